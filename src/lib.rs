@@ -1,0 +1,30 @@
+//! A Redis-protocol proxy that makes N independent masters look like one.
+//!
+//! ```text
+//! client --RESP--> session --command--> operation --frames--> link 1..N --RESP--> master 1..N
+//!                     ^                     |  ballots: yes / no / unknown            |
+//!                     +------ reply --------+<------------ tally <--------------------+
+//! ```
+//!
+//! The directories follow a request's journey:
+//!
+//! * [`client`]: what a client sees: the request decoder, the reply encoder, the session;
+//! * [`command`]: the command table and one file per family, from words to operations;
+//! * [`operation`]: one client command on its way through the masters;
+//! * [`quorum`]: the decisions, pure: no sockets, no clock, no runtime;
+//! * [`master`]: the links to the masters, and what could not be delivered to them yet;
+//! * [`lua`]: our canonical scripts, and the recognition of everybody else's.
+//!
+//! [`worker`] ties them together on one thread; [`cli`] and [`config`] say what was typed and what it means.
+
+pub mod cli;
+pub mod client;
+pub mod clock;
+pub mod command;
+pub mod config;
+pub mod dev;
+pub mod lua;
+pub mod master;
+pub mod operation;
+pub mod quorum;
+pub mod worker;
