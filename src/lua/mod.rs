@@ -1,1 +1,3 @@
-//! lua
+//! Lua: our canonical scripts, and the recognition of everybody else's.
+
+pub mod canonical;

@@ -1,1 +1,205 @@
-//! quorum
+//! The decisions: who has won, who has lost, what is to be undone.
+//!
+//! Nothing in here knows a socket, a runtime or a clock. Ballots and instants go in; verdicts and
+//! what to send come out. That is what lets the same code run in the worker, in property tests and
+//! in an exhaustive model.
+//!
+//! * [`tally`] counts yes and no; [`read`] counts values;
+//! * [`claim`] takes a key that must not exist yet (Redlock's acquire, with rollback and retry);
+//! * [`release`] gives a key back; [`swap`] replaces a value that a majority holds;
+//! * [`validity`] is Redlock's drift and validity arithmetic;
+//! * [`turn`] keeps two claims of one worker from racing on the masters.
+
+pub mod claim;
+pub mod read;
+pub mod release;
+pub mod swap;
+pub mod tally;
+pub mod turn;
+pub mod validity;
+
+use std::fmt;
+
+/// The most masters one proxy can have: one bit each in a [`MasterSet`].
+pub const MAX_MASTERS: usize = 31;
+
+/// One master, by its place in the list the proxy was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MasterId(u8);
+
+impl MasterId {
+    /// The master at `index` in the list of masters.
+    ///
+    /// # Panics
+    /// When `index` is not below [`MAX_MASTERS`]: settings refuse longer lists.
+    pub fn new(index: usize) -> Self {
+        assert!(index < MAX_MASTERS, "more masters than a MasterSet can hold");
+        Self(index as u8)
+    }
+
+    /// The place in the list.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A set of masters.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct MasterSet(u32);
+
+impl MasterSet {
+    /// No master at all.
+    pub const EMPTY: Self = Self(0);
+
+    /// The first `n` masters of the list, which is all of them when there are `n`.
+    pub fn first(n: usize) -> Self {
+        assert!(n <= MAX_MASTERS, "more masters than a MasterSet can hold");
+        Self((1 << n) - 1)
+    }
+
+    /// Adds `master`.
+    pub fn insert(&mut self, master: MasterId) {
+        self.0 |= 1 << master.0;
+    }
+
+    /// Takes `master` out.
+    pub fn remove(&mut self, master: MasterId) {
+        self.0 &= !(1 << master.0);
+    }
+
+    /// Whether `master` is in the set.
+    pub fn contains(self, master: MasterId) -> bool {
+        self.0 & (1 << master.0) != 0
+    }
+
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Those in either set.
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those in this set that are not in `other`.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The masters, in the order of the list.
+    pub fn iter(self) -> impl Iterator<Item = MasterId> {
+        (0..MAX_MASTERS as u8).map(MasterId).filter(move |master| self.contains(*master))
+    }
+}
+
+impl FromIterator<MasterId> for MasterSet {
+    fn from_iter<I: IntoIterator<Item = MasterId>>(masters: I) -> Self {
+        masters.into_iter().fold(Self::EMPTY, |mut set, master| {
+            set.insert(master);
+            set
+        })
+    }
+}
+
+impl fmt::Debug for MasterSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|master| master.0)).finish()
+    }
+}
+
+/// How many of how many masters must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quorum {
+    masters: u8,
+    needed: u8,
+}
+
+impl Quorum {
+    /// The majority of `masters`: `N/2 + 1` (Redlock: "at least N/2+1").
+    ///
+    /// # Panics
+    /// When there is no master or more than [`MAX_MASTERS`]: settings refuse such lists.
+    pub fn of(masters: usize) -> Self {
+        assert!((1..=MAX_MASTERS).contains(&masters), "1 to {MAX_MASTERS} masters, not {masters}");
+        let needed = masters / 2 + 1;
+        // Exclusion hangs on this: two quorums always share a master.
+        assert!(2 * needed > masters);
+        Self { masters: masters as u8, needed: needed as u8 }
+    }
+
+    /// How many masters there are.
+    pub fn masters(self) -> usize {
+        usize::from(self.masters)
+    }
+
+    /// How many must agree.
+    pub fn needed(self) -> usize {
+        usize::from(self.needed)
+    }
+
+    /// How many masters may be lost while a quorum still votes.
+    pub fn tolerates(self) -> usize {
+        self.masters() - self.needed()
+    }
+
+    /// Every master of the list.
+    pub fn everybody(self) -> MasterSet {
+        MasterSet::first(self.masters())
+    }
+
+    /// Whether `masters` are enough to decide.
+    pub fn reached_by(self, masters: MasterSet) -> bool {
+        masters.len() >= self.needed()
+    }
+}
+
+/// One master's answer to one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ballot {
+    /// It took effect.
+    Yes,
+    /// It was refused.
+    No,
+    /// There is no trustworthy answer, or none in time. Never folded into "no".
+    Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_is_more_than_half() {
+        let needed: Vec<_> = (1..=7).map(|n| Quorum::of(n).needed()).collect();
+        assert_eq!(needed, [1, 2, 2, 3, 3, 4, 4]);
+        let tolerated: Vec<_> = (1..=7).map(|n| Quorum::of(n).tolerates()).collect();
+        assert_eq!(tolerated, [0, 0, 1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn any_two_quorums_share_a_master() {
+        for n in 1..=9 {
+            let quorum = Quorum::of(n);
+            let sets: Vec<_> = (0u32..1 << n).map(MasterSet).collect();
+            let quorums: Vec<_> = sets.into_iter().filter(|s| quorum.reached_by(*s)).collect();
+            assert!(quorums.iter().all(|a| quorums.iter().all(|b| a.0 & b.0 != 0)));
+        }
+    }
+
+    #[test]
+    fn a_set_keeps_what_was_inserted() {
+        let mut set = MasterSet::EMPTY;
+        set.insert(MasterId::new(2));
+        set.insert(MasterId::new(30));
+        assert_eq!(set.iter().map(MasterId::index).collect::<Vec<_>>(), [2, 30]);
+        set.remove(MasterId::new(2));
+        assert_eq!(set.len(), 1);
+        assert_eq!(MasterSet::first(3).without(MasterSet::first(1)).len(), 2);
+    }
+}

@@ -1,0 +1,156 @@
+//! The requests that masters get, encoded once for all of them.
+
+use crate::lua::canonical::Canonical;
+use crate::quorum::validity::TtlWindow;
+
+/// How a script is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// By its SHA1, which is the normal case: masters get our scripts when a link comes up.
+    Sha,
+    /// By its text, for a master that has forgotten it (`NOSCRIPT`).
+    Text,
+}
+
+/// How a swap sets the new value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewTtl {
+    /// No TTL.
+    None,
+    /// The one the key has.
+    Keep,
+    /// Milliseconds, already padded.
+    Millis(i64),
+}
+
+/// Appends a request: an array of bulk strings.
+pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
+    let mut number = Number::default();
+    out.push(b'*');
+    out.extend_from_slice(number.digits(words.len() as i64));
+    out.extend_from_slice(b"\r\n");
+    for word in words {
+        out.push(b'$');
+        out.extend_from_slice(number.digits(word.len() as i64));
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// `SET key token NX PX ttl`: the claim.
+pub fn claim(out: &mut Vec<u8>, key: &[u8], token: &[u8], ttl_ms: i64) {
+    let mut ttl = Number::default();
+    encode(out, &[b"SET", key, token, b"NX", b"PX", ttl.digits(ttl_ms)]);
+}
+
+/// One of our scripts on one key.
+pub fn script(out: &mut Vec<u8>, form: Form, script: Canonical, key: &[u8], args: &[&[u8]]) {
+    let (verb, body): (&[u8], _) = match form {
+        Form::Sha => (b"EVALSHA", script.sha()),
+        Form::Text => (b"EVAL", script.text()),
+    };
+    let mut words: [&[u8]; MAX_SCRIPT_WORDS] = [b""; MAX_SCRIPT_WORDS];
+    words[..4].copy_from_slice(&[verb, body.as_bytes(), b"1", key]);
+    words[4..4 + args.len()].copy_from_slice(args);
+    encode(out, &words[..4 + args.len()]);
+}
+
+/// Takes a claim back where its TTL says that it is the one meant.
+pub fn rollback(out: &mut Vec<u8>, form: Form, key: &[u8], token: &[u8], window: TtlWindow) {
+    let (mut least, mut most) = (Number::default(), Number::default());
+    let args = [token, least.digits(window.least_ms), most.digits(window.most_ms)];
+    script(out, form, Canonical::Rollback, key, &args);
+}
+
+/// What a key must hold for a swap to take effect.
+#[derive(Clone, Copy, Debug)]
+pub enum Expected<'a> {
+    /// Nothing.
+    Missing,
+    /// This string.
+    Value(&'a [u8]),
+    /// Another type, whatever its value.
+    Type(&'a [u8]),
+}
+
+/// Compare and set; `to` is the new value, `None` deletes the key.
+pub fn swap(
+    out: &mut Vec<u8>,
+    form: Form,
+    key: &[u8],
+    from: Expected<'_>,
+    to: Option<(&[u8], NewTtl)>,
+) {
+    let (kind, old): (&[u8], &[u8]) = match from {
+        Expected::Missing => (b"none", b""),
+        Expected::Value(value) => (b"string", value),
+        Expected::Type(kind) => (kind, b""),
+    };
+    let mut ttl = Number::default();
+    let (how, new, ttl): (&[u8], &[u8], &[u8]) = match to {
+        None => (b"del", b"", b""),
+        Some((value, NewTtl::None)) => (b"none", value, b""),
+        Some((value, NewTtl::Keep)) => (b"keep", value, b""),
+        Some((value, NewTtl::Millis(ms))) => (b"px", value, ttl.digits(ms)),
+    };
+    script(out, form, Canonical::Swap, key, &[kind, old, how, new, ttl]);
+}
+
+/// Words of a script call with the most arguments ([`Canonical::Swap`]): 4 and 5.
+const MAX_SCRIPT_WORDS: usize = 9;
+
+/// Room for the decimal digits of an `i64`, so that encoding a number allocates nothing.
+#[derive(Default)]
+pub struct Number {
+    digits: [u8; 20],
+}
+
+impl Number {
+    /// The digits of `value`.
+    pub fn digits(&mut self, value: i64) -> &[u8] {
+        let mut rest = value.unsigned_abs();
+        let mut at = self.digits.len();
+        loop {
+            at -= 1;
+            self.digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if value < 0 {
+            at -= 1;
+            self.digits[at] = b'-';
+        }
+        &self.digits[at..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_redis_reads_them() {
+        for value in [0, 7, -7, 1234567890, i64::MAX, i64::MIN] {
+            assert_eq!(Number::default().digits(value), value.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_claim_is_one_plain_set() {
+        let mut out = Vec::new();
+        claim(&mut out, b"k", b"t", 5000);
+        let expected = b"*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nt\r\n$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n5000\r\n";
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn the_longest_script_call_fits() {
+        let mut out = Vec::new();
+        let to = Some((&b"new"[..], NewTtl::Millis(1)));
+        swap(&mut out, Form::Sha, b"k", Expected::Value(b"old"), to);
+        assert!(out.starts_with(b"*9\r\n$7\r\nEVALSHA\r\n$40\r\n"));
+    }
+}

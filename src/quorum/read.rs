@@ -1,0 +1,178 @@
+//! Reading: the value that a quorum agrees on is the answer.
+
+use super::{MasterId, MasterSet, Quorum};
+
+/// What the masters as a whole hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict<'a, V> {
+    /// A quorum holds this value.
+    Agreed(&'a V, MasterSet),
+    /// No value can have a quorum: for the client the key does not exist.
+    Missing,
+    /// A value might have a quorum, but the masters that would know are unknown.
+    Undecided,
+}
+
+/// The answers of one read, grouped by value.
+#[derive(Clone, Debug)]
+pub struct Read<V> {
+    quorum: Quorum,
+    pending: MasterSet,
+    /// Masters that do not have the key.
+    missing: MasterSet,
+    values: Vec<(V, MasterSet)>,
+}
+
+impl<V> Read<V> {
+    /// A read that has just been sent to `asked`.
+    pub fn new(quorum: Quorum, asked: MasterSet) -> Self {
+        Self { quorum, pending: asked, missing: MasterSet::EMPTY, values: Vec::new() }
+    }
+
+    /// `master` does not have the key.
+    pub fn missing(&mut self, master: MasterId) -> Option<Verdict<'_, V>> {
+        if self.answers(master) {
+            self.missing.insert(master);
+        }
+        self.verdict()
+    }
+
+    /// `master` has a value: the one that `same` recognises, or a new one, made by `make`.
+    pub fn value(
+        &mut self,
+        master: MasterId,
+        same: impl Fn(&V) -> bool,
+        make: impl FnOnce() -> V,
+    ) -> Option<Verdict<'_, V>> {
+        if self.answers(master) {
+            match self.values.iter_mut().find(|(value, _)| same(value)) {
+                Some((_, holders)) => holders.insert(master),
+                None => self.values.push((make(), [master].into_iter().collect())),
+            }
+        }
+        self.verdict()
+    }
+
+    /// `master` gives no trustworthy answer.
+    pub fn unknown(&mut self, master: MasterId) -> Option<Verdict<'_, V>> {
+        self.answers(master);
+        self.verdict()
+    }
+
+    /// The deadline has come.
+    pub fn close(&mut self) -> Verdict<'_, V> {
+        self.pending = MasterSet::EMPTY;
+        self.verdict().unwrap_or(Verdict::Undecided)
+    }
+
+    /// How many masters answered.
+    pub fn answered(&self) -> usize {
+        self.values.iter().map(|(_, holders)| holders.len()).sum::<usize>() + self.missing.len()
+    }
+
+    fn answers(&mut self, master: MasterId) -> bool {
+        let asked = self.pending.contains(master);
+        self.pending.remove(master);
+        asked
+    }
+
+    fn verdict(&self) -> Option<Verdict<'_, V>> {
+        let silent = self.quorum.masters() - self.answered();
+        let best = self.values.iter().max_by_key(|(_, holders)| holders.len());
+        match best {
+            Some((value, holders)) if self.quorum.reached_by(*holders) => {
+                Some(Verdict::Agreed(value, *holders))
+            }
+            _ if best.map_or(0, |(_, holders)| holders.len()) + silent < self.quorum.needed() => {
+                Some(Verdict::Missing)
+            }
+            _ if self.pending.is_empty() => Some(Verdict::Undecided),
+            _ => None,
+        }
+    }
+}
+
+/// The largest remaining TTL that at least a quorum of the `holders` still guarantees, where -1 is
+/// "for ever" (as in Redis's `PTTL`) and therefore more than any number.
+pub fn guaranteed_ttl_ms(quorum: Quorum, holders: impl Iterator<Item = i64>) -> i64 {
+    let mut ttls: Vec<i64> = holders.map(|ttl| if ttl < 0 { i64::MAX } else { ttl }).collect();
+    ttls.sort_unstable_by(|a, b| b.cmp(a));
+    match ttls.get(quorum.needed() - 1).copied() {
+        Some(i64::MAX) => -1,
+        Some(ttl) => ttl,
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What each master says: nothing (None), missing (Some(None)) or a value.
+    type Answer = Option<Option<u8>>;
+
+    fn read(n: usize, answers: &[Answer]) -> Read<u8> {
+        let quorum = Quorum::of(n);
+        let mut read = Read::new(quorum, quorum.everybody());
+        for (index, answer) in answers.iter().enumerate() {
+            let master = MasterId::new(index);
+            match answer {
+                None => read.unknown(master),
+                Some(None) => read.missing(master),
+                Some(Some(value)) => read.value(master, |v| v == value, || *value),
+            };
+        }
+        read
+    }
+
+    #[test]
+    fn the_value_of_a_quorum_is_the_answer() {
+        let mut seen = read(3, &[Some(Some(1)), Some(Some(2)), Some(Some(1))]);
+        assert!(matches!(seen.close(), Verdict::Agreed(1, holders) if holders.len() == 2));
+    }
+
+    #[test]
+    fn no_majority_for_any_value_means_missing() {
+        assert_eq!(read(3, &[Some(Some(1)), Some(Some(2)), Some(None)]).close(), Verdict::Missing);
+    }
+
+    #[test]
+    fn a_value_that_the_silent_masters_may_hold_is_undecided() {
+        assert_eq!(read(3, &[Some(Some(1)), Some(None), None]).close(), Verdict::Undecided);
+        assert_eq!(read(3, &[Some(None), None, None]).close(), Verdict::Undecided);
+        assert_eq!(read(3, &[Some(None), Some(None), None]).close(), Verdict::Missing);
+    }
+
+    #[test]
+    fn the_ttl_is_what_a_quorum_guarantees() {
+        let quorum = Quorum::of(3);
+        assert_eq!(guaranteed_ttl_ms(quorum, [5000, 4000, 9000].into_iter()), 5000);
+        assert_eq!(guaranteed_ttl_ms(quorum, [-1, 4000, -1].into_iter()), -1);
+        assert_eq!(guaranteed_ttl_ms(quorum, [-1, 4000].into_iter()), 4000);
+    }
+
+    proptest! {
+        /// More answers never turn a verdict that was given early.
+        #[test]
+        fn an_early_answer_is_the_final_answer(
+            (n, answers) in (1usize..6).prop_flat_map(|n| {
+                let answer = proptest::option::of(proptest::option::of(0u8..3));
+                (Just(n), proptest::collection::vec(answer, n))
+            })
+        ) {
+            let mut all = read(n, &answers);
+            let last = all.close();
+            for upto in 0..n {
+                let early = read(n, &answers[..upto]);
+                match (early.verdict(), &last) {
+                    (None | Some(Verdict::Undecided), _) => {}
+                    (Some(Verdict::Agreed(a, _)), Verdict::Agreed(b, _)) => prop_assert_eq!(a, *b),
+                    (Some(Verdict::Missing), Verdict::Missing) => {}
+                    (early, last) => prop_assert!(false, "{:?} became {:?}", early, last),
+                }
+            }
+        }
+    }
+}

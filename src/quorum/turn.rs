@@ -1,0 +1,186 @@
+//! Taking turns inside one worker, so that its own clients never race on the masters.
+//!
+//! While one claim for a key is in flight, later ones for the same key wait for it. If it wins, they
+//! have lost without a master being asked: they overlapped the winner, so a single Redis could have
+//! answered the same. If it loses, those that were waiting when it started have lost with it, and
+//! the first of those that came later makes the next attempt. A thousand clients that fight for one
+//! key so cost the masters one command per round trip.
+//!
+//! Swaps (`GETSET`, `INCR`, ...) wait for their turn as well, but nobody shares their result.
+
+use std::collections::{HashMap, VecDeque};
+
+/// How many may wait for one key; more are told to try again (bounded memory).
+pub const MAX_WAITERS: usize = 16_384;
+
+/// Who takes a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A claim that takes the key if it is free: waiting ones share the fate of the one in flight.
+    Claim,
+    /// Anything that must see the masters itself.
+    Alone,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The key was claimed.
+    Granted,
+    /// The claim was refused, or could not be decided.
+    Lost,
+    /// Something else was done, that says nothing about waiting claims.
+    Done,
+}
+
+/// Whether it is one's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Go ahead.
+    Now,
+    /// Wait to be named by [`Turns::leave`].
+    Wait,
+    /// Too many are waiting.
+    Full,
+}
+
+/// Those a finished turn concerns.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Concerned<T> {
+    /// Waiting claims that share the result.
+    pub sharing: Vec<T>,
+    /// Whose turn it is now.
+    pub next: Option<T>,
+}
+
+/// The keys somebody is working on, by fingerprint of database and key.
+///
+/// A fingerprint is 64 bits of a randomly seeded hash. Should two keys ever share one, a claim on
+/// one of them may be refused needlessly; that is the safe side, and it saves the keys' bytes here.
+#[derive(Debug)]
+pub struct Turns<T> {
+    keys: HashMap<u64, Turn<T>, foldhash::fast::RandomState>,
+}
+
+#[derive(Debug)]
+struct Turn<T> {
+    waiting: VecDeque<(T, Kind)>,
+    /// How many of `waiting` were there when the current turn began.
+    at_start: usize,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self { keys: HashMap::default() }
+    }
+}
+
+impl<T> Turns<T> {
+    /// `who` wants to work on `key`.
+    pub fn enter(&mut self, key: u64, who: T, kind: Kind) -> Entry {
+        use std::collections::hash_map::Entry::{Occupied, Vacant};
+        match self.keys.entry(key) {
+            Vacant(free) => {
+                free.insert(Turn { waiting: VecDeque::new(), at_start: 0 });
+                Entry::Now
+            }
+            Occupied(turn) if turn.get().waiting.len() >= MAX_WAITERS => Entry::Full,
+            Occupied(mut turn) => {
+                turn.get_mut().waiting.push_back((who, kind));
+                Entry::Wait
+            }
+        }
+    }
+
+    /// The current turn on `key` has ended.
+    pub fn leave(&mut self, key: u64, end: End) -> Concerned<T> {
+        let Some(turn) = self.keys.get_mut(&key) else {
+            return Concerned { sharing: Vec::new(), next: None };
+        };
+        let sharing = turn.share(end);
+        let next = turn.waiting.pop_front().map(|(who, _)| who);
+        if next.is_some() {
+            turn.at_start = turn.waiting.len();
+        } else {
+            self.keys.remove(&key);
+        }
+        Concerned { sharing, next }
+    }
+}
+
+impl<T> Turn<T> {
+    fn share(&mut self, end: End) -> Vec<T> {
+        let within = match end {
+            End::Granted => self.waiting.len(),
+            End::Lost => self.at_start,
+            End::Done => 0,
+        };
+        if within == 0 {
+            return Vec::new();
+        }
+        let (mut sharing, mut staying) = (Vec::new(), VecDeque::new());
+        for (index, (who, kind)) in self.waiting.drain(..).enumerate() {
+            if kind == Kind::Claim && index < within {
+                sharing.push(who);
+            } else {
+                staying.push_back((who, kind));
+            }
+        }
+        self.waiting = staying;
+        sharing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: u64 = 7;
+
+    fn entered(claims: &[u32]) -> Turns<u32> {
+        let mut turns = Turns::default();
+        for who in claims {
+            turns.enter(KEY, *who, Kind::Claim);
+        }
+        turns
+    }
+
+    #[test]
+    fn a_winner_settles_everybody_who_waits() {
+        let mut turns = entered(&[1, 2, 3]);
+        let concerned = turns.leave(KEY, End::Granted);
+        assert_eq!(concerned, Concerned { sharing: vec![2, 3], next: None });
+        assert_eq!(turns.enter(KEY, 4, Kind::Claim), Entry::Now);
+    }
+
+    #[test]
+    fn a_loser_settles_only_those_that_waited_when_it_started() {
+        let mut turns = entered(&[1, 2, 3]);
+        let first = turns.leave(KEY, End::Lost);
+        assert_eq!(first, Concerned { sharing: vec![], next: Some(2) });
+        turns.enter(KEY, 4, Kind::Claim);
+        let second = turns.leave(KEY, End::Lost);
+        assert_eq!(second, Concerned { sharing: vec![3], next: Some(4) });
+        assert_eq!(turns.leave(KEY, End::Lost), Concerned { sharing: vec![], next: None });
+    }
+
+    #[test]
+    fn a_swap_neither_shares_nor_is_shared() {
+        let mut turns = Turns::default();
+        assert_eq!(turns.enter(KEY, 1, Kind::Alone), Entry::Now);
+        assert_eq!(turns.enter(KEY, 2, Kind::Claim), Entry::Wait);
+        assert_eq!(turns.enter(KEY, 3, Kind::Alone), Entry::Wait);
+        assert_eq!(turns.leave(KEY, End::Done), Concerned { sharing: vec![], next: Some(2) });
+        assert_eq!(turns.leave(KEY, End::Granted), Concerned { sharing: vec![], next: Some(3) });
+    }
+
+    #[test]
+    fn waiters_are_bounded() {
+        let mut turns = Turns::default();
+        turns.enter(KEY, 0, Kind::Claim);
+        for who in 0..MAX_WAITERS as u32 {
+            assert_eq!(turns.enter(KEY, who, Kind::Claim), Entry::Wait);
+        }
+        assert_eq!(turns.enter(KEY, 1, Kind::Claim), Entry::Full);
+    }
+}
