@@ -1,0 +1,407 @@
+//! One reply to a client, and its bytes in RESP2 and RESP3.
+//!
+//! Commands build a [`Reply`] without asking which protocol the session speaks; what RESP2 cannot
+//! say (maps, booleans, a null of its own) is flattened here, in the same way as Redis's
+//! `networking.c` does in its `addReply...` family.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// The protocol version that a session speaks. Every session starts with RESP2; `HELLO 3` changes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// What Redis spoke before version 6, and what clients get that never send `HELLO`.
+    #[default]
+    Resp2,
+    /// With types for maps, sets, booleans, doubles and null.
+    Resp3,
+}
+
+/// One reply, whatever protocol it will be sent in.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// A status such as `OK`. It must not hold CR or LF: only our own words are sent this way.
+    Simple(&'static str),
+    /// An error, without the leading `-` but with its code: `ERR syntax error`.
+    Error(Cow<'static, str>),
+    /// An integer.
+    Int(i64),
+    /// Any bytes, also none.
+    Bulk(Bytes),
+    /// The bulk string that is not there: `$-1`, in RESP3 the one null.
+    Nil,
+    /// The array that is not there, e.g. an `EXEC` that did not run: `*-1`, in RESP3 the one null.
+    NilArray,
+    /// Replies in order.
+    Array(Vec<Reply>),
+    /// Pairs of field and value. RESP2 has them as one flat array.
+    Map(Vec<(Reply, Reply)>),
+    /// Replies in no order. RESP2 has them as an array.
+    Set(Vec<Reply>),
+    /// Text for people, such as `INFO`: `txt:` in RESP3, a bulk string in RESP2.
+    Verbatim(Bytes),
+    /// What nobody asked for just now, such as a published message. RESP2 has it as an array.
+    Push(Vec<Reply>),
+    /// A truth value: 1 or 0 in RESP2.
+    Bool(bool),
+    /// A floating point number: its decimal text as a bulk string in RESP2.
+    Double(f64),
+}
+
+impl Reply {
+    /// `+OK`
+    pub const OK: Reply = Reply::Simple("OK");
+
+    /// An error with this text, its code included, without the leading `-`.
+    ///
+    /// CR and LF may be in it, e.g. from a command name that is quoted back: they are sent as
+    /// spaces, for a client would read what follows them as the next reply.
+    pub fn error(text: impl Into<Cow<'static, str>>) -> Reply {
+        Reply::Error(text.into())
+    }
+
+    /// A bulk string of these bytes.
+    pub fn bulk(bytes: impl Into<Bytes>) -> Reply {
+        Reply::Bulk(bytes.into())
+    }
+
+    /// Whether this reply is an error.
+    pub fn is_error(&self) -> bool {
+        matches!(self, Reply::Error(_))
+    }
+
+    /// Appends the bytes of this reply to `out`.
+    pub fn encode(&self, protocol: Protocol, out: &mut BytesMut) {
+        match self {
+            Reply::Simple(text) => put_simple(text, out),
+            Reply::Error(text) => put_error(text, out),
+            Reply::Int(number) => put_header(b':', *number, out),
+            Reply::Bulk(bytes) => put_bulk(bytes, out),
+            Reply::Nil => out.extend_from_slice(null(protocol, b"$-1\r\n")),
+            Reply::NilArray => out.extend_from_slice(null(protocol, b"*-1\r\n")),
+            Reply::Array(items) => put_items(b'*', items, protocol, out),
+            Reply::Map(pairs) => put_pairs(pairs, protocol, out),
+            Reply::Set(items) => put_items(aggregate(protocol, b'~'), items, protocol, out),
+            Reply::Verbatim(bytes) => put_verbatim(bytes, protocol, out),
+            Reply::Push(items) => put_items(aggregate(protocol, b'>'), items, protocol, out),
+            Reply::Bool(truth) => put_bool(*truth, protocol, out),
+            Reply::Double(number) => put_double(*number, protocol, out),
+        }
+    }
+}
+
+fn put_simple(text: &str, out: &mut BytesMut) {
+    debug_assert!(!text.contains(['\r', '\n']), "a status is one line: {text:?}");
+    out.reserve(text.len() + 3);
+    out.put_u8(b'+');
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Line breaks at the ends are dropped and those inside become spaces, as in
+/// `addReplyErrorFormatInternal`.
+fn put_error(text: &str, out: &mut BytesMut) {
+    out.put_u8(b'-');
+    let text = text.trim_matches(['\r', '\n']).as_bytes();
+    out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+fn put_bulk(bytes: &[u8], out: &mut BytesMut) {
+    put_header(b'$', length(bytes.len()), out);
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn put_verbatim(bytes: &[u8], protocol: Protocol, out: &mut BytesMut) {
+    if protocol == Protocol::Resp2 {
+        return put_bulk(bytes, out);
+    }
+    const FORMAT: &[u8] = b"txt:";
+    put_header(b'=', length(FORMAT.len() + bytes.len()), out);
+    out.extend_from_slice(FORMAT);
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Recurses as deep as the reply is nested, which is up to us and never up to a client.
+fn put_items(marker: u8, items: &[Reply], protocol: Protocol, out: &mut BytesMut) {
+    put_header(marker, length(items.len()), out);
+    for item in items {
+        item.encode(protocol, out);
+    }
+}
+
+fn put_pairs(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut BytesMut) {
+    match protocol {
+        Protocol::Resp2 => put_header(b'*', length(pairs.len() * 2), out),
+        Protocol::Resp3 => put_header(b'%', length(pairs.len()), out),
+    }
+    for (field, value) in pairs {
+        field.encode(protocol, out);
+        value.encode(protocol, out);
+    }
+}
+
+fn put_bool(truth: bool, protocol: Protocol, out: &mut BytesMut) {
+    out.extend_from_slice(match (protocol, truth) {
+        (Protocol::Resp2, true) => b":1\r\n",
+        (Protocol::Resp2, false) => b":0\r\n",
+        (Protocol::Resp3, true) => b"#t\r\n",
+        (Protocol::Resp3, false) => b"#f\r\n",
+    });
+}
+
+fn put_double(number: f64, protocol: Protocol, out: &mut BytesMut) {
+    let text = double_text(number);
+    if protocol == Protocol::Resp2 {
+        return put_bulk(text.as_bytes(), out);
+    }
+    out.put_u8(b',');
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The shortest digits that read back as the same number; an exponent keeps huge and tiny ones short.
+fn double_text(number: f64) -> String {
+    const PLAIN: std::ops::Range<f64> = 1e-7..1e21;
+    if number.is_nan() {
+        "nan".to_owned()
+    } else if !number.is_finite() || number == 0.0 || PLAIN.contains(&number.abs()) {
+        number.to_string()
+    } else {
+        format!("{number:e}")
+    }
+}
+
+/// A marker, a decimal number and CRLF: the head of nearly every reply, so without `format!`.
+#[inline]
+fn put_header(marker: u8, number: i64, out: &mut BytesMut) {
+    let mut line = [0; HEADER_MAX];
+    let mut at = HEADER_MAX - 2;
+    line[at..].copy_from_slice(b"\r\n");
+    let mut rest = number.unsigned_abs();
+    loop {
+        at -= 1;
+        line[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        line[at] = b'-';
+    }
+    at -= 1;
+    line[at] = marker;
+    out.extend_from_slice(&line[at..]);
+}
+
+#[inline]
+fn null(protocol: Protocol, resp2: &'static [u8]) -> &'static [u8] {
+    match protocol {
+        Protocol::Resp2 => resp2,
+        Protocol::Resp3 => b"_\r\n",
+    }
+}
+
+fn aggregate(protocol: Protocol, resp3: u8) -> u8 {
+    match protocol {
+        Protocol::Resp2 => b'*',
+        Protocol::Resp3 => resp3,
+    }
+}
+
+#[inline]
+fn length(len: usize) -> i64 {
+    i64::try_from(len).expect("no allocation is longer than isize::MAX bytes")
+}
+
+/// A marker, a sign, the 19 digits of `i64::MIN`, CR and LF.
+const HEADER_MAX: usize = 1 + 1 + 19 + 2;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use proptest::prelude::*;
+    use redis_protocol::resp2::{decode::decode as decode2, types::OwnedFrame as Frame2};
+    use redis_protocol::resp3::{
+        decode::complete::decode as decode3,
+        types::{OwnedFrame as Frame3, VerbatimStringFormat},
+    };
+
+    use super::*;
+
+    fn encoded(reply: &Reply, protocol: Protocol) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        reply.encode(protocol, &mut out);
+        out.to_vec()
+    }
+
+    #[track_caller]
+    fn assert_bytes(reply: Reply, resp2: &str, resp3: &str) {
+        assert_eq!(String::from_utf8_lossy(&encoded(&reply, Protocol::Resp2)), resp2);
+        assert_eq!(String::from_utf8_lossy(&encoded(&reply, Protocol::Resp3)), resp3);
+    }
+
+    #[test]
+    fn scalars_have_the_forms_of_redis() {
+        assert_bytes(Reply::OK, "+OK\r\n", "+OK\r\n");
+        assert_bytes(Reply::error("ERR no"), "-ERR no\r\n", "-ERR no\r\n");
+        assert_bytes(Reply::Int(0), ":0\r\n", ":0\r\n");
+        assert_bytes(Reply::Int(-120), ":-120\r\n", ":-120\r\n");
+        assert_bytes(
+            Reply::Int(i64::MIN),
+            ":-9223372036854775808\r\n",
+            ":-9223372036854775808\r\n",
+        );
+        assert_bytes(Reply::bulk(""), "$0\r\n\r\n", "$0\r\n\r\n");
+        assert_bytes(Reply::bulk("0123456789"), "$10\r\n0123456789\r\n", "$10\r\n0123456789\r\n");
+        assert_bytes(Reply::Nil, "$-1\r\n", "_\r\n");
+        assert_bytes(Reply::NilArray, "*-1\r\n", "_\r\n");
+        assert_bytes(Reply::Bool(true), ":1\r\n", "#t\r\n");
+        assert_bytes(Reply::Bool(false), ":0\r\n", "#f\r\n");
+        assert_bytes(Reply::Verbatim("a".into()), "$1\r\na\r\n", "=5\r\ntxt:a\r\n");
+    }
+
+    #[test]
+    fn doubles_are_text_in_resp2() {
+        assert_bytes(Reply::Double(1.5), "$3\r\n1.5\r\n", ",1.5\r\n");
+        assert_bytes(Reply::Double(3.0), "$1\r\n3\r\n", ",3\r\n");
+        assert_bytes(Reply::Double(1e300), "$5\r\n1e300\r\n", ",1e300\r\n");
+        assert_bytes(Reply::Double(f64::INFINITY), "$3\r\ninf\r\n", ",inf\r\n");
+        assert_bytes(Reply::Double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n");
+        assert_bytes(Reply::Double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n");
+    }
+
+    #[test]
+    fn aggregates_are_flat_arrays_in_resp2() {
+        let map = Reply::Map(vec![(Reply::bulk("a"), Reply::Nil), (Reply::Int(1), Reply::OK)]);
+        assert_bytes(
+            map,
+            "*4\r\n$1\r\na\r\n$-1\r\n:1\r\n+OK\r\n",
+            "%2\r\n$1\r\na\r\n_\r\n:1\r\n+OK\r\n",
+        );
+        assert_bytes(Reply::Set(vec![Reply::Int(1)]), "*1\r\n:1\r\n", "~1\r\n:1\r\n");
+        assert_bytes(Reply::Push(vec![Reply::Int(1)]), "*1\r\n:1\r\n", ">1\r\n:1\r\n");
+        assert_bytes(Reply::Array(vec![]), "*0\r\n", "*0\r\n");
+    }
+
+    #[test]
+    fn an_error_stays_on_one_line() {
+        let forged = Reply::error("ERR unknown command 'a\r\n+OK'\r\n");
+        assert_bytes(
+            forged,
+            "-ERR unknown command 'a  +OK'\r\n",
+            "-ERR unknown command 'a  +OK'\r\n",
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn another_decoder_reads_what_we_encode(reply in any_reply()) {
+            let bytes = encoded(&reply, Protocol::Resp2);
+            let (frame, read) = decode2(&bytes).unwrap().expect("a whole frame");
+            prop_assert_eq!((frame, read), (in_resp2(&reply), bytes.len()));
+
+            let bytes = encoded(&reply, Protocol::Resp3);
+            let (frame, read) = decode3(&bytes).unwrap().expect("a whole frame");
+            prop_assert_eq!((frame, read), (in_resp3(&reply), bytes.len()));
+        }
+    }
+
+    fn any_reply() -> impl Strategy<Value = Reply> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+        let leaf = prop_oneof![
+            Just(Reply::OK),
+            "[A-Z]{3} [a-z' \r\n]{0,30}".prop_map(Reply::error),
+            any::<i64>().prop_map(Reply::Int),
+            bytes().prop_map(Reply::Bulk),
+            Just(Reply::Nil),
+            Just(Reply::NilArray),
+            bytes().prop_map(Reply::Verbatim),
+            any::<bool>().prop_map(Reply::Bool),
+            any::<f64>().prop_map(Reply::Double),
+        ];
+        let nested = leaf.prop_recursive(3, 24, 4, |inner| {
+            let items = proptest::collection::vec(inner.clone(), 0..4);
+            // Members and fields are strings everywhere in Redis, and the other decoder wants them so.
+            let word = || "[a-z]{0,8}";
+            prop_oneof![
+                items.prop_map(Reply::Array),
+                proptest::collection::vec(word().prop_map(Reply::bulk), 0..4).prop_map(Reply::Set),
+                proptest::collection::btree_map(word(), inner, 0..4).prop_map(|fields| {
+                    let pair = |(field, value)| (Reply::bulk(field), value);
+                    Reply::Map(fields.into_iter().map(pair).collect())
+                }),
+            ]
+        });
+        prop_oneof![
+            nested.clone(),
+            proptest::collection::vec(nested, 1..4).prop_map(|mut items| {
+                items.insert(0, Reply::bulk("message"));
+                Reply::Push(items)
+            })
+        ]
+    }
+
+    fn one_line(text: &str) -> String {
+        text.trim_matches(['\r', '\n']).replace(['\r', '\n'], " ")
+    }
+
+    fn in_resp2(reply: &Reply) -> Frame2 {
+        let array = |items: &[Reply]| Frame2::Array(items.iter().map(in_resp2).collect());
+        match reply {
+            Reply::Simple(text) => Frame2::SimpleString(text.as_bytes().to_vec()),
+            Reply::Error(text) => Frame2::Error(one_line(text)),
+            Reply::Int(number) => Frame2::Integer(*number),
+            Reply::Bulk(bytes) | Reply::Verbatim(bytes) => Frame2::BulkString(bytes.to_vec()),
+            Reply::Nil | Reply::NilArray => Frame2::Null,
+            Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => array(items),
+            Reply::Map(pairs) => Frame2::Array(
+                pairs
+                    .iter()
+                    .flat_map(|(field, value)| [in_resp2(field), in_resp2(value)])
+                    .collect(),
+            ),
+            Reply::Bool(truth) => Frame2::Integer((*truth).into()),
+            Reply::Double(number) => Frame2::BulkString(double_text(*number).into_bytes()),
+        }
+    }
+
+    fn in_resp3(reply: &Reply) -> Frame3 {
+        let attributes = None;
+        let all = |items: &[Reply]| items.iter().map(in_resp3).collect::<Vec<_>>();
+        match reply {
+            Reply::Simple(text) => {
+                Frame3::SimpleString { data: text.as_bytes().to_vec(), attributes }
+            }
+            Reply::Error(text) => Frame3::SimpleError { data: one_line(text), attributes },
+            Reply::Int(number) => Frame3::Number { data: *number, attributes },
+            Reply::Bulk(bytes) => Frame3::BlobString { data: bytes.to_vec(), attributes },
+            Reply::Nil | Reply::NilArray => Frame3::Null,
+            Reply::Array(items) => Frame3::Array { data: all(items), attributes },
+            Reply::Map(pairs) => {
+                let data: HashMap<_, _> =
+                    pairs.iter().map(|(field, value)| (in_resp3(field), in_resp3(value))).collect();
+                Frame3::Map { data, attributes }
+            }
+            Reply::Set(items) => {
+                let data: HashSet<_> = all(items).into_iter().collect();
+                Frame3::Set { data, attributes }
+            }
+            Reply::Verbatim(bytes) => Frame3::VerbatimString {
+                data: bytes.to_vec(),
+                format: VerbatimStringFormat::Text,
+                attributes,
+            },
+            Reply::Push(items) => Frame3::Push { data: all(items), attributes },
+            Reply::Bool(data) => Frame3::Boolean { data: *data, attributes },
+            Reply::Double(data) => Frame3::Double { data: *data, attributes },
+        }
+    }
+}
