@@ -1,0 +1,182 @@
+//! The candidates: a front door for clients and the masters behind it.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tempfile::tempdir;
+
+use crate::process::Process;
+use crate::wire;
+
+/// One Redis server.
+pub(crate) struct Master {
+    pub(crate) process: Process,
+    pub(crate) port: u16,
+}
+
+impl Master {
+    fn start() -> Result<Master> {
+        let port = free_port()?;
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string()]);
+        command.args(["--save", "", "--appendonly", "no", "--maxclients", MAX_CLIENTS]);
+        let mut process = Process::start(command, tempdir()?)?;
+        process.wait_for(|_| pong(port)).context("redis-server")?;
+        Ok(Master { process, port })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Calls of any of `commands` since the server started.
+    fn calls(&self, commands: &[&str]) -> Result<u64> {
+        let info: String = redis::cmd("INFO").arg("commandstats").query(&mut self.connection()?)?;
+        let mut sum = 0;
+        for (command, calls) in info.lines().filter_map(command_calls) {
+            if commands.contains(&command) {
+                sum += calls.parse::<u64>()?;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn holds(&self, key: &str) -> Result<bool> {
+        Ok(redis::cmd("EXISTS").arg(key).query(&mut self.connection()?)?)
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(redis::cmd("FLUSHALL").exec(&mut self.connection()?)?)
+    }
+
+    fn connection(&self) -> Result<redis::Connection> {
+        let client = redis::Client::open(self.url())?;
+        Ok(client.get_connection_with_timeout(Duration::from_secs(5))?)
+    }
+}
+
+/// What a client connects to, with the masters that serve it.
+pub(crate) struct Deployment {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+    pub(crate) masters: Vec<Master>,
+    /// The process in between; none when clients talk to the master itself.
+    middle: Option<Process>,
+}
+
+impl Deployment {
+    /// Clients talk to one Redis server.
+    pub(crate) fn direct() -> Result<Deployment> {
+        let master = Master::start()?;
+        let port = master.port;
+        Ok(Deployment { name: "redis-server".into(), port, masters: vec![master], middle: None })
+    }
+
+    /// Clients talk to twemproxy, which passes everything on to one Redis server.
+    pub(crate) fn twemproxy() -> Result<Deployment> {
+        let master = Master::start()?;
+        let (port, stats_port) = (free_port()?, free_port()?);
+        let directory = tempdir()?;
+        fs::write(directory.path().join("nutcracker.yml"), twemproxy_config(port, master.port))?;
+        let mut command = Command::new("nutcracker");
+        command.args(["--conf-file", "nutcracker.yml", "--stats-addr", "127.0.0.1"]);
+        command.args(["--stats-port", &stats_port.to_string()]);
+        let mut process = Process::start(command, directory)?;
+        process.wait_for(|_| pong(port)).context("twemproxy (nutcracker)")?;
+        let (name, masters) = ("twemproxy to 1 server".into(), vec![master]);
+        Ok(Deployment { name, port, masters, middle: Some(process) })
+    }
+
+    /// Clients talk to the proxy, which decides by majority of `count` masters.
+    pub(crate) fn proxy(binary: &Path, count: usize) -> Result<Deployment> {
+        let masters = (0..count).map(|_| Master::start()).collect::<Result<Vec<_>>>()?;
+        let mut command = Command::new(binary);
+        command.env_remove("RUST_LOG").env("NO_COLOR", "1");
+        command.args(["--listen", "127.0.0.1:0", "--max-clients", MAX_CLIENTS]);
+        for master in &masters {
+            command.args(["--master", &format!("127.0.0.1:{}", master.port)]);
+        }
+        let mut process = Process::start(command, tempdir()?)?;
+        let port = process.wait_for(listening_port).context("redlock-proxy")?;
+        let name = format!("redlock-proxy to {count} masters");
+        let mut deployment = Deployment { name, port, masters, middle: Some(process) };
+        deployment.wait_until_complete()?;
+        Ok(deployment)
+    }
+
+    /// The process in front of the masters, or the master itself.
+    pub(crate) fn front(&self) -> &Process {
+        self.middle.as_ref().unwrap_or(&self.masters[0].process)
+    }
+
+    /// CPU time of the process in between.
+    pub(crate) fn middle_cpu_time(&self) -> Result<Duration> {
+        self.middle.as_ref().map_or(Ok(Duration::ZERO), Process::cpu_time)
+    }
+
+    /// Empties the masters behind the proxy's back.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.masters.iter().try_for_each(Master::flush)
+    }
+
+    /// Calls of any of `commands` that reached a master, summed over the masters.
+    pub(crate) fn calls(&self, commands: &[&str]) -> Result<u64> {
+        self.masters.iter().map(|master| master.calls(commands)).sum()
+    }
+
+    /// Waits until a claim reaches every master: all links are up and nothing lies in front of it.
+    pub(crate) fn wait_until_complete(&mut self) -> Result<()> {
+        let (port, masters) = (self.port, &self.masters);
+        let Some(middle) = &mut self.middle else { return Ok(()) };
+        middle.wait_for(|_| claim_reaches_all(port, masters).ok().filter(|reached| *reached))?;
+        self.flush()
+    }
+}
+
+fn claim_reaches_all(port: u16, masters: &[Master]) -> Result<bool> {
+    let key = format!("probe:{}", fastrand::u64(..));
+    let claim = [b"SET", key.as_bytes(), b"probe", b"NX", b"PX", b"5000"];
+    if wire::ask(&mut wire::connect(port)?, &claim)? != "+OK" {
+        return Ok(false);
+    }
+    std::thread::sleep(Duration::from_millis(20)); // the slowest master need not have it at the reply
+    let held = masters.iter().map(|master| master.holds(&key)).collect::<Result<Vec<_>>>()?;
+    Ok(held.into_iter().all(|holds| holds))
+}
+
+/// The port in the proxy's log line `listening on 127.0.0.1:PORT`.
+fn listening_port(log: &str) -> Option<u16> {
+    let (_, rest) = log.split_once("listening on 127.0.0.1:")?;
+    let end = rest.find(|next: char| !next.is_ascii_digit())?;
+    rest[..end].parse().ok()
+}
+
+/// Command and calls of a line such as `cmdstat_set:calls=12,usec=34,...`.
+fn command_calls(line: &str) -> Option<(&str, &str)> {
+    let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    Some((command, rest.split_once(',')?.0))
+}
+
+fn pong(port: u16) -> Option<()> {
+    let reply = wire::ask(&mut wire::connect(port).ok()?, &[b"PING"]).ok()?;
+    (reply == "+PONG").then_some(())
+}
+
+/// A port that was free a moment ago: neither server can choose one itself and tell.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn twemproxy_config(port: u16, server_port: u16) -> String {
+    format!(
+        "bench:\n  listen: 127.0.0.1:{port}\n  redis: true\n  auto_eject_hosts: false\n  \
+         servers:\n   - 127.0.0.1:{server_port}:1\n"
+    )
+}
+
+/// Room for the idle connections; redis-server lowers it itself to what the open files limit allows.
+const MAX_CLIENTS: &str = "15000";

@@ -1,0 +1,62 @@
+//! What a connection that does nothing costs.
+
+use std::net::TcpStream;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::deployment::Deployment;
+use crate::process::open_files_limit;
+use crate::report::Table;
+use crate::settings::Settings;
+use crate::wire;
+
+pub(crate) fn measure(settings: &Settings) -> Result<Table> {
+    ensure!(
+        u64::from(settings.connections) + SPARE_FILES <= open_files_limit(),
+        "{} connections need a higher limit of open files than {}",
+        settings.connections,
+        open_files_limit()
+    );
+    let heading = format!("{} idle connections", settings.connections);
+    let mut table = Table::new(&heading, READING, &COLUMNS);
+    table.row(row(&Deployment::direct()?, settings)?);
+    table.row(row(&Deployment::twemproxy()?, settings)?);
+    table.row(row(&Deployment::proxy(&settings.proxy, 3)?, settings)?);
+    Ok(table)
+}
+
+fn row(deployment: &Deployment, settings: &Settings) -> Result<Vec<String>> {
+    let before = deployment.front().resident_bytes()?;
+    let _held = connect_all(deployment.port, settings.connections)?;
+    let after = deployment.front().resident_bytes()?;
+    let each = after.saturating_sub(before) as f64 / f64::from(settings.connections);
+    eprintln!("{:<28} {:.0} bytes per connection", deployment.name, each);
+    Ok(vec![
+        deployment.name.clone(),
+        format!("{:.1}", before as f64 / MEBI),
+        format!("{:.1}", after as f64 / MEBI),
+        format!("{:.2}", each / KIBI),
+    ])
+}
+
+/// Every connection has been served once, so that what is allocated on first use is counted.
+fn connect_all(port: u16, count: u32) -> Result<Vec<TcpStream>> {
+    let connect = |number| {
+        let mut connection = wire::connect(port)?;
+        let reply = wire::ask(&mut connection, &[b"PING"])?;
+        ensure!(reply == "+PONG", "connection {number}: {reply}");
+        Ok(connection)
+    };
+    (1..=count)
+        .map(|number| connect(number).with_context(|| format!("connection {number}")))
+        .collect()
+}
+
+const COLUMNS: [&str; 4] = ["clients talk to", "MiB before", "MiB with all", "KiB per connection"];
+
+const READING: &str = "Resident memory (`VmRSS`) of the process the clients are connected to, before and \
+after; every connection has sent one `PING`. The kernel's socket buffers are not in it.";
+
+const SPARE_FILES: u64 = 100;
+const KIBI: f64 = 1024.0;
+const MEBI: f64 = 1024.0 * KIBI;

@@ -1,0 +1,56 @@
+//! The published figures: measures the proxy beside its references and writes `benches/RESULTS.md`.
+//!
+//! Every group starts real servers, runs its candidates in interleaved rounds and reports the median
+//! of the ratios *within* a round: noise of the machine hits both sides of a ratio alike. Nothing
+//! here is asserted; `benches/README.md` tells how to read and re-run it.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a benchmark measures real time; it has no clock to steer"
+)]
+
+mod contention;
+mod cycles;
+mod deployment;
+mod idle;
+mod load;
+mod paused;
+mod process;
+mod report;
+mod settings;
+mod stats;
+mod throughput;
+mod wire;
+
+use anyhow::Result;
+use clap::Parser;
+
+use report::{Report, Table};
+use settings::{Group, Settings};
+
+fn main() -> Result<()> {
+    let settings = Settings::parse();
+    if !settings.bench {
+        println!("Timings need an optimised build: run `cargo bench --bench published`.");
+        return Ok(());
+    }
+    process::raise_open_files_limit()?;
+    let mut report = Report::new(&settings)?;
+    for group in settings.groups() {
+        eprintln!("# {group:?}");
+        let table = measure(group, &settings)?;
+        println!("\n{table}");
+        report.add(table);
+    }
+    report.finish(&settings)
+}
+
+fn measure(group: Group, settings: &Settings) -> Result<Table> {
+    match group {
+        Group::Throughput => throughput::measure(settings),
+        Group::Paused => paused::measure(settings),
+        Group::Contention => contention::measure(settings),
+        Group::Idle => idle::measure(settings),
+        Group::Cycles => cycles::measure(settings),
+    }
+}

@@ -1,0 +1,27 @@
+//! Medians of figures and of ratios that were measured in the same round.
+
+/// The middle value; the upper one of two.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The median of one figure over the rounds.
+pub(crate) fn median_of<T>(runs: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+    median(runs.iter().map(figure).collect())
+}
+
+/// A figure's ratio to the reference, round by round: the median and, in brackets, the extremes.
+pub(crate) fn ratio<T>(runs: &[T], reference: &[T], figure: impl Fn(&T) -> f64) -> String {
+    let mut ratios: Vec<f64> = runs
+        .iter()
+        .zip(reference)
+        .map(|(run, reference)| figure(run) / figure(reference))
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    match ratios.as_slice() {
+        [] => "-".into(),
+        [one] => format!("{one:.2}"),
+        [least, .., most] => format!("**{:.2}** ({least:.2}–{most:.2})", median(ratios.clone())),
+    }
+}

@@ -1,0 +1,43 @@
+//! Just enough of the Redis protocol to knock at any front door.
+//!
+//! A client library greets with `CLIENT SETINFO`, upon which twemproxy hangs up.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+/// A request as an array of bulk strings.
+pub(crate) fn encode(words: &[&[u8]]) -> Vec<u8> {
+    let mut request = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        request.extend_from_slice(word);
+        request.extend_from_slice(b"\r\n");
+    }
+    request
+}
+
+/// Connects to a server on this machine.
+pub(crate) fn connect(port: u16) -> Result<TcpStream> {
+    let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    connection.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    Ok(connection)
+}
+
+/// Sends one request and reads its reply of one line, without the line end.
+pub(crate) fn ask(connection: &mut TcpStream, words: &[&[u8]]) -> Result<String> {
+    connection.write_all(&encode(words))?;
+    let mut reply = Vec::new();
+    let mut buffer = [0; 512];
+    while !reply.ends_with(b"\r\n") {
+        match connection.read(&mut buffer)? {
+            0 => bail!("the server closed the connection"),
+            count => reply.extend_from_slice(&buffer[..count]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&reply).trim_end().to_owned())
+}
+
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
