@@ -1,1 +1,238 @@
-//! operation
+//! One client command on its way through the masters.
+//!
+//! An [`Operation`] joins a decision of [`crate::quorum`] with the bytes that masters need and the
+//! reply the client gets. It does no I/O itself: the [`engine`] sends what it asks for, hands it the
+//! masters' answers and delivers its reply.
+
+pub mod change;
+pub mod claim;
+pub mod engine;
+pub mod everywhere;
+pub mod read;
+pub mod release;
+pub mod request;
+pub mod swap;
+pub mod verdict;
+
+use crate::client::reply::Reply;
+use crate::clock::Instant;
+use crate::master::deferred::Rollback;
+use crate::master::reply::Answer;
+use crate::operation::request::Form;
+use crate::quorum::turn;
+use crate::quorum::validity::Pad;
+use crate::quorum::{MasterId, MasterSet, Quorum};
+
+/// What decisions need to know about the proxy.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// How many masters must agree.
+    pub quorum: Quorum,
+    /// What is added to TTLs on the masters.
+    pub pad: Pad,
+    /// How long one round of ballots may take.
+    pub vote_timeout: std::time::Duration,
+    /// How often a split vote is tried again.
+    pub split_vote_retries: u32,
+}
+
+/// What an operation wants done next.
+#[derive(Debug)]
+pub struct Next {
+    /// Masters on which this operation's effect is to be taken back, now.
+    pub undo: MasterSet,
+    /// What to do after that.
+    pub then: Then,
+}
+
+/// See [`Next`].
+#[derive(Debug)]
+pub enum Then {
+    /// Nothing, until the next answer or the deadline.
+    Wait,
+    /// Send the request of the next round to all voters.
+    Ask,
+    /// Wait a random time, then ask.
+    Pause,
+    /// Answer the client.
+    Reply(Reply, turn::End),
+}
+
+impl Next {
+    /// Nothing to do.
+    pub const WAIT: Self = Self { undo: MasterSet::EMPTY, then: Then::Wait };
+
+    /// Nothing to undo.
+    pub fn then(then: Then) -> Self {
+        Self { undo: MasterSet::EMPTY, then }
+    }
+
+    /// The client's reply, which says nothing about the claims of others.
+    pub fn reply(reply: Reply) -> Self {
+        Self::then(Then::Reply(reply, turn::End::Done))
+    }
+}
+
+/// An answer, and where and when it came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// Who answered.
+    pub master: MasterId,
+    /// The round the answered request belongs to.
+    pub round: u8,
+    /// The answer, or `None` when the link was lost before there was one.
+    pub answer: Option<&'a Answer<'a>>,
+    /// When.
+    pub now: Instant,
+}
+
+/// A command that masters are asked about, with the key it is about.
+#[derive(Debug)]
+pub struct Operation {
+    /// The database that the session has selected.
+    pub db: u32,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// What is done with it.
+    pub kind: Kind,
+}
+
+/// The kinds of operations, one file each.
+#[derive(Debug)]
+pub enum Kind {
+    /// Take a key that must not exist yet.
+    Claim(claim::Claim),
+    /// Delete a key, with or without looking at its token.
+    Release(release::Release),
+    /// Change the expiry of a key.
+    Change(change::Change),
+    /// Read a key.
+    Read(read::Read),
+    /// Replace the value of a key.
+    Swap(Box<swap::Swap>),
+    /// Ask for, or do, something with a whole database.
+    Everywhere(Box<everywhere::Everywhere>),
+}
+
+impl Operation {
+    /// How this operation takes its turn on its key; `None` when it need not.
+    pub fn turn(&self) -> Option<turn::Kind> {
+        match &self.kind {
+            Kind::Claim(claim) => claim.turn(),
+            Kind::Swap(_) => Some(turn::Kind::Alone),
+            _ => None,
+        }
+    }
+
+    /// Whether this operation changes nothing on the masters.
+    pub fn is_read(&self) -> bool {
+        matches!(self.kind, Kind::Read(_))
+    }
+
+    /// What another claim answers that shares the result of this turn.
+    pub fn shared(&self, reply: &Reply) -> Reply {
+        match &self.kind {
+            Kind::Claim(claim) => claim.shared(reply),
+            _ => reply.clone(),
+        }
+    }
+
+    /// The pause after a split vote is over; the next round starts with [`Operation::ask`].
+    pub fn resume(&mut self) {
+        if let Kind::Swap(swap) = &mut self.kind {
+            swap.again();
+        }
+    }
+
+    /// A round starts, sent to `asked`.
+    pub fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
+        match &mut self.kind {
+            Kind::Claim(claim) => claim.ask(rules, asked, now),
+            Kind::Release(release) => release.ask(rules, asked, now),
+            Kind::Change(change) => change.ask(rules, asked),
+            Kind::Read(read) => read.ask(rules, asked),
+            Kind::Swap(swap) => swap.ask(rules, asked),
+            Kind::Everywhere(everywhere) => everywhere.ask(rules, asked),
+        }
+    }
+
+    /// The round that answers belong to now.
+    pub fn round(&self) -> u8 {
+        match &self.kind {
+            Kind::Claim(claim) => claim.round(),
+            Kind::Swap(swap) => swap.round(),
+            _ => 0,
+        }
+    }
+
+    /// Appends the request of the current round.
+    pub fn encode(&self, rules: &Rules, form: Form, out: &mut Vec<u8>) {
+        let key = &self.key;
+        match &self.kind {
+            Kind::Claim(claim) => claim.encode(key, form, out),
+            Kind::Release(release) => release.encode(key, form, out),
+            Kind::Change(change) => change.encode(rules, key, form, out),
+            Kind::Read(read) => read.encode(key, form, out),
+            Kind::Swap(swap) => swap.encode(rules, key, form, out),
+            Kind::Everywhere(everywhere) => everywhere.encode(out),
+        }
+    }
+
+    /// One master has answered, or will not.
+    pub fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        match &mut self.kind {
+            Kind::Claim(claim) => claim.received(rules, received),
+            Kind::Release(release) => release.received(rules, received),
+            Kind::Change(change) => change.received(rules, received),
+            Kind::Read(read) => read.received(rules, received),
+            Kind::Swap(swap) => swap.received(rules, received),
+            Kind::Everywhere(everywhere) => everywhere.received(rules, received),
+        }
+    }
+
+    /// The deadline of the current round has come.
+    pub fn deadline(&mut self, rules: &Rules) -> Next {
+        match &mut self.kind {
+            Kind::Claim(claim) => claim.deadline(rules),
+            Kind::Release(release) => release.deadline(rules),
+            Kind::Change(change) => change.deadline(rules),
+            Kind::Read(read) => read.deadline(rules),
+            Kind::Swap(swap) => swap.deadline(rules),
+            Kind::Everywhere(everywhere) => everywhere.deadline(rules),
+        }
+    }
+
+    /// Appends the request that takes this operation's effect back.
+    pub fn encode_undo(&self, rules: &Rules, now: Instant, form: Form, out: &mut Vec<u8>) {
+        match &self.kind {
+            Kind::Swap(swap) => swap.encode_undo(&self.key, form, out),
+            _ => {
+                if let Some(rollback) = self.rollback() {
+                    rollback.encode(rules.pad, now, form, out);
+                }
+            }
+        }
+    }
+
+    /// What to keep for a master that could not be told to give the key back, if anything.
+    pub fn rollback(&self) -> Option<Rollback> {
+        let (token, cause) = match &self.kind {
+            Kind::Claim(claim) => claim.rollback(),
+            Kind::Release(release) => release.rollback()?,
+            Kind::Swap(swap) => swap.rollback()?,
+            Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => return None,
+        };
+        Some(Rollback { db: self.db, key: self.key.clone(), token, cause })
+    }
+
+    /// Whether a master that gave no answer, or was not asked, may keep something that a client was
+    /// told is gone.
+    pub fn leaves_behind(&self, master: MasterId) -> bool {
+        match &self.kind {
+            Kind::Claim(claim) => claim.leaves_behind(),
+            Kind::Release(release) => release.leaves_behind(master),
+            Kind::Swap(swap) => swap.leaves_behind(),
+            Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => false,
+        }
+    }
+}

@@ -135,6 +135,11 @@ impl Claim {
         self.phase == Phase::Persisting
     }
 
+    /// Whether the claim has ended without a grant.
+    pub fn is_lost(&self) -> bool {
+        self.phase == Phase::Lost
+    }
+
     /// A new round (persisting or another attempt) has been sent to `asked`.
     pub fn ask(&mut self, asked: MasterSet, deadline: Instant) {
         if self.phase == Phase::Pausing {

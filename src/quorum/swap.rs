@@ -63,6 +63,11 @@ impl Swap {
         Self { quorum, tally, state: State::Lost, tries_left: tries, changed: MasterSet::EMPTY }
     }
 
+    /// Whether the last compare-and-set ended without a quorum.
+    pub fn is_lost(&self) -> bool {
+        self.state == State::Lost
+    }
+
     /// A compare-and-set has been sent to `asked`.
     pub fn ask(&mut self, asked: MasterSet) {
         self.tally = Tally::new(self.quorum, asked);

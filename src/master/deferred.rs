@@ -1,0 +1,168 @@
+//! Releases and rollbacks that could not be delivered to a master.
+//!
+//! They are kept, bounded, until the link is back or the key would have expired anyway, so that a
+//! healed partition leaves no ghost locks behind. Each is a compare-and-delete that also looks at
+//! the remaining TTL: sent late, it cannot hit a younger lock.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::operation::request::{self, Form};
+use crate::quorum::validity::{Pad, TtlWindow};
+
+/// The most that are kept for one master. At some 150 bytes each that is 10 MB; beyond it the
+/// oldest is dropped, and its key stays on that one master until its TTL ends.
+pub const MAX_DEFERRED: usize = 65_536;
+
+/// How long a release is kept whose lock has no known end.
+const UNKNOWN_END: Duration = Duration::from_secs(600);
+
+/// Why a key has to go, and hence what TTL it must show.
+#[derive(Clone, Copy, Debug)]
+pub enum Cause {
+    /// A claim that set it with `ttl_ms`, first sent at `since`.
+    Claim {
+        /// The TTL on the masters, in milliseconds.
+        ttl_ms: i64,
+        /// When the claim was first sent.
+        since: Instant,
+    },
+    /// A lock that was released at `since`, when other masters saw it end in `remaining_ms`.
+    Release {
+        /// The largest remaining TTL seen, -1 for none.
+        remaining_ms: i64,
+        /// When it was seen.
+        since: Instant,
+    },
+    /// A claim that may have become persistent, at `since`.
+    Persisted {
+        /// When it was sent.
+        since: Instant,
+    },
+}
+
+/// A compare-and-delete that one master still has to get.
+#[derive(Clone, Debug)]
+pub struct Rollback {
+    /// The key's database.
+    pub db: u32,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// The value it must hold.
+    pub token: Box<[u8]>,
+    /// Why.
+    pub cause: Cause,
+}
+
+impl Rollback {
+    /// Appends the request as it has to be sent at `now`.
+    pub fn encode(&self, pad: Pad, now: Instant, form: Form, out: &mut Vec<u8>) {
+        request::rollback(out, form, &self.key, &self.token, self.window(pad, now));
+    }
+
+    fn window(&self, pad: Pad, now: Instant) -> TtlWindow {
+        match self.cause {
+            Cause::Claim { ttl_ms, since } => TtlWindow::of_claim(pad, ttl_ms, now - since),
+            Cause::Release { remaining_ms, since } => {
+                TtlWindow::of_release(pad, remaining_ms, now - since)
+            }
+            Cause::Persisted { .. } => TtlWindow::ANY,
+        }
+    }
+
+    /// When the key is gone by itself.
+    fn end(&self) -> Instant {
+        let (ttl_ms, since) = match self.cause {
+            Cause::Claim { ttl_ms, since } => (ttl_ms, since),
+            Cause::Release { remaining_ms, since } => (remaining_ms, since),
+            Cause::Persisted { since } => (-1, since),
+        };
+        match u64::try_from(ttl_ms) {
+            // A little longer, for a clock that is slower than ours.
+            Ok(ms) => since + Duration::from_millis(ms.saturating_add(ms / 64)).min(FOREVER),
+            Err(_) => since + UNKNOWN_END,
+        }
+    }
+}
+
+/// What `Instant` can certainly still add up.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What one master still has to get.
+#[derive(Debug, Default)]
+pub struct Deferred {
+    waiting: VecDeque<(Instant, Rollback)>,
+    dropped: u64,
+}
+
+impl Deferred {
+    /// Keeps `rollback` until the link is back.
+    pub fn push(&mut self, rollback: Rollback) {
+        if self.waiting.len() == MAX_DEFERRED {
+            self.waiting.pop_front();
+            self.dropped += 1;
+        }
+        self.waiting.push_back((rollback.end(), rollback));
+    }
+
+    /// Takes everything whose key has not expired by `now`, oldest first.
+    pub fn take(&mut self, now: Instant) -> Vec<Rollback> {
+        let waiting = self.waiting.drain(..);
+        waiting.filter(|(end, _)| *end > now).map(|(_, rollback)| rollback).collect()
+    }
+
+    /// How many are waiting.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether none is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// How many were dropped because there were too many.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn rollback(ttl_ms: i64, since: Instant) -> Rollback {
+        let cause = Cause::Claim { ttl_ms, since };
+        Rollback { db: 0, key: (*b"k").into(), token: (*b"t").into(), cause }
+    }
+
+    #[test]
+    fn what_has_expired_is_not_sent() {
+        let now = clock::now();
+        let mut deferred = Deferred::default();
+        deferred.push(rollback(1_000, now));
+        deferred.push(rollback(60_000, now));
+        assert_eq!(deferred.take(now + Duration::from_secs(10)).len(), 1);
+        assert!(deferred.is_empty());
+    }
+
+    #[test]
+    fn a_thousand_years_can_be_deferred() {
+        let now = clock::now();
+        let mut deferred = Deferred::default();
+        deferred.push(rollback(31_557_600_000_000, now));
+        assert_eq!(deferred.take(now).len(), 1);
+    }
+
+    #[test]
+    fn a_long_outage_keeps_a_bounded_number() {
+        let now = clock::now();
+        let mut deferred = Deferred::default();
+        for _ in 0..MAX_DEFERRED + 3 {
+            deferred.push(rollback(60_000, now));
+        }
+        assert_eq!((deferred.len(), deferred.dropped()), (MAX_DEFERRED, 3));
+    }
+}

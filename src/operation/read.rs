@@ -1,0 +1,294 @@
+//! Reading a key: the value, or something about it, that a quorum agrees on.
+
+use bytes::Bytes;
+use redis_protocol::resp2::types::BytesFrame;
+
+use crate::client::reply::Reply;
+use crate::clock;
+use crate::lua::canonical::Canonical;
+use crate::master::reply::Answer;
+use crate::operation::request::{self, Form};
+use crate::operation::verdict::Trouble;
+use crate::operation::{Next, Received, Rules};
+use crate::quorum::read::{self as decision, Verdict, guaranteed_ttl_ms};
+use crate::quorum::{MasterId, MasterSet, Quorum};
+
+/// What the client wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// `GET`
+    Value,
+    /// `MGET`: as `GET`, but another type is nil.
+    ValueOrNil,
+    /// `GETRANGE` with its two indexes.
+    Range(i64, i64),
+    /// `STRLEN`
+    Length,
+    /// `EXISTS`, `TOUCH`
+    Exists,
+    /// `TYPE`
+    Type,
+    /// `TTL`, `PTTL`
+    Remaining(Unit),
+    /// `EXPIRETIME`, `PEXPIRETIME`
+    End(Unit),
+}
+
+/// A unit of time in a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds, rounded as Redis does.
+    Seconds,
+    /// Milliseconds.
+    Millis,
+}
+
+/// What one master, or a majority, holds under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// The type: `string`, `hash`, ...
+    pub kind: Bytes,
+    /// The value, if it is a string.
+    pub value: Option<Bytes>,
+}
+
+impl Sighting {
+    /// A string.
+    pub fn string(value: Bytes) -> Self {
+        Self { kind: Bytes::from_static(STRING), value: Some(value) }
+    }
+}
+
+/// The type of strings.
+const STRING: &[u8] = b"string";
+
+/// The answers of all masters to [`Canonical::Inspect`] or `GET`.
+#[derive(Debug)]
+pub struct Sightings {
+    decision: decision::Read<Sighting>,
+    /// Remaining TTLs by master, -1 for none.
+    ttls_ms: Vec<(MasterId, i64)>,
+    quorum: Quorum,
+    trouble: Trouble,
+}
+
+/// What the masters as a whole hold.
+#[derive(Debug, PartialEq)]
+pub enum Seen {
+    /// A quorum holds this, with this remaining TTL on the masters (-1: none).
+    Key(Sighting, i64),
+    /// No such key.
+    Missing,
+    /// It cannot be known now; the error for the client.
+    Unknown(Reply),
+}
+
+impl Sightings {
+    /// Those of a read that was just sent to `asked`.
+    pub fn new(quorum: Quorum, asked: MasterSet) -> Self {
+        let decision = decision::Read::new(quorum, asked);
+        Self { decision, ttls_ms: Vec::new(), quorum, trouble: Trouble::default() }
+    }
+
+    /// One master has answered, or will not.
+    pub fn received(&mut self, rules: &Rules, master: MasterId, answer: Option<&Answer<'_>>) -> Option<Seen> {
+        let verdict = match answer {
+            Some(Answer::Nil) => self.decision.missing(master),
+            Some(Answer::Bulk(value)) => self.decision.value(
+                master,
+                |seen| seen.value.as_deref() == Some(value),
+                || Sighting::string(Bytes::copy_from_slice(value)),
+            ),
+            Some(Answer::Error(error)) if error.starts_with(b"WRONGTYPE") => self.decision.value(
+                master,
+                |seen| seen.value.is_none(),
+                || Sighting { kind: Bytes::from_static(b"other"), value: None },
+            ),
+            Some(Answer::Array(parts)) => match sighting(parts) {
+                Some((found, ttl_ms)) => {
+                    self.ttls_ms.push((master, ttl_ms));
+                    self.decision.value(master, |seen| *seen == found, || found.clone())
+                }
+                None => self.decision.unknown(master),
+            },
+            Some(Answer::Error(error)) => {
+                self.trouble.remember(error);
+                self.decision.unknown(master)
+            }
+            _ => self.decision.unknown(master),
+        };
+        let seen = match verdict? {
+            Verdict::Agreed(found, holders) => Some((found.clone(), holders)),
+            Verdict::Missing => return Some(Seen::Missing),
+            Verdict::Undecided => None,
+        };
+        Some(self.seen(rules, seen))
+    }
+
+    /// The deadline has come.
+    pub fn deadline(&mut self, rules: &Rules) -> Seen {
+        let seen = match self.decision.close() {
+            Verdict::Agreed(found, holders) => Some((found.clone(), holders)),
+            Verdict::Missing => return Seen::Missing,
+            Verdict::Undecided => None,
+        };
+        self.seen(rules, seen)
+    }
+
+    fn seen(&self, rules: &Rules, agreed: Option<(Sighting, MasterSet)>) -> Seen {
+        match agreed {
+            Some((found, holders)) => {
+                let ttls = self.ttls_ms.iter().filter(|(master, _)| holders.contains(*master));
+                Seen::Key(found, guaranteed_ttl_ms(self.quorum, ttls.map(|(_, ttl)| *ttl)))
+            }
+            None => Seen::Unknown(self.trouble.undecided(rules, self.decision.answered())),
+        }
+    }
+}
+
+/// `{type, value, remaining TTL}`, the answer of [`Canonical::Inspect`].
+fn sighting(parts: &[BytesFrame]) -> Option<(Sighting, i64)> {
+    match parts {
+        [BytesFrame::BulkString(kind), value, BytesFrame::Integer(ttl_ms)] => {
+            let value = match value {
+                BytesFrame::BulkString(value) => Some(value.clone()),
+                _ => None,
+            };
+            Some((Sighting { kind: kind.clone(), value }, *ttl_ms))
+        }
+        _ => None,
+    }
+}
+
+/// A read.
+#[derive(Debug)]
+pub struct Read {
+    question: Question,
+    sightings: Option<Sightings>,
+}
+
+impl Read {
+    /// A read that nobody was asked for yet.
+    pub fn new(question: Question) -> Self {
+        Self { question, sightings: None }
+    }
+
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+        self.sightings = Some(Sightings::new(rules.quorum, asked));
+    }
+
+    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        use Question::{Length, Range, Value, ValueOrNil};
+        match self.question {
+            Value | ValueOrNil | Range(..) | Length => request::encode(out, &[b"GET", key]),
+            _ => request::script(out, form, Canonical::Inspect, key, &[]),
+        }
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        let Some(sightings) = &mut self.sightings else { return Next::WAIT };
+        match sightings.received(rules, received.master, received.answer) {
+            None => Next::WAIT,
+            Some(seen) => Next::reply(self.question.reply(rules, seen)),
+        }
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+        let Some(sightings) = &mut self.sightings else { return Next::WAIT };
+        let seen = sightings.deadline(rules);
+        Next::reply(self.question.reply(rules, seen))
+    }
+}
+
+impl Question {
+    fn reply(self, rules: &Rules, seen: Seen) -> Reply {
+        match seen {
+            Seen::Unknown(error) => error,
+            Seen::Missing => self.nothing(),
+            Seen::Key(found, ttl_ms) => self.something(rules, found, ttl_ms),
+        }
+    }
+
+    fn nothing(self) -> Reply {
+        match self {
+            Self::Value | Self::ValueOrNil => Reply::Nil,
+            Self::Range(..) => Reply::bulk(Bytes::new()),
+            Self::Length | Self::Exists => Reply::Int(0),
+            Self::Type => Reply::Simple("none"),
+            Self::Remaining(_) | Self::End(_) => Reply::Int(-2),
+        }
+    }
+
+    fn something(self, rules: &Rules, found: Sighting, ttl_ms: i64) -> Reply {
+        match (self, found.value) {
+            (Self::Exists, _) => Reply::Int(1),
+            (Self::Type, _) => Reply::Simple(type_name(&found.kind)),
+            (Self::Remaining(_) | Self::End(_), _) if ttl_ms < 0 => Reply::Int(-1),
+            (Self::Remaining(unit), _) => Reply::Int(unit.remaining(rules.pad.unpad(ttl_ms))),
+            (Self::End(unit), _) => {
+                Reply::Int(unit.end(clock::unix_ms().saturating_add(rules.pad.unpad(ttl_ms))))
+            }
+            (Self::Value | Self::ValueOrNil, Some(value)) => Reply::bulk(value),
+            (Self::Range(start, end), Some(value)) => Reply::bulk(range(&value, start, end)),
+            (Self::Length, Some(value)) => Reply::Int(value.len() as i64),
+            (Self::ValueOrNil, None) => Reply::Nil,
+            (_, None) => Reply::error(crate::command::error::WRONG_TYPE),
+        }
+    }
+}
+
+impl Unit {
+    /// `TTL` rounds to the nearest second (`expire.c`, `ttlGenericCommand`).
+    fn remaining(self, ms: i64) -> i64 {
+        match self {
+            Self::Seconds => ms.saturating_add(500) / 1000,
+            Self::Millis => ms,
+        }
+    }
+
+    fn end(self, unix_ms: i64) -> i64 {
+        self.remaining(unix_ms)
+    }
+}
+
+/// The types Redis has, as words that live for ever.
+fn type_name(kind: &[u8]) -> &'static str {
+    match kind {
+        b"string" => "string",
+        b"list" => "list",
+        b"set" => "set",
+        b"zset" => "zset",
+        b"hash" => "hash",
+        b"stream" => "stream",
+        _ => "other",
+    }
+}
+
+/// `GETRANGE` (`t_string.c`): negative indexes count from the end, both ends are included.
+fn range(value: &Bytes, start: i64, end: i64) -> Bytes {
+    let len = value.len() as i64;
+    if len == 0 || (start < 0 && end < 0 && start > end) {
+        return Bytes::new();
+    }
+    let from_start = |index: i64| if index < 0 { (len + index).max(0) } else { index };
+    let (start, end) = (from_start(start), from_start(end).min(len - 1));
+    if start > end { Bytes::new() } else { value.slice(start as usize..=end as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_as_redis_cuts_them() {
+        let value = Bytes::from_static(b"This is a string");
+        assert_eq!(range(&value, 0, 3), "This");
+        assert_eq!(range(&value, -3, -1), "ing");
+        assert_eq!(range(&value, 0, -1), value);
+        assert_eq!(range(&value, 10, 100), "string");
+        assert_eq!(range(&value, -1, -5), "");
+        assert_eq!(range(&value, 5, 2), "");
+        assert_eq!(range(&value, -100, -100), "T");
+        assert_eq!(range(&Bytes::new(), 0, -1), "");
+    }
+}

@@ -1,0 +1,429 @@
+//! Replacing a value: `SET` without `NX`, `GETSET`, `GETDEL`, `GETEX`, `INCR`, `APPEND`, ...
+//!
+//! Read what a majority holds, decide what it becomes, compare-and-set it from exactly that value.
+//! What it becomes is the pure [`Update::plan`], in which each command is a single Redis's own rule.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::client::reply::Reply;
+use crate::clock;
+use crate::command::error;
+use crate::command::options::parse_i64;
+use crate::master::deferred::Cause;
+use crate::master::reply::Answer;
+use crate::operation::read::{Seen, Sighting, Sightings};
+use crate::operation::request::{self, Expected, Form, NewTtl};
+use crate::operation::verdict::{self, Trouble};
+use crate::operation::{Next, Received, Rules, Then};
+use crate::quorum::swap::{self as decision, Step};
+use crate::quorum::{Ballot, MasterSet, turn};
+
+/// How often a swap reads and compares before it gives up. Inside one worker swaps take turns, so
+/// only other proxies interfere, and each of their successes is progress for somebody.
+const TRIES: u32 = 32;
+
+/// What becomes of the value.
+#[derive(Clone, Debug)]
+pub enum Update {
+    /// `SET`, `SETEX`, `GETSET`, ...
+    Set {
+        /// The new value.
+        value: Bytes,
+        /// Its TTL on the masters.
+        ttl: NewTtl,
+        /// When it is set at all.
+        condition: Condition,
+        /// What the client gets.
+        answer: Answered,
+    },
+    /// `GETDEL`
+    Delete,
+    /// `GETEX` with an option: the value stays, its TTL changes.
+    Expire(NewTtl),
+    /// `GETEX` with an expiry that has passed.
+    ExpireNow,
+    /// `INCR`, `DECRBY`, ...
+    Add(i64),
+    /// `APPEND`
+    Append(Bytes),
+}
+
+/// When a `SET` takes place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Always.
+    Always,
+    /// `XX`
+    Exists,
+    /// `NX`
+    Missing,
+    /// `IFEQ value`
+    Equals(Bytes),
+}
+
+/// What a `SET` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// `OK`, or nil when the condition did not hold.
+    Ok,
+    /// The value there was (`SET ... GET`, `GETSET`).
+    OldValue,
+}
+
+/// What to do, once it is known what the key holds.
+#[derive(Debug, PartialEq)]
+pub enum Plan {
+    /// Nothing is to be changed.
+    Answer(Reply),
+    /// Set this value (`None` deletes the key), then answer.
+    Change(Option<(Bytes, NewTtl)>, Reply),
+}
+
+impl Update {
+    /// What this command does to a key that holds `old`.
+    pub fn plan(&self, old: Option<&Sighting>) -> Plan {
+        let value = old.and_then(|old| old.value.as_ref());
+        let other_type = old.is_some() && value.is_none();
+        match self {
+            Self::Set { answer: Answered::Ok, condition: Condition::Equals(_), .. }
+            | Self::Set { answer: Answered::OldValue, .. }
+            | Self::Delete
+            | Self::Expire(_)
+            | Self::ExpireNow
+            | Self::Add(_)
+            | Self::Append(_)
+                if other_type =>
+            {
+                Plan::Answer(Reply::error(error::WRONG_TYPE))
+            }
+            Self::Set { value: new, ttl, condition, answer } => {
+                set(old, value, (new, *ttl), condition, *answer)
+            }
+            Self::Delete => with_value(value, |_| None),
+            Self::ExpireNow => with_value(value, |_| None),
+            Self::Expire(ttl) => with_value(value, |value| Some((value.clone(), *ttl))),
+            Self::Add(amount) => add(value, *amount),
+            Self::Append(more) => append(value, more),
+        }
+    }
+}
+
+fn set(
+    old: Option<&Sighting>,
+    value: Option<&Bytes>,
+    new: (&Bytes, NewTtl),
+    condition: &Condition,
+    answer: Answered,
+) -> Plan {
+    let holds = match condition {
+        Condition::Always => true,
+        Condition::Exists => old.is_some(),
+        Condition::Missing => old.is_none(),
+        Condition::Equals(expected) => value == Some(expected),
+    };
+    let reply = match (answer, holds) {
+        (Answered::OldValue, _) => bulk_or_nil(value),
+        (Answered::Ok, true) => Reply::OK,
+        (Answered::Ok, false) => Reply::Nil,
+    };
+    if holds { Plan::Change(Some((new.0.clone(), new.1)), reply) } else { Plan::Answer(reply) }
+}
+
+/// Answers the value and makes `change` of it; nil when there is none.
+fn with_value(
+    value: Option<&Bytes>,
+    change: impl FnOnce(&Bytes) -> Option<(Bytes, NewTtl)>,
+) -> Plan {
+    match value {
+        Some(value) => Plan::Change(change(value), bulk_or_nil(Some(value))),
+        None => Plan::Answer(Reply::Nil),
+    }
+}
+
+/// `incrDecrCommand` (`t_string.c`): a missing key counts as 0, the TTL stays.
+fn add(value: Option<&Bytes>, amount: i64) -> Plan {
+    let old = match value {
+        None => 0,
+        Some(value) => match parse_i64(value) {
+            Some(number) => number,
+            None => return Plan::Answer(Reply::error(error::NOT_AN_INTEGER)),
+        },
+    };
+    match old.checked_add(amount) {
+        Some(new) => {
+            Plan::Change(Some((Bytes::from(new.to_string()), NewTtl::Keep)), Reply::Int(new))
+        }
+        None => Plan::Answer(Reply::error(error::INCREMENT_OVERFLOW)),
+    }
+}
+
+fn append(value: Option<&Bytes>, more: &Bytes) -> Plan {
+    let old = value.map_or(&b""[..], |value| value);
+    let mut new = BytesMut::with_capacity(old.len() + more.len());
+    new.extend_from_slice(old);
+    new.extend_from_slice(more);
+    let length = new.len() as i64;
+    Plan::Change(Some((new.freeze(), NewTtl::Keep)), Reply::Int(length))
+}
+
+fn bulk_or_nil(value: Option<&Bytes>) -> Reply {
+    value.map_or(Reply::Nil, |value| Reply::bulk(value.clone()))
+}
+
+/// A swap.
+#[derive(Debug)]
+pub struct Swap {
+    update: Update,
+    phase: Phase,
+    round: u8,
+    decision: Option<decision::Swap>,
+    trouble: Trouble,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// About to read, or reading.
+    Reading(Option<Sightings>),
+    /// About to compare and set, doing so, or done with it.
+    Swapping { old: Old, to: Option<(Bytes, NewTtl)>, reply: Reply, since: clock::Instant },
+    /// Nothing was to be changed.
+    Answered,
+}
+
+/// What was there before, and its remaining TTL on the masters.
+#[derive(Debug)]
+struct Old {
+    sighting: Option<Sighting>,
+    ttl_ms: i64,
+}
+
+impl Swap {
+    /// A swap that nobody was asked about yet.
+    pub fn new(update: Update) -> Self {
+        let phase = Phase::Reading(None);
+        Self { update, phase, round: 0, decision: None, trouble: Trouble::default() }
+    }
+
+    pub(super) fn round(&self) -> u8 {
+        self.round
+    }
+
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+        match &mut self.phase {
+            Phase::Reading(sightings) => *sightings = Some(Sightings::new(rules.quorum, asked)),
+            Phase::Swapping { .. } => {
+                let decision = &mut self.decision;
+                decision.get_or_insert_with(|| decision::Swap::new(rules.quorum, TRIES)).ask(asked);
+            }
+            Phase::Answered => {}
+        }
+    }
+
+    pub(super) fn encode(&self, _rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        use crate::lua::canonical::Canonical;
+        match &self.phase {
+            Phase::Swapping { old, to, .. } => {
+                let to = to.as_ref().map(|(value, ttl)| (&value[..], *ttl));
+                request::swap(out, form, key, old.expected(), to);
+            }
+            _ => request::script(out, form, Canonical::Inspect, key, &[]),
+        }
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        if received.round != self.round {
+            return Next::WAIT;
+        }
+        match &mut self.phase {
+            Phase::Reading(Some(sightings)) => {
+                let seen = sightings.received(rules, received.master, received.answer);
+                seen.map_or(Next::WAIT, |seen| self.plan(seen))
+            }
+            Phase::Swapping { .. } => {
+                let ballot = self.ballot(received.answer);
+                let next = self.decision.as_mut().map(|d| d.vote(received.master, ballot));
+                next.map_or(Next::WAIT, |next| self.next(rules, next))
+            }
+            _ => Next::WAIT,
+        }
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+        match &mut self.phase {
+            Phase::Reading(Some(sightings)) => {
+                let seen = sightings.deadline(rules);
+                self.plan(seen)
+            }
+            Phase::Swapping { .. } => {
+                let next = self.decision.as_mut().map(decision::Swap::deadline);
+                next.map_or(Next::WAIT, |next| self.next(rules, next))
+            }
+            _ => Next::WAIT,
+        }
+    }
+
+    fn plan(&mut self, seen: Seen) -> Next {
+        let old = match seen {
+            Seen::Key(sighting, ttl_ms) => Old { sighting: Some(sighting), ttl_ms },
+            Seen::Missing => Old { sighting: None, ttl_ms: -1 },
+            Seen::Unknown(error) => {
+                self.phase = Phase::Answered;
+                return Next::reply(error);
+            }
+        };
+        match self.update.plan(old.sighting.as_ref()) {
+            Plan::Answer(reply) => {
+                self.phase = Phase::Answered;
+                Next::reply(reply)
+            }
+            Plan::Change(to, reply) => {
+                self.phase = Phase::Swapping { old, to, reply, since: clock::now() };
+                self.round = self.round.wrapping_add(1);
+                Next::then(Then::Ask)
+            }
+        }
+    }
+
+    fn ballot(&mut self, answer: Option<&Answer<'_>>) -> Ballot {
+        match answer {
+            Some(Answer::Int(1)) => Ballot::Yes,
+            Some(Answer::Int(0)) => Ballot::No,
+            Some(Answer::Error(error)) => {
+                self.trouble.remember(error);
+                Ballot::Unknown
+            }
+            _ => Ballot::Unknown,
+        }
+    }
+
+    fn next(&mut self, rules: &Rules, next: decision::Next) -> Next {
+        let lost = |reply| Then::Reply(reply, turn::End::Done);
+        let then = match next.step {
+            Step::Wait => Then::Wait,
+            Step::Swapped => self.swapped(),
+            Step::Pause => return self.pause(next.undo),
+            Step::GaveUp => lost(verdict::interfered()),
+            Step::Unavailable { answered } => lost(self.trouble.unavailable(rules, answered)),
+        };
+        Next { undo: next.undo, then }
+    }
+
+    fn swapped(&self) -> Then {
+        match &self.phase {
+            Phase::Swapping { reply, .. } => Then::Reply(reply.clone(), turn::End::Done),
+            _ => Then::Wait,
+        }
+    }
+
+    /// The undo goes out before the pause and is encoded from what is undone, so reading starts
+    /// anew only when it is time to ask again.
+    fn pause(&mut self, undo: MasterSet) -> Next {
+        Next { undo, then: Then::Pause }
+    }
+
+    /// The pause is over: read again.
+    pub(super) fn again(&mut self) {
+        self.phase = Phase::Reading(None);
+        self.round = self.round.wrapping_add(1);
+    }
+
+    pub(super) fn encode_undo(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        let Phase::Swapping { old, to, since, .. } = &self.phase else { return };
+        let from = match to {
+            Some((value, _)) => Expected::Value(value),
+            None => Expected::Missing,
+        };
+        let value = old.sighting.as_ref().and_then(|sighting| sighting.value.as_deref());
+        let elapsed_ms = since.elapsed().as_millis() as i64;
+        let ttl = match old.ttl_ms {
+            ..0 => NewTtl::None,
+            ttl_ms => NewTtl::Millis((ttl_ms - elapsed_ms).max(1)),
+        };
+        request::swap(out, form, key, from, value.map(|value| (value, ttl)));
+    }
+
+    /// Only a value that came out of nothing can be made up for later: it is simply deleted.
+    pub(super) fn rollback(&self) -> Option<(Box<[u8]>, Cause)> {
+        match &self.phase {
+            Phase::Swapping { old: Old { sighting: None, .. }, to: Some((value, ttl)), since, .. } => {
+                let since = *since;
+                let cause = match ttl {
+                    NewTtl::Millis(ttl_ms) => Cause::Claim { ttl_ms: *ttl_ms, since },
+                    NewTtl::None | NewTtl::Keep => Cause::Persisted { since },
+                };
+                Some((value[..].into(), cause))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn leaves_behind(&self) -> bool {
+        self.decision.as_ref().is_some_and(decision::Swap::is_lost)
+    }
+}
+
+impl Old {
+    fn expected(&self) -> Expected<'_> {
+        match &self.sighting {
+            None => Expected::Missing,
+            Some(Sighting { value: Some(value), .. }) => Expected::Value(value),
+            Some(Sighting { kind, .. }) => Expected::Type(kind),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string(value: &'static str) -> Sighting {
+        Sighting::string(Bytes::from_static(value.as_bytes()))
+    }
+
+    fn set(condition: Condition, answer: Answered) -> Update {
+        Update::Set { value: Bytes::from_static(b"new"), ttl: NewTtl::None, condition, answer }
+    }
+
+    fn changed(reply: Reply) -> Plan {
+        Plan::Change(Some((Bytes::from_static(b"new"), NewTtl::None)), reply)
+    }
+
+    #[test]
+    fn set_answers_ok_or_the_old_value() {
+        let old = string("old");
+        let always = |answer| set(Condition::Always, answer).plan(Some(&old));
+        assert_eq!(always(Answered::Ok), changed(Reply::OK));
+        assert_eq!(always(Answered::OldValue), changed(Reply::bulk("old")));
+        assert_eq!(set(Condition::Always, Answered::OldValue).plan(None), changed(Reply::Nil));
+    }
+
+    #[test]
+    fn a_condition_that_does_not_hold_changes_nothing() {
+        let old = string("old");
+        let equals = Condition::Equals(Bytes::from_static(b"other"));
+        assert_eq!(set(equals, Answered::Ok).plan(Some(&old)), Plan::Answer(Reply::Nil));
+        assert_eq!(set(Condition::Exists, Answered::Ok).plan(None), Plan::Answer(Reply::Nil));
+        let missing = set(Condition::Missing, Answered::OldValue).plan(Some(&old));
+        assert_eq!(missing, Plan::Answer(Reply::bulk("old")));
+    }
+
+    #[test]
+    fn counters_start_at_zero_keep_their_ttl_and_do_not_overflow() {
+        let one = Plan::Change(Some((Bytes::from_static(b"1"), NewTtl::Keep)), Reply::Int(1));
+        assert_eq!(Update::Add(1).plan(None), one);
+        let overflow = Update::Add(1).plan(Some(&string("9223372036854775807")));
+        assert_eq!(overflow, Plan::Answer(Reply::error(error::INCREMENT_OVERFLOW)));
+        let word = Update::Add(1).plan(Some(&string("one")));
+        assert_eq!(word, Plan::Answer(Reply::error(error::NOT_AN_INTEGER)));
+    }
+
+    #[test]
+    fn another_type_is_refused_by_everything_but_a_plain_set() {
+        let list = Sighting { kind: Bytes::from_static(b"list"), value: None };
+        let wrong = Plan::Answer(Reply::error(error::WRONG_TYPE));
+        assert_eq!(Update::Delete.plan(Some(&list)), wrong);
+        assert_eq!(Update::Append(Bytes::new()).plan(Some(&list)), wrong);
+        let plain = set(Condition::Always, Answered::Ok).plan(Some(&list));
+        assert_eq!(plain, changed(Reply::OK));
+    }
+}

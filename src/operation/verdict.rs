@@ -1,0 +1,70 @@
+//! What the client is told when the masters could not decide.
+
+use crate::client::reply::Reply;
+use crate::operation::Rules;
+
+/// The first error a master gave to an operation, e.g. `OOM command not allowed ...`: what a single
+/// Redis would have said.
+#[derive(Debug, Default)]
+pub struct Trouble(Option<Box<str>>);
+
+impl Trouble {
+    /// Remembers `error` unless there was one before.
+    pub fn remember(&mut self, error: &[u8]) {
+        self.0.get_or_insert_with(|| String::from_utf8_lossy(error).into());
+    }
+
+    /// Fewer masters than a quorum gave an answer that counts.
+    pub fn unavailable(&self, rules: &Rules, answered: usize) -> Reply {
+        match &self.0 {
+            Some(error) => Reply::error(error.to_string()),
+            None => unavailable(rules, answered),
+        }
+    }
+
+    /// A quorum answered, but it takes the others to know.
+    pub fn undecided(&self, rules: &Rules, answered: usize) -> Reply {
+        match &self.0 {
+            Some(error) => Reply::error(error.to_string()),
+            None => undecided(rules, answered),
+        }
+    }
+}
+
+/// Fewer voters than the quorum: nothing was sent.
+pub fn too_few_voters(rules: &Rules, voters: usize) -> Reply {
+    let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
+    Reply::error(format!(
+        "CLUSTERDOWN {voters} of {masters} masters can vote and {needed} are needed: \
+         check that the masters run and can be reached from the proxy"
+    ))
+}
+
+/// A quorum did not answer in time; what was done is being undone.
+fn unavailable(rules: &Rules, answered: usize) -> Reply {
+    let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
+    let timeout = humantime::format_duration(rules.vote_timeout);
+    Reply::error(format!(
+        "CLUSTERDOWN {answered} of {masters} masters answered within {timeout} and {needed} are \
+         needed: check that the masters run and can be reached from the proxy"
+    ))
+}
+
+fn undecided(rules: &Rules, answered: usize) -> Reply {
+    let masters = rules.quorum.masters();
+    let timeout = humantime::format_duration(rules.vote_timeout);
+    Reply::error(format!(
+        "TRYAGAIN {answered} of {masters} masters answered within {timeout} and no majority of \
+         them agrees: try again"
+    ))
+}
+
+/// Others changed the key again and again while it was being swapped.
+pub fn interfered() -> Reply {
+    Reply::error("TRYAGAIN others kept changing the key, nothing was changed: try again")
+}
+
+/// Too many clients wait for one key.
+pub fn too_many_waiting() -> Reply {
+    Reply::error("TRYAGAIN too many clients are waiting for this key: try again")
+}
