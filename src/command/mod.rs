@@ -1,1 +1,5 @@
-//! command
+//! From words to operations.
+//!
+//! * [`number`]: integers as Redis reads them.
+
+pub mod number;
