@@ -1,0 +1,47 @@
+//! Whatever a client sends: no panic, no request longer than its bytes, every argument readable, and
+//! the same requests and the same error however the network cuts the bytes.
+//!
+//! The first four bytes of the input choose the limits and the cuts, the others are what is sent.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use redlock_proxy::client::decoder::{Decoder, Limits, ProtocolError};
+
+fuzz_target!(|input: &[u8]| {
+    let [flags, size, first, second, sent @ ..] = input else { return };
+    let limits =
+        Limits { max_request_bytes: usize::from(*size) * 64, authenticated: flags % 2 == 0 };
+    let whole = receive(sent, &[sent.len()], limits);
+    let cut = receive(sent, &[usize::from(*first), usize::from(*second)], limits);
+    assert_eq!(whole, cut);
+    assert_eq!(whole, receive(sent, &[1], limits));
+});
+
+/// The arguments of every request, and what ended the connection.
+type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
+
+/// Receives `sent` in pieces of these sizes, over and over, as a session does.
+fn receive(sent: &[u8], sizes: &[usize], limits: Limits) -> Outcome {
+    let mut decoder = Decoder::new();
+    let (mut start, mut end, mut requests) = (0, 0, Vec::new());
+    for size in sizes.iter().cycle() {
+        if end == sent.len() {
+            break;
+        }
+        end = sent.len().min(end + size.max(&1));
+        loop {
+            let buf = &sent[start..end];
+            match decoder.decode(buf, limits) {
+                Err(error) => return (requests, Some(error)),
+                Ok(None) => break,
+                Ok(Some(read)) => {
+                    assert!(0 < read && read <= buf.len());
+                    requests.push(decoder.args(buf).iter().map(<[u8]>::to_vec).collect());
+                    start += read;
+                }
+            }
+        }
+    }
+    (requests, None)
+}
