@@ -88,7 +88,8 @@ impl Contender {
         connection.set_nodelay(true)?;
         let token = format!("token-{number}");
         let claim = wire::encode(&[b"SET", KEY, token.as_bytes(), b"NX", b"PX", b"100"]);
-        let release = wire::encode(&[b"EVAL", RELEASE.as_bytes(), b"1", KEY, token.as_bytes()]);
+        let release =
+            wire::encode(&[b"EVAL", wire::RELEASE.as_bytes(), b"1", KEY, token.as_bytes()]);
         Ok(Contender { connection, claim, release })
     }
 
@@ -196,5 +197,3 @@ reached the masters, releases included. The client is part of the load: one thre
 
 const CONTENDERS: usize = 1_000;
 const KEY: &[u8] = b"hot";
-const RELEASE: &str = "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) \
-                       else return 0 end";

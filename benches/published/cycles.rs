@@ -15,6 +15,7 @@ use crate::process::own_cpu_time;
 use crate::report::Table;
 use crate::settings::Settings;
 use crate::stats::{median_of, ratio};
+use crate::wire;
 
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     let runtime = Runtime::new()?;
@@ -53,7 +54,7 @@ impl Plain {
     fn connect(runtime: &Runtime, deployment: &Deployment) -> Result<Plain> {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", deployment.port))?;
         let connection = runtime.block_on(client.get_multiplexed_async_connection())?;
-        Ok(Plain { connection, release: redis::Script::new(RELEASE) })
+        Ok(Plain { connection, release: redis::Script::new(wire::RELEASE) })
     }
 
     async fn lock_and_release(&mut self, key: &str) -> redis::RedisResult<bool> {
@@ -196,5 +197,3 @@ const OURS: &str = "redis, redlock-proxy to three masters";
 
 const TASKS: usize = 50;
 const TTL: Duration = Duration::from_secs(5);
-const RELEASE: &str = "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) \
-                       else return 0 end";

@@ -11,25 +11,25 @@ use crate::settings::Settings;
 use crate::wire;
 
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
-    ensure!(
-        u64::from(settings.connections) + SPARE_FILES <= open_files_limit(),
-        "{} connections need a higher limit of open files than {}",
-        settings.connections,
-        open_files_limit()
-    );
-    let heading = format!("{} idle connections", settings.connections);
-    let mut table = Table::new(&heading, READING, &COLUMNS);
-    table.row(row(&Deployment::direct()?, settings)?);
-    table.row(row(&Deployment::twemproxy()?, settings)?);
-    table.row(row(&Deployment::proxy(&settings.proxy, 3)?, settings)?);
+    let count = affordable(settings.connections);
+    let mut table = Table::new(&format!("{count} idle connections"), READING, &COLUMNS);
+    table.row(row(&Deployment::direct()?, count)?);
+    table.row(row(&Deployment::twemproxy()?, count)?);
+    table.row(row(&Deployment::proxy(&settings.proxy, 3)?, count)?);
     Ok(table)
 }
 
-fn row(deployment: &Deployment, settings: &Settings) -> Result<Vec<String>> {
+/// As many connections as wanted and as this process and its servers may have open.
+fn affordable(wanted: u32) -> u32 {
+    let limit = u32::try_from(open_files_limit()).unwrap_or(u32::MAX);
+    wanted.min(limit.saturating_sub(SPARE_FILES))
+}
+
+fn row(deployment: &Deployment, count: u32) -> Result<Vec<String>> {
     let before = deployment.front().resident_bytes()?;
-    let _held = connect_all(deployment.port, settings.connections)?;
+    let _held = connect_all(deployment.port, count)?;
     let after = deployment.front().resident_bytes()?;
-    let each = after.saturating_sub(before) as f64 / f64::from(settings.connections);
+    let each = after.saturating_sub(before) as f64 / f64::from(count);
     eprintln!("{:<28} {:.0} bytes per connection", deployment.name, each);
     Ok(vec![
         deployment.name.clone(),
@@ -41,15 +41,13 @@ fn row(deployment: &Deployment, settings: &Settings) -> Result<Vec<String>> {
 
 /// Every connection has been served once, so that what is allocated on first use is counted.
 fn connect_all(port: u16, count: u32) -> Result<Vec<TcpStream>> {
-    let connect = |number| {
+    let connect = || {
         let mut connection = wire::connect(port)?;
         let reply = wire::ask(&mut connection, &[b"PING"])?;
-        ensure!(reply == "+PONG", "connection {number}: {reply}");
+        ensure!(reply == "+PONG", "the reply to PING is {reply}");
         Ok(connection)
     };
-    (1..=count)
-        .map(|number| connect(number).with_context(|| format!("connection {number}")))
-        .collect()
+    (1..=count).map(|number| connect().with_context(|| format!("connection {number}"))).collect()
 }
 
 const COLUMNS: [&str; 4] = ["clients talk to", "MiB before", "MiB with all", "KiB per connection"];
@@ -57,6 +55,6 @@ const COLUMNS: [&str; 4] = ["clients talk to", "MiB before", "MiB with all", "Ki
 const READING: &str = "Resident memory (`VmRSS`) of the process the clients are connected to, before and \
 after; every connection has sent one `PING`. The kernel's socket buffers are not in it.";
 
-const SPARE_FILES: u64 = 100;
+const SPARE_FILES: u32 = 100;
 const KIBI: f64 = 1024.0;
 const MEBI: f64 = 1024.0 * KIBI;

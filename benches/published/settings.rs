@@ -20,6 +20,10 @@ pub(crate) struct Settings {
     #[arg(long, env = "BENCH_REQUESTS", default_value = "200000", value_parser = positive())]
     pub(crate) requests: u32,
 
+    /// Numbers of masters behind the proxy for uncontended claims
+    #[arg(long, env = "BENCH_MASTERS", default_value = "3,5", value_delimiter = ',')]
+    pub(crate) masters: Vec<usize>,
+
     /// Pipeline depths of redis-benchmark
     #[arg(long, env = "BENCH_PIPELINES", default_value = "1,16", value_delimiter = ',')]
     pub(crate) pipelines: Vec<u32>,
@@ -28,7 +32,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "BENCH_SECONDS", default_value = "3", value_parser = positive())]
     seconds: u32,
 
-    /// Idle connections
+    /// Idle connections, as far as the limit of open files allows
     #[arg(long, env = "BENCH_CONNECTIONS", default_value = "10000", value_parser = positive())]
     pub(crate) connections: u32,
 

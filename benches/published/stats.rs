@@ -21,6 +21,7 @@ pub(crate) fn ratio<T>(runs: &[T], reference: &[T], figure: impl Fn(&T) -> f64) 
     ratios.sort_by(f64::total_cmp);
     match ratios.as_slice() {
         [] => "-".into(),
+        [least, .., most] if least == most => format!("{least:.2}"),
         [one] => format!("{one:.2}"),
         [least, .., most] => format!("**{:.2}** ({least:.2}–{most:.2})", median(ratios.clone())),
     }

@@ -9,12 +9,10 @@ use crate::settings::Settings;
 use crate::stats::{median_of, ratio};
 
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
-    let deployments = [
-        Deployment::direct()?,
-        Deployment::twemproxy()?,
-        Deployment::proxy(&settings.proxy, 3)?,
-        Deployment::proxy(&settings.proxy, 5)?,
-    ];
+    let mut deployments = vec![Deployment::direct()?, Deployment::twemproxy()?];
+    for &count in &settings.masters {
+        deployments.push(Deployment::proxy(&settings.proxy, count)?);
+    }
     let mut table = Table::new("Uncontended claims", READING, &COLUMNS);
     for &pipeline in &settings.pipelines {
         let runs = interleaved(&deployments, pipeline, settings)?;

@@ -40,4 +40,8 @@ pub(crate) fn ask(connection: &mut TcpStream, words: &[&[u8]]) -> Result<String>
     Ok(String::from_utf8_lossy(&reply).trim_end().to_owned())
 }
 
+/// The release script of the Redlock text.
+pub(crate) const RELEASE: &str = "if redis.call(\"get\",KEYS[1]) == ARGV[1] then \
+                                  return redis.call(\"del\",KEYS[1]) else return 0 end";
+
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
