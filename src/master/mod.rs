@@ -1,1 +1,12 @@
-//! master
+//! The masters: one link per worker to each, and what could not be delivered to them yet.
+//!
+//! * [`dial`] opens connections, the seam for tests and simulations;
+//! * [`probe`] asks a master who it is before a link to it carries votes;
+//! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
+//! * [`deferred`] keeps what has to be delivered once the link is back.
+
+pub mod deferred;
+pub mod dial;
+pub mod link;
+pub mod probe;
+pub mod reply;

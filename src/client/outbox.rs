@@ -1,0 +1,273 @@
+//! The replies of one session, strictly in the order of its requests.
+//!
+//! Operations finish in any order. Each request has a slot; a reply that comes early waits in its
+//! slot until all before it have been encoded.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::Waker;
+
+use bytes::BytesMut;
+
+use super::reply::{Protocol, Reply};
+
+/// Where an operation's reply goes.
+#[derive(Debug)]
+pub struct Target {
+    outbox: Rc<Outbox>,
+    slot: u64,
+}
+
+impl Target {
+    /// Hands the reply to the session.
+    pub fn deliver(self, reply: Reply) {
+        self.outbox.fill(self.slot, reply);
+    }
+}
+
+/// The slots of one session, and the bytes that are ready to be written.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The number of the first slot.
+    first: u64,
+    slots: VecDeque<Slot>,
+    bytes: BytesMut,
+    protocol: Protocol,
+    waker: Option<Waker>,
+    /// Replies to parts of one request, gathered into one.
+    gathering: Option<Gathering>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    reply: Option<Reply>,
+    /// Fingerprint of the key an operation is about.
+    key: u64,
+    read: bool,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Answer,
+    /// The reply is not wanted (`CLIENT REPLY OFF`).
+    Silence,
+    /// One of several parts of a request with many keys.
+    Part,
+}
+
+/// How the replies to a request's keys become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gather {
+    /// Their sum (`DEL`, `EXISTS`).
+    Sum,
+    /// All of them (`MGET`).
+    List,
+}
+
+#[derive(Debug)]
+struct Gathering {
+    how: Gather,
+    missing: usize,
+    sum: i64,
+    list: Vec<Reply>,
+    error: Option<Reply>,
+    silent: bool,
+}
+
+impl Outbox {
+    /// A slot for an operation on the key with this fingerprint.
+    pub fn reserve(self: &Rc<Self>, key: u64, read: bool, silent: bool) -> Target {
+        let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
+        self.push(Slot { reply: None, key, read, purpose })
+    }
+
+    /// A slot for one key of a request that [`Outbox::gather`] began.
+    pub fn reserve_part(self: &Rc<Self>, key: u64, read: bool) -> Target {
+        self.push(Slot { reply: None, key, read, purpose: Purpose::Part })
+    }
+
+    fn push(self: &Rc<Self>, slot: Slot) -> Target {
+        let mut state = self.state.borrow_mut();
+        let number = state.first + state.slots.len() as u64;
+        state.slots.push_back(slot);
+        Target { outbox: Rc::clone(self), slot: number }
+    }
+
+    /// The next `parts` slots belong to one request.
+    pub fn gather(&self, how: Gather, parts: usize, silent: bool) {
+        let (sum, list, error) = (0, Vec::new(), None);
+        self.state.borrow_mut().gathering =
+            Some(Gathering { how, missing: parts, sum, list, error, silent });
+    }
+
+    /// A reply that is known at once.
+    pub fn push_reply(&self, reply: Reply) {
+        let state = &mut *self.state.borrow_mut();
+        if state.slots.is_empty() {
+            reply.encode(state.protocol, &mut state.bytes);
+        } else {
+            let purpose = Purpose::Answer;
+            state.slots.push_back(Slot { reply: Some(reply), key: 0, read: true, purpose });
+        }
+    }
+
+    fn fill(&self, slot: u64, reply: Reply) {
+        let state = &mut *self.state.borrow_mut();
+        let Some(index) = slot.checked_sub(state.first) else { return };
+        if let Some(slot) = state.slots.get_mut(index as usize) {
+            slot.reply = Some(reply);
+        }
+        state.encode_ready();
+        if index == 0
+            && let Some(waker) = state.waker.take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// How many requests, or parts of one, wait for their reply or for one before them.
+    pub fn in_flight(&self) -> usize {
+        self.state.borrow().slots.len()
+    }
+
+    /// Whether an operation on this key has to wait for one before it. Reads of one key need not
+    /// wait for each other.
+    pub fn is_busy(&self, key: u64, read: bool) -> bool {
+        let state = self.state.borrow();
+        state.slots.iter().any(|slot| slot.key == key && !(slot.read && read))
+    }
+
+    /// How many bytes are ready to be written.
+    pub fn ready_bytes(&self) -> usize {
+        self.state.borrow().bytes.len()
+    }
+
+    /// The protocol for replies from now on.
+    pub fn set_protocol(&self, protocol: Protocol) {
+        self.state.borrow_mut().protocol = protocol;
+    }
+
+    /// The protocol of replies.
+    pub fn protocol(&self) -> Protocol {
+        self.state.borrow().protocol
+    }
+
+    /// Who is woken when there is something to write.
+    pub fn wake_by(&self, waker: &Waker) {
+        let mut state = self.state.borrow_mut();
+        if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            state.waker = Some(waker.clone());
+        }
+    }
+
+    /// The bytes that are ready to be written.
+    pub fn bytes(&self) -> std::cell::RefMut<'_, BytesMut> {
+        std::cell::RefMut::map(self.state.borrow_mut(), |state| &mut state.bytes)
+    }
+}
+
+impl State {
+    fn encode_ready(&mut self) {
+        while let Some(Slot { reply: Some(_), .. }) = self.slots.front() {
+            let Some(Slot { reply: Some(reply), purpose, .. }) = self.slots.pop_front() else { break };
+            self.first += 1;
+            match purpose {
+                Purpose::Answer => reply.encode(self.protocol, &mut self.bytes),
+                Purpose::Silence => {}
+                Purpose::Part => self.part(reply),
+            }
+        }
+    }
+
+    fn part(&mut self, reply: Reply) {
+        let Some(gathering) = &mut self.gathering else { return };
+        if let Some(whole) = gathering.add(reply) {
+            if !gathering.silent {
+                whole.encode(self.protocol, &mut self.bytes);
+            }
+            self.gathering = None;
+        }
+    }
+}
+
+impl Gathering {
+    /// Adds one part; the whole once there is no more.
+    fn add(&mut self, reply: Reply) -> Option<Reply> {
+        self.missing -= 1;
+        match (self.how, reply) {
+            (_, error @ Reply::Error(_)) => _ = self.error.get_or_insert(error),
+            (Gather::Sum, Reply::Int(count)) => self.sum += count,
+            (Gather::Sum, _) => {}
+            (Gather::List, reply) => self.list.push(reply),
+        }
+        if self.missing > 0 {
+            return None;
+        }
+        let whole = match self.how {
+            Gather::Sum => Reply::Int(self.sum),
+            Gather::List => Reply::Array(std::mem::take(&mut self.list)),
+        };
+        Some(self.error.take().unwrap_or(whole))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(outbox: &Outbox) -> String {
+        String::from_utf8(outbox.bytes().split().to_vec()).expect("our replies are text here")
+    }
+
+    #[test]
+    fn replies_keep_the_order_of_their_requests() {
+        let outbox = Rc::new(Outbox::default());
+        let first = outbox.reserve(1, false, false);
+        let second = outbox.reserve(2, false, false);
+        outbox.push_reply(Reply::Simple("PONG"));
+        second.deliver(Reply::Int(2));
+        assert_eq!(written(&outbox), "");
+        first.deliver(Reply::Int(1));
+        assert_eq!(written(&outbox), ":1\r\n:2\r\n+PONG\r\n");
+        assert_eq!(outbox.in_flight(), 0);
+    }
+
+    #[test]
+    fn silenced_replies_keep_their_place_and_say_nothing() {
+        let outbox = Rc::new(Outbox::default());
+        let silent = outbox.reserve(1, false, true);
+        let heard = outbox.reserve(2, false, false);
+        heard.deliver(Reply::OK);
+        silent.deliver(Reply::Int(1));
+        assert_eq!(written(&outbox), "+OK\r\n");
+    }
+
+    #[test]
+    fn a_key_is_busy_until_its_operation_is_answered_but_reads_go_together() {
+        let outbox = Rc::new(Outbox::default());
+        let write = outbox.reserve(1, false, false);
+        let read = outbox.reserve(2, true, false);
+        assert!(outbox.is_busy(1, true) && outbox.is_busy(2, false));
+        assert!(!outbox.is_busy(2, true) && !outbox.is_busy(3, false));
+        write.deliver(Reply::OK);
+        read.deliver(Reply::OK);
+        assert!(!outbox.is_busy(1, false));
+    }
+
+    #[test]
+    fn parts_become_one_reply() {
+        let outbox = Rc::new(Outbox::default());
+        outbox.gather(Gather::Sum, 2, false);
+        let (a, b) = (outbox.reserve_part(1, false), outbox.reserve_part(2, false));
+        b.deliver(Reply::Int(1));
+        a.deliver(Reply::Int(1));
+        assert_eq!(written(&outbox), ":2\r\n");
+    }
+}

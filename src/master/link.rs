@@ -1,0 +1,516 @@
+//! One pipelined connection from a worker to a master.
+//!
+//! Requests are appended to one buffer and written when the worker has nothing else to do, so that
+//! all that was started in one turn of the event loop goes out in one system call. Replies come
+//! back in the order of the requests and are matched with a queue of what is being waited for.
+//!
+//! ```text
+//! Down --dial, probe, hello--> Up --error, silence, backlog--> Down (with backoff)
+//! ```
+//!
+//! When a link goes down, everything it waited for is handed back as lost: unknown, not refused.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+use super::deferred::{Deferred, Rollback};
+use super::dial::{Dial, Stream as _};
+use super::probe::{Identity, Predecessor, ProbeError, probe};
+use super::reply::{Answer, Decoder, Malformed};
+use crate::clock;
+use crate::config::MasterAddr;
+use crate::operation::engine::{Engine, OperationId};
+use crate::operation::request::{self, Form, Number};
+use crate::quorum::MasterId;
+use crate::quorum::validity::Pad;
+
+/// What a frame on a link was sent for.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// The operation it belongs to.
+    pub operation: OperationId,
+    /// The operation's round.
+    pub round: u8,
+    /// Which part of it.
+    pub part: Part,
+}
+
+/// See [`Waiting`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Its answer is a ballot.
+    Ballot,
+    /// It takes the operation's effect back.
+    Undo,
+}
+
+/// What the next reply answers.
+#[derive(Debug)]
+enum Expected {
+    Operation(Waiting),
+    Deferred(Box<Rollback>),
+    /// An in-band `SELECT`, which must not fail: what follows would go to another database.
+    Select,
+    Ping,
+}
+
+/// Unanswered requests and unsent bytes a link may hold before it is torn down (bounded memory).
+const MAX_BACKLOG: usize = 262_144;
+const MAX_BACKLOG_BYTES: usize = 32 << 20;
+
+/// How much is read from a master at once.
+const READ_BUFFER: usize = 64 << 10;
+
+/// How long dialling, probing and saying hello may take together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The first and the longest pause before another attempt to connect; both with jitter.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// A link is torn down when a master has been silent for so many vote timeouts, but not sooner
+/// than [`LEAST_SILENCE`]: a fork or an fsync may take that long.
+const SILENT_VOTE_TIMEOUTS: u32 = 10;
+const LEAST_SILENCE: Duration = Duration::from_millis(500);
+
+/// [`Link::heartbeat`]s in the time of silence that is allowed.
+const HEARTBEATS: u32 = 5;
+
+/// One link. Shared by the engine, which sends on it, and its own task, which does the I/O.
+pub struct Link {
+    master: MasterId,
+    address: MasterAddr,
+    silence: Duration,
+    pad: Pad,
+    up: Cell<bool>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    out: BytesMut,
+    /// The database that the last request in `out` goes to.
+    db: u32,
+    expected: VecDeque<Expected>,
+    deferred: Deferred,
+    waker: Option<Waker>,
+    /// Something has been read since the last heartbeat.
+    heard: bool,
+    silent_heartbeats: u32,
+    /// Why the link must be torn down.
+    broken: Option<&'static str>,
+    identity: Option<Identity>,
+    tried: bool,
+    last_error: Option<String>,
+}
+
+/// Why a link went down.
+#[derive(Debug, thiserror::Error)]
+enum Down {
+    #[error("no answer within {}", humantime::format_duration(CONNECT_TIMEOUT))]
+    ConnectTimeout,
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("the master answered `{0}` to a new link")]
+    Hello(String),
+    #[error("{0}")]
+    Broken(&'static str),
+}
+
+impl Link {
+    /// A link that is down; [`Link::run`] brings it up.
+    pub fn new(master: MasterId, address: MasterAddr, vote_timeout: Duration, pad: Pad) -> Rc<Self> {
+        Rc::new(Self {
+            master,
+            address,
+            silence: (vote_timeout * SILENT_VOTE_TIMEOUTS).max(LEAST_SILENCE),
+            pad,
+            up: Cell::new(false),
+            state: RefCell::default(),
+        })
+    }
+
+    /// The master at the other end.
+    pub fn master(&self) -> MasterId {
+        self.master
+    }
+
+    /// Its address.
+    pub fn address(&self) -> &MasterAddr {
+        &self.address
+    }
+
+    /// Whether the master may vote.
+    pub fn is_up(&self) -> bool {
+        self.up.get()
+    }
+
+    /// Who the master said it is, when it was last probed.
+    pub fn identity(&self) -> Option<Identity> {
+        self.state.borrow().identity.clone()
+    }
+
+    /// Whether an attempt to connect has ended, either way.
+    pub fn was_tried(&self) -> bool {
+        self.state.borrow().tried
+    }
+
+    /// Why the link is down.
+    pub fn last_error(&self) -> Option<String> {
+        self.state.borrow().last_error.clone()
+    }
+
+    /// How many releases and rollbacks wait for the link to come back.
+    pub fn deferred(&self) -> usize {
+        self.state.borrow().deferred.len()
+    }
+
+    /// How long the interval between two [`Link::heartbeat`]s is.
+    pub fn heartbeat_interval(&self) -> Duration {
+        self.silence / HEARTBEATS
+    }
+
+    /// Appends an encoded request for database `db`; its reply will be handed to the engine.
+    pub fn send(&self, db: u32, request: &[u8], waiting: Waiting) {
+        self.append(db, request, Expected::Operation(waiting));
+    }
+
+    /// Keeps `rollback` until the link is back.
+    pub fn defer(&self, rollback: Rollback) {
+        self.state.borrow_mut().deferred.push(rollback);
+    }
+
+    /// Notices a master that has gone silent, and keeps an idle link honest.
+    pub fn heartbeat(&self) {
+        if !self.is_up() {
+            return;
+        }
+        let mut state = self.state.borrow_mut();
+        let silent = !state.expected.is_empty() && !state.heard;
+        state.heard = false;
+        state.silent_heartbeats = if silent { state.silent_heartbeats + 1 } else { 0 };
+        if state.silent_heartbeats >= HEARTBEATS {
+            self.break_down(&mut state, "it has stopped answering");
+        } else if state.expected.is_empty() {
+            drop(state);
+            self.append_ping();
+        }
+    }
+
+    fn append_ping(&self) {
+        let db = self.state.borrow().db;
+        self.append(db, b"*1\r\n$4\r\nPING\r\n", Expected::Ping);
+    }
+
+    fn append(&self, db: u32, request: &[u8], expected: Expected) {
+        let state = &mut *self.state.borrow_mut();
+        if state.db != db {
+            state.select(db);
+        }
+        state.out.extend_from_slice(request);
+        state.expected.push_back(expected);
+        if state.expected.len() > MAX_BACKLOG || state.out.len() > MAX_BACKLOG_BYTES {
+            self.break_down(state, "too many requests are waiting for it");
+        } else if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn break_down(&self, state: &mut State, why: &'static str) {
+        self.up.set(false);
+        state.broken = Some(why);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Keeps the link up for ever.
+    pub async fn run(self: Rc<Self>, dial: impl Dial, engine: Rc<Engine>) {
+        let mut predecessor = None;
+        loop {
+            let mut pauses = backoff();
+            loop {
+                let connected = self.connect(&dial, &mut predecessor);
+                match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
+                    Ok(Ok(stream)) => {
+                        self.came_up();
+                        let down = self.serve(stream, &engine).await;
+                        self.went_down(&down, &engine);
+                        break;
+                    }
+                    Ok(Err(down)) => self.not_up(&down),
+                    Err(_) => self.not_up(&Down::ConnectTimeout),
+                }
+                tokio::time::sleep(pauses.next().unwrap_or(BACKOFF.1)).await;
+            }
+            // A connection that was lost at once must not be retried in a busy loop.
+            tokio::time::sleep(backoff().next().unwrap_or(BACKOFF.0)).await;
+        }
+    }
+
+    async fn connect<D: Dial>(
+        &self,
+        dial: &D,
+        predecessor: &mut Option<Predecessor>,
+    ) -> Result<D::Stream, Down> {
+        let identity = probe(dial, &self.address, predecessor.as_ref()).await?;
+        let mut stream = dial.dial(&self.address).await?;
+        stream.abort_on_close();
+        let client_id = self.hello(&mut stream).await?;
+        *predecessor = Some(Predecessor { run_id: identity.run_id.clone(), client_id });
+        self.state.borrow_mut().identity = Some(identity);
+        Ok(stream)
+    }
+
+    /// Authenticates and learns the connection's id.
+    async fn hello(&self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<i64, Down> {
+        let mut requests = Vec::new();
+        let mut replies = 2;
+        if let Some(password) = &self.address.password {
+            let password = password.expose().as_bytes();
+            match &self.address.user {
+                Some(user) => {
+                    request::encode(&mut requests, &[b"AUTH", user.as_bytes(), password]);
+                }
+                None => request::encode(&mut requests, &[b"AUTH", password]),
+            }
+            replies += 1;
+        }
+        request::encode(&mut requests, &[b"CLIENT", b"SETNAME", b"redlock-proxy"]);
+        request::encode(&mut requests, &[b"CLIENT", b"ID"]);
+        stream.write_all(&requests).await?;
+        let (mut buffer, mut client_id) = (BytesMut::new(), 0);
+        while replies > 0 {
+            let mut decoder = Decoder::default();
+            match decoder.decode(&buffer)? {
+                Some((Answer::Error(error), _)) => {
+                    return Err(Down::Hello(String::from_utf8_lossy(error).into_owned()));
+                }
+                Some((answer, len)) => {
+                    if let Answer::Int(id) = answer {
+                        client_id = id;
+                    }
+                    buffer.advance(len);
+                    replies -= 1;
+                }
+                None if stream.read_buf(&mut buffer).await? == 0 => {
+                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+                }
+                None => {}
+            }
+        }
+        Ok(client_id)
+    }
+
+    /// The first thing on a new link is what the master has missed.
+    fn came_up(&self) {
+        let now = clock::now();
+        let deferred = {
+            let mut state = self.state.borrow_mut();
+            *state = State {
+                deferred: std::mem::take(&mut state.deferred),
+                identity: state.identity.take(),
+                waker: state.waker.take(),
+                tried: true,
+                ..State::default()
+            };
+            state.deferred.take(now)
+        };
+        tracing::info!(master = %self.address, deferred = deferred.len(), "the master is up");
+        for rollback in deferred {
+            self.send_deferred(Box::new(rollback), Form::Sha);
+        }
+        self.up.set(true);
+    }
+
+    fn send_deferred(&self, rollback: Box<Rollback>, form: Form) {
+        let mut request = Vec::new();
+        rollback.encode(self.pad, clock::now(), form, &mut request);
+        self.append(rollback.db, &request, Expected::Deferred(rollback));
+    }
+
+    fn not_up(&self, down: &Down) {
+        let mut state = self.state.borrow_mut();
+        let why = down.to_string();
+        if state.last_error.as_ref() != Some(&why) {
+            tracing::warn!(master = %self.address, "the master is down: {why}");
+        }
+        state.tried = true;
+        state.last_error = Some(why);
+    }
+
+    /// Whatever was on its way is lost, and nobody knows whether it took effect.
+    fn went_down(&self, down: &Down, engine: &Rc<Engine>) {
+        self.up.set(false);
+        self.not_up(down);
+        let lost = {
+            let mut state = self.state.borrow_mut();
+            state.out = BytesMut::new();
+            std::mem::take(&mut state.expected)
+        };
+        for expected in lost {
+            match expected {
+                Expected::Operation(waiting) => engine.lost(self.master, waiting),
+                Expected::Deferred(rollback) => self.defer(*rollback),
+                Expected::Select | Expected::Ping => {}
+            }
+        }
+    }
+
+    async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, engine: &Rc<Engine>) -> Down {
+        let mut reader = Reader::default();
+        let served = std::future::poll_fn(|cx| {
+            self.state.borrow_mut().waker = Some(cx.waker().clone());
+            self.poll(Pin::new(&mut stream), &mut reader, engine, cx)
+        });
+        served.await
+    }
+
+    /// Reads first: what the replies set off is then written in the same turn.
+    fn poll(
+        &self,
+        mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
+        reader: &mut Reader,
+        engine: &Rc<Engine>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Down> {
+        loop {
+            match reader.poll_read(stream.as_mut(), cx) {
+                Poll::Ready(Ok(())) => {
+                    self.state.borrow_mut().heard = true;
+                    if let Err(down) = self.replies(reader, engine) {
+                        return Poll::Ready(down);
+                    }
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(error.into()),
+                Poll::Pending => break,
+            }
+        }
+        let mut state = self.state.borrow_mut();
+        if let Some(why) = state.broken {
+            return Poll::Ready(Down::Broken(why));
+        }
+        match state.poll_write(stream, cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(error.into()),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
+        let now = clock::now();
+        while let Some((answer, len)) = reader.decoder.decode(&reader.buffer[reader.start..reader.end])? {
+            let expected = self.state.borrow_mut().expected.pop_front();
+            match expected {
+                Some(Expected::Operation(waiting)) => {
+                    engine.answered(self.master, waiting, &answer, now);
+                }
+                Some(Expected::Deferred(rollback)) => self.deferred_answered(rollback, &answer),
+                Some(Expected::Select) if answer != Answer::Simple(b"OK") => {
+                    return Err(Down::Broken("it refused to select a database"));
+                }
+                Some(Expected::Select | Expected::Ping) => {}
+                None => return Err(Malformed.into()),
+            }
+            reader.start += len;
+        }
+        Ok(())
+    }
+
+    fn deferred_answered(&self, rollback: Box<Rollback>, answer: &Answer<'_>) {
+        if matches!(answer, Answer::Error(error) if error.starts_with(b"NOSCRIPT")) {
+            self.send_deferred(rollback, Form::Text);
+        }
+    }
+}
+
+impl State {
+    fn select(&mut self, db: u32) {
+        let mut request = Vec::new();
+        request::encode(&mut request, &[b"SELECT", Number::default().digits(i64::from(db))]);
+        self.out.extend_from_slice(&request);
+        self.expected.push_back(Expected::Select);
+        self.db = db;
+    }
+
+    fn poll_write(
+        &mut self,
+        mut stream: Pin<&mut impl AsyncWrite>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while !self.out.is_empty() {
+            let written = ready!(stream.as_mut().poll_write(cx, &self.out))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.out.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Bytes of replies: `buffer[start..end]` is still to be decoded.
+struct Reader {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    decoder: Decoder,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self { buffer: vec![0; READ_BUFFER], start: 0, end: 0, decoder: Decoder::default() }
+    }
+}
+
+impl Reader {
+    fn poll_read(
+        &mut self,
+        stream: Pin<&mut impl AsyncRead>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.make_room();
+        let mut free = ReadBuf::new(&mut self.buffer[self.end..]);
+        ready!(stream.poll_read(cx, &mut free))?;
+        match free.filled().len() {
+            0 => Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))),
+            read => {
+                self.end += read;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            // A listing of many keys has made it large; votes do not need that.
+            if self.buffer.len() > 16 * READ_BUFFER {
+                *self = Self::default();
+            }
+        } else if self.start > 0 && self.buffer.len() - self.end < READ_BUFFER / 4 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.buffer.len() {
+            self.buffer.resize(2 * self.buffer.len(), 0);
+        }
+    }
+}
+
+fn backoff() -> impl Iterator<Item = Duration> {
+    let (first, longest) = BACKOFF;
+    let exponential = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest);
+    exponential.with_jitter().without_max_times().build()
+}

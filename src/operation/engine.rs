@@ -1,0 +1,416 @@
+//! Drives operations: sends their rounds, hands them the masters' answers, delivers their replies.
+//!
+//! An operation lives in a slab until every frame that was sent for it has been answered or given
+//! up, which is usually after its client has had the reply: the verdict falls at the quorum, and
+//! the last master's ballot still has to be taken off its link.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use slab::Slab;
+
+use crate::client::outbox::Target;
+use crate::client::reply::Reply;
+use crate::clock::{self, Instant};
+use crate::master::link::{Link, Part, Waiting};
+use crate::master::reply::Answer;
+use crate::operation::request::Form;
+use crate::operation::{Next, Operation, Received, Rules, Then, verdict};
+use crate::quorum::turn::{self, Turns};
+use crate::quorum::{MasterId, MasterSet};
+
+/// Names an operation in the slab. The serial number tells it from a later one in the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperationId {
+    slot: u32,
+    serial: u32,
+}
+
+/// All operations of one worker, and what they share.
+pub struct Engine {
+    rules: Rules,
+    split_vote_delay: Duration,
+    links: Vec<Rc<Link>>,
+    flights: RefCell<Slab<Flight>>,
+    turns: RefCell<Turns<OperationId>>,
+    hasher: foldhash::fast::RandomState,
+    deadlines: Deadlines,
+    serial: Cell<u32>,
+    scratch: RefCell<Vec<u8>>,
+}
+
+/// An operation in flight.
+struct Flight {
+    operation: Operation,
+    serial: u32,
+    /// The client that gets the reply, until it has been delivered.
+    target: Option<Target>,
+    /// Fingerprint of the key whose turn this operation holds.
+    turn: Option<u64>,
+    /// Frames on links that have not been answered yet.
+    outstanding: u16,
+    /// A pause after a split vote is running.
+    pausing: bool,
+}
+
+impl Engine {
+    /// An engine without operations.
+    pub fn new(rules: Rules, split_vote_delay: Duration, links: Vec<Rc<Link>>) -> Rc<Self> {
+        Rc::new(Self {
+            rules,
+            split_vote_delay,
+            links,
+            flights: RefCell::default(),
+            turns: RefCell::default(),
+            hasher: foldhash::fast::RandomState::default(),
+            deadlines: Deadlines::default(),
+            serial: Cell::new(0),
+            scratch: RefCell::default(),
+        })
+    }
+
+    /// What decisions need to know.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The links to the masters, in the order of the list.
+    pub fn links(&self) -> &[Rc<Link>] {
+        &self.links
+    }
+
+    /// How many operations are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.flights.borrow().len()
+    }
+
+    /// A fingerprint of a key, for turns and for the order within a session.
+    pub fn fingerprint(&self, db: u32, key: &[u8]) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u32(db);
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// The masters that may vote now.
+    pub fn voters(&self) -> MasterSet {
+        self.links.iter().filter(|link| link.is_up()).map(|link| link.master()).collect()
+    }
+
+    /// Starts `operation`; its reply goes to `target`, perhaps before this returns.
+    pub fn start(self: &Rc<Self>, operation: Operation, target: Target) {
+        let turn = operation.turn().map(|kind| (kind, self.fingerprint(operation.db, &operation.key)));
+        let serial = self.serial.get().wrapping_add(1);
+        self.serial.set(serial);
+        let turn_key = turn.map(|(_, key)| key);
+        let flight = Flight {
+            operation,
+            serial,
+            target: Some(target),
+            turn: turn_key,
+            outstanding: 0,
+            pausing: false,
+        };
+        let slot = self.flights.borrow_mut().insert(flight) as u32;
+        let id = OperationId { slot, serial };
+        let entry = turn.map_or(turn::Entry::Now, |(kind, key)| {
+            self.turns.borrow_mut().enter(key, id, kind)
+        });
+        match entry {
+            turn::Entry::Now => self.ask(id),
+            turn::Entry::Wait => {}
+            turn::Entry::Full => {
+                self.with(id, |flight| flight.turn = None);
+                self.reply(id, verdict::too_many_waiting(), turn::End::Done);
+                self.retire(id);
+            }
+        }
+    }
+
+    /// A master has answered what `waiting` stands for.
+    pub fn answered(
+        self: &Rc<Self>,
+        master: MasterId,
+        waiting: Waiting,
+        answer: &Answer<'_>,
+        now: Instant,
+    ) {
+        if let Answer::Error(error) = answer
+            && error.starts_with(b"NOSCRIPT")
+        {
+            return self.send_again(master, waiting);
+        }
+        self.settle(master, waiting, Some(answer), now);
+    }
+
+    /// The link was lost before `waiting` was answered: whether it took effect is unknown.
+    pub fn lost(self: &Rc<Self>, master: MasterId, waiting: Waiting) {
+        self.settle(master, waiting, None, clock::now());
+    }
+
+    /// Ends every round whose deadline has come, and says when the next one will.
+    pub fn expire(self: &Rc<Self>, now: Instant) -> Option<Instant> {
+        loop {
+            match self.deadlines.due(now) {
+                Ok((id, round)) => self.deadline(id, round),
+                Err(next) => return next,
+            }
+        }
+    }
+
+    /// Resolves when a deadline has been set while there was none.
+    pub async fn deadline_set(&self) {
+        self.deadlines.set.notified().await;
+    }
+
+    fn settle(
+        self: &Rc<Self>,
+        master: MasterId,
+        waiting: Waiting,
+        answer: Option<&Answer<'_>>,
+        now: Instant,
+    ) {
+        let id = waiting.operation;
+        let rules = &self.rules;
+        let next = self.with(id, |flight| {
+            flight.outstanding -= 1;
+            match waiting.part {
+                Part::Ballot => {
+                    let round = waiting.round;
+                    flight.operation.received(rules, Received { master, round, answer, now })
+                }
+                Part::Undo => Next::WAIT,
+            }
+        });
+        let Some(next) = next else { return };
+        if answer.is_none() {
+            self.make_up_later(id, master, waiting.part);
+        }
+        self.act(id, next);
+        self.retire(id);
+    }
+
+    fn deadline(self: &Rc<Self>, id: OperationId, round: u8) {
+        let rules = &self.rules;
+        let next = self.with(id, |flight| {
+            let current = flight.operation.round() == round && !flight.pausing;
+            if current && flight.target.is_some() {
+                flight.operation.deadline(rules)
+            } else {
+                Next::WAIT
+            }
+        });
+        if let Some(next) = next {
+            self.act(id, next);
+            self.retire(id);
+        }
+    }
+
+    fn act(self: &Rc<Self>, id: OperationId, next: Next) {
+        for master in next.undo.iter() {
+            self.undo(id, master);
+        }
+        match next.then {
+            Then::Wait => {}
+            Then::Ask => self.ask(id),
+            Then::Pause => self.pause(id),
+            Then::Reply(reply, end) => self.reply(id, reply, end),
+        }
+    }
+
+    /// Sends the current round to all voters; nothing is sent when they are too few.
+    fn ask(self: &Rc<Self>, id: OperationId) {
+        let voters = self.voters();
+        if !self.rules.quorum.reached_by(voters) {
+            let reply = verdict::too_few_voters(&self.rules, voters.len());
+            self.act_undo_everywhere(id);
+            self.reply(id, reply, turn::End::Lost);
+            return self.retire(id);
+        }
+        let now = clock::now();
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.clear();
+        let sent = self.with(id, |flight| {
+            let operation = &mut flight.operation;
+            operation.ask(&self.rules, voters, now);
+            operation.encode(&self.rules, Form::Sha, &mut scratch);
+            flight.outstanding += voters.len() as u16;
+            let round = operation.round();
+            (operation.db, Waiting { operation: id, round, part: Part::Ballot })
+        });
+        let Some((db, waiting)) = sent else { return };
+        for master in voters.iter() {
+            self.links[master.index()].send(db, &scratch, waiting);
+        }
+        self.deadlines.push(now + self.rules.vote_timeout, id, waiting.round);
+    }
+
+    /// A second round (persisting, swapping) that finds too few voters leaves its first behind.
+    fn act_undo_everywhere(self: &Rc<Self>, id: OperationId) {
+        let rules = &self.rules;
+        let undo = self.with(id, |flight| flight.operation.abandon(rules));
+        for master in undo.unwrap_or_default().iter() {
+            self.undo(id, master);
+        }
+    }
+
+    /// Takes the operation's effect back on `master`, now or when its link is back.
+    fn undo(&self, id: OperationId, master: MasterId) {
+        let link = &self.links[master.index()];
+        if !link.is_up() {
+            return self.defer(id, master);
+        }
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.clear();
+        let now = clock::now();
+        let sent = self.with(id, |flight| {
+            flight.operation.encode_undo(&self.rules, now, Form::Sha, &mut scratch);
+            if !scratch.is_empty() {
+                flight.outstanding += 1;
+            }
+            (flight.operation.db, flight.operation.round())
+        });
+        if let (Some((db, round)), false) = (sent, scratch.is_empty()) {
+            link.send(db, &scratch, Waiting { operation: id, round, part: Part::Undo });
+        }
+    }
+
+    /// `master` has forgotten our script: it gets the text.
+    fn send_again(&self, master: MasterId, waiting: Waiting) {
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.clear();
+        let now = clock::now();
+        let db = self.with(waiting.operation, |flight| {
+            let operation = &flight.operation;
+            match waiting.part {
+                Part::Undo => operation.encode_undo(&self.rules, now, Form::Text, &mut scratch),
+                Part::Ballot => operation.encode(&self.rules, Form::Text, &mut scratch),
+            }
+            operation.db
+        });
+        if let Some(db) = db {
+            self.links[master.index()].send(db, &scratch, waiting);
+        }
+    }
+
+    /// A master that was lost before it answered gets later what it may have missed.
+    fn make_up_later(&self, id: OperationId, master: MasterId, part: Part) {
+        let needed = self.with(id, |flight| match part {
+            Part::Undo => true,
+            Part::Ballot => flight.target.is_none() && flight.operation.leaves_behind(master),
+        });
+        if needed == Some(true) {
+            self.defer(id, master);
+        }
+    }
+
+    fn defer(&self, id: OperationId, master: MasterId) {
+        if let Some(Some(rollback)) = self.with(id, |flight| flight.operation.rollback()) {
+            self.links[master.index()].defer(rollback);
+        }
+    }
+
+    /// A split vote: wait a random time, so that those who split it do not meet again.
+    fn pause(self: &Rc<Self>, id: OperationId) {
+        self.with(id, |flight| flight.pausing = true);
+        let longest_ms = self.split_vote_delay.as_millis().max(1) as u64;
+        let pause = Duration::from_millis(fastrand::u64(1..=longest_ms));
+        let engine = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(pause).await;
+            engine.with(id, |flight| {
+                flight.pausing = false;
+                flight.operation.resume();
+            });
+            engine.ask(id);
+        });
+    }
+
+    /// Answers the client and ends the turn, once.
+    fn reply(self: &Rc<Self>, id: OperationId, reply: Reply, end: turn::End) {
+        let taken = self.with(id, |flight| (flight.target.take(), flight.turn.take()));
+        let Some((Some(target), turn)) = taken else { return };
+        self.defer_to_absent(id);
+        let concerned = turn.map(|key| self.turns.borrow_mut().leave(key, end));
+        if let Some(concerned) = concerned {
+            for waiting in concerned.sharing {
+                self.share(waiting, &reply);
+            }
+            target.deliver(reply);
+            if let Some(next) = concerned.next {
+                self.ask(next);
+            }
+        } else {
+            target.deliver(reply);
+        }
+    }
+
+    /// Masters that could not be asked at all may hold what has been released.
+    fn defer_to_absent(&self, id: OperationId) {
+        for link in self.links.iter().filter(|link| !link.is_up()) {
+            let left = self.with(id, |flight| flight.operation.leaves_behind(link.master()));
+            if left == Some(true) {
+                self.defer(id, link.master());
+            }
+        }
+    }
+
+    /// A claim that waited while another one decided its fate.
+    fn share(&self, id: OperationId, reply: &Reply) {
+        let taken = self.with(id, |flight| {
+            flight.turn = None;
+            (flight.target.take(), flight.operation.shared(reply))
+        });
+        if let Some((Some(target), reply)) = taken {
+            target.deliver(reply);
+        }
+        self.retire(id);
+    }
+
+    /// Forgets the operation once it is answered and nothing of it is on its way any more.
+    fn retire(&self, id: OperationId) {
+        let done = self.with(id, |f| f.outstanding == 0 && f.target.is_none() && !f.pausing);
+        if done == Some(true) {
+            self.flights.borrow_mut().remove(id.slot as usize);
+        }
+    }
+
+    fn with<T>(&self, id: OperationId, act: impl FnOnce(&mut Flight) -> T) -> Option<T> {
+        let mut flights = self.flights.borrow_mut();
+        let flight = flights.get_mut(id.slot as usize).filter(|f| f.serial == id.serial)?;
+        Some(act(flight))
+    }
+}
+
+/// The deadlines of all rounds. Every round has the same time, so they end in the order in which
+/// they began and a queue does.
+#[derive(Default)]
+struct Deadlines {
+    queue: RefCell<VecDeque<(Instant, OperationId, u8)>>,
+    set: tokio::sync::Notify,
+}
+
+impl Deadlines {
+    fn push(&self, at: Instant, id: OperationId, round: u8) {
+        let mut queue = self.queue.borrow_mut();
+        if queue.is_empty() {
+            self.set.notify_one();
+        }
+        queue.push_back((at, id, round));
+    }
+
+    /// The next round whose deadline has come, or else when the next one will.
+    fn due(&self, now: Instant) -> Result<(OperationId, u8), Option<Instant>> {
+        let mut queue = self.queue.borrow_mut();
+        match queue.front() {
+            Some((at, ..)) if *at <= now => {
+                let due = queue.pop_front().map(|(_, id, round)| (id, round));
+                due.ok_or(None)
+            }
+            front => Err(front.map(|(at, ..)| *at)),
+        }
+    }
+}
