@@ -107,6 +107,11 @@ impl Outbox {
             Some(Gathering { how, missing: parts, sum, list, error, silent });
     }
 
+    /// Whether parts of one request are still missing.
+    pub fn is_gathering(&self) -> bool {
+        self.state.borrow().gathering.is_some()
+    }
+
     /// A reply that is known at once.
     pub fn push_reply(&self, reply: Reply) {
         let state = &mut *self.state.borrow_mut();

@@ -174,8 +174,12 @@ impl Claim {
 
     /// A lost claim may still have been executed where no answer came from. One that prolongs what
     /// was there before leaves nothing that was not there.
-    pub(super) fn leaves_behind(&self) -> bool {
+    pub(super) fn is_lost(&self) -> bool {
         let lost = self.sent.as_ref().is_some_and(|sent| sent.decision.is_lost());
         lost && self.how == How::IfFree
+    }
+
+    pub(super) fn abandon(&mut self) -> MasterSet {
+        self.sent.as_mut().map_or(MasterSet::EMPTY, |sent| sent.decision.abandon())
     }
 }

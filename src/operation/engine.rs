@@ -39,6 +39,8 @@ pub struct Engine {
     deadlines: Deadlines,
     serial: Cell<u32>,
     scratch: RefCell<Vec<u8>>,
+    /// Operations whose turn has come.
+    ready: RefCell<VecDeque<OperationId>>,
 }
 
 /// An operation in flight.
@@ -51,8 +53,16 @@ struct Flight {
     turn: Option<u64>,
     /// Frames on links that have not been answered yet.
     outstanding: u16,
+    /// Masters that were lost before they answered: it may have taken effect there.
+    unsure: MasterSet,
     /// A pause after a split vote is running.
     pausing: bool,
+}
+
+impl Flight {
+    fn leaves_behind(&self, master: MasterId) -> bool {
+        self.operation.leaves_behind(master, self.unsure)
+    }
 }
 
 impl Engine {
@@ -68,6 +78,7 @@ impl Engine {
             deadlines: Deadlines::default(),
             serial: Cell::new(0),
             scratch: RefCell::default(),
+            ready: RefCell::default(),
         })
     }
 
@@ -112,6 +123,7 @@ impl Engine {
             target: Some(target),
             turn: turn_key,
             outstanding: 0,
+            unsure: MasterSet::EMPTY,
             pausing: false,
         };
         let slot = self.flights.borrow_mut().insert(flight) as u32;
@@ -128,6 +140,7 @@ impl Engine {
                 self.retire(id);
             }
         }
+        self.start_ready();
     }
 
     /// A master has answered what `waiting` stands for.
@@ -191,6 +204,7 @@ impl Engine {
         }
         self.act(id, next);
         self.retire(id);
+        self.start_ready();
     }
 
     fn deadline(self: &Rc<Self>, id: OperationId, round: u8) {
@@ -206,6 +220,18 @@ impl Engine {
         if let Some(next) = next {
             self.act(id, next);
             self.retire(id);
+            self.start_ready();
+        }
+    }
+
+    /// One after the other and not from within each other: thousands may be waiting for one key.
+    fn start_ready(self: &Rc<Self>) {
+        loop {
+            let next = self.ready.borrow_mut().pop_front();
+            match next {
+                Some(id) => self.ask(id),
+                None => return,
+            }
         }
     }
 
@@ -222,11 +248,11 @@ impl Engine {
     }
 
     /// Sends the current round to all voters; nothing is sent when they are too few.
-    fn ask(self: &Rc<Self>, id: OperationId) {
+    fn ask(&self, id: OperationId) {
         let voters = self.voters();
         if !self.rules.quorum.reached_by(voters) {
             let reply = verdict::too_few_voters(&self.rules, voters.len());
-            self.act_undo_everywhere(id);
+            self.abandon(id);
             self.reply(id, reply, turn::End::Lost);
             return self.retire(id);
         }
@@ -249,9 +275,8 @@ impl Engine {
     }
 
     /// A second round (persisting, swapping) that finds too few voters leaves its first behind.
-    fn act_undo_everywhere(self: &Rc<Self>, id: OperationId) {
-        let rules = &self.rules;
-        let undo = self.with(id, |flight| flight.operation.abandon(rules));
+    fn abandon(&self, id: OperationId) {
+        let undo = self.with(id, |flight| flight.operation.abandon());
         for master in undo.unwrap_or_default().iter() {
             self.undo(id, master);
         }
@@ -300,7 +325,10 @@ impl Engine {
     fn make_up_later(&self, id: OperationId, master: MasterId, part: Part) {
         let needed = self.with(id, |flight| match part {
             Part::Undo => true,
-            Part::Ballot => flight.target.is_none() && flight.operation.leaves_behind(master),
+            Part::Ballot => {
+                flight.unsure.insert(master);
+                flight.target.is_none() && flight.leaves_behind(master)
+            }
         });
         if needed == Some(true) {
             self.defer(id, master);
@@ -326,11 +354,12 @@ impl Engine {
                 flight.operation.resume();
             });
             engine.ask(id);
+            engine.start_ready();
         });
     }
 
     /// Answers the client and ends the turn, once.
-    fn reply(self: &Rc<Self>, id: OperationId, reply: Reply, end: turn::End) {
+    fn reply(&self, id: OperationId, reply: Reply, end: turn::End) {
         let taken = self.with(id, |flight| (flight.target.take(), flight.turn.take()));
         let Some((Some(target), turn)) = taken else { return };
         self.defer_to_absent(id);
@@ -339,19 +368,15 @@ impl Engine {
             for waiting in concerned.sharing {
                 self.share(waiting, &reply);
             }
-            target.deliver(reply);
-            if let Some(next) = concerned.next {
-                self.ask(next);
-            }
-        } else {
-            target.deliver(reply);
+            self.ready.borrow_mut().extend(concerned.next);
         }
+        target.deliver(reply);
     }
 
     /// Masters that could not be asked at all may hold what has been released.
     fn defer_to_absent(&self, id: OperationId) {
         for link in self.links.iter().filter(|link| !link.is_up()) {
-            let left = self.with(id, |flight| flight.operation.leaves_behind(link.master()));
+            let left = self.with(id, |flight| flight.leaves_behind(link.master()));
             if left == Some(true) {
                 self.defer(id, link.master());
             }

@@ -225,13 +225,21 @@ impl Operation {
         Some(Rollback { db: self.db, key: self.key.clone(), token, cause })
     }
 
-    /// Whether a master that gave no answer, or was not asked, may keep something that a client was
-    /// told is gone.
-    pub fn leaves_behind(&self, master: MasterId) -> bool {
+    /// No further round can be sent. Says where the rounds before have to be taken back.
+    pub fn abandon(&mut self) -> MasterSet {
+        match &mut self.kind {
+            Kind::Claim(claim) => claim.abandon(),
+            _ => MasterSet::EMPTY,
+        }
+    }
+
+    /// Whether `master` may keep something that the client was told is gone; `unsure` are those
+    /// that were lost before they answered.
+    pub fn leaves_behind(&self, master: MasterId, unsure: MasterSet) -> bool {
         match &self.kind {
-            Kind::Claim(claim) => claim.leaves_behind(),
+            Kind::Claim(claim) => claim.is_lost() && unsure.contains(master),
             Kind::Release(release) => release.leaves_behind(master),
-            Kind::Swap(swap) => swap.leaves_behind(),
+            Kind::Swap(swap) => swap.is_lost() && unsure.contains(master),
             Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => false,
         }
     }

@@ -357,7 +357,7 @@ impl Swap {
         }
     }
 
-    pub(super) fn leaves_behind(&self) -> bool {
+    pub(super) fn is_lost(&self) -> bool {
         self.decision.as_ref().is_some_and(decision::Swap::is_lost)
     }
 }

@@ -185,6 +185,15 @@ impl Claim {
         }
     }
 
+    /// There are too few voters for another round. Says where our token has to be taken away.
+    pub fn abandon(&mut self) -> MasterSet {
+        if self.phase == Phase::Persisting {
+            self.taken = self.quorum.everybody();
+        }
+        self.phase = Phase::Lost;
+        self.take_back()
+    }
+
     /// A yes that came too late for its round: with the claim lost it is undone where it was given;
     /// otherwise it stays, as one more copy of a lock that is ours or still fought for.
     fn late(&mut self) -> Next {

@@ -1,0 +1,188 @@
+//! Who is connected: what `CLIENT LIST` shows and `CLIENT KILL` ends.
+//!
+//! One registry serves all workers. Sessions touch their own entry only; the lock around the list
+//! is taken when a client comes, goes, or asks.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use crate::clock;
+
+/// All clients of the process.
+#[derive(Debug, Default)]
+pub struct Registry {
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    last_id: AtomicU64,
+    accepted: AtomicU64,
+    rejected: AtomicU64,
+    requests: AtomicU64,
+}
+
+/// What is known about one client.
+#[derive(Debug)]
+pub struct Client {
+    /// Its number, never used twice.
+    pub id: u64,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Ours.
+    pub local_address: SocketAddr,
+    since_ms: i64,
+    seen_ms: AtomicU64,
+    killed: AtomicBool,
+    words: Mutex<Words>,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// What a client says about itself, and what it did last.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// `CLIENT SETNAME`
+    pub name: String,
+    /// `CLIENT SETINFO LIB-NAME`
+    pub lib_name: String,
+    /// `CLIENT SETINFO LIB-VER`
+    pub lib_ver: String,
+    /// `SELECT`
+    pub db: u32,
+    /// `HELLO`
+    pub resp: u8,
+    /// The last command.
+    pub command: &'static str,
+}
+
+impl Registry {
+    /// Lets a client in, unless there are `max` already.
+    pub fn enter(
+        &self,
+        address: SocketAddr,
+        local_address: SocketAddr,
+        max: usize,
+    ) -> Option<Arc<Client>> {
+        let mut clients = lock(&self.clients);
+        if clients.len() >= max {
+            self.rejected.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let now_ms = clock::unix_ms();
+        let client = Arc::new(Client {
+            id,
+            address,
+            local_address,
+            since_ms: now_ms,
+            seen_ms: AtomicU64::new(now_ms as u64),
+            killed: AtomicBool::new(false),
+            words: Mutex::new(Words { resp: 2, command: "NULL", ..Words::default() }),
+            waker: Mutex::new(None),
+        });
+        clients.insert(id, Arc::clone(&client));
+        Some(client)
+    }
+
+    /// The client has gone.
+    pub fn leave(&self, id: u64) {
+        lock(&self.clients).remove(&id);
+    }
+
+    /// Everybody, by id.
+    pub fn clients(&self) -> Vec<Arc<Client>> {
+        lock(&self.clients).values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn connected(&self) -> usize {
+        lock(&self.clients).len()
+    }
+
+    /// How many have ever been let in, and how many were turned away.
+    pub fn accepted_and_rejected(&self) -> (u64, u64) {
+        (self.accepted.load(Ordering::Relaxed), self.rejected.load(Ordering::Relaxed))
+    }
+
+    /// Counts requests that were read together.
+    pub fn count_requests(&self, requests: u64) {
+        self.requests.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// How many requests have been read.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Makes every session look around, e.g. because the proxy is about to stop.
+    pub fn wake_all(&self) {
+        self.clients().iter().for_each(|client| client.wake());
+    }
+}
+
+impl Client {
+    /// Ends the connection.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether [`Client::kill`] was called.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// What the client says about itself.
+    pub fn words(&self) -> MutexGuard<'_, Words> {
+        lock(&self.words)
+    }
+
+    /// The client has sent something.
+    pub fn seen(&self, now_ms: i64) {
+        self.seen_ms.store(now_ms as u64, Ordering::Relaxed);
+    }
+
+    /// Who is woken by [`Client::kill`] and [`Registry::wake_all`].
+    pub fn wake_by(&self, waker: &Waker) {
+        *lock(&self.waker) = Some(waker.clone());
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*lock(&self.waker) {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// The line of `CLIENT LIST` and `CLIENT INFO`, with the fields of Redis that make sense here.
+    pub fn line(&self) -> String {
+        let words = self.words().clone();
+        let now_ms = clock::unix_ms();
+        let age = (now_ms - self.since_ms) / 1000;
+        let idle = (now_ms - self.seen_ms.load(Ordering::Relaxed) as i64) / 1000;
+        let mut line = String::new();
+        let _ = write!(
+            line,
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
+             multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+             tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.address,
+            self.local_address,
+            words.name,
+            age.max(0),
+            idle.max(0),
+            words.db,
+            words.command,
+            words.resp,
+            words.lib_name,
+            words.lib_ver,
+        );
+        line
+    }
+}
+
+/// Nothing that panics is done under these locks; should it happen, the data is still good.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,319 @@
+//! One client connection: reads requests, starts operations, writes replies in order.
+//!
+//! A session is a future that is polled when there is something to read, when a reply is ready, and
+//! when it is told to end. Requests are decoded in the worker's one read buffer and only what is
+//! incomplete is copied, so that an idle connection costs no buffer at all.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::decoder::{Args, Decoder, Limits};
+use super::outbox::{Gather, Outbox};
+use super::registry::Client;
+use super::reply::Reply;
+use crate::clock;
+use crate::command::{self, Action};
+use crate::operation::Operation;
+use crate::worker::Worker;
+
+/// Requests in flight for one client; beyond it nothing is read from that client until some are
+/// answered (bounded memory, and one client's pipeline does not starve the others).
+const MAX_IN_FLIGHT: usize = 256;
+
+/// With so many bytes of replies waiting, nothing more is read from a client that does not read.
+const REPLIES_TO_STOP_READING: usize = 64 << 10;
+
+/// With so many, the client is disconnected. What is in flight when reading stops still answers,
+/// so this leaves room for a few hundred large values (Redis: `client-output-buffer-limit`).
+const REPLIES_TO_DISCONNECT: usize = 512 << 20;
+
+/// How much is read from a client at once.
+pub const READ_BUFFER: usize = 64 << 10;
+
+/// A connection.
+pub struct Session<S> {
+    stream: S,
+    decoder: Decoder,
+    /// Bytes of a request that is not complete yet, or must wait for one before it.
+    pending: BytesMut,
+    registered: bool,
+    front: Front,
+}
+
+/// All of a session but its bytes: what commands see and change.
+pub struct Front {
+    /// The worker this session lives on.
+    pub worker: Rc<Worker>,
+    /// Its entry in `CLIENT LIST`.
+    pub client: Arc<Client>,
+    /// Its replies.
+    pub outbox: Rc<Outbox>,
+    /// `SELECT`
+    pub db: u32,
+    /// Whether the client has given the password, or none is needed.
+    pub authenticated: bool,
+    /// `CLIENT REPLY`
+    pub replies: Replies,
+    /// Operations of a request with many keys that have not been started yet.
+    parts: VecDeque<Operation>,
+    /// The next request has to wait for one before it.
+    blocked: bool,
+    /// No more requests: after `QUIT`, a protocol error or the end of the stream.
+    closing: bool,
+}
+
+/// `CLIENT REPLY ON|OFF|SKIP`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replies {
+    /// Send them.
+    #[default]
+    On,
+    /// Send none.
+    Off,
+    /// Do not send the next one.
+    SkipNext,
+}
+
+impl<S> Session<S> {
+    /// A session that has just been accepted.
+    pub fn new(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
+        let authenticated = worker.settings().requirepass.is_none();
+        let front = Front {
+            worker,
+            client,
+            outbox: Rc::default(),
+            db: 0,
+            authenticated,
+            replies: Replies::On,
+            parts: VecDeque::new(),
+            blocked: false,
+            closing: false,
+        };
+        Self {
+            stream,
+            decoder: Decoder::new(),
+            pending: BytesMut::new(),
+            registered: false,
+            front,
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let session = self.get_mut();
+        session.front.outbox.wake_by(cx.waker());
+        if !session.registered {
+            session.registered = true;
+            session.front.client.wake_by(cx.waker());
+        }
+        loop {
+            if session.front.must_disconnect() {
+                return Poll::Ready(());
+            }
+            session.work_on_pending();
+            match session.poll_write(cx) {
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
+                _ => {}
+            }
+            if !session.front.may_read() {
+                return Poll::Pending;
+            }
+            match ready!(session.poll_read(cx)) {
+                Ok(0) => session.front.closing = true,
+                Ok(_) => {}
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    fn work_on_pending(&mut self) {
+        self.front.start_parts();
+        if !self.pending.is_empty() {
+            let pending = std::mem::take(&mut self.pending);
+            let done = self.requests(&pending);
+            self.pending = pending;
+            self.pending.advance(done);
+            if self.pending.is_empty() {
+                self.pending = BytesMut::new();
+            }
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let worker = Rc::clone(&self.front.worker);
+        let mut buffer = worker.read_buffer();
+        let mut free = ReadBuf::new(&mut buffer);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free))?;
+        let read = free.filled();
+        self.front.client.seen(worker.unix_ms());
+        if self.pending.is_empty() {
+            let done = self.requests(read);
+            self.pending.extend_from_slice(&read[done..]);
+        } else {
+            self.pending.extend_from_slice(read);
+        }
+        Poll::Ready(Ok(read.len()))
+    }
+
+    /// Starts the requests in `bytes`; says how many bytes they were.
+    fn requests(&mut self, bytes: &[u8]) -> usize {
+        let (mut done, mut requests) = (0, 0);
+        self.front.blocked = false;
+        while done < bytes.len() && self.front.may_start() {
+            match self.decoder.decode(&bytes[done..], self.front.limits()) {
+                Ok(None) => break,
+                Ok(Some(len)) => {
+                    let args = self.decoder.args(&bytes[done..]);
+                    if !self.front.request(args) {
+                        self.front.blocked = true;
+                        break;
+                    }
+                    requests += 1;
+                    done += len;
+                }
+                Err(error) => {
+                    self.front.outbox.push_reply(error.reply());
+                    self.front.closing = true;
+                    done = bytes.len();
+                }
+            }
+        }
+        self.front.worker.registry().count_requests(requests);
+        done
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outbox = Rc::clone(&self.front.outbox);
+        let mut bytes = outbox.bytes();
+        while !bytes.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &bytes))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            bytes.advance(written);
+        }
+        // An idle connection keeps no buffer.
+        *bytes = BytesMut::new();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Front {
+    /// Starts one request; false when it has to wait for one before it.
+    fn request(&mut self, args: Args<'_>) -> bool {
+        if args.is_empty() {
+            return true;
+        }
+        match command::prepare(self, args) {
+            Action::Later => false,
+            Action::Reply(reply) => {
+                self.answer(reply);
+                true
+            }
+            Action::Close(reply) => {
+                self.answer(reply);
+                self.closing = true;
+                true
+            }
+            Action::Silence => true,
+            Action::Start(operation) => self.start(operation),
+            Action::Gather(how, operations) => self.gather(how, operations),
+        }
+    }
+
+    fn answer(&mut self, reply: Reply) {
+        if !self.is_silent() {
+            self.outbox.push_reply(reply);
+        }
+    }
+
+    fn start(&mut self, operation: Operation) -> bool {
+        let engine = self.worker.engine();
+        let key = engine.fingerprint(operation.db, &operation.key);
+        let read = operation.is_read();
+        if self.outbox.is_busy(key, read) {
+            return false;
+        }
+        let silent = self.is_silent();
+        let target = self.outbox.reserve(key, read, silent);
+        self.worker.engine().start(operation, target);
+        true
+    }
+
+    /// A request with many keys starts when it is alone, and is followed when it is done.
+    fn gather(&mut self, how: Gather, operations: Vec<Operation>) -> bool {
+        if self.outbox.in_flight() > 0 {
+            return false;
+        }
+        let silent = self.is_silent();
+        self.outbox.gather(how, operations.len(), silent);
+        self.parts = operations.into();
+        self.start_parts();
+        true
+    }
+
+    fn start_parts(&mut self) {
+        while self.outbox.in_flight() < MAX_IN_FLIGHT {
+            let Some(operation) = self.parts.pop_front() else { return };
+            let engine = self.worker.engine();
+            let key = engine.fingerprint(operation.db, &operation.key);
+            let target = self.outbox.reserve_part(key, operation.is_read());
+            engine.start(operation, target);
+        }
+    }
+
+    /// Whether the reply to the current request is unwanted; consumes a `CLIENT REPLY SKIP`.
+    fn is_silent(&mut self) -> bool {
+        let silent = self.replies != Replies::On;
+        if self.replies == Replies::SkipNext {
+            self.replies = Replies::On;
+        }
+        silent
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_request_bytes: self.worker.settings().max_request_bytes,
+            authenticated: self.authenticated,
+        }
+    }
+
+    fn may_start(&self) -> bool {
+        let has_room = self.outbox.in_flight() < MAX_IN_FLIGHT
+            && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;
+        has_room && !self.closing && self.parts.is_empty() && !self.outbox.is_gathering()
+    }
+
+    fn may_read(&self) -> bool {
+        self.may_start() && !self.blocked && !self.worker.is_draining()
+    }
+
+    fn must_disconnect(&self) -> bool {
+        self.client.is_killed() || self.outbox.ready_bytes() > REPLIES_TO_DISCONNECT
+    }
+
+    /// Everything that was asked is answered, and nothing more will be.
+    fn is_finished(&self) -> bool {
+        let ending = self.closing || self.worker.is_draining();
+        ending && self.outbox.in_flight() == 0 && self.parts.is_empty()
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.worker.registry().leave(self.client.id);
+    }
+}
