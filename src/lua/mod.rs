@@ -12,6 +12,7 @@
 //! No list of known texts takes part: two texts that do the same have the same shape, `else return 0` or not. A step that
 //! meets anything it does not know gives up, because a script taken for another one could lose a lock.
 
+mod cache;
 mod lexer;
 mod outcome;
 mod recognise;
@@ -21,5 +22,6 @@ mod syntax;
 #[cfg(test)]
 mod known;
 
+pub use cache::{Script, ScriptCache};
 pub use recognise::recognise;
 pub use shape::{Arg, Create, Own, Prolong, Shape, Value};
