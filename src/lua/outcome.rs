@@ -28,11 +28,19 @@ pub(super) enum Held {
     Theirs,
 }
 
-/// What the script compares, the same in every world.
+/// What the script compares, and the part that each argument plays; the same in every world.
+///
+/// The parts count also where a command had no effect: `SET NX` on a key that exists still fails if its TTL is no number.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     pub(super) holder: Option<Holder>,
     pub(super) guard: Option<Guard>,
+    /// What is written, or whose beginning is taken.
+    pub(super) token: Option<Arg>,
+    /// The TTL of any command.
+    pub(super) ttl: Option<Arg>,
+    /// What is read as a number.
+    pub(super) length: Option<Arg>,
 }
 
 /// What the value of the key is compared with.
@@ -159,11 +167,11 @@ impl Run<'_> {
         match left.equals(&right)? {
             Equality::Known(equal) => Some(equal),
             Equality::Holder(holder) => {
-                same(self.questions.holder.get_or_insert(holder), &holder)?;
+                always(&mut self.questions.holder, holder)?;
                 Some(self.world.key == Held::Ours)
             }
             Equality::Guard(guard) => {
-                same(self.questions.guard.get_or_insert_with(|| guard.clone()), &guard)?;
+                always(&mut self.questions.guard, guard)?;
                 Some(self.world.guard)
             }
         }
@@ -181,12 +189,14 @@ impl Run<'_> {
         match call {
             Call::StatusReply(status) => (status == b"OK").then_some(Datum::Ok),
             Call::ErrorReply(text) => error_reply(text).map(Datum::Error),
-            Call::ToNumber(text) => match self.evaluate(text)? {
-                Datum::Arg(arg) => Some(Datum::Length(arg)),
-                _ => None,
-            },
+            Call::ToNumber(text) => {
+                let Datum::Arg(length) = self.evaluate(text)? else { return None };
+                always(&mut self.questions.length, length)?;
+                Some(Datum::Length(length))
+            }
             Call::Sub(arguments) => match self.evaluate_all(arguments)?.as_slice() {
                 [Datum::Arg(token), Datum::Int(1), Datum::Length(length)] => {
+                    always(&mut self.questions.token, *token)?;
                     Some(Datum::TokenPrefix { token: *token, length: *length })
                 }
                 _ => None,
@@ -216,6 +226,7 @@ impl Run<'_> {
             }
             (Command::Del, []) => Some(self.change(Effect::Deleted)),
             (Command::Pexpire, [Datum::Arg(ttl)]) => {
+                always(&mut self.questions.ttl, *ttl)?;
                 Some(self.change(Effect::Prolonged { ttl: *ttl }))
             }
             (Command::Set, [Datum::Arg(token), options @ ..]) => self.set(*token, options),
@@ -237,6 +248,8 @@ impl Run<'_> {
 
     fn set(&mut self, token: Arg, options: &[Datum]) -> Option<Datum> {
         let SetOptions { nx, ttl } = SetOptions::from_data(options)?;
+        always(&mut self.questions.token, token)?;
+        always(&mut self.questions.ttl, ttl)?;
         if nx && self.world.key != Held::Missing {
             return Some(Datum::Bool(false));
         }
@@ -401,6 +414,9 @@ fn plain(text: &[u8]) -> Option<String> {
     harmless.then(|| text.iter().copied().map(char::from).collect())
 }
 
-fn same<T: PartialEq>(first: &T, now: &T) -> Option<()> {
-    (first == now).then_some(())
+/// Remembers a fact about the script, if it agrees with what is known.
+fn always<T: PartialEq>(known: &mut Option<T>, fact: T) -> Option<()> {
+    let agrees = known.as_ref().is_none_or(|known| *known == fact);
+    *known = Some(fact);
+    agrees.then_some(())
 }

@@ -54,6 +54,7 @@ impl Study {
 
     fn release(self) -> Option<Shape> {
         let token = self.sole_token()?;
+        self.parts(token, None, None)?;
         Some(Shape::Release {
             token,
             deleted: self.ours.answer,
@@ -65,7 +66,7 @@ impl Study {
     fn extend(self) -> Option<Shape> {
         let token = self.sole_token()?;
         let (how, ttl) = prolongation(self.ours.effect, token)?;
-        distinct(&[token, ttl])?;
+        self.parts(token, Some(ttl), None)?;
         Some(Shape::Extend {
             token,
             ttl,
@@ -77,7 +78,7 @@ impl Study {
     }
 
     fn claim(self, token: Arg, ttl: Arg) -> Option<Shape> {
-        distinct(&[token, ttl])?;
+        self.parts(token, Some(ttl), None)?;
         let unconditional = self.questions.holder.is_none() && self.questions.guard.is_none();
         (unconditional && self.ours == self.theirs).then_some(Shape::Claim {
             token,
@@ -90,12 +91,11 @@ impl Study {
     fn acquire(self, token: Arg, ttl: Arg) -> Option<Shape> {
         let own = self.own(token)?;
         let create = self.create()?;
-        let (how, ttl_of_own) = prolongation(self.ours.effect, token)?;
-        let args = [Some(token), Some(ttl), own.arg(), create.arg()];
-        distinct(&args.into_iter().flatten().collect::<Vec<_>>())?;
+        let (how, _) = prolongation(self.ours.effect, token)?;
+        self.parts(token, Some(ttl), own.arg())?;
         // `PEXPIRE` would leave the old value where only its beginning is the caller's.
         let same_value_after = own == Own::SameToken || how == Prolong::SetPx;
-        (ttl_of_own == ttl && same_value_after).then_some(Shape::Acquire {
+        same_value_after.then_some(Shape::Acquire {
             token,
             ttl,
             how,
@@ -105,6 +105,21 @@ impl Study {
             extended: self.ours.answer,
             refused: self.theirs.answer,
         })
+    }
+
+    /// Makes sure that the script uses its arguments for these parts and no others, and each for one only. So every
+    /// argument whose absence or form could stop the script is in the shape.
+    fn parts(&self, token: Arg, ttl: Option<Arg>, length: Option<Arg>) -> Option<()> {
+        let Questions {
+            token: used_as_token, ttl: used_as_ttl, length: used_as_length, guard, ..
+        } = &self.questions;
+        let no_others = used_as_token.is_none_or(|used| used == token)
+            && *used_as_ttl == ttl
+            && *used_as_length == length;
+        let guard = guard.as_ref().map(|guard| guard.arg);
+        let args: Vec<_> = [Some(token), ttl, length, guard].into_iter().flatten().collect();
+        let repeated = args.iter().enumerate().any(|(at, arg)| args[..at].contains(arg));
+        (no_others && !repeated).then_some(())
     }
 
     /// The token of a script that asks for nothing else.
@@ -143,12 +158,6 @@ fn prolongation(effect: Effect, token: Arg) -> Option<(Prolong, Arg)> {
         }
         Effect::Nothing | Effect::Deleted => None,
     }
-}
-
-/// An argument has one part to play.
-fn distinct(args: &[Arg]) -> Option<()> {
-    let repeated = args.iter().enumerate().any(|(at, arg)| args[..at].contains(arg));
-    (!repeated).then_some(())
 }
 
 /// A longer text is not looked at. The longest script of a known shape has 294 bytes; this leaves room for comments.
@@ -347,6 +356,11 @@ mod tests {
         "local n = tonumber(ARGV[2]) if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then return 1 end
          if redis.call('getrange', KEYS[1], 0, n) == string.sub(ARGV[1], 1, n) then return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[3]) end",
         "if (redis.call('exists', KEYS[1]) == 0 and ARGV[3] ~= 'yes') or redis.call('get', KEYS[1]) == ARGV[1] and ARGV[4] == 'x' then return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) end",
+        // A command without effect still fails on a bad TTL, or on an argument that is not there.
+        "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) return redis.call('del', KEYS[1]) end return 0",
+        "if redis.call('exists', KEYS[1]) == 0 then return redis.call('pexpire', KEYS[1], ARGV[2]) elseif redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0",
+        "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('set', KEYS[1], ARGV[3], 'NX', 'PX', ARGV[2]) return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0",
+        "local n = tonumber(ARGV[2]) - 1 if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0",
         // Lua 5.1 has no empty statement.
         "; if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end",
         "#!lua name=x\nif redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end",
