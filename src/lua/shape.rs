@@ -5,6 +5,7 @@
 /// A shape holds for one key and for well-formed arguments. Before running a script as its shape the caller makes sure
 /// that `numkeys` is 1, that at least [`arguments`](Shape::arguments) values follow the key, and that the TTL is a
 /// positive number of milliseconds. Otherwise the text has to run as it is: Lua and Redis then find the right error.
+/// A script that compares reads the key with `GET` or `GETRANGE`, and ends with `WRONGTYPE` where it is no string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Delete the key if it holds the token.
