@@ -1,0 +1,223 @@
+//! The scripts that clients have loaded, by SHA1.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use foldhash::HashMap;
+use sha1_smol::Sha1;
+
+use super::recognise::recognise;
+use super::shape::Shape;
+
+/// A script and what it means. Shared with the operations that run it, which may outlive its place in the cache.
+#[derive(Debug)]
+pub struct Script {
+    /// The SHA1 of the text in lower-case hexadecimal, as `SCRIPT LOAD` answers it.
+    pub sha: String,
+    /// The text as the client sent it.
+    pub text: Bytes,
+    /// Its meaning, if it has one.
+    pub shape: Option<Shape>,
+}
+
+/// The script cache of one worker.
+///
+/// Bounded in number and in bytes. When it is full, what was not used for longest goes first; its next `EVALSHA` is
+/// answered with `NOSCRIPT`, which clients take as the sign to send the text again.
+pub struct ScriptCache {
+    scripts: HashMap<Digest, Entry>,
+    bytes: usize,
+    /// Counts the uses; the newest use has the greatest number.
+    uses: u64,
+}
+
+impl ScriptCache {
+    /// An empty cache.
+    pub fn new() -> ScriptCache {
+        ScriptCache { scripts: HashMap::default(), bytes: 0, uses: 0 }
+    }
+
+    /// The script with this text, for `EVAL` and `SCRIPT LOAD`; it is recognised when it comes for the first time.
+    ///
+    /// A text that is larger than the whole cache is not kept.
+    pub fn load(&mut self, text: Bytes) -> Rc<Script> {
+        let sha1 = Sha1::from(&text).digest();
+        if let Some(script) = self.touch(&sha1.bytes()) {
+            return script;
+        }
+        let shape = recognise(&text);
+        let script = Rc::new(Script { sha: sha1.to_string(), text, shape });
+        self.insert(sha1.bytes(), Rc::clone(&script));
+        script
+    }
+
+    /// The script with this SHA1, for `EVALSHA`; in any letter case, as Redis has it.
+    pub fn get(&mut self, sha: &[u8]) -> Option<Rc<Script>> {
+        self.touch(&digest(sha)?)
+    }
+
+    /// Whether the script with this SHA1 is here, for `SCRIPT EXISTS`. Does not count as a use.
+    pub fn contains(&self, sha: &[u8]) -> bool {
+        digest(sha).is_some_and(|digest| self.scripts.contains_key(&digest))
+    }
+
+    /// Forgets every script, for `SCRIPT FLUSH`.
+    pub fn flush(&mut self) {
+        self.scripts.clear();
+        self.bytes = 0;
+    }
+
+    fn touch(&mut self, digest: &Digest) -> Option<Rc<Script>> {
+        let entry = self.scripts.get_mut(digest)?;
+        self.uses += 1;
+        entry.last_use = self.uses;
+        Some(Rc::clone(&entry.script))
+    }
+
+    fn insert(&mut self, digest: Digest, script: Rc<Script>) {
+        let bytes = script.text.len();
+        if bytes > MAX_BYTES {
+            return;
+        }
+        while self.scripts.len() >= MAX_SCRIPTS || self.bytes + bytes > MAX_BYTES {
+            self.drop_oldest();
+        }
+        self.bytes += bytes;
+        self.uses += 1;
+        self.scripts.insert(digest, Entry { script, last_use: self.uses });
+    }
+
+    fn drop_oldest(&mut self) {
+        let oldest = self.scripts.iter().min_by_key(|(_, entry)| entry.last_use);
+        let Some(digest) = oldest.map(|(digest, _)| *digest) else { return };
+        if let Some(entry) = self.scripts.remove(&digest) {
+            self.bytes -= entry.script.text.len();
+        }
+    }
+}
+
+impl Default for ScriptCache {
+    fn default() -> ScriptCache {
+        ScriptCache::new()
+    }
+}
+
+struct Entry {
+    script: Rc<Script>,
+    last_use: u64,
+}
+
+type Digest = [u8; DIGEST_BYTES];
+
+/// The SHA1 that `hex` spells.
+fn digest(hex: &[u8]) -> Option<Digest> {
+    let mut digest = Digest::default();
+    if hex.len() != 2 * DIGEST_BYTES {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(hex.chunks_exact(2)) {
+        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    }
+    Some(digest)
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// The length of a SHA1.
+const DIGEST_BYTES: usize = 20;
+
+/// As many as Redis 7.4 keeps of those that came by `EVAL` (`LRU_LIST_LENGTH` in its `eval.c`).
+const MAX_SCRIPTS: usize = 500;
+
+/// Room for that many scripts of 8 KiB; the longest known lock script, bsm/redislock's of several keys, has 1 KiB.
+const MAX_BYTES: usize = MAX_SCRIPTS * 8 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RELEASE: &[u8] =
+        br#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end"#;
+    const RELEASE_SHA: &str = "cf0e94b2e9ffc7e04395cf88f7583fc309985910";
+
+    fn numbered(number: usize) -> Bytes {
+        Bytes::from(format!("return {number}"))
+    }
+
+    fn bytes_kept(cache: &ScriptCache) -> usize {
+        cache.scripts.values().map(|entry| entry.script.text.len()).sum()
+    }
+
+    #[test]
+    fn a_loaded_script_is_found_in_any_letter_case() {
+        let mut cache = ScriptCache::new();
+        let loaded = cache.load(Bytes::from_static(RELEASE));
+        assert_eq!(loaded.sha, RELEASE_SHA);
+        assert!(matches!(loaded.shape, Some(Shape::Release { .. })));
+        let found = cache.get(RELEASE_SHA.to_uppercase().as_bytes()).unwrap();
+        assert!(Rc::ptr_eq(&loaded, &found));
+        assert!(Rc::ptr_eq(&loaded, &cache.load(Bytes::from_static(RELEASE))));
+        assert!(cache.contains(RELEASE_SHA.as_bytes()));
+    }
+
+    #[test]
+    fn what_is_no_sha1_is_not_found() {
+        let mut cache = ScriptCache::new();
+        cache.load(Bytes::from_static(RELEASE));
+        let wrong = [
+            &RELEASE_SHA[..39],
+            &format!("{RELEASE_SHA}0"),
+            &RELEASE_SHA.replace('c', "g"),
+            "",
+            &"0".repeat(40),
+        ];
+        for sha in wrong {
+            assert!(!cache.contains(sha.as_bytes()), "{sha}");
+            assert!(cache.get(sha.as_bytes()).is_none(), "{sha}");
+        }
+    }
+
+    #[test]
+    fn flush_forgets_but_a_script_in_use_lives_on() {
+        let mut cache = ScriptCache::new();
+        let script = cache.load(Bytes::from_static(RELEASE));
+        cache.flush();
+        assert!(!cache.contains(RELEASE_SHA.as_bytes()));
+        assert_eq!(cache.bytes, 0);
+        assert_eq!(script.text, RELEASE);
+    }
+
+    #[test]
+    fn the_one_not_used_for_longest_goes_first() {
+        let mut cache = ScriptCache::new();
+        let shas: Vec<_> =
+            (0..MAX_SCRIPTS).map(|number| cache.load(numbered(number)).sha.clone()).collect();
+        cache.get(shas[0].as_bytes());
+        cache.load(numbered(2));
+        assert!(cache.contains(shas[1].as_bytes()));
+        cache.load(numbered(MAX_SCRIPTS));
+        cache.load(numbered(MAX_SCRIPTS + 1));
+        let gone: Vec<_> =
+            (0..MAX_SCRIPTS).filter(|number| !cache.contains(shas[*number].as_bytes())).collect();
+        assert_eq!(gone, [1, 3]);
+        assert_eq!(cache.scripts.len(), MAX_SCRIPTS);
+        assert_eq!(cache.bytes, bytes_kept(&cache));
+    }
+
+    #[test]
+    fn large_texts_push_others_out_and_too_large_ones_do_not() {
+        let mut cache = ScriptCache::new();
+        let small = cache.load(numbered(1));
+        let half = |byte| Bytes::from(vec![byte; MAX_BYTES / 2]);
+        let first = cache.load(half(b'1'));
+        let too_large = cache.load(Bytes::from(vec![b' '; MAX_BYTES + 1]));
+        assert!(!cache.contains(too_large.sha.as_bytes()));
+        assert!(cache.contains(small.sha.as_bytes()));
+        let second = cache.load(half(b'2'));
+        let kept = [&small, &first, &second].map(|script| cache.contains(script.sha.as_bytes()));
+        assert_eq!(kept, [false, true, true]);
+        assert_eq!(cache.bytes, bytes_kept(&cache));
+    }
+}
