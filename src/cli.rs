@@ -1,1 +1,444 @@
-//! cli
+//! What was typed: on the command line, in the environment, in the configuration file.
+//!
+//! Nothing is judged here but spelling; what the words mean is the business of [`crate::config`].
+//! All three places fill in the same [`Typed`], and [`Typed::or`] lays them over each other.
+
+use std::ffi::OsString;
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use serde::{Deserialize, Deserializer};
+
+/// A Redis-protocol proxy that makes N independent masters look like one, and takes locks by majority.
+#[derive(Parser)]
+#[command(name = "redlock-proxy", version, max_term_width = 100)]
+pub struct Cli {
+    /// The settings on the command line and in the environment.
+    #[command(flatten)]
+    pub typed: Typed,
+    /// A TOML file with settings, named as here without the dashes in front.
+    #[arg(long, value_name = "FILE", env = "REDLOCK_PROXY_CONFIG", hide_env_values = true)]
+    pub config: Option<PathBuf>,
+    /// Check all settings, print them on one line and exit.
+    #[arg(long)]
+    pub test_config: bool,
+    /// Something else than serving.
+    #[command(subcommand)]
+    pub action: Option<Action>,
+}
+
+/// What to do instead of serving the configured masters.
+#[derive(Subcommand)]
+pub enum Action {
+    /// Start local masters and a proxy before them, for a first try (settings go before `dev`).
+    Dev(DevArgs),
+    /// Exit with 0 if a proxy answers, else with 1: for health checks of containers.
+    Health(HealthArgs),
+}
+
+/// The words after `dev`.
+#[derive(Args)]
+pub struct DevArgs {
+    /// How many masters to start.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=crate::config::MAX_MASTERS as i64))]
+    pub masters: u8,
+    /// Where clients connect. [default: 127.0.0.1:6379]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Option<Word>,
+}
+
+/// The words after `health`.
+#[derive(Args)]
+pub struct HealthArgs {
+    /// The proxy to ask. [default: the address it would listen on]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub connect: Option<String>,
+    /// The password to give. [default: the configured requirepass]
+    #[arg(long)]
+    pub password: Option<String>,
+}
+
+/// The settings as somebody spelled them; `None` where they said nothing.
+///
+/// The fields have the same names as flags, as environment variables (`REDLOCK_PROXY_...`) and as
+/// keys of the configuration file.
+#[derive(Args, Clone, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[allow(missing_docs, reason = "these comments are the text of --help")]
+pub struct Typed {
+    /// A master: host:port or redis://user:password@host:port; repeat it, or separate by commas.
+    #[arg(
+        long = "master",
+        visible_alias = "masters",
+        value_name = "HOST:PORT",
+        value_delimiter = ','
+    )]
+    #[arg(env = "REDLOCK_PROXY_MASTERS", hide_env_values = true)]
+    #[serde(deserialize_with = "one_or_many")]
+    pub masters: Option<Vec<Word>>,
+
+    /// Where clients connect. [default: 127.0.0.1:6379]
+    #[arg(long, value_name = "HOST:PORT", env = "REDLOCK_PROXY_LISTEN", hide_env_values = true)]
+    pub listen: Option<Word>,
+
+    /// How long a master may take to answer. [default: 50ms]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "REDLOCK_PROXY_VOTE_TIMEOUT",
+        hide_env_values = true
+    )]
+    pub vote_timeout: Option<Word>,
+
+    /// The longest TTL a client may ask for. [default: none]
+    #[arg(long, value_name = "DURATION", env = "REDLOCK_PROXY_MAX_TTL", hide_env_values = true)]
+    pub max_ttl: Option<Word>,
+
+    /// The clock drift factor of Redlock. [default: 0.01]
+    #[arg(long, value_name = "FACTOR", env = "REDLOCK_PROXY_DRIFT", hide_env_values = true)]
+    pub drift: Option<Word>,
+
+    /// How often a claim that nobody won is tried again. [default: 3]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "REDLOCK_PROXY_SPLIT_VOTE_RETRIES",
+        hide_env_values = true
+    )]
+    pub split_vote_retries: Option<Word>,
+
+    /// The longest random pause before such a retry. [default: 20ms]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "REDLOCK_PROXY_SPLIT_VOTE_DELAY",
+        hide_env_values = true
+    )]
+    pub split_vote_delay: Option<Word>,
+
+    /// What a lock without a TTL becomes: keep, reject or lease=<duration>. [default: keep]
+    #[arg(long, value_name = "RULE", env = "REDLOCK_PROXY_NO_TTL", hide_env_values = true)]
+    pub no_ttl: Option<Word>,
+
+    /// The password that clients must give; better in the environment or the file.
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        env = "REDLOCK_PROXY_REQUIREPASS",
+        hide_env_values = true
+    )]
+    pub requirepass: Option<Word>,
+
+    /// How many clients may be connected at a time. [default: 10000]
+    #[arg(long, value_name = "N", env = "REDLOCK_PROXY_MAX_CLIENTS", hide_env_values = true)]
+    pub max_clients: Option<Word>,
+
+    /// The largest argument of a request, such as 1048576 or 64kb. [default: 1mb]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "REDLOCK_PROXY_MAX_REQUEST_BYTES",
+        hide_env_values = true
+    )]
+    pub max_request_bytes: Option<Word>,
+
+    /// How many threads serve clients. [default: 1]
+    #[arg(long, value_name = "N", env = "REDLOCK_PROXY_WORKERS", hide_env_values = true)]
+    pub workers: Option<Word>,
+
+    /// How to log: text or json; RUST_LOG says what. [default: text]
+    #[arg(long, value_name = "FORMAT", env = "REDLOCK_PROXY_LOG_FORMAT", hide_env_values = true)]
+    pub log_format: Option<Word>,
+
+    /// How long to finish what is in flight when told to stop. [default: 10s]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "REDLOCK_PROXY_DRAIN_TIMEOUT",
+        hide_env_values = true
+    )]
+    pub drain_timeout: Option<Word>,
+
+    /// Allow FLUSHDB and FLUSHALL. [default: false]
+    #[arg(long, value_name = "BOOL", env = "REDLOCK_PROXY_ALLOW_FLUSH", hide_env_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub allow_flush: Option<Word>,
+
+    /// The Redis version that clients are told, such as 7.4.0. [default: auto]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        env = "REDLOCK_PROXY_REDIS_VERSION",
+        hide_env_values = true
+    )]
+    pub redis_version: Option<Word>,
+}
+
+/// The value of one setting as it was spelled.
+///
+/// It has no `Debug`: it may be a password.
+#[derive(Clone, PartialEq)]
+pub struct Word(String);
+
+/// Why a configuration file could not be read.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum UnreadableFile {
+    #[error("cannot read {}: {why}", path.display())]
+    Io { path: PathBuf, why: io::Error },
+    #[error("{} line {line}: {why}", path.display())]
+    Syntax { path: PathBuf, line: usize, why: String },
+}
+
+impl Cli {
+    /// Reads a command line and the environment. An environment variable that is empty counts as not
+    /// set, because `${VARIABLE:-}` is how compose files pass on what may be missing.
+    ///
+    /// # Errors
+    /// Wrong usage, and also `--help` and `--version`: see [`clap::Error::exit_code`].
+    pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let command = Self::command().mut_args(|arg| match arg.get_env().map(std::env::var_os) {
+            Some(Some(value)) if value.is_empty() => arg.env(Resettable::Reset),
+            _ => arg,
+        });
+        Self::from_arg_matches(&command.try_get_matches_from(words)?)
+    }
+
+    /// The settings of all three places: flags beat the environment, the environment beats the file.
+    ///
+    /// # Errors
+    /// There is a configuration file, and it cannot be read.
+    pub fn settings(&self) -> Result<Typed, UnreadableFile> {
+        let file = self.config.as_deref().map(Typed::read_file).transpose()?;
+        Ok(self.typed.clone().or(file.unwrap_or_default()))
+    }
+}
+
+impl Typed {
+    /// What this says, and where it says nothing, what `below` says.
+    #[must_use]
+    pub fn or(self, below: Self) -> Self {
+        Self {
+            masters: self.masters.or(below.masters),
+            listen: self.listen.or(below.listen),
+            vote_timeout: self.vote_timeout.or(below.vote_timeout),
+            max_ttl: self.max_ttl.or(below.max_ttl),
+            drift: self.drift.or(below.drift),
+            split_vote_retries: self.split_vote_retries.or(below.split_vote_retries),
+            split_vote_delay: self.split_vote_delay.or(below.split_vote_delay),
+            no_ttl: self.no_ttl.or(below.no_ttl),
+            requirepass: self.requirepass.or(below.requirepass),
+            max_clients: self.max_clients.or(below.max_clients),
+            max_request_bytes: self.max_request_bytes.or(below.max_request_bytes),
+            workers: self.workers.or(below.workers),
+            log_format: self.log_format.or(below.log_format),
+            drain_timeout: self.drain_timeout.or(below.drain_timeout),
+            allow_flush: self.allow_flush.or(below.allow_flush),
+            redis_version: self.redis_version.or(below.redis_version),
+        }
+    }
+
+    fn read_file(path: &Path) -> Result<Self, UnreadableFile> {
+        let path_buf = || path.to_owned();
+        let text = std::fs::read_to_string(path)
+            .map_err(|why| UnreadableFile::Io { path: path_buf(), why })?;
+        toml::from_str(&text).map_err(|error| UnreadableFile::Syntax {
+            path: path_buf(),
+            line: line_of(&text, &error),
+            why: one_line(error.message()),
+        })
+    }
+}
+
+impl From<&str> for Word {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl Deref for Word {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A TOML string, or a number or truth value without quotes.
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a value must be a string, a number, true or false")]
+        enum Scalar {
+            Text(String),
+            Whole(i64),
+            Fraction(f64),
+            Truth(bool),
+        }
+        Ok(Self(match Scalar::deserialize(deserializer)? {
+            Scalar::Text(text) => text,
+            Scalar::Whole(number) => number.to_string(),
+            Scalar::Fraction(number) => number.to_string(),
+            Scalar::Truth(truth) => truth.to_string(),
+        }))
+    }
+}
+
+/// The one sentence of a usage error; clap's own text has several paragraphs.
+pub fn one_sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let sentence = one_line(first.trim_start_matches("error: "));
+    match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(similar)) => format!("{sentence}, did you mean {similar}?"),
+        _ => sentence,
+    }
+}
+
+/// Masters in a file: a list, or one string with commas as in the environment.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Word>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "masters must be a list of strings, or one string with commas")]
+    enum OneOrMany {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(Some(match OneOrMany::deserialize(deserializer)? {
+        OneOrMany::One(text) => text.split(',').map(Word::from).collect(),
+        OneOrMany::Many(texts) => texts.into_iter().map(Word).collect(),
+    }))
+}
+
+fn line_of(text: &str, error: &toml::de::Error) -> usize {
+    let start = error.span().map_or(0, |span| span.start).min(text.len());
+    text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The first clause of a message: serde appends the names of all settings to an unknown one.
+fn one_line(message: &str) -> String {
+    let clause = message.split(", expected one of").next().unwrap_or_default();
+    clause.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+
+    impl Typed {
+        /// The names of all settings that `Settings` and `--log-format` are made of.
+        pub(crate) fn settings() -> impl Iterator<Item = String> {
+            let own = ["config", "test_config", "help", "version"];
+            let args = Cli::command().get_arguments().map(|arg| arg.get_id().to_string()).collect();
+            let args: Vec<String> = args;
+            args.into_iter().filter(move |arg| !own.contains(&arg.as_str()))
+        }
+    }
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        Cli::read(line.split_whitespace().map(OsString::from))
+    }
+
+    fn sentence(line: &str) -> String {
+        match read(line) {
+            Ok(_) => panic!("accepted: {line}"),
+            Err(error) => one_sentence(&error),
+        }
+    }
+
+    #[test]
+    fn clap_finds_no_contradiction() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn both_spellings_of_masters_add_up() {
+        let cli = read("redlock-proxy --master a:1 --masters b:2,c:3").ok().unwrap();
+        let masters = cli.typed.masters.unwrap();
+        assert_eq!(masters.iter().map(|word| &**word).collect::<Vec<_>>(), ["a:1", "b:2", "c:3"]);
+    }
+
+    #[test]
+    fn a_switch_may_be_given_a_value() {
+        let switch = |line: &str| read(line).ok().unwrap().typed.allow_flush.map(|word| word.0);
+        assert_eq!(switch("redlock-proxy"), None);
+        assert_eq!(switch("redlock-proxy --allow-flush").as_deref(), Some("true"));
+        assert_eq!(switch("redlock-proxy --allow-flush=no").as_deref(), Some("no"));
+    }
+
+    #[test]
+    fn a_usage_error_is_one_sentence() {
+        for (line, expected) in [
+            ("redlock-proxy --nonsense", "unexpected argument '--nonsense' found"),
+            (
+                "redlock-proxy --vote-time 1",
+                "unexpected argument '--vote-time' found, did you mean --vote-timeout?",
+            ),
+            ("redlock-proxy serve", "unrecognized subcommand 'serve'"),
+            (
+                "redlock-proxy dev --masters 99",
+                "invalid value '99' for '--masters <N>': 99 is not in 1..=31",
+            ),
+        ] {
+            assert_eq!(sentence(line), expected);
+        }
+    }
+
+    #[test]
+    fn each_setting_has_a_flag_a_variable_and_a_key_of_the_same_name() {
+        for arg in
+            Cli::command().get_arguments().filter(|arg| arg.get_long() != Some("test-config"))
+        {
+            let Some(env) = arg.get_env() else { continue };
+            let name = arg.get_id().as_str();
+            let upper = name.to_uppercase();
+            assert_eq!(env.to_str(), Some(format!("REDLOCK_PROXY_{upper}").as_str()));
+            let key = name.replace('_', "-");
+            let in_file = toml::from_str::<Typed>(&format!("{key} = 'x'"));
+            assert_eq!(
+                in_file.is_ok_and(|typed| typed != Typed::default()),
+                name != "config",
+                "{key}"
+            );
+        }
+    }
+
+    /// The help is written by hand, so that clap's own defaults cannot hide the file's settings.
+    #[test]
+    fn the_help_tells_the_real_defaults() {
+        let mut words = vec![OsString::from("redlock-proxy"), "--master=a:1".into()];
+        for arg in Cli::command().get_arguments() {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            if let Some((_, default)) = help.split_once("[default: ") {
+                words.push(
+                    format!("--{}={}", arg.get_long().unwrap(), default.trim_end_matches(']'))
+                        .into(),
+                );
+            }
+        }
+        assert!(words.len() > 10, "the defaults are in the help: {words:?}");
+        let settings = Settings::from_typed(&Cli::read(words).ok().unwrap().typed).unwrap();
+        assert_eq!(settings, Settings::try_new(settings.masters.clone()).unwrap());
+    }
+
+    #[test]
+    fn the_upper_layer_wins_and_the_lower_one_fills_the_gaps() {
+        let upper: Typed = toml::from_str("drift = 0.1").unwrap();
+        let lower: Typed = toml::from_str("drift = 0.2\nworkers = 2").unwrap();
+        let both: Typed = toml::from_str("drift = 0.1\nworkers = 2").unwrap();
+        assert!(upper.or(lower) == both);
+    }
+
+    #[test]
+    fn every_setting_of_a_lower_layer_comes_through() {
+        let all: String =
+            Typed::settings().map(|name| format!("{} = 'x'\n", name.replace('_', "-"))).collect();
+        let all: Typed = toml::from_str(&all).unwrap();
+        assert!(Typed::default().or(all.clone()) == all);
+    }
+}

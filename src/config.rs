@@ -1,1 +1,485 @@
-//! config
+//! What the flags mean. A [`Settings`] is checked when it is made; past this file nobody has to ask
+//! again whether a value makes sense.
+
+mod master_addr;
+mod secret;
+mod values;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::cli::{Typed, Word};
+
+pub use master_addr::{InvalidMasterAddr, MasterAddr};
+pub use secret::Secret;
+
+/// Everything that can be configured about the serving proxy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The independent masters, 1 to 31 of them, no two at the same address.
+    pub masters: Vec<MasterAddr>,
+    /// `host:port` to accept clients on; port 0 lets the system choose.
+    pub listen: String,
+    /// How long a master may take to answer before its ballot counts as unknown.
+    pub vote_timeout: Duration,
+    /// The longest TTL a client may ask for; `None` accepts all that Redis accepts.
+    pub max_ttl: Option<Duration>,
+    /// The clock drift factor of Redlock: how far apart the rates of two clocks may be.
+    pub drift: f64,
+    /// How often a claim in which nobody won is tried again.
+    pub split_vote_retries: u32,
+    /// The longest random pause before such a retry.
+    pub split_vote_delay: Duration,
+    /// What becomes of a lock that is claimed without a TTL.
+    pub no_ttl: NoTtl,
+    /// The password that clients must give with `AUTH` or `HELLO`.
+    pub requirepass: Option<Secret>,
+    /// How many clients may be connected at a time.
+    pub max_clients: usize,
+    /// The largest single argument of a request, in bytes.
+    pub max_request_bytes: usize,
+    /// How many threads serve, each with its own event loop and links.
+    pub workers: usize,
+    /// How long the proxy may finish what is in flight once it was told to stop.
+    pub drain_timeout: Duration,
+    /// Whether `FLUSHDB` and `FLUSHALL` are allowed.
+    pub allow_flush: bool,
+    /// The version in `INFO` and `HELLO`, strictly `d.d.d`; `None` is the lowest among the masters.
+    pub redis_version: Option<String>,
+}
+
+/// What becomes of a lock that is claimed without a TTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTtl {
+    /// It stays until it is released, as in Redis.
+    Keep,
+    /// The claim is refused.
+    Reject,
+    /// It gets this TTL.
+    Lease(Duration),
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object for each line, for log collectors.
+    Json,
+}
+
+/// One sentence about what is wrong with a setting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSetting(String);
+
+impl Settings {
+    /// The defaults for these masters.
+    ///
+    /// # Errors
+    /// No master, more than [`MAX_MASTERS`], or one of them twice: it would cast two votes.
+    pub fn try_new(masters: Vec<MasterAddr>) -> Result<Self, InvalidSetting> {
+        Ok(Self {
+            masters: checked_masters(masters)?,
+            listen: "127.0.0.1:6379".to_owned(),
+            vote_timeout: Duration::from_millis(50),
+            max_ttl: None,
+            drift: 0.01,
+            split_vote_retries: 3,
+            split_vote_delay: Duration::from_millis(20),
+            no_ttl: NoTtl::Keep,
+            requirepass: None,
+            max_clients: 10_000,
+            max_request_bytes: 1 << 20,
+            workers: 1,
+            drain_timeout: Duration::from_secs(10),
+            allow_flush: false,
+            redis_version: None,
+        })
+    }
+
+    /// The meaning of what was typed; what was not typed has its default.
+    ///
+    /// # Errors
+    /// The first value that is malformed or out of its range.
+    pub fn from_typed(typed: &Typed) -> Result<Self, InvalidSetting> {
+        let mut settings = Self::try_new(parse_masters(typed)?)?;
+        settings.apply(typed)?;
+        Ok(settings)
+    }
+
+    /// Like [`Settings::from_typed`], for masters that were started for the occasion.
+    ///
+    /// # Errors
+    /// As there, and when masters were typed after all.
+    pub fn with_own_masters(
+        typed: &Typed,
+        masters: Vec<MasterAddr>,
+    ) -> Result<Self, InvalidSetting> {
+        if typed.masters.is_some() {
+            let reason = "masters cannot be named for `dev`, which starts its own";
+            return Err(InvalidSetting(reason.to_owned()));
+        }
+        let mut settings = Self::try_new(masters)?;
+        settings.apply(typed)?;
+        Ok(settings)
+    }
+
+    /// The lines that tell an operator what has just started.
+    pub fn start_lines(&self, listening_on: SocketAddr) -> Vec<String> {
+        let n = self.masters.len();
+        let quorum = n / 2 + 1;
+        vec![
+            format!("redlock-proxy {}", env!("CARGO_PKG_VERSION")),
+            format!("listening on {listening_on}"),
+            format!("masters: {}", self.master_list(", ")),
+            format!("quorum: {quorum} of {n}"),
+            format!("tolerates: {} of {n} masters down", n - quorum),
+        ]
+    }
+
+    /// Why this number of masters is a doubtful choice, if it is one.
+    pub fn warning(&self) -> Option<String> {
+        match self.masters.len() {
+            1 => Some("with 1 master no lock can be taken while it is down: use 3 or 5".to_owned()),
+            2 => Some(
+                "with 2 masters both must be up, so they are down more often than 1: use 3 or 5"
+                    .to_owned(),
+            ),
+            n if n % 2 == 0 => Some(format!(
+                "with {n} masters no more may be down than with {}: use an odd number",
+                n - 1
+            )),
+            _ => None,
+        }
+    }
+
+    fn apply(&mut self, typed: &Typed) -> Result<(), InvalidSetting> {
+        use values::{bytes_within, duration_within, listen_address, number_within, switch};
+
+        set(&mut self.listen, "listen", &typed.listen, listen_address)?;
+        set(
+            &mut self.vote_timeout,
+            "vote-timeout",
+            &typed.vote_timeout,
+            duration_within(1..=10_000),
+        )?;
+        set(&mut self.max_ttl, "max-ttl", &typed.max_ttl, max_ttl)?;
+        set(&mut self.drift, "drift", &typed.drift, number_within(0.0..=0.5))?;
+        let (retries, delay) = (&typed.split_vote_retries, &typed.split_vote_delay);
+        set(&mut self.split_vote_retries, "split-vote-retries", retries, number_within(0..=100))?;
+        set(&mut self.split_vote_delay, "split-vote-delay", delay, duration_within(1..=10_000))?;
+        set(&mut self.no_ttl, "no-ttl", &typed.no_ttl, no_ttl)?;
+        set(&mut self.requirepass, "requirepass", &typed.requirepass, requirepass)?;
+        set(
+            &mut self.max_clients,
+            "max-clients",
+            &typed.max_clients,
+            number_within(1..=MAX_CLIENTS),
+        )?;
+        let request_bytes = bytes_within(MIN_REQUEST_BYTES..=MAX_REQUEST_BYTES);
+        set(
+            &mut self.max_request_bytes,
+            "max-request-bytes",
+            &typed.max_request_bytes,
+            request_bytes,
+        )?;
+        set(&mut self.workers, "workers", &typed.workers, number_within(1..=64))?;
+        set(
+            &mut self.drain_timeout,
+            "drain-timeout",
+            &typed.drain_timeout,
+            duration_within(0..=3_600_000),
+        )?;
+        set(&mut self.allow_flush, "allow-flush", &typed.allow_flush, switch)?;
+        set(&mut self.redis_version, "redis-version", &typed.redis_version, redis_version)
+    }
+
+    fn master_list(&self, separator: &str) -> String {
+        let masters: Vec<String> = self.masters.iter().map(ToString::to_string).collect();
+        masters.join(separator)
+    }
+}
+
+impl LogFormat {
+    /// The meaning of what was typed.
+    ///
+    /// # Errors
+    /// It is neither `text` nor `json`.
+    pub fn from_typed(typed: &Typed) -> Result<Self, InvalidSetting> {
+        let mut format = Self::default();
+        set(&mut format, "log-format", &typed.log_format, |text| match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("must be text or json".to_owned()),
+        })?;
+        Ok(format)
+    }
+}
+
+/// All settings on one line, by the names they have in the configuration file, without passwords.
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = values::shown_duration;
+        write!(f, "masters={} listen={}", self.master_list(","), self.listen)?;
+        write!(f, " vote-timeout={}", shown(self.vote_timeout))?;
+        write!(f, " max-ttl={}", self.max_ttl.map_or_else(|| "none".to_owned(), shown))?;
+        write!(f, " drift={}", self.drift)?;
+        write!(f, " split-vote-retries={}", self.split_vote_retries)?;
+        write!(f, " split-vote-delay={}", shown(self.split_vote_delay))?;
+        write!(f, " no-ttl={}", self.no_ttl)?;
+        write!(f, " requirepass={}", if self.requirepass.is_some() { "***" } else { "none" })?;
+        write!(f, " max-clients={}", self.max_clients)?;
+        write!(f, " max-request-bytes={} workers={}", self.max_request_bytes, self.workers)?;
+        write!(f, " drain-timeout={}", shown(self.drain_timeout))?;
+        write!(f, " allow-flush={}", self.allow_flush)?;
+        write!(f, " redis-version={}", self.redis_version.as_deref().unwrap_or("auto"))
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
+}
+
+impl fmt::Display for NoTtl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keep => f.write_str("keep"),
+            Self::Reject => f.write_str("reject"),
+            Self::Lease(ttl) => write!(f, "lease={}", values::shown_duration(*ttl)),
+        }
+    }
+}
+
+fn parse_masters(typed: &Typed) -> Result<Vec<MasterAddr>, InvalidSetting> {
+    let words = typed.masters.as_deref().unwrap_or_default();
+    let parse = |(i, word): (usize, &Word)| {
+        let number = i + 1;
+        word.trim().parse().map_err(|why| InvalidSetting(format!("master {number} {why}")))
+    };
+    words.iter().enumerate().map(parse).collect()
+}
+
+fn checked_masters(masters: Vec<MasterAddr>) -> Result<Vec<MasterAddr>, InvalidSetting> {
+    if masters.is_empty() {
+        return Err(InvalidSetting(NO_MASTERS.to_owned()));
+    }
+    if masters.len() > MAX_MASTERS {
+        let count = masters.len();
+        return Err(InvalidSetting(format!("{count} masters are too many: at most {MAX_MASTERS}")));
+    }
+    for (i, master) in masters.iter().enumerate() {
+        let same = |other: &&MasterAddr| other.host == master.host && other.port == master.port;
+        if masters[..i].iter().any(|other| same(&other)) {
+            let reason = "is named twice, and one instance must not vote twice";
+            return Err(InvalidSetting(format!("master {master} {reason}")));
+        }
+    }
+    Ok(masters)
+}
+
+/// Puts the meaning of `word`, if there is one, into `slot`.
+fn set<T>(
+    slot: &mut T,
+    name: &str,
+    word: &Option<Word>,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<(), InvalidSetting> {
+    if let Some(word) = word {
+        let refused = |reason| InvalidSetting(format!("{name} `{}` {reason}", &**word));
+        *slot = parse(word).map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn max_ttl(text: &str) -> Result<Option<Duration>, String> {
+    match text {
+        "none" => Ok(None),
+        _ => values::positive_duration(text).map(Some),
+    }
+}
+
+fn no_ttl(text: &str) -> Result<NoTtl, String> {
+    match (text, text.strip_prefix("lease=")) {
+        ("keep", _) => Ok(NoTtl::Keep),
+        ("reject", _) => Ok(NoTtl::Reject),
+        (_, Some(ttl)) => values::positive_duration(ttl).map(NoTtl::Lease),
+        _ => Err("must be keep, reject or lease=<duration>".to_owned()),
+    }
+}
+
+/// An empty password is none, as in `redis.conf`.
+fn requirepass(text: &str) -> Result<Option<Secret>, String> {
+    Ok(Some(text).filter(|text| !text.is_empty()).map(Secret::new))
+}
+
+fn redis_version(text: &str) -> Result<Option<String>, String> {
+    match text {
+        "auto" => Ok(None),
+        _ => values::redis_version(text).map(Some),
+    }
+}
+
+/// More masters only make every vote slower; 31 also lets one operation's ballots fit in 32 bits.
+pub const MAX_MASTERS: usize = 31;
+
+/// File descriptors are 32-bit numbers.
+const MAX_CLIENTS: usize = i32::MAX as usize;
+
+/// Less would not hold the requests of common client libraries during their handshake.
+const MIN_REQUEST_BYTES: usize = 1 << 10;
+
+/// `proto-max-bulk-len` of Redis.
+const MAX_REQUEST_BYTES: usize = 512 << 20;
+
+const NO_MASTERS: &str = "no masters are named: use --master host:port for each, REDLOCK_PROXY_MASTERS \
+     or `masters` in the --config file, or try `redlock-proxy dev`";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masters(n: usize) -> Vec<MasterAddr> {
+        (1..=n).map(|i| format!("10.0.0.{i}:6379").parse().unwrap()).collect()
+    }
+
+    fn typed(toml: &str) -> Typed {
+        toml::from_str(toml).unwrap()
+    }
+
+    fn refusal(toml: &str) -> String {
+        let toml = format!("masters = 'a:1'\n{toml}");
+        Settings::from_typed(&typed(&toml)).expect_err(&toml).to_string()
+    }
+
+    /// `config/redlock-proxy.toml` is the manual of the settings: it must tell the truth.
+    #[test]
+    fn the_example_file_shows_every_setting_with_its_default() {
+        let example = include_str!("../config/redlock-proxy.toml");
+        let setting =
+            |line: &&str| line.starts_with('#') && line[1..].starts_with(char::is_alphabetic);
+        let uncommented: Vec<_> = example.lines().filter(setting).map(|line| &line[1..]).collect();
+        let typed = typed(&uncommented.join("\n"));
+        let settings = Settings::from_typed(&typed).unwrap();
+        assert_eq!(settings, Settings::try_new(settings.masters.clone()).unwrap());
+        assert_eq!(LogFormat::from_typed(&typed), Ok(LogFormat::default()));
+        assert_eq!(uncommented.len(), Typed::settings().count(), "one line for each setting");
+    }
+
+    #[test]
+    fn the_example_file_as_delivered_sets_nothing() {
+        let typed = typed(include_str!("../config/redlock-proxy.toml"));
+        assert!(typed == Typed::default());
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        for (line, sentence) in [
+            ("vote-timeout = 0", "vote-timeout `0` must be from 1ms to 10s"),
+            ("vote-timeout = '11s'", "vote-timeout `11s` must be from 1ms to 10s"),
+            ("max-ttl = 0", "max-ttl `0` must be at least 1ms"),
+            ("no-ttl = 'lease=0'", "no-ttl `lease=0` must be at least 1ms"),
+            ("drift = 0.51", "drift `0.51` must be from 0 to 0.5"),
+            ("split-vote-retries = 101", "split-vote-retries `101` must be from 0 to 100"),
+            ("split-vote-delay = 0", "split-vote-delay `0` must be from 1ms to 10s"),
+            ("workers = 65", "workers `65` must be from 1 to 64"),
+            ("max-clients = 0", "max-clients `0` must be from 1 to 2147483647"),
+            (
+                "max-request-bytes = 1023",
+                "max-request-bytes `1023` must be from 1024 to 536870912 bytes",
+            ),
+            ("no-ttl = 'lease'", "no-ttl `lease` must be keep, reject or lease=<duration>"),
+            ("allow-flush = 'maybe'", "allow-flush `maybe` must be true or false"),
+            (
+                "redis-version = '7'",
+                "redis-version `7` must be three numbers with dots, such as 7.4.0",
+            ),
+        ] {
+            assert_eq!(refusal(line), sentence);
+        }
+    }
+
+    #[test]
+    fn values_mean_what_they_say() {
+        let settings = Settings::from_typed(&typed(
+            "masters = 'a:1, b:2'\nmax-ttl = '1h'\nno-ttl = 'lease=30s'\nrequirepass = 'pw'
+             max-request-bytes = '2mb'\nallow-flush = true\nredis-version = '7.2.4'\ndrift = 0",
+        ));
+        let expected = Settings {
+            max_ttl: Some(Duration::from_secs(3600)),
+            no_ttl: NoTtl::Lease(Duration::from_secs(30)),
+            requirepass: Some(Secret::new("pw")),
+            max_request_bytes: 2 << 20,
+            allow_flush: true,
+            redis_version: Some("7.2.4".to_owned()),
+            drift: 0.0,
+            ..Settings::try_new(vec!["a:1".parse().unwrap(), "b:2".parse().unwrap()]).unwrap()
+        };
+        assert_eq!(settings, Ok(expected));
+    }
+
+    #[test]
+    fn one_to_thirty_one_different_masters() {
+        assert!(Settings::try_new(masters(1)).is_ok());
+        assert!(Settings::try_new(masters(31)).is_ok());
+        let too_many = Settings::try_new(masters(32)).unwrap_err();
+        assert_eq!(too_many.to_string(), "32 masters are too many: at most 31");
+        assert_eq!(Settings::try_new(vec![]).unwrap_err().to_string(), NO_MASTERS);
+    }
+
+    #[test]
+    fn one_address_written_twice_is_found() {
+        let error =
+            Settings::from_typed(&typed("masters = ['Host', 'b:1', 'redis://:x@host:6379']"));
+        assert!(error.unwrap_err().to_string().starts_with("master host:6379 is named twice"));
+    }
+
+    #[test]
+    fn a_malformed_master_is_named_by_its_place_not_its_text() {
+        let error =
+            Settings::from_typed(&typed("masters = 'a:1,redis://:hunter2@b:x'")).unwrap_err();
+        let expected = "master 2 has no valid port: a port is a number from 1 to 65535";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn start_lines_tell_quorum_and_tolerance() {
+        let mut with_password = masters(4);
+        with_password.push("redis://:hunter2@e:1".parse().unwrap());
+        let settings = Settings::try_new(with_password).unwrap();
+        let lines = settings.start_lines("127.0.0.1:7000".parse().unwrap());
+        assert_eq!(
+            lines[1..],
+            [
+                "listening on 127.0.0.1:7000",
+                "masters: 10.0.0.1:6379, 10.0.0.2:6379, 10.0.0.3:6379, 10.0.0.4:6379, e:1",
+                "quorum: 3 of 5",
+                "tolerates: 2 of 5 masters down",
+            ]
+        );
+    }
+
+    #[test]
+    fn doubtful_numbers_of_masters_are_warned_about() {
+        let warned = |n| Settings::try_new(masters(n)).unwrap().warning().is_some();
+        assert_eq!((1..=7).filter(|n| warned(*n)).collect::<Vec<_>>(), [1, 2, 4, 6]);
+    }
+
+    #[test]
+    fn the_one_line_form_hides_passwords() {
+        let line = Settings::from_typed(&typed(
+            "masters = 'redis://u:hunter2@a:1'\nrequirepass = 'hunter3'",
+        ))
+        .unwrap()
+        .to_string();
+        assert!(line.contains("masters=a:1 ") && line.contains("requirepass=***"), "{line}");
+        assert!(!line.contains("hunter"), "{line}");
+    }
+}
