@@ -1,1 +1,287 @@
-//! dev
+//! `redlock-proxy dev`: local masters for a first try, started and ended with the proxy.
+//!
+//! Each master is a plain `redis-server` on a free port of 127.0.0.1 with a directory of its own, and
+//! persists nothing.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::config::MasterAddr;
+
+/// Running local masters. Dropping it ends them and removes their files.
+///
+/// They end as well when the thread that started them does, however it ends, provided that `setpriv`
+/// (util-linux) is installed; so start them from the main thread.
+#[derive(Debug)]
+pub struct LocalMasters {
+    servers: Vec<Server>,
+    // Dropped after the servers, which write into it.
+    directory: Directory,
+}
+
+/// Why local masters could not be started.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum DevError {
+    #[error("redis-server is not installed: `apt-get install redis-server` brings it")]
+    NotInstalled,
+    #[error("cannot start redis-server: {0}")]
+    Start(#[source] io::Error),
+    #[error("redis-server ended at once: {0}")]
+    Ended(String),
+    #[error("redis-server on port {0} did not answer within {limit} s", limit = ANSWER_TIMEOUT.as_secs())]
+    Silent(u16),
+    #[error("cannot make a directory for the masters: {0}")]
+    Directory(#[source] io::Error),
+    #[error("cannot find free ports for the masters: {0}")]
+    Ports(#[source] io::Error),
+}
+
+impl LocalMasters {
+    /// Starts `n` masters and waits until each of them answers.
+    ///
+    /// # Errors
+    /// No `redis-server` is installed, or one of them does not come up; those that did are ended again.
+    pub fn start(n: usize) -> Result<Self, DevError> {
+        let directory = Directory::create().map_err(DevError::Directory)?;
+        let mut masters = Self { servers: Vec::with_capacity(n), directory };
+        for port in free_ports(n).map_err(DevError::Ports)? {
+            let server = Server::spawn(port, &masters.directory.0)?;
+            masters.servers.push(server);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(DevError::Start)?;
+        for server in &mut masters.servers {
+            runtime.block_on(server.answers())?;
+        }
+        Ok(masters)
+    }
+
+    /// Where they listen.
+    pub fn addresses(&self) -> Vec<MasterAddr> {
+        let host = Ipv4Addr::LOCALHOST.to_string();
+        let address = |server: &Server| MasterAddr {
+            host: host.clone(),
+            port: server.port,
+            user: None,
+            password: None,
+        };
+        self.servers.iter().map(address).collect()
+    }
+
+    /// What somebody who tries the proxy for the first time wants to read: what runs, and what to
+    /// paste into another terminal.
+    pub fn welcome(&self, proxy: SocketAddr) -> String {
+        let mut text = String::new();
+        for server in &self.servers {
+            let pid = server.process.id();
+            text += &format!("started redis-server on 127.0.0.1:{} (pid {pid})\n", server.port);
+        }
+        text + &lines_to_paste(proxy, self.servers.len())
+    }
+}
+
+/// One `redis-server` process.
+#[derive(Debug)]
+struct Server {
+    port: u16,
+    process: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    fn spawn(port: u16, directory: &Path) -> Result<Self, DevError> {
+        let program = find_program("redis-server").ok_or(DevError::NotInstalled)?;
+        let directory = directory.join(port.to_string());
+        makedirectory(&directory).map_err(DevError::Directory)?;
+        let log = directory.join("redis.log");
+        let mut command = dies_with_us(&program);
+        command
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--daemonize", "no"])
+            .args(["--save", "", "--appendonly", "no", "--loglevel", "warning"])
+            .arg("--dir")
+            .arg(&directory)
+            .arg("--logfile")
+            .arg(&log)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Ctrl-C in a terminal signals the whole group, and the proxy needs its masters to drain.
+            .process_group(0);
+        let process = command.spawn().map_err(DevError::Start)?;
+        Ok(Self { port, process, log })
+    }
+
+    async fn answers(&mut self) -> Result<(), DevError> {
+        let deadline = crate::clock::now() + ANSWER_TIMEOUT;
+        loop {
+            if self.process.try_wait().map_err(DevError::Start)?.is_some() {
+                return Err(DevError::Ended(self.last_words()));
+            }
+            if let Ok(Ok(())) = tokio::time::timeout(PING_TIMEOUT, ping(self.port)).await {
+                return Ok(());
+            }
+            if crate::clock::now() >= deadline {
+                return Err(DevError::Silent(self.port));
+            }
+            tokio::time::sleep(ANSWER_PAUSE).await;
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        log.lines().next_back().unwrap_or("it left no message").to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The directory that holds those of all masters.
+#[derive(Debug)]
+struct Directory(PathBuf);
+
+impl Directory {
+    fn create() -> io::Result<Self> {
+        let unique = format!("redlock-proxy-dev-{}-{:08x}", std::process::id(), fastrand::u32(..));
+        let path = std::env::temp_dir().join(unique);
+        makedirectory(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Fails if `path` exists: it may be somebody else's.
+fn makedirectory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+/// A command whose process the kernel kills when ours ends, even by `kill -9`.
+fn dies_with_us(program: &Path) -> Command {
+    match find_program("setpriv") {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    }
+}
+
+/// Finds a program in `PATH`.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|place| place.join(name)).find(|program| program.is_file())
+}
+
+/// Ports that nobody listens on. All are held until the last is found, so they differ.
+fn free_ports(n: usize) -> io::Result<Vec<u16>> {
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let listeners: Vec<TcpListener> = (0..n).map(bind).collect::<io::Result<_>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
+
+async fn ping(port: u16) -> io::Result<()> {
+    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    connection.write_all(b"PING\r\n").await?;
+    let mut reply = [0; b"+PONG\r\n".len()];
+    connection.read_exact(&mut reply).await?;
+    if &reply == b"+PONG\r\n" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+fn lines_to_paste(proxy: SocketAddr, n: usize) -> String {
+    let host = match proxy.ip() {
+        ip if ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST => String::new(),
+        ip => format!("-h {ip} "),
+    };
+    let redis_cli = format!("redis-cli {host}-p {}", proxy.port());
+    format!(
+        "the proxy listens on {proxy} and takes every lock on a majority of these {n}\n\
+         \n\
+         Paste this into another terminal: alice takes a lock, bob is refused with (nil), alice releases it.\n\
+         \n\
+         {redis_cli} SET lock:demo alice NX PX 30000\n\
+         {redis_cli} SET lock:demo bob NX PX 30000\n\
+         {redis_cli} EVAL \"{RELEASE}\" 1 lock:demo alice\n\
+         \n\
+         Ctrl-C ends the proxy and its masters.\n"
+    )
+}
+
+/// The release script of the Redlock text.
+const RELEASE: &str = "if redis.call('get',KEYS[1])==ARGV[1] then \
+                       return redis.call('del',KEYS[1]) else return 0 end";
+
+/// A `redis-server` without data answers after some 10 ms; more than this means that it never will.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Short, so that the end of the process is noticed while something else holds its port.
+const PING_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Between two attempts to reach a starting `redis-server`.
+const ANSWER_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(pid: u32) -> bool {
+        Path::new("/proc").join(pid.to_string()).exists()
+    }
+
+    #[test]
+    fn masters_answer_once_started_and_are_gone_when_dropped() {
+        let masters = LocalMasters::start(3).unwrap();
+        let directory = masters.directory.0.clone();
+        let pids: Vec<u32> = masters.servers.iter().map(|server| server.process.id()).collect();
+        assert_eq!(masters.addresses().len(), 3);
+        assert!(directory.is_dir() && pids.iter().all(|pid| runs(*pid)));
+        drop(masters);
+        assert!(!directory.exists() && !pids.iter().any(|pid| runs(*pid)));
+    }
+
+    #[test]
+    fn a_server_that_cannot_start_tells_why() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let directory = Directory::create().unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let mut server = Server::spawn(port, &directory.0).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // The port is held but never answers a PING: only the end of the process can end the wait.
+        let error = runtime.block_on(server.answers()).unwrap_err();
+        assert!(
+            matches!(&error, DevError::Ended(why) if why.contains("listening on port")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_lines_to_paste_reach_the_proxy() {
+        let lines = |proxy: &str| lines_to_paste(proxy.parse().unwrap(), 3);
+        assert!(
+            lines("127.0.0.1:7000")
+                .contains("\nredis-cli -p 7000 SET lock:demo alice NX PX 30000\n")
+        );
+        assert!(lines("0.0.0.0:7000").contains("\nredis-cli -p 7000 SET"));
+        assert!(lines("10.1.2.3:7000").contains("\nredis-cli -h 10.1.2.3 -p 7000 SET"));
+    }
+}

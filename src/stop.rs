@@ -1,0 +1,77 @@
+//! The end of the process: the first SIGTERM or SIGINT asks for it, the second enforces it.
+
+use std::io;
+
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+/// Listens for signals from now on, on a thread of its own. The receiver turns `true` with the first
+/// one; the second one calls `at_once` and ends the process with 128 plus the signal's number.
+///
+/// # Errors
+/// The system refuses a thread or a signal handler.
+pub(crate) fn on_signals(
+    at_once: impl FnOnce() + Send + 'static,
+) -> io::Result<watch::Receiver<bool>> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = {
+        let _entered = runtime.enter();
+        Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        }
+    };
+    let (stop, stopping) = watch::channel(false);
+    let listen = async move {
+        let name = signals.next().await.name();
+        tracing::info!("{name}: finishing what is in flight, a second signal ends at once");
+        // Nobody listens any more only if the proxy is ending anyway.
+        let _ = stop.send(true);
+        let second = signals.next().await;
+        tracing::warn!("second signal ({}): ending at once", second.name());
+        at_once();
+        std::process::exit(second.exit_code())
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(listen);
+    })?;
+    Ok(stopping)
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    async fn next(&mut self) -> Received {
+        tokio::select! {
+            _ = self.interrupt.recv() => Received::Interrupt,
+            _ = self.terminate.recv() => Received::Terminate,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Received {
+    Interrupt,
+    Terminate,
+}
+
+impl Received {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+        }
+    }
+
+    /// What a shell reports for a process that a signal killed.
+    fn exit_code(self) -> i32 {
+        match self {
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+        }
+    }
+}

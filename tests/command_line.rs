@@ -1,0 +1,385 @@
+//! The command line as an operator meets it: usage errors, precedence, start, stop, `dev`, `health`.
+#![allow(clippy::disallowed_methods, reason = "these tests wait for real processes")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The built binary, with nothing of ours in its environment.
+fn proxy(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
+    command.args(words).stdin(Stdio::null()).env_remove("RUST_LOG");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("REDLOCK_PROXY_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn run(mut command: Command) -> Output {
+    command.output().expect("the binary runs")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The only line on stderr of a run that has to end with `code`.
+fn sentence(command: Command, code: i32) -> String {
+    let output = run(command);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "one sentence: {stderr}");
+    stderr.trim_end().strip_prefix("redlock-proxy: ").expect(&stderr).to_owned()
+}
+
+/// The settings that `--test-config` prints.
+fn settings(command: Command) -> String {
+    let output = run(command);
+    let line = stdout(&output);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    line.trim_end().strip_prefix("settings are valid: ").expect(&line).to_owned()
+}
+
+/// A running proxy whose stdout and stderr are read line by line. It is killed when dropped.
+struct Running {
+    process: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = piped.spawn().expect("the binary runs");
+        let stdout = BufReader::new(process.stdout.take().unwrap());
+        let stderr = BufReader::new(process.stderr.take().unwrap());
+        Self { process, stdout, stderr }
+    }
+
+    /// Reads the log until a line contains `text`, and returns that line.
+    fn log_line_with(&mut self, text: &str) -> String {
+        line_with(&mut self.stderr, text)
+    }
+
+    fn output_line_with(&mut self, text: &str) -> String {
+        line_with(&mut self.stdout, text)
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    fn exit_code(&mut self) -> Option<i32> {
+        self.process.wait().unwrap().code()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn line_with(reader: &mut impl BufRead, text: &str) -> String {
+    let mut seen = String::new();
+    loop {
+        let start = seen.len();
+        let n = reader.read_line(&mut seen).unwrap();
+        assert!(n > 0, "ended without {text:?}: {seen}");
+        if seen[start..].contains(text) {
+            return seen[start..].trim_end().to_owned();
+        }
+    }
+}
+
+/// `host:port` behind `listening on`, as text.
+fn address_in(line: &str) -> String {
+    let (_, after) = line.split_once("listening on ").expect(line);
+    after.split(|c: char| c.is_whitespace() || c == '"').next().unwrap().to_owned()
+}
+
+/// Waits for what has no event to wait for, such as the end of a process that is not our child.
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn wrong_usage_is_one_sentence_and_64() {
+    for (words, expected) in [
+        (vec![], "no masters are named"),
+        (vec!["--nonsense"], "unexpected argument '--nonsense' found"),
+        (vec!["--vote-timeout"], "a value is required for '--vote-timeout <DURATION>'"),
+        (vec!["frobnicate"], "unrecognized subcommand 'frobnicate'"),
+        (vec!["--master", "a", "--vote-timeout", "0"], "vote-timeout `0` must be from 1ms to 10s"),
+        (vec!["--master", "a", "--log-format", "xml"], "log-format `xml` must be text or json"),
+        (vec!["--masters", "a,a"], "master a:6379 is named twice"),
+        (vec!["--config", "/nonexistent.toml"], "cannot read /nonexistent.toml"),
+        (vec!["--master", "a", "dev"], "masters cannot be named for `dev`"),
+        (vec!["--test-config", "dev"], "--test-config goes without a subcommand"),
+    ] {
+        let sentence = sentence(proxy(&words), 64);
+        assert!(sentence.starts_with(expected), "{words:?}: {sentence}");
+    }
+}
+
+#[test]
+fn help_and_version_are_not_errors() {
+    let version = run(proxy(&["--version"]));
+    assert_eq!(stdout(&version), format!("redlock-proxy {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(version.status.success());
+
+    let mut help = proxy(&["--help"]);
+    help.env("REDLOCK_PROXY_REQUIREPASS", "hunter2");
+    let help = run(help);
+    assert!(help.status.success() && stdout(&help).contains("REDLOCK_PROXY_VOTE_TIMEOUT"));
+    assert!(!stdout(&help).contains("hunter2"));
+}
+
+#[test]
+fn tls_to_masters_is_refused_for_now() {
+    let sentence = sentence(proxy(&["--master", "a", "--master", "rediss://:hunter2@b"]), 64);
+    assert_eq!(sentence, "master 2 uses rediss://, but TLS to masters comes in a later release");
+}
+
+#[test]
+fn flags_beat_the_environment_and_the_environment_beats_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("proxy.toml");
+    let text = "masters = ['file:1']\nlisten = '127.0.0.1:1111'\ndrift = 0.3\nworkers = 3\n\
+                max-ttl = '3s'\nlog-format = 'json'\n";
+    std::fs::write(&file, text).unwrap();
+
+    let file = file.to_str().unwrap();
+    let mut command = proxy(&["--test-config", "--config", file, "--listen", "127.0.0.1:2222"]);
+    command
+        .env("REDLOCK_PROXY_MASTERS", "environment:1, environment:2")
+        .env("REDLOCK_PROXY_LISTEN", "127.0.0.1:3333")
+        .env("REDLOCK_PROXY_DRIFT", "0.2")
+        .env("REDLOCK_PROXY_ALLOW_FLUSH", "yes")
+        // A variable that a compose file passes on although it is not set.
+        .env("REDLOCK_PROXY_MAX_TTL", "");
+    assert_eq!(
+        settings(command),
+        "masters=environment:1,environment:2 listen=127.0.0.1:2222 vote-timeout=50ms max-ttl=3s \
+         drift=0.2 split-vote-retries=3 split-vote-delay=20ms no-ttl=keep requirepass=none \
+         max-clients=10000 max-request-bytes=1048576 workers=3 drain-timeout=10s allow-flush=true \
+         redis-version=auto log-format=json"
+    );
+}
+
+#[test]
+fn the_whole_configuration_can_come_from_the_environment() {
+    let mut command = proxy(&["--test-config"]);
+    command
+        .env("REDLOCK_PROXY_MASTERS", "redis://u:hunter2@a:1")
+        .env("REDLOCK_PROXY_REQUIREPASS", "hunter3");
+    let settings = settings(command);
+    assert!(settings.starts_with("masters=a:1 ") && settings.contains(" requirepass=*** "));
+    assert!(!settings.contains("hunter"));
+}
+
+#[test]
+fn a_mistake_in_the_file_is_named_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text, expected) in [
+        ("unknown.toml", "drift = 0.1\nvote-timout = 5\n", "line 2: unknown field `vote-timout`"),
+        ("broken.toml", "\n\nrequirepass = 'hunter2\n", "line 3: "),
+        ("list.toml", "drift = [1]\n", "line 1: a value must be a string, a number, true or false"),
+    ] {
+        let file = directory.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let file = file.to_str().unwrap();
+        let sentence = sentence(proxy(&["--config", file]), 64);
+        assert!(sentence.starts_with(&format!("{file} {expected}")), "{sentence}");
+        assert!(!sentence.contains("hunter2"), "{sentence}");
+    }
+}
+
+#[test]
+fn the_delivered_configuration_file_is_accepted() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redlock-proxy.toml");
+    let command = proxy(&["--test-config", "--master", "a", "--config", file.to_str().unwrap()]);
+    assert!(settings(command).starts_with("masters=a:6379 listen=127.0.0.1:6379 "));
+}
+
+#[test]
+fn a_start_is_told_in_five_lines_and_a_warning_for_an_even_number() {
+    let masters = "redis://:hunter2@127.0.0.1:1,127.0.0.1:2";
+    let mut proxy = Running::start(proxy(&["--masters", masters, "--listen", "127.0.0.1:0"]));
+    for expected in [
+        concat!("redlock-proxy ", env!("CARGO_PKG_VERSION")),
+        "listening on 127.0.0.1:",
+        "masters: 127.0.0.1:1, 127.0.0.1:2",
+        "quorum: 2 of 2",
+        "tolerates: 0 of 2 masters down",
+        "with 2 masters both must be up",
+    ] {
+        let line = proxy.log_line_with(expected);
+        assert!(!line.contains("hunter2"), "{line}");
+    }
+}
+
+#[test]
+fn a_json_log_has_one_object_for_each_line() {
+    let words = ["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--log-format", "json"];
+    let mut proxy = Running::start(proxy(&words));
+    let line = proxy.log_line_with("listening on 127.0.0.1:");
+    assert!(line.starts_with('{') && line.ends_with('}'), "{line}");
+    assert!(line.contains("\"level\":\"INFO\""), "{line}");
+}
+
+#[test]
+fn rust_log_decides_what_is_logged() {
+    let mut wrong = proxy(&["--test-config", "--master", "a"]);
+    wrong.env("RUST_LOG", "info,=");
+    assert!(sentence(wrong, 64).starts_with("RUST_LOG `info,=` is not valid"));
+
+    let mut quiet = proxy(&["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0"]);
+    quiet.env("RUST_LOG", "warn");
+    let mut quiet = Running::start(quiet);
+    let mut first = String::new();
+    quiet.stderr.read_line(&mut first).unwrap();
+    assert!(first.contains("with 1 master no lock"), "only the warning: {first}");
+}
+
+#[test]
+fn a_signal_ends_the_proxy_with_0() {
+    for signal in ["TERM", "INT"] {
+        let mut proxy =
+            Running::start(proxy(&["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0"]));
+        proxy.log_line_with("tolerates");
+        proxy.signal(signal);
+        assert_eq!(proxy.exit_code(), Some(0), "{signal}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_one_sentence_and_69() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for words in
+        [vec!["--master", "127.0.0.1:1", "--listen", &address], vec!["dev", "--listen", &address]]
+    {
+        let sentence = sentence(proxy(&words), 69);
+        assert!(sentence.starts_with(&format!("{address} is in use: stop what")), "{sentence}");
+    }
+}
+
+#[test]
+fn dev_without_redis_server_says_how_to_install_it() {
+    let mut command = proxy(&["dev", "--listen", "127.0.0.1:0"]);
+    command.env("PATH", "");
+    let sentence = sentence(command, 69);
+    let expected = "redis-server is not installed: `apt-get install redis-server` brings it";
+    assert_eq!(sentence, expected);
+}
+
+/// A `dev` with two masters, the pids of those, and the directory it keeps its files in.
+fn start_dev() -> (Running, Vec<String>, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = proxy(&["dev", "--masters", "2", "--listen", "127.0.0.1:0"]);
+    command.env("TMPDIR", directory.path());
+    let mut dev = Running::start(command);
+    let mut pid = || {
+        let line = dev.output_line_with("started redis-server on 127.0.0.1:");
+        let (_, pid) = line.split_once("(pid ").expect(&line);
+        pid.trim_end_matches(')').to_owned()
+    };
+    let pids = vec![pid(), pid()];
+    (dev, pids, directory)
+}
+
+fn runs(pid: &str) -> bool {
+    // A zombie still has a directory, but no command line.
+    let command_line = std::fs::read(format!("/proc/{pid}/cmdline"));
+    command_line.is_ok_and(|bytes| !bytes.is_empty())
+}
+
+#[test]
+fn dev_prints_what_to_paste_and_leaves_nothing_behind() {
+    let (mut dev, pids, directory) = start_dev();
+    dev.output_line_with("SET lock:demo alice NX PX 30000");
+    dev.output_line_with("SET lock:demo bob NX PX 30000");
+    dev.output_line_with("EVAL \"if redis.call('get',KEYS[1])==ARGV[1] then");
+    assert!(pids.iter().all(|pid| runs(pid)));
+    dev.signal("INT");
+    assert_eq!(dev.exit_code(), Some(0));
+    assert!(!pids.iter().any(|pid| runs(pid)));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_masters_of_dev_die_with_a_proxy_that_is_killed() {
+    let (dev, pids, _directory) = start_dev();
+    dev.signal("KILL");
+    eventually("the masters are gone", || !pids.iter().any(|pid| runs(pid)));
+}
+
+#[test]
+fn health_is_0_for_a_proxy_and_1_for_silence() {
+    let mut proxy_running =
+        Running::start(proxy(&["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0"]));
+    let address = address_in(&proxy_running.log_line_with("listening on "));
+    assert!(run(proxy(&["health", "--connect", &address])).status.success());
+
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap().to_string();
+    drop(nobody);
+    let sentence = sentence(proxy(&["health", "--connect", &address]), 1);
+    assert!(sentence.starts_with(&format!("{address} did not answer: ")), "{sentence}");
+}
+
+/// Answers one client's requests, one for each read, with `replies`; returns what it was sent.
+fn scripted_server(replies: &'static [&'static str]) -> (String, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let serve = move || {
+        let (mut client, _): (TcpStream, _) = listener.accept().unwrap();
+        let mut requests = String::new();
+        for reply in replies {
+            let mut request = [0; 512];
+            let n = client.read(&mut request).unwrap();
+            requests += &String::from_utf8_lossy(&request[..n]);
+            client.write_all(reply.as_bytes()).unwrap();
+        }
+        requests
+    };
+    (address, std::thread::spawn(serve))
+}
+
+#[test]
+fn health_takes_a_wanted_password_as_life() {
+    let (address, server) = scripted_server(&["-NOAUTH Authentication required.\r\n"]);
+    assert!(run(proxy(&["health", "--connect", &address])).status.success());
+    assert_eq!(server.join().unwrap(), "*1\r\n$4\r\nPING\r\n");
+}
+
+#[test]
+fn health_gives_the_configured_password() {
+    let (address, server) = scripted_server(&["+OK\r\n", "+PONG\r\n"]);
+    let mut command = proxy(&["health"]);
+    command.env("REDLOCK_PROXY_LISTEN", &address).env("REDLOCK_PROXY_REQUIREPASS", "secret");
+    assert!(run(command).status.success());
+    let expected = "*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n*1\r\n$4\r\nPING\r\n";
+    assert_eq!(server.join().unwrap(), expected);
+}
+
+#[test]
+fn health_is_1_for_any_other_answer() {
+    let (address, server) = scripted_server(&["-LOADING not yet\r\n"]);
+    let sentence = sentence(proxy(&["health", "--connect", &address]), 1);
+    assert_eq!(sentence, format!("{address} answered PING with \"-LOADING not yet\""));
+    server.join().unwrap();
+}
