@@ -1,5 +1,6 @@
 //! The command line as an operator meets it: usage errors, precedence, start, stop, `dev`, `health`.
 #![allow(clippy::disallowed_methods, reason = "these tests wait for real processes")]
+#![allow(clippy::unwrap_used, reason = "a broken test set-up should end the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,0 +1,47 @@
+# Each target does all of its own set-up on a Debian machine with a Rust toolchain.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 300
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench fuzz docs
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+run: ## build, start three local masters and the proxy on 127.0.0.1:6379
+	@scripts/install-missing redis-server redis-tools
+	$(CARGO) build --release --locked
+	@exec target/release/redlock-proxy dev
+
+test: ## run all tests against real redis-server processes
+	@scripts/install-missing redis-server redis-tools
+	$(CARGO) build --locked
+	@if [ -x tests/clients/run ]; then \
+		scripts/install-missing python3 python3-venv npm && tests/clients/run; \
+	fi
+	$(CARGO) test --locked
+
+lint: ## check format, lints, documentation and dependencies
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny --locked check; \
+	else \
+		echo "dependencies not checked: cargo-deny is not installed (cargo install --locked cargo-deny)"; \
+	fi
+
+bench: ## measure against one Redis and twemproxy, and write benches/RESULTS.md
+	@scripts/install-missing redis-server redis-tools nutcracker
+	PATH="$$PATH:/usr/sbin" $(CARGO) bench --locked
+
+fuzz: ## search for requests that break the decoder, for FUZZ_SECONDS
+	@if ! $(CARGO) fuzz --version >/dev/null 2>&1; then $(CARGO) install --locked cargo-fuzz; fi
+	@set -e; for target in $$($(CARGO) +nightly fuzz list); do \
+		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS); \
+	done
+
+docs: ## build the documentation of the source, in target/doc
+	$(CARGO) doc --locked --no-deps --document-private-items
+	@echo "open target/doc/redlock_proxy/index.html"
