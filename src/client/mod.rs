@@ -1,8 +1,13 @@
 //! What a client sees: requests decoded, replies encoded.
 //!
 //! * [`decoder`]: the bytes of a connection cut into requests; [`inline`]: those typed by hand;
-//! * [`reply`]: one reply, in RESP2 or RESP3.
+//! * [`reply`]: one reply, in RESP2 or RESP3; [`outbox`]: a session's replies, in order;
+//! * [`listener`] accepts connections, [`session`] serves one, [`registry`] knows them all.
 
 pub mod decoder;
 pub mod inline;
+pub mod listener;
+pub mod outbox;
+pub mod registry;
 pub mod reply;
+pub mod session;

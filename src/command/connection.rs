@@ -1,0 +1,146 @@
+//! The connection itself: `HELLO`, `AUTH`, `SELECT`, `PING`, `ECHO`, `QUIT`, `RESET`.
+
+use bytes::Bytes;
+
+use super::number::parse_i64;
+use super::{Action, Outcome, error};
+use crate::client::decoder::Args;
+use crate::client::reply::{Protocol, Reply};
+use crate::client::session::{Front, Replies};
+
+/// The only user there is.
+const DEFAULT_USER: &[u8] = b"default";
+
+/// `PING [message]`
+pub(super) fn ping(args: Args<'_>) -> Outcome {
+    match args.len() {
+        1 => Ok(Action::Reply(Reply::Simple("PONG"))),
+        2 => Ok(Action::Reply(Reply::bulk(Bytes::copy_from_slice(args[1])))),
+        _ => Err(error::wrong_arity("ping")),
+    }
+}
+
+/// `ECHO message`
+pub(super) fn echo(args: Args<'_>) -> Outcome {
+    Ok(Action::Reply(Reply::bulk(Bytes::copy_from_slice(args[1]))))
+}
+
+/// `RESET`: the connection is as if it were new.
+pub(super) fn reset(front: &mut Front) -> Outcome {
+    front.db = 0;
+    front.authenticated = front.worker.settings().requirepass.is_none();
+    front.replies = Replies::On;
+    front.outbox.set_protocol(Protocol::Resp2);
+    let mut words = front.client.words();
+    words.name.clear();
+    (words.db, words.resp) = (0, 2);
+    drop(words);
+    Ok(Action::Reply(Reply::Simple("RESET")))
+}
+
+/// `SELECT index`
+pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
+    let index = parse_i64(args[1]).ok_or_else(|| Reply::error(error::NOT_AN_INTEGER))?;
+    let db = u32::try_from(index).ok().filter(|db| *db < front.worker.databases());
+    front.db = db.ok_or_else(|| Reply::error(error::DB_INDEX_OUT_OF_RANGE))?;
+    front.client.words().db = front.db;
+    Ok(Action::Reply(Reply::OK))
+}
+
+/// `AUTH [user] password` (`acl.c`, `authCommand`)
+pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
+    match args.len() {
+        2 if front.worker.settings().requirepass.is_none() => {
+            Err(Reply::error(error::NO_PASSWORD_CONFIGURED))
+        }
+        2 => authenticate(front, DEFAULT_USER, args[1]),
+        3 => authenticate(front, args[1], args[2]),
+        _ => Err(Reply::error(error::SYNTAX)),
+    }?;
+    Ok(Action::Reply(Reply::OK))
+}
+
+fn authenticate(front: &mut Front, user: &[u8], password: &[u8]) -> Result<(), Reply> {
+    let required = &front.worker.settings().requirepass;
+    let matches = required.as_ref().is_none_or(|required| required.matches(password));
+    if user != DEFAULT_USER || !matches {
+        return Err(Reply::error(error::WRONG_PASS));
+    }
+    front.authenticated = true;
+    Ok(())
+}
+
+/// `HELLO [version [AUTH user password] [SETNAME name]]` (`networking.c`, `helloCommand`)
+pub(super) fn hello(front: &mut Front, args: Args<'_>) -> Outcome {
+    let asked = args.get(1).map(protocol).transpose()?;
+    let options = HelloOptions::parse(args)?;
+    if let Some((user, password)) = options.auth {
+        authenticate(front, user, password)?;
+    }
+    if !front.authenticated {
+        return Err(Reply::error(error::HELLO_NOT_AUTHENTICATED));
+    }
+    if let Some(name) = options.name {
+        super::client::set_name(front, name)?;
+    }
+    if let Some(protocol) = asked {
+        front.outbox.set_protocol(protocol);
+        front.client.words().resp = version_number(protocol) as u8;
+    }
+    Ok(Action::Reply(greeting(front)))
+}
+
+fn protocol(word: &[u8]) -> Result<Protocol, Reply> {
+    match parse_i64(word) {
+        Some(2) => Ok(Protocol::Resp2),
+        Some(3) => Ok(Protocol::Resp3),
+        Some(_) => Err(Reply::error(error::NO_PROTO)),
+        None => Err(Reply::error(error::PROTOCOL_VERSION_NOT_AN_INTEGER)),
+    }
+}
+
+#[derive(Default)]
+struct HelloOptions<'a> {
+    auth: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+impl<'a> HelloOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<Self, Reply> {
+        let mut options = Self::default();
+        let mut at = 2;
+        while let Some(word) = args.get(at) {
+            let left = args.len() - at - 1;
+            if word.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
+                options.auth = Some((args[at + 1], args[at + 2]));
+                at += 3;
+            } else if word.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
+                options.name = Some(args[at + 1]);
+                at += 2;
+            } else {
+                return Err(error::hello_syntax(word));
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn greeting(front: &Front) -> Reply {
+    let text = |text: &'static str| Reply::bulk(Bytes::from_static(text.as_bytes()));
+    Reply::Map(vec![
+        (text("server"), text("redis")),
+        (text("version"), Reply::bulk(front.worker.redis_version())),
+        (text("proto"), Reply::Int(version_number(front.outbox.protocol()))),
+        (text("id"), Reply::Int(front.client.id as i64)),
+        (text("mode"), text("standalone")),
+        (text("role"), text("master")),
+        (text("modules"), Reply::Array(Vec::new())),
+    ])
+}
+
+fn version_number(protocol: Protocol) -> i64 {
+    match protocol {
+        Protocol::Resp2 => 2,
+        Protocol::Resp3 => 3,
+    }
+}

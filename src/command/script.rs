@@ -1,0 +1,172 @@
+//! `EVAL`, `EVALSHA`, `SCRIPT ...`: the lock scripts of the libraries, by what they mean.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use super::number::parse_i64;
+use super::{Action, Outcome, error, operation, padded_ttl};
+use crate::client::decoder::Args;
+use crate::client::reply::Reply;
+use crate::client::session::Front;
+use crate::lua::{Create, Own, Script, Shape, Value};
+use crate::operation::Kind;
+use crate::operation::change::{self, Change, What};
+use crate::operation::claim::{self, Claim, How};
+use crate::operation::release::{self, Release};
+
+/// `EVAL text numkeys key... arg...`
+pub(super) fn eval(front: &mut Front, args: Args<'_>) -> Outcome {
+    let (keys, argv) = keys_and_argv(args)?;
+    let script = front.worker.scripts().load(Bytes::copy_from_slice(args[1]));
+    run(front, &script, keys, argv)
+}
+
+/// `EVALSHA sha numkeys key... arg...`
+pub(super) fn evalsha(front: &mut Front, args: Args<'_>) -> Outcome {
+    let (keys, argv) = keys_and_argv(args)?;
+    let script = front.worker.scripts().get(args[1]);
+    let script = script.ok_or_else(|| Reply::error(error::NO_SCRIPT))?;
+    run(front, &script, keys, argv)
+}
+
+/// `SCRIPT LOAD|EXISTS|FLUSH`
+pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
+    match (&args[1].to_ascii_lowercase()[..], args.len()) {
+        (b"load", 3) => {
+            let script = front.worker.scripts().load(Bytes::copy_from_slice(args[2]));
+            Ok(Action::Reply(Reply::bulk(script.sha.clone())))
+        }
+        (b"load", _) => Err(error::wrong_arity("script|load")),
+        (b"exists", 3..) => {
+            let scripts = front.worker.scripts();
+            let exists = args.from(2).iter().map(|sha| Reply::Int(scripts.contains(sha).into()));
+            Ok(Action::Reply(Reply::Array(exists.collect())))
+        }
+        (b"exists", _) => Err(error::wrong_arity("script|exists")),
+        (b"flush", 2) => flush(front),
+        (b"flush", 3) if is_flush_mode(args[2]) => flush(front),
+        (b"flush", _) => Err(Reply::error(error::SCRIPT_FLUSH_MODE)),
+        (b"kill", 2) => Err(Reply::error(error::NOT_BUSY)),
+        _ => Err(error::unknown_subcommand(args[1], "SCRIPT")),
+    }
+}
+
+fn flush(front: &Front) -> Outcome {
+    front.worker.scripts().flush();
+    Ok(Action::Reply(Reply::OK))
+}
+
+fn is_flush_mode(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async")
+}
+
+type Words<'a> = Vec<&'a [u8]>;
+
+/// Splits what follows the script (`script.c`, `scriptPrepare`).
+fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
+    let count = parse_i64(args[2]).ok_or_else(|| Reply::error(error::NOT_AN_INTEGER))?;
+    let count = usize::try_from(count).map_err(|_| Reply::error(error::NEGATIVE_KEYS))?;
+    let mut keys: Words<'_> = args.from(3).iter().collect();
+    if count > keys.len() {
+        return Err(Reply::error(error::TOO_MANY_KEYS));
+    }
+    let argv = keys.split_off(count);
+    Ok((keys, argv))
+}
+
+/// Runs the script as what it means. Whatever is not as the meaning needs it is refused.
+fn run(front: &Front, script: &Rc<Script>, keys: Words<'_>, argv: Words<'_>) -> Outcome {
+    let kind = match (&script.shape, &keys[..]) {
+        (Some(shape), [_]) if argv.len() >= shape.arguments() => lower(front, shape, &argv)?,
+        _ => None,
+    };
+    let kind = kind.ok_or_else(|| error::script_not_served(&script.sha))?;
+    Ok(Action::Start(operation(front, keys[0], kind)))
+}
+
+fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, Reply> {
+    Ok(match shape {
+        Shape::Release { token, deleted, missing, other } => {
+            let replies = release::Replies {
+                deleted: reply(deleted),
+                missing: reply(missing),
+                other: reply(other),
+            };
+            Some(Kind::Release(Release::guarded(argv[token.position()].into(), replies)))
+        }
+        Shape::Extend { token, ttl, extended, missing, other, .. } => {
+            let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
+            let replies = change::Replies {
+                changed: reply(extended),
+                missing: reply(missing),
+                other: reply(other),
+            };
+            let what = What::Extend { token: argv[token.position()].into(), ttl_ms };
+            Some(Kind::Change(Change::new(what, replies)))
+        }
+        Shape::Claim { token, ttl, granted, refused } => {
+            let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
+            let replies = claim::Replies::new(reply(granted), reply(refused));
+            Some(claim(front, argv[token.position()], ttl_ms, How::IfFree, replies)?)
+        }
+        Shape::Acquire { token, ttl, create, own, created, extended, refused, .. } => {
+            let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
+            let Some(prefix) = prefix(own, argv) else { return Ok(None) };
+            let how = How::IfFreeOrOurs { create: creates(create, argv), prefix };
+            let replies = claim::Replies {
+                granted: reply(created),
+                owned: reply(extended),
+                held: reply(refused),
+            };
+            Some(claim(front, argv[token.position()], ttl_ms, how, replies)?)
+        }
+    })
+}
+
+fn claim(
+    front: &Front,
+    token: &[u8],
+    ttl_ms: i64,
+    how: How,
+    replies: claim::Replies,
+) -> Result<Kind, Reply> {
+    let on_masters = padded_ttl(front, "set", ttl_ms)?;
+    Ok(Kind::Claim(Claim::new(token.into(), on_masters, how, replies)))
+}
+
+/// Milliseconds, if they are what the shape was recognised for: a positive number.
+fn ttl_ms(front: &Front, word: &[u8]) -> Result<Option<i64>, Reply> {
+    let ttl_ms = parse_i64(word).filter(|ttl_ms| *ttl_ms > 0);
+    if let Some(ttl_ms) = ttl_ms {
+        padded_ttl(front, "set", ttl_ms)?;
+    }
+    Ok(ttl_ms)
+}
+
+fn creates(create: &Create, argv: &[&[u8]]) -> bool {
+    match create {
+        Create::Always => true,
+        Create::IfArg { arg, equals } => argv[arg.position()] == equals,
+    }
+}
+
+/// How many leading bytes make a value the caller's own; -1 for all.
+fn prefix(own: &Own, argv: &[&[u8]]) -> Option<i64> {
+    match own {
+        Own::SameToken => Some(-1),
+        Own::SamePrefix { length } => {
+            parse_i64(argv[length.position()]).filter(|length| *length > 0)
+        }
+    }
+}
+
+fn reply(value: &Value) -> Reply {
+    match value {
+        Value::Int(number) => Reply::Int(*number),
+        Value::Ok => Reply::OK,
+        Value::Bulk(text) => Reply::bulk(text.clone()),
+        Value::Nil => Reply::Nil,
+        Value::Error(text) => Reply::error(text.clone()),
+    }
+}
