@@ -1,16 +1,16 @@
 //! Cuts the bytes of a connection into requests.
 //!
 //! # Format
-//! A request is a flat array of bulk strings, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or a line typed by hand
-//! ([`inline`]). The rules, their order and their error texts are those of
+//! A request is a flat array of bulk strings, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or a line typed by
+//! hand ([`inline`]). The rules, their order and their error texts are those of
 //! `processMultibulkBuffer` and `processInlineBuffer` in Redis's `networking.c`, oddities included:
 //! the byte after a CR is not looked at, and neither are the two after a bulk string.
 //!
 //! # Why not a general RESP decoder
-//! Those build a tree of frames, by recursion, from the first byte on whenever more bytes have come.
-//! A hostile client makes them overflow the stack, or read a large request a thousand times. This one
-//! has no recursion, remembers where it stopped, copies nothing (but unquoted inline words) and
-//! sets aside memory only for bytes that have come, never for those a header promises.
+//! Those build a tree of frames, by recursion, from the first byte on whenever more bytes have
+//! come. A hostile client makes them overflow the stack, or read a large request a thousand times.
+//! This one has no recursion, remembers where it stopped, copies nothing (but unquoted inline
+//! words) and sets aside memory only for bytes that have come, never for those a header promises.
 
 use std::ops::Index;
 
@@ -59,11 +59,11 @@ impl Decoder {
 
     /// Decodes the request that `buf` starts with.
     ///
-    /// Until it is complete, each call must see the bytes of the call before and may see more behind
-    /// them. `Some(n)`: the request is complete and is the first `n` bytes; [`Decoder::args`] reads it
-    /// until the next call, which expects the buffer without those bytes. `None`: more bytes are
-    /// needed. Calling with what is left, also if that is nothing, also gives back the memory that a
-    /// large request took.
+    /// Until it is complete, each call must see the bytes of the call before and may see more
+    /// behind them. `Some(n)`: the request is complete and is the first `n` bytes;
+    /// [`Decoder::args`] reads it until the next call, which expects the buffer without those
+    /// bytes. `None`: more bytes are needed. Calling with what is left, also if that is nothing,
+    /// also gives back the memory that a large request took.
     ///
     /// A request of no arguments (an empty line, `*0`, `*-1`) has no reply and is to be skipped.
     ///
@@ -153,8 +153,8 @@ impl Decoder {
         Ok(self.bulk)
     }
 
-    /// Reads a header line, marker included, without its line break. As in Redis it ends at a CR, and
-    /// whatever byte comes next is taken for the LF.
+    /// Reads a header line, marker included, without its line break. As in Redis it ends at a CR,
+    /// and whatever byte comes next is taken for the LF.
     #[inline]
     fn take_header<'a>(
         &mut self,
@@ -187,8 +187,9 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Where the line that begins at `self.at` ends. Starts where the last search gave up, and looks
-    /// no further than a line may reach, so that the verdict does not depend on how the bytes came.
+    /// Where the line that begins at `self.at` ends. Starts where the last search gave up, and
+    /// looks no further than a line may reach, so that the verdict does not depend on how the bytes
+    /// came.
     #[inline]
     fn find_line_end(
         &mut self,

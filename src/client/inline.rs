@@ -26,8 +26,8 @@ pub(super) fn split(line: &[u8], mut word: impl FnMut(&[u8])) -> Result<(), Unba
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UnbalancedQuotes;
 
-/// Appends the first word to `word` and returns what follows it. Quotes may begin anywhere: `a"b c"`
-/// is one word.
+/// Appends the first word to `word` and returns what follows it. Quotes may begin anywhere: `a"b
+/// c"` is one word.
 fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8], UnbalancedQuotes> {
     while let Some((&byte, after)) = rest.split_first() {
         match byte {

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// The protocol version that a session speaks. Every session starts with RESP2; `HELLO 3` changes it.
+/// The protocol version that a session speaks. Every session starts with RESP2; `HELLO 3` changes
+/// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// What Redis spoke before version 6, and what clients get that never send `HELLO`.
@@ -164,7 +165,8 @@ fn put_double(number: f64, protocol: Protocol, out: &mut BytesMut) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The shortest digits that read back as the same number; an exponent keeps huge and tiny ones short.
+/// The shortest digits that read back as the same number; an exponent keeps huge and tiny ones
+/// short.
 fn double_text(number: f64) -> String {
     const PLAIN: std::ops::Range<f64> = 1e-7..1e21;
     if number.is_nan() {
@@ -329,7 +331,8 @@ mod tests {
         ];
         let nested = leaf.prop_recursive(3, 24, 4, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..4);
-            // Members and fields are strings everywhere in Redis, and the other decoder wants them so.
+            // Members and fields are strings everywhere in Redis, and the other decoder wants them
+            // so.
             let word = || "[a-z]{0,8}";
             prop_oneof![
                 items.prop_map(Reply::Array),
