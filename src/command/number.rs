@@ -1,7 +1,7 @@
 //! Integers as Redis reads them.
 
-/// Reads a decimal integer exactly as `string2ll` in Redis's `util.c`: one spelling for each number,
-/// so no plus sign, no leading zeros, no spaces, no `-0`. `None` also when it does not fit.
+/// Reads a decimal integer exactly as `string2ll` in Redis's `util.c`: one spelling for each
+/// number, so no plus sign, no leading zeros, no spaces, no `-0`. `None` also when it does not fit.
 #[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {

@@ -1,0 +1,212 @@
+//! What clients are told when a request cannot be done, in the words of Redis 7.0.
+//!
+//! Client libraries compare these texts, or their first word, so they are Redis's byte for byte,
+//! with one exception: bytes of the client that are not UTF-8 are quoted back as replacement
+//! characters.
+
+use std::borrow::Cow;
+
+use crate::client::{decoder::Args, reply::Reply};
+
+/// Options that contradict each other, are incomplete, or do not exist.
+pub const SYNTAX: Reply = fixed("ERR syntax error");
+/// An argument that is no 64-bit integer, or a value that is none.
+pub const NOT_AN_INTEGER: Reply = fixed("ERR value is not an integer or out of range");
+/// `WAIT` and `CLIENT PAUSE` with a time that is no integer.
+pub const TIMEOUT_NOT_AN_INTEGER: Reply = fixed("ERR timeout is not an integer or out of range");
+/// `WAIT` with a negative time.
+pub const TIMEOUT_NEGATIVE: Reply = fixed("ERR timeout is negative");
+/// A counter at the end of its range.
+pub const OVERFLOW: Reply = fixed("ERR increment or decrement would overflow");
+/// `DECRBY` by the one number that has no opposite.
+pub const DECREMENT_OVERFLOW: Reply = fixed("ERR decrement would overflow");
+/// A string operation on another type.
+pub const WRONG_TYPE: Reply =
+    fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
+/// `EXPIRE` with `NX` and another condition.
+pub const EXPIRE_NX_CONFLICT: Reply =
+    fixed("ERR NX and XX, GT or LT options at the same time are not compatible");
+/// `EXPIRE` with both `GT` and `LT`.
+pub const EXPIRE_GT_LT_CONFLICT: Reply =
+    fixed("ERR GT and LT options at the same time are not compatible");
+/// `SCAN` from something that is no cursor.
+pub const INVALID_CURSOR: Reply = fixed("ERR invalid cursor");
+/// `SELECT` of a database that is not there.
+pub const DB_INDEX: Reply = fixed("ERR DB index is out of range");
+/// A command before `AUTH`.
+pub const NO_AUTH: Reply = fixed("NOAUTH Authentication required.");
+/// `HELLO` without `AUTH` before `AUTH`.
+pub const NO_AUTH_HELLO: Reply = fixed(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
+     <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+     version at the same time",
+);
+/// A wrong user or password.
+pub const WRONG_PASS: Reply =
+    fixed("WRONGPASS invalid username-password pair or user is disabled.");
+/// `AUTH` when no password is asked for.
+pub const NO_PASSWORD_SET: Reply = fixed(
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure \
+     your configuration is correct?",
+);
+/// `HELLO` with a version that is no number.
+pub const PROTOCOL_NOT_AN_INTEGER: Reply =
+    fixed("ERR Protocol version is not an integer or out of range");
+/// `HELLO` with a version other than 2 and 3.
+pub const NO_PROTO: Reply = fixed("NOPROTO unsupported protocol version");
+/// A name for the connection that `CLIENT LIST` could not show.
+pub const CLIENT_NAME: Reply =
+    fixed("ERR Client names cannot contain spaces, newlines or special characters.");
+/// `CLIENT KILL` of nobody.
+pub const NO_SUCH_CLIENT: Reply = fixed("ERR No such client");
+/// `EVALSHA` of a script that is not in the cache. Clients send the whole script when they see it.
+pub const NO_SCRIPT: Reply = fixed("NOSCRIPT No matching script. Please use EVAL.");
+/// `SCRIPT FLUSH` with another word.
+pub const SCRIPT_FLUSH_OPTION: Reply = fixed("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+/// `EVAL` with fewer than no keys.
+pub const NEGATIVE_KEYS: Reply = fixed("ERR Number of keys can't be negative");
+/// `EVAL` with more keys than arguments.
+pub const TOO_MANY_KEYS: Reply = fixed("ERR Number of keys can't be greater than number of args");
+/// `CLUSTER`, `READONLY`, `READWRITE`.
+pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
+/// `COMMAND GETKEYS` of a command without keys.
+pub const NO_KEY_ARGUMENTS: Reply = fixed("ERR The command has no key arguments");
+
+/// The number of arguments does not fit. `command` is its full name in lower case, `client|setname`
+/// for a subcommand.
+pub fn wrong_arity(command: &str) -> Reply {
+    Reply::error(format!("ERR wrong number of arguments for '{command}' command"))
+}
+
+/// A time to live that is not positive or does not fit.
+pub fn invalid_expire_time(command: &str) -> Reply {
+    Reply::error(format!("ERR invalid expire time in '{command}' command"))
+}
+
+/// No such command. Arguments are quoted until the list of them reaches 128 bytes.
+pub fn unknown_command(args: Args<'_>) -> Reply {
+    let mut quoted = Vec::new();
+    for arg in args.from(1).iter() {
+        if quoted.len() >= QUOTED_MAX {
+            break;
+        }
+        let arg = truncate(c_string(arg), QUOTED_MAX - quoted.len());
+        quoted.push(b'\'');
+        quoted.extend_from_slice(arg);
+        quoted.extend_from_slice(b"' ");
+    }
+    Reply::error(format!(
+        "ERR unknown command '{}', with args beginning with: {}",
+        quote(args.get(0).unwrap_or_default()),
+        String::from_utf8_lossy(&quoted)
+    ))
+}
+
+/// A command of Redis that has no meaning here. Not one of Redis's texts.
+pub fn unsupported_command(name: &[u8]) -> Reply {
+    Reply::error(format!(
+        "ERR command '{}' is not supported: this is a lock proxy in front of independent masters",
+        quote(name).to_ascii_lowercase()
+    ))
+}
+
+/// No such subcommand of `command`.
+pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Reply {
+    let (subcommand, help) = (quote(subcommand), command.to_ascii_uppercase());
+    Reply::error(format!("ERR unknown subcommand '{subcommand}'. Try {help} HELP."))
+}
+
+/// A word that is no option of `EXPIRE`.
+pub fn unsupported_option(option: &[u8]) -> Reply {
+    Reply::error(format!("ERR Unsupported option {}", String::from_utf8_lossy(c_string(option))))
+}
+
+/// A word that is no option of `HELLO`, or one that lacks its arguments.
+pub fn hello_option(option: &[u8]) -> Reply {
+    let option = String::from_utf8_lossy(c_string(option));
+    Reply::error(format!("ERR Syntax error in HELLO option '{option}'"))
+}
+
+const fn fixed(text: &'static str) -> Reply {
+    Reply::Error(Cow::Borrowed(text))
+}
+
+fn quote(name: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(truncate(c_string(name), QUOTED_MAX))
+}
+
+fn truncate(text: &[u8], len: usize) -> &[u8] {
+    &text[..text.len().min(len)]
+}
+
+/// As `%s` prints it: up to the first NUL.
+fn c_string(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// The `128` of `processCommand` and `commandCheckExistence` in `server.c`.
+const QUOTED_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::decoder::{Decoder, Limits};
+
+    #[track_caller]
+    fn assert_text(reply: Reply, expected: &str) {
+        assert_eq!(reply, Reply::error(expected.to_owned()));
+    }
+
+    fn unknown(line: &str) -> Reply {
+        let (mut decoder, buf) = (Decoder::new(), format!("{line}\n"));
+        let limits = Limits { max_request_bytes: 1000, authenticated: true };
+        decoder.decode(buf.as_bytes(), limits).expect("valid").expect("complete");
+        unknown_command(decoder.args(buf.as_bytes()))
+    }
+
+    #[test]
+    fn an_unknown_command_is_quoted_with_its_arguments() {
+        assert_text(unknown("foo"), "ERR unknown command 'foo', with args beginning with: ");
+        assert_text(
+            unknown("FOO \"a'b\" c"),
+            "ERR unknown command 'FOO', with args beginning with: 'a'b' 'c' ",
+        );
+    }
+
+    #[test]
+    fn an_unknown_command_is_quoted_up_to_128_bytes() {
+        let (a, b, c) = ("a".repeat(200), "b".repeat(101), "c".repeat(57));
+        assert_text(
+            unknown(&format!("foo {a} b")),
+            &format!("ERR unknown command 'foo', with args beginning with: '{}' ", &a[..128]),
+        );
+        assert_text(
+            unknown(&format!("{a} {b} {c} d")),
+            &format!(
+                "ERR unknown command '{}', with args beginning with: '{b}' '{}' ",
+                &a[..128],
+                &c[..24]
+            ),
+        );
+    }
+
+    #[test]
+    fn quoted_words_end_at_a_nul() {
+        assert_text(
+            unknown(r#""f\x00x" "a\x00b" c"#),
+            "ERR unknown command 'f', with args beginning with: 'a' 'c' ",
+        );
+    }
+
+    #[test]
+    fn subcommands_are_named_with_their_command() {
+        assert_text(
+            unknown_subcommand("client", b"Foo"),
+            "ERR unknown subcommand 'Foo'. Try CLIENT HELP.",
+        );
+        assert_text(
+            wrong_arity("client|setname"),
+            "ERR wrong number of arguments for 'client|setname' command",
+        );
+    }
+}

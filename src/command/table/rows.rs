@@ -1,0 +1,205 @@
+//! The rows of the command table, in alphabetical order.
+//!
+//! Arity, flags, key positions and versions are what `COMMAND INFO` and `COMMAND DOCS` of
+//! redis-server 7.0 say; clients that route or check by them must find here what they know from
+//! there. `DELEX` is Redis 8.4's, `DELIFEQ` Valkey 9.0's.
+
+use super::{Family, Spec, commands};
+
+commands! {
+    Acl "acl" -2 NO_KEY []
+        "6.0.0" Server "Who the connection is: WHOAMI only",
+        LOCAL;
+    Append "append" 3 ONE_KEY ["write" "denyoom" "fast"]
+        "2.0.0" Key "Add to the end of a value",
+        COMPARE_AND_SET;
+    Auth "auth" -2 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
+        "1.0.0" Connection "Prove who the client is",
+        "Checked against the proxy's own password; the masters' are its own affair.";
+    Client "client" -2 NO_KEY []
+        "2.4.0" Connection "Name, list and steer connections",
+        "Answered by the proxy about its own connections.";
+    Cluster "cluster" -2 NO_KEY []
+        "3.0.0" Server "Refused: no cluster",
+        NO_CLUSTER;
+    Command "command" -1 NO_KEY ["loading" "stale"]
+        "2.8.13" Server "Describe the commands",
+        "Answered from the proxy's own command table.";
+    Config "config" -2 NO_KEY []
+        "2.0.0" Server "Read settings",
+        "GET answers from the proxy's settings; changes are refused.";
+    DbSize "dbsize" 1 NO_KEY ["readonly" "fast"]
+        "1.0.0" Keyspace "Count the keys",
+        "The number of keys that a majority of masters holds.";
+    Decr "decr" 2 ONE_KEY ["write" "denyoom" "fast"]
+        "1.0.0" Counter "Take one from a number",
+        COMPARE_AND_SET;
+    DecrBy "decrby" 3 ONE_KEY ["write" "denyoom" "fast"]
+        "1.0.0" Counter "Take an amount from a number",
+        COMPARE_AND_SET;
+    Del "del" -2 KEYS ["write"]
+        "1.0.0" Lock "Delete keys",
+        VOTED_SUM;
+    DelEx "delex" -2 ONE_KEY ["write" "fast"]
+        "8.4.0" Lock "Delete a key if its value is as expected",
+        RELEASE;
+    DelIfEq "delifeq" 3 ONE_KEY ["write" "fast"]
+        "9.0.0" Lock "Delete a key if its value is equal",
+        RELEASE;
+    Echo "echo" 2 NO_KEY ["loading" "stale" "fast"]
+        "1.0.0" Connection "Answer with the argument",
+        LOCAL;
+    Eval "eval" -3 NO_KEY ["noscript" "stale" "skip_monitor" "no_mandatory_keys" "movablekeys"]
+        "2.6.0" Script "Run a Lua script",
+        "A recognised lock script runs as the claim, release or extension that it is.";
+    EvalSha "evalsha" -3 NO_KEY ["noscript" "stale" "skip_monitor" "no_mandatory_keys" "movablekeys"]
+        "2.6.0" Script "Run a Lua script by its SHA1",
+        "Looked up in the proxy's script cache, then as EVAL.";
+    Exists "exists" -2 KEYS ["readonly" "fast"]
+        "1.0.0" Key "Count which of the keys exist",
+        "Each key exists if a quorum holds it; the reply is the sum.";
+    Expire "expire" -3 ONE_KEY ["write" "fast"]
+        "1.0.0" Expiry "Set the time to live in seconds",
+        VOTED_EXPIRY;
+    ExpireAt "expireat" -3 ONE_KEY ["write" "fast"]
+        "1.2.0" Expiry "Set the Unix time of expiry in seconds",
+        VOTED_EXPIRY;
+    ExpireTime "expiretime" 2 ONE_KEY ["readonly" "fast"]
+        "7.0.0" Expiry "The Unix time of expiry in seconds",
+        VOTED_TIME;
+    FlushAll "flushall" -1 NO_KEY ["write"]
+        "1.0.0" Keyspace "Remove all keys of all databases",
+        FLUSH;
+    FlushDb "flushdb" -1 NO_KEY ["write"]
+        "1.0.0" Keyspace "Remove all keys of the database",
+        FLUSH;
+    Get "get" 2 ONE_KEY ["readonly" "fast"]
+        "1.0.0" Key "The value of a key",
+        VOTED_VALUE;
+    GetDel "getdel" 2 ONE_KEY ["write" "fast"]
+        "6.2.0" Key "The value of a key, which is deleted",
+        COMPARE_AND_SET;
+    GetEx "getex" -2 ONE_KEY ["write" "fast"]
+        "6.2.0" Key "The value of a key, whose expiry is changed",
+        "The value is read by quorum; the expiry is changed where the value is still that one.";
+    GetRange "getrange" 4 ONE_KEY ["readonly"]
+        "2.4.0" Key "A part of a value",
+        VOTED_VALUE;
+    GetSet "getset" 3 ONE_KEY ["write" "denyoom" "fast"]
+        "1.0.0" Key "Replace a value and return the old one",
+        COMPARE_AND_SET;
+    Hello "hello" -1 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
+        "6.0.0" Connection "Choose the protocol, authenticate and name the connection",
+        LOCAL;
+    Incr "incr" 2 ONE_KEY ["write" "denyoom" "fast"]
+        "1.0.0" Counter "Add one to a number",
+        COMPARE_AND_SET;
+    IncrBy "incrby" 3 ONE_KEY ["write" "denyoom" "fast"]
+        "1.0.0" Counter "Add an amount to a number",
+        COMPARE_AND_SET;
+    Info "info" -1 NO_KEY ["loading" "stale"]
+        "1.0.0" Server "Facts about the server",
+        "The proxy's own facts and its view of the masters.";
+    Keys "keys" 2 NO_KEY ["readonly"]
+        "1.0.0" Keyspace "Keys that match a pattern",
+        "The keys that a majority of masters holds.";
+    Mget "mget" -2 KEYS ["readonly" "fast"]
+        "1.0.0" Key "The values of several keys",
+        "Each key is read by quorum.";
+    Persist "persist" 2 ONE_KEY ["write" "fast"]
+        "2.2.0" Expiry "Remove the expiry",
+        "Run on all masters; the reply is voted.";
+    Pexpire "pexpire" -3 ONE_KEY ["write" "fast"]
+        "2.6.0" Expiry "Set the time to live in milliseconds",
+        VOTED_EXPIRY;
+    PexpireAt "pexpireat" -3 ONE_KEY ["write" "fast"]
+        "2.6.0" Expiry "Set the Unix time of expiry in milliseconds",
+        VOTED_EXPIRY;
+    PexpireTime "pexpiretime" 2 ONE_KEY ["readonly" "fast"]
+        "7.0.0" Expiry "The Unix time of expiry in milliseconds",
+        VOTED_TIME;
+    Ping "ping" -1 NO_KEY ["fast"]
+        "1.0.0" Connection "Answer, to show that the connection works",
+        LOCAL;
+    PsetEx "psetex" 4 ONE_KEY ["write" "denyoom"]
+        "2.6.0" Lock "Set a value that expires, in milliseconds",
+        COMPARE_AND_SET;
+    Pttl "pttl" 2 ONE_KEY ["readonly" "fast"]
+        "2.6.0" Expiry "The time to live in milliseconds",
+        VOTED_TIME;
+    Quit "quit" -1 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
+        "1.0.0" Connection "Close the connection",
+        LOCAL;
+    ReadOnly "readonly" 1 NO_KEY ["loading" "stale" "fast"]
+        "3.0.0" Connection "Refused: no cluster",
+        NO_CLUSTER;
+    ReadWrite "readwrite" 1 NO_KEY ["loading" "stale" "fast"]
+        "3.0.0" Connection "Refused: no cluster",
+        NO_CLUSTER;
+    Reset "reset" 1 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
+        "6.2.0" Connection "Forget the state of the connection",
+        LOCAL;
+    Role "role" 1 NO_KEY ["noscript" "loading" "stale" "fast"]
+        "2.8.12" Server "The role in replication",
+        "Always a master without replicas.";
+    Scan "scan" -2 NO_KEY ["readonly"]
+        "2.8.0" Keyspace "Walk over the keys",
+        "The keys that a majority of masters holds, in one page.";
+    Script "script" -2 NO_KEY []
+        "2.6.0" Script "Load, look up and forget scripts",
+        "Answered from the proxy's script cache.";
+    Select "select" 2 NO_KEY ["loading" "stale" "fast"]
+        "1.0.0" Connection "Choose the database",
+        "Kept by the session; its requests run in that database of the masters.";
+    Set "set" -3 ONE_KEY ["write" "denyoom"]
+        "1.0.0" Lock "Set a value, or claim a lock with NX",
+        "With NX a claim: granted by a quorum in time, else rolled back everywhere. Otherwise compared and set from the value that a quorum holds.";
+    SetEx "setex" 4 ONE_KEY ["write" "denyoom"]
+        "2.0.0" Lock "Set a value that expires, in seconds",
+        COMPARE_AND_SET;
+    SetNx "setnx" 3 ONE_KEY ["write" "denyoom" "fast"]
+        "1.0.0" Lock "Claim a key that must not exist",
+        "A claim: granted by a quorum in time, else rolled back everywhere.";
+    Strlen "strlen" 2 ONE_KEY ["readonly" "fast"]
+        "2.2.0" Key "The length of a value",
+        VOTED_VALUE;
+    Substr "substr" 4 ONE_KEY ["readonly"]
+        "1.0.0" Key "A part of a value, by its old name",
+        VOTED_VALUE;
+    Time "time" 1 NO_KEY ["loading" "stale" "fast"]
+        "2.6.0" Server "The server's wall clock",
+        "The proxy's wall clock.";
+    Touch "touch" -2 KEYS ["readonly" "fast"]
+        "3.2.1" Key "Count which of the keys exist, and mark them used",
+        VOTED_SUM;
+    Ttl "ttl" 2 ONE_KEY ["readonly" "fast"]
+        "1.0.0" Expiry "The time to live in seconds",
+        VOTED_TIME;
+    Type "type" 2 ONE_KEY ["readonly" "fast"]
+        "1.0.0" Key "The type of a value",
+        "The type that a quorum agrees on.";
+    Unlink "unlink" -2 KEYS ["write" "fast"]
+        "4.0.0" Lock "Delete keys, memory later",
+        VOTED_SUM;
+    Wait "wait" 3 NO_KEY ["noscript"]
+        "3.0.0" Server "Wait for replicas",
+        "Answers 0 at once: independent masters have no replicas.";
+}
+
+/// First key, last key, step.
+type Keys = [i8; 3];
+const NO_KEY: Keys = [0, 0, 0];
+const ONE_KEY: Keys = [1, 1, 1];
+const KEYS: Keys = [1, -1, 1];
+
+const VOTED_VALUE: &str =
+    "The value a quorum agrees on; without a majority for any value the key does not exist.";
+const COMPARE_AND_SET: &str = "A quorum's value is read, then compared and set on all masters; undone and retried when disturbed.";
+const VOTED_SUM: &str = "Run on all masters; the reply is voted, and summed over the keys.";
+const VOTED_TIME: &str =
+    "The longest remaining time that a quorum still guarantees, less the proxy's own padding.";
+const VOTED_EXPIRY: &str = "Run on all masters with the time padded; the reply is voted.";
+const LOCAL: &str = "Answered by the proxy; no master is asked.";
+const NO_CLUSTER: &str = "Answered as a Redis that is no cluster node does, with an error.";
+const FLUSH: &str = "Run on all masters, if flushing is allowed by the settings.";
+const RELEASE: &str = "A release: compared and deleted on all masters; when no quorum answers, one success is enough.";
