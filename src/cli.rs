@@ -121,11 +121,7 @@ pub struct Typed {
     )]
     pub split_vote_delay: Option<Word>,
 
-<<<<<<< HEAD
-    /// What a lock without a TTL becomes: keep, reject or lease=<duration>. [default: keep]
-=======
     /// What a lock without a TTL becomes: keep, reject or lease=DURATION. [default: keep]
->>>>>>> cli
     #[arg(long, value_name = "RULE", env = "REDLOCK_PROXY_NO_TTL", hide_env_values = true)]
     pub no_ttl: Option<Word>,
 

@@ -20,6 +20,7 @@ use crate::config::Settings;
 use crate::lua::ScriptCache;
 use crate::master::dial::{Dial, Tcp};
 use crate::master::link::Link;
+use crate::master::probe::DEFAULT_DATABASES;
 use crate::operation::Rules;
 use crate::operation::engine::Engine;
 use crate::quorum::validity::Pad;
@@ -30,6 +31,12 @@ const FIRST_CONTACT: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether the last client has gone while draining.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
+
+/// The version that clients are told before any master has been reached: the oldest that is served.
+const UNKNOWN_VERSION: &str = "7.0.0";
+
+/// Beyond the two rounds of a claim without TTL: room for a busy machine.
+const PROVISIONAL_RESERVE_MS: i64 = 500;
 
 /// What the sessions of one worker share.
 pub struct Worker {
@@ -93,6 +100,32 @@ impl Worker {
     /// The buffer all sessions read into, one at a time.
     pub fn read_buffer(&self) -> RefMut<'_, Box<[u8]>> {
         self.read_buffer.borrow_mut()
+    }
+
+    /// The version that clients are told: the configured one, or else the lowest among the masters,
+    /// so that no client counts on what one of them lacks.
+    pub fn redis_version(&self) -> String {
+        let configured = self.settings.redis_version.clone();
+        configured.or_else(|| self.lowest_version()).unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
+    }
+
+    fn lowest_version(&self) -> Option<String> {
+        let identities = self.engine.links().iter().filter_map(|link| link.identity());
+        let numbers = identities.filter_map(|identity| version_numbers(&identity.version));
+        numbers.min().map(|[major, minor, patch]| format!("{major}.{minor}.{patch}"))
+    }
+
+    /// How many databases there are: as many as the master with the fewest has.
+    pub fn databases(&self) -> u32 {
+        let identities = self.engine.links().iter().filter_map(|link| link.identity());
+        identities.map(|identity| identity.databases).min().unwrap_or(DEFAULT_DATABASES)
+    }
+
+    /// The TTL under which a lock without TTL is claimed, before it is made persistent: time for
+    /// both rounds, each with its own vote timeout, on a clock that may be fast.
+    pub fn provisional_ttl_ms(&self) -> i64 {
+        let two_rounds_ms = 2 * self.settings.vote_timeout.as_millis() as i64;
+        self.engine.rules().pad.pad(2 * two_rounds_ms + PROVISIONAL_RESERVE_MS)
     }
 
     /// How long this worker has been running.
@@ -221,6 +254,15 @@ fn run(
     local.block_on(&runtime, async {
         Worker::new(settings, registry).serve(listener, shutdown).await
     })
+}
+
+/// `d.d.d` of a version, without what development versions have after it.
+fn version_numbers(version: &str) -> Option<[u32; 3]> {
+    let mut numbers = version.splitn(3, '.').map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).map_or(part, |end| &part[..end]);
+        digits.parse().ok()
+    });
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }
 
 fn resolve(listen: &str) -> anyhow::Result<SocketAddr> {

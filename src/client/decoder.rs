@@ -12,7 +12,6 @@
 //! This one has no recursion, remembers where it stopped, copies nothing (but unquoted inline
 //! words) and sets aside memory only for bytes that have come, never for those a header promises.
 
-use std::ops::Index;
 
 use thiserror::Error;
 
@@ -275,6 +274,15 @@ impl<'a> Args<'a> {
         self.spans.get(index).map(|span| span.of(self.bytes))
     }
 
+    /// The argument at `index`, where the command's arity says that there is one.
+    ///
+    /// # Panics
+    /// Beyond the last argument, as slices do.
+    #[inline]
+    pub fn at(self, index: usize) -> &'a [u8] {
+        self.spans[index].of(self.bytes)
+    }
+
     /// All of them in order.
     #[inline]
     pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone {
@@ -285,17 +293,6 @@ impl<'a> Args<'a> {
     #[inline]
     pub fn from(self, index: usize) -> Args<'a> {
         Args { bytes: self.bytes, spans: self.spans.get(index..).unwrap_or_default() }
-    }
-}
-
-/// # Panics
-/// Beyond the last argument, as slices do. The arity of a command says which there must be.
-impl Index<usize> for Args<'_> {
-    type Output = [u8];
-
-    #[inline]
-    fn index(&self, index: usize) -> &[u8] {
-        self.spans[index].of(self.bytes)
     }
 }
 

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use crate::clock;
+use crate::command::table::{self, Command};
 
 /// All clients of the process.
 #[derive(Debug, Default)]
@@ -34,11 +35,13 @@ pub struct Client {
     since_ms: i64,
     seen_ms: AtomicU64,
     killed: AtomicBool,
+    /// The last command: its place in the table, and one more.
+    command: AtomicU8,
     words: Mutex<Words>,
     waker: Mutex<Option<Waker>>,
 }
 
-/// What a client says about itself, and what it did last.
+/// What a client says about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     /// `CLIENT SETNAME`
@@ -51,8 +54,6 @@ pub struct Words {
     pub db: u32,
     /// `HELLO`
     pub resp: u8,
-    /// The last command.
-    pub command: &'static str,
 }
 
 impl Registry {
@@ -78,7 +79,8 @@ impl Registry {
             since_ms: now_ms,
             seen_ms: AtomicU64::new(now_ms as u64),
             killed: AtomicBool::new(false),
-            words: Mutex::new(Words { resp: 2, command: "NULL", ..Words::default() }),
+            command: AtomicU8::new(0),
+            words: Mutex::new(Words { resp: 2, ..Words::default() }),
             waker: Mutex::new(None),
         });
         clients.insert(id, Arc::clone(&client));
@@ -143,6 +145,16 @@ impl Client {
         self.seen_ms.store(now_ms as u64, Ordering::Relaxed);
     }
 
+    /// The client has sent this command.
+    pub fn did(&self, command: Command) {
+        self.command.store(command as u8 + 1, Ordering::Relaxed);
+    }
+
+    fn last_command(&self) -> &'static str {
+        let place = usize::from(self.command.load(Ordering::Relaxed)).checked_sub(1);
+        place.and_then(|place| table::all().get(place)).map_or("NULL", |spec| spec.name)
+    }
+
     /// Who is woken by [`Client::kill`] and [`Registry::wake_all`].
     pub fn wake_by(&self, waker: &Waker) {
         *lock(&self.waker) = Some(waker.clone());
@@ -173,7 +185,7 @@ impl Client {
             age.max(0),
             idle.max(0),
             words.db,
-            words.command,
+            self.last_command(),
             words.resp,
             words.lib_name,
             words.lib_ver,

@@ -18,7 +18,6 @@ use super::decoder::{Args, Decoder, Limits};
 use super::outbox::{Gather, Outbox};
 use super::registry::Client;
 use super::reply::Reply;
-use crate::clock;
 use crate::command::{self, Action};
 use crate::operation::Operation;
 use crate::worker::Worker;

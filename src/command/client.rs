@@ -13,7 +13,7 @@ use crate::client::session::{Front, Replies};
 
 /// One of the subcommands of `CLIENT`.
 pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
-    let subcommand = args[1].to_ascii_lowercase();
+    let subcommand = args.at(1).to_ascii_lowercase();
     let arity = |least: usize, most: usize, name: &'static str| {
         let fits = (least..=most).contains(&args.len());
         if fits { Ok(()) } else { Err(error::wrong_arity(name)) }
@@ -29,12 +29,12 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
         }
         b"setname" => {
             arity(3, 3, "client|setname")?;
-            set_name(front, args[2])?;
+            set_name(front, args.at(2))?;
             Ok(Action::Reply(Reply::OK))
         }
         b"setinfo" => {
             arity(4, 4, "client|setinfo")?;
-            set_info(front, args[2], args[3])
+            set_info(front, args.at(2), args.at(3))
         }
         b"info" => {
             arity(2, 2, "client|info")?;
@@ -47,28 +47,25 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
         }
         b"reply" => {
             arity(3, 3, "client|reply")?;
-            reply(front, args[2])
+            reply(front, args.at(2))
         }
         b"no-evict" => {
             arity(3, 3, "client|no-evict")?;
-            on_or_off(args[2])
+            on_or_off(args.at(2))
         }
         b"no-touch" => {
             arity(3, 3, "client|no-touch")?;
-            on_or_off(args[2])
+            on_or_off(args.at(2))
         }
         b"tracking" | b"caching" | b"pause" | b"unpause" | b"unblock" | b"trackinginfo"
-        | b"getredir" => Err(error::not_served(&format!(
-            "client|{}",
-            String::from_utf8_lossy(&subcommand)
-        ))),
-        _ => Err(error::unknown_subcommand(args[1], "CLIENT")),
+        | b"getredir" => Err(error::unsupported_command(&[b"client|", &subcommand[..]].concat())),
+        _ => Err(error::unknown_subcommand("CLIENT", args.at(1))),
     }
 }
 
 /// Names are printable and without spaces, so that `CLIENT LIST` can be parsed.
 pub(super) fn set_name(front: &mut Front, name: &[u8]) -> Result<(), Reply> {
-    let name = plain(name).ok_or_else(|| Reply::error(error::CLIENT_NAME))?;
+    let name = plain(name).ok_or(error::CLIENT_NAME)?;
     front.client.words().name = name;
     Ok(())
 }
@@ -104,17 +101,17 @@ fn list(front: &Front, args: Args<'_>) -> Outcome {
     let option = args.get(2).map(<[u8]>::to_ascii_lowercase);
     let listed: Vec<Arc<Client>> = match (option.as_deref(), args.len()) {
         (None, _) => everybody,
-        (Some(b"type"), 4) => match &args[3].to_ascii_lowercase()[..] {
+        (Some(b"type"), 4) => match &args.at(3).to_ascii_lowercase()[..] {
             b"normal" => everybody,
             b"master" | b"replica" | b"slave" | b"pubsub" => Vec::new(),
-            _ => return Err(error::unknown_client_type(args[3])),
+            _ => return Err(unknown_type(args.at(3))),
         },
         (Some(b"id"), 4..) => {
             let ids = args.from(3).iter().map(parse_i64).collect::<Option<Vec<_>>>();
             let ids = ids.ok_or_else(|| Reply::error("ERR Invalid client ID"))?;
             everybody.into_iter().filter(|client| ids.contains(&(client.id as i64))).collect()
         }
-        _ => return Err(Reply::error(error::SYNTAX)),
+        _ => return Err(error::SYNTAX),
     };
     let lines: String = listed.iter().map(|client| client.line() + "\n").collect();
     Ok(Action::Reply(Reply::Verbatim(lines.into_bytes().into())))
@@ -132,9 +129,9 @@ struct Filter {
 
 fn kill(front: &mut Front, args: Args<'_>) -> Outcome {
     if args.len() == 3 {
-        let filter = Filter { address: Some(text(args[2])), ..Filter::default() };
+        let filter = Filter { address: Some(text(args.at(2))), ..Filter::default() };
         return match filter.kill(front) {
-            0 => Err(Reply::error("ERR No such client")),
+            0 => Err(error::NO_SUCH_CLIENT),
             _ => Ok(Action::Reply(Reply::OK)),
         };
     }
@@ -148,7 +145,7 @@ impl Filter {
         let mut filter = Self { skip_me: true, ..Self::default() };
         let mut words = args.from(2).iter();
         while let Some(word) = words.next() {
-            let value = words.next().ok_or_else(|| Reply::error(error::SYNTAX))?;
+            let value = words.next().ok_or(error::SYNTAX)?;
             match &word.to_ascii_lowercase()[..] {
                 b"id" => {
                     let id = parse_i64(value).filter(|id| *id > 0);
@@ -160,7 +157,7 @@ impl Filter {
                 b"type" => match &value.to_ascii_lowercase()[..] {
                     b"normal" => {}
                     b"master" | b"replica" | b"slave" | b"pubsub" => filter.nobody = true,
-                    _ => return Err(error::unknown_client_type(value)),
+                    _ => return Err(unknown_type(value)),
                 },
                 b"user" if value == b"default" => {}
                 b"user" => {
@@ -169,7 +166,7 @@ impl Filter {
                 }
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.skip_me = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.skip_me = false,
-                _ => return Err(Reply::error(error::SYNTAX)),
+                _ => return Err(error::SYNTAX),
             }
         }
         Ok(filter)
@@ -193,6 +190,10 @@ impl Filter {
     }
 }
 
+fn unknown_type(word: &[u8]) -> Reply {
+    Reply::error(format!("ERR Unknown client type '{}'", text(word)))
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -213,20 +214,20 @@ fn reply(front: &mut Front, how: &[u8]) -> Outcome {
             }
             Ok(Action::Silence)
         }
-        _ => Err(Reply::error(error::SYNTAX)),
+        _ => Err(error::SYNTAX),
     }
 }
 
 /// There is nothing to evict and nothing to touch here, so both are already so.
 fn on_or_off(word: &[u8]) -> Outcome {
     let known = word.eq_ignore_ascii_case(b"on") || word.eq_ignore_ascii_case(b"off");
-    if known { Ok(Action::Reply(Reply::OK)) } else { Err(Reply::error(error::SYNTAX)) }
+    if known { Ok(Action::Reply(Reply::OK)) } else { Err(error::SYNTAX) }
 }
 
 /// `ACL WHOAMI`
 pub(super) fn acl(args: Args<'_>) -> Outcome {
-    if !args[1].eq_ignore_ascii_case(b"whoami") {
-        return Err(error::unknown_subcommand(args[1], "ACL"));
+    if !args.at(1).eq_ignore_ascii_case(b"whoami") {
+        return Err(error::unknown_subcommand("ACL", args.at(1)));
     }
     if args.len() != 2 {
         return Err(error::wrong_arity("acl|whoami"));

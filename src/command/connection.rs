@@ -15,14 +15,14 @@ const DEFAULT_USER: &[u8] = b"default";
 pub(super) fn ping(args: Args<'_>) -> Outcome {
     match args.len() {
         1 => Ok(Action::Reply(Reply::Simple("PONG"))),
-        2 => Ok(Action::Reply(Reply::bulk(Bytes::copy_from_slice(args[1])))),
+        2 => Ok(Action::Reply(Reply::bulk(Bytes::copy_from_slice(args.at(1))))),
         _ => Err(error::wrong_arity("ping")),
     }
 }
 
 /// `ECHO message`
 pub(super) fn echo(args: Args<'_>) -> Outcome {
-    Ok(Action::Reply(Reply::bulk(Bytes::copy_from_slice(args[1]))))
+    Ok(Action::Reply(Reply::bulk(Bytes::copy_from_slice(args.at(1)))))
 }
 
 /// `RESET`: the connection is as if it were new.
@@ -40,9 +40,9 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
 
 /// `SELECT index`
 pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
-    let index = parse_i64(args[1]).ok_or_else(|| Reply::error(error::NOT_AN_INTEGER))?;
+    let index = parse_i64(args.at(1)).ok_or(error::NOT_AN_INTEGER)?;
     let db = u32::try_from(index).ok().filter(|db| *db < front.worker.databases());
-    front.db = db.ok_or_else(|| Reply::error(error::DB_INDEX_OUT_OF_RANGE))?;
+    front.db = db.ok_or(error::DB_INDEX)?;
     front.client.words().db = front.db;
     Ok(Action::Reply(Reply::OK))
 }
@@ -51,11 +51,11 @@ pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
 pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
     match args.len() {
         2 if front.worker.settings().requirepass.is_none() => {
-            Err(Reply::error(error::NO_PASSWORD_CONFIGURED))
+            Err(error::NO_PASSWORD_SET)
         }
-        2 => authenticate(front, DEFAULT_USER, args[1]),
-        3 => authenticate(front, args[1], args[2]),
-        _ => Err(Reply::error(error::SYNTAX)),
+        2 => authenticate(front, DEFAULT_USER, args.at(1)),
+        3 => authenticate(front, args.at(1), args.at(2)),
+        _ => Err(error::SYNTAX),
     }?;
     Ok(Action::Reply(Reply::OK))
 }
@@ -64,7 +64,7 @@ fn authenticate(front: &mut Front, user: &[u8], password: &[u8]) -> Result<(), R
     let required = &front.worker.settings().requirepass;
     let matches = required.as_ref().is_none_or(|required| required.matches(password));
     if user != DEFAULT_USER || !matches {
-        return Err(Reply::error(error::WRONG_PASS));
+        return Err(error::WRONG_PASS);
     }
     front.authenticated = true;
     Ok(())
@@ -78,7 +78,7 @@ pub(super) fn hello(front: &mut Front, args: Args<'_>) -> Outcome {
         authenticate(front, user, password)?;
     }
     if !front.authenticated {
-        return Err(Reply::error(error::HELLO_NOT_AUTHENTICATED));
+        return Err(error::NO_AUTH_HELLO);
     }
     if let Some(name) = options.name {
         super::client::set_name(front, name)?;
@@ -94,8 +94,8 @@ fn protocol(word: &[u8]) -> Result<Protocol, Reply> {
     match parse_i64(word) {
         Some(2) => Ok(Protocol::Resp2),
         Some(3) => Ok(Protocol::Resp3),
-        Some(_) => Err(Reply::error(error::NO_PROTO)),
-        None => Err(Reply::error(error::PROTOCOL_VERSION_NOT_AN_INTEGER)),
+        Some(_) => Err(error::NO_PROTO),
+        None => Err(error::PROTOCOL_NOT_AN_INTEGER),
     }
 }
 
@@ -112,13 +112,13 @@ impl<'a> HelloOptions<'a> {
         while let Some(word) = args.get(at) {
             let left = args.len() - at - 1;
             if word.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-                options.auth = Some((args[at + 1], args[at + 2]));
+                options.auth = Some((args.at(at + 1), args.at(at + 2)));
                 at += 3;
             } else if word.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
-                options.name = Some(args[at + 1]);
+                options.name = Some(args.at(at + 1));
                 at += 2;
             } else {
-                return Err(error::hello_syntax(word));
+                return Err(error::hello_option(word));
             }
         }
         Ok(options)

@@ -1,8 +1,170 @@
 //! From words to operations.
 //!
-//! * [`table`]: the commands; [`error`]: what is said when one cannot be done;
-//! * [`number`]: integers as Redis reads them.
+//! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`]: Redis's texts;
+//! * [`options`], [`number`], [`glob`]: arguments as Redis reads them;
+//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script` ask the masters,
+//!   `connection`, `client`, `server`, `info` answer at once.
 
+mod client;
+mod connection;
+mod counter;
 pub mod error;
+mod expiry;
+pub mod glob;
+mod info;
+mod key;
+mod keyspace;
+mod lock;
 pub mod number;
+pub mod options;
+mod script;
+mod server;
 pub mod table;
+
+use crate::client::decoder::Args;
+use crate::client::outbox::Gather;
+use crate::client::reply::Reply;
+use crate::client::session::Front;
+use crate::operation::{Kind, Operation};
+use table::Command;
+
+/// What a request comes to.
+#[derive(Debug)]
+pub enum Action {
+    /// It has to wait until everything before it is answered.
+    Later,
+    /// The reply is known.
+    Reply(Reply),
+    /// The reply is known, and the connection ends with it.
+    Close(Reply),
+    /// No reply at all (`CLIENT REPLY OFF`).
+    Silence,
+    /// The masters are asked.
+    Start(Operation),
+    /// The masters are asked about each of many keys.
+    Gather(Gather, Vec<Operation>),
+}
+
+/// What a family makes of a request; the error is the reply.
+type Outcome = Result<Action, Reply>;
+
+/// Looks a request up and hands it to its family. The checks have Redis's order (`server.c`,
+/// `processCommand`): does it exist, are there enough arguments, may the client send it.
+pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
+    let Some(spec) = table::lookup(args.at(0)) else {
+        return refused(args);
+    };
+    if !spec.accepts(args.len()) {
+        return Action::Reply(error::wrong_arity(spec.name));
+    }
+    if !front.authenticated && !spec.allowed_before_auth() {
+        return Action::Reply(error::NO_AUTH);
+    }
+    if waits_for_all(spec.id) && front.outbox.in_flight() > 0 {
+        return Action::Later;
+    }
+    front.client.did(spec.id);
+    family(front, spec.id, args).unwrap_or_else(Action::Reply)
+}
+
+/// A command that changes how replies are sent, or looks at more than one key, must not overtake.
+fn waits_for_all(command: Command) -> bool {
+    use Command as C;
+    matches!(
+        command,
+        C::Hello
+            | C::Reset
+            | C::Client
+            | C::Keys
+            | C::Scan
+            | C::DbSize
+            | C::FlushDb
+            | C::FlushAll
+            | C::Quit
+    )
+}
+
+fn refused(args: Args<'_>) -> Action {
+    if table::is_http(args.at(0)) {
+        return Action::Close(error::unknown_command(args));
+    }
+    if table::known_to_redis(args.at(0)) {
+        return Action::Reply(error::unsupported_command(args.at(0)));
+    }
+    Action::Reply(error::unknown_command(args))
+}
+
+fn family(front: &mut Front, command: Command, args: Args<'_>) -> Outcome {
+    use Command as C;
+    match command {
+        C::Set => lock::set(front, args),
+        C::SetNx => lock::setnx(front, args),
+        C::SetEx | C::PsetEx => lock::setex(front, args, command),
+        C::GetSet => lock::getset(front, args),
+        C::GetDel => lock::getdel(front, args),
+        C::GetEx => lock::getex(front, args),
+        C::DelEx => lock::delex(front, args),
+        C::DelIfEq => lock::delifeq(front, args),
+        C::Get => key::get(front, args),
+        C::Mget => key::mget(front, args),
+        C::Strlen => key::strlen(front, args),
+        C::GetRange | C::Substr => key::getrange(front, args),
+        C::Exists | C::Touch => key::exists(front, args),
+        C::Type => key::kind(front, args),
+        C::Del | C::Unlink => key::del(front, args),
+        C::Ttl | C::Pttl | C::ExpireTime | C::PexpireTime => expiry::ttl(front, args, command),
+        C::Expire | C::Pexpire | C::ExpireAt | C::PexpireAt => {
+            expiry::expire(front, args, command)
+        }
+        C::Persist => expiry::persist(front, args),
+        C::Incr | C::IncrBy | C::Decr | C::DecrBy => counter::add(front, args, command),
+        C::Append => counter::append(front, args),
+        C::Keys => keyspace::keys(front, args),
+        C::Scan => keyspace::scan(front, args),
+        C::DbSize => keyspace::dbsize(front),
+        C::FlushDb => keyspace::flush(front, args, "flushdb", false),
+        C::FlushAll => keyspace::flush(front, args, "flushall", true),
+        C::Eval => script::eval(front, args),
+        C::EvalSha => script::evalsha(front, args),
+        C::Script => script::script(front, args),
+        C::Hello => connection::hello(front, args),
+        C::Auth => connection::auth(front, args),
+        C::Select => connection::select(front, args),
+        C::Ping => connection::ping(args),
+        C::Echo => connection::echo(args),
+        C::Quit => Ok(Action::Close(Reply::OK)),
+        C::Reset => connection::reset(front),
+        C::Client => client::client(front, args),
+        C::Acl => client::acl(args),
+        C::Info => info::info(front, args),
+        C::Config => server::config(front, args),
+        C::Command => server::command(args),
+        C::Role => server::role(),
+        C::Time => server::time(),
+        C::Wait => server::wait(args),
+        C::ReadOnly | C::ReadWrite | C::Cluster => Err(error::NO_CLUSTER),
+    }
+}
+
+/// An operation on `key` in the session's database.
+fn operation(front: &Front, key: &[u8], kind: Kind) -> Operation {
+    Operation { db: front.db, key: key.into(), kind }
+}
+
+/// The TTL to set on the masters for one that a client asks for, in milliseconds.
+fn padded_ttl(front: &Front, command: &str, asked_ms: i64) -> Result<i64, Reply> {
+    check_ttl(front, command, asked_ms)?;
+    Ok(front.worker.engine().rules().pad.pad(asked_ms))
+}
+
+/// Refuses a TTL beyond `--max-ttl`, with Redis's own words and the reason.
+fn check_ttl(front: &Front, command: &str, asked_ms: i64) -> Result<(), Reply> {
+    let Some(max_ttl) = front.worker.settings().max_ttl else { return Ok(()) };
+    if u128::try_from(asked_ms).is_ok_and(|asked_ms| asked_ms > max_ttl.as_millis()) {
+        let max_ttl = humantime::format_duration(max_ttl);
+        return Err(Reply::error(format!(
+            "ERR invalid expire time in '{command}' command: longer than --max-ttl {max_ttl}"
+        )));
+    }
+    Ok(())
+}

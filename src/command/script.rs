@@ -18,23 +18,23 @@ use crate::operation::release::{self, Release};
 /// `EVAL text numkeys key... arg...`
 pub(super) fn eval(front: &mut Front, args: Args<'_>) -> Outcome {
     let (keys, argv) = keys_and_argv(args)?;
-    let script = front.worker.scripts().load(Bytes::copy_from_slice(args[1]));
+    let script = front.worker.scripts().load(Bytes::copy_from_slice(args.at(1)));
     run(front, &script, keys, argv)
 }
 
 /// `EVALSHA sha numkeys key... arg...`
 pub(super) fn evalsha(front: &mut Front, args: Args<'_>) -> Outcome {
     let (keys, argv) = keys_and_argv(args)?;
-    let script = front.worker.scripts().get(args[1]);
-    let script = script.ok_or_else(|| Reply::error(error::NO_SCRIPT))?;
+    let script = front.worker.scripts().get(args.at(1));
+    let script = script.ok_or(error::NO_SCRIPT)?;
     run(front, &script, keys, argv)
 }
 
 /// `SCRIPT LOAD|EXISTS|FLUSH`
 pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
-    match (&args[1].to_ascii_lowercase()[..], args.len()) {
+    match (&args.at(1).to_ascii_lowercase()[..], args.len()) {
         (b"load", 3) => {
-            let script = front.worker.scripts().load(Bytes::copy_from_slice(args[2]));
+            let script = front.worker.scripts().load(Bytes::copy_from_slice(args.at(2)));
             Ok(Action::Reply(Reply::bulk(script.sha.clone())))
         }
         (b"load", _) => Err(error::wrong_arity("script|load")),
@@ -45,10 +45,10 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
         }
         (b"exists", _) => Err(error::wrong_arity("script|exists")),
         (b"flush", 2) => flush(front),
-        (b"flush", 3) if is_flush_mode(args[2]) => flush(front),
-        (b"flush", _) => Err(Reply::error(error::SCRIPT_FLUSH_MODE)),
-        (b"kill", 2) => Err(Reply::error(error::NOT_BUSY)),
-        _ => Err(error::unknown_subcommand(args[1], "SCRIPT")),
+        (b"flush", 3) if is_flush_mode(args.at(2)) => flush(front),
+        (b"flush", _) => Err(error::SCRIPT_FLUSH_OPTION),
+        (b"kill", 2) => Err(Reply::error("NOTBUSY No scripts in execution right now.")),
+        _ => Err(error::unknown_subcommand("SCRIPT", args.at(1))),
     }
 }
 
@@ -65,11 +65,11 @@ type Words<'a> = Vec<&'a [u8]>;
 
 /// Splits what follows the script (`script.c`, `scriptPrepare`).
 fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
-    let count = parse_i64(args[2]).ok_or_else(|| Reply::error(error::NOT_AN_INTEGER))?;
-    let count = usize::try_from(count).map_err(|_| Reply::error(error::NEGATIVE_KEYS))?;
+    let count = parse_i64(args.at(2)).ok_or(error::NOT_AN_INTEGER)?;
+    let count = usize::try_from(count).map_err(|_| error::NEGATIVE_KEYS)?;
     let mut keys: Words<'_> = args.from(3).iter().collect();
     if count > keys.len() {
-        return Err(Reply::error(error::TOO_MANY_KEYS));
+        return Err(error::TOO_MANY_KEYS);
     }
     let argv = keys.split_off(count);
     Ok((keys, argv))
@@ -81,7 +81,7 @@ fn run(front: &Front, script: &Rc<Script>, keys: Words<'_>, argv: Words<'_>) -> 
         (Some(shape), [_]) if argv.len() >= shape.arguments() => lower(front, shape, &argv)?,
         _ => None,
     };
-    let kind = kind.ok_or_else(|| error::script_not_served(&script.sha))?;
+    let kind = kind.ok_or_else(|| not_served(&script.sha))?;
     Ok(Action::Start(operation(front, keys[0], kind)))
 }
 
@@ -159,6 +159,14 @@ fn prefix(own: &Own, argv: &[&[u8]]) -> Option<i64> {
             parse_i64(argv[length.position()]).filter(|length| *length > 0)
         }
     }
+}
+
+/// Nothing is guessed: a script whose meaning is not certain does not run.
+fn not_served(sha: &str) -> Reply {
+    Reply::error(format!(
+        "ERR script {sha} is not one of the lock scripts that redlock-proxy knows, called as its \
+         library calls it: use a plain release, extend or set-if-absent script"
+    ))
 }
 
 fn reply(value: &Value) -> Reply {

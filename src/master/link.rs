@@ -293,23 +293,21 @@ impl Link {
         stream.write_all(&requests).await?;
         let (mut buffer, mut client_id) = (BytesMut::new(), 0);
         while replies > 0 {
-            let mut decoder = Decoder::default();
-            match decoder.decode(&buffer)? {
-                Some((Answer::Error(error), _)) => {
-                    return Err(Down::Hello(String::from_utf8_lossy(error).into_owned()));
-                }
-                Some((answer, len)) => {
-                    if let Answer::Int(id) = answer {
-                        client_id = id;
-                    }
-                    buffer.advance(len);
-                    replies -= 1;
-                }
-                None if stream.read_buf(&mut buffer).await? == 0 => {
+            let Some((answer, len)) = Decoder::default().decode(&buffer)? else {
+                if stream.read_buf(&mut buffer).await? == 0 {
                     return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                 }
-                None => {}
+                continue;
+            };
+            match answer {
+                Answer::Error(error) => {
+                    return Err(Down::Hello(String::from_utf8_lossy(error).into_owned()));
+                }
+                Answer::Int(id) => client_id = id,
+                _ => {}
             }
+            buffer.advance(len);
+            replies -= 1;
         }
         Ok(client_id)
     }

@@ -11,7 +11,7 @@ use crate::config::MasterAddr;
 use crate::lua::canonical::Canonical;
 
 /// How many databases a Redis has unless configured (`redis.conf`), for masters that hide it.
-const DEFAULT_DATABASES: u32 = 16;
+pub const DEFAULT_DATABASES: u32 = 16;
 
 /// How long a master may take for each answer to a probe.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -59,13 +59,13 @@ pub async fn probe(
 ) -> Result<Identity, ProbeError> {
     let stream = dial.dial(address).await?;
     stream.abort_on_close();
-    let (mut connection, driver) =
-        MultiplexedConnection::new(&connection_info(address), stream).await?;
+    let info = connection_info(address);
+    let (mut connection, driver) = MultiplexedConnection::new(&info, stream).await?;
     connection.set_response_timeout(ANSWER_TIMEOUT);
-    let driver = tokio::task::spawn_local(driver);
-    let identity = interview(&mut connection, predecessor).await;
-    driver.abort();
-    Ok(identity?)
+    tokio::select! {
+        identity = interview(&mut connection, predecessor) => Ok(identity?),
+        () = driver => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+    }
 }
 
 fn connection_info(address: &MasterAddr) -> RedisConnectionInfo {

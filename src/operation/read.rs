@@ -5,6 +5,7 @@ use redis_protocol::resp2::types::BytesFrame;
 
 use crate::client::reply::Reply;
 use crate::clock;
+use crate::command::options::Range;
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form};
@@ -20,8 +21,8 @@ pub enum Question {
     Value,
     /// `MGET`: as `GET`, but another type is nil.
     ValueOrNil,
-    /// `GETRANGE` with its two indexes.
-    Range(i64, i64),
+    /// `GETRANGE`.
+    Range(Range),
     /// `STRLEN`
     Length,
     /// `EXISTS`, `TOUCH`
@@ -229,10 +230,10 @@ impl Question {
                 Reply::Int(unit.end(clock::unix_ms().saturating_add(rules.pad.unpad(ttl_ms))))
             }
             (Self::Value | Self::ValueOrNil, Some(value)) => Reply::bulk(value),
-            (Self::Range(start, end), Some(value)) => Reply::bulk(range(&value, start, end)),
+            (Self::Range(range), Some(value)) => Reply::bulk(value.slice_ref(range.of(&value))),
             (Self::Length, Some(value)) => Reply::Int(value.len() as i64),
             (Self::ValueOrNil, None) => Reply::Nil,
-            (_, None) => Reply::error(crate::command::error::WRONG_TYPE),
+            (_, None) => crate::command::error::WRONG_TYPE,
         }
     }
 }
@@ -261,34 +262,5 @@ fn type_name(kind: &[u8]) -> &'static str {
         b"hash" => "hash",
         b"stream" => "stream",
         _ => "other",
-    }
-}
-
-/// `GETRANGE` (`t_string.c`): negative indexes count from the end, both ends are included.
-fn range(value: &Bytes, start: i64, end: i64) -> Bytes {
-    let len = value.len() as i64;
-    if len == 0 || (start < 0 && end < 0 && start > end) {
-        return Bytes::new();
-    }
-    let from_start = |index: i64| if index < 0 { (len + index).max(0) } else { index };
-    let (start, end) = (from_start(start), from_start(end).min(len - 1));
-    if start > end { Bytes::new() } else { value.slice(start as usize..=end as usize) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_cut_as_redis_cuts_them() {
-        let value = Bytes::from_static(b"This is a string");
-        assert_eq!(range(&value, 0, 3), "This");
-        assert_eq!(range(&value, -3, -1), "ing");
-        assert_eq!(range(&value, 0, -1), value);
-        assert_eq!(range(&value, 10, 100), "string");
-        assert_eq!(range(&value, -1, -5), "");
-        assert_eq!(range(&value, 5, 2), "");
-        assert_eq!(range(&value, -100, -100), "T");
-        assert_eq!(range(&Bytes::new(), 0, -1), "");
     }
 }

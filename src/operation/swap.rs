@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use crate::client::reply::Reply;
 use crate::clock;
 use crate::command::error;
-use crate::command::options::parse_i64;
+use crate::command::number::parse_i64;
 use crate::master::deferred::Cause;
 use crate::master::reply::Answer;
 use crate::operation::read::{Seen, Sighting, Sightings};
@@ -42,6 +42,8 @@ pub enum Update {
     Expire(NewTtl),
     /// `GETEX` with an expiry that has passed.
     ExpireNow,
+    /// `GETEX` with a bad expiry, which Redis notices only when there is a value.
+    Refuse(Reply),
     /// `INCR`, `DECRBY`, ...
     Add(i64),
     /// `APPEND`
@@ -90,11 +92,12 @@ impl Update {
             | Self::Delete
             | Self::Expire(_)
             | Self::ExpireNow
+            | Self::Refuse(_)
             | Self::Add(_)
             | Self::Append(_)
                 if other_type =>
             {
-                Plan::Answer(Reply::error(error::WRONG_TYPE))
+                Plan::Answer(error::WRONG_TYPE)
             }
             Self::Set { value: new, ttl, condition, answer } => {
                 set(old, value, (new, *ttl), condition, *answer)
@@ -102,6 +105,7 @@ impl Update {
             Self::Delete => with_value(value, |_| None),
             Self::ExpireNow => with_value(value, |_| None),
             Self::Expire(ttl) => with_value(value, |value| Some((value.clone(), *ttl))),
+            Self::Refuse(error) => Plan::Answer(value.map_or(Reply::Nil, |_| error.clone())),
             Self::Add(amount) => add(value, *amount),
             Self::Append(more) => append(value, more),
         }
@@ -146,14 +150,14 @@ fn add(value: Option<&Bytes>, amount: i64) -> Plan {
         None => 0,
         Some(value) => match parse_i64(value) {
             Some(number) => number,
-            None => return Plan::Answer(Reply::error(error::NOT_AN_INTEGER)),
+            None => return Plan::Answer(error::NOT_AN_INTEGER),
         },
     };
     match old.checked_add(amount) {
         Some(new) => {
             Plan::Change(Some((Bytes::from(new.to_string()), NewTtl::Keep)), Reply::Int(new))
         }
-        None => Plan::Answer(Reply::error(error::INCREMENT_OVERFLOW)),
+        None => Plan::Answer(error::OVERFLOW),
     }
 }
 
@@ -412,15 +416,15 @@ mod tests {
         let one = Plan::Change(Some((Bytes::from_static(b"1"), NewTtl::Keep)), Reply::Int(1));
         assert_eq!(Update::Add(1).plan(None), one);
         let overflow = Update::Add(1).plan(Some(&string("9223372036854775807")));
-        assert_eq!(overflow, Plan::Answer(Reply::error(error::INCREMENT_OVERFLOW)));
+        assert_eq!(overflow, Plan::Answer(error::OVERFLOW));
         let word = Update::Add(1).plan(Some(&string("one")));
-        assert_eq!(word, Plan::Answer(Reply::error(error::NOT_AN_INTEGER)));
+        assert_eq!(word, Plan::Answer(error::NOT_AN_INTEGER));
     }
 
     #[test]
     fn another_type_is_refused_by_everything_but_a_plain_set() {
         let list = Sighting { kind: Bytes::from_static(b"list"), value: None };
-        let wrong = Plan::Answer(Reply::error(error::WRONG_TYPE));
+        let wrong = Plan::Answer(error::WRONG_TYPE);
         assert_eq!(Update::Delete.plan(Some(&list)), wrong);
         assert_eq!(Update::Append(Bytes::new()).plan(Some(&list)), wrong);
         let plain = set(Condition::Always, Answered::Ok).plan(Some(&list));

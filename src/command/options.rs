@@ -1,0 +1,389 @@
+//! What stands behind the key: the options of `SET`, `GETEX`, `EXPIRE`, `SCAN` and `GETRANGE`, read
+//! as Redis reads them (`t_string.c`, `expire.c`, `db.c`) without doing anything yet.
+//!
+//! The order of checks is Redis's as well, since it decides which of two errors a client sees:
+//! first the words, then the numbers. An `Err` is the reply to the client.
+
+pub use super::number::parse_i64;
+use super::{error, table::Command};
+use crate::client::{decoder::Args, reply::Reply};
+
+/// The options of `SET key value`:
+/// `[NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetOptions<'a> {
+    /// When the value is to be set.
+    pub condition: Condition<'a>,
+    /// What becomes of the key's time to live.
+    pub ttl: SetTtl,
+    /// `GET`: the reply is the old value.
+    pub get: bool,
+}
+
+/// When `SET` sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition<'a> {
+    /// In any case.
+    Always,
+    /// `NX`: when the key does not exist.
+    Absent,
+    /// `XX`: when the key exists.
+    Present,
+    /// `IFEQ`: when the key has this value.
+    Equal(&'a [u8]),
+}
+
+/// What `SET` does with the time to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTtl {
+    /// The key will never expire.
+    Never,
+    /// `KEEPTTL`: it stays as it is.
+    Keep,
+    /// It expires in so many milliseconds; not above 0: at a time that is already past.
+    Ms(i64),
+}
+
+impl<'a> SetOptions<'a> {
+    /// Reads `options`, the arguments behind the value.
+    ///
+    /// # Errors
+    /// Redis's reply to options that are unknown, incomplete, contradictory or out of range.
+    pub fn parse(options: Args<'a>, now_unix_ms: i64) -> Result<SetOptions<'a>, Reply> {
+        let (mut condition, mut ttl, mut get) = (Condition::Always, TtlOption::None, false);
+        let mut words = options.iter();
+        while let Some(word) = words.next() {
+            if word.eq_ignore_ascii_case(b"NX") {
+                condition.replace(Condition::Absent)?;
+            } else if word.eq_ignore_ascii_case(b"XX") {
+                condition.replace(Condition::Present)?;
+            } else if word.eq_ignore_ascii_case(b"IFEQ") {
+                condition.replace(Condition::Equal(words.next().ok_or(error::SYNTAX)?))?;
+            } else if word.eq_ignore_ascii_case(b"GET") {
+                get = true;
+            } else if word.eq_ignore_ascii_case(b"KEEPTTL") {
+                ttl.replace(TtlOption::Keep)?;
+            } else {
+                ttl.replace(TtlOption::Time(Time::option(word, words.next())?))?;
+            }
+        }
+        let ttl = match ttl {
+            TtlOption::Time(time) => SetTtl::Ms(time.ttl_ms("set", now_unix_ms)?),
+            TtlOption::Keep => SetTtl::Keep,
+            TtlOption::None | TtlOption::Persist => SetTtl::Never,
+        };
+        Ok(SetOptions { condition, ttl, get })
+    }
+}
+
+impl<'a> Condition<'a> {
+    /// The same condition may be given twice, a second one not.
+    fn replace(&mut self, new: Condition<'a>) -> Result<(), Reply> {
+        use std::mem::discriminant;
+        if *self != Condition::Always && discriminant(self) != discriminant(&new) {
+            return Err(error::SYNTAX);
+        }
+        *self = new;
+        Ok(())
+    }
+}
+
+/// What `GETEX` does with the time to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GetexTtl<'a> {
+    /// Nothing: it is a `GET`.
+    Unchanged,
+    /// `PERSIST`: the key will never expire.
+    Never,
+    /// A new one. Redis looks for the key first: a bad time is no error when there is none, so the
+    /// caller asks for [`Time::ttl_ms`] when it knows.
+    Time(Time<'a>),
+}
+
+impl<'a> GetexTtl<'a> {
+    /// Reads `options`, the arguments behind the key.
+    ///
+    /// # Errors
+    /// A syntax error.
+    pub fn parse(options: Args<'a>) -> Result<GetexTtl<'a>, Reply> {
+        let mut ttl = TtlOption::None;
+        let mut words = options.iter();
+        while let Some(word) = words.next() {
+            ttl.replace(if word.eq_ignore_ascii_case(b"PERSIST") {
+                TtlOption::Persist
+            } else {
+                TtlOption::Time(Time::option(word, words.next())?)
+            })?;
+        }
+        Ok(match ttl {
+            TtlOption::Time(time) => GetexTtl::Time(time),
+            TtlOption::Persist => GetexTtl::Never,
+            TtlOption::None | TtlOption::Keep => GetexTtl::Unchanged,
+        })
+    }
+}
+
+/// The options of which there may be one: `KEEPTTL`, `PERSIST`, `EX`, `PX`, `EXAT`, `PXAT`.
+#[derive(Clone, Copy)]
+enum TtlOption<'a> {
+    None,
+    Keep,
+    Persist,
+    Time(Time<'a>),
+}
+
+impl<'a> TtlOption<'a> {
+    /// The same option may be given twice, then the last time counts; a second one may not.
+    fn replace(&mut self, new: TtlOption<'a>) -> Result<(), Reply> {
+        let compatible = match (*self, new) {
+            (TtlOption::None, _)
+            | (TtlOption::Keep, TtlOption::Keep)
+            | (TtlOption::Persist, TtlOption::Persist) => true,
+            (TtlOption::Time(old), TtlOption::Time(new)) => {
+                (old.unit, old.base) == (new.unit, new.base)
+            }
+            _ => false,
+        };
+        *self = new;
+        if compatible { Ok(()) } else { Err(error::SYNTAX) }
+    }
+}
+
+/// A time as the client wrote it, not yet read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time<'a> {
+    text: &'a [u8],
+    unit: Unit,
+    base: Base,
+}
+
+/// What a time is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// `EX`, `EXAT`, `EXPIRE`, ...
+    Seconds,
+    /// `PX`, `PXAT`, `PEXPIRE`, ...
+    Milliseconds,
+}
+
+/// What a time is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// A time to live.
+    Now,
+    /// A moment in Unix time.
+    Epoch,
+}
+
+impl<'a> Time<'a> {
+    /// `text` in this unit since this moment, e.g. the argument of `SETEX`.
+    pub fn new(text: &'a [u8], unit: Unit, base: Base) -> Time<'a> {
+        Time { text, unit, base }
+    }
+
+    fn option(word: &[u8], text: Option<&'a [u8]>) -> Result<Time<'a>, Reply> {
+        let options: [(&[u8], Unit, Base); 4] = [
+            (b"PX", Unit::Milliseconds, Base::Now),
+            (b"EX", Unit::Seconds, Base::Now),
+            (b"PXAT", Unit::Milliseconds, Base::Epoch),
+            (b"EXAT", Unit::Seconds, Base::Epoch),
+        ];
+        let option = options.iter().find(|(name, ..)| word.eq_ignore_ascii_case(name));
+        let (Some(&(_, unit, base)), Some(text)) = (option, text) else {
+            return Err(error::SYNTAX);
+        };
+        Ok(Time { text, unit, base })
+    }
+
+    /// Milliseconds from now, for the commands that set a value (`getExpireMillisecondsOrReply` in
+    /// `t_string.c`): what is not above 0 is refused, but a moment that is past is legal, and then
+    /// the result is not above 0. `command` is the name for the error.
+    ///
+    /// # Errors
+    /// No integer, not above 0, or out of range.
+    pub fn ttl_ms(self, command: &str, now_unix_ms: i64) -> Result<i64, Reply> {
+        let time = parse_i64(self.text).ok_or(error::NOT_AN_INTEGER)?;
+        if time <= 0 {
+            return Err(error::invalid_expire_time(command));
+        }
+        self.convert(time, now_unix_ms).ok_or_else(|| error::invalid_expire_time(command))
+    }
+
+    /// Milliseconds from now, `None` when Redis's own moment of expiry would not fit an `i64`.
+    fn convert(self, time: i64, now_unix_ms: i64) -> Option<i64> {
+        let ms = match self.unit {
+            Unit::Seconds => time.checked_mul(1000)?,
+            Unit::Milliseconds => time,
+        };
+        match self.base {
+            Base::Now => ms.checked_add(now_unix_ms).map(|_| ms),
+            Base::Epoch => Some(ms.saturating_sub(now_unix_ms)),
+        }
+    }
+}
+
+/// The arguments of `EXPIRE`, `PEXPIRE`, `EXPIREAT` and `PEXPIREAT` behind the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpireOptions {
+    /// Milliseconds from now. Not above 0: the key is to be deleted.
+    pub ttl_ms: i64,
+    /// `NX`: only when the key does not expire yet.
+    pub nx: bool,
+    /// `XX`: only when it does.
+    pub xx: bool,
+    /// `GT`: only when it then expires later. Never expiring is the latest.
+    pub gt: bool,
+    /// `LT`: only when it then expires earlier.
+    pub lt: bool,
+}
+
+impl ExpireOptions {
+    /// Reads the arguments of `command`, its name and the key included.
+    ///
+    /// # Errors
+    /// Redis's reply to options that are unknown or contradictory, and to a time out of range.
+    pub fn parse(
+        command: Command,
+        args: Args<'_>,
+        now_unix_ms: i64,
+    ) -> Result<ExpireOptions, Reply> {
+        let mut options = ExpireOptions::parse_flags(args.from(3))?;
+        let text = args.get(2).unwrap_or_default();
+        let number = parse_i64(text).ok_or(error::NOT_AN_INTEGER)?;
+        let (unit, base) = time_of(command);
+        options.ttl_ms = Time::new(text, unit, base)
+            .convert(number, now_unix_ms)
+            .ok_or_else(|| error::invalid_expire_time(command.spec().name))?;
+        Ok(options)
+    }
+
+    /// Whether the conditions hold for a key that has `current_ms` left; `None`: it never expires.
+    pub fn allow(&self, current_ms: Option<i64>) -> bool {
+        match current_ms {
+            None => !self.xx && !self.gt,
+            Some(current_ms) => {
+                let late_enough = !self.gt || self.ttl_ms > current_ms;
+                let early_enough = !self.lt || self.ttl_ms < current_ms;
+                !self.nx && late_enough && early_enough
+            }
+        }
+    }
+
+    fn parse_flags(words: Args<'_>) -> Result<ExpireOptions, Reply> {
+        let mut flags = ExpireOptions { ttl_ms: 0, nx: false, xx: false, gt: false, lt: false };
+        for word in words.iter() {
+            match word.to_ascii_uppercase().as_slice() {
+                b"NX" => flags.nx = true,
+                b"XX" => flags.xx = true,
+                b"GT" => flags.gt = true,
+                b"LT" => flags.lt = true,
+                _ => return Err(error::unsupported_option(word)),
+            }
+        }
+        if flags.nx && (flags.xx || flags.gt || flags.lt) {
+            return Err(error::EXPIRE_NX_CONFLICT);
+        }
+        if flags.gt && flags.lt {
+            return Err(error::EXPIRE_GT_LT_CONFLICT);
+        }
+        Ok(flags)
+    }
+}
+
+/// How a command of the `EXPIRE` and `SETEX` families counts.
+fn time_of(command: Command) -> (Unit, Base) {
+    match command {
+        Command::Pexpire | Command::PsetEx => (Unit::Milliseconds, Base::Now),
+        Command::PexpireAt => (Unit::Milliseconds, Base::Epoch),
+        Command::ExpireAt => (Unit::Seconds, Base::Epoch),
+        _ => (Unit::Seconds, Base::Now),
+    }
+}
+
+/// The arguments of `SCAN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanOptions<'a> {
+    /// Where to go on.
+    pub cursor: u64,
+    /// `MATCH`: a glob pattern for the names.
+    pub pattern: Option<&'a [u8]>,
+    /// `COUNT`: how many keys to look at; at least 1, by default 10.
+    pub count: i64,
+    /// `TYPE`: only keys of this type.
+    pub type_name: Option<&'a [u8]>,
+}
+
+impl<'a> ScanOptions<'a> {
+    /// Reads the arguments, the command's name included.
+    ///
+    /// # Errors
+    /// Redis's reply to what is no cursor, and to unknown or incomplete options.
+    pub fn parse(args: Args<'a>) -> Result<ScanOptions<'a>, Reply> {
+        let cursor = parse_cursor(args.get(1).unwrap_or_default()).ok_or(error::INVALID_CURSOR)?;
+        let mut options = ScanOptions { cursor, pattern: None, count: 10, type_name: None };
+        let mut words = args.from(2).iter();
+        while let Some(word) = words.next() {
+            let value = words.next().ok_or(error::SYNTAX)?;
+            match word.to_ascii_uppercase().as_slice() {
+                b"COUNT" => options.count = parse_count(value)?,
+                b"MATCH" => options.pattern = Some(value),
+                b"TYPE" => options.type_name = Some(value),
+                _ => return Err(error::SYNTAX),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn parse_count(text: &[u8]) -> Result<i64, Reply> {
+    let count = parse_i64(text).ok_or(error::NOT_AN_INTEGER)?;
+    if count < 1 { Err(error::SYNTAX) } else { Ok(count) }
+}
+
+/// As C's `strtoul`, which Redis asks: signs are fine and negative numbers wrap around.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let (negative, digits) = match text {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(if negative { number.wrapping_neg() } else { number })
+}
+
+/// The indexes of `GETRANGE`. Negative ones count from the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    start: i64,
+    end: i64,
+}
+
+impl Range {
+    /// Reads the arguments, the command's name and the key included.
+    ///
+    /// # Errors
+    /// An index that is no integer.
+    pub fn parse(args: Args<'_>) -> Result<Range, Reply> {
+        let index = |at| args.get(at).and_then(parse_i64).ok_or(error::NOT_AN_INTEGER);
+        Ok(Range { start: index(2)?, end: index(3)? })
+    }
+
+    /// That part of `value`, both ends included; what lies beyond its ends is not there.
+    pub fn of(self, value: &[u8]) -> &[u8] {
+        let len = value.len() as i64;
+        let from_front = |index: i64| if index < 0 { (len + index).max(0) } else { index };
+        let both_before_end = self.start < 0 && self.end < 0;
+        if both_before_end && self.start > self.end {
+            return &[];
+        }
+        let (start, end) = (from_front(self.start), from_front(self.end).min(len - 1));
+        if start > end { &[] } else { &value[start as usize..=end as usize] }
+    }
+}
+
+#[cfg(test)]
+mod tests;

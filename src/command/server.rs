@@ -1,0 +1,164 @@
+//! Facts about the proxy, answered as a single Redis would: `INFO`, `CONFIG GET`, `COMMAND`, ...
+
+use bytes::Bytes;
+
+use super::table::{self, Spec};
+use super::{Action, Outcome, error, glob};
+use crate::client::decoder::Args;
+use crate::client::reply::Reply;
+use crate::client::session::Front;
+use crate::clock;
+
+/// `ROLE`: a master without replicas.
+pub(super) fn role() -> Outcome {
+    let replicas = Reply::Array(Vec::new());
+    Ok(Action::Reply(Reply::Array(vec![Reply::bulk("master"), Reply::Int(0), replicas])))
+}
+
+/// `TIME`
+pub(super) fn time() -> Outcome {
+    let micros = clock::unix_micros();
+    let part = |part: u128| Reply::bulk(part.to_string());
+    let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+    Ok(Action::Reply(Reply::Array(vec![part(seconds), part(rest)])))
+}
+
+/// `WAIT replicas timeout`: a quorum has confirmed every write before its reply, and the masters
+/// have no replicas to wait for.
+pub(super) fn wait(args: Args<'_>) -> Outcome {
+    use super::number::parse_i64;
+    parse_i64(args.at(1)).ok_or(error::NOT_AN_INTEGER)?;
+    match parse_i64(args.at(2)) {
+        None => Err(error::TIMEOUT_NOT_AN_INTEGER),
+        Some(..0) => Err(error::TIMEOUT_NEGATIVE),
+        Some(_) => Ok(Action::Reply(Reply::Int(0))),
+    }
+}
+
+/// `CONFIG GET pattern...`: what clients ask for, with the values a Redis without persistence has.
+pub(super) fn config(front: &Front, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (&subcommand[..], args.len()) {
+        (b"get", 3..) => {
+            let parameters = parameters(front);
+            let wanted = |name: &str| {
+                args.from(2).iter().any(|pattern| glob::matches(pattern, name.as_bytes(), true))
+            };
+            let found = parameters.into_iter().filter(|(name, _)| wanted(name));
+            let pairs = found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value)));
+            Ok(Action::Reply(Reply::Map(pairs.collect())))
+        }
+        (b"get", _) => Err(error::wrong_arity("config|get")),
+        (b"set", 4..) => Err(Reply::error(
+            "ERR settings of redlock-proxy are changed with its flags, environment or settings file",
+        )),
+        (b"set", _) => Err(error::wrong_arity("config|set")),
+        (b"resetstat", 2) => Ok(Action::Reply(Reply::OK)),
+        (b"rewrite", 2) => Err(Reply::error("ERR The server is running without a config file")),
+        _ => Err(error::unknown_subcommand("CONFIG", args.at(1))),
+    }
+}
+
+fn parameters(front: &Front) -> Vec<(&'static str, String)> {
+    let settings = front.worker.settings();
+    let text = |text: &str| text.to_owned();
+    vec![
+        ("appendonly", text("no")),
+        ("databases", front.worker.databases().to_string()),
+        ("maxclients", settings.max_clients.to_string()),
+        ("maxmemory", text("0")),
+        ("maxmemory-policy", text("noeviction")),
+        ("notify-keyspace-events", text("")),
+        ("proto-max-bulk-len", settings.max_request_bytes.to_string()),
+        ("replica-read-only", text("yes")),
+        ("save", text("")),
+        ("slave-read-only", text("yes")),
+        ("tcp-keepalive", text("0")),
+        ("timeout", text("0")),
+    ]
+}
+
+/// `COMMAND [COUNT|INFO|DOCS|LIST|GETKEYS]`
+pub(super) fn command(args: Args<'_>) -> Outcome {
+    let Some(subcommand) = args.get(1).map(<[u8]>::to_ascii_lowercase) else {
+        return Ok(Action::Reply(Reply::Array(table::all().iter().map(info_of).collect())));
+    };
+    let reply = match (&subcommand[..], args.len()) {
+        (b"count", 2) => Reply::Int(table::all().len() as i64),
+        (b"count", _) => return Err(error::wrong_arity("command|count")),
+        (b"info", 2) => Reply::Array(table::all().iter().map(info_of).collect()),
+        (b"info", _) => {
+            let found = args.from(2).iter().map(table::lookup);
+            Reply::Array(found.map(|spec| spec.map_or(Reply::NilArray, info_of)).collect())
+        }
+        (b"docs", 2) => Reply::Map(table::all().iter().map(docs_of).collect()),
+        (b"docs", _) => {
+            let found = args.from(2).iter().filter_map(table::lookup);
+            Reply::Map(found.map(docs_of).collect())
+        }
+        (b"list", 2) => {
+            Reply::Array(table::all().iter().map(|spec| Reply::bulk(spec.name)).collect())
+        }
+        (b"getkeys", 3..) => return keys_of(args.from(2)),
+        (b"getkeys", _) => return Err(error::wrong_arity("command|getkeys")),
+        _ => return Err(error::unknown_subcommand("COMMAND", args.at(1))),
+    };
+    Ok(Action::Reply(reply))
+}
+
+/// One entry of `COMMAND INFO`; the parts that Redis 7 has after the key positions are empty.
+fn info_of(spec: &Spec) -> Reply {
+    let flags = spec.flags.iter().copied().map(Reply::Simple).collect();
+    let nothing = || Reply::Array(Vec::new());
+    Reply::Array(vec![
+        Reply::bulk(spec.name),
+        Reply::Int(spec.arity.into()),
+        Reply::Set(flags),
+        Reply::Int(spec.first_key.into()),
+        Reply::Int(spec.last_key.into()),
+        Reply::Int(spec.step.into()),
+        Reply::Set(Vec::new()),
+        nothing(),
+        nothing(),
+        nothing(),
+    ])
+}
+
+fn docs_of(spec: &Spec) -> (Reply, Reply) {
+    let docs = vec![
+        (Reply::bulk("summary"), Reply::bulk(spec.summary)),
+        (Reply::bulk("since"), Reply::bulk(spec.since)),
+        (Reply::bulk("group"), Reply::bulk("generic")),
+    ];
+    (Reply::bulk(spec.name), Reply::Map(docs))
+}
+
+/// `COMMAND GETKEYS name arg...`
+fn keys_of(args: Args<'_>) -> Outcome {
+    let spec = table::lookup(args.at(0)).ok_or(Reply::error("ERR Invalid command specified"))?;
+    if !spec.accepts(args.len()) {
+        return Err(Reply::error("ERR Invalid number of arguments specified for command"));
+    }
+    let key = |index: usize| Reply::bulk(Bytes::copy_from_slice(args.at(index)));
+    let keys: Vec<Reply> = match usize::try_from(spec.first_key) {
+        Ok(first @ 1..) => {
+            let last = match usize::try_from(spec.last_key) {
+                Ok(last) => last,
+                Err(_) => args.len() - usize::from(spec.last_key.unsigned_abs()),
+            };
+            (first..=last).step_by(spec.step.max(1) as usize).map(key).collect()
+        }
+        _ if spec.flags.contains(&"movablekeys") => script_keys(args),
+        _ => Vec::new(),
+    };
+    if keys.is_empty() {
+        return Err(error::NO_KEY_ARGUMENTS);
+    }
+    Ok(Action::Reply(Reply::Array(keys)))
+}
+
+fn script_keys(args: Args<'_>) -> Vec<Reply> {
+    let count = args.get(2).and_then(super::number::parse_i64).unwrap_or(0);
+    let keys = args.from(3.min(args.len())).iter().take(usize::try_from(count).unwrap_or(0));
+    keys.map(|key| Reply::bulk(Bytes::copy_from_slice(key))).collect()
+}
