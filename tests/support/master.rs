@@ -1,0 +1,217 @@
+//! One independent Redis, as a real process that a test can kill, stop, and bring back empty.
+
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+
+use super::client;
+use super::{eventually_blocking, free_port, target_is_plain_redis};
+
+/// A running `redis-server` that remembers nothing across restarts. Killed when dropped.
+pub struct Master {
+    pub port: u16,
+    process: Child,
+    directory: TempDir,
+}
+
+impl Master {
+    /// Starts a server on a free port and returns once it answers.
+    pub fn start() -> Master {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        for _ in 0..20 {
+            let port = free_port();
+            if let Some(process) = spawn(port, &directory) {
+                return Master { port, process, directory };
+            }
+        }
+        panic!("no port stayed free long enough for redis-server");
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// A direct connection, past the proxy. It must not be asked for while the server is stopped.
+    pub async fn connection(&self) -> MultiplexedConnection {
+        client::connection(&self.address()).await
+    }
+
+    /// What the server holds under `key`, seen directly.
+    pub async fn get(&self, key: &str) -> Option<Vec<u8>> {
+        let mut connection = self.connection().await;
+        redis::cmd("GET").arg(key).query_async(&mut connection).await.expect("GET on a master")
+    }
+
+    pub async fn pttl(&self, key: &str) -> i64 {
+        let mut connection = self.connection().await;
+        redis::cmd("PTTL").arg(key).query_async(&mut connection).await.expect("PTTL on a master")
+    }
+
+    /// How many keys the server holds in database 0.
+    pub async fn key_count(&self) -> i64 {
+        let mut connection = self.connection().await;
+        redis::cmd("DBSIZE").query_async(&mut connection).await.expect("DBSIZE on a master")
+    }
+
+    /// How often the server has run `command` so far (`INFO commandstats`).
+    pub async fn calls(&self, command: &str) -> u64 {
+        let mut connection = self.connection().await;
+        let info: String = redis::cmd("INFO")
+            .arg("commandstats")
+            .query_async(&mut connection)
+            .await
+            .expect("INFO commandstats");
+        let prefix = format!("cmdstat_{}:calls=", command.to_lowercase());
+        info.lines()
+            .find_map(|line| line.strip_prefix(prefix.as_str()))
+            .and_then(|rest| rest.split(',').next())
+            .map_or(0, |calls| calls.parse().expect("a count in INFO commandstats"))
+    }
+
+    /// The process ends without a word to anybody, as when a host loses power.
+    pub fn kill_9(&mut self) {
+        self.process.kill().expect("kill redis-server");
+        self.process.wait().expect("reap redis-server");
+    }
+
+    /// The process stands still: connections stay open, the kernel still accepts new ones, nothing answers.
+    pub fn stop(&self) {
+        signal("STOP", self.process.id());
+    }
+
+    pub fn cont(&self) {
+        signal("CONT", self.process.id());
+    }
+
+    /// Comes back on the same port without any of its data. The process must be gone ([`Master::kill_9`]).
+    pub fn restart_empty(&mut self) {
+        let port = self.port;
+        self.process = eventually_blocking("redis-server comes back on its port", || {
+            spawn(port, &self.directory)
+        });
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The masters of one test.
+pub struct Masters(Vec<Master>);
+
+impl Masters {
+    /// Starts `count` of them, side by side. When a plain Redis is the target there is only that one.
+    pub fn start(count: usize) -> Masters {
+        let count = if target_is_plain_redis() { 1 } else { count };
+        Masters((0..count).map(|_| Master::start()).collect())
+    }
+
+    pub fn quorum(&self) -> usize {
+        self.0.len() / 2 + 1
+    }
+
+    /// As many as may fail without anybody noticing.
+    pub fn minority(&mut self) -> &mut [Master] {
+        let count = self.0.len() - self.quorum();
+        &mut self.0[..count]
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        self.0.iter().map(Master::address).collect()
+    }
+
+    /// How many masters hold `value` under `key` at this moment.
+    pub async fn holding(&self, key: &str, value: &[u8]) -> usize {
+        let mut count = 0;
+        for master in &self.0 {
+            count += usize::from(master.get(key).await.as_deref() == Some(value));
+        }
+        count
+    }
+
+    /// Waits until no master holds `key`.
+    pub async fn forget(&self, key: &str) {
+        for master in &self.0 {
+            master.forgets(key).await;
+        }
+    }
+}
+
+impl Master {
+    /// Waits until this master does not hold `key`.
+    pub async fn forgets(&self, key: &str) {
+        let what = format!("{key} disappears from the master on port {}", self.port);
+        super::eventually(&what, || async { self.get(key).await.is_none().then_some(()) }).await;
+    }
+
+    /// Waits until this master holds `value` under `key`.
+    pub async fn holds(&self, key: &str, value: &str) {
+        let what = format!("{key} appears on the master on port {}", self.port);
+        super::eventually(&what, || async {
+            (self.get(key).await.as_deref() == Some(value.as_bytes())).then_some(())
+        })
+        .await;
+    }
+}
+
+impl std::ops::Deref for Masters {
+    type Target = [Master];
+
+    fn deref(&self) -> &[Master] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Masters {
+    fn deref_mut(&mut self) -> &mut [Master] {
+        &mut self.0
+    }
+}
+
+/// Starts a server on `port`; `None` when somebody else has the port.
+fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
+    let mut process = Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+        .arg("--dir")
+        .arg(directory.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server starts (Debian package redis-server)");
+    eventually_blocking("redis-server answers or gives up its port", || {
+        if process.try_wait().expect("the state of redis-server").is_some() {
+            return Some(false);
+        }
+        (process_id_at(port) == Some(process.id())).then_some(true)
+    })
+    .then_some(process)
+}
+
+/// Which process answers on `port`: it could be a stranger that was faster.
+fn process_id_at(port: u16) -> Option<u32> {
+    use std::io::{Read, Write};
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    stream.write_all(b"INFO server\r\nQUIT\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let id = answer.lines().find_map(|line| line.strip_prefix("process_id:"))?;
+    id.trim().parse().ok()
+}
+
+/// Sends a signal by name. The shell's own `kill` is on every machine.
+pub fn signal(name: &str, process: u32) {
+    let status = Command::new("sh")
+        .args(["-c", &format!("kill -{name} {process}")])
+        .status()
+        .expect("sh is there");
+    assert!(status.success(), "signal {name} to process {process}");
+}

@@ -1,0 +1,71 @@
+//! What the black-box tests stand on: real `redis-server` processes, the real proxy in front of them, a network that
+//! can be made slow or cut, and a client that sees every byte.
+//!
+//! Nothing here sleeps to let something happen. A condition is polled ([`eventually`]) with a limit so generous that only a
+//! real failure meets it, and processes die with the value that owns them.
+//!
+//! With `REDLOCK_TEST_TARGET=redis` a plain `redis-server` takes the place of the proxy (and of its masters: there is only
+//! one). That checks the tests themselves: what a plain Redis does not pass is no promise of Redis's.
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part of this module")]
+#![allow(missing_docs, reason = "names and types tell it; what needs a word has one")]
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+pub mod client;
+pub mod master;
+pub mod proxy;
+pub mod raw;
+pub mod relay;
+pub mod reply;
+pub mod scripts;
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+pub use client::{connection, int, text, value};
+pub use master::{Master, Masters};
+pub use proxy::Proxy;
+pub use raw::{Raw, encode, words};
+pub use relay::Relay;
+pub use reply::Reply;
+
+/// How long a condition may take to come true before a test gives up: a loaded machine needs seconds, never this.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// True when a plain `redis-server` stands where the proxy would: tests of what only a quorum can do have nothing to test.
+pub fn target_is_plain_redis() -> bool {
+    std::env::var("REDLOCK_TEST_TARGET").is_ok_and(|target| target == "redis")
+}
+
+/// Polls until `check` answers `Some`, and fails the test with `what` when that takes longer than [`PATIENCE`].
+pub async fn eventually<T, F, Fut>(what: &str, mut check: F) -> T
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Option<T>>,
+{
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = check().await {
+            return found;
+        }
+        assert!(Instant::now() < limit, "gave up waiting: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The blocking form of [`eventually`], for starting processes.
+pub fn eventually_blocking<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = check() {
+            return found;
+        }
+        assert!(Instant::now() < limit, "gave up waiting: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A port that was free a moment ago. Somebody else may take it first, so whoever uses it must be ready to ask again.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("the address of a bound socket").port()
+}

@@ -1,0 +1,160 @@
+//! The thing under test: the real binary, its log, and its end.
+
+use std::cell::Cell;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+
+use redis::aio::MultiplexedConnection;
+
+use super::{Masters, Raw, client, eventually_blocking, master::signal, target_is_plain_redis};
+
+/// A running proxy. When it is dropped it is killed, and the test fails if the process had died by itself or had logged a
+/// warning that the test did not announce with [`Proxy::expect_warnings`].
+pub struct Proxy {
+    address: String,
+    process: Option<Child>,
+    log: Arc<Mutex<Vec<String>>>,
+    warnings_expected: Cell<bool>,
+}
+
+impl Proxy {
+    /// In front of these masters, with [`ROOMY`] limits and then `flags`.
+    pub fn start(masters: &Masters, flags: &[&str]) -> Proxy {
+        Proxy::in_front_of(&masters.addresses(), flags)
+    }
+
+    /// In front of any addresses: a relay's, or one where nobody listens.
+    pub fn in_front_of(addresses: &[String], flags: &[&str]) -> Proxy {
+        if target_is_plain_redis() {
+            return Proxy::stand_in(&addresses[0], flags);
+        }
+        let log = Arc::default();
+        let mut process = spawn(addresses, flags);
+        collect_log(&mut process, &log);
+        let address = eventually_blocking("the proxy says where it listens", || {
+            let ended = process.try_wait().expect("the state of the proxy");
+            assert!(ended.is_none(), "the proxy ended at once, {ended:?}: {:#?}", lines(&log));
+            listening_address(&lines(&log))
+        });
+        Proxy { address, process: Some(process), log, warnings_expected: Cell::new(false) }
+    }
+
+    /// A plain Redis in the proxy's place: only what its own configuration can express is taken over from the flags.
+    fn stand_in(address: &str, flags: &[&str]) -> Proxy {
+        if let Some(at) = flags.iter().position(|flag| *flag == "--requirepass") {
+            let client = redis::Client::open(format!("redis://{address}/")).expect("an address");
+            let mut connection = client.get_connection().expect("a plain Redis");
+            let mut command = redis::cmd("CONFIG");
+            command.arg("SET").arg("requirepass").arg(flags[at + 1]);
+            command.exec(&mut connection).expect("CONFIG SET requirepass");
+        }
+        let warnings_expected = Cell::new(true);
+        Proxy { address: address.to_owned(), process: None, log: Arc::default(), warnings_expected }
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub async fn connection(&self) -> MultiplexedConnection {
+        client::connection(&self.address).await
+    }
+
+    pub async fn raw(&self) -> Raw {
+        Raw::connect(&self.address).await
+    }
+
+    /// This test makes masters fail, so the proxy may say so.
+    pub fn expect_warnings(&self) {
+        self.warnings_expected.set(true);
+    }
+
+    pub fn log(&self) -> Vec<String> {
+        lines(&self.log)
+    }
+
+    /// Asks it to end (SIGTERM) and returns how it did.
+    pub fn terminate(mut self) -> ExitStatus {
+        let mut process = self.process.take().expect("only a real proxy can be terminated");
+        signal("TERM", process.id());
+        eventually_blocking("the proxy ends after SIGTERM", || {
+            process.try_wait().expect("the state of the proxy")
+        })
+    }
+
+    fn assert_healthy(&self, ended: Option<ExitStatus>) {
+        let log = self.log();
+        assert!(ended.is_none(), "the proxy died, {ended:?}: {log:#?}");
+        if !self.warnings_expected.get() {
+            let unexpected = log.iter().find(|line| is_warning(line));
+            assert!(unexpected.is_none(), "nobody expected {unexpected:?}");
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let mut ended = None;
+        if let Some(process) = &mut self.process {
+            ended = process.try_wait().ok().flatten();
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("log of the proxy at {}: {:#?}", self.address, self.log());
+        } else {
+            self.assert_healthy(ended);
+        }
+    }
+}
+
+/// Flags of every proxy under test. The vote timeout is far above what a healthy master needs even on a machine that is busy
+/// with the other tests, because a master that is merely starved must not count as one that failed.
+pub const ROOMY: [&str; 2] = ["--vote-timeout", "500ms"];
+
+fn spawn(addresses: &[String], flags: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
+    for address in addresses {
+        command.args(["--master", address]);
+    }
+    command.args(["--listen", "127.0.0.1:0"]);
+    if !flags.contains(&"--vote-timeout") {
+        command.args(ROOMY);
+    }
+    command
+        .args(flags)
+        .env_remove("RUST_LOG")
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the proxy's binary starts")
+}
+
+/// Keeps the pipe empty, so that the proxy never waits for us to read its log.
+fn collect_log(process: &mut Child, log: &Arc<Mutex<Vec<String>>>) {
+    let stderr = process.stderr.take().expect("stderr is piped");
+    let log = Arc::clone(log);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            log.lock().expect("the log").push(line);
+        }
+    });
+}
+
+fn lines(log: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
+    log.lock().expect("the log").clone()
+}
+
+fn listening_address(log: &[String]) -> Option<String> {
+    let rest = log.iter().find_map(|line| line.split_once("listening on "))?.1;
+    let address: String =
+        rest.chars().take_while(|c| c.is_ascii_digit() || ".:".contains(*c)).collect();
+    Some(address)
+}
+
+fn is_warning(line: &str) -> bool {
+    line.split_whitespace().take(4).any(|word| word == "WARN" || word == "ERROR")
+}

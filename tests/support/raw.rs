@@ -1,0 +1,133 @@
+//! A client that sends exactly the bytes it is told to, and sees exactly the bytes that come back.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{PATIENCE, Reply};
+
+pub struct Raw {
+    stream: TcpStream,
+    received: Vec<u8>,
+    consumed: usize,
+}
+
+impl Raw {
+    pub async fn connect(address: &str) -> Raw {
+        let stream = timeout(PATIENCE, TcpStream::connect(address)).await;
+        let stream = stream.expect("connected in time").expect("a listener");
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        Raw { stream, received: Vec::new(), consumed: 0 }
+    }
+
+    /// Connects and speaks RESP3 from then on.
+    pub async fn connect_resp3(address: &str) -> Raw {
+        let mut raw = Raw::connect(address).await;
+        let hello = raw.ask(&["HELLO", "3"]).await;
+        assert_eq!(hello.field("proto"), Some(Reply::Int(3)), "HELLO 3 answered {hello:?}");
+        raw
+    }
+
+    pub async fn send(&mut self, bytes: &[u8]) {
+        let sent = timeout(PATIENCE, self.stream.write_all(bytes)).await;
+        sent.expect("sent in time").expect("an open connection");
+    }
+
+    /// Sends what it can and does not mind when the other side has had enough in between.
+    pub async fn send_regardless(&mut self, bytes: &[u8]) {
+        let _ = timeout(PATIENCE, self.stream.write_all(bytes)).await.expect("sent in time");
+    }
+
+    /// Sends one command as an array of bulk strings and waits for its reply.
+    pub async fn ask<S: AsRef<[u8]>>(&mut self, words: &[S]) -> Reply {
+        self.send(&encode(words)).await;
+        self.reply().await
+    }
+
+    pub async fn reply(&mut self) -> Reply {
+        self.frame().await.0
+    }
+
+    /// The next reply, and its very bytes.
+    pub async fn frame(&mut self) -> (Reply, Vec<u8>) {
+        loop {
+            let rest = &self.received[self.consumed..];
+            if let Some((reply, length)) = (!rest.is_empty()).then(|| Reply::parse(rest)).flatten()
+            {
+                let bytes = rest[..length].to_vec();
+                self.consume(length);
+                return (reply, bytes);
+            }
+            let read = self.read_more().await;
+            assert!(read > 0, "closed instead of a reply, after {:?}", self.unread());
+        }
+    }
+
+    pub async fn replies(&mut self, count: usize) -> Vec<Reply> {
+        let mut replies = Vec::with_capacity(count);
+        for _ in 0..count {
+            replies.push(self.reply().await);
+        }
+        replies
+    }
+
+    /// Everything until the other side closes.
+    pub async fn until_closed(&mut self) -> Vec<u8> {
+        while self.read_more().await > 0 {}
+        self.received.split_off(self.consumed)
+    }
+
+    /// No more requests from here; what was sent is still answered.
+    pub async fn finish_sending(&mut self) {
+        self.stream.shutdown().await.expect("half-closed");
+    }
+
+    /// Reads what is there; 0 means closed, also by a reset.
+    async fn read_more(&mut self) -> usize {
+        let read = timeout(PATIENCE, self.stream.read_buf(&mut self.received)).await;
+        match read {
+            Ok(result) => result.unwrap_or(0),
+            Err(_) => panic!("neither a reply nor the end, after {:?}", self.unread()),
+        }
+    }
+
+    fn unread(&self) -> String {
+        String::from_utf8_lossy(&self.received[self.consumed..]).into_owned()
+    }
+
+    /// Moves on; the read bytes are given back now and then, not for every reply of a long pipeline.
+    fn consume(&mut self, length: usize) {
+        self.consumed += length;
+        if self.consumed > 1 << 16 {
+            self.received.drain(..self.consumed);
+            self.consumed = 0;
+        }
+    }
+}
+
+/// One command as the array of bulk strings that every driver sends.
+pub fn encode<S: AsRef<[u8]>>(words: &[S]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        let word = word.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Splits a command line at spaces; single or double quotes hold a word together, also an empty one.
+pub fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim();
+    while let Some(first) = rest.chars().next() {
+        let (word, after) = match first {
+            '"' | '\'' => rest[1..].split_once(first).expect("a closing quote"),
+            _ => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        };
+        words.push(word.to_owned());
+        rest = after.trim_start();
+    }
+    words
+}

@@ -1,0 +1,142 @@
+//! The lock scripts that libraries send, one per shape: each with the reply conventions that its library reads.
+//!
+//! The comment names libraries that use the shape. Spaces, quotes and letter case differ between them on purpose here too: a
+//! proxy has to recognise the shape, not the text.
+
+/// A script that takes one key and, first among its arguments, the token.
+#[derive(Clone, Copy, Debug)]
+pub struct Script {
+    pub name: &'static str,
+    pub text: &'static str,
+    /// The integer that says "this token does not hold the key" while another one does.
+    pub not_holder: i64,
+    /// The integer that says "nobody holds the key".
+    pub nobody: i64,
+}
+
+/// Compare-and-delete. Arguments: token. A release that took place answers 1.
+pub const RELEASES: [Script; 4] = [
+    // redlock-py, redlock-php, redsync before 4.12, php-lock, Laravel, node-redlock 1 to 3, rslock and many more.
+    Script {
+        name: "release with else",
+        text: r#"if redis.call("get",KEYS[1]) == ARGV[1] then
+            return redis.call("del",KEYS[1])
+        else
+            return 0
+        end"#,
+        not_holder: 0,
+        nobody: 0,
+    },
+    // DistributedLock, rueidislock.
+    Script {
+        name: "release without else",
+        text: "if (redis.call('get', KEYS[1]) == ARGV[1]) then return redis.call('del', KEYS[1]) end return 0",
+        not_holder: 0,
+        nobody: 0,
+    },
+    // redsync since 4.12.
+    Script {
+        name: "release that tells absent from foreign",
+        text: r#"local held = redis.call("GET", KEYS[1])
+            if held == ARGV[1] then return redis.call("DEL", KEYS[1])
+            elseif held == false then return -1
+            else return 0 end"#,
+        not_holder: 0,
+        nobody: -1,
+    },
+    // redis-py.
+    Script {
+        name: "release with early return",
+        text: r"local token = redis.call('get', KEYS[1])
+            if not token or token ~= ARGV[1] then return 0 end
+            redis.call('del', KEYS[1])
+            return 1",
+        not_holder: 0,
+        nobody: 0,
+    },
+];
+
+/// Compare-and-expire of a held lock only. Arguments: token, milliseconds. An extension that took place answers 1.
+pub const EXTENSIONS: [Script; 4] = [
+    // redsync, node-redlock 1 to 3, pottery, redis-plus-plus, ShedLock.
+    Script {
+        name: "extend with else",
+        text: r#"if redis.call("GET", KEYS[1]) == ARGV[1] then
+            return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end"#,
+        not_holder: 0,
+        nobody: 0,
+    },
+    // DistributedLock.
+    Script {
+        name: "extend without else",
+        text: "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end; return 0",
+        not_holder: 0,
+        nobody: 0,
+    },
+    // rslock.
+    Script {
+        name: "extend by SET",
+        text: r#"if redis.call("get", KEYS[1]) ~= ARGV[1] then
+            return 0
+        else
+            if redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2]) ~= nil then
+                return 1
+            else
+                return 0
+            end
+        end"#,
+        not_holder: 0,
+        nobody: 0,
+    },
+    // redis-py's reacquire.
+    Script {
+        name: "extend with early return",
+        text: r"local token = redis.call('get', KEYS[1])
+            if not token or token ~= ARGV[1] then return 0 end
+            redis.call('pexpire', KEYS[1], ARGV[2])
+            return 1",
+        not_holder: 0,
+        nobody: 0,
+    },
+];
+
+/// RedLock.net: extends what it holds, takes what nobody holds.
+pub const EXTEND_OR_TAKE: &str = r"local currentVal = redis.call('get', KEYS[1])
+if (currentVal == false) then
+    return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) and 1 or 0
+elseif (currentVal == ARGV[1]) then
+    return redis.call('pexpire', KEYS[1], ARGV[2])
+else
+    return -1
+end";
+
+/// node-redlock 2 and 3: a claim as a script. Arguments: token, milliseconds.
+pub const TAKE: &str = r#"return redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2])"#;
+
+/// redsync with SetNXOnExtend, symfony before 5.2: a re-entrant claim. Arguments: token, milliseconds.
+pub const TAKE_OR_EXTEND: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then
+    return redis.call("PEXPIRE", KEYS[1], ARGV[2])
+elseif redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2], "NX") then
+    return 1
+else
+    return 0
+end"#;
+
+/// bsm/redislock 0.9.4: a claim, or a new value under the same token. Arguments: value, length of the token in it, milliseconds.
+pub const TAKE_BY_PREFIX: &str = r#"
+if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[3]) then return redis.status_reply("OK") end
+
+local offset = tonumber(ARGV[2])
+if redis.call("getrange", KEYS[1], 0, offset-1) == string.sub(ARGV[1], 1, offset) then return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[3]) end
+"#;
+
+/// redlock-rb: a claim that answers the same when it is repeated. Arguments: token, milliseconds, whether a new lock is allowed.
+pub const TAKE_AGAIN: &str = r#"if (redis.call("exists", KEYS[1]) == 0 and ARGV[3] == "yes") or redis.call("get", KEYS[1]) == ARGV[1] then
+  return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2])
+end"#;
+
+/// The release that most libraries send.
+pub const RELEASE: &str = RELEASES[0].text;
+
+/// The extension that most libraries send.
+pub const EXTEND: &str = EXTENSIONS[0].text;
