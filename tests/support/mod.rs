@@ -6,7 +6,12 @@
 //!
 //! With `REDLOCK_TEST_TARGET=redis` a plain `redis-server` takes the place of the proxy (and of its masters: there is only
 //! one). That checks the tests themselves: what a plain Redis does not pass is no promise of Redis's.
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses its own part of this module")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "every test binary uses its own part of this module"
+)]
 #![allow(missing_docs, reason = "names and types tell it; what needs a word has one")]
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 
@@ -37,16 +38,18 @@ impl Proxy {
             assert!(ended.is_none(), "the proxy ended at once, {ended:?}: {:#?}", lines(&log));
             listening_address(&lines(&log))
         });
-        Proxy { address, process: Some(process), log, warnings_expected: Cell::new(false) }
+        let proxy =
+            Proxy { address, process: Some(process), log, warnings_expected: Cell::new(false) };
+        wait_for_links(&proxy.address, addresses, password(flags));
+        proxy
     }
 
     /// A plain Redis in the proxy's place: only what its own configuration can express is taken over from the flags.
     fn stand_in(address: &str, flags: &[&str]) -> Proxy {
-        if let Some(at) = flags.iter().position(|flag| *flag == "--requirepass") {
-            let client = redis::Client::open(format!("redis://{address}/")).expect("an address");
-            let mut connection = client.get_connection().expect("a plain Redis");
+        if let Some(password) = password(flags) {
+            let mut connection = dial(address, None).expect("a plain Redis");
             let mut command = redis::cmd("CONFIG");
-            command.arg("SET").arg("requirepass").arg(flags[at + 1]);
+            command.arg("SET").arg("requirepass").arg(password);
             command.exec(&mut connection).expect("CONFIG SET requirepass");
         }
         let warnings_expected = Cell::new(true);
@@ -131,6 +134,41 @@ fn spawn(addresses: &[String], flags: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the proxy's binary starts")
+}
+
+/// Returns once the proxy has a link to every master that is up: a claim has arrived on all of them. Tests that look for a key
+/// on every master may start then. With fewer masters than a quorum there is nothing to wait for.
+fn wait_for_links(proxy: &str, addresses: &[String], password: Option<&str>) {
+    let mut masters: Vec<_> = addresses.iter().filter_map(|address| dial(address, None)).collect();
+    if masters.len() < addresses.len() / 2 + 1 {
+        return;
+    }
+    eventually_blocking("the proxy has a link to every master", || {
+        let key = format!("first light {}", fastrand::u64(..));
+        let mut claim = redis::cmd("SET");
+        claim.arg(&key).arg("light").arg("NX").arg("PX").arg(60_000);
+        claim.exec(&mut dial(proxy, password)?).ok()?;
+        std::thread::sleep(Duration::from_millis(5));
+        let mut deleted = 0;
+        for master in &mut masters {
+            deleted += redis::cmd("DEL").arg(&key).query::<usize>(master).unwrap_or(0);
+        }
+        (deleted == masters.len()).then_some(())
+    });
+}
+
+/// A blocking connection for what happens before a test begins.
+fn dial(address: &str, password: Option<&str>) -> Option<redis::Connection> {
+    let login = password.map_or(String::new(), |password| format!(":{password}@"));
+    let client = redis::Client::open(format!("redis://{login}{address}/")).expect("an address");
+    let connection = client.get_connection_with_timeout(Duration::from_secs(1)).ok()?;
+    connection.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    Some(connection)
+}
+
+fn password<'a>(flags: &[&'a str]) -> Option<&'a str> {
+    let at = flags.iter().position(|flag| *flag == "--requirepass")?;
+    Some(flags[at + 1])
 }
 
 /// Keeps the pipe empty, so that the proxy never waits for us to read its log.

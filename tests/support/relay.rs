@@ -140,33 +140,47 @@ fn reset(stream: &TcpStream) {
 }
 
 /// Carries bytes one way. They are stamped when they come in and leave in order, so a delay does not limit throughput.
+///
+/// A sender that closes has its last bytes delivered, late if need be: its kernel would go on sending them. A sender that
+/// resets takes back what has not arrived yet.
 async fn pump(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut network: watch::Receiver<Network>,
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
+    network: watch::Receiver<Network>,
     delay: fn(&Network) -> Duration,
 ) {
-    let (queue, mut waiting) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
-    let stamping = network.clone();
-    let read = async move {
-        let mut buffer = vec![0; 16 * 1024];
-        while let Ok(length @ 1..) = from.read(&mut buffer).await {
-            let due = Instant::now() + delay(&stamping.borrow());
-            if queue.send((due, buffer[..length].to_vec())).is_err() {
-                break;
-            }
+    let (queue, waiting) = mpsc::unbounded_channel();
+    let _ =
+        tokio::try_join!(stamp(from, queue, network.clone(), delay), deliver(to, waiting, network));
+}
+
+async fn stamp(
+    mut from: OwnedReadHalf,
+    queue: mpsc::UnboundedSender<(Instant, Vec<u8>)>,
+    network: watch::Receiver<Network>,
+    delay: fn(&Network) -> Duration,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let length = from.read(&mut buffer).await?;
+        let due = Instant::now() + delay(&network.borrow());
+        if length == 0 || queue.send((due, buffer[..length].to_vec())).is_err() {
+            return Ok(());
         }
-    };
-    let write = async move {
-        while let Some((due, bytes)) = waiting.recv().await {
-            tokio::time::sleep_until(due).await;
-            if network.wait_for(|network| !network.silent).await.is_err() {
-                break;
-            }
-            if to.write_all(&bytes).await.is_err() {
-                break;
-            }
+    }
+}
+
+async fn deliver(
+    mut to: OwnedWriteHalf,
+    mut waiting: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
+    mut network: watch::Receiver<Network>,
+) -> std::io::Result<()> {
+    while let Some((due, bytes)) = waiting.recv().await {
+        tokio::time::sleep_until(due).await;
+        if network.wait_for(|network| !network.silent).await.is_err() {
+            break;
         }
-    };
-    tokio::join!(read, write);
+        to.write_all(&bytes).await?;
+    }
+    Ok(())
 }

@@ -102,19 +102,3 @@ fn series(bytes: &[u8], count: i64, start: usize) -> Option<(Option<Vec<Reply>>,
 fn pairs(items: Vec<Reply>) -> Vec<(Reply, Reply)> {
     items.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
-
-mod tests {
-    use super::Reply;
-
-    #[test]
-    fn replies_of_both_versions_are_read_whole_or_not_at_all() {
-        let bytes = b"*3\r\n:1\r\n$-1\r\n%1\r\n$1\r\na\r\n=7\r\ntxt:abc\r\n+next\r\n";
-        let fields = vec![(Reply::bulk("a"), Reply::Other('=', "txt:abc".to_owned()))];
-        let expected = Reply::Array(vec![Reply::Int(1), Reply::Nil, Reply::Map(fields)]);
-        let whole = bytes.len() - b"+next\r\n".len();
-        assert_eq!(Reply::parse(bytes), Some((expected, whole)));
-        for cut in 1..whole {
-            assert_eq!(Reply::parse(&bytes[..cut]), None, "cut after {cut} bytes");
-        }
-    }
-}

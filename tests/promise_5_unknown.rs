@@ -1,0 +1,225 @@
+//! Promise 5: `OK` only with a quorum, nil only when somebody else holds the key, and an error when nobody can know. After an
+//! error nothing is left behind.
+
+mod support;
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use support::scripts::{EXTEND, RELEASE};
+use support::{Masters, Proxy, Relay, eventually, int, target_is_plain_redis, text, value};
+
+const SHORT_VOTE: [&str; 2] = ["--vote-timeout", "150ms"];
+const TEN_MINUTES: &str = "600000";
+
+#[tokio::test]
+async fn without_a_quorum_every_claim_is_an_error() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "held", "mine").await, Ok(Value::Okay));
+    masters[0].kill_9();
+    masters[1].kill_9();
+    for key in ["held", "free"] {
+        for _ in 0..20 {
+            assert_unknown(claim(&mut client, key, "other").await);
+        }
+    }
+    masters[2].forgets("free").await;
+    assert_eq!(masters[2].get("held").await.as_deref(), Some(b"mine".as_slice()));
+    // Once the links are known to be down nothing is sent any more, and the reply says so with Redis's own word for it.
+    eventually("the proxy knows that there is no quorum", || {
+        let mut client = client.clone();
+        async move {
+            let error = claim(&mut client, "free", "other").await.expect_err("there is no quorum");
+            (error.code() == Some("CLUSTERDOWN")).then_some(())
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stopped_majority_is_an_error_and_leaves_nothing() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "warm up", "mine").await, Ok(Value::Okay));
+    masters[0].stop();
+    masters[1].stop();
+    for turn in 0..5 {
+        assert_unknown(claim(&mut client, &format!("lock {turn}"), "mine").await);
+    }
+    for turn in 0..5 {
+        masters[2].forgets(&format!("lock {turn}")).await;
+    }
+    masters[0].cont();
+    masters[1].cont();
+    all_take_part(&mut client, &masters).await;
+    for turn in 0..5 {
+        masters.forget(&format!("lock {turn}")).await;
+    }
+}
+
+/// Nothing is known of a key whose masters do not answer: that is not the same as an absent key.
+#[tokio::test]
+async fn reads_without_a_quorum_are_errors() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters[0].stop();
+    masters[1].stop();
+    for words in [["GET", "lock"], ["EXISTS", "lock"], ["PTTL", "lock"], ["TYPE", "lock"]] {
+        assert_unknown(value(&mut client, &words).await);
+        assert_unknown(value(&mut client, &[words[0], "absent"]).await);
+    }
+    masters[0].cont();
+    masters[1].cont();
+    eventually("the lock is seen again", || {
+        let mut client = client.clone();
+        async move { value(&mut client, &["GET", "lock"]).await.ok() }
+    })
+    .await;
+    assert_eq!(text(&mut client, &["GET", "lock"]).await.as_deref(), Some("mine"));
+}
+
+/// An extension that a quorum has not confirmed is never reported as one, nor as a refusal.
+#[tokio::test]
+async fn an_extension_without_a_quorum_is_an_error() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters[1].stop();
+    masters[2].stop();
+    let words = ["EVAL", EXTEND, "1", "lock", "mine", "700000"];
+    assert_unknown(value(&mut client, &words).await);
+    masters[1].cont();
+    masters[2].cont();
+}
+
+/// A release that any master confirmed is one: its holder has let go, and the other masters get it when they can.
+#[tokio::test]
+async fn a_release_that_one_master_confirmed_is_a_release() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    for master in masters.iter() {
+        master.holds("lock", "mine").await;
+    }
+    masters[1].stop();
+    masters[2].stop();
+    assert_eq!(int(&mut client, &["EVAL", RELEASE, "1", "lock", "mine"]).await, 1);
+    masters[1].cont();
+    masters[2].cont();
+    masters.forget("lock").await;
+}
+
+#[tokio::test]
+async fn ok_means_that_a_quorum_holds_the_key() {
+    let masters = Masters::start(5);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.connection().await;
+    for turn in 0..50 {
+        let key = format!("lock {turn}");
+        assert_eq!(claim(&mut client, &key, "mine").await, Ok(Value::Okay));
+        let holding = masters.holding(&key, b"mine").await;
+        assert!(holding >= masters.quorum(), "OK with {holding} of {} masters", masters.len());
+    }
+}
+
+/// Links break at any moment, also in the middle of claims, and often a majority at once. Whatever was answered must be true.
+#[tokio::test]
+async fn answers_are_true_while_links_break() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "100ms"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    let mut unknown = Vec::new();
+    for turn in 0..150 {
+        disturb(&relays, turn);
+        let key = format!("lock {turn}");
+        match claim(&mut client, &key, "mine").await {
+            Ok(Value::Okay) => {
+                let holding = masters.holding(&key, b"mine").await;
+                assert!(holding >= masters.quorum(), "turn {turn}: OK with {holding} masters");
+            }
+            Ok(other) => panic!("turn {turn}: nobody holds {key}, but the answer was {other:?}"),
+            error => {
+                assert_unknown(error);
+                unknown.push(key);
+            }
+        }
+    }
+    relays.iter().for_each(Relay::heal);
+    all_take_part(&mut client, &masters).await;
+    for key in &unknown {
+        masters.forget(key).await;
+    }
+    assert!(unknown.len() < 150, "no claim was ever granted");
+}
+
+/// Every third turn something breaks, every third it is healed; the parts that break differ.
+fn disturb(relays: &[Relay], turn: usize) {
+    match turn % 12 {
+        0 => relays[0].black_hole(),
+        3 => relays[1].black_hole(),
+        4 => relays[1].reset(),
+        6 => relays.iter().for_each(Relay::heal),
+        8 => relays.iter().for_each(Relay::reset),
+        9 => relays[2].cut(),
+        11 => relays.iter().for_each(Relay::heal),
+        _ => (),
+    }
+}
+
+/// Errors that say "ask again", never one that sounds like a verdict.
+fn assert_unknown(reply: RedisResult<Value>) {
+    let error = reply.expect_err("nobody can know");
+    let code = error.code().unwrap_or_default();
+    assert!(["CLUSTERDOWN", "TRYAGAIN", "LOADING"].contains(&code), "{error:?}");
+}
+
+async fn all_take_part(client: &mut MultiplexedConnection, masters: &Masters) {
+    eventually("every master takes part again", || {
+        let mut client = client.clone();
+        async move {
+            let key = format!("beacon {}", fastrand::u64(..));
+            claim(&mut client, &key, "light").await.ok()?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            (masters.holding(&key, b"light").await == masters.len()).then_some(())
+        }
+    })
+    .await;
+}
+
+async fn claim(client: &mut MultiplexedConnection, key: &str, token: &str) -> RedisResult<Value> {
+    value(client, &["SET", key, token, "NX", "PX", TEN_MINUTES]).await
+}
