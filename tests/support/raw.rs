@@ -50,16 +50,25 @@ impl Raw {
 
     /// The next reply, and its very bytes.
     pub async fn frame(&mut self) -> (Reply, Vec<u8>) {
+        match self.frame_or_end().await {
+            Some(frame) => frame,
+            None => panic!("closed instead of a reply, after {:?}", self.unread()),
+        }
+    }
+
+    /// The next reply and its bytes, or `None` when the other side closes instead.
+    pub async fn frame_or_end(&mut self) -> Option<(Reply, Vec<u8>)> {
         loop {
             let rest = &self.received[self.consumed..];
             if let Some((reply, length)) = (!rest.is_empty()).then(|| Reply::parse(rest)).flatten()
             {
                 let bytes = rest[..length].to_vec();
                 self.consume(length);
-                return (reply, bytes);
+                return Some((reply, bytes));
             }
-            let read = self.read_more().await;
-            assert!(read > 0, "closed instead of a reply, after {:?}", self.unread());
+            if self.read_more().await == 0 {
+                return None;
+            }
         }
     }
 
@@ -79,7 +88,7 @@ impl Raw {
 
     /// No more requests from here; what was sent is still answered.
     pub async fn finish_sending(&mut self) {
-        self.stream.shutdown().await.expect("half-closed");
+        let _ = self.stream.shutdown().await;
     }
 
     /// Reads what is there; 0 means closed, also by a reset.

@@ -1,0 +1,652 @@
+//! The command lines that `same_as_redis` sends to a plain Redis and to the proxy; the marks are explained there.
+
+/// Every option of SET, in any order and letter case.
+pub(crate) const SET: &str = r#"
+    SET k v
+    GET k
+    TTL k
+    SET k v2 NX
+    SET k v2 XX
+    SET absent v XX
+    EXISTS absent
+    SET k v EX 100
+    [within 10] TTL k
+    SET k v PX 100000
+    [within 10000] PTTL k
+    SET k v EXAT {now+100}
+    [within 10] TTL k
+    SET k v PXAT {nowms+100000}
+    [within 10000] PTTL k
+    SET k v3 KEEPTTL
+    [within 10000] PTTL k
+    SET k v
+    PTTL k
+    SET k v4 GET
+    SET fresh v GET
+    SET k v5 NX GET
+    SET k v6 XX GET
+    SET absent v XX GET
+    SET fresh2 v NX GET
+    GET fresh2
+    SET k v7 EX 100 GET
+    [within 10] TTL k
+    SET k v8 GET KEEPTTL
+    [within 10] TTL k
+    SET k v9 KEEPTTL GET XX
+    [within 10] TTL k
+    DEL k
+    SET k v NX PX 100000
+    SET k w PX 100000 NX
+    DEL k
+    SET k v EX 100 NX
+    SET k v NX EX 100
+    set k v px 100000 xx
+    sEt k v2 Ex 100 xX gEt
+    GET k
+    [within 10] TTL k
+    DEL k
+    SET k v NX PXAT {nowms+100000}
+    [within 10000] PTTL k
+    SET k v EXAT {now+100} NX
+    SET k v XX EXAT {now+200}
+    [within 10] TTL k
+    SET k v PXAT {nowms-1000}
+    EXISTS k
+    SET k v EXAT 1
+    EXISTS k
+    SET k ""
+    GET k
+    STRLEN k
+    SET "" v
+    GET ""
+    DEL ""
+    SET k v PX 31557600000000
+    [within 10000] PTTL k
+    SET k v EX 31557600000
+    [within 10] TTL k
+    SET k 'with "quotes" and spaces'
+    GET k
+    SET NX PX
+    GET NX
+"#;
+
+pub(crate) const SET_ERRORS: &str = r#"
+    SET
+    SET k
+    SET k v FOO
+    SET k v NX XX
+    SET k v XX NX
+    SET k v EX
+    SET k v PX
+    SET k v EXAT
+    SET k v EX 10 PX 10
+    SET k v EX 10 EX 10
+    SET k v EX 10 KEEPTTL
+    SET k v KEEPTTL EX 10
+    SET k v PXAT 10 EX 10
+    SET k v NX NX
+    SET k v GET GET
+    DEL k
+    SET k v EX abc
+    SET k v EX 1.5
+    SET k v EX ""
+    SET k v EX " 1"
+    SET k v EX 0
+    SET k v EX -1
+    SET k v PX 0
+    SET k v PX -1
+    SET k v PX NX
+    SET k v PX 10x
+    SET k v EXAT 0
+    SET k v EXAT -1
+    SET k v PXAT 0
+    SET k v PXAT -1
+    SET k v EX 9223372036854775807
+    SET k v EX 9223372036854776
+    SET k v EX 9223372036854775808
+    SET k v PX 9223372036854775807
+    SET k v EXAT 9223372036854775807
+    SET k v EXAT 9223372036854776
+    SET k v NX PX 100 FOO
+    SET k v NX PX 100 NX XX
+    SET k v PERSIST
+    EXISTS k
+    SET k kept
+    SET k v EX 0
+    SET k v NX EX 0
+    SET k v XX PX -5 GET
+    GET k
+"#;
+
+pub(crate) const OLD_SETTERS: &str = r#"
+    SETNX k v
+    SETNX k w
+    GET k
+    TTL k
+    SETEX k 100 v2
+    [within 10] TTL k
+    SETNX k w
+    GET k
+    PSETEX k 100000 v3
+    [within 10000] PTTL k
+    GET k
+    SETEX k 0 v
+    SETEX k -1 v
+    SETEX k abc v
+    SETEX k 9223372036854775807 v
+    PSETEX k 0 v
+    PSETEX k -1 v
+    PSETEX k 1.5 v
+    PSETEX k 9223372036854775807 v
+    GET k
+    GETSET k v4
+    TTL k
+    GETSET absent first
+    GET absent
+    GETDEL k
+    GETDEL k
+    EXISTS k
+    setex k 100 v
+    [within 10] ttl k
+"#;
+
+pub(crate) const READS: &str = r#"
+    GET absent
+    SET a 1
+    SET b 22
+    SET c ""
+    MGET a b c absent a
+    MGET absent
+    STRLEN a
+    STRLEN c
+    STRLEN absent
+    EXISTS a
+    EXISTS a a b absent
+    TYPE a
+    TYPE absent
+    GETRANGE b 0 -1
+    GETRANGE b 0 0
+    GETRANGE b -1 -1
+    GETRANGE b 5 10
+    GETRANGE b 1 0
+    GETRANGE absent 0 -1
+    GETRANGE b x 1
+    GETRANGE b 0 1.5
+    GETRANGE b -100 100
+    GETEX a
+    TTL a
+    GETEX a EX 100
+    [within 10] TTL a
+    GETEX a PX 200000
+    [within 10000] PTTL a
+    GETEX a EXAT {now+300}
+    [within 10] TTL a
+    GETEX a PXAT {nowms+400000}
+    [within 10000] PTTL a
+    GETEX a
+    [within 10000] PTTL a
+    GETEX a PERSIST
+    TTL a
+    GETEX a EX 0
+    GETEX a EX -1
+    GETEX a PX abc
+    GETEX a EX 10 PERSIST
+    GETEX a FOO
+    GETEX a EX
+    GETEX a NX
+    GETEX absent EX 10
+    GETEX absent PERSIST
+    GETEX a EXAT 1
+    EXISTS a
+    TOUCH b c absent
+    TOUCH absent
+"#;
+
+pub(crate) const NUMBERS: &str = r#"
+    INCR n
+    INCR n
+    INCRBY n 40
+    DECR n
+    DECRBY n 1
+    GET n
+    INCRBY n -100
+    DECRBY n -100
+    SET n 10 EX 100
+    INCR n
+    [within 10] TTL n
+    INCRBY n abc
+    INCRBY n 1.5
+    INCRBY n ""
+    DECRBY n abc
+    SET s text
+    INCR s
+    DECR s
+    INCRBY s 1
+    SET s "1 "
+    INCR s
+    SET s 9223372036854775807
+    INCR s
+    GET s
+    SET s -9223372036854775808
+    DECR s
+    DECRBY s 1
+    DECRBY s -9223372036854775808
+    INCRBY s 9223372036854775808
+    GET s
+    APPEND a hello
+    APPEND a " world"
+    GET a
+    APPEND a ""
+    STRLEN a
+    EXPIRE a 100
+    APPEND a !
+    [within 10] TTL a
+    GET a
+"#;
+
+pub(crate) const EXPIRY: &str = r#"
+    TTL absent
+    PTTL absent
+    EXPIRETIME absent
+    PEXPIRETIME absent
+    EXPIRE absent 10
+    PERSIST absent
+    SET k v
+    TTL k
+    PTTL k
+    EXPIRETIME k
+    PEXPIRETIME k
+    PERSIST k
+    EXPIRE k 100
+    [within 10] TTL k
+    [within 10000] PTTL k
+    [within 10] EXPIRETIME k
+    [within 10000] PEXPIRETIME k
+    PERSIST k
+    TTL k
+    PERSIST k
+    PEXPIRE k 100000
+    [within 10000] PTTL k
+    EXPIREAT k {now+200}
+    [within 10] TTL k
+    PEXPIREAT k {nowms+300000}
+    [within 10000] PTTL k
+    EXPIRE k abc
+    EXPIRE k 1.5
+    EXPIRE k 9223372036854775807
+    EXPIRE k -9223372036854775808
+    PEXPIRE k 9223372036854775807
+    PEXPIRE k abc
+    EXPIREAT k 9223372036854775807
+    EXPIREAT k abc
+    PEXPIREAT k abc
+    [within 10000] PTTL k
+    EXPIRE k 0
+    EXISTS k
+    SET k v
+    EXPIRE k -1
+    EXISTS k
+    SET k v
+    PEXPIRE k -1
+    EXISTS k
+    SET k v
+    EXPIREAT k 1
+    EXISTS k
+    SET k v
+    PEXPIREAT k {nowms-1000}
+    EXISTS k
+    SET k v EX 100
+    GETSET k w
+    TTL k
+"#;
+
+pub(crate) const EXPIRY_CONDITIONS: &str = r#"
+    SET k v
+    EXPIRE k 100 XX
+    EXPIRE k 100 GT
+    TTL k
+    EXPIRE k 100 NX
+    EXPIRE k 500 NX
+    [within 10] TTL k
+    EXPIRE k 50 GT
+    EXPIRE k 200 GT
+    [within 10] TTL k
+    EXPIRE k 500 LT
+    EXPIRE k 150 LT
+    [within 10] TTL k
+    EXPIRE k 300 XX
+    [within 10] TTL k
+    EXPIRE k 400 xx gt
+    [within 10] TTL k
+    PEXPIRE k 50000 lt
+    [within 10000] PTTL k
+    PEXPIRE k 500000 gt
+    [within 10000] PTTL k
+    PEXPIRE k 500000 nx
+    EXPIREAT k {now+50} LT
+    EXPIREAT k {now+20} GT
+    PEXPIREAT k {nowms+90000} XX
+    [within 10000] PTTL k
+    PERSIST k
+    EXPIRE k 100 LT
+    [within 10] TTL k
+    EXPIRE k 100 NX XX
+    EXPIRE k 100 NX GT
+    EXPIRE k 100 NX LT
+    EXPIRE k 100 GT LT
+    EXPIRE k 100 FOO
+    EXPIRE k 100 NX FOO
+    EXPIRE k abc FOO
+    EXPIRE absent 100 NX
+    EXPIRE absent 100 FOO
+    EXPIRE k -1 GT
+    EXISTS k
+    EXPIRE k -1 LT
+    EXISTS k
+"#;
+
+pub(crate) const KEYSPACE: &str = r#"
+    DBSIZE
+    KEYS *
+    SCAN 0
+    SET a:1 v
+    SET a:2 v
+    SET b v EX 100
+    DBSIZE
+    [any order] KEYS *
+    [any order] KEYS a:*
+    [any order] KEYS ?
+    [any order] KEYS a:[12]
+    KEYS c*
+    KEYS ""
+    [any order] SCAN 0 COUNT 1000
+    [any order] SCAN 0 MATCH a:* COUNT 1000
+    [any order] SCAN 0 COUNT 1000 TYPE string
+    [any order] SCAN 0 COUNT 1000 TYPE list
+    [any order] SCAN 0 count 1000 match b
+    SCAN abc
+    SCAN 0 COUNT 0
+    SCAN 0 COUNT abc
+    SCAN 0 COUNT
+    SCAN 0 FOO
+    SCAN 0 MATCH
+    DEL a:1 a:2 absent
+    UNLINK b b
+    DEL absent
+    UNLINK absent
+    DBSIZE
+    SET a v
+    SET b v
+    UNLINK a b absent
+    SET a v
+    FLUSHDB
+    DBSIZE
+    SET a v
+    FLUSHALL
+    DBSIZE
+    SET a v
+    FLUSHALL ASYNC
+    FLUSHALL SYNC
+    FLUSHDB SYNC
+    FLUSHALL FOO
+    FLUSHDB FOO
+    FLUSHALL SYNC ASYNC
+"#;
+
+pub(crate) const DATABASES: &str = r#"
+    SET k zero
+    SELECT 1
+    GET k
+    SET k one NX
+    SELECT 15
+    GET k
+    DBSIZE
+    SELECT 0
+    GET k
+    SELECT 16
+    SELECT -1
+    SELECT abc
+    SELECT 9999999999999999999
+    SELECT ""
+    GET k
+    SELECT 1
+    GET k
+    EVAL {release} 1 k zero
+    EVAL {release} 1 k one
+    GET k
+    SELECT 0
+    GET k
+    SELECT 1
+    SET k again PX 100000
+    FLUSHDB
+    SELECT 0
+    GET k
+"#;
+
+pub(crate) const SCRIPTS: &str = r#"
+    EVALSHA {sha_release} 1 k mine
+    SCRIPT EXISTS {sha_release}
+    SCRIPT LOAD {release}
+    SCRIPT EXISTS {sha_release} 0000000000000000000000000000000000000000 {sha_extend}
+    SET k mine NX PX 100000
+    EVALSHA {sha_release} 1 k other
+    EVALSHA {sha_release} 1 k mine
+    EVALSHA {sha_release} 1 k mine
+    SET k mine NX PX 100000
+    EVALSHA {sha_extend} 1 k mine 200000
+    EVAL {extend} 1 k mine 200000
+    [within 10000] PTTL k
+    EVALSHA {sha_extend} 1 k mine 300000
+    [within 10000] PTTL k
+    EVAL {extend} 1 k other 900000
+    [within 10000] PTTL k
+    eval {release} 1 k other
+    eval {release} 1 k mine
+    evalsha {sha_release} 1 k mine
+    SCRIPT FLUSH
+    SCRIPT EXISTS {sha_release}
+    EVALSHA {sha_release} 1 k mine
+    SCRIPT FLUSH SYNC
+    SCRIPT FLUSH ASYNC
+    script load {release}
+    script exists {sha_release}
+    EVALSHA "" 1 k
+    EVALSHA tooshort 1 k
+    EVALSHA 0123456789abcdef0123456789abcdef01234567 0
+"#;
+
+pub(crate) const SCRIPT_ERRORS: &str = r#"
+    EVAL
+    EVAL {release}
+    EVAL {release} abc
+    EVAL {release} -1
+    EVAL {release} 3 k
+    EVAL {release} 1
+    EVAL {release} 99999999999999999999 k
+    EVALSHA
+    EVALSHA {sha_release}
+    EVALSHA {sha_release} abc
+    EVALSHA {sha_release} -1
+    EVALSHA {sha_release} 2 k
+    SCRIPT
+    SCRIPT FOO
+    SCRIPT FOO bar
+    SCRIPT LOAD
+    SCRIPT LOAD {release} extra
+    SCRIPT EXISTS
+    SCRIPT FLUSH FOO
+    SCRIPT FLUSH SYNC ASYNC
+"#;
+
+/// `[shape]` where the two are different servers and say so.
+pub(crate) const CONNECTION: &str = r#"
+    PING
+    PING hello
+    PING ""
+    ECHO hello
+    ECHO ""
+    CLIENT GETNAME
+    CLIENT SETNAME tester
+    CLIENT GETNAME
+    CLIENT SETNAME ""
+    CLIENT GETNAME
+    [shape: every server counts its own clients] CLIENT ID
+    [shape: addresses and counters differ] CLIENT INFO
+    [shape: addresses and counters differ] CLIENT LIST
+    CLIENT NO-EVICT ON
+    CLIENT NO-EVICT off
+    CLIENT REPLY ON
+    client setname Lower
+    client getname
+    AUTH secret
+    AUTH default secret
+    AUTH nobody secret
+    [shape: version and client id differ] HELLO
+    [shape: replication offsets differ] ROLE
+    [shape: time goes on] TIME
+    WAIT 0 10
+    RESET
+    CLIENT GETNAME
+    PING
+    SELECT 3
+    SET k three
+    RESET
+    GET k
+"#;
+
+pub(crate) const CONNECTION_ERRORS: &str = r#"
+    PING a b
+    ECHO
+    ECHO a b
+    HELLO abc
+    HELLO 1
+    HELLO 4
+    HELLO 99999999999999999999
+    HELLO 3 FOO
+    HELLO 3 AUTH
+    HELLO 3 AUTH default
+    HELLO 3 SETNAME
+    HELLO 3 SETNAME "a b"
+    HELLO 3 AUTH nobody secret
+    CLIENT
+    CLIENT FOO
+    CLIENT FOO bar
+    CLIENT MAINT_NOTIFICATIONS ON moving-endpoint-type none
+    CLIENT SETNAME
+    CLIENT SETNAME "a b"
+    CLIENT SETNAME a b
+    CLIENT GETNAME a
+    CLIENT ID a
+    CLIENT REPLY
+    CLIENT REPLY FOO
+    CLIENT NO-EVICT FOO
+    CLIENT NO-EVICT
+    CLIENT KILL
+    CLIENT KILL 1.2.3.4:5
+    CLIENT KILL ID abc
+    CLIENT LIST FOO
+    AUTH
+    AUTH a b c
+    WAIT abc 0
+    WAIT 0 abc
+    WAIT 0 -1
+    WAIT 0
+    SELECT
+    SELECT 0 0
+    TIME now
+    ROLE a
+    RESET a
+"#;
+
+pub(crate) const SERVER: &str = r#"
+    [shape: another server's numbers] INFO
+    [shape: another server's numbers] INFO server
+    [shape: another server's numbers] INFO server replication
+    INFO nosuchsection
+    [shape: a proxy knows its own commands] COMMAND COUNT
+    [shape: a proxy knows its own commands] COMMAND
+    COMMAND INFO nosuchcommand
+    [shape: the categories of access control are the server's own] COMMAND INFO get
+    COMMAND FOO
+    COMMAND COUNT a
+    CONFIG GET databases
+    CONFIG GET timeout
+    CONFIG GET nosuchparameter
+    CONFIG GET
+    CONFIG
+    CONFIG FOO
+    CLUSTER NODES
+    CLUSTER SLOTS
+    CLUSTER SHARDS
+    CLUSTER INFO
+    CLUSTER MYID
+    CLUSTER KEYSLOT k
+    cluster nodes
+    CLUSTER
+    SENTINEL MASTERS
+    SENTINEL
+    sentinel get-master-addr-by-name mymaster
+    DBSIZE extra
+"#;
+
+pub(crate) const UNKNOWN: &str = r#"
+    NOSUCHCOMMAND
+    nosuchcommand
+    NoSuchCommand a
+    NOSUCHCOMMAND a b c
+    NOSUCHCOMMAND "with spaces" ""
+    NOSUCHCOMMAND 0123456789012345678901234567890123456789 0123456789012345678901234567890123456789 0123456789012345678901234567890123456789 0123456789012345678901234567890123456789 0123456789012345678901234567890123456789
+    NOSUCHCOMMAND0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789
+    NOSUCHCOMMAND 'quo"te' "it's"
+    "" a
+    GET\r\n k
+    PING\n
+"#;
+
+pub(crate) const ARITY: &str = r#"
+    GET
+    GET a b
+    SETNX k
+    SETNX k v w
+    SETEX k 10
+    SETEX k 10 v w
+    PSETEX k 10
+    GETSET k
+    GETDEL
+    GETDEL a b
+    GETEX
+    MGET
+    STRLEN
+    STRLEN a b
+    EXISTS
+    TYPE
+    TYPE a b
+    TTL
+    TTL a b
+    PTTL
+    EXPIRETIME
+    PEXPIRETIME
+    EXPIRE k
+    PEXPIRE k
+    EXPIREAT k
+    PEXPIREAT k
+    PERSIST
+    PERSIST a b
+    DEL
+    UNLINK
+    TOUCH
+    INCR
+    INCR a b
+    DECR
+    INCRBY k
+    INCRBY k 1 2
+    DECRBY k
+    APPEND k
+    APPEND k v w
+    GETRANGE k 0
+    KEYS
+    KEYS a b
+    SCAN
+    get
+    Expire k
+"#;
