@@ -146,7 +146,7 @@ async fn with_stopped_minority_of(count: usize) {
 
 async fn with_relayed_minority_of(count: usize, worsen: fn(&Relay)) {
     let mut masters = Masters::start(count);
-    let relays: Vec<Relay> = masters.minority().iter().map(|master| Relay::to(master)).collect();
+    let relays: Vec<Relay> = masters.minority().iter().map(Relay::to).collect();
     let mut addresses = masters.addresses();
     for (address, relay) in addresses.iter_mut().zip(&relays) {
         *address = relay.address();
