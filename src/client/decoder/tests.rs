@@ -202,7 +202,7 @@ fn arguments_are_read_by_index() {
     let buf = b"SET key value\n";
     decoder.decode(buf, OPEN).expect("valid");
     let args = decoder.args(buf);
-    assert_eq!((args.len(), &args[1], args.get(2)), (3, &b"key"[..], Some(&b"value"[..])));
+    assert_eq!((args.len(), args.at(1), args.get(2)), (3, &b"key"[..], Some(&b"value"[..])));
     assert_eq!(args.get(3), None);
     assert_eq!(args.from(2).iter().next(), Some(&b"value"[..]));
     assert!(args.from(3).is_empty() && args.from(4).is_empty());
