@@ -129,11 +129,11 @@ async fn compare(table: &str) {
         let mut expected = fresh(&redis.address(), version).await;
         let mut actual = fresh(proxy.address(), version).await;
         let mut failures = Vec::new();
-        for line in table.lines().map(str::trim) {
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            failures.extend(compare_line(line, &mut expected, &mut actual).await);
+        let lines: Vec<&str> = table.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        for (number, line) in lines.iter().enumerate() {
+            let difference = compare_line(line, &mut expected, &mut actual).await;
+            let before = lines[..number].last().unwrap_or(&"the start");
+            failures.extend(difference.map(|how| format!("  after {before}:\n{how}")));
         }
         assert!(failures.is_empty(), "RESP{version} differs:\n{}", failures.join("\n"));
     }
