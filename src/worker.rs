@@ -266,6 +266,7 @@ fn version_numbers(version: &str) -> Option<[u32; 3]> {
 }
 
 fn resolve(listen: &str) -> anyhow::Result<SocketAddr> {
-    let mut addresses = listen.to_socket_addrs().with_context(|| format!("cannot resolve {listen}"))?;
+    let mut addresses =
+        listen.to_socket_addrs().with_context(|| format!("cannot resolve {listen}"))?;
     addresses.next().with_context(|| format!("{listen} has no address"))
 }

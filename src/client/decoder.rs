@@ -12,7 +12,6 @@
 //! This one has no recursion, remembers where it stopped, copies nothing (but unquoted inline
 //! words) and sets aside memory only for bytes that have come, never for those a header promises.
 
-
 use thiserror::Error;
 
 use super::{inline, reply::Reply};

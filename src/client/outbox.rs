@@ -32,6 +32,39 @@ pub struct Outbox {
     state: RefCell<State>,
 }
 
+/// How many requests of one client may be in flight; beyond it nothing is read from that client
+/// until some are answered (bounded memory, and one client's pipeline does not starve the others).
+///
+/// It grows while replies are small and shrinks when they are not: the values that one client reads
+/// come over the links that carry everybody's votes.
+#[derive(Debug)]
+struct Window(usize);
+
+/// The window of a new session, and the largest.
+const WINDOW: (usize, usize) = (16, 256);
+
+/// Replies up to this size are small.
+const SMALL_REPLY: usize = 1 << 10;
+
+/// How many bytes of replies may be on their way for one client, by the size of its last one.
+const REPLIES_IN_FLIGHT: usize = 256 << 10;
+
+impl Default for Window {
+    fn default() -> Self {
+        Self(WINDOW.0)
+    }
+}
+
+impl Window {
+    fn replied(&mut self, bytes: usize) {
+        self.0 = if bytes <= SMALL_REPLY {
+            (self.0 + 1).min(WINDOW.1)
+        } else {
+            (REPLIES_IN_FLIGHT / bytes).clamp(1, self.0)
+        };
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// The number of the first slot.
@@ -40,6 +73,7 @@ struct State {
     bytes: BytesMut,
     protocol: Protocol,
     waker: Option<Waker>,
+    window: Window,
     /// Replies to parts of one request, gathered into one.
     gathering: Option<Gathering>,
 }
@@ -142,6 +176,12 @@ impl Outbox {
         self.state.borrow().slots.len()
     }
 
+    /// Whether another request may be started.
+    pub fn has_room(&self) -> bool {
+        let state = self.state.borrow();
+        state.slots.len() < state.window.0
+    }
+
     /// Whether an operation on this key has to wait for one before it. Reads of one key need not
     /// wait for each other.
     pub fn is_busy(&self, key: u64, read: bool) -> bool {
@@ -181,10 +221,16 @@ impl Outbox {
 impl State {
     fn encode_ready(&mut self) {
         while let Some(Slot { reply: Some(_), .. }) = self.slots.front() {
-            let Some(Slot { reply: Some(reply), purpose, .. }) = self.slots.pop_front() else { break };
+            let Some(Slot { reply: Some(reply), purpose, .. }) = self.slots.pop_front() else {
+                break;
+            };
             self.first += 1;
             match purpose {
-                Purpose::Answer => reply.encode(self.protocol, &mut self.bytes),
+                Purpose::Answer => {
+                    let before = self.bytes.len();
+                    reply.encode(self.protocol, &mut self.bytes);
+                    self.window.replied(self.bytes.len() - before);
+                }
                 Purpose::Silence => {}
                 Purpose::Part => self.part(reply),
             }
@@ -193,6 +239,9 @@ impl State {
 
     fn part(&mut self, reply: Reply) {
         let Some(gathering) = &mut self.gathering else { return };
+        if let Reply::Bulk(value) = &reply {
+            self.window.replied(value.len());
+        }
         if let Some(whole) = gathering.add(reply) {
             if !gathering.silent {
                 whole.encode(self.protocol, &mut self.bytes);
@@ -264,6 +313,17 @@ mod tests {
         write.deliver(Reply::OK);
         read.deliver(Reply::OK);
         assert!(!outbox.is_busy(1, false));
+    }
+
+    #[test]
+    fn large_replies_narrow_the_window_and_small_ones_widen_it() {
+        let mut window = Window::default();
+        (0..1000).for_each(|_| window.replied(5));
+        assert_eq!(window.0, WINDOW.1);
+        window.replied(500_000);
+        assert_eq!(window.0, 1);
+        window.replied(5);
+        assert_eq!(window.0, 2);
     }
 
     #[test]

@@ -22,10 +22,6 @@ use crate::command::{self, Action};
 use crate::operation::Operation;
 use crate::worker::Worker;
 
-/// Requests in flight for one client; beyond it nothing is read from that client until some are
-/// answered (bounded memory, and one client's pipeline does not starve the others).
-const MAX_IN_FLIGHT: usize = 256;
-
 /// With so many bytes of replies waiting, nothing more is read from a client that does not read.
 const REPLIES_TO_STOP_READING: usize = 64 << 10;
 
@@ -95,13 +91,7 @@ impl<S> Session<S> {
             blocked: false,
             closing: false,
         };
-        Self {
-            stream,
-            decoder: Decoder::new(),
-            pending: BytesMut::new(),
-            registered: false,
-            front,
-        }
+        Self { stream, decoder: Decoder::new(), pending: BytesMut::new(), registered: false, front }
     }
 }
 
@@ -228,6 +218,10 @@ impl Front {
                 true
             }
             Action::Silence => true,
+            Action::HangUp => {
+                self.closing = true;
+                true
+            }
             Action::Start(operation) => self.start(operation),
             Action::Gather(how, operations) => self.gather(how, operations),
         }
@@ -265,7 +259,7 @@ impl Front {
     }
 
     fn start_parts(&mut self) {
-        while self.outbox.in_flight() < MAX_IN_FLIGHT {
+        while self.outbox.has_room() {
             let Some(operation) = self.parts.pop_front() else { return };
             let engine = self.worker.engine();
             let key = engine.fingerprint(operation.db, &operation.key);
@@ -291,8 +285,8 @@ impl Front {
     }
 
     fn may_start(&self) -> bool {
-        let has_room = self.outbox.in_flight() < MAX_IN_FLIGHT
-            && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;
+        let has_room =
+            self.outbox.has_room() && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;
         has_room && !self.closing && self.parts.is_empty() && !self.outbox.is_gathering()
     }
 

@@ -23,9 +23,8 @@ pub(super) fn dbsize(front: &Front) -> Outcome {
 /// `FLUSHDB [ASYNC|SYNC]`, `FLUSHALL [ASYNC|SYNC]`: every lock there is, gone. Only if allowed.
 pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, all: bool) -> Outcome {
     let mode = args.get(1);
-    let known = |mode: &[u8]| {
-        mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async")
-    };
+    let known =
+        |mode: &[u8]| mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async");
     if args.len() > 2 || mode.is_some_and(|mode| !known(mode)) {
         return Err(error::SYNTAX);
     }

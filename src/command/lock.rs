@@ -17,20 +17,16 @@ use crate::operation::release::{self, Release};
 use crate::operation::request::NewTtl;
 use crate::operation::swap::{self, Answered, Swap, Update};
 
-/// A lock that is claimed for a time that has passed already still has to be won; Redis answers OK
-/// and the key is gone at once.
-const SHORTEST_TTL_MS: i64 = 1;
-
 /// `SET key value [NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`
 pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
     let options = SetOptions::parse(args.from(3), clock::unix_ms())?;
-    if options.condition == Condition::Absent && !options.get {
+    let expired = matches!(options.ttl, SetTtl::Ms(..=0));
+    if options.condition == Condition::Absent && !options.get && !expired {
         return claim(front, key, value, options.ttl, Replies::new(Reply::OK, Reply::Nil));
     }
     let update = Update::Set {
-        value: Bytes::copy_from_slice(value),
-        ttl: new_ttl(front, options.ttl)?,
+        new: new_ttl(front, options.ttl)?.map(|ttl| (Bytes::copy_from_slice(value), ttl)),
         condition: match options.condition {
             Condition::Always => swap::Condition::Always,
             Condition::Absent => swap::Condition::Missing,
@@ -103,9 +99,8 @@ pub(super) fn swap(front: &Front, key: &[u8], update: Update) -> Outcome {
 }
 
 fn overwrite(front: &Front, key: &[u8], value: &[u8], ttl: NewTtl, answer: Answered) -> Outcome {
-    let value = Bytes::copy_from_slice(value);
-    let condition = swap::Condition::Always;
-    swap(front, key, Update::Set { value, ttl, condition, answer })
+    let new = Some((Bytes::copy_from_slice(value), ttl));
+    swap(front, key, Update::Set { new, condition: swap::Condition::Always, answer })
 }
 
 fn release(front: &Front, key: &[u8], token: &[u8]) -> Action {
@@ -124,8 +119,7 @@ fn claim(front: &Front, key: &[u8], token: &[u8], ttl: SetTtl, replies: Replies)
 /// The TTL of a new lock on the masters, `None` for one that never ends.
 fn lease(front: &Front, ttl: SetTtl) -> Result<Option<i64>, Reply> {
     match ttl {
-        SetTtl::Ms(ttl_ms @ 1..) => padded_ttl(front, "set", ttl_ms).map(Some),
-        SetTtl::Ms(_) => Ok(Some(SHORTEST_TTL_MS)),
+        SetTtl::Ms(ttl_ms) => padded_ttl(front, "set", ttl_ms).map(Some),
         // A key that does not exist yet has no TTL to keep.
         SetTtl::Never | SetTtl::Keep => match front.worker.settings().no_ttl {
             NoTtl::Keep => Ok(None),
@@ -137,12 +131,13 @@ fn lease(front: &Front, ttl: SetTtl) -> Result<Option<i64>, Reply> {
     }
 }
 
-/// The TTL of an overwritten value on the masters.
-fn new_ttl(front: &Front, ttl: SetTtl) -> Result<NewTtl, Reply> {
+/// The TTL of an overwritten value on the masters, `None` when its time has already passed: Redis
+/// answers as if it had been set, and there is no key.
+fn new_ttl(front: &Front, ttl: SetTtl) -> Result<Option<NewTtl>, Reply> {
     match ttl {
-        SetTtl::Never => Ok(NewTtl::None),
-        SetTtl::Keep => Ok(NewTtl::Keep),
-        SetTtl::Ms(ttl_ms @ 1..) => padded_ttl(front, "set", ttl_ms).map(NewTtl::Millis),
-        SetTtl::Ms(_) => Ok(NewTtl::Millis(SHORTEST_TTL_MS)),
+        SetTtl::Never => Ok(Some(NewTtl::None)),
+        SetTtl::Keep => Ok(Some(NewTtl::Keep)),
+        SetTtl::Ms(..=0) => Ok(None),
+        SetTtl::Ms(ttl_ms) => Ok(Some(NewTtl::Millis(padded_ttl(front, "set", ttl_ms)?))),
     }
 }

@@ -39,6 +39,8 @@ pub enum Action {
     Close(Reply),
     /// No reply at all (`CLIENT REPLY OFF`).
     Silence,
+    /// No reply, and the connection ends.
+    HangUp,
     /// The masters are asked.
     Start(Operation),
     /// The masters are asked about each of many keys.
@@ -86,7 +88,7 @@ fn waits_for_all(command: Command) -> bool {
 
 fn refused(args: Args<'_>) -> Action {
     if table::is_http(args.at(0)) {
-        return Action::Close(error::unknown_command(args));
+        return Action::HangUp;
     }
     if table::known_to_redis(args.at(0)) {
         return Action::Reply(error::unsupported_command(args.at(0)));
@@ -113,9 +115,7 @@ fn family(front: &mut Front, command: Command, args: Args<'_>) -> Outcome {
         C::Type => key::kind(front, args),
         C::Del | C::Unlink => key::del(front, args),
         C::Ttl | C::Pttl | C::ExpireTime | C::PexpireTime => expiry::ttl(front, args, command),
-        C::Expire | C::Pexpire | C::ExpireAt | C::PexpireAt => {
-            expiry::expire(front, args, command)
-        }
+        C::Expire | C::Pexpire | C::ExpireAt | C::PexpireAt => expiry::expire(front, args, command),
         C::Persist => expiry::persist(front, args),
         C::Incr | C::IncrBy | C::Decr | C::DecrBy => counter::add(front, args, command),
         C::Append => counter::append(front, args),

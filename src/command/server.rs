@@ -89,7 +89,7 @@ pub(super) fn command(args: Args<'_>) -> Outcome {
         (b"info", 2) => Reply::Array(table::all().iter().map(info_of).collect()),
         (b"info", _) => {
             let found = args.from(2).iter().map(table::lookup);
-            Reply::Array(found.map(|spec| spec.map_or(Reply::NilArray, info_of)).collect())
+            Reply::Array(found.map(|spec| spec.map_or(Reply::Nil, info_of)).collect())
         }
         (b"docs", 2) => Reply::Map(table::all().iter().map(docs_of).collect()),
         (b"docs", _) => {

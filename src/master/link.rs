@@ -131,7 +131,12 @@ enum Down {
 
 impl Link {
     /// A link that is down; [`Link::run`] brings it up.
-    pub fn new(master: MasterId, address: MasterAddr, vote_timeout: Duration, pad: Pad) -> Rc<Self> {
+    pub fn new(
+        master: MasterId,
+        address: MasterAddr,
+        vote_timeout: Duration,
+        pad: Pad,
+    ) -> Rc<Self> {
         Rc::new(Self {
             master,
             address,
@@ -367,7 +372,11 @@ impl Link {
         }
     }
 
-    async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, engine: &Rc<Engine>) -> Down {
+    async fn serve(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        engine: &Rc<Engine>,
+    ) -> Down {
         let mut reader = Reader::default();
         let served = std::future::poll_fn(|cx| {
             self.state.borrow_mut().waker = Some(cx.waker().clone());
@@ -408,7 +417,9 @@ impl Link {
 
     fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
         let now = clock::now();
-        while let Some((answer, len)) = reader.decoder.decode(&reader.buffer[reader.start..reader.end])? {
+        while let Some((answer, len)) =
+            reader.decoder.decode(&reader.buffer[reader.start..reader.end])?
+        {
             let expected = self.state.borrow_mut().expected.pop_front();
             match expected {
                 Some(Expected::Operation(waiting)) => {
@@ -482,7 +493,10 @@ impl Reader {
         let mut free = ReadBuf::new(&mut self.buffer[self.end..]);
         ready!(stream.poll_read(cx, &mut free))?;
         match free.filled().len() {
-            0 => Poll::Ready(Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"))),
+            0 => Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "it closed the connection",
+            ))),
             read => {
                 self.end += read;
                 Poll::Ready(Ok(()))

@@ -74,7 +74,8 @@ impl Change {
         match &self.what {
             What::Persist => request::encode(out, &[b"PERSIST", key]),
             What::Expire { ttl_ms, conditions } => {
-                let mut words: Vec<&[u8]> = vec![b"PEXPIRE", key, ttl.digits(padded(rules, *ttl_ms))];
+                let mut words: Vec<&[u8]> =
+                    vec![b"PEXPIRE", key, ttl.digits(padded(rules, *ttl_ms))];
                 words.extend(conditions.iter().map(|word| word.as_bytes()));
                 request::encode(out, &words);
             }

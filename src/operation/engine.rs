@@ -113,7 +113,8 @@ impl Engine {
 
     /// Starts `operation`; its reply goes to `target`, perhaps before this returns.
     pub fn start(self: &Rc<Self>, operation: Operation, target: Target) {
-        let turn = operation.turn().map(|kind| (kind, self.fingerprint(operation.db, &operation.key)));
+        let turn =
+            operation.turn().map(|kind| (kind, self.fingerprint(operation.db, &operation.key)));
         let serial = self.serial.get().wrapping_add(1);
         self.serial.set(serial);
         let turn_key = turn.map(|(_, key)| key);
@@ -128,9 +129,8 @@ impl Engine {
         };
         let slot = self.flights.borrow_mut().insert(flight) as u32;
         let id = OperationId { slot, serial };
-        let entry = turn.map_or(turn::Entry::Now, |(kind, key)| {
-            self.turns.borrow_mut().enter(key, id, kind)
-        });
+        let entry = turn
+            .map_or(turn::Entry::Now, |(kind, key)| self.turns.borrow_mut().enter(key, id, kind));
         match entry {
             turn::Entry::Now => self.ask(id),
             turn::Entry::Wait => {}

@@ -92,7 +92,12 @@ impl Sightings {
     }
 
     /// One master has answered, or will not.
-    pub fn received(&mut self, rules: &Rules, master: MasterId, answer: Option<&Answer<'_>>) -> Option<Seen> {
+    pub fn received(
+        &mut self,
+        rules: &Rules,
+        master: MasterId,
+        answer: Option<&Answer<'_>>,
+    ) -> Option<Seen> {
         let verdict = match answer {
             Some(Answer::Nil) => self.decision.missing(master),
             Some(Answer::Bulk(value)) => self.decision.value(

@@ -142,7 +142,8 @@ mod tests {
     fn a_claim_is_one_plain_set() {
         let mut out = Vec::new();
         claim(&mut out, b"k", b"t", 5000);
-        let expected = b"*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nt\r\n$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n5000\r\n";
+        let expected =
+            b"*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nt\r\n$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n5000\r\n";
         assert_eq!(out, expected);
     }
 

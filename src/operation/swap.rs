@@ -27,10 +27,8 @@ const TRIES: u32 = 32;
 pub enum Update {
     /// `SET`, `SETEX`, `GETSET`, ...
     Set {
-        /// The new value.
-        value: Bytes,
-        /// Its TTL on the masters.
-        ttl: NewTtl,
+        /// The new value and its TTL on the masters; `None` when its time has already passed.
+        new: Option<(Bytes, NewTtl)>,
         /// When it is set at all.
         condition: Condition,
         /// What the client gets.
@@ -99,9 +97,7 @@ impl Update {
             {
                 Plan::Answer(error::WRONG_TYPE)
             }
-            Self::Set { value: new, ttl, condition, answer } => {
-                set(old, value, (new, *ttl), condition, *answer)
-            }
+            Self::Set { new, condition, answer } => set(old, new, condition, *answer),
             Self::Delete => with_value(value, |_| None),
             Self::ExpireNow => with_value(value, |_| None),
             Self::Expire(ttl) => with_value(value, |value| Some((value.clone(), *ttl))),
@@ -114,11 +110,11 @@ impl Update {
 
 fn set(
     old: Option<&Sighting>,
-    value: Option<&Bytes>,
-    new: (&Bytes, NewTtl),
+    new: &Option<(Bytes, NewTtl)>,
     condition: &Condition,
     answer: Answered,
 ) -> Plan {
+    let value = old.and_then(|old| old.value.as_ref());
     let holds = match condition {
         Condition::Always => true,
         Condition::Exists => old.is_some(),
@@ -130,7 +126,7 @@ fn set(
         (Answered::Ok, true) => Reply::OK,
         (Answered::Ok, false) => Reply::Nil,
     };
-    if holds { Plan::Change(Some((new.0.clone(), new.1)), reply) } else { Plan::Answer(reply) }
+    if holds { Plan::Change(new.clone(), reply) } else { Plan::Answer(reply) }
 }
 
 /// Answers the value and makes `change` of it; nil when there is none.
@@ -349,7 +345,12 @@ impl Swap {
     /// Only a value that came out of nothing can be made up for later: it is simply deleted.
     pub(super) fn rollback(&self) -> Option<(Box<[u8]>, Cause)> {
         match &self.phase {
-            Phase::Swapping { old: Old { sighting: None, .. }, to: Some((value, ttl)), since, .. } => {
+            Phase::Swapping {
+                old: Old { sighting: None, .. },
+                to: Some((value, ttl)),
+                since,
+                ..
+            } => {
                 let since = *since;
                 let cause = match ttl {
                     NewTtl::Millis(ttl_ms) => Cause::Claim { ttl_ms: *ttl_ms, since },
@@ -385,7 +386,7 @@ mod tests {
     }
 
     fn set(condition: Condition, answer: Answered) -> Update {
-        Update::Set { value: Bytes::from_static(b"new"), ttl: NewTtl::None, condition, answer }
+        Update::Set { new: Some((Bytes::from_static(b"new"), NewTtl::None)), condition, answer }
     }
 
     fn changed(reply: Reply) -> Plan {

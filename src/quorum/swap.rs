@@ -166,6 +166,9 @@ mod tests {
         let mut swap = swap();
         cast(&mut swap, &[(0, Ballot::Yes)]);
         let next = swap.deadline();
-        assert_eq!(next, Next { undo: MasterSet::first(1), step: Step::Unavailable { answered: 1 } });
+        assert_eq!(
+            next,
+            Next { undo: MasterSet::first(1), step: Step::Unavailable { answered: 1 } }
+        );
     }
 }
