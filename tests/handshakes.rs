@@ -1,8 +1,10 @@
-//! What drivers send on a fresh connection, in the batches they send it, and what each of them needs to see before it goes on.
+//! What drivers send on a fresh connection, in the batches they send it, and what each of them
+//! needs to see before it goes on.
 //!
-//! An answer that is merely an error can be fatal: ioredis does not start without INFO, redis-py 8 not without RESP3,
-//! StackExchange.Redis not without its ECHO, and lettuce gives up on a HELLO whose `id` is no integer. Every handshake ends
-//! with a claim, because the one wrong reply in a batch shifts all the later ones.
+//! An answer that is merely an error can be fatal: ioredis does not start without INFO, redis-py 8
+//! not without RESP3, StackExchange.Redis not without its ECHO, and lettuce gives up on a HELLO
+//! whose `id` is no integer. Every handshake ends with a claim, because the one wrong reply in a
+//! batch shifts all the later ones.
 
 mod support;
 
@@ -12,7 +14,8 @@ use support::{Masters, Proxy, Raw, Reply, encode, target_is_plain_redis, words};
 #[derive(Clone, Copy, Debug)]
 enum Need {
     Ok,
-    /// `CLIENT SETINFO`: OK from a proxy; Redis before 7.2 does not know it, and only a few drivers forgive that.
+    /// `CLIENT SETINFO`: OK from a proxy; Redis before 7.2 does not know it, and only a few drivers
+    /// forgive that.
     Info,
     /// A HELLO map (a flat array in RESP2) for this version, with everything that any driver reads.
     Hello(i64),
@@ -257,7 +260,8 @@ async fn every_driver_gets_what_it_needs() {
     }
 }
 
-/// With a password AUTH comes first, alone or inside HELLO, and the rest of the batch is on its way before it is answered.
+/// With a password AUTH comes first, alone or inside HELLO, and the rest of the batch is on its way
+/// before it is answered.
 #[tokio::test]
 async fn every_driver_can_log_in() {
     let masters = Masters::start(3);
@@ -337,7 +341,8 @@ fn satisfies(reply: &Reply, need: Need) -> bool {
     }
 }
 
-/// A map in RESP3, a flat list in RESP2; `id` and `proto` are integers; neither a replica nor a cluster.
+/// A map in RESP3, a flat list in RESP2; `id` and `proto` are integers; neither a replica nor a
+/// cluster.
 fn is_hello(reply: &Reply, version: i64) -> bool {
     let is_map = matches!(reply, Reply::Map(_));
     let text = |name| reply.field(name).map(|value| value.text());

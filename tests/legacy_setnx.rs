@@ -1,5 +1,5 @@
-//! The locks of Redis's old SETNX page, which are still in use: `SETNX` with `EXPIRE`, and `SETNX` of a timestamp with the
-//! `GETSET` takeover of a lock whose timestamp has passed.
+//! The locks of Redis's old SETNX page, which are still in use: `SETNX` with `EXPIRE`, and `SETNX`
+//! of a timestamp with the `GETSET` takeover of a lock whose timestamp has passed.
 
 mod support;
 
@@ -91,8 +91,8 @@ async fn of_many_setnx_at_once_one_wins() {
     }
 }
 
-/// The heart of the timestamp lock: everybody sees the same expired timestamp, everybody sends `GETSET`, and only who gets that
-/// expired timestamp back has the lock.
+/// The heart of the timestamp lock: everybody sees the same expired timestamp, everybody sends
+/// `GETSET`, and only who gets that expired timestamp back has the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_that_see_an_expired_timestamp_one_takes_over() {
     let masters = Masters::start(3);
@@ -136,6 +136,35 @@ async fn concurrent_getsets_see_each_other_in_some_order() {
     assert_eq!(seen.len(), count, "one value was given to two writers, or was never seen");
 }
 
+/// While a lock changes hands it has an old value or a new one, never none: "none" would tell a
+/// client that it was released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_changes_hands_is_never_seen_absent() {
+    let masters = Masters::start(3);
+    let proxies = [Proxy::start(&masters, &[]), Proxy::start(&masters, &[])];
+    let mut reader = proxies[0].connection().await;
+    assert_eq!(int(&mut reader, &["SETNX", "lock", "first"]).await, 1);
+    let mut writers = Vec::new();
+    for id in 0..4 {
+        let mut client = proxies[id % 2].connection().await;
+        writers.push(tokio::spawn(async move {
+            for turn in 0..60 {
+                getset_patiently(&mut client, "lock", &format!("writer {id} turn {turn}")).await;
+            }
+        }));
+    }
+    while writers.iter().any(|writer| !writer.is_finished()) {
+        get_patiently(&mut reader, "lock").await;
+        assert_ne!(
+            support::value(&mut reader, &["EXISTS", "lock"]).await,
+            Ok(redis::Value::Int(0))
+        );
+    }
+    for writer in writers {
+        writer.await.expect("a writer that does not panic");
+    }
+}
+
 async fn takeovers(proxies: &[Proxy]) {
     let mut client = proxies[0].connection().await;
     for turn in 0..15 {
@@ -177,14 +206,30 @@ async fn setnx(mut client: MultiplexedConnection, key: String, id: usize) -> boo
 async fn take_over(mut client: MultiplexedConnection, key: String, id: usize) -> bool {
     let now = 2000 + id as u64;
     assert_eq!(int(&mut client, &["SETNX", &key, &now.to_string()]).await, 0);
-    let seen = text(&mut client, &["GET", &key]).await.expect("nobody deletes the lock");
-    if seen != "1000" {
+    if get_patiently(&mut client, &key).await != "1000" {
         return false;
     }
     getset_patiently(&mut client, &key, &now.to_string()).await.as_deref() == Some("1000")
 }
 
-/// A proxy may ask for another try when writers interfere again and again; it has then changed nothing.
+/// Reads a lock that nobody deletes. A proxy may ask for another try while its value changes.
+async fn get_patiently(client: &mut MultiplexedConnection, key: &str) -> String {
+    support::eventually("GET comes through", || {
+        let mut client = client.clone();
+        async move {
+            match support::value(&mut client, &["GET", key]).await {
+                Ok(redis::Value::BulkString(seen)) => Some(String::from_utf8_lossy(&seen).into()),
+                Ok(other) => panic!("nobody deletes {key}, but GET answered {other:?}"),
+                Err(error) if error.code() == Some("TRYAGAIN") => None,
+                Err(error) => panic!("GET failed: {error}"),
+            }
+        }
+    })
+    .await
+}
+
+/// A proxy may ask for another try when writers interfere again and again; it has then changed
+/// nothing.
 async fn getset_patiently(
     client: &mut MultiplexedConnection,
     key: &str,

@@ -1,8 +1,11 @@
-//! Promise 1: two clients never hold one lock at the same time, through whichever proxy and whatever a minority of masters does.
+//! Promise 1: two clients never hold one lock at the same time, through whichever proxy and
+//! whatever a minority of masters does.
 //!
-//! Many clients fight for few keys through two proxies. Each writes down when it could rely on its lock, and nothing else: from
-//! the arrival of the grant to the moment it *sent* the claim plus the TTL, or to the moment before it sent the release. Both ends
-//! lie inside what was promised, so a slow machine shortens intervals and cannot make two of them overlap: an overlap is a broken promise.
+//! Many clients fight for few keys through two proxies. Each writes down when it could rely on its
+//! lock, and nothing else: from the arrival of the grant to the moment it *sent* the claim plus the
+//! TTL, or to the moment before it sent the release. Both ends lie inside what was promised, so a
+//! slow machine shortens intervals and cannot make two of them overlap: an overlap is a broken
+//! promise.
 #![allow(clippy::disallowed_methods, reason = "intervals are measured on the real clock")]
 
 mod support;
@@ -26,7 +29,8 @@ struct Held {
 const KEYS: usize = 2;
 const CLIENTS_PER_PROXY: usize = 6;
 const FIGHT: Duration = Duration::from_millis(2500);
-/// Short enough that locks run out while others wait for them, long enough to be relied upon for a while.
+/// Short enough that locks run out while others wait for them, long enough to be relied upon for a
+/// while.
 const PX: [u64; 3] = [30, 80, 200];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -211,7 +215,8 @@ async fn extend(connection: &mut MultiplexedConnection, held: &mut Held) {
         held.until = sent + Duration::from_millis(60);
         tokio::time::sleep(Duration::from_millis(20)).await;
     } else {
-        // Refused or unknown: the TTL may already be the new, shorter one. A client must not rely on it any longer.
+        // Refused or unknown: the TTL may already be the new, shorter one. A client must not rely
+        // on it any longer.
         held.until = held.until.min(sent);
     }
 }

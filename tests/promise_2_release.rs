@@ -1,5 +1,5 @@
-//! Promise 2: after a release or a refused claim the key is free again, on every master, also on one that could not be
-//! reached at the time.
+//! Promise 2: after a release or a refused claim the key is free again, on every master, also on
+//! one that could not be reached at the time.
 //!
 //! TTLs here are ten minutes: a key that disappears was deleted, it did not run out.
 
@@ -54,7 +54,8 @@ async fn every_way_to_delete_leaves_nothing_on_any_master() {
     }
 }
 
-/// The rest of a claim that lost: two masters belong to somebody else, the third said yes and must be rid of it again.
+/// The rest of a claim that lost: two masters belong to somebody else, the third said yes and must
+/// be rid of it again.
 #[tokio::test]
 async fn a_refused_claim_leaves_nothing_on_the_minority_that_said_yes() {
     let masters = Masters::start(3);
@@ -74,7 +75,8 @@ async fn a_refused_claim_leaves_nothing_on_the_minority_that_said_yes() {
     assert_eq!(masters.holding("lock", b"foreign").await, held);
 }
 
-/// Many claims for few keys through two proxies at once split votes; when the winners are gone, so must be everything.
+/// Many claims for few keys through two proxies at once split votes; when the winners are gone, so
+/// must be everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_left_after_a_fight_of_two_proxies() {
     let masters = Masters::start(3);
@@ -110,7 +112,8 @@ async fn claim_and_release(mut client: MultiplexedConnection, id: usize) -> usiz
     granted
 }
 
-/// What the network swallowed is sent again as soon as there is a link: the old one is reset, so TCP does not deliver it.
+/// What the network swallowed is sent again as soon as there is a link: the old one is reset, so
+/// TCP does not deliver it.
 #[tokio::test]
 async fn a_release_reaches_a_master_that_was_cut_off() {
     let masters = Masters::start(3);
@@ -135,7 +138,8 @@ async fn a_release_reaches_a_master_that_was_cut_off() {
     masters[0].forgets("lock").await;
 }
 
-/// The same when the master's link is known to be down, so that the release is never sent before it is back.
+/// The same when the master's link is known to be down, so that the release is never sent before it
+/// is back.
 #[tokio::test]
 async fn a_release_waits_for_a_master_without_a_link() {
     if target_is_plain_redis() {
@@ -154,7 +158,8 @@ async fn a_release_waits_for_a_master_without_a_link() {
     masters[0].forgets("lock").await;
 }
 
-/// A release that comes late must not hit the next holder, who may have claimed the key everywhere meanwhile.
+/// A release that comes late must not hit the next holder, who may have claimed the key everywhere
+/// meanwhile.
 #[tokio::test]
 async fn a_late_release_spares_the_next_holder() {
     if target_is_plain_redis() {
@@ -177,7 +182,8 @@ async fn a_late_release_spares_the_next_holder() {
     assert_eq!(text(&mut client, &["GET", "lock"]).await.as_deref(), Some("new"));
 }
 
-/// A claim that could not reach a quorum is taken back, also where its SET arrives long after the answer.
+/// A claim that could not reach a quorum is taken back, also where its SET arrives long after the
+/// answer.
 #[tokio::test]
 async fn a_claim_without_quorum_leaves_nothing_when_the_network_heals() {
     if target_is_plain_redis() {
@@ -211,7 +217,8 @@ fn partly_relayed(masters: &Masters, relay: &Relay) -> Proxy {
     proxy
 }
 
-/// Claims new keys until every master holds one: from then on every link is up and has delivered all that came before.
+/// Claims new keys until every master holds one: from then on every link is up and has delivered
+/// all that came before.
 async fn beacon(client: &mut MultiplexedConnection, masters: &Masters) {
     eventually("every master takes part again", || {
         let mut client = client.clone();

@@ -1,7 +1,9 @@
-//! Promise 4: while a quorum is up, a free key is granted at the first try, whatever the other masters do.
+//! Promise 4: while a quorum is up, a free key is granted at the first try, whatever the other
+//! masters do.
 //!
-//! That a bad minority costs no time is told without a stopwatch: the vote timeout is so long that a proxy that waited for the
-//! missing ballot even once per claim could not finish before the test gives up.
+//! That a bad minority costs no time is told without a stopwatch: the vote timeout is so long that
+//! a proxy that waited for the missing ballot even once per claim could not finish before the test
+//! gives up.
 #![allow(clippy::disallowed_methods, reason = "a hang is told by the real clock")]
 
 mod support;
@@ -65,7 +67,8 @@ async fn one_of_three_masters_never_seen() {
     cycle(&mut proxy.connection().await).await;
 }
 
-/// Locks outlive the death of a minority: still held, still extended and released by their token only.
+/// Locks outlive the death of a minority: still held, still extended and released by their token
+/// only.
 #[tokio::test]
 async fn locks_outlive_a_minority() {
     let mut masters = Masters::start(3);
@@ -159,7 +162,8 @@ async fn with_relayed_minority_of(count: usize, worsen: fn(&Relay)) {
     cycle(&mut client).await;
 }
 
-/// Claims, refuses, extends and releases again and again; every answer must be the one of a healthy Redis.
+/// Claims, refuses, extends and releases again and again; every answer must be the one of a healthy
+/// Redis.
 async fn cycle(client: &mut MultiplexedConnection) {
     let cycles = async {
         for turn in 0..CYCLES {

@@ -1,5 +1,5 @@
-//! Promise 5: `OK` only with a quorum, nil only when somebody else holds the key, and an error when nobody can know. After an
-//! error nothing is left behind.
+//! Promise 5: `OK` only with a quorum, nil only when somebody else holds the key, and an error when
+//! nobody can know. After an error nothing is left behind.
 
 mod support;
 
@@ -32,7 +32,8 @@ async fn without_a_quorum_every_claim_is_an_error() {
     }
     masters[2].forgets("free").await;
     assert_eq!(masters[2].get("held").await.as_deref(), Some(b"mine".as_slice()));
-    // Once the links are known to be down nothing is sent any more, and the reply says so with Redis's own word for it.
+    // Once the links are known to be down nothing is sent any more, and the reply says so with
+    // Redis's own word for it.
     eventually("the proxy knows that there is no quorum", || {
         let mut client = client.clone();
         async move {
@@ -115,7 +116,8 @@ async fn an_extension_without_a_quorum_is_an_error() {
     masters[2].cont();
 }
 
-/// A release that any master confirmed is one: its holder has let go, and the other masters get it when they can.
+/// A release that any master confirmed is one: its holder has let go, and the other masters get it
+/// when they can.
 #[tokio::test]
 async fn a_release_that_one_master_confirmed_is_a_release() {
     if target_is_plain_redis() {
@@ -150,7 +152,8 @@ async fn ok_means_that_a_quorum_holds_the_key() {
     }
 }
 
-/// Links break at any moment, also in the middle of claims, and often a majority at once. Whatever was answered must be true.
+/// Links break at any moment, also in the middle of claims, and often a majority at once. Whatever
+/// was answered must be true.
 #[tokio::test]
 async fn answers_are_true_while_links_break() {
     if target_is_plain_redis() {

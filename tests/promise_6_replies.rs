@@ -1,4 +1,5 @@
-//! Promise 6: one reply per request, in order, per connection; malformed input hurts its own connection only.
+//! Promise 6: one reply per request, in order, per connection; malformed input hurts its own
+//! connection only.
 
 mod support;
 
@@ -35,7 +36,8 @@ async fn a_long_pipeline_is_answered_in_order_in_resp3() {
     long_pipeline(Raw::connect_resp3(proxy.address()).await).await;
 }
 
-/// Replies that are known at once must not overtake those that masters still have to give, and each connection gets its own.
+/// Replies that are known at once must not overtake those that masters still have to give, and each
+/// connection gets its own.
 #[tokio::test]
 async fn many_pipelines_at_once_do_not_mix() {
     let masters = Masters::start(3);
@@ -102,7 +104,8 @@ async fn requests_may_arrive_byte_by_byte() {
     assert_eq!(raw.replies(3).await, expected);
 }
 
-/// QUIT is the last request of a pipeline: everything before it is answered, then itself, then nothing.
+/// QUIT is the last request of a pipeline: everything before it is answered, then itself, then
+/// nothing.
 #[tokio::test]
 async fn quit_is_answered_last() {
     let masters = Masters::start(3);
@@ -115,7 +118,8 @@ async fn quit_is_answered_last() {
     assert_eq!(raw.until_closed().await, b"+OK\r\n$4\r\nmine\r\n+OK\r\n");
 }
 
-/// The neighbours of a client whose bytes make no sense, or whose requests are enormous, notice nothing.
+/// The neighbours of a client whose bytes make no sense, or whose requests are enormous, notice
+/// nothing.
 #[tokio::test]
 async fn malformed_input_hurts_its_own_connection_only() {
     let masters = Masters::start(3);
@@ -138,7 +142,8 @@ async fn malformed_input_hurts_its_own_connection_only() {
     assert_serves(&mut proxy.raw().await).await;
 }
 
-/// A client that asks and never reads is not waited for: the others are served, and it can catch up later.
+/// A client that asks and never reads is not waited for: the others are served, and it can catch up
+/// later.
 #[tokio::test]
 async fn a_client_that_never_reads_stops_nobody() {
     let masters = Masters::start(3);
@@ -150,7 +155,8 @@ async fn a_client_that_never_reads_stops_nobody() {
 
     let mut deaf = proxy.raw().await;
     let pipeline = encode(&["GET", "large"]).repeat(20_000);
-    // 80 MB of replies fit into nobody's buffers. What is not sent in a while never will be: the proxy may stop reading, or close.
+    // 80 MB of replies fit into nobody's buffers. What is not sent in a while never will be: the
+    // proxy may stop reading, or close.
     let sending = deaf.send_regardless(&pipeline);
     let _ = tokio::time::timeout(Duration::from_secs(1), sending).await;
     for _ in 0..50 {

@@ -1,5 +1,5 @@
-//! What the protocol does not allow is answered as Redis answers it, byte for byte, and the connection ends where Redis ends
-//! it. A plain `redis-server` gets the same bytes for comparison.
+//! What the protocol does not allow is answered as Redis answers it, byte for byte, and the
+//! connection ends where Redis ends it. A plain `redis-server` gets the same bytes for comparison.
 
 mod support;
 
@@ -45,7 +45,8 @@ fn requests() -> Vec<(&'static str, Vec<u8>)> {
     ]
     .map(|(name, text)| (name, text.as_bytes().to_vec()))
     .into();
-    // Exactly as long as Redis reads before it gives up, so that nothing is left over that would turn the end into a reset.
+    // Exactly as long as Redis reads before it gives up, so that nothing is left over that would
+    // turn the end into a reset.
     requests.push(("an endless inline line", vec![b'a'; 64 * 1024 + 1]));
     requests.push(("an endless count", [b"*".as_slice(), &[b'1'; 64 * 1024]].concat()));
     requests.push(("an endless length", [b"*1\r\n$".as_slice(), &[b'1'; 64 * 1024]].concat()));
@@ -168,7 +169,8 @@ async fn compare(name: &str, request: &[u8], redis: &str, proxy: &str) -> Option
     (actual != expected).then(|| format!("{name}:\n  redis: {expected:?}\n  proxy: {actual:?}"))
 }
 
-/// Everything that comes back until the other side closes. A request that stays incomplete is closed by us.
+/// Everything that comes back until the other side closes. A request that stays incomplete is
+/// closed by us.
 async fn answer(address: &str, request: &[u8]) -> Vec<u8> {
     let mut raw = Raw::connect(address).await;
     raw.send_regardless(request).await;

@@ -1,7 +1,8 @@
-//! The proxy over three masters answers as one plain `redis-server` does, byte for byte, in both versions of the protocol.
+//! The proxy over three masters answers as one plain `redis-server` does, byte for byte, in both
+//! versions of the protocol.
 //!
-//! The tables hold command lines, sent in order to both. A line may begin with what may differ and, where it is not plain
-//! time, why:
+//! The tables hold command lines, sent in order to both. A line may begin with what may differ and,
+//! where it is not plain time, why:
 //!
 //! | mark | the replies are the same when |
 //! | --- | --- |
@@ -9,8 +10,8 @@
 //! | `[any order]` | lists hold the same elements |
 //! | `[shape: why]` | they are of the same type |
 //!
-//! `{now+N}` and `{nowms+N}` stand for times in seconds and milliseconds, `{release}` and `{extend}` for lock scripts, and
-//! `{sha_release}`, `{sha_extend}` for their SHA1.
+//! `{now+N}` and `{nowms+N}` stand for times in seconds and milliseconds, `{release}` and
+//! `{extend}` for lock scripts, and `{sha_release}`, `{sha_extend}` for their SHA1.
 
 mod support;
 mod tables;
@@ -73,7 +74,8 @@ async fn unknown_commands_and_wrong_arity() {
     compare(tables::ARITY).await;
 }
 
-/// What younger servers than Redis 7.0 answer, the proxy answers over any masters: there is no old Redis to compare with.
+/// What younger servers than Redis 7.0 answer, the proxy answers over any masters: there is no old
+/// Redis to compare with.
 #[tokio::test]
 async fn newer_commands() {
     if support::target_is_plain_redis() {
@@ -102,7 +104,8 @@ async fn newer_commands() {
     }
 }
 
-/// Commands on other data types are for lock scripts; sent directly they are refused by name, and nothing else happens.
+/// Commands on other data types are for lock scripts; sent directly they are refused by name, and
+/// nothing else happens.
 #[tokio::test]
 async fn other_data_types_are_refused_by_name() {
     if support::target_is_plain_redis() {

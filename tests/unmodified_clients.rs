@@ -1,8 +1,9 @@
-//! Client libraries as they are on their registries take locks through the proxy: with every master up, and with a minority
-//! killed.
+//! Client libraries as they are on their registries take locks through the proxy: with every master
+//! up, and with a minority killed.
 //!
-//! The suites for Python and Node are under `tests/clients`, and so is the script that installs what they need. A missing
-//! interpreter is a failure that says what to install: a suite that is skipped in silence tells nothing.
+//! The suites for Python and Node are under `tests/clients`, and so is the script that installs
+//! what they need. A missing interpreter is a failure that says what to install: a suite that is
+//! skipped in silence tells nothing.
 
 mod support;
 
@@ -46,7 +47,8 @@ async fn redis_crate_in_both_protocol_versions() {
     }
 }
 
-/// Redlock on the client's side with a single "server", the proxy: a release script, an extension script, binary tokens.
+/// Redlock on the client's side with a single "server", the proxy: a release script, an extension
+/// script, binary tokens.
 #[tokio::test]
 async fn rslock_over_the_proxy() {
     let mut masters = Masters::start(3);

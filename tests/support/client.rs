@@ -9,7 +9,8 @@ pub async fn connection(address: &str) -> MultiplexedConnection {
     url_connection(&format!("redis://{address}/")).await
 }
 
-/// The crate's own limits (1 s to connect, 500 ms to answer) would turn a busy machine into failures.
+/// The crate's own limits (1 s to connect, 500 ms to answer) would turn a busy machine into
+/// failures.
 pub async fn url_connection(url: &str) -> MultiplexedConnection {
     let client = Client::open(url).expect("a Redis URL");
     let patient = AsyncConnectionConfig::new()

@@ -77,7 +77,8 @@ impl Master {
         self.process.wait().expect("reap redis-server");
     }
 
-    /// The process stands still: connections stay open, the kernel still accepts new ones, nothing answers.
+    /// The process stands still: connections stay open, the kernel still accepts new ones, nothing
+    /// answers.
     pub fn stop(&self) {
         signal("STOP", self.process.id());
     }
@@ -86,7 +87,8 @@ impl Master {
         signal("CONT", self.process.id());
     }
 
-    /// Comes back on the same port without any of its data. The process must be gone ([`Master::kill_9`]).
+    /// Comes back on the same port without any of its data. The process must be gone
+    /// ([`Master::kill_9`]).
     pub fn restart_empty(&mut self) {
         let port = self.port;
         self.process = eventually_blocking("redis-server comes back on its port", || {
@@ -106,7 +108,8 @@ impl Drop for Master {
 pub struct Masters(Vec<Master>);
 
 impl Masters {
-    /// Starts `count` of them, side by side. When a plain Redis is the target there is only that one.
+    /// Starts `count` of them, side by side. When a plain Redis is the target there is only that
+    /// one.
     pub fn start(count: usize) -> Masters {
         let count = if target_is_plain_redis() { 1 } else { count };
         Masters((0..count).map(|_| Master::start()).collect())

@@ -1,11 +1,12 @@
-//! What the black-box tests stand on: real `redis-server` processes, the real proxy in front of them, a network that
-//! can be made slow or cut, and a client that sees every byte.
+//! What the black-box tests stand on: real `redis-server` processes, the real proxy in front of
+//! them, a network that can be made slow or cut, and a client that sees every byte.
 //!
-//! Nothing here sleeps to let something happen. A condition is polled ([`eventually`]) with a limit so generous that only a
-//! real failure meets it, and processes die with the value that owns them.
+//! Nothing here sleeps to let something happen. A condition is polled ([`eventually`]) with a limit
+//! so generous that only a real failure meets it, and processes die with the value that owns them.
 //!
-//! With `REDLOCK_TEST_TARGET=redis` a plain `redis-server` takes the place of the proxy (and of its masters: there is only
-//! one). That checks the tests themselves: what a plain Redis does not pass is no promise of Redis's.
+//! With `REDLOCK_TEST_TARGET=redis` a plain `redis-server` takes the place of the proxy (and of its
+//! masters: there is only one). That checks the tests themselves: what a plain Redis does not pass
+//! is no promise of Redis's.
 #![allow(
     dead_code,
     unused_imports,
@@ -33,15 +34,18 @@ pub use raw::{Raw, encode, words};
 pub use relay::Relay;
 pub use reply::Reply;
 
-/// How long a condition may take to come true before a test gives up: a loaded machine needs seconds, never this.
+/// How long a condition may take to come true before a test gives up: a loaded machine needs
+/// seconds, never this.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// True when a plain `redis-server` stands where the proxy would: tests of what only a quorum can do have nothing to test.
+/// True when a plain `redis-server` stands where the proxy would: tests of what only a quorum can
+/// do have nothing to test.
 pub fn target_is_plain_redis() -> bool {
     std::env::var("REDLOCK_TEST_TARGET").is_ok_and(|target| target == "redis")
 }
 
-/// Polls until `check` answers `Some`, and fails the test with `what` when that takes longer than [`PATIENCE`].
+/// Polls until `check` answers `Some`, and fails the test with `what` when that takes longer than
+/// [`PATIENCE`].
 pub async fn eventually<T, F, Fut>(what: &str, mut check: F) -> T
 where
     F: FnMut() -> Fut,
@@ -69,7 +73,8 @@ pub fn eventually_blocking<T>(what: &str, mut check: impl FnMut() -> Option<T>) 
     }
 }
 
-/// A port that was free a moment ago. Somebody else may take it first, so whoever uses it must be ready to ask again.
+/// A port that was free a moment ago. Somebody else may take it first, so whoever uses it must be
+/// ready to ask again.
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("the address of a bound socket").port()

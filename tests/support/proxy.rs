@@ -10,8 +10,8 @@ use redis::aio::MultiplexedConnection;
 
 use super::{Masters, Raw, client, eventually_blocking, master::signal, target_is_plain_redis};
 
-/// A running proxy. When it is dropped it is killed, and the test fails if the process had died by itself or had logged a
-/// warning that the test did not announce with [`Proxy::expect_warnings`].
+/// A running proxy. When it is dropped it is killed, and the test fails if the process had died by
+/// itself or had logged a warning that the test did not announce with [`Proxy::expect_warnings`].
 pub struct Proxy {
     address: String,
     process: Option<Child>,
@@ -38,13 +38,15 @@ impl Proxy {
             assert!(ended.is_none(), "the proxy ended at once, {ended:?}: {:#?}", lines(&log));
             listening_address(&lines(&log))
         });
-        let proxy =
-            Proxy { address, process: Some(process), log, warnings_expected: Cell::new(false) };
-        wait_for_links(&proxy.address, addresses, password(flags));
-        proxy
+        wait_for_links(&address, addresses, password(flags), || {
+            let ended = process.try_wait().expect("the state of the proxy");
+            assert!(ended.is_none(), "the proxy died, {ended:?}: {:#?}", lines(&log));
+        });
+        Proxy { address, process: Some(process), log, warnings_expected: Cell::new(false) }
     }
 
-    /// A plain Redis in the proxy's place: only what its own configuration can express is taken over from the flags.
+    /// A plain Redis in the proxy's place: only what its own configuration can express is taken
+    /// over from the flags.
     fn stand_in(address: &str, flags: &[&str]) -> Proxy {
         if let Some(password) = password(flags) {
             let mut connection = dial(address, None).expect("a plain Redis");
@@ -112,8 +114,9 @@ impl Drop for Proxy {
     }
 }
 
-/// Flags of every proxy under test. The vote timeout is far above what a healthy master needs even on a machine that is busy
-/// with the other tests, because a master that is merely starved must not count as one that failed.
+/// Flags of every proxy under test. The vote timeout is far above what a healthy master needs even
+/// on a machine that is busy with the other tests, because a master that is merely starved must not
+/// count as one that failed.
 pub const ROOMY: [&str; 2] = ["--vote-timeout", "500ms"];
 
 fn spawn(addresses: &[String], flags: &[&str]) -> Child {
@@ -136,14 +139,21 @@ fn spawn(addresses: &[String], flags: &[&str]) -> Child {
         .expect("the proxy's binary starts")
 }
 
-/// Returns once the proxy has a link to every master that is up: a claim has arrived on all of them. Tests that look for a key
-/// on every master may start then. With fewer masters than a quorum there is nothing to wait for.
-fn wait_for_links(proxy: &str, addresses: &[String], password: Option<&str>) {
+/// Returns once the proxy has a link to every master that is up: a claim has arrived on all of
+/// them. Tests that look for a key on every master may start then. With fewer masters than a quorum
+/// there is nothing to wait for.
+fn wait_for_links(
+    proxy: &str,
+    addresses: &[String],
+    password: Option<&str>,
+    mut assert_alive: impl FnMut(),
+) {
     let mut masters: Vec<_> = addresses.iter().filter_map(|address| dial(address, None)).collect();
     if masters.len() < addresses.len() / 2 + 1 {
         return;
     }
     eventually_blocking("the proxy has a link to every master", || {
+        assert_alive();
         let key = format!("first light {}", fastrand::u64(..));
         let mut claim = redis::cmd("SET");
         claim.arg(&key).arg("light").arg("NX").arg("PX").arg(60_000);
@@ -154,7 +164,8 @@ fn wait_for_links(proxy: &str, addresses: &[String], password: Option<&str>) {
         for master in &mut masters {
             deleted += redis::cmd("DEL").arg(&key).query::<usize>(master).unwrap_or(0);
         }
-        // A master that got the claim only after it was asked gets this behind it, on the same link.
+        // A master that got the claim only after it was asked gets this behind it, on the same
+        // link.
         let _ = redis::cmd("DEL").arg(&key).exec(&mut client);
         (deleted == masters.len()).then_some(())
     });

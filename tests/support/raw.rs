@@ -104,7 +104,8 @@ impl Raw {
         String::from_utf8_lossy(&self.received[self.consumed..]).into_owned()
     }
 
-    /// Moves on; the read bytes are given back now and then, not for every reply of a long pipeline.
+    /// Moves on; the read bytes are given back now and then, not for every reply of a long
+    /// pipeline.
     fn consume(&mut self, length: usize) {
         self.consumed += length;
         if self.consumed > 1 << 16 {
@@ -126,7 +127,8 @@ pub fn encode<S: AsRef<[u8]>>(words: &[S]) -> Vec<u8> {
     bytes
 }
 
-/// Splits a command line at spaces; single or double quotes hold a word together, also an empty one.
+/// Splits a command line at spaces; single or double quotes hold a word together, also an empty
+/// one.
 pub fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim();

@@ -1,4 +1,5 @@
-//! A network between the proxy and one master that a test can make slow, silent or broken, and whole again.
+//! A network between the proxy and one master that a test can make slow, silent or broken, and
+//! whole again.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use tokio::time::Instant;
 
 use super::Master;
 
-/// Forwards TCP connections to one master. It runs on a thread of its own, so that a busy test does not slow it down.
+/// Forwards TCP connections to one master. It runs on a thread of its own, so that a busy test does
+/// not slow it down.
 pub struct Relay {
     address: SocketAddr,
     network: watch::Sender<Network>,
@@ -23,7 +25,8 @@ pub struct Relay {
 struct Network {
     towards_master: Duration,
     towards_proxy: Duration,
-    /// Bytes wait, as TCP lets them wait when packets are lost, and arrive late if the connection lives that long.
+    /// Bytes wait, as TCP lets them wait when packets are lost, and arrive late if the connection
+    /// lives that long.
     silent: bool,
     /// Connections are refused.
     broken: bool,
@@ -74,7 +77,8 @@ impl Relay {
         });
     }
 
-    /// The network is as good as new. What a black hole held back arrives now, unless its connection is gone.
+    /// The network is as good as new. What a black hole held back arrives now, unless its
+    /// connection is gone.
     pub fn heal(&self) {
         self.network.send_modify(|network| {
             *network = Network { epoch: network.epoch, ..Network::default() };
@@ -139,10 +143,11 @@ fn reset(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }
 
-/// Carries bytes one way. They are stamped when they come in and leave in order, so a delay does not limit throughput.
+/// Carries bytes one way. They are stamped when they come in and leave in order, so a delay does
+/// not limit throughput.
 ///
-/// A sender that closes has its last bytes delivered, late if need be: its kernel would go on sending them. A sender that
-/// resets takes back what has not arrived yet.
+/// A sender that closes has its last bytes delivered, late if need be: its kernel would go on
+/// sending them. A sender that resets takes back what has not arrived yet.
 async fn pump(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,

@@ -1,6 +1,7 @@
 //! A reply as a test wants to look at it, in both versions of the protocol.
 
-/// One reply. RESP2's null bulk, null array and RESP3's null are all `Nil`: who cares compares the bytes.
+/// One reply. RESP2's null bulk, null array and RESP3's null are all `Nil`: who cares compares the
+/// bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Simple(String),
@@ -10,12 +11,14 @@ pub enum Reply {
     Nil,
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
-    /// RESP3's set, push, boolean, double, big number and verbatim string: the mark, and the text behind it.
+    /// RESP3's set, push, boolean, double, big number and verbatim string: the mark, and the text
+    /// behind it.
     Other(char, String),
 }
 
 impl Reply {
-    /// Parses one reply from the front of `bytes`; `None` when it is not complete yet. Anything that is no RESP fails the test.
+    /// Parses one reply from the front of `bytes`; `None` when it is not complete yet. Anything
+    /// that is no RESP fails the test.
     pub fn parse(bytes: &[u8]) -> Option<(Reply, usize)> {
         let end = bytes.windows(2).position(|two| two == b"\r\n")?;
         let line = String::from_utf8_lossy(&bytes[1..end]).into_owned();

@@ -1,7 +1,8 @@
-//! The lock scripts that libraries send, one per shape: each with the reply conventions that its library reads.
+//! The lock scripts that libraries send, one per shape: each with the reply conventions that its
+//! library reads.
 //!
-//! The comment names libraries that use the shape. Spaces, quotes and letter case differ between them on purpose here too: a
-//! proxy has to recognise the shape, not the text.
+//! The comment names libraries that use the shape. Spaces, quotes and letter case differ between
+//! them on purpose here too: a proxy has to recognise the shape, not the text.
 
 /// A script that takes one key and, first among its arguments, the token.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +17,8 @@ pub struct Script {
 
 /// Compare-and-delete. Arguments: token. A release that took place answers 1.
 pub const RELEASES: [Script; 4] = [
-    // redlock-py, redlock-php, redsync before 4.12, php-lock, Laravel, node-redlock 1 to 3, rslock and many more.
+    // redlock-py, redlock-php, redsync before 4.12, php-lock, Laravel, node-redlock 1 to 3, rslock
+    // and many more.
     Script {
         name: "release with else",
         text: r#"if redis.call("get",KEYS[1]) == ARGV[1] then
@@ -56,7 +58,8 @@ pub const RELEASES: [Script; 4] = [
     },
 ];
 
-/// Compare-and-expire of a held lock only. Arguments: token, milliseconds. An extension that took place answers 1.
+/// Compare-and-expire of a held lock only. Arguments: token, milliseconds. An extension that took
+/// place answers 1.
 pub const EXTENSIONS: [Script; 4] = [
     // redsync, node-redlock 1 to 3, pottery, redis-plus-plus, ShedLock.
     Script {
@@ -113,7 +116,8 @@ end";
 /// node-redlock 2 and 3: a claim as a script. Arguments: token, milliseconds.
 pub const TAKE: &str = r#"return redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2])"#;
 
-/// redsync with SetNXOnExtend, symfony before 5.2: a re-entrant claim. Arguments: token, milliseconds.
+/// redsync with SetNXOnExtend, symfony before 5.2: a re-entrant claim. Arguments: token,
+/// milliseconds.
 pub const TAKE_OR_EXTEND: &str = r#"if redis.call("GET", KEYS[1]) == ARGV[1] then
     return redis.call("PEXPIRE", KEYS[1], ARGV[2])
 elseif redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2], "NX") then
@@ -122,7 +126,8 @@ else
     return 0
 end"#;
 
-/// bsm/redislock 0.9.4: a claim, or a new value under the same token. Arguments: value, length of the token in it, milliseconds.
+/// bsm/redislock 0.9.4: a claim, or a new value under the same token. Arguments: value, length of
+/// the token in it, milliseconds.
 pub const TAKE_BY_PREFIX: &str = r#"
 if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[3]) then return redis.status_reply("OK") end
 
@@ -130,7 +135,8 @@ local offset = tonumber(ARGV[2])
 if redis.call("getrange", KEYS[1], 0, offset-1) == string.sub(ARGV[1], 1, offset) then return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[3]) end
 "#;
 
-/// redlock-rb: a claim that answers the same when it is repeated. Arguments: token, milliseconds, whether a new lock is allowed.
+/// redlock-rb: a claim that answers the same when it is repeated. Arguments: token, milliseconds,
+/// whether a new lock is allowed.
 pub const TAKE_AGAIN: &str = r#"if (redis.call("exists", KEYS[1]) == 0 and ARGV[3] == "yes") or redis.call("get", KEYS[1]) == ARGV[1] then
   return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2])
 end"#;

@@ -1,4 +1,5 @@
-//! The command lines that `same_as_redis` sends to a plain Redis and to the proxy; the marks are explained there.
+//! The command lines that `same_as_redis` sends to a plain Redis and to the proxy; the marks are
+//! explained there.
 
 /// Every option of SET, in any order and letter case.
 pub(crate) const SET: &str = r#"
