@@ -42,6 +42,7 @@ fuzz: ## search for requests that break the decoder, for FUZZ_SECONDS
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS); \
 	done
 
-docs: ## build the documentation of the source, in target/doc
+docs: ## write docs/commands.md, and build the documentation of the source in target/doc
+	UPDATE_DOCS=1 $(CARGO) test --locked --test documentation command_table
 	$(CARGO) doc --locked --no-deps --document-private-items
 	@echo "open target/doc/redlock_proxy/index.html"

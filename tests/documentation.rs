@@ -1,0 +1,290 @@
+//! The documentation says what the program does: tables are made from the source, texts are looked
+//! up in it, and the transcript of the README is played against a real proxy.
+#![allow(clippy::unwrap_used, reason = "a broken test set-up should end the test")]
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use clap::CommandFactory as _;
+use redlock_proxy::cli::Cli;
+use redlock_proxy::command::table::{self, Family};
+
+/// `UPDATE_DOCS=1 cargo test --test documentation` writes the page instead of comparing it.
+#[test]
+fn the_page_of_commands_is_the_command_table() {
+    let path = root().join("docs/commands.md");
+    let page = commands_page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap();
+    assert_eq!(committed, page, "docs/commands.md is out of date: run `make docs`");
+}
+
+#[test]
+fn every_flag_is_explained_with_its_variable_and_default() {
+    let page = read("docs/configuration.md");
+    let cli = Cli::command();
+    for arg in cli.get_arguments().filter(|arg| arg.get_id() != "help") {
+        let Some(flag) = arg.get_long() else { continue };
+        let row = row(&page, &format!("| `--{flag}"));
+        if let Some(variable) = arg.get_env() {
+            assert!(row.contains(&format!("`{}`", variable.display())), "variable of --{flag}");
+        }
+        let help = arg.get_help().unwrap().to_string();
+        if let Some((_, default)) = help.split_once("[default: ") {
+            let default = default.trim_end_matches(']');
+            assert!(row.contains(&format!("| `{default}` |")), "default of --{flag}: {default}");
+        }
+    }
+    for subcommand in cli.get_subcommands() {
+        for flag in subcommand.get_arguments().filter_map(|arg| arg.get_long()) {
+            row(&page, &format!("| `{} --{flag}", subcommand.get_name()));
+        }
+    }
+}
+
+/// `…` stands for what differs from reply to reply.
+#[test]
+fn every_error_that_is_explained_is_in_the_source() {
+    let sent = errors_in_the_source();
+    let explained = explained_errors();
+    assert!(explained.len() > 40, "the page has {} errors", explained.len());
+    for error in explained {
+        assert!(sent.contains(&error), "docs/errors.md explains what nobody sends: {error}");
+    }
+}
+
+#[test]
+fn every_error_in_the_source_is_explained() {
+    let explained = explained_errors();
+    let sent = errors_in_the_source();
+    assert!(sent.len() > 40, "the source has {} errors", sent.len());
+    for error in sent {
+        assert!(explained.contains(&error), "docs/errors.md does not explain: {error}");
+    }
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") {
+                continue;
+            }
+            let linked = page.parent().unwrap().join(file);
+            assert!(linked.exists(), "{}: {target}", page.display());
+        }
+    }
+}
+
+#[test]
+fn the_transcript_of_the_readme_is_what_happens() {
+    let readme = read("README.md");
+    let transcript = readme.split("```console\n").nth(1).and_then(|rest| rest.split("```").next());
+    let mut dev = Dev::start();
+    let mut played = 0;
+    for entry in transcript.unwrap().split("$ ").skip(1) {
+        let (command, expected) = entry.split_once('\n').unwrap();
+        if command.starts_with("kill") {
+            dev.kill_a_master();
+            continue;
+        }
+        assert_eq!(dev.play(command), expected.trim_end(), "{command}");
+        played += 1;
+    }
+    assert!(played >= 5, "{played} commands were played");
+}
+
+/// `redlock-proxy dev` on a free port.
+struct Dev {
+    process: Child,
+    port: String,
+    masters: Vec<String>,
+}
+
+impl Dev {
+    fn start() -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+            .args(["dev", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut masters = Vec::new();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let port = loop {
+            let line = lines.next().expect("dev says where it listens").unwrap();
+            if let Some((_, pid)) = line.split_once("(pid ") {
+                masters.push(pid.trim_end_matches(')').to_owned());
+            } else if let Some(rest) = line.strip_prefix("the proxy listens on 127.0.0.1:") {
+                break rest.split(' ').next().unwrap().to_owned();
+            }
+        };
+        // The rest is read on, so that the proxy never writes into a closed pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { process, port, masters }
+    }
+
+    /// Runs a `redis-cli` line of the transcript, with the output a terminal would show.
+    fn play(&self, command: &str) -> String {
+        let words = command.strip_prefix("redis-cli ").expect("a redis-cli line");
+        let line = format!("redis-cli --no-raw -p {} {words}", self.port);
+        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+
+    fn kill_a_master(&mut self) {
+        let pid = self.masters.pop().expect("a master is left");
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        // As Ctrl-C does, so that the masters end as well.
+        let _ = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status();
+        let _ = self.process.wait();
+    }
+}
+
+fn commands_page() -> String {
+    let mut page = String::from(COMMANDS_INTRODUCTION);
+    for (family, title) in FAMILIES {
+        let _ = write!(
+            page,
+            "\n## {title}\n\n| command | since | what it does | how it is answered |\n"
+        );
+        page += "| --- | --- | --- | --- |\n";
+        for spec in table::all().iter().filter(|spec| spec.family == family) {
+            let name = spec.name.to_uppercase();
+            let (since, summary, rule) = (spec.since, spec.summary, spec.rule);
+            let _ = writeln!(page, "| `{name}` | {since} | {summary} | {rule} |");
+        }
+    }
+    page
+}
+
+const COMMANDS_INTRODUCTION: &str = "\
+# Commands
+
+Made from the command table in `src/command/table/rows.rs` by `make docs`; do not edit it by hand.
+
+What claims, releases, votes, rollbacks and padding are: [how it decides](how-it-decides.md). *Since* is
+the version of Redis (for `DELIFEQ`: of Valkey) that brought the command. Every other command gets an
+error and the connection stays open: [errors](errors.md).
+";
+
+const FAMILIES: [(Family, &str); 8] = [
+    (Family::Lock, "Locks and whole values"),
+    (Family::Key, "Values"),
+    (Family::Expiry, "Times to live"),
+    (Family::Counter, "Numbers"),
+    (Family::Script, "Scripts"),
+    (Family::Keyspace, "All keys of a database"),
+    (Family::Connection, "The connection"),
+    (Family::Server, "The server"),
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(page: &str) -> String {
+    std::fs::read_to_string(root().join(page)).unwrap()
+}
+
+fn pages() -> Vec<PathBuf> {
+    let docs = files(&root().join("docs"), "md");
+    let others = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|page| root().join(page));
+    docs.into_iter().chain(others).collect()
+}
+
+fn row<'a>(page: &'a str, start: &str) -> &'a str {
+    page.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no row {start}"))
+}
+
+/// The texts in the first column of the tables of errors.
+fn explained_errors() -> Vec<String> {
+    let page = read("docs/errors.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split("` |").next()).map(|text| text.replace("\\|", "|")).collect()
+}
+
+/// The string literals of the source that are errors, tests aside.
+fn errors_in_the_source() -> Vec<String> {
+    let mut errors = Vec::new();
+    for file in files(&root().join("src"), "rs") {
+        if file.ends_with("tests.rs") {
+            continue;
+        }
+        let source = std::fs::read_to_string(file).unwrap();
+        let source = joined(source.split("#[cfg(test)]").next().unwrap_or_default());
+        errors.extend(literals(&source).filter_map(error));
+    }
+    errors
+}
+
+/// The error that a literal is, if it is one, as it reads in the documentation.
+fn error(literal: &str) -> Option<String> {
+    let text = filled_in(literal);
+    if text.starts_with("Protocol error: ") {
+        return Some(format!("ERR {text}"));
+    }
+    let (code, rest) = text.split_once(' ')?;
+    // A code with nothing but a place to fill in puts errors together whose texts stand elsewhere.
+    (CODES.contains(&code) && !matches!(rest, "" | "…")).then_some(text)
+}
+
+/// The first words of our errors, which clients tell them apart by.
+const CODES: [&str; 9] = [
+    "ERR",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOAUTH",
+    "NOPROTO",
+    "NOSCRIPT",
+    "NOTBUSY",
+    "WRONGPASS",
+    "WRONGTYPE",
+];
+
+/// Undoes the line breaks in string literals: `\` at the end of a line.
+fn joined(source: &str) -> String {
+    let mut parts = source.split("\\\n");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |joined, part| joined + part.trim_start())
+}
+
+/// Every piece of a line between two quotes. Pieces of code are among them, which does no harm.
+fn literals(source: &str) -> impl Iterator<Item = &str> {
+    source.lines().flat_map(|line| line.split('"'))
+}
+
+/// A format string with `…` where something is filled in.
+fn filled_in(text: &str) -> String {
+    let mut pieces = text.split('{');
+    let mut filled = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        filled += "…";
+        filled += piece.split_once('}').map_or("", |(_, rest)| rest);
+    }
+    filled.trim_end_matches("\\r\\n").trim_start_matches('-').to_owned()
+}
+
+fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|it| it == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
