@@ -125,6 +125,10 @@ enum Down {
     Malformed(#[from] Malformed),
     #[error("the master answered `{0}` to a new link")]
     Hello(String),
+    #[error(
+        "it is the same instance as {0}, which would then have two votes: name each master once"
+    )]
+    SameInstance(MasterAddr),
     #[error("{0}")]
     Broken(&'static str),
 }
@@ -247,7 +251,7 @@ impl Link {
         loop {
             let mut pauses = backoff();
             loop {
-                let connected = self.connect(&dial, &mut predecessor);
+                let connected = self.connect(&dial, &mut predecessor, &engine);
                 match tokio::time::timeout(CONNECT_TIMEOUT, connected).await {
                     Ok(Ok(stream)) => {
                         self.came_up();
@@ -269,14 +273,30 @@ impl Link {
         &self,
         dial: &D,
         predecessor: &mut Option<Predecessor>,
+        engine: &Engine,
     ) -> Result<D::Stream, Down> {
         let identity = probe(dial, &self.address, predecessor.as_ref()).await?;
         let mut stream = dial.dial(&self.address).await?;
         stream.abort_on_close();
         let client_id = self.hello(&mut stream).await?;
+        self.require_distinct(&identity, engine)?;
         *predecessor = Some(Predecessor { run_id: identity.run_id.clone(), client_id });
         self.state.borrow_mut().identity = Some(identity);
         Ok(stream)
+    }
+
+    /// One vote cast twice would break everything. Nothing is awaited between this and
+    /// [`Link::came_up`], so two links cannot both find the other one down.
+    fn require_distinct(&self, identity: &Identity, engine: &Engine) -> Result<(), Down> {
+        let same = |link: &&Rc<Link>| {
+            let known = link.identity();
+            link.is_up() && known.is_some_and(|known| known.run_id == identity.run_id)
+        };
+        let others = engine.links().iter().filter(|link| link.master != self.master);
+        match others.filter(|link| !identity.run_id.is_empty() && same(link)).next() {
+            Some(link) => Err(Down::SameInstance(link.address.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Authenticates and learns the connection's id.

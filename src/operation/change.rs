@@ -1,7 +1,9 @@
 //! Changing the expiry of a key: the `EXPIRE` family, `PERSIST`, and the extend scripts.
 
 use crate::client::reply::Reply;
+use crate::clock::Instant;
 use crate::lua::canonical::Canonical;
+use crate::master::deferred::Cause;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::Trouble;
@@ -53,20 +55,30 @@ impl Replies {
 pub struct Change {
     what: What,
     replies: Replies,
-    tally: Option<Tally>,
+    sent: Option<Sent>,
     others: usize,
     missing: usize,
     trouble: Trouble,
 }
 
+#[derive(Debug)]
+struct Sent {
+    tally: Tally,
+    since: Instant,
+    /// Masters that prolonged the key.
+    changed: MasterSet,
+    refused: bool,
+}
+
 impl Change {
     /// A change that nobody was asked about yet.
     pub fn new(what: What, replies: Replies) -> Self {
-        Self { what, replies, tally: None, others: 0, missing: 0, trouble: Trouble::default() }
+        Self { what, replies, sent: None, others: 0, missing: 0, trouble: Trouble::default() }
     }
 
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        self.tally = Some(Tally::new(rules.quorum, asked));
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
+        let tally = Tally::new(rules.quorum, asked);
+        self.sent = Some(Sent { tally, since: now, changed: MasterSet::EMPTY, refused: false });
     }
 
     pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
@@ -88,13 +100,20 @@ impl Change {
 
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let ballot = self.ballot(received.answer);
-        let verdict = self.tally.as_mut().and_then(|t| t.count(received.master, ballot));
-        verdict.map_or(Next::WAIT, |verdict| self.decided(rules, verdict))
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if ballot == Ballot::Yes {
+            sent.changed.insert(received.master);
+        }
+        match sent.tally.count(received.master, ballot) {
+            Some(verdict) => self.decided(rules, verdict),
+            None => Next::WAIT,
+        }
     }
 
     pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
-        let verdict = self.tally.as_mut().map(Tally::close);
-        verdict.map_or(Next::WAIT, |verdict| self.decided(rules, verdict))
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let verdict = sent.tally.close();
+        self.decided(rules, verdict)
     }
 
     fn ballot(&mut self, answer: Option<&Answer<'_>>) -> Ballot {
@@ -117,21 +136,53 @@ impl Change {
     }
 
     /// Without a quorum a change is an error and never a guess: it may hold on a minority only.
-    fn decided(&self, rules: &Rules, verdict: Verdict) -> Next {
-        Next::reply(match verdict {
+    fn decided(&mut self, rules: &Rules, verdict: Verdict) -> Next {
+        let reply = match verdict {
             Verdict::Granted => self.replies.changed.clone(),
             Verdict::Refused if self.missing > self.others => self.replies.missing.clone(),
             Verdict::Refused => self.replies.other.clone(),
             Verdict::Undecided => self.undecided(rules),
-        })
+        };
+        let undo = if verdict == Verdict::Refused { self.take_back() } else { MasterSet::EMPTY };
+        Next { undo, ..Next::reply(reply) }
+    }
+
+    /// An extension that was refused has prolonged what a minority still had of a lock that is
+    /// gone. Nobody will release that any more.
+    fn take_back(&mut self) -> MasterSet {
+        let Some(sent) = &mut self.sent else { return MasterSet::EMPTY };
+        sent.refused = true;
+        match self.what {
+            What::Extend { .. } => std::mem::take(&mut sent.changed),
+            What::Expire { .. } | What::Persist => MasterSet::EMPTY,
+        }
     }
 
     fn undecided(&self, rules: &Rules) -> Reply {
-        match &self.tally {
-            Some(tally) if tally.quorum_answered() => {
+        match &self.sent {
+            Some(Sent { tally, .. }) if tally.quorum_answered() => {
                 self.trouble.undecided(rules, tally.answered())
             }
-            tally => self.trouble.unavailable(rules, tally.as_ref().map_or(0, Tally::answered)),
+            sent => {
+                let answered = sent.as_ref().map_or(0, |sent| sent.tally.answered());
+                self.trouble.unavailable(rules, answered)
+            }
+        }
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.refused)
+    }
+
+    /// What a refused extension has prolonged.
+    pub(super) fn rollback(&self, rules: &Rules) -> Option<(Box<[u8]>, Cause)> {
+        let since = self.sent.as_ref()?.since;
+        match &self.what {
+            What::Extend { token, ttl_ms } => {
+                let ttl_ms = padded(rules, *ttl_ms);
+                Some((token.clone(), Cause::Claim { ttl_ms, since }))
+            }
+            What::Expire { .. } | What::Persist => None,
         }
     }
 }

@@ -336,7 +336,8 @@ impl Engine {
     }
 
     fn defer(&self, id: OperationId, master: MasterId) {
-        if let Some(Some(rollback)) = self.with(id, |flight| flight.operation.rollback()) {
+        if let Some(Some(rollback)) = self.with(id, |flight| flight.operation.rollback(&self.rules))
+        {
             self.links[master.index()].defer(rollback);
         }
     }
@@ -362,7 +363,7 @@ impl Engine {
     fn reply(&self, id: OperationId, reply: Reply, end: turn::End) {
         let taken = self.with(id, |flight| (flight.target.take(), flight.turn.take()));
         let Some((Some(target), turn)) = taken else { return };
-        self.defer_to_absent(id);
+        self.make_up(id);
         let concerned = turn.map(|key| self.turns.borrow_mut().leave(key, end));
         if let Some(concerned) = concerned {
             for waiting in concerned.sharing {
@@ -373,12 +374,17 @@ impl Engine {
         target.deliver(reply);
     }
 
-    /// Masters that could not be asked at all may hold what has been released.
-    fn defer_to_absent(&self, id: OperationId) {
-        for link in self.links.iter().filter(|link| !link.is_up()) {
-            let left = self.with(id, |flight| flight.leaves_behind(link.master()));
+    /// Masters that could not be asked, or were lost before they answered, may hold what the client
+    /// is about to be told is gone. One that has come back in the meantime gets it at once.
+    fn make_up(&self, id: OperationId) {
+        for link in &self.links {
+            let master = link.master();
+            let left = self.with(id, |flight| {
+                let missed = !link.is_up() || flight.unsure.contains(master);
+                missed && flight.leaves_behind(master)
+            });
             if left == Some(true) {
-                self.defer(id, link.master());
+                self.undo(id, master);
             }
         }
     }

@@ -149,7 +149,7 @@ impl Operation {
         match &mut self.kind {
             Kind::Claim(claim) => claim.ask(rules, asked, now),
             Kind::Release(release) => release.ask(rules, asked, now),
-            Kind::Change(change) => change.ask(rules, asked),
+            Kind::Change(change) => change.ask(rules, asked, now),
             Kind::Read(read) => read.ask(rules, asked),
             Kind::Swap(swap) => swap.ask(rules, asked),
             Kind::Everywhere(everywhere) => everywhere.ask(rules, asked),
@@ -161,6 +161,7 @@ impl Operation {
         match &self.kind {
             Kind::Claim(claim) => claim.round(),
             Kind::Swap(swap) => swap.round(),
+            Kind::Read(read) => read.round(),
             _ => 0,
         }
     }
@@ -207,7 +208,7 @@ impl Operation {
         match &self.kind {
             Kind::Swap(swap) => swap.encode_undo(&self.key, form, out),
             _ => {
-                if let Some(rollback) = self.rollback() {
+                if let Some(rollback) = self.rollback(rules) {
                     rollback.encode(rules.pad, now, form, out);
                 }
             }
@@ -215,12 +216,13 @@ impl Operation {
     }
 
     /// What to keep for a master that could not be told to give the key back, if anything.
-    pub fn rollback(&self) -> Option<Rollback> {
+    pub fn rollback(&self, rules: &Rules) -> Option<Rollback> {
         let (token, cause) = match &self.kind {
             Kind::Claim(claim) => claim.rollback(),
             Kind::Release(release) => release.rollback()?,
             Kind::Swap(swap) => swap.rollback()?,
-            Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => return None,
+            Kind::Change(change) => change.rollback(rules)?,
+            Kind::Read(_) | Kind::Everywhere(_) => return None,
         };
         Some(Rollback { db: self.db, key: self.key.clone(), token, cause })
     }
@@ -240,7 +242,8 @@ impl Operation {
             Kind::Claim(claim) => claim.is_lost() && unsure.contains(master),
             Kind::Release(release) => release.leaves_behind(master),
             Kind::Swap(swap) => swap.is_lost() && unsure.contains(master),
-            Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => false,
+            Kind::Change(change) => change.is_refused() && unsure.contains(master),
+            Kind::Read(_) | Kind::Everywhere(_) => false,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
-use crate::operation::{Next, Received, Rules};
+use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::read::{self as decision, Verdict, guaranteed_ttl_ms};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
@@ -80,6 +80,8 @@ pub enum Seen {
     Key(Sighting, i64),
     /// No such key.
     Missing,
+    /// Neither a value nor its absence has a quorum, perhaps because it is changing just now.
+    Contested,
     /// It cannot be known now; the error for the client.
     Unknown(Reply),
 }
@@ -123,32 +125,33 @@ impl Sightings {
             }
             _ => self.decision.unknown(master),
         };
-        let seen = match verdict? {
-            Verdict::Agreed(found, holders) => Some((found.clone(), holders)),
+        let agreed = match verdict? {
+            Verdict::Agreed(found, holders) => (found.clone(), holders),
             Verdict::Missing => return Some(Seen::Missing),
-            Verdict::Undecided => None,
+            Verdict::Contested => return Some(Seen::Contested),
+            Verdict::Undecided => return Some(self.unknown(rules)),
         };
-        Some(self.seen(rules, seen))
+        Some(self.agreed(agreed))
     }
 
     /// The deadline has come.
     pub fn deadline(&mut self, rules: &Rules) -> Seen {
-        let seen = match self.decision.close() {
-            Verdict::Agreed(found, holders) => Some((found.clone(), holders)),
+        let agreed = match self.decision.close() {
+            Verdict::Agreed(found, holders) => (found.clone(), holders),
             Verdict::Missing => return Seen::Missing,
-            Verdict::Undecided => None,
+            Verdict::Contested => return Seen::Contested,
+            Verdict::Undecided => return self.unknown(rules),
         };
-        self.seen(rules, seen)
+        self.agreed(agreed)
     }
 
-    fn seen(&self, rules: &Rules, agreed: Option<(Sighting, MasterSet)>) -> Seen {
-        match agreed {
-            Some((found, holders)) => {
-                let ttls = self.ttls_ms.iter().filter(|(master, _)| holders.contains(*master));
-                Seen::Key(found, guaranteed_ttl_ms(self.quorum, ttls.map(|(_, ttl)| *ttl)))
-            }
-            None => Seen::Unknown(self.trouble.undecided(rules, self.decision.answered())),
-        }
+    fn agreed(&self, (found, holders): (Sighting, MasterSet)) -> Seen {
+        let ttls = self.ttls_ms.iter().filter(|(master, _)| holders.contains(*master));
+        Seen::Key(found, guaranteed_ttl_ms(self.quorum, ttls.map(|(_, ttl)| *ttl)))
+    }
+
+    fn unknown(&self, rules: &Rules) -> Seen {
+        Seen::Unknown(self.trouble.undecided(rules, self.decision.answered()))
     }
 }
 
@@ -171,12 +174,14 @@ fn sighting(parts: &[BytesFrame]) -> Option<(Sighting, i64)> {
 pub struct Read {
     question: Question,
     sightings: Option<Sightings>,
+    /// How often it has been read in vain, which is also the round.
+    contested: u8,
 }
 
 impl Read {
     /// A read that nobody was asked for yet.
     pub fn new(question: Question) -> Self {
-        Self { question, sightings: None }
+        Self { question, sightings: None, contested: 0 }
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
@@ -191,17 +196,34 @@ impl Read {
         }
     }
 
+    pub(super) fn round(&self) -> u8 {
+        self.contested
+    }
+
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let Some(sightings) = &mut self.sightings else { return Next::WAIT };
+        if received.round != self.contested {
+            return Next::WAIT;
+        }
         match sightings.received(rules, received.master, received.answer) {
             None => Next::WAIT,
-            Some(seen) => Next::reply(self.question.reply(rules, seen)),
+            Some(seen) => self.seen(rules, seen),
         }
     }
 
     pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
         let Some(sightings) = &mut self.sightings else { return Next::WAIT };
         let seen = sightings.deadline(rules);
+        self.seen(rules, seen)
+    }
+
+    /// What is changing just now is read again after a pause, so that a lock that changes hands is
+    /// never seen absent in between.
+    fn seen(&mut self, rules: &Rules, seen: Seen) -> Next {
+        if seen == Seen::Contested && u32::from(self.contested) < rules.split_vote_retries {
+            self.contested += 1;
+            return Next::then(Then::Pause);
+        }
         Next::reply(self.question.reply(rules, seen))
     }
 }
@@ -210,7 +232,7 @@ impl Question {
     fn reply(self, rules: &Rules, seen: Seen) -> Reply {
         match seen {
             Seen::Unknown(error) => error,
-            Seen::Missing => self.nothing(),
+            Seen::Missing | Seen::Contested => self.nothing(),
             Seen::Key(found, ttl_ms) => self.something(rules, found, ttl_ms),
         }
     }

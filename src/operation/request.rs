@@ -66,6 +66,8 @@ pub fn rollback(out: &mut Vec<u8>, form: Form, key: &[u8], token: &[u8], window:
 /// What a key must hold for a swap to take effect.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected<'a> {
+    /// Whatever it holds.
+    Anything,
     /// Nothing.
     Missing,
     /// This string.
@@ -83,6 +85,7 @@ pub fn swap(
     to: Option<(&[u8], NewTtl)>,
 ) {
     let (kind, old): (&[u8], &[u8]) = match from {
+        Expected::Anything => (b"any", b""),
         Expected::Missing => (b"none", b""),
         Expected::Value(value) => (b"string", value),
         Expected::Type(kind) => (kind, b""),

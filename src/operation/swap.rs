@@ -80,6 +80,11 @@ pub enum Plan {
 }
 
 impl Update {
+    /// Whether it makes no difference, not even to the reply, what the key holds.
+    fn is_blind(&self) -> bool {
+        matches!(self, Self::Set { condition: Condition::Always, answer: Answered::Ok, .. })
+    }
+
     /// What this command does to a key that holds `old`.
     pub fn plan(&self, old: Option<&Sighting>) -> Plan {
         let value = old.and_then(|old| old.value.as_ref());
@@ -176,6 +181,8 @@ pub struct Swap {
     update: Update,
     phase: Phase,
     round: u8,
+    /// How often neither a value nor its absence had a quorum.
+    contested: u32,
     decision: Option<decision::Swap>,
     trouble: Trouble,
 }
@@ -195,13 +202,16 @@ enum Phase {
 struct Old {
     sighting: Option<Sighting>,
     ttl_ms: i64,
+    /// Different values on different minorities, which are replaced whatever they are.
+    leftovers: bool,
 }
 
 impl Swap {
     /// A swap that nobody was asked about yet.
     pub fn new(update: Update) -> Self {
         let phase = Phase::Reading(None);
-        Self { update, phase, round: 0, decision: None, trouble: Trouble::default() }
+        let trouble = Trouble::default();
+        Self { update, phase, round: 0, contested: 0, decision: None, trouble }
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -237,7 +247,7 @@ impl Swap {
         match &mut self.phase {
             Phase::Reading(Some(sightings)) => {
                 let seen = sightings.received(rules, received.master, received.answer);
-                seen.map_or(Next::WAIT, |seen| self.plan(seen))
+                seen.map_or(Next::WAIT, |seen| self.plan(rules, seen))
             }
             Phase::Swapping { .. } => {
                 let ballot = self.ballot(received.answer);
@@ -252,7 +262,7 @@ impl Swap {
         match &mut self.phase {
             Phase::Reading(Some(sightings)) => {
                 let seen = sightings.deadline(rules);
-                self.plan(seen)
+                self.plan(rules, seen)
             }
             Phase::Swapping { .. } => {
                 let next = self.decision.as_mut().map(decision::Swap::deadline);
@@ -262,10 +272,21 @@ impl Swap {
         }
     }
 
-    fn plan(&mut self, seen: Seen) -> Next {
+    fn plan(&mut self, rules: &Rules, seen: Seen) -> Next {
         let old = match seen {
-            Seen::Key(sighting, ttl_ms) => Old { sighting: Some(sighting), ttl_ms },
-            Seen::Missing => Old { sighting: None, ttl_ms: -1 },
+            Seen::Key(sighting, ttl_ms) => {
+                Old { sighting: Some(sighting), ttl_ms, leftovers: false }
+            }
+            Seen::Missing => Old { sighting: None, ttl_ms: -1, leftovers: false },
+            Seen::Contested if self.contested < rules.split_vote_retries => {
+                self.contested += 1;
+                return Next::then(Then::Pause);
+            }
+            // Minorities have kept different values. What sets the key whatever it holds, and
+            // tells nobody what it held, may replace them all.
+            Seen::Contested => {
+                Old { sighting: None, ttl_ms: -1, leftovers: self.update.is_blind() }
+            }
             Seen::Unknown(error) => {
                 self.phase = Phase::Answered;
                 return Next::reply(error);
@@ -370,6 +391,7 @@ impl Swap {
 impl Old {
     fn expected(&self) -> Expected<'_> {
         match &self.sighting {
+            None if self.leftovers => Expected::Anything,
             None => Expected::Missing,
             Some(Sighting { value: Some(value), .. }) => Expected::Value(value),
             Some(Sighting { kind, .. }) => Expected::Type(kind),

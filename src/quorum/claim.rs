@@ -96,6 +96,8 @@ pub struct Claim {
     taken: MasterSet,
     /// Masters that held it before.
     owned: MasterSet,
+    /// Masters that any round was sent to.
+    asked: MasterSet,
 }
 
 impl Claim {
@@ -111,6 +113,7 @@ impl Claim {
             persist: false,
             taken: MasterSet::EMPTY,
             owned: MasterSet::EMPTY,
+            asked,
         }
     }
 
@@ -146,6 +149,7 @@ impl Claim {
             self.phase = Phase::Voting;
         }
         self.tally = Tally::new(self.quorum, asked);
+        self.asked = self.asked.union(asked);
         self.deadline = deadline;
     }
 
@@ -188,7 +192,7 @@ impl Claim {
     /// There are too few voters for another round. Says where our token has to be taken away.
     pub fn abandon(&mut self) -> MasterSet {
         if self.phase == Phase::Persisting {
-            self.taken = self.quorum.everybody();
+            self.taken = self.asked;
         }
         self.phase = Phase::Lost;
         self.take_back()
@@ -241,13 +245,13 @@ impl Claim {
         }
     }
 
-    /// The lock is only granted when a quorum keeps it for good. Otherwise every master may hold a
-    /// persistent copy, also those that did not answer, and all of them have to give it up.
+    /// The lock is only granted when a quorum keeps it for good. Otherwise every master that was asked
+    /// may hold a persistent copy, also those that did not answer, and all have to give it up.
     fn persistence(&mut self, verdict: Verdict) -> Next {
         if verdict == Verdict::Granted {
             return self.advance(Phase::Granted, Step::Granted);
         }
-        self.taken = self.quorum.everybody();
+        self.taken = self.asked;
         match verdict {
             Verdict::Refused => self.refused(),
             _ => self.unavailable(),

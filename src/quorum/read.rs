@@ -7,8 +7,12 @@ use super::{MasterId, MasterSet, Quorum};
 pub enum Verdict<'a, V> {
     /// A quorum holds this value.
     Agreed(&'a V, MasterSet),
-    /// No value can have a quorum: for the client the key does not exist.
+    /// A quorum does not have the key.
     Missing,
+    /// Neither a value nor its absence can have a quorum: either somebody is changing the key just
+    /// now, or several minorities have kept what others gave up. For the client the key does not
+    /// exist, if it stays like that.
+    Contested,
     /// A value might have a quorum, but the masters that would know are unknown.
     Undecided,
 }
@@ -83,11 +87,12 @@ impl<V> Read<V> {
             Some((value, holders)) if self.quorum.reached_by(*holders) => {
                 Some(Verdict::Agreed(value, *holders))
             }
+            _ if self.quorum.reached_by(self.missing) => Some(Verdict::Missing),
+            _ if !self.pending.is_empty() => None,
             _ if best.map_or(0, |(_, holders)| holders.len()) + silent < self.quorum.needed() => {
-                Some(Verdict::Missing)
+                Some(Verdict::Contested)
             }
-            _ if self.pending.is_empty() => Some(Verdict::Undecided),
-            _ => None,
+            _ => Some(Verdict::Undecided),
         }
     }
 }
@@ -134,8 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn no_majority_for_any_value_means_missing() {
-        assert_eq!(read(3, &[Some(Some(1)), Some(Some(2)), Some(None)]).close(), Verdict::Missing);
+    fn no_majority_for_anything_is_contested() {
+        let mut seen = read(3, &[Some(Some(1)), Some(Some(2)), Some(None)]);
+        assert_eq!(seen.close(), Verdict::Contested);
     }
 
     #[test]
@@ -170,6 +176,7 @@ mod tests {
                     (None | Some(Verdict::Undecided), _) => {}
                     (Some(Verdict::Agreed(a, _)), Verdict::Agreed(b, _)) => prop_assert_eq!(a, *b),
                     (Some(Verdict::Missing), Verdict::Missing) => {}
+                    (Some(Verdict::Contested), Verdict::Contested) => {}
                     (early, last) => prop_assert!(false, "{:?} became {:?}", early, last),
                 }
             }
