@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -43,7 +43,7 @@ pub struct Worker {
     settings: Arc<Settings>,
     registry: Arc<Registry>,
     engine: Rc<Engine>,
-    scripts: RefCell<ScriptCache>,
+    scripts: Arc<Mutex<ScriptCache>>,
     read_buffer: RefCell<Box<[u8]>>,
     started: Instant,
     draining: Cell<bool>,
@@ -53,7 +53,11 @@ pub struct Worker {
 
 impl Worker {
     /// A worker whose links are down.
-    pub fn new(settings: Arc<Settings>, registry: Arc<Registry>) -> Rc<Self> {
+    pub fn new(
+        settings: Arc<Settings>,
+        registry: Arc<Registry>,
+        scripts: Arc<Mutex<ScriptCache>>,
+    ) -> Rc<Self> {
         let pad = Pad::new(settings.vote_timeout, settings.drift);
         let rules = Rules {
             quorum: Quorum::of(settings.masters.len()),
@@ -61,15 +65,14 @@ impl Worker {
             vote_timeout: settings.vote_timeout,
             split_vote_retries: settings.split_vote_retries,
         };
-        let links = settings.masters.iter().enumerate().map(|(index, address)| {
-            Link::new(MasterId::new(index), address.clone(), settings.vote_timeout, pad)
-        });
+        let masters = (0..settings.masters.len()).map(MasterId::new);
+        let links = masters.map(|master| Link::new(master, &settings, pad));
         let engine = Engine::new(rules, settings.split_vote_delay, links.collect());
         Rc::new(Self {
             settings,
             registry,
             engine,
-            scripts: RefCell::new(ScriptCache::new()),
+            scripts,
             read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
@@ -92,9 +95,10 @@ impl Worker {
         &self.engine
     }
 
-    /// The scripts that clients have sent.
-    pub fn scripts(&self) -> RefMut<'_, ScriptCache> {
-        self.scripts.borrow_mut()
+    /// The scripts that clients have sent, to any worker: a client whose connections are served by
+    /// different ones loads a script once.
+    pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
+        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The buffer all sessions read into, one at a time.
@@ -183,7 +187,8 @@ impl Worker {
         self.draining.set(true);
         self.registry.wake_all();
         let gone = async {
-            while self.registry.connected() > 0 {
+            // Rollbacks are on their way even when their clients have gone.
+            while self.registry.connected() > 0 || self.engine.in_flight() > 0 {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
         };
@@ -223,6 +228,7 @@ pub fn serve(
 ) -> anyhow::Result<()> {
     let settings = Arc::new(settings);
     let registry = Arc::new(Registry::default());
+    let scripts = Arc::new(Mutex::new(ScriptCache::new()));
     let shared = settings.workers > 1;
     let first = listener::bind(resolve(&settings.listen)?, shared)?;
     let address = first.local_addr()?;
@@ -231,10 +237,10 @@ pub fn serve(
     listener_ready(address);
     let threads = listeners.into_iter().enumerate().map(|(index, listener)| {
         let (settings, registry) = (Arc::clone(&settings), Arc::clone(&registry));
-        let shutdown = shutdown.clone();
+        let (scripts, shutdown) = (Arc::clone(&scripts), shutdown.clone());
         std::thread::Builder::new()
             .name(format!("worker-{index}"))
-            .spawn(move || run(settings, registry, listener, shutdown))
+            .spawn(move || run(|| Worker::new(settings, registry, scripts), listener, shutdown))
     });
     let threads = threads.collect::<Result<Vec<_>, _>>().context("cannot start a worker")?;
     for thread in threads {
@@ -244,16 +250,13 @@ pub fn serve(
 }
 
 fn run(
-    settings: Arc<Settings>,
-    registry: Arc<Registry>,
+    worker: impl FnOnce() -> Rc<Worker>,
     listener: std::net::TcpListener,
     shutdown: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
-    local.block_on(&runtime, async {
-        Worker::new(settings, registry).serve(listener, shutdown).await
-    })
+    local.block_on(&runtime, async { worker().serve(listener, shutdown).await })
 }
 
 /// `d.d.d` of a version, without what development versions have after it.

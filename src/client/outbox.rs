@@ -20,6 +20,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// Whether the client has gone.
+    pub fn is_closed(&self) -> bool {
+        self.outbox.state.borrow().closed
+    }
+
     /// Hands the reply to the session.
     pub fn deliver(self, reply: Reply) {
         self.outbox.fill(self.slot, reply);
@@ -45,6 +50,9 @@ const WINDOW: (usize, usize) = (16, 256);
 
 /// Replies up to this size are small.
 const SMALL_REPLY: usize = 1 << 10;
+
+/// How many bytes of requests of one client may be in flight, beyond one that is larger.
+const REQUESTS_IN_FLIGHT: usize = 1 << 20;
 
 /// How many bytes of replies may be on their way for one client, by the size of its last one.
 const REPLIES_IN_FLIGHT: usize = 256 << 10;
@@ -74,6 +82,9 @@ struct State {
     protocol: Protocol,
     waker: Option<Waker>,
     window: Window,
+    /// Bytes of the requests that wait for their replies.
+    request_bytes: usize,
+    closed: bool,
     /// Replies to parts of one request, gathered into one.
     gathering: Option<Gathering>,
 }
@@ -81,10 +92,36 @@ struct State {
 #[derive(Debug)]
 struct Slot {
     reply: Option<Reply>,
-    /// Fingerprint of the key an operation is about.
-    key: u64,
-    read: bool,
+    ticket: Ticket,
     purpose: Purpose,
+}
+
+/// What an outbox needs to know about a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// Fingerprint of its key.
+    pub key: u64,
+    /// What it may overtake.
+    pub order: Order,
+    /// How large it is.
+    pub bytes: usize,
+}
+
+/// How an operation stands to others of its session that are still in flight.
+///
+/// All that takes one round reaches every master in the order in which it was started. What takes
+/// several may be overtaken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Changes nothing: waits for changes of the same key only.
+    Read,
+    /// Takes one round, and waits for changes and reads of the same key.
+    Plain,
+    /// As [`Order::Plain`], and must not overtake what takes several rounds: a release comes after
+    /// what was written under the lock.
+    Closing,
+    /// Takes several rounds.
+    Rounds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,19 +153,20 @@ struct Gathering {
 }
 
 impl Outbox {
-    /// A slot for an operation on the key with this fingerprint.
-    pub fn reserve(self: &Rc<Self>, key: u64, read: bool, silent: bool) -> Target {
+    /// A slot for an operation.
+    pub fn reserve(self: &Rc<Self>, ticket: Ticket, silent: bool) -> Target {
         let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
-        self.push(Slot { reply: None, key, read, purpose })
+        self.push(Slot { reply: None, ticket, purpose })
     }
 
     /// A slot for one key of a request that [`Outbox::gather`] began.
-    pub fn reserve_part(self: &Rc<Self>, key: u64, read: bool) -> Target {
-        self.push(Slot { reply: None, key, read, purpose: Purpose::Part })
+    pub fn reserve_part(self: &Rc<Self>, ticket: Ticket) -> Target {
+        self.push(Slot { reply: None, ticket, purpose: Purpose::Part })
     }
 
     fn push(self: &Rc<Self>, slot: Slot) -> Target {
         let mut state = self.state.borrow_mut();
+        state.request_bytes += slot.ticket.bytes;
         let number = state.first + state.slots.len() as u64;
         state.slots.push_back(slot);
         Target { outbox: Rc::clone(self), slot: number }
@@ -152,8 +190,9 @@ impl Outbox {
         if state.slots.is_empty() {
             reply.encode(state.protocol, &mut state.bytes);
         } else {
+            let ticket = Ticket { key: 0, order: Order::Read, bytes: 0 };
             let purpose = Purpose::Answer;
-            state.slots.push_back(Slot { reply: Some(reply), key: 0, read: true, purpose });
+            state.slots.push_back(Slot { reply: Some(reply), ticket, purpose });
         }
     }
 
@@ -179,14 +218,23 @@ impl Outbox {
     /// Whether another request may be started.
     pub fn has_room(&self) -> bool {
         let state = self.state.borrow();
-        state.slots.len() < state.window.0
+        state.slots.len() < state.window.0 && state.request_bytes < REQUESTS_IN_FLIGHT
     }
 
-    /// Whether an operation on this key has to wait for one before it. Reads of one key need not
-    /// wait for each other.
-    pub fn is_busy(&self, key: u64, read: bool) -> bool {
-        let state = self.state.borrow();
-        state.slots.iter().any(|slot| slot.key == key && !(slot.read && read))
+    /// Whether an operation has to wait for one before it. Reads of one key need not wait for each
+    /// other.
+    pub fn is_busy(&self, next: &Ticket) -> bool {
+        let waits_for = |before: &Ticket| {
+            let reads = before.order == Order::Read && next.order == Order::Read;
+            before.key == next.key && !reads
+                || before.order == Order::Rounds && next.order == Order::Closing
+        };
+        self.state.borrow().slots.iter().any(|slot| waits_for(&slot.ticket))
+    }
+
+    /// The client has gone.
+    pub fn close(&self) {
+        self.state.borrow_mut().closed = true;
     }
 
     /// How many bytes are ready to be written.
@@ -221,10 +269,11 @@ impl Outbox {
 impl State {
     fn encode_ready(&mut self) {
         while let Some(Slot { reply: Some(_), .. }) = self.slots.front() {
-            let Some(Slot { reply: Some(reply), purpose, .. }) = self.slots.pop_front() else {
+            let Some(Slot { reply: Some(reply), purpose, ticket }) = self.slots.pop_front() else {
                 break;
             };
             self.first += 1;
+            self.request_bytes -= ticket.bytes;
             match purpose {
                 Purpose::Answer => {
                     let before = self.bytes.len();
@@ -280,11 +329,15 @@ mod tests {
         String::from_utf8(outbox.bytes().split().to_vec()).expect("our replies are text here")
     }
 
+    fn ticket(key: u64, order: Order) -> Ticket {
+        Ticket { key, order, bytes: 0 }
+    }
+
     #[test]
     fn replies_keep_the_order_of_their_requests() {
         let outbox = Rc::new(Outbox::default());
-        let first = outbox.reserve(1, false, false);
-        let second = outbox.reserve(2, false, false);
+        let first = outbox.reserve(ticket(1, Order::Plain), false);
+        let second = outbox.reserve(ticket(2, Order::Plain), false);
         outbox.push_reply(Reply::Simple("PONG"));
         second.deliver(Reply::Int(2));
         assert_eq!(written(&outbox), "");
@@ -296,8 +349,8 @@ mod tests {
     #[test]
     fn silenced_replies_keep_their_place_and_say_nothing() {
         let outbox = Rc::new(Outbox::default());
-        let silent = outbox.reserve(1, false, true);
-        let heard = outbox.reserve(2, false, false);
+        let silent = outbox.reserve(ticket(1, Order::Plain), true);
+        let heard = outbox.reserve(ticket(2, Order::Plain), false);
         heard.deliver(Reply::OK);
         silent.deliver(Reply::Int(1));
         assert_eq!(written(&outbox), "+OK\r\n");
@@ -306,13 +359,34 @@ mod tests {
     #[test]
     fn a_key_is_busy_until_its_operation_is_answered_but_reads_go_together() {
         let outbox = Rc::new(Outbox::default());
-        let write = outbox.reserve(1, false, false);
-        let read = outbox.reserve(2, true, false);
-        assert!(outbox.is_busy(1, true) && outbox.is_busy(2, false));
-        assert!(!outbox.is_busy(2, true) && !outbox.is_busy(3, false));
+        let write = outbox.reserve(ticket(1, Order::Plain), false);
+        let read = outbox.reserve(ticket(2, Order::Read), false);
+        let busy = |key, order| outbox.is_busy(&ticket(key, order));
+        assert!(busy(1, Order::Read) && busy(2, Order::Plain));
+        assert!(!busy(2, Order::Read) && !busy(3, Order::Plain));
         write.deliver(Reply::OK);
         read.deliver(Reply::OK);
-        assert!(!outbox.is_busy(1, false));
+        assert!(!busy(1, Order::Plain));
+    }
+
+    #[test]
+    fn a_release_does_not_overtake_what_was_written_under_the_lock() {
+        let outbox = Rc::new(Outbox::default());
+        let write = outbox.reserve(ticket(1, Order::Rounds), false);
+        assert!(outbox.is_busy(&ticket(2, Order::Closing)));
+        assert!(!outbox.is_busy(&ticket(2, Order::Plain)));
+        write.deliver(Reply::OK);
+        assert!(!outbox.is_busy(&ticket(2, Order::Closing)));
+    }
+
+    #[test]
+    fn large_requests_leave_no_room_for_more() {
+        let outbox = Rc::new(Outbox::default());
+        let large = Ticket { bytes: REQUESTS_IN_FLIGHT, ..ticket(1, Order::Plain) };
+        let target = outbox.reserve(large, false);
+        assert!(!outbox.has_room());
+        target.deliver(Reply::OK);
+        assert!(outbox.has_room());
     }
 
     #[test]
@@ -330,7 +404,10 @@ mod tests {
     fn parts_become_one_reply() {
         let outbox = Rc::new(Outbox::default());
         outbox.gather(Gather::Sum, 2, false);
-        let (a, b) = (outbox.reserve_part(1, false), outbox.reserve_part(2, false));
+        let (a, b) = (
+            outbox.reserve_part(ticket(1, Order::Plain)),
+            outbox.reserve_part(ticket(2, Order::Plain)),
+        );
         b.deliver(Reply::Int(1));
         a.deliver(Reply::Int(1));
         assert_eq!(written(&outbox), ":2\r\n");

@@ -15,7 +15,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::decoder::{Args, Decoder, Limits};
-use super::outbox::{Gather, Outbox};
+use super::outbox::{Gather, Outbox, Ticket};
 use super::registry::Client;
 use super::reply::Reply;
 use crate::command::{self, Action};
@@ -26,8 +26,11 @@ use crate::worker::Worker;
 const REPLIES_TO_STOP_READING: usize = 64 << 10;
 
 /// With so many, the client is disconnected. What is in flight when reading stops still answers,
-/// so this leaves room for a few hundred large values (Redis: `client-output-buffer-limit`).
-const REPLIES_TO_DISCONNECT: usize = 512 << 20;
+/// so this leaves room for a large listing (Redis: `client-output-buffer-limit`).
+const REPLIES_TO_DISCONNECT: usize = 64 << 20;
+
+/// How often a session may read or start requests before it is the others' turn.
+const READS_AT_A_TIME: usize = 4;
 
 /// How much is read from a client at once.
 pub const READ_BUFFER: usize = 64 << 10;
@@ -60,6 +63,8 @@ pub struct Front {
     parts: VecDeque<Operation>,
     /// The next request has to wait for one before it.
     blocked: bool,
+    /// Bytes are here that were not looked at for want of room.
+    stalled: bool,
     /// No more requests: after `QUIT`, a protocol error or the end of the stream.
     closing: bool,
 }
@@ -89,6 +94,7 @@ impl<S> Session<S> {
             replies: Replies::On,
             parts: VecDeque::new(),
             blocked: false,
+            stalled: false,
             closing: false,
         };
         Self { stream, decoder: Decoder::new(), pending: BytesMut::new(), registered: false, front }
@@ -105,15 +111,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
             session.registered = true;
             session.front.client.wake_by(cx.waker());
         }
-        loop {
-            if session.front.must_disconnect() {
-                return Poll::Ready(());
-            }
+        for _ in 0..READS_AT_A_TIME {
             session.work_on_pending();
             match session.poll_write(cx) {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
                 _ => {}
+            }
+            if session.front.must_disconnect() {
+                return Poll::Ready(());
+            }
+            // Writing may have made room for what is already here.
+            if session.front.stalled && session.front.may_start() {
+                continue;
             }
             if !session.front.may_read() {
                 return Poll::Pending;
@@ -124,6 +134,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
                 Err(_) => return Poll::Ready(()),
             }
         }
+        // The others' turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -166,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 Ok(None) => break,
                 Ok(Some(len)) => {
                     let args = self.decoder.args(&bytes[done..]);
-                    if !self.front.request(args) {
+                    if !self.front.request(args, len) {
                         self.front.blocked = true;
                         break;
                     }
@@ -180,6 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 }
             }
         }
+        self.front.stalled = done < bytes.len() && !self.front.may_start();
         self.front.worker.registry().count_requests(requests);
         done
     }
@@ -202,7 +216,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
 impl Front {
     /// Starts one request; false when it has to wait for one before it.
-    fn request(&mut self, args: Args<'_>) -> bool {
+    fn request(&mut self, args: Args<'_>, bytes: usize) -> bool {
         if args.is_empty() {
             return true;
         }
@@ -222,7 +236,7 @@ impl Front {
                 self.closing = true;
                 true
             }
-            Action::Start(operation) => self.start(operation),
+            Action::Start(operation) => self.start(operation, bytes),
             Action::Gather(how, operations) => self.gather(how, operations),
         }
     }
@@ -233,15 +247,13 @@ impl Front {
         }
     }
 
-    fn start(&mut self, operation: Operation) -> bool {
-        let engine = self.worker.engine();
-        let key = engine.fingerprint(operation.db, &operation.key);
-        let read = operation.is_read();
-        if self.outbox.is_busy(key, read) {
+    fn start(&mut self, operation: Operation, bytes: usize) -> bool {
+        let ticket = self.ticket(&operation, bytes);
+        if self.outbox.is_busy(&ticket) {
             return false;
         }
         let silent = self.is_silent();
-        let target = self.outbox.reserve(key, read, silent);
+        let target = self.outbox.reserve(ticket, silent);
         self.worker.engine().start(operation, target);
         true
     }
@@ -261,10 +273,17 @@ impl Front {
     fn start_parts(&mut self) {
         while self.outbox.has_room() {
             let Some(operation) = self.parts.pop_front() else { return };
-            let engine = self.worker.engine();
-            let key = engine.fingerprint(operation.db, &operation.key);
-            let target = self.outbox.reserve_part(key, operation.is_read());
-            engine.start(operation, target);
+            let ticket = self.ticket(&operation, operation.key.len());
+            let target = self.outbox.reserve_part(ticket);
+            self.worker.engine().start(operation, target);
+        }
+    }
+
+    fn ticket(&self, operation: &Operation, bytes: usize) -> Ticket {
+        Ticket {
+            key: self.worker.engine().fingerprint(operation.db, &operation.key),
+            order: operation.order(),
+            bytes,
         }
     }
 
@@ -291,7 +310,7 @@ impl Front {
     }
 
     fn may_read(&self) -> bool {
-        self.may_start() && !self.blocked && !self.worker.is_draining()
+        self.may_start() && !self.blocked && !self.stalled && !self.worker.is_draining()
     }
 
     fn must_disconnect(&self) -> bool {
@@ -307,6 +326,7 @@ impl Front {
 
 impl Drop for Front {
     fn drop(&mut self) {
+        self.outbox.close();
         self.worker.registry().leave(self.client.id);
     }
 }

@@ -62,7 +62,7 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
     if !front.authenticated && !spec.allowed_before_auth() {
         return Action::Reply(error::NO_AUTH);
     }
-    if waits_for_all(spec.id) && front.outbox.in_flight() > 0 {
+    if waits_for_all(spec.id, args.len()) && front.outbox.in_flight() > 0 {
         return Action::Later;
     }
     front.client.did(spec.id);
@@ -70,7 +70,14 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
 }
 
 /// A command that changes how replies are sent, or looks at more than one key, must not overtake.
-fn waits_for_all(command: Command) -> bool {
+fn waits_for_all(command: Command, words: usize) -> bool {
+    use Command as C;
+    let many_keys = matches!(command, C::Mget | C::Exists | C::Touch)
+        || matches!(command, C::Del | C::Unlink) && words > 2;
+    many_keys || changes_or_lists_everything(command)
+}
+
+fn changes_or_lists_everything(command: Command) -> bool {
     use Command as C;
     matches!(
         command,

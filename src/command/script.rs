@@ -1,7 +1,5 @@
 //! `EVAL`, `EVALSHA`, `SCRIPT ...`: the lock scripts of the libraries, by what they mean.
 
-use std::rc::Rc;
-
 use bytes::Bytes;
 
 use super::number::parse_i64;
@@ -76,7 +74,7 @@ fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
 }
 
 /// Runs the script as what it means. Whatever is not as the meaning needs it is refused.
-fn run(front: &Front, script: &Rc<Script>, keys: Words<'_>, argv: Words<'_>) -> Outcome {
+fn run(front: &Front, script: &Script, keys: Words<'_>, argv: Words<'_>) -> Outcome {
     let kind = match (&script.shape, &keys[..]) {
         (Some(shape), [_]) if argv.len() >= shape.arguments() => lower(front, shape, &argv)?,
         _ => None,

@@ -1,6 +1,6 @@
 //! The scripts that clients have loaded, by SHA1.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::HashMap;
@@ -40,19 +40,19 @@ impl ScriptCache {
     /// The script with this text, for `EVAL` and `SCRIPT LOAD`; it is recognised when it comes for the first time.
     ///
     /// A text that is larger than the whole cache is not kept.
-    pub fn load(&mut self, text: Bytes) -> Rc<Script> {
+    pub fn load(&mut self, text: Bytes) -> Arc<Script> {
         let sha1 = Sha1::from(&text).digest();
         if let Some(script) = self.touch(&sha1.bytes()) {
             return script;
         }
         let shape = recognise(&text);
-        let script = Rc::new(Script { sha: sha1.to_string(), text, shape });
-        self.insert(sha1.bytes(), Rc::clone(&script));
+        let script = Arc::new(Script { sha: sha1.to_string(), text, shape });
+        self.insert(sha1.bytes(), Arc::clone(&script));
         script
     }
 
     /// The script with this SHA1, for `EVALSHA`; in any letter case, as Redis has it.
-    pub fn get(&mut self, sha: &[u8]) -> Option<Rc<Script>> {
+    pub fn get(&mut self, sha: &[u8]) -> Option<Arc<Script>> {
         self.touch(&digest(sha)?)
     }
 
@@ -67,14 +67,14 @@ impl ScriptCache {
         self.bytes = 0;
     }
 
-    fn touch(&mut self, digest: &Digest) -> Option<Rc<Script>> {
+    fn touch(&mut self, digest: &Digest) -> Option<Arc<Script>> {
         let entry = self.scripts.get_mut(digest)?;
         self.uses += 1;
         entry.last_use = self.uses;
-        Some(Rc::clone(&entry.script))
+        Some(Arc::clone(&entry.script))
     }
 
-    fn insert(&mut self, digest: Digest, script: Rc<Script>) {
+    fn insert(&mut self, digest: Digest, script: Arc<Script>) {
         let bytes = script.text.len();
         if bytes > MAX_BYTES {
             return;
@@ -103,7 +103,7 @@ impl Default for ScriptCache {
 }
 
 struct Entry {
-    script: Rc<Script>,
+    script: Arc<Script>,
     last_use: u64,
 }
 
@@ -157,8 +157,8 @@ mod tests {
         assert_eq!(loaded.sha, RELEASE_SHA);
         assert!(matches!(loaded.shape, Some(Shape::Release { .. })));
         let found = cache.get(RELEASE_SHA.to_uppercase().as_bytes()).unwrap();
-        assert!(Rc::ptr_eq(&loaded, &found));
-        assert!(Rc::ptr_eq(&loaded, &cache.load(Bytes::from_static(RELEASE))));
+        assert!(Arc::ptr_eq(&loaded, &found));
+        assert!(Arc::ptr_eq(&loaded, &cache.load(Bytes::from_static(RELEASE))));
         assert!(cache.contains(RELEASE_SHA.as_bytes()));
     }
 

@@ -21,11 +21,13 @@ pub enum Canonical {
     Inspect,
     /// Compare and set.
     Swap,
+    /// Take an extension back.
+    Shorten,
 }
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Release,
         Self::Delete,
         Self::Extend,
@@ -34,6 +36,7 @@ impl Canonical {
         Self::Rollback,
         Self::Inspect,
         Self::Swap,
+        Self::Shorten,
     ];
 
     /// The script's text.
@@ -47,12 +50,13 @@ impl Canonical {
             Self::Rollback => include_str!("canonical/rollback.lua"),
             Self::Inspect => include_str!("canonical/inspect.lua"),
             Self::Swap => include_str!("canonical/swap.lua"),
+            Self::Shorten => include_str!("canonical/shorten.lua"),
         }
     }
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 8]> =
+        static SHAS: LazyLock<[String; 9]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

@@ -7,13 +7,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{self, Instant};
 use crate::operation::request::{self, Form};
 use crate::quorum::validity::{Pad, TtlWindow};
 
-/// The most that are kept for one master. At some 150 bytes each that is 10 MB; beyond it the
-/// oldest is dropped, and its key stays on that one master until its TTL ends.
+/// The most that are kept for one master. Beyond it the oldest is dropped, and its key stays on that
+/// one master until its TTL ends.
 pub const MAX_DEFERRED: usize = 65_536;
+
+/// The most bytes of keys and tokens that are kept for one master, well below what a link may have
+/// unsent.
+const MAX_DEFERRED_BYTES: usize = 8 << 20;
 
 /// How long a release is kept whose lock has no known end.
 const UNKNOWN_END: Duration = Duration::from_secs(600);
@@ -21,12 +25,14 @@ const UNKNOWN_END: Duration = Duration::from_secs(600);
 /// Why a key has to go, and hence what TTL it must show.
 #[derive(Clone, Copy, Debug)]
 pub enum Cause {
-    /// A claim that set it with `ttl_ms`, first sent at `since`.
+    /// A claim that set it with `ttl_ms`.
     Claim {
         /// The TTL on the masters, in milliseconds.
         ttl_ms: i64,
         /// When the claim was first sent.
         since: Instant,
+        /// When it must have been executed, if at all; `None`: by now.
+        until: Option<Instant>,
     },
     /// A lock that was released at `since`, when other masters saw it end in `remaining_ms`.
     Release {
@@ -35,11 +41,8 @@ pub enum Cause {
         /// When it was seen.
         since: Instant,
     },
-    /// A claim that may have become persistent, at `since`.
-    Persisted {
-        /// When it was sent.
-        since: Instant,
-    },
+    /// A claim that may have become persistent.
+    Persisted,
 }
 
 /// A compare-and-delete that one master still has to get.
@@ -63,20 +66,41 @@ impl Rollback {
 
     fn window(&self, pad: Pad, now: Instant) -> TtlWindow {
         match self.cause {
-            Cause::Claim { ttl_ms, since } => TtlWindow::of_claim(pad, ttl_ms, now - since),
+            Cause::Claim { ttl_ms, since, until } => {
+                let latest = now - until.unwrap_or(now);
+                TtlWindow::of_claim(pad, ttl_ms, now - since, latest)
+            }
             Cause::Release { remaining_ms, since } => {
                 TtlWindow::of_release(pad, remaining_ms, now - since)
             }
-            Cause::Persisted { .. } => TtlWindow::ANY,
+            Cause::Persisted => TtlWindow::ANY,
         }
+    }
+
+    /// The same, to be sent at any time after `now`; `None` when it could then hit a younger lock.
+    ///
+    /// A claim that nobody answered counts as executed by now or never. Should a master that was
+    /// stopped execute it later, the key stays there until its TTL ends. That is the safe side: a
+    /// client that was told to try again may by then hold a lock with the same token.
+    pub fn for_later(mut self, now: Instant) -> Option<Self> {
+        match &mut self.cause {
+            Cause::Claim { until, .. } => _ = until.get_or_insert(now),
+            Cause::Release { .. } => {}
+            Cause::Persisted => return None,
+        }
+        Some(self)
+    }
+
+    fn bytes(&self) -> usize {
+        self.key.len() + self.token.len()
     }
 
     /// When the key is gone by itself.
     fn end(&self) -> Instant {
         let (ttl_ms, since) = match self.cause {
-            Cause::Claim { ttl_ms, since } => (ttl_ms, since),
+            Cause::Claim { ttl_ms, since, .. } => (ttl_ms, since),
             Cause::Release { remaining_ms, since } => (remaining_ms, since),
-            Cause::Persisted { since } => (-1, since),
+            Cause::Persisted => return clock::now(),
         };
         match u64::try_from(ttl_ms) {
             // A little longer, for a clock that is slower than ours.
@@ -93,21 +117,25 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 #[derive(Debug, Default)]
 pub struct Deferred {
     waiting: VecDeque<(Instant, Rollback)>,
+    bytes: usize,
     dropped: u64,
 }
 
 impl Deferred {
     /// Keeps `rollback` until the link is back.
     pub fn push(&mut self, rollback: Rollback) {
-        if self.waiting.len() == MAX_DEFERRED {
-            self.waiting.pop_front();
+        self.bytes += rollback.bytes();
+        self.waiting.push_back((rollback.end(), rollback));
+        while self.waiting.len() > MAX_DEFERRED || self.bytes > MAX_DEFERRED_BYTES {
+            let Some((_, dropped)) = self.waiting.pop_front() else { return };
+            self.bytes -= dropped.bytes();
             self.dropped += 1;
         }
-        self.waiting.push_back((rollback.end(), rollback));
     }
 
     /// Takes everything whose key has not expired by `now`, oldest first.
     pub fn take(&mut self, now: Instant) -> Vec<Rollback> {
+        self.bytes = 0;
         let waiting = self.waiting.drain(..);
         waiting.filter(|(end, _)| *end > now).map(|(_, rollback)| rollback).collect()
     }
@@ -131,10 +159,9 @@ impl Deferred {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
 
     fn rollback(ttl_ms: i64, since: Instant) -> Rollback {
-        let cause = Cause::Claim { ttl_ms, since };
+        let cause = Cause::Claim { ttl_ms, since, until: None };
         Rollback { db: 0, key: (*b"k").into(), token: (*b"t").into(), cause }
     }
 

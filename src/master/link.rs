@@ -27,7 +27,7 @@ use super::dial::{Dial, Stream as _};
 use super::probe::{Identity, Predecessor, ProbeError, probe};
 use super::reply::{Answer, Decoder, Malformed};
 use crate::clock;
-use crate::config::MasterAddr;
+use crate::config::{MasterAddr, Settings};
 use crate::operation::engine::{Engine, OperationId};
 use crate::operation::request::{self, Form, Number};
 use crate::quorum::MasterId;
@@ -65,7 +65,10 @@ enum Expected {
 
 /// Unanswered requests and unsent bytes a link may hold before it is torn down (bounded memory).
 const MAX_BACKLOG: usize = 262_144;
-const MAX_BACKLOG_BYTES: usize = 32 << 20;
+const LEAST_BACKLOG_BYTES: usize = 32 << 20;
+
+/// So many of the largest requests fit into a link's backlog.
+const LARGEST_REQUESTS: usize = 8;
 
 /// How much is read from a master at once.
 const READ_BUFFER: usize = 64 << 10;
@@ -89,6 +92,7 @@ pub struct Link {
     master: MasterId,
     address: MasterAddr,
     silence: Duration,
+    max_backlog_bytes: usize,
     pad: Pad,
     up: Cell<bool>,
     state: RefCell<State>,
@@ -125,6 +129,8 @@ enum Down {
     Malformed(#[from] Malformed),
     #[error("the master answered `{0}` to a new link")]
     Hello(String),
+    #[error("it has {0} databases and others have {1}: give all masters the same `databases`")]
+    FewerDatabases(u32, u32),
     #[error(
         "it is the same instance as {0}, which would then have two votes: name each master once"
     )]
@@ -135,16 +141,13 @@ enum Down {
 
 impl Link {
     /// A link that is down; [`Link::run`] brings it up.
-    pub fn new(
-        master: MasterId,
-        address: MasterAddr,
-        vote_timeout: Duration,
-        pad: Pad,
-    ) -> Rc<Self> {
+    pub fn new(master: MasterId, settings: &Settings, pad: Pad) -> Rc<Self> {
+        let largest = settings.max_request_bytes.saturating_mul(LARGEST_REQUESTS);
         Rc::new(Self {
             master,
-            address,
-            silence: (vote_timeout * SILENT_VOTE_TIMEOUTS).max(LEAST_SILENCE),
+            address: settings.masters[master.index()].clone(),
+            silence: (settings.vote_timeout * SILENT_VOTE_TIMEOUTS).max(LEAST_SILENCE),
+            max_backlog_bytes: largest.max(LEAST_BACKLOG_BYTES),
             pad,
             up: Cell::new(false),
             state: RefCell::default(),
@@ -201,11 +204,13 @@ impl Link {
         self.state.borrow_mut().deferred.push(rollback);
     }
 
-    /// Notices a master that has gone silent, and keeps an idle link honest.
+    /// Notices a master that has gone silent, keeps an idle link honest, and delivers what could not
+    /// be delivered before.
     pub fn heartbeat(&self) {
         if !self.is_up() {
             return;
         }
+        self.send_all_deferred();
         let mut state = self.state.borrow_mut();
         let silent = !state.expected.is_empty() && !state.heard;
         state.heard = false;
@@ -230,7 +235,7 @@ impl Link {
         }
         state.out.extend_from_slice(request);
         state.expected.push_back(expected);
-        if state.expected.len() > MAX_BACKLOG || state.out.len() > MAX_BACKLOG_BYTES {
+        if state.expected.len() > MAX_BACKLOG || state.out.len() > self.max_backlog_bytes {
             self.break_down(state, "too many requests are waiting for it");
         } else if let Some(waker) = state.waker.take() {
             waker.wake();
@@ -280,6 +285,7 @@ impl Link {
         stream.abort_on_close();
         let client_id = self.hello(&mut stream).await?;
         self.require_distinct(&identity, engine)?;
+        require_databases(&identity, engine)?;
         *predecessor = Some(Predecessor { run_id: identity.run_id.clone(), client_id });
         self.state.borrow_mut().identity = Some(identity);
         Ok(stream)
@@ -339,8 +345,7 @@ impl Link {
 
     /// The first thing on a new link is what the master has missed.
     fn came_up(&self) {
-        let now = clock::now();
-        let deferred = {
+        {
             let mut state = self.state.borrow_mut();
             *state = State {
                 deferred: std::mem::take(&mut state.deferred),
@@ -349,13 +354,19 @@ impl Link {
                 tried: true,
                 ..State::default()
             };
-            state.deferred.take(now)
-        };
-        tracing::info!(master = %self.address, deferred = deferred.len(), "the master is up");
+        }
+        let deferred = self.send_all_deferred();
+        tracing::info!(master = %self.address, deferred, "the master is up");
+        self.up.set(self.state.borrow().broken.is_none());
+    }
+
+    fn send_all_deferred(&self) -> usize {
+        let deferred = self.state.borrow_mut().deferred.take(clock::now());
+        let sent = deferred.len();
         for rollback in deferred {
             self.send_deferred(Box::new(rollback), Form::Sha);
         }
-        self.up.set(true);
+        sent
     }
 
     fn send_deferred(&self, rollback: Box<Rollback>, form: Form) {
@@ -458,8 +469,12 @@ impl Link {
     }
 
     fn deferred_answered(&self, rollback: Box<Rollback>, answer: &Answer<'_>) {
-        if matches!(answer, Answer::Error(error) if error.starts_with(b"NOSCRIPT")) {
-            self.send_deferred(rollback, Form::Text);
+        match answer {
+            Answer::Error(error) if error.starts_with(b"NOSCRIPT") => {
+                self.send_deferred(rollback, Form::Text);
+            }
+            Answer::Error(_) => self.defer(*rollback),
+            _ => {}
         }
     }
 }
@@ -486,6 +501,18 @@ impl State {
             self.out.advance(written);
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+/// A `SELECT` that one master refuses would send what follows it to another database there.
+fn require_databases(identity: &Identity, engine: &Engine) -> Result<(), Down> {
+    let voters = engine.links().iter().filter(|link| link.is_up());
+    let promised = voters.filter_map(|link| Some(link.identity()?.databases)).min();
+    match promised {
+        Some(promised) if identity.databases < promised => {
+            Err(Down::FewerDatabases(identity.databases, promised))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -10,6 +10,9 @@ use redis_protocol::resp2::{decode::decode_bytes, types::BytesFrame};
 /// How deep a master's reply may nest. `COMMAND DOCS` is the deepest Redis has, at 6.
 const MAX_DEPTH: usize = 32;
 
+/// The longest string Redis has (`proto-max-bulk-len`).
+const MAX_BULK: i64 = 512 << 20;
+
 /// A master's reply, borrowed from the read buffer wherever it can be.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer<'a> {
@@ -138,7 +141,8 @@ fn bulk<'a>(
 fn bulk_len(line: &[u8]) -> Result<Option<usize>, Malformed> {
     match integer(line)? {
         -1 => Ok(None),
-        len => usize::try_from(len).map(Some).map_err(|_| Malformed),
+        len @ 0..=MAX_BULK => Ok(Some(len as usize)),
+        _ => Err(Malformed),
     }
 }
 

@@ -3,13 +3,12 @@
 use crate::client::reply::Reply;
 use crate::clock::Instant;
 use crate::lua::canonical::Canonical;
-use crate::master::deferred::Cause;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::Trouble;
-use crate::operation::{Next, Received, Rules};
+use crate::operation::{Next, Received, Rules, Undo};
 use crate::quorum::tally::{Tally, Verdict};
-use crate::quorum::{Ballot, MasterSet};
+use crate::quorum::{Ballot, MasterId, MasterSet};
 
 /// What is changed.
 #[derive(Debug)]
@@ -65,8 +64,8 @@ pub struct Change {
 struct Sent {
     tally: Tally,
     since: Instant,
-    /// Masters that prolonged the key.
-    changed: MasterSet,
+    /// Masters that prolonged the key, and the remaining TTL it had there before.
+    changed: Vec<(MasterId, i64)>,
     refused: bool,
 }
 
@@ -78,7 +77,7 @@ impl Change {
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
         let tally = Tally::new(rules.quorum, asked);
-        self.sent = Some(Sent { tally, since: now, changed: MasterSet::EMPTY, refused: false });
+        self.sent = Some(Sent { tally, since: now, changed: Vec::new(), refused: false });
     }
 
     pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
@@ -101,8 +100,12 @@ impl Change {
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let ballot = self.ballot(received.answer);
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if ballot == Ballot::Yes {
-            sent.changed.insert(received.master);
+        if let (Ballot::Yes, Some(Answer::Int(before_ms))) = (ballot, received.answer) {
+            sent.changed.push((received.master, *before_ms));
+        }
+        if sent.refused {
+            let late = sent.changed.iter().filter(|(master, _)| *master == received.master);
+            return Next { undo: late.map(|(master, _)| *master).collect(), ..Next::WAIT };
         }
         match sent.tally.count(received.master, ballot) {
             Some(verdict) => self.decided(rules, verdict),
@@ -117,16 +120,21 @@ impl Change {
     }
 
     fn ballot(&mut self, answer: Option<&Answer<'_>>) -> Ballot {
+        let extends = matches!(self.what, What::Extend { .. });
         match answer {
-            Some(Answer::Int(1)) => Ballot::Yes,
-            Some(Answer::Int(0)) => {
+            Some(Answer::Int(0)) if !extends => {
                 self.missing += 1;
                 Ballot::No
             }
-            Some(Answer::Int(-1)) => {
+            Some(Answer::Int(-2)) => {
+                self.missing += 1;
+                Ballot::No
+            }
+            Some(Answer::Int(-3)) => {
                 self.others += 1;
                 Ballot::No
             }
+            Some(Answer::Int(_)) => Ballot::Yes,
             Some(Answer::Error(error)) => {
                 self.trouble.remember(error);
                 Ballot::Unknown
@@ -147,15 +155,25 @@ impl Change {
         Next { undo, ..Next::reply(reply) }
     }
 
-    /// An extension that was refused has prolonged what a minority still had of a lock that is
-    /// gone. Nobody will release that any more.
+    /// An extension that was refused has prolonged what a minority still has of a lock that is gone
+    /// elsewhere. It gets back the time it had left.
     fn take_back(&mut self) -> MasterSet {
         let Some(sent) = &mut self.sent else { return MasterSet::EMPTY };
         sent.refused = true;
         match self.what {
-            What::Extend { .. } => std::mem::take(&mut sent.changed),
+            What::Extend { .. } => sent.changed.iter().map(|(master, _)| *master).collect(),
             What::Expire { .. } | What::Persist => MasterSet::EMPTY,
         }
+    }
+
+    pub(super) fn encode_undo(&self, undo: &Undo, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        let (What::Extend { token, .. }, Some(sent)) = (&self.what, &self.sent) else { return };
+        let before = sent.changed.iter().find(|(master, _)| *master == undo.master);
+        let Some((_, before_ms @ 0..)) = before else { return };
+        let elapsed_ms = (undo.now - sent.since).as_millis() as i64;
+        let mut left = Number::default();
+        let args = [&**token, left.digits((before_ms - elapsed_ms).max(1))];
+        request::script(out, form, Canonical::Shorten, key, &args);
     }
 
     fn undecided(&self, rules: &Rules) -> Reply {
@@ -167,22 +185,6 @@ impl Change {
                 let answered = sent.as_ref().map_or(0, |sent| sent.tally.answered());
                 self.trouble.unavailable(rules, answered)
             }
-        }
-    }
-
-    pub(super) fn is_refused(&self) -> bool {
-        self.sent.as_ref().is_some_and(|sent| sent.refused)
-    }
-
-    /// What a refused extension has prolonged.
-    pub(super) fn rollback(&self, rules: &Rules) -> Option<(Box<[u8]>, Cause)> {
-        let since = self.sent.as_ref()?.since;
-        match &self.what {
-            What::Extend { token, ttl_ms } => {
-                let ttl_ms = padded(rules, *ttl_ms);
-                Some((token.clone(), Cause::Claim { ttl_ms, since }))
-            }
-            What::Expire { .. } | What::Persist => None,
         }
     }
 }

@@ -97,6 +97,10 @@ impl Claim {
         self.sent = Some(Sent { decision, since: now });
     }
 
+    pub(super) fn is_persistent(&self) -> bool {
+        self.persist
+    }
+
     pub(super) fn round(&self) -> u8 {
         self.sent.as_ref().map_or(0, |sent| sent.decision.round())
     }
@@ -165,15 +169,15 @@ impl Claim {
         let since = self.sent.as_ref().map_or_else(crate::clock::now, |sent| sent.since);
         let persisted = self.persist && self.round() > 0;
         let cause = if persisted {
-            Cause::Persisted { since }
+            Cause::Persisted
         } else {
-            Cause::Claim { ttl_ms: self.ttl_ms, since }
+            Cause::Claim { ttl_ms: self.ttl_ms, since, until: None }
         };
         (self.token.clone(), cause)
     }
 
-    /// A lost claim may still have been executed where no answer came from. One that prolongs what
-    /// was there before leaves nothing that was not there.
+    /// A lost claim may still have been executed where no answer came from. One that may also have
+    /// prolonged what was there before is left to its TTL: it cannot be told which it was.
     pub(super) fn is_lost(&self) -> bool {
         let lost = self.sent.as_ref().is_some_and(|sent| sent.decision.is_lost());
         lost && self.how == How::IfFree

@@ -17,7 +17,7 @@ use crate::clock::{self, Instant};
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::reply::Answer;
 use crate::operation::request::Form;
-use crate::operation::{Next, Operation, Received, Rules, Then, verdict};
+use crate::operation::{Next, Operation, Received, Rules, Then, Undo, verdict};
 use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
 
@@ -57,6 +57,8 @@ struct Flight {
     unsure: MasterSet,
     /// A pause after a split vote is running.
     pausing: bool,
+    /// When the current round ends.
+    deadline: Instant,
 }
 
 impl Flight {
@@ -126,6 +128,7 @@ impl Engine {
             outstanding: 0,
             unsure: MasterSet::EMPTY,
             pausing: false,
+            deadline: clock::now(),
         };
         let slot = self.flights.borrow_mut().insert(flight) as u32;
         let id = OperationId { slot, serial };
@@ -153,8 +156,9 @@ impl Engine {
     ) {
         if let Answer::Error(error) = answer
             && error.starts_with(b"NOSCRIPT")
+            && self.send_again(master, waiting)
         {
-            return self.send_again(master, waiting);
+            return;
         }
         self.settle(master, waiting, Some(answer), now);
     }
@@ -188,6 +192,9 @@ impl Engine {
     ) {
         let id = waiting.operation;
         let rules = &self.rules;
+        if self.is_overdue(waiting, now) {
+            self.deadline(id, waiting.round);
+        }
         let next = self.with(id, |flight| {
             flight.outstanding -= 1;
             match waiting.part {
@@ -199,12 +206,19 @@ impl Engine {
             }
         });
         let Some(next) = next else { return };
-        if answer.is_none() {
-            self.make_up_later(id, master, waiting.part);
+        if matches!(answer, None | Some(Answer::Error(_))) {
+            self.make_up_later(id, master, waiting.part, answer.is_some());
         }
         self.act(id, next);
         self.retire(id);
         self.start_ready();
+    }
+
+    /// The event loop may be so late that answers are read before their deadline is noticed. The pad
+    /// on the masters covers one vote timeout and not more.
+    fn is_overdue(&self, waiting: Waiting, now: Instant) -> bool {
+        let overdue = self.with(waiting.operation, |flight| now > flight.deadline);
+        waiting.part == Part::Ballot && overdue == Some(true)
     }
 
     fn deadline(self: &Rc<Self>, id: OperationId, round: u8) {
@@ -229,10 +243,23 @@ impl Engine {
         loop {
             let next = self.ready.borrow_mut().pop_front();
             match next {
+                Some(id) if self.is_abandoned(id) => {
+                    self.reply(id, Reply::Nil, turn::End::Done);
+                    self.retire(id);
+                }
                 Some(id) => self.ask(id),
                 None => return,
             }
         }
+    }
+
+    /// A claim whose client has gone while it waited: there is nobody to grant it to.
+    fn is_abandoned(&self, id: OperationId) -> bool {
+        let abandoned = self.with(id, |flight| {
+            let gone = flight.target.as_ref().is_none_or(Target::is_closed);
+            gone && flight.operation.needs_its_client()
+        });
+        abandoned == Some(true)
     }
 
     fn act(self: &Rc<Self>, id: OperationId, next: Next) {
@@ -264,6 +291,7 @@ impl Engine {
             operation.ask(&self.rules, voters, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += voters.len() as u16;
+            flight.deadline = now + self.rules.vote_timeout;
             let round = operation.round();
             (operation.db, Waiting { operation: id, round, part: Part::Ballot })
         });
@@ -292,39 +320,51 @@ impl Engine {
         scratch.clear();
         let now = clock::now();
         let sent = self.with(id, |flight| {
-            flight.operation.encode_undo(&self.rules, now, Form::Sha, &mut scratch);
+            let round = flight.operation.round();
+            let undo = Undo { master, round, now };
+            flight.operation.encode_undo(&self.rules, &undo, Form::Sha, &mut scratch);
             if !scratch.is_empty() {
                 flight.outstanding += 1;
             }
-            (flight.operation.db, flight.operation.round())
+            (flight.operation.db, round)
         });
         if let (Some((db, round)), false) = (sent, scratch.is_empty()) {
             link.send(db, &scratch, Waiting { operation: id, round, part: Part::Undo });
         }
     }
 
-    /// `master` has forgotten our script: it gets the text.
-    fn send_again(&self, master: MasterId, waiting: Waiting) {
+    /// `master` has forgotten our script and gets its text, if its answer still matters. What has
+    /// been decided is not sent again: a lock that has been released since would come back.
+    fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
-        let now = clock::now();
+        let round = waiting.round;
+        let undo = Undo { master, round, now: clock::now() };
         let db = self.with(waiting.operation, |flight| {
             let operation = &flight.operation;
+            let matters = flight.target.is_some() && round == operation.round() && !flight.pausing;
             match waiting.part {
-                Part::Undo => operation.encode_undo(&self.rules, now, Form::Text, &mut scratch),
-                Part::Ballot => operation.encode(&self.rules, Form::Text, &mut scratch),
+                Part::Undo => operation.encode_undo(&self.rules, &undo, Form::Text, &mut scratch),
+                Part::Ballot if matters || operation.must_arrive() => {
+                    operation.encode(&self.rules, Form::Text, &mut scratch);
+                }
+                Part::Ballot => {}
             }
             operation.db
         });
-        if let Some(db) = db {
+        let Some(db) = db else { return false };
+        if !scratch.is_empty() {
             self.links[master.index()].send(db, &scratch, waiting);
         }
+        !scratch.is_empty()
     }
 
-    /// A master that was lost before it answered gets later what it may have missed.
-    fn make_up_later(&self, id: OperationId, master: MasterId, part: Part) {
+    /// A master that was lost before it answered, or could not do it, gets later what it missed.
+    /// Only a release is sure to have been missed by a master that `answered` with an error.
+    fn make_up_later(&self, id: OperationId, master: MasterId, part: Part, answered: bool) {
         let needed = self.with(id, |flight| match part {
             Part::Undo => true,
+            Part::Ballot if answered && !flight.operation.must_arrive() => false,
             Part::Ballot => {
                 flight.unsure.insert(master);
                 flight.target.is_none() && flight.leaves_behind(master)
@@ -336,8 +376,8 @@ impl Engine {
     }
 
     fn defer(&self, id: OperationId, master: MasterId) {
-        if let Some(Some(rollback)) = self.with(id, |flight| flight.operation.rollback(&self.rules))
-        {
+        let rollback = self.with(id, |flight| flight.operation.rollback()).flatten();
+        if let Some(rollback) = rollback.and_then(|rollback| rollback.for_later(clock::now())) {
             self.links[master.index()].defer(rollback);
         }
     }

@@ -14,6 +14,7 @@ pub mod request;
 pub mod swap;
 pub mod verdict;
 
+use crate::client::outbox::Order;
 use crate::client::reply::Reply;
 use crate::clock::Instant;
 use crate::master::deferred::Rollback;
@@ -86,6 +87,17 @@ pub struct Received<'a> {
     pub now: Instant,
 }
 
+/// Where and when an effect is taken back.
+#[derive(Clone, Copy, Debug)]
+pub struct Undo {
+    /// On this master.
+    pub master: MasterId,
+    /// The effect of this round.
+    pub round: u8,
+    /// Now.
+    pub now: Instant,
+}
+
 /// A command that masters are asked about, with the key it is about.
 #[derive(Debug)]
 pub struct Operation {
@@ -124,9 +136,25 @@ impl Operation {
         }
     }
 
-    /// Whether this operation changes nothing on the masters.
-    pub fn is_read(&self) -> bool {
-        matches!(self.kind, Kind::Read(_))
+    /// What this operation may overtake within its session.
+    pub fn order(&self) -> Order {
+        match &self.kind {
+            Kind::Read(_) => Order::Read,
+            Kind::Claim(claim) if claim.is_persistent() => Order::Rounds,
+            Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
+            Kind::Release(_) | Kind::Change(_) => Order::Closing,
+            Kind::Swap(_) => Order::Rounds,
+        }
+    }
+
+    /// Whether it is only worth being done for a client that is still there when its turn comes.
+    pub fn needs_its_client(&self) -> bool {
+        matches!(self.kind, Kind::Claim(_))
+    }
+
+    /// Whether a master that could not take part has to be told again.
+    pub fn must_arrive(&self) -> bool {
+        matches!(self.kind, Kind::Release(_))
     }
 
     /// What another claim answers that shares the result of this turn.
@@ -204,25 +232,25 @@ impl Operation {
     }
 
     /// Appends the request that takes this operation's effect back.
-    pub fn encode_undo(&self, rules: &Rules, now: Instant, form: Form, out: &mut Vec<u8>) {
+    pub fn encode_undo(&self, rules: &Rules, undo: &Undo, form: Form, out: &mut Vec<u8>) {
         match &self.kind {
-            Kind::Swap(swap) => swap.encode_undo(&self.key, form, out),
+            Kind::Swap(swap) => swap.encode_undo(undo.round, &self.key, form, out),
+            Kind::Change(change) => change.encode_undo(undo, &self.key, form, out),
             _ => {
-                if let Some(rollback) = self.rollback(rules) {
-                    rollback.encode(rules.pad, now, form, out);
+                if let Some(rollback) = self.rollback() {
+                    rollback.encode(rules.pad, undo.now, form, out);
                 }
             }
         }
     }
 
     /// What to keep for a master that could not be told to give the key back, if anything.
-    pub fn rollback(&self, rules: &Rules) -> Option<Rollback> {
+    pub fn rollback(&self) -> Option<Rollback> {
         let (token, cause) = match &self.kind {
             Kind::Claim(claim) => claim.rollback(),
             Kind::Release(release) => release.rollback()?,
             Kind::Swap(swap) => swap.rollback()?,
-            Kind::Change(change) => change.rollback(rules)?,
-            Kind::Read(_) | Kind::Everywhere(_) => return None,
+            Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => return None,
         };
         Some(Rollback { db: self.db, key: self.key.clone(), token, cause })
     }
@@ -242,8 +270,7 @@ impl Operation {
             Kind::Claim(claim) => claim.is_lost() && unsure.contains(master),
             Kind::Release(release) => release.leaves_behind(master),
             Kind::Swap(swap) => swap.is_lost() && unsure.contains(master),
-            Kind::Change(change) => change.is_refused() && unsure.contains(master),
-            Kind::Read(_) | Kind::Everywhere(_) => false,
+            Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => false,
         }
     }
 }

@@ -184,6 +184,8 @@ pub struct Swap {
     /// How often neither a value nor its absence had a quorum.
     contested: u32,
     decision: Option<decision::Swap>,
+    /// The compare-and-set before this one, with its round: its undo may have to be sent again.
+    before: Option<(u8, Exchange)>,
     trouble: Trouble,
 }
 
@@ -192,9 +194,17 @@ enum Phase {
     /// About to read, or reading.
     Reading(Option<Sightings>),
     /// About to compare and set, doing so, or done with it.
-    Swapping { old: Old, to: Option<(Bytes, NewTtl)>, reply: Reply, since: clock::Instant },
+    Swapping(Exchange, Reply),
     /// Nothing was to be changed.
     Answered,
+}
+
+/// One compare-and-set.
+#[derive(Debug)]
+struct Exchange {
+    old: Old,
+    to: Option<(Bytes, NewTtl)>,
+    since: clock::Instant,
 }
 
 /// What was there before, and its remaining TTL on the masters.
@@ -211,7 +221,7 @@ impl Swap {
     pub fn new(update: Update) -> Self {
         let phase = Phase::Reading(None);
         let trouble = Trouble::default();
-        Self { update, phase, round: 0, contested: 0, decision: None, trouble }
+        Self { update, phase, round: 0, contested: 0, decision: None, before: None, trouble }
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -221,7 +231,7 @@ impl Swap {
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
         match &mut self.phase {
             Phase::Reading(sightings) => *sightings = Some(Sightings::new(rules.quorum, asked)),
-            Phase::Swapping { .. } => {
+            Phase::Swapping(..) => {
                 let decision = &mut self.decision;
                 decision.get_or_insert_with(|| decision::Swap::new(rules.quorum, TRIES)).ask(asked);
             }
@@ -232,7 +242,7 @@ impl Swap {
     pub(super) fn encode(&self, _rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
         use crate::lua::canonical::Canonical;
         match &self.phase {
-            Phase::Swapping { old, to, .. } => {
+            Phase::Swapping(Exchange { old, to, .. }, _) => {
                 let to = to.as_ref().map(|(value, ttl)| (&value[..], *ttl));
                 request::swap(out, form, key, old.expected(), to);
             }
@@ -249,7 +259,7 @@ impl Swap {
                 let seen = sightings.received(rules, received.master, received.answer);
                 seen.map_or(Next::WAIT, |seen| self.plan(rules, seen))
             }
-            Phase::Swapping { .. } => {
+            Phase::Swapping(..) => {
                 let ballot = self.ballot(received.answer);
                 let next = self.decision.as_mut().map(|d| d.vote(received.master, ballot));
                 next.map_or(Next::WAIT, |next| self.next(rules, next))
@@ -264,7 +274,7 @@ impl Swap {
                 let seen = sightings.deadline(rules);
                 self.plan(rules, seen)
             }
-            Phase::Swapping { .. } => {
+            Phase::Swapping(..) => {
                 let next = self.decision.as_mut().map(decision::Swap::deadline);
                 next.map_or(Next::WAIT, |next| self.next(rules, next))
             }
@@ -298,7 +308,8 @@ impl Swap {
                 Next::reply(reply)
             }
             Plan::Change(to, reply) => {
-                self.phase = Phase::Swapping { old, to, reply, since: clock::now() };
+                let exchange = Exchange { old, to, since: clock::now() };
+                self.phase = Phase::Swapping(exchange, reply);
                 self.round = self.round.wrapping_add(1);
                 Next::then(Then::Ask)
             }
@@ -331,7 +342,7 @@ impl Swap {
 
     fn swapped(&self) -> Then {
         match &self.phase {
-            Phase::Swapping { reply, .. } => Then::Reply(reply.clone(), turn::End::Done),
+            Phase::Swapping(_, reply) => Then::Reply(reply.clone(), turn::End::Done),
             _ => Then::Wait,
         }
     }
@@ -344,12 +355,23 @@ impl Swap {
 
     /// The pause is over: read again.
     pub(super) fn again(&mut self) {
-        self.phase = Phase::Reading(None);
+        let phase = std::mem::replace(&mut self.phase, Phase::Reading(None));
+        if let Phase::Swapping(exchange, _) = phase {
+            self.before = Some((self.round, exchange));
+        }
         self.round = self.round.wrapping_add(1);
     }
 
-    pub(super) fn encode_undo(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        let Phase::Swapping { old, to, since, .. } = &self.phase else { return };
+    fn exchange_of(&self, round: u8) -> Option<&Exchange> {
+        match (&self.phase, &self.before) {
+            (Phase::Swapping(exchange, _), _) if round == self.round => Some(exchange),
+            (_, Some((before, exchange))) if round == *before => Some(exchange),
+            _ => None,
+        }
+    }
+
+    pub(super) fn encode_undo(&self, round: u8, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        let Some(Exchange { old, to, since }) = self.exchange_of(round) else { return };
         let from = match to {
             Some((value, _)) => Expected::Value(value),
             None => Expected::Missing,
@@ -363,20 +385,13 @@ impl Swap {
         request::swap(out, form, key, from, value.map(|value| (value, ttl)));
     }
 
-    /// Only a value that came out of nothing can be made up for later: it is simply deleted.
+    /// Only a value that came out of nothing can be made up for later: it is simply deleted. Without
+    /// a TTL there would be nothing to tell it from a younger one that is equal.
     pub(super) fn rollback(&self) -> Option<(Box<[u8]>, Cause)> {
-        match &self.phase {
-            Phase::Swapping {
-                old: Old { sighting: None, .. },
-                to: Some((value, ttl)),
-                since,
-                ..
-            } => {
-                let since = *since;
-                let cause = match ttl {
-                    NewTtl::Millis(ttl_ms) => Cause::Claim { ttl_ms: *ttl_ms, since },
-                    NewTtl::None | NewTtl::Keep => Cause::Persisted { since },
-                };
+        let Phase::Swapping(Exchange { old, to, since }, _) = &self.phase else { return None };
+        match (&old.sighting, to) {
+            (None, Some((value, NewTtl::Millis(ttl_ms)))) => {
+                let cause = Cause::Claim { ttl_ms: *ttl_ms, since: *since, until: None };
                 Some((value[..].into(), cause))
             }
             _ => None,

@@ -96,8 +96,6 @@ pub struct Claim {
     taken: MasterSet,
     /// Masters that held it before.
     owned: MasterSet,
-    /// Masters that any round was sent to.
-    asked: MasterSet,
 }
 
 impl Claim {
@@ -113,7 +111,6 @@ impl Claim {
             persist: false,
             taken: MasterSet::EMPTY,
             owned: MasterSet::EMPTY,
-            asked,
         }
     }
 
@@ -149,7 +146,6 @@ impl Claim {
             self.phase = Phase::Voting;
         }
         self.tally = Tally::new(self.quorum, asked);
-        self.asked = self.asked.union(asked);
         self.deadline = deadline;
     }
 
@@ -191,9 +187,6 @@ impl Claim {
 
     /// There are too few voters for another round. Says where our token has to be taken away.
     pub fn abandon(&mut self) -> MasterSet {
-        if self.phase == Phase::Persisting {
-            self.taken = self.asked;
-        }
         self.phase = Phase::Lost;
         self.take_back()
     }
@@ -236,6 +229,9 @@ impl Claim {
     }
 
     fn persisted(&mut self, master: MasterId, ballot: Ballot, now: Instant) -> Next {
+        if ballot == Ballot::Yes {
+            self.taken.insert(master);
+        }
         if now > self.deadline {
             return self.deadline();
         }
@@ -245,13 +241,12 @@ impl Claim {
         }
     }
 
-    /// The lock is only granted when a quorum keeps it for good. Otherwise every master that was asked
-    /// may hold a persistent copy, also those that did not answer, and all have to give it up.
+    /// The lock is only granted when a quorum keeps it for good. Otherwise all that took it, for good
+    /// or for the time being, have to give it up; those whose answer comes late do so then.
     fn persistence(&mut self, verdict: Verdict) -> Next {
         if verdict == Verdict::Granted {
             return self.advance(Phase::Granted, Step::Granted);
         }
-        self.taken = self.asked;
         match verdict {
             Verdict::Refused => self.refused(),
             _ => self.unavailable(),
@@ -382,8 +377,9 @@ mod tests {
         cast(&mut claim, now, &[(0, Vote::Taken), (1, Vote::Taken)]);
         claim.ask(MasterSet::first(3), now + Duration::from_millis(50));
         let next = claim.deadline();
-        assert_eq!(next.undo, MasterSet::first(3));
+        assert_eq!(next.undo, MasterSet::first(2));
         assert_eq!(next.step, Step::Unavailable { answered: 0 });
+        assert_eq!(cast(&mut claim, now, &[(2, Vote::Taken)]).undo, masters(&[2]));
     }
 
     proptest! {

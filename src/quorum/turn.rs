@@ -65,6 +65,8 @@ pub struct Turns<T> {
 #[derive(Debug)]
 struct Turn<T> {
     waiting: VecDeque<(T, Kind)>,
+    /// How many of them are claims.
+    claims: usize,
     /// How many of `waiting` were there when the current turn began.
     at_start: usize,
 }
@@ -81,12 +83,14 @@ impl<T> Turns<T> {
         use std::collections::hash_map::Entry::{Occupied, Vacant};
         match self.keys.entry(key) {
             Vacant(free) => {
-                free.insert(Turn { waiting: VecDeque::new(), at_start: 0 });
+                free.insert(Turn { waiting: VecDeque::new(), claims: 0, at_start: 0 });
                 Entry::Now
             }
             Occupied(turn) if turn.get().waiting.len() >= MAX_WAITERS => Entry::Full,
             Occupied(mut turn) => {
-                turn.get_mut().waiting.push_back((who, kind));
+                let turn = turn.get_mut();
+                turn.claims += usize::from(kind == Kind::Claim);
+                turn.waiting.push_back((who, kind));
                 Entry::Wait
             }
         }
@@ -98,13 +102,13 @@ impl<T> Turns<T> {
             return Concerned { sharing: Vec::new(), next: None };
         };
         let sharing = turn.share(end);
-        let next = turn.waiting.pop_front().map(|(who, _)| who);
-        if next.is_some() {
-            turn.at_start = turn.waiting.len();
-        } else {
+        let Some((next, kind)) = turn.waiting.pop_front() else {
             self.keys.remove(&key);
-        }
-        Concerned { sharing, next }
+            return Concerned { sharing, next: None };
+        };
+        turn.claims -= usize::from(kind == Kind::Claim);
+        turn.at_start = turn.waiting.len();
+        Concerned { sharing, next: Some(next) }
     }
 }
 
@@ -115,7 +119,7 @@ impl<T> Turn<T> {
             End::Lost => self.at_start,
             End::Done => 0,
         };
-        if within == 0 {
+        if within == 0 || self.claims == 0 {
             return Vec::new();
         }
         let (mut sharing, mut staying) = (Vec::new(), VecDeque::new());
@@ -127,6 +131,7 @@ impl<T> Turn<T> {
             }
         }
         self.waiting = staying;
+        self.claims -= sharing.len();
         sharing
     }
 }

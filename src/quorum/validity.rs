@@ -66,11 +66,12 @@ impl TtlWindow {
     /// Whatever TTL there is, or none.
     pub const ANY: Self = Self { least_ms: -1, most_ms: i64::MAX };
 
-    /// A key set with `ttl_ms` at some moment within the last `elapsed`.
-    pub fn of_claim(pad: Pad, ttl_ms: i64, elapsed: Duration) -> Self {
-        let elapsed_ms = millis_up(elapsed);
-        let least_ms = ttl_ms.saturating_sub(elapsed_ms).saturating_sub(pad.slack_ms(elapsed_ms));
-        Self { least_ms: least_ms.max(0), most_ms: ttl_ms }
+    /// A key set with `ttl_ms` between `earliest` and `latest` ago.
+    pub fn of_claim(pad: Pad, ttl_ms: i64, earliest: Duration, latest: Duration) -> Self {
+        let (earliest_ms, latest_ms) = (millis_up(earliest), latest.as_millis() as i64);
+        let least_ms = ttl_ms.saturating_sub(earliest_ms).saturating_sub(pad.slack_ms(earliest_ms));
+        let most_ms = ttl_ms.saturating_sub(latest_ms).saturating_add(pad.slack_ms(latest_ms));
+        Self { least_ms: least_ms.max(0), most_ms }
     }
 
     /// A lock that other masters saw end `remaining_ms` after it was released, `elapsed` ago.
@@ -123,8 +124,14 @@ mod tests {
 
     #[test]
     fn the_window_lets_our_claim_in_and_an_older_one_out() {
-        let window = TtlWindow::of_claim(pad(), 30_352, Duration::from_millis(10));
-        assert!((window.least_ms..=window.most_ms).contains(&30_345));
-        assert!(!(window.least_ms..=window.most_ms).contains(&29_000));
+        let window = |latest| {
+            let latest = Duration::from_millis(latest);
+            let window = TtlWindow::of_claim(pad(), 30_000, Duration::from_millis(1_010), latest);
+            window.least_ms..=window.most_ms
+        };
+        assert!(window(0).contains(&29_995));
+        assert!(window(1_000).contains(&28_995));
+        assert!(!window(1_000).contains(&28_000), "an older claim");
+        assert!(!window(1_000).contains(&29_500), "a younger claim");
     }
 }
