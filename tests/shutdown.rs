@@ -1,0 +1,383 @@
+//! The beginning and the end of a proxy: masters that come late, signals while clients wait.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use support::master::signal;
+use support::{
+    Master, Masters, PATIENCE, Proxy, Raw, Relay, Reply, encode, eventually, eventually_blocking,
+    free_port, target_is_plain_redis, words,
+};
+
+/// Longer than any test: what ends sooner has not waited for it.
+const FOR_EVER: [&str; 2] = ["--drain-timeout", "1h"];
+
+/// A proxy whose links to the masters can be held up, and its process id.
+struct Held {
+    masters: Masters,
+    relays: Vec<Relay>,
+    proxy: Proxy,
+    pid: u32,
+}
+
+impl Held {
+    async fn start(flags: &[&str]) -> Held {
+        let masters = Masters::start(3);
+        let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+        let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+        let flags = [&["--vote-timeout", "10s"], flags].concat();
+        let proxy = Proxy::in_front_of(&addresses, &flags);
+        let pid = process_id(&proxy).await;
+        Held { masters, relays, proxy, pid }
+    }
+
+    /// A claim that one master has got, and that no second one will get until [`Held::let_go`].
+    async fn claim_in_flight(&self) -> Raw {
+        for relay in &self.relays[1..] {
+            relay.black_hole();
+        }
+        let mut raw = self.proxy.raw().await;
+        raw.send(&encode(&["SET", "lock", "mine", "NX", "PX", "60000"])).await;
+        self.masters[0].holds("lock", "mine").await;
+        raw
+    }
+
+    fn let_go(&self) {
+        for relay in &self.relays {
+            relay.heal();
+        }
+    }
+}
+
+async fn process_id(proxy: &Proxy) -> u32 {
+    let info = proxy.raw().await.ask(&["INFO", "server"]).await.text();
+    let id = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+    id.expect("a process id").parse().expect("a number")
+}
+
+/// Whether this process runs; one that has ended and waits for its parent has no command line.
+fn runs(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// How a proxy that was sent signals has ended.
+fn end(proxy: Proxy, pid: u32) -> ExitStatus {
+    eventually_blocking("the proxy ends", || (!runs(pid)).then_some(()));
+    // It is past hearing this signal.
+    proxy.terminate()
+}
+
+/// Waits until nobody listens: the proxy has heard the signal.
+async fn refuses_clients(address: &str) {
+    eventually("new connections are refused", || async {
+        tokio::net::TcpStream::connect(address).await.is_err().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_in_flight_is_answered_before_the_end() {
+    if target_is_plain_redis() {
+        return;
+    }
+    for name in ["TERM", "INT"] {
+        let held = Held::start(&FOR_EVER).await;
+        let mut raw = held.claim_in_flight().await;
+        signal(name, held.pid);
+        refuses_clients(held.proxy.address()).await;
+        assert!(runs(held.pid), "it ended without an answer");
+        held.let_go();
+        assert_eq!(raw.reply().await, Reply::ok(), "{name}");
+        assert_eq!(raw.until_closed().await, b"", "{name}");
+        assert_eq!(end(held.proxy, held.pid).code(), Some(0), "{name}");
+        assert!(held.masters.holding("lock", b"mine").await >= held.masters.quorum());
+    }
+}
+
+/// All of a pipeline that was read is answered, also what had to wait for its turn.
+#[tokio::test]
+async fn a_pipeline_in_flight_is_answered_to_its_end() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let held = Held::start(&FOR_EVER).await;
+    for relay in &held.relays[1..] {
+        relay.black_hole();
+    }
+    let mut raw = held.proxy.raw().await;
+    let lines = ["SET lock mine NX PX 60000", "GET lock", "DEL lock", "MGET lock other", "PING"];
+    let pipeline: Vec<u8> = lines.iter().flat_map(|line| encode(&words(line))).collect();
+    raw.send(&pipeline).await;
+    held.masters[0].holds("lock", "mine").await;
+    signal("TERM", held.pid);
+    refuses_clients(held.proxy.address()).await;
+    held.let_go();
+    let nothing = Reply::Array(vec![Reply::Nil, Reply::Nil]);
+    let expected =
+        [Reply::ok(), Reply::bulk("mine"), Reply::Int(1), nothing, Reply::Simple("PONG".into())];
+    assert_eq!(raw.replies(lines.len()).await, expected);
+    assert_eq!(raw.until_closed().await, b"");
+    assert_eq!(end(held.proxy, held.pid).code(), Some(0));
+}
+
+/// A claim that was lost is taken back before the proxy goes: nobody else would do it.
+#[tokio::test]
+async fn what_a_lost_claim_left_is_taken_back_before_the_end() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let held = Held::start(&FOR_EVER).await;
+    for master in &held.masters[1..] {
+        let mut direct = master.connection().await;
+        let claim = ["SET", "lock", "other", "PX", "60000"];
+        assert_eq!(support::text(&mut direct, &claim).await.as_deref(), Some("OK"));
+    }
+    let mut raw = held.claim_in_flight().await;
+    signal("TERM", held.pid);
+    refuses_clients(held.proxy.address()).await;
+    held.let_go();
+    assert_eq!(raw.reply().await, Reply::Nil);
+    assert_eq!(end(held.proxy, held.pid).code(), Some(0));
+    held.masters[0].forgets("lock").await;
+}
+
+#[tokio::test]
+async fn clients_that_wait_for_nothing_do_not_hold_it_up() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[&FOR_EVER[..], &["--workers", "2"]].concat());
+    let mut idle = Vec::new();
+    for index in 0..20 {
+        let mut raw = proxy.raw().await;
+        if index % 2 == 0 {
+            assert_eq!(raw.ask(&["PING"]).await, Reply::Simple("PONG".into()));
+        }
+        if index % 3 == 0 {
+            raw.send(b"*2\r\n$3\r\nGET\r\n$4\r\nlo").await;
+        }
+        idle.push(raw);
+    }
+    assert_eq!(proxy.terminate().code(), Some(0));
+    for mut raw in idle {
+        assert_eq!(raw.until_closed().await, b"");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_holds_it_up_no_longer_than_allowed() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--drain-timeout", "300ms"]);
+    proxy.expect_warnings();
+    let pid = process_id(&proxy).await;
+    let deaf = deaf_client(&proxy, &masters).await;
+    signal("TERM", pid);
+    eventually("the log tells that somebody was left behind", || async {
+        let log = proxy.log();
+        let told = |line: &String| line.contains(" WARN ") && line.contains("not all clients");
+        log.iter().any(told).then_some(())
+    })
+    .await;
+    assert_eq!(end(proxy, pid).code(), Some(0));
+    drop(deaf);
+}
+
+/// A client that has asked for more than all buffers of the system can hold, and does not read.
+async fn deaf_client(proxy: &Proxy, masters: &Masters) -> Raw {
+    let mut raw = proxy.raw().await;
+    let large = "x".repeat(500_000);
+    assert_eq!(raw.ask(&["SET", "large", &large]).await, Reply::ok());
+    raw.send(&encode(&["GET", "large"]).repeat(200)).await;
+    eventually("the client's requests are being answered", || async {
+        (masters[0].calls("get").await > 0).then_some(())
+    })
+    .await;
+    raw
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    for (first, second, code) in
+        [("TERM", "TERM", 143), ("INT", "INT", 130), ("TERM", "INT", 130), ("INT", "TERM", 143)]
+    {
+        let held = Held::start(&FOR_EVER).await;
+        held.proxy.expect_warnings();
+        let mut raw = held.claim_in_flight().await;
+        signal(first, held.pid);
+        refuses_clients(held.proxy.address()).await;
+        signal(second, held.pid);
+        assert_eq!(raw.until_closed().await, b"", "{first}, {second}");
+        assert_eq!(end(held.proxy, held.pid).code(), Some(code), "{first}, {second}");
+    }
+}
+
+/// A `dev` with three masters and the process ids of those. It is killed when dropped.
+struct Dev {
+    process: Child,
+    address: String,
+    servers: Vec<u32>,
+    directory: tempfile::TempDir,
+}
+
+impl Dev {
+    fn start(flags: &[&str]) -> Dev {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut process = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+            .args(flags)
+            .args(["dev", "--listen", &address])
+            .env("TMPDIR", directory.path())
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the proxy's binary starts");
+        let mut lines = BufReader::new(process.stdout.take().expect("stdout is piped")).lines();
+        let mut servers = Vec::new();
+        while servers.len() < 3 {
+            let line = lines.next().expect("three masters are named").expect("text");
+            if let Some((_, rest)) = line.split_once("(pid ") {
+                servers.push(rest.trim_end_matches(')').parse().expect("a process id"));
+            }
+        }
+        Dev { process, address, servers, directory }
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        eventually_blocking("`dev` ends", || self.process.try_wait().expect("its state"))
+    }
+
+    fn assert_nothing_left(&self) {
+        let left: Vec<&u32> = self.servers.iter().filter(|pid| runs(**pid)).collect();
+        assert!(left.is_empty(), "redis-server still runs: {left:?}");
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn dev_leaves_no_redis_server_behind() {
+    let mut dev = Dev::start(&[]);
+    assert!(dev.servers.iter().all(|pid| runs(*pid)));
+    signal("TERM", dev.process.id());
+    assert_eq!(dev.end().code(), Some(0));
+    dev.assert_nothing_left();
+    let left = std::fs::read_dir(dev.directory.path()).expect("its directory").count();
+    assert_eq!(left, 0, "files are left");
+}
+
+#[test]
+fn dev_leaves_no_redis_server_behind_when_it_ends_at_once() {
+    let mut dev = Dev::start(&["--drain-timeout", "1h"]);
+    let address = dev.address.parse().expect("an address");
+    let mut deaf = TcpStream::connect_timeout(&address, PATIENCE).expect("a listener");
+    let large = "x".repeat(500_000);
+    deaf.write_all(&encode(&["SET", "large", &large])).expect("sent");
+    deaf.write_all(&encode(&["GET", "large"]).repeat(200)).expect("sent");
+    let mut first = [0; 5];
+    std::io::Read::read_exact(&mut deaf, &mut first).expect("the first reply");
+    assert_eq!(&first, b"+OK\r\n");
+    signal("TERM", dev.process.id());
+    eventually_blocking("new connections are refused", || TcpStream::connect(address).err());
+    assert!(runs(dev.process.id()), "it did not wait for the client");
+    signal("TERM", dev.process.id());
+    assert_eq!(dev.end().code(), Some(143));
+    dev.assert_nothing_left();
+    let left = std::fs::read_dir(dev.directory.path()).expect("its directory").count();
+    assert_eq!(left, 0, "files are left");
+}
+
+#[tokio::test]
+async fn a_master_that_is_down_at_first_is_used_when_it_comes() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    masters[2].kill_9();
+    let proxy = Proxy::start(&masters, &[]);
+    proxy.expect_warnings();
+    let mut raw = proxy.raw().await;
+    assert_eq!(raw.ask(&words("SET early mine NX PX 60000")).await, Reply::ok());
+    masters[2].restart_empty();
+    voters(&mut raw, 3).await;
+    assert_eq!(raw.ask(&words("SET late mine NX PX 60000")).await, Reply::ok());
+    masters[2].holds("late", "mine").await;
+    let warnings = proxy.log().into_iter().filter(|line| line.contains(" WARN ")).count();
+    assert_eq!(warnings, 1, "{:#?}", proxy.log());
+}
+
+#[tokio::test]
+async fn a_proxy_without_masters_says_so_at_once_and_works_when_they_come() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    masters.iter_mut().for_each(Master::kill_9);
+    // With a vote timeout as long as this, only what does not wait is answered in time.
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "10s"]);
+    proxy.expect_warnings();
+    let mut raw = proxy.raw().await;
+    for line in ["SET lock mine NX PX 60000", "SETNX lock mine", "GET lock", "DEL lock", "DBSIZE"] {
+        let reply = raw.ask(&words(line)).await;
+        assert!(
+            reply.is_error("CLUSTERDOWN 0 of 3 masters can vote and 2 are needed"),
+            "{line}: {reply:?}"
+        );
+    }
+    assert_eq!(raw.ask(&["PING"]).await, Reply::Simple("PONG".into()));
+    masters.iter_mut().for_each(Master::restart_empty);
+    voters(&mut raw, 3).await;
+    assert_eq!(raw.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
+    assert_eq!(masters.holding("lock", b"mine").await >= masters.quorum(), true);
+    for master in masters.iter() {
+        master.holds("lock", "mine").await;
+    }
+}
+
+/// A master that accepts connections and never answers holds nobody up.
+#[tokio::test]
+async fn a_master_that_is_silent_at_first_does_not_hold_the_others_up() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(2);
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent = silent.local_addr().map(|address| (silent, address)).expect("its address");
+    let flags = ["--master", &silent.1.to_string()];
+    let proxy = Proxy::start(&masters, &flags);
+    proxy.expect_warnings();
+    let mut raw = proxy.raw().await;
+    assert_eq!(raw.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
+    assert_eq!(raw.ask(&words("DEL lock")).await, Reply::Int(1));
+    assert_eq!(proxy.terminate().code(), Some(0));
+}
+
+/// Waits until so many masters may vote.
+async fn voters(raw: &mut Raw, count: usize) {
+    let limit = std::time::Instant::now() + PATIENCE;
+    loop {
+        let info = raw.ask(&["INFO", "redlock"]).await.text();
+        if info.contains(&format!("\r\nvoters:{count}\r\n")) {
+            return;
+        }
+        assert!(std::time::Instant::now() < limit, "never {count} voters: {info}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
