@@ -1,5 +1,7 @@
 //! Every setting that changes what clients see, seen by clients; and what it leaves on the masters.
 
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
 mod support;
 
 use redis::Value;
