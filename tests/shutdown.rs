@@ -7,7 +7,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::master::signal;
 use support::{
@@ -415,13 +415,13 @@ async fn a_master_that_is_silent_at_first_does_not_hold_the_others_up() {
 
 /// Waits until so many masters may vote.
 async fn voters(raw: &mut Raw, count: usize) {
-    let limit = std::time::Instant::now() + PATIENCE;
+    let limit = Instant::now() + PATIENCE;
     loop {
         let info = raw.ask(&["INFO", "redlock"]).await.text();
         if info.contains(&format!("\r\nvoters:{count}\r\n")) {
             return;
         }
-        assert!(std::time::Instant::now() < limit, "never {count} voters: {info}");
+        assert!(Instant::now() < limit, "never {count} voters: {info}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
