@@ -40,6 +40,7 @@ const PROVISIONAL_RESERVE_MS: i64 = 500;
 
 /// What the sessions of one worker share.
 pub struct Worker {
+    index: usize,
     settings: Arc<Settings>,
     registry: Arc<Registry>,
     engine: Rc<Engine>,
@@ -54,6 +55,7 @@ pub struct Worker {
 impl Worker {
     /// A worker whose links are down.
     pub fn new(
+        index: usize,
         settings: Arc<Settings>,
         registry: Arc<Registry>,
         scripts: Arc<Mutex<ScriptCache>>,
@@ -69,6 +71,7 @@ impl Worker {
         let links = masters.map(|master| Link::new(master, &settings, pad));
         let engine = Engine::new(rules, settings.split_vote_delay, links.collect());
         Rc::new(Self {
+            index,
             settings,
             registry,
             engine,
@@ -78,6 +81,11 @@ impl Worker {
             draining: Cell::new(false),
             started_unix_ms: clock::unix_ms(),
         })
+    }
+
+    /// Its place among the workers of this process.
+    pub fn index(&self) -> usize {
+        self.index
     }
 
     /// What was configured.
@@ -238,9 +246,9 @@ pub fn serve(
     let threads = listeners.into_iter().enumerate().map(|(index, listener)| {
         let (settings, registry) = (Arc::clone(&settings), Arc::clone(&registry));
         let (scripts, shutdown) = (Arc::clone(&scripts), shutdown.clone());
-        std::thread::Builder::new()
-            .name(format!("worker-{index}"))
-            .spawn(move || run(|| Worker::new(settings, registry, scripts), listener, shutdown))
+        std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            run(|| Worker::new(index, settings, registry, scripts), listener, shutdown)
+        })
     });
     let threads = threads.collect::<Result<Vec<_>, _>>().context("cannot start a worker")?;
     for thread in threads {

@@ -164,6 +164,25 @@ async fn a_client_that_never_reads_stops_nobody() {
     }
 }
 
+/// Replies that fill the buffers hold up what is already here, and nothing else: once they are
+/// written, the rest of the pipeline goes on without another byte from the client.
+#[tokio::test]
+async fn a_pipeline_with_large_replies_is_answered_to_its_end() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut raw = proxy.raw().await;
+    let value = "x".repeat(16_384);
+    assert_eq!(raw.ask(&["SET", "large", &value]).await, Reply::ok());
+    raw.send(&encode(&["GET", "large"]).repeat(100)).await;
+    for _ in 0..100 {
+        assert_eq!(raw.reply().await, Reply::bulk(&value));
+    }
+    raw.send(&b"PING\r\n".repeat(20_000)).await;
+    for _ in 0..20_000 {
+        assert_eq!(raw.reply().await, Reply::Simple("PONG".to_owned()));
+    }
+}
+
 /// A client that goes away in the middle of its claims leaves the proxy in order.
 #[tokio::test]
 async fn clients_that_vanish_stop_nobody() {

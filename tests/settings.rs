@@ -332,19 +332,34 @@ async fn a_request_is_limited_as_a_whole() {
     );
 }
 
-const NOWHERE_ELSE: &str = "return 'loaded into the cache of one worker'";
-
-/// A client of each worker. Scripts that clients load stay with the worker, which tells them apart.
+/// A client of each worker.
 async fn one_client_of_each_worker(proxy: &Proxy) -> (Raw, Raw) {
     let mut one = proxy.raw().await;
-    let sha = one.ask(&["SCRIPT", "LOAD", NOWHERE_ELSE]).await.text();
+    let here = worker_of(&mut one).await;
     let other = eventually("the system gives a client to the other worker", || async {
         let mut other = proxy.raw().await;
-        let known = other.ask(&["SCRIPT", "EXISTS", &sha]).await;
-        (known == Reply::Array(vec![Reply::Int(0)])).then_some(other)
+        (worker_of(&mut other).await != here).then_some(other)
     })
     .await;
     (one, other)
+}
+
+async fn worker_of(raw: &mut Raw) -> String {
+    let info = raw.ask(&["INFO", "redlock"]).await.text();
+    info.lines().find(|line| line.starts_with("worker:")).expect("a worker").to_owned()
+}
+
+#[tokio::test]
+async fn a_script_loaded_by_one_worker_is_known_to_the_other() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "2"]);
+    let (mut one, mut other) = one_client_of_each_worker(&proxy).await;
+    let sha = one.ask(&["SCRIPT", "LOAD", "return 1"]).await.text();
+    let known = other.ask(&["SCRIPT", "EXISTS", &sha]).await;
+    assert_eq!(known, Reply::Array(vec![Reply::Int(1)]));
 }
 
 #[tokio::test]

@@ -182,8 +182,8 @@ impl Filter {
         let is = |wanted: &Option<String>, address: String| {
             wanted.as_ref().is_none_or(|wanted| *wanted == address)
         };
-        !self.nobody
-            && !(self.skip_me && client.id == me)
+        let excepted = self.nobody || self.skip_me && client.id == me;
+        !excepted
             && self.id.is_none_or(|id| id == client.id as i64)
             && is(&self.address, client.address.to_string())
             && is(&self.local_address, client.local_address.to_string())

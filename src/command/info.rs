@@ -95,6 +95,7 @@ fn redlock(front: &Front) -> String {
     let engine = front.worker.engine();
     let quorum = engine.rules().quorum;
     let mut text = lines(&[
+        ("worker", &front.worker.index()),
         ("masters", &quorum.masters()),
         ("quorum", &quorum.needed()),
         ("voters", &engine.voters().len()),

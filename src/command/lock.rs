@@ -25,8 +25,14 @@ pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
     if options.condition == Condition::Absent && !options.get && !expired {
         return claim(front, key, value, options.ttl, Replies::new(Reply::OK, Reply::Nil));
     }
+    let ttl = match options.condition {
+        Condition::Absent if !expired => {
+            Some(lease(front, options.ttl)?.map_or(NewTtl::None, NewTtl::Millis))
+        }
+        _ => new_ttl(front, options.ttl)?,
+    };
     let update = Update::Set {
-        new: new_ttl(front, options.ttl)?.map(|ttl| (Bytes::copy_from_slice(value), ttl)),
+        new: ttl.map(|ttl| (Bytes::copy_from_slice(value), ttl)),
         condition: match options.condition {
             Condition::Always => swap::Condition::Always,
             Condition::Absent => swap::Condition::Missing,

@@ -30,6 +30,10 @@ use table::Command;
 
 /// What a request comes to.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "moved once; a box would cost every claim an allocation"
+)]
 pub enum Action {
     /// It has to wait until everything before it is answered.
     Later,

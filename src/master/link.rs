@@ -298,8 +298,8 @@ impl Link {
             let known = link.identity();
             link.is_up() && known.is_some_and(|known| known.run_id == identity.run_id)
         };
-        let others = engine.links().iter().filter(|link| link.master != self.master);
-        match others.filter(|link| !identity.run_id.is_empty() && same(link)).next() {
+        let mut others = engine.links().iter().filter(|link| link.master != self.master);
+        match others.find(|link| !identity.run_id.is_empty() && same(link)) {
             Some(link) => Err(Down::SameInstance(link.address.clone())),
             None => Ok(()),
         }
