@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
-use tokio::task::LocalSet;
 
 use crate::client::listener;
 use crate::client::registry::Registry;
@@ -262,9 +262,10 @@ fn run(
     listener: std::net::TcpListener,
     shutdown: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let local = LocalSet::new();
-    local.block_on(&runtime, async { worker().serve(listener, shutdown).await })
+    // Not a `LocalSet` on a runtime: it would be woken through an eventfd, one system call for
+    // every turn of the event loop.
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    runtime.block_on(async { worker().serve(listener, shutdown).await })
 }
 
 /// `d.d.d` of a version, without what development versions have after it.

@@ -12,6 +12,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -409,41 +410,56 @@ impl Link {
         engine: &Rc<Engine>,
     ) -> Down {
         let mut reader = Reader::default();
-        let served = std::future::poll_fn(|cx| {
-            self.state.borrow_mut().waker = Some(cx.waker().clone());
-            self.poll(Pin::new(&mut stream), &mut reader, engine, cx)
-        });
-        served.await
+        let mut stream = Pin::new(&mut stream);
+        loop {
+            let has_requests = |state: &State| !state.out.is_empty();
+            let turn = poll_fn(|cx| {
+                self.poll_read(stream.as_mut(), &mut reader, engine, has_requests, cx)
+            });
+            if let Err(down) = turn.await {
+                return down;
+            }
+            // Clients that are being heard at this very moment get into the same system call.
+            tokio::task::yield_now().await;
+            let written = poll_fn(|cx| {
+                if let Poll::Ready(Err(down)) =
+                    self.poll_read(stream.as_mut(), &mut reader, engine, |_| false, cx)
+                {
+                    return Poll::Ready(Err(down));
+                }
+                let written = ready!(self.state.borrow_mut().poll_write(stream.as_mut(), cx));
+                Poll::Ready(written.map_err(Down::from))
+            });
+            if let Err(down) = written.await {
+                return down;
+            }
+        }
     }
 
-    /// Reads first: what the replies set off is then written in the same turn.
-    fn poll(
+    /// Reads replies until there is nothing more to read; ready once `enough`, or when it is over.
+    fn poll_read(
         &self,
         mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
         reader: &mut Reader,
         engine: &Rc<Engine>,
+        enough: impl Fn(&State) -> bool,
         cx: &mut Context<'_>,
-    ) -> Poll<Down> {
-        loop {
-            match reader.poll_read(stream.as_mut(), cx) {
-                Poll::Ready(Ok(())) => {
-                    self.state.borrow_mut().heard = true;
-                    if let Err(down) = self.replies(reader, engine) {
-                        return Poll::Ready(down);
-                    }
-                }
-                Poll::Ready(Err(error)) => return Poll::Ready(error.into()),
-                Poll::Pending => break,
-            }
+    ) -> Poll<Result<(), Down>> {
+        while let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx) {
+            read?;
+            self.state.borrow_mut().heard = true;
+            self.replies(reader, engine)?;
         }
         let mut state = self.state.borrow_mut();
         if let Some(why) = state.broken {
-            return Poll::Ready(Down::Broken(why));
+            return Poll::Ready(Err(Down::Broken(why)));
         }
-        match state.poll_write(stream, cx) {
-            Poll::Ready(Err(error)) => Poll::Ready(error.into()),
-            _ => Poll::Pending,
+        if enough(&state) {
+            state.waker = None;
+            return Poll::Ready(Ok(()));
         }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
