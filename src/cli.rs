@@ -138,7 +138,7 @@ pub struct Typed {
     #[arg(long, value_name = "N", env = "REDLOCK_PROXY_MAX_CLIENTS", hide_env_values = true)]
     pub max_clients: Option<Word>,
 
-    /// The largest argument of a request, such as 1048576 or 64kb. [default: 1mb]
+    /// The largest request, headers included, such as 1048576 or 64kb. [default: 1mb]
     #[arg(
         long,
         value_name = "BYTES",

@@ -37,7 +37,7 @@ pub struct Settings {
     pub requirepass: Option<Secret>,
     /// How many clients may be connected at a time.
     pub max_clients: usize,
-    /// The largest single argument of a request, in bytes.
+    /// The largest request, headers included, in bytes.
     pub max_request_bytes: usize,
     /// How many threads serve, each with its own event loop and links.
     pub workers: usize,

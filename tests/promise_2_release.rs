@@ -209,6 +209,47 @@ async fn a_claim_without_quorum_leaves_nothing_when_the_network_heals() {
 }
 
 /// The first master is behind the relay.
+/// A client that could not get an answer may try again through another proxy, with the same token.
+/// What the first proxy makes up for when its links are back is the old claim and not that lock.
+#[tokio::test]
+async fn a_late_rollback_spares_the_lock_of_a_second_try() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays = [Relay::to(&masters[1]), Relay::to(&masters[2])];
+    let mut addresses = masters.addresses();
+    addresses[1..].clone_from_slice(&relays.each_ref().map(Relay::address));
+    let cut_off = Proxy::in_front_of(&addresses, &["--vote-timeout", "50ms"]);
+    cut_off.expect_warnings();
+    let other = Proxy::start(&masters, &[]);
+    let (mut first, mut second) = (cut_off.connection().await, other.connection().await);
+    beacon(&mut first, &masters).await;
+
+    relays.each_ref().map(Relay::black_hole);
+    let reply = value(&mut first, &["SET", "lock", "mine", "NX", "PX", TEN_MINUTES]).await;
+    reply.expect_err("a claim that only one master saw");
+    eventually("the links are given up", || {
+        let mut first = first.clone();
+        async move {
+            let info = text(&mut first, &["INFO", "redlock"]).await?;
+            info.contains("voters:1").then_some(())
+        }
+    })
+    .await;
+    // The TTL is what tells the two apart: let them differ by more than clocks may.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(claim(&mut second, "lock", "mine").await, "OK");
+    for relay in &relays {
+        relay.reset();
+        relay.heal();
+    }
+
+    beacon(&mut first, &masters).await;
+    assert_eq!(masters.holding("lock", b"mine").await, masters.len());
+    assert_eq!(claim(&mut second, "lock", "stranger").await, "nil");
+}
+
 fn partly_relayed(masters: &Masters, relay: &Relay) -> Proxy {
     let mut addresses = masters.addresses();
     addresses[0] = relay.address();

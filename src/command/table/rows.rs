@@ -153,13 +153,13 @@ commands! {
         "Kept by the session; its requests run in that database of the masters.";
     Set "set" -3 ONE_KEY ["write" "denyoom"]
         "1.0.0" Lock "Set a value, or claim a lock with NX",
-        "With NX a claim: granted by a quorum in time, else rolled back everywhere. Otherwise compared and set from the value that a quorum holds.";
+        "With NX a claim: granted by a quorum in time, else rolled back where it was taken. Otherwise compared and set from the value that a quorum holds.";
     SetEx "setex" 4 ONE_KEY ["write" "denyoom"]
         "2.0.0" Lock "Set a value that expires, in seconds",
         COMPARE_AND_SET;
     SetNx "setnx" 3 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Lock "Claim a key that must not exist",
-        "A claim: granted by a quorum in time, else rolled back everywhere.";
+        "A claim: granted by a quorum in time, else rolled back where it was taken.";
     Strlen "strlen" 2 ONE_KEY ["readonly" "fast"]
         "2.2.0" Key "The length of a value",
         VOTED_VALUE;
