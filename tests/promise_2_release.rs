@@ -226,7 +226,7 @@ async fn a_late_rollback_spares_the_lock_of_a_second_try() {
     let (mut first, mut second) = (cut_off.connection().await, other.connection().await);
     beacon(&mut first, &masters).await;
 
-    relays.each_ref().map(Relay::black_hole);
+    relays.iter().for_each(Relay::black_hole);
     let reply = value(&mut first, &["SET", "lock", "mine", "NX", "PX", TEN_MINUTES]).await;
     reply.expect_err("a claim that only one master saw");
     eventually("the links are given up", || {
