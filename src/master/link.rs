@@ -21,11 +21,12 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::deferred::{Deferred, Rollback};
 use super::dial::{Dial, Stream as _};
 use super::probe::{Identity, Predecessor, ProbeError, probe};
+use super::reader::Reader;
 use super::reply::{Answer, Decoder, Malformed};
 use crate::clock;
 use crate::config::{MasterAddr, Settings};
@@ -70,9 +71,6 @@ const LEAST_BACKLOG_BYTES: usize = 32 << 20;
 
 /// So many of the largest requests fit into a link's backlog.
 const LARGEST_REQUESTS: usize = 8;
-
-/// How much is read from a master at once.
-const READ_BUFFER: usize = 64 << 10;
 
 /// How long dialling, probing and saying hello may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -464,9 +462,7 @@ impl Link {
 
     fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
         let now = clock::now();
-        while let Some((answer, len)) =
-            reader.decoder.decode(&reader.buffer[reader.start..reader.end])?
-        {
+        while let Some((answer, len)) = reader.peek()? {
             let expected = self.state.borrow_mut().expected.pop_front();
             match expected {
                 Some(Expected::Operation(waiting)) => {
@@ -479,7 +475,7 @@ impl Link {
                 Some(Expected::Select | Expected::Ping) => {}
                 None => return Err(Malformed.into()),
             }
-            reader.start += len;
+            reader.taken(len);
         }
         Ok(())
     }
@@ -529,58 +525,6 @@ fn require_databases(identity: &Identity, engine: &Engine) -> Result<(), Down> {
             Err(Down::FewerDatabases(identity.databases, promised))
         }
         _ => Ok(()),
-    }
-}
-
-/// Bytes of replies: `buffer[start..end]` is still to be decoded.
-struct Reader {
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    decoder: Decoder,
-}
-
-impl Default for Reader {
-    fn default() -> Self {
-        Self { buffer: vec![0; READ_BUFFER], start: 0, end: 0, decoder: Decoder::default() }
-    }
-}
-
-impl Reader {
-    fn poll_read(
-        &mut self,
-        stream: Pin<&mut impl AsyncRead>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.make_room();
-        let mut free = ReadBuf::new(&mut self.buffer[self.end..]);
-        ready!(stream.poll_read(cx, &mut free))?;
-        match free.filled().len() {
-            0 => Poll::Ready(Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "it closed the connection",
-            ))),
-            read => {
-                self.end += read;
-                Poll::Ready(Ok(()))
-            }
-        }
-    }
-
-    fn make_room(&mut self) {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-            // A listing of many keys has made it large; votes do not need that.
-            if self.buffer.len() > 16 * READ_BUFFER {
-                *self = Self::default();
-            }
-        } else if self.start > 0 && self.buffer.len() - self.end < READ_BUFFER / 4 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.end == self.buffer.len() {
-            self.buffer.resize(2 * self.buffer.len(), 0);
-        }
     }
 }
 

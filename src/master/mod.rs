@@ -9,4 +9,5 @@ pub mod deferred;
 pub mod dial;
 pub mod link;
 pub mod probe;
+mod reader;
 pub mod reply;

@@ -1,0 +1,81 @@
+//! Bytes that come from a master, cut into replies in place.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::reply::{Answer, Decoder, Malformed};
+
+/// How much is read from a master at once.
+const READ_BUFFER: usize = 64 << 10;
+
+/// Bytes of replies: `buffer[start..end]` is still to be decoded.
+pub(super) struct Reader {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    decoder: Decoder,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self { buffer: vec![0; READ_BUFFER], start: 0, end: 0, decoder: Decoder::default() }
+    }
+}
+
+impl Reader {
+    /// Reads once.
+    ///
+    /// # Errors
+    /// When the connection is broken, or was closed by the master.
+    pub(super) fn poll_read(
+        &mut self,
+        stream: Pin<&mut impl AsyncRead>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.make_room();
+        let mut free = ReadBuf::new(&mut self.buffer[self.end..]);
+        ready!(stream.poll_read(cx, &mut free))?;
+        match free.filled().len() {
+            0 => Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "it closed the connection",
+            ))),
+            read => {
+                self.end += read;
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// The next reply and its length, if all of it is there. It stays until [`Reader::taken`].
+    ///
+    /// # Errors
+    /// When it is no reply.
+    pub(super) fn peek(&mut self) -> Result<Option<(Answer<'_>, usize)>, Malformed> {
+        self.decoder.decode(&self.buffer[self.start..self.end])
+    }
+
+    /// The reply that was peeked at has been dealt with.
+    pub(super) fn taken(&mut self, len: usize) {
+        self.start += len;
+    }
+
+    fn make_room(&mut self) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            // A listing of many keys has made it large; votes do not need that.
+            if self.buffer.len() > 16 * READ_BUFFER {
+                *self = Self::default();
+            }
+        } else if self.start > 0 && self.buffer.len() - self.end < READ_BUFFER / 4 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.end == self.buffer.len() {
+            self.buffer.resize(2 * self.buffer.len(), 0);
+        }
+    }
+}
