@@ -10,6 +10,8 @@
 //!
 //! When a link goes down, everything it waited for is handed back as lost: unknown, not refused.
 
+mod connect;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -21,13 +23,13 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::deferred::{Deferred, Rollback};
-use super::dial::{Dial, Stream as _};
-use super::probe::{Identity, Predecessor, ProbeError, probe};
+use super::dial::Dial;
+use super::probe::{Identity, ProbeError};
 use super::reader::Reader;
-use super::reply::{Answer, Decoder, Malformed};
+use super::reply::{Answer, Malformed};
 use crate::clock;
 use crate::config::{MasterAddr, Settings};
 use crate::operation::engine::{Engine, OperationId};
@@ -273,75 +275,6 @@ impl Link {
         }
     }
 
-    async fn connect<D: Dial>(
-        &self,
-        dial: &D,
-        predecessor: &mut Option<Predecessor>,
-        engine: &Engine,
-    ) -> Result<D::Stream, Down> {
-        let identity = probe(dial, &self.address, predecessor.as_ref()).await?;
-        let mut stream = dial.dial(&self.address).await?;
-        stream.abort_on_close();
-        let client_id = self.hello(&mut stream).await?;
-        self.require_distinct(&identity, engine)?;
-        require_databases(&identity, engine)?;
-        *predecessor = Some(Predecessor { run_id: identity.run_id.clone(), client_id });
-        self.state.borrow_mut().identity = Some(identity);
-        Ok(stream)
-    }
-
-    /// One vote cast twice would break everything. Nothing is awaited between this and
-    /// [`Link::came_up`], so two links cannot both find the other one down.
-    fn require_distinct(&self, identity: &Identity, engine: &Engine) -> Result<(), Down> {
-        let same = |link: &&Rc<Link>| {
-            let known = link.identity();
-            link.is_up() && known.is_some_and(|known| known.run_id == identity.run_id)
-        };
-        let mut others = engine.links().iter().filter(|link| link.master != self.master);
-        match others.find(|link| !identity.run_id.is_empty() && same(link)) {
-            Some(link) => Err(Down::SameInstance(link.address.clone())),
-            None => Ok(()),
-        }
-    }
-
-    /// Authenticates and learns the connection's id.
-    async fn hello(&self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<i64, Down> {
-        let mut requests = Vec::new();
-        let mut replies = 2;
-        if let Some(password) = &self.address.password {
-            let password = password.expose().as_bytes();
-            match &self.address.user {
-                Some(user) => {
-                    request::encode(&mut requests, &[b"AUTH", user.as_bytes(), password]);
-                }
-                None => request::encode(&mut requests, &[b"AUTH", password]),
-            }
-            replies += 1;
-        }
-        request::encode(&mut requests, &[b"CLIENT", b"SETNAME", b"redlock-proxy"]);
-        request::encode(&mut requests, &[b"CLIENT", b"ID"]);
-        stream.write_all(&requests).await?;
-        let (mut buffer, mut client_id) = (BytesMut::new(), 0);
-        while replies > 0 {
-            let Some((answer, len)) = Decoder::default().decode(&buffer)? else {
-                if stream.read_buf(&mut buffer).await? == 0 {
-                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-                }
-                continue;
-            };
-            match answer {
-                Answer::Error(error) => {
-                    return Err(Down::Hello(String::from_utf8_lossy(error).into_owned()));
-                }
-                Answer::Int(id) => client_id = id,
-                _ => {}
-            }
-            buffer.advance(len);
-            replies -= 1;
-        }
-        Ok(client_id)
-    }
-
     /// The first thing on a new link is what the master has missed.
     fn came_up(&self) {
         {
@@ -513,18 +446,6 @@ impl State {
             self.out.advance(written);
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-/// A `SELECT` that one master refuses would send what follows it to another database there.
-fn require_databases(identity: &Identity, engine: &Engine) -> Result<(), Down> {
-    let voters = engine.links().iter().filter(|link| link.is_up());
-    let promised = voters.filter_map(|link| Some(link.identity()?.databases)).min();
-    match promised {
-        Some(promised) if identity.databases < promised => {
-            Err(Down::FewerDatabases(identity.databases, promised))
-        }
-        _ => Ok(()),
     }
 }
 
