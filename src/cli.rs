@@ -45,7 +45,7 @@ pub enum Action {
 pub struct DevArgs {
     /// How many masters to start.
     #[arg(long, value_name = "N", default_value_t = 3)]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=crate::config::MAX_MASTERS as i64))]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=crate::quorum::MAX_MASTERS as i64))]
     pub masters: u8,
     /// Where clients connect. [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT")]

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::cli::{Typed, Word};
+use crate::quorum::{MAX_MASTERS, Quorum};
 
 pub use master_addr::{InvalidMasterAddr, MasterAddr};
 pub use secret::Secret;
@@ -129,14 +130,14 @@ impl Settings {
 
     /// The lines that tell an operator what has just started.
     pub fn start_lines(&self, listening_on: SocketAddr) -> Vec<String> {
-        let n = self.masters.len();
-        let quorum = n / 2 + 1;
+        let quorum = Quorum::of(self.masters.len());
+        let (n, needed) = (quorum.masters(), quorum.needed());
         vec![
             format!("redlock-proxy {}", env!("CARGO_PKG_VERSION")),
             format!("listening on {listening_on}"),
             format!("masters: {}", self.master_list(", ")),
-            format!("quorum: {quorum} of {n}"),
-            format!("tolerates: {} of {n} masters down", n - quorum),
+            format!("quorum: {needed} of {n}"),
+            format!("tolerates: {} of {n} masters down", quorum.tolerates()),
         ]
     }
 
@@ -326,9 +327,6 @@ fn redis_version(text: &str) -> Result<Option<String>, String> {
         _ => values::redis_version(text).map(Some),
     }
 }
-
-/// More masters only make every vote slower; 31 also lets one operation's ballots fit in 32 bits.
-pub const MAX_MASTERS: usize = 31;
 
 /// File descriptors are 32-bit numbers.
 const MAX_CLIENTS: usize = i32::MAX as usize;

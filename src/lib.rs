@@ -23,6 +23,7 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod dev;
+mod flush;
 pub mod lua;
 pub mod master;
 pub mod operation;

@@ -19,6 +19,7 @@ use super::outbox::{Gather, Outbox, Ticket};
 use super::registry::Client;
 use super::reply::Reply;
 use crate::command::{self, Action};
+use crate::flush::poll_flush;
 use crate::operation::Operation;
 use crate::worker::Worker;
 
@@ -201,13 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outbox = Rc::clone(&self.front.outbox);
         let mut bytes = outbox.bytes();
-        while !bytes.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &bytes))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            bytes.advance(written);
-        }
+        ready!(poll_flush(Pin::new(&mut self.stream), &mut bytes, cx))?;
         // An idle connection keeps no buffer.
         *bytes = BytesMut::new();
         Poll::Ready(Ok(()))
@@ -254,7 +249,7 @@ impl Front {
         }
         let silent = self.is_silent();
         let target = self.outbox.reserve(ticket, silent);
-        self.worker.engine().start(operation, target);
+        self.worker.engine().start(operation, ticket.key, target);
         true
     }
 
@@ -275,7 +270,7 @@ impl Front {
             let Some(operation) = self.parts.pop_front() else { return };
             let ticket = self.ticket(&operation, operation.key.len());
             let target = self.outbox.reserve_part(ticket);
-            self.worker.engine().start(operation, target);
+            self.worker.engine().start(operation, ticket.key, target);
         }
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::number::parse_i64;
-use super::{Action, Outcome, error, operation, padded_ttl};
+use super::{Action, Outcome, check_ttl, error, operation};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
@@ -106,7 +106,7 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
         Shape::Claim { token, ttl, granted, refused } => {
             let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
             let replies = claim::Replies::new(reply(granted), reply(refused));
-            Some(claim(front, argv[token.position()], ttl_ms, How::IfFree, replies)?)
+            Some(claim(front, argv[token.position()], ttl_ms, How::IfFree, replies))
         }
         Shape::Acquire { token, ttl, create, own, created, extended, refused, .. } => {
             let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
@@ -117,27 +117,21 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
                 owned: reply(extended),
                 held: reply(refused),
             };
-            Some(claim(front, argv[token.position()], ttl_ms, how, replies)?)
+            Some(claim(front, argv[token.position()], ttl_ms, how, replies))
         }
     })
 }
 
-fn claim(
-    front: &Front,
-    token: &[u8],
-    ttl_ms: i64,
-    how: How,
-    replies: claim::Replies,
-) -> Result<Kind, Reply> {
-    let on_masters = padded_ttl(front, "set", ttl_ms)?;
-    Ok(Kind::Claim(Claim::new(token.into(), on_masters, how, replies)))
+fn claim(front: &Front, token: &[u8], ttl_ms: i64, how: How, replies: claim::Replies) -> Kind {
+    let on_masters = front.worker.engine().rules().pad.pad(ttl_ms);
+    Kind::Claim(Claim::new(token.into(), on_masters, how, replies))
 }
 
 /// Milliseconds, if they are what the shape was recognised for: a positive number.
 fn ttl_ms(front: &Front, word: &[u8]) -> Result<Option<i64>, Reply> {
     let ttl_ms = parse_i64(word).filter(|ttl_ms| *ttl_ms > 0);
     if let Some(ttl_ms) = ttl_ms {
-        padded_ttl(front, "set", ttl_ms)?;
+        check_ttl(front, "set", ttl_ms)?;
     }
     Ok(ttl_ms)
 }

@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::deferred::{Deferred, Rollback};
@@ -32,6 +32,7 @@ use super::reader::Reader;
 use super::reply::{Answer, Malformed};
 use crate::clock;
 use crate::config::{MasterAddr, Settings};
+use crate::flush::poll_flush;
 use crate::operation::engine::{Engine, OperationId};
 use crate::operation::request::{self, Form, Number};
 use crate::quorum::MasterId;
@@ -358,7 +359,8 @@ impl Link {
                 {
                     return Poll::Ready(Err(down));
                 }
-                let written = ready!(self.state.borrow_mut().poll_write(stream.as_mut(), cx));
+                let written =
+                    ready!(poll_flush(stream.as_mut(), &mut self.state.borrow_mut().out, cx));
                 Poll::Ready(written.map_err(Down::from))
             });
             if let Err(down) = written.await {
@@ -431,21 +433,6 @@ impl State {
         self.out.extend_from_slice(&request);
         self.expected.push_back(Expected::Select);
         self.db = db;
-    }
-
-    fn poll_write(
-        &mut self,
-        mut stream: Pin<&mut impl AsyncWrite>,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        while !self.out.is_empty() {
-            let written = ready!(stream.as_mut().poll_write(cx, &self.out))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.out.advance(written);
-        }
-        Poll::Ready(Ok(()))
     }
 }
 

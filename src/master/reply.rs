@@ -7,6 +7,8 @@
 use bytes::Bytes;
 use redis_protocol::resp2::{decode::decode_bytes, types::BytesFrame};
 
+use crate::command::number::parse_i64;
+
 /// How deep a master's reply may nest. `COMMAND DOCS` is the deepest Redis has, at 6.
 const MAX_DEPTH: usize = 32;
 
@@ -151,21 +153,7 @@ fn line_end(buf: &[u8]) -> Option<usize> {
 }
 
 fn integer(digits: &[u8]) -> Result<i64, Malformed> {
-    let (negative, digits) = match digits {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() {
-        return Err(Malformed);
-    }
-    let value = digits.iter().try_fold(0i64, |value, digit| {
-        let digit = digit.checked_sub(b'0').filter(|d| *d < 10)?;
-        let value = value.checked_mul(10)?;
-        // Counted downwards, where i64 has one number more.
-        value.checked_sub(i64::from(digit))
-    });
-    let value = value.ok_or(Malformed)?;
-    if negative { Ok(value) } else { value.checked_neg().ok_or(Malformed) }
+    parse_i64(digits).ok_or(Malformed)
 }
 
 #[cfg(test)]

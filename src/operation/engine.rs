@@ -57,8 +57,8 @@ struct Flight {
     unsure: MasterSet,
     /// A pause after a split vote is running.
     pausing: bool,
-    /// When the current round ends.
-    deadline: Instant,
+    /// When the current round ends; `None` before the first.
+    deadline: Option<Instant>,
 }
 
 impl Flight {
@@ -113,10 +113,10 @@ impl Engine {
         self.links.iter().filter(|link| link.is_up()).map(|link| link.master()).collect()
     }
 
-    /// Starts `operation`; its reply goes to `target`, perhaps before this returns.
-    pub fn start(self: &Rc<Self>, operation: Operation, target: Target) {
-        let turn =
-            operation.turn().map(|kind| (kind, self.fingerprint(operation.db, &operation.key)));
+    /// Starts `operation` on the key with this [`Engine::fingerprint`]; its reply goes to `target`,
+    /// perhaps before this returns.
+    pub fn start(self: &Rc<Self>, operation: Operation, key: u64, target: Target) {
+        let turn = operation.turn().map(|kind| (kind, key));
         let serial = self.serial.get().wrapping_add(1);
         self.serial.set(serial);
         let turn_key = turn.map(|(_, key)| key);
@@ -128,7 +128,7 @@ impl Engine {
             outstanding: 0,
             unsure: MasterSet::EMPTY,
             pausing: false,
-            deadline: clock::now(),
+            deadline: None,
         };
         let slot = self.flights.borrow_mut().insert(flight) as u32;
         let id = OperationId { slot, serial };
@@ -217,7 +217,9 @@ impl Engine {
     /// The event loop may be so late that answers are read before their deadline is noticed. The pad
     /// on the masters covers one vote timeout and not more.
     fn is_overdue(&self, waiting: Waiting, now: Instant) -> bool {
-        let overdue = self.with(waiting.operation, |flight| now > flight.deadline);
+        let overdue = self.with(waiting.operation, |flight| {
+            flight.deadline.is_some_and(|deadline| now > deadline)
+        });
         waiting.part == Part::Ballot && overdue == Some(true)
     }
 
@@ -291,7 +293,7 @@ impl Engine {
             operation.ask(&self.rules, voters, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += voters.len() as u16;
-            flight.deadline = now + self.rules.vote_timeout;
+            flight.deadline = Some(now + self.rules.vote_timeout);
             let round = operation.round();
             (operation.db, Waiting { operation: id, round, part: Part::Ballot })
         });
@@ -476,12 +478,11 @@ impl Deadlines {
     /// The next round whose deadline has come, or else when the next one will.
     fn due(&self, now: Instant) -> Result<(OperationId, u8), Option<Instant>> {
         let mut queue = self.queue.borrow_mut();
-        match queue.front() {
-            Some((at, ..)) if *at <= now => {
-                let due = queue.pop_front().map(|(_, id, round)| (id, round));
-                due.ok_or(None)
-            }
-            front => Err(front.map(|(at, ..)| *at)),
+        let Some(&(at, id, round)) = queue.front() else { return Err(None) };
+        if at > now {
+            return Err(Some(at));
         }
+        queue.pop_front();
+        Ok((id, round))
     }
 }

@@ -62,7 +62,7 @@ impl Everywhere {
         }
     }
 
-    pub(super) fn ask(&mut self, _rules: &Rules, asked: MasterSet) {
+    pub(super) fn ask(&mut self, asked: MasterSet) {
         self.pending = asked;
     }
 

@@ -180,7 +180,7 @@ impl Operation {
             Kind::Change(change) => change.ask(rules, asked, now),
             Kind::Read(read) => read.ask(rules, asked),
             Kind::Swap(swap) => swap.ask(rules, asked),
-            Kind::Everywhere(everywhere) => everywhere.ask(rules, asked),
+            Kind::Everywhere(everywhere) => everywhere.ask(asked),
         }
     }
 
@@ -202,7 +202,7 @@ impl Operation {
             Kind::Release(release) => release.encode(key, form, out),
             Kind::Change(change) => change.encode(rules, key, form, out),
             Kind::Read(read) => read.encode(key, form, out),
-            Kind::Swap(swap) => swap.encode(rules, key, form, out),
+            Kind::Swap(swap) => swap.encode(key, form, out),
             Kind::Everywhere(everywhere) => everywhere.encode(out),
         }
     }

@@ -239,7 +239,7 @@ impl Swap {
         }
     }
 
-    pub(super) fn encode(&self, _rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
         use crate::lua::canonical::Canonical;
         match &self.phase {
             Phase::Swapping(Exchange { old, to, .. }, _) => {
@@ -333,7 +333,9 @@ impl Swap {
         let then = match next.step {
             Step::Wait => Then::Wait,
             Step::Swapped => self.swapped(),
-            Step::Pause => return self.pause(next.undo),
+            // The undo goes out before the pause and is encoded from what is undone, so reading
+            // starts anew only when it is time to ask again.
+            Step::Pause => Then::Pause,
             Step::GaveUp => lost(verdict::interfered()),
             Step::Unavailable { answered } => lost(self.trouble.unavailable(rules, answered)),
         };
@@ -345,12 +347,6 @@ impl Swap {
             Phase::Swapping(_, reply) => Then::Reply(reply.clone(), turn::End::Done),
             _ => Then::Wait,
         }
-    }
-
-    /// The undo goes out before the pause and is encoded from what is undone, so reading starts
-    /// anew only when it is time to ask again.
-    fn pause(&mut self, undo: MasterSet) -> Next {
-        Next { undo, then: Then::Pause }
     }
 
     /// The pause is over: read again.
