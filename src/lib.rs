@@ -28,4 +28,5 @@ pub mod lua;
 pub mod master;
 pub mod operation;
 pub mod quorum;
+pub mod resp3;
 pub mod worker;

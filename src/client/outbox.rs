@@ -122,6 +122,8 @@ pub enum Order {
     Closing,
     /// Takes several rounds.
     Rounds,
+    /// May touch any key: nothing overtakes it, and it overtakes nothing.
+    Alone,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +228,9 @@ impl Outbox {
     pub fn is_busy(&self, next: &Ticket) -> bool {
         let waits_for = |before: &Ticket| {
             let reads = before.order == Order::Read && next.order == Order::Read;
-            before.key == next.key && !reads
+            before.order == Order::Alone
+                || next.order == Order::Alone
+                || before.key == next.key && !reads
                 || before.order == Order::Rounds && next.order == Order::Closing
         };
         self.state.borrow().slots.iter().any(|slot| waits_for(&slot.ticket))

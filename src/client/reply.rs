@@ -8,6 +8,8 @@ use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::resp3;
+
 /// The protocol version that a session speaks. Every session starts with RESP2; `HELLO 3` changes
 /// it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub enum Reply {
     Push(Vec<Reply>),
     /// A truth value: 1 or 0 in RESP2.
     Bool(bool),
+    /// What masters answered, as the RESP3 that it is.
+    Raw(Bytes),
     /// A floating point number: its decimal text as a bulk string in RESP2.
     Double(f64),
 }
@@ -69,7 +73,11 @@ impl Reply {
 
     /// Whether this reply is an error.
     pub fn is_error(&self) -> bool {
-        matches!(self, Reply::Error(_))
+        match self {
+            Reply::Error(_) => true,
+            Reply::Raw(frame) => frame.starts_with(b"-"),
+            _ => false,
+        }
     }
 
     /// Appends the bytes of this reply to `out`.
@@ -88,6 +96,7 @@ impl Reply {
             Reply::Push(items) => put_items(aggregate(protocol, b'>'), items, protocol, out),
             Reply::Bool(truth) => put_bool(*truth, protocol, out),
             Reply::Double(number) => put_double(*number, protocol, out),
+            Reply::Raw(frame) => put_raw(frame, protocol, out),
         }
     }
 }
@@ -163,6 +172,24 @@ fn put_double(number: f64, protocol: Protocol, out: &mut BytesMut) {
     out.put_u8(b',');
     out.extend_from_slice(text.as_bytes());
     out.extend_from_slice(b"\r\n");
+}
+
+/// A RESP3 frame; for RESP2 each of its elements is rewritten as Redis's `addReply...` would have.
+fn put_raw(frame: &[u8], protocol: Protocol, out: &mut BytesMut) {
+    if protocol == Protocol::Resp3 {
+        return out.extend_from_slice(frame);
+    }
+    for element in resp3::elements(frame) {
+        let children = || element.children().map_or(0, |children| length(children as usize));
+        match (element.marker, element.line) {
+            (b'_', _) => out.extend_from_slice(b"$-1\r\n"),
+            (b'#', truth) => put_header(b':', (truth == b"t").into(), out),
+            (b',' | b'(', number) => put_bulk(number, out),
+            (b'=', _) => put_bulk(element.body.and_then(|b| b.get(4..)).unwrap_or_default(), out),
+            (b'%' | b'~' | b'>', _) => put_header(b'*', children(), out),
+            _ => out.extend_from_slice(element.bytes),
+        }
+    }
 }
 
 /// The shortest digits that read back as the same number; an exponent keeps huge and tiny ones
@@ -294,6 +321,13 @@ mod tests {
     }
 
     #[test]
+    fn what_masters_said_is_rewritten_for_resp2_only() {
+        let raw = "*6\r\n_\r\n#t\r\n,1.5\r\n=5\r\ntxt:a\r\n%1\r\n+a\r\n(12\r\n~1\r\n$1\r\nb\r\n";
+        let resp2 = "*6\r\n$-1\r\n:1\r\n$3\r\n1.5\r\n$1\r\na\r\n*2\r\n+a\r\n$2\r\n12\r\n*1\r\n$1\r\nb\r\n";
+        assert_bytes(Reply::Raw(raw.into()), resp2, raw);
+    }
+
+    #[test]
     fn an_error_stays_on_one_line() {
         let forged = Reply::error("ERR unknown command 'a\r\n+OK'\r\n");
         assert_bytes(
@@ -373,6 +407,7 @@ mod tests {
             ),
             Reply::Bool(truth) => Frame2::Integer((*truth).into()),
             Reply::Double(number) => Frame2::BulkString(double_text(*number).into_bytes()),
+            Reply::Raw(_) => unreachable!("not generated"),
         }
     }
 
@@ -405,6 +440,7 @@ mod tests {
             Reply::Push(items) => Frame3::Push { data: all(items), attributes },
             Reply::Bool(data) => Frame3::Boolean { data: *data, attributes },
             Reply::Double(data) => Frame3::Double { data: *data, attributes },
+            Reply::Raw(_) => unreachable!("not generated"),
         }
     }
 }

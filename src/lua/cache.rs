@@ -1,13 +1,16 @@
 //! The scripts that clients have loaded, by SHA1.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use foldhash::HashMap;
 use sha1_smol::Sha1;
 
+use super::program::{Program, split_shebang};
 use super::recognise::recognise;
 use super::shape::Shape;
+use crate::quorum::validity::Pad;
 
 /// A script and what it means. Shared with the operations that run it, which may outlive its place in the cache.
 #[derive(Debug)]
@@ -18,6 +21,38 @@ pub struct Script {
     pub text: Bytes,
     /// Its meaning, if it has one.
     pub shape: Option<Shape>,
+    /// Masters have taken it for Lua. A script with a meaning certainly is.
+    is_lua: AtomicBool,
+    program: OnceLock<Arc<Program>>,
+}
+
+impl Script {
+    fn new(sha: String, text: Bytes) -> Self {
+        let shape = recognise(&text);
+        let is_lua = AtomicBool::new(shape.is_some());
+        Self { sha, text, shape, is_lua, program: OnceLock::new() }
+    }
+
+    /// Whether it is known that it can be run.
+    pub fn is_known(&self) -> bool {
+        self.is_lua.load(Ordering::Relaxed)
+    }
+
+    /// A quorum of masters takes it for Lua.
+    pub fn is_lua(&self) {
+        self.is_lua.store(true, Ordering::Relaxed);
+    }
+
+    /// The text without its shebang, as Lua sees it.
+    pub fn code(&self) -> &[u8] {
+        split_shebang(&self.text).map_or(&self.text[..], |(_, code)| code)
+    }
+
+    /// The text that masters run, made when it is first needed.
+    pub fn program(&self, pad: Pad) -> Arc<Program> {
+        let wrap = || Arc::new(Program::wrap(&self.text, &self.sha, pad));
+        Arc::clone(self.program.get_or_init(wrap))
+    }
 }
 
 /// The script cache of one worker.
@@ -45,20 +80,20 @@ impl ScriptCache {
         if let Some(script) = self.touch(&sha1.bytes()) {
             return script;
         }
-        let shape = recognise(&text);
-        let script = Arc::new(Script { sha: sha1.to_string(), text, shape });
+        let script = Arc::new(Script::new(sha1.to_string(), text));
         self.insert(sha1.bytes(), Arc::clone(&script));
         script
     }
 
     /// The script with this SHA1, for `EVALSHA`; in any letter case, as Redis has it.
     pub fn get(&mut self, sha: &[u8]) -> Option<Arc<Script>> {
-        self.touch(&digest(sha)?)
+        self.touch(&digest(sha)?).filter(|script| script.is_known())
     }
 
     /// Whether the script with this SHA1 is here, for `SCRIPT EXISTS`. Does not count as a use.
     pub fn contains(&self, sha: &[u8]) -> bool {
-        digest(sha).is_some_and(|digest| self.scripts.contains_key(&digest))
+        let entry = digest(sha).and_then(|digest| self.scripts.get(&digest));
+        entry.is_some_and(|entry| entry.script.is_known())
     }
 
     /// Forgets every script, for `SCRIPT FLUSH`.

@@ -23,11 +23,17 @@ pub enum Canonical {
     Swap,
     /// Take an extension back.
     Shorten,
+    /// Give keys back what they held before a program.
+    Restore,
+    /// Look whether a script is Lua.
+    Compile,
+    /// Digest of what a key holds.
+    Digest,
 }
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Release,
         Self::Delete,
         Self::Extend,
@@ -37,6 +43,9 @@ impl Canonical {
         Self::Inspect,
         Self::Swap,
         Self::Shorten,
+        Self::Restore,
+        Self::Compile,
+        Self::Digest,
     ];
 
     /// The script's text.
@@ -51,12 +60,17 @@ impl Canonical {
             Self::Inspect => include_str!("canonical/inspect.lua"),
             Self::Swap => include_str!("canonical/swap.lua"),
             Self::Shorten => include_str!("canonical/shorten.lua"),
+            Self::Restore => include_str!("canonical/restore.lua"),
+            Self::Compile => include_str!("canonical/compile.lua"),
+            Self::Digest => {
+                concat!(include_str!("program/digest.lua"), include_str!("canonical/digest.lua"))
+            }
         }
     }
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 9]> =
+        static SHAS: LazyLock<[String; 12]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

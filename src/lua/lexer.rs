@@ -1,7 +1,9 @@
-//! Lua text to tokens, as far as lock scripts need Lua.
+//! Lua text to tokens.
 //!
 //! Follows `llex.c` of Lua 5.1, the version in Redis. What no shape can contain (loops, functions, arithmetic other than
-//! minus, fractions) has no token: the text is given up at once.
+//! minus, fractions) is one foreign token like the other.
+
+use std::ops::Range;
 
 /// One token of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(super) enum Token<'a> {
     Equal,
     /// `~=`
     Differ,
+    /// Whatever no lock script of a known shape contains.
+    Foreign,
 }
 
 /// The reserved words that a script without loops and functions uses.
@@ -48,12 +52,21 @@ pub(super) fn tokens(text: &[u8]) -> Option<Vec<Token<'_>>> {
     if text.contains(&0) {
         return None;
     }
+    let tokens = placed_tokens(text)?;
+    let known = tokens.into_iter().map(|(token, _)| (token != Token::Foreign).then_some(token));
+    known.collect()
+}
+
+/// The tokens of any script with their places, or nothing if one of them is broken.
+pub(super) fn placed_tokens(text: &[u8]) -> Option<Vec<(Token<'_>, Range<usize>)>> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
     loop {
         lexer.skip_blanks()?;
         let Some(byte) = lexer.peek() else { return Some(tokens) };
-        tokens.push(lexer.token(byte)?);
+        let start = lexer.at;
+        let token = lexer.token(byte)?;
+        tokens.push((token, start..lexer.at));
     }
 }
 
@@ -73,12 +86,15 @@ impl<'a> Lexer<'a> {
             }
             b'=' if self.peek_at(1) == Some(b'=') => self.pair(Token::Equal),
             b'~' if self.peek_at(1) == Some(b'=') => self.pair(Token::Differ),
-            b'.' if self.peek_at(1) == Some(b'.') => None,
+            b'.' if self.peek_at(1) == Some(b'.') => self.pair(Token::Foreign),
             b'(' | b')' | b'[' | b']' | b'.' | b',' | b';' | b'=' | b'-' => {
                 self.at += 1;
                 Some(Token::Sign(first))
             }
-            _ => None,
+            _ => {
+                self.at += 1;
+                Some(Token::Foreign)
+            }
         }
     }
 
@@ -114,7 +130,7 @@ impl<'a> Lexer<'a> {
     fn name(&mut self) -> Option<Token<'a>> {
         let name = self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         match RESERVED.iter().find(|(spelling, _)| spelling.as_bytes() == name) {
-            Some((_, word)) => word.map(Token::Word),
+            Some((_, word)) => Some(word.map_or(Token::Foreign, Token::Word)),
             None => Some(Token::Name(name)),
         }
     }
@@ -125,7 +141,7 @@ impl<'a> Lexer<'a> {
         let exact = digits.len() <= MAX_DIGITS && digits.iter().all(u8::is_ascii_digit);
         let value = exact
             .then(|| digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')));
-        value.map(Token::Number)
+        Some(value.map_or(Token::Foreign, Token::Number))
     }
 
     fn quoted(&mut self, quote: u8) -> Option<Vec<u8>> {
@@ -244,7 +260,7 @@ fn is_newline(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
-/// Every reserved word of Lua 5.1; those without a token give the text up.
+/// Every reserved word of Lua 5.1; those without a token are foreign.
 const RESERVED: [(&str, Option<Word>); 21] = [
     ("and", Some(Word::And)),
     ("break", None),

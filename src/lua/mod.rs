@@ -17,6 +17,7 @@ pub mod canonical;
 mod cache;
 mod lexer;
 mod outcome;
+pub mod program;
 mod recognise;
 mod shape;
 mod syntax;

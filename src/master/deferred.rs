@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
+use crate::operation::program::Change;
 use crate::operation::request::{self, Form};
 use crate::quorum::validity::{Pad, TtlWindow};
 
@@ -43,6 +44,82 @@ pub enum Cause {
     },
     /// A claim that may have become persistent.
     Persisted,
+}
+
+/// What one master still has to get.
+#[derive(Clone, Debug)]
+pub enum Debt {
+    /// A key is to be given back.
+    Rollback(Rollback),
+    /// Keys are to hold again what they held before a program.
+    Restore(Restore),
+}
+
+impl Debt {
+    /// The database it is sent to.
+    pub fn db(&self) -> u32 {
+        match self {
+            Self::Rollback(rollback) => rollback.db,
+            // The script selects what it needs.
+            Self::Restore(_) => 0,
+        }
+    }
+
+    /// Appends the request as it has to be sent at `now`.
+    pub fn encode(&self, pad: Pad, now: Instant, form: Form, out: &mut Vec<u8>) {
+        match self {
+            Self::Rollback(rollback) => rollback.encode(pad, now, form, out),
+            Self::Restore(restore) => request::restore(out, form, &restore.changes),
+        }
+    }
+
+    /// The same, to be sent at any time after `now`; `None` when it could then do harm.
+    pub fn for_later(self, now: Instant) -> Option<Self> {
+        match self {
+            Self::Rollback(rollback) => rollback.for_later(now).map(Self::Rollback),
+            restore => Some(restore),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Rollback(rollback) => rollback.bytes(),
+            Self::Restore(restore) => restore.bytes(),
+        }
+    }
+
+    fn end(&self) -> Instant {
+        match self {
+            Self::Rollback(rollback) => rollback.end(),
+            Self::Restore(restore) => restore.end,
+        }
+    }
+}
+
+/// Keys that a program has changed on one master only. Each is restored if it still is what the
+/// program left, down to the millisecond at which it ends, so that it may be sent at any time.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    changes: Vec<Change>,
+    end: Instant,
+}
+
+impl Restore {
+    /// Takes these changes back.
+    pub fn new(changes: Vec<Change>) -> Self {
+        let left_ms = |change: &Change| match change.end_left_ms {
+            end_ms @ 0.. => u64::try_from(end_ms - clock::unix_ms()).unwrap_or(0),
+            _ => UNKNOWN_END.as_millis() as u64,
+        };
+        let longest_ms = changes.iter().map(left_ms).max().unwrap_or(0);
+        let end = clock::now() + Duration::from_millis(longest_ms).min(FOREVER);
+        Self { changes, end }
+    }
+
+    fn bytes(&self) -> usize {
+        let value = |change: &Change| change.before.as_ref().map_or(0, |before| before.len());
+        self.changes.iter().map(|change| change.key.len() + value(change)).sum()
+    }
 }
 
 /// A compare-and-delete that one master still has to get.
@@ -116,16 +193,16 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// What one master still has to get.
 #[derive(Debug, Default)]
 pub struct Deferred {
-    waiting: VecDeque<(Instant, Rollback)>,
+    waiting: VecDeque<(Instant, Debt)>,
     bytes: usize,
     dropped: u64,
 }
 
 impl Deferred {
-    /// Keeps `rollback` until the link is back.
-    pub fn push(&mut self, rollback: Rollback) {
-        self.bytes += rollback.bytes();
-        self.waiting.push_back((rollback.end(), rollback));
+    /// Keeps `debt` until the link is back.
+    pub fn push(&mut self, debt: Debt) {
+        self.bytes += debt.bytes();
+        self.waiting.push_back((debt.end(), debt));
         while self.waiting.len() > MAX_DEFERRED || self.bytes > MAX_DEFERRED_BYTES {
             let Some((_, dropped)) = self.waiting.pop_front() else { return };
             self.bytes -= dropped.bytes();
@@ -134,10 +211,10 @@ impl Deferred {
     }
 
     /// Takes everything whose key has not expired by `now`, oldest first.
-    pub fn take(&mut self, now: Instant) -> Vec<Rollback> {
+    pub fn take(&mut self, now: Instant) -> Vec<Debt> {
         self.bytes = 0;
         let waiting = self.waiting.drain(..);
-        waiting.filter(|(end, _)| *end > now).map(|(_, rollback)| rollback).collect()
+        waiting.filter(|(end, _)| *end > now).map(|(_, debt)| debt).collect()
     }
 
     /// How many are waiting.
@@ -160,9 +237,9 @@ impl Deferred {
 mod tests {
     use super::*;
 
-    fn rollback(ttl_ms: i64, since: Instant) -> Rollback {
+    fn rollback(ttl_ms: i64, since: Instant) -> Debt {
         let cause = Cause::Claim { ttl_ms, since, until: None };
-        Rollback { db: 0, key: (*b"k").into(), token: (*b"t").into(), cause }
+        Debt::Rollback(Rollback { db: 0, key: (*b"k").into(), token: (*b"t").into(), cause })
     }
 
     #[test]

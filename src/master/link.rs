@@ -25,18 +25,20 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::deferred::{Deferred, Rollback};
+use super::deferred::{Debt, Deferred};
 use super::dial::Dial;
 use super::probe::{Identity, ProbeError};
 use super::reader::Reader;
-use super::reply::{Answer, Malformed};
+use super::reply::Answer;
 use crate::clock;
 use crate::config::{MasterAddr, Settings};
 use crate::flush::poll_flush;
+use crate::operation::Heard;
 use crate::operation::engine::{Engine, OperationId};
 use crate::operation::request::{self, Form, Number};
 use crate::quorum::MasterId;
 use crate::quorum::validity::Pad;
+use crate::resp3::Malformed;
 
 /// What a frame on a link was sent for.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +64,7 @@ pub enum Part {
 #[derive(Debug)]
 enum Expected {
     Operation(Waiting),
-    Deferred(Box<Rollback>),
+    Deferred(Box<Debt>),
     /// An in-band `SELECT`, which must not fail: what follows would go to another database.
     Select,
     Ping,
@@ -201,9 +203,9 @@ impl Link {
         self.append(db, request, Expected::Operation(waiting));
     }
 
-    /// Keeps `rollback` until the link is back.
-    pub fn defer(&self, rollback: Rollback) {
-        self.state.borrow_mut().deferred.push(rollback);
+    /// Keeps `debt` until the link is back.
+    pub fn defer(&self, debt: Debt) {
+        self.state.borrow_mut().deferred.push(debt);
     }
 
     /// Notices a master that has gone silent, keeps an idle link honest, and delivers what could not
@@ -296,16 +298,16 @@ impl Link {
     fn send_all_deferred(&self) -> usize {
         let deferred = self.state.borrow_mut().deferred.take(clock::now());
         let sent = deferred.len();
-        for rollback in deferred {
-            self.send_deferred(Box::new(rollback), Form::Sha);
+        for debt in deferred {
+            self.send_deferred(Box::new(debt), Form::Sha);
         }
         sent
     }
 
-    fn send_deferred(&self, rollback: Box<Rollback>, form: Form) {
+    fn send_deferred(&self, debt: Box<Debt>, form: Form) {
         let mut request = Vec::new();
-        rollback.encode(self.pad, clock::now(), form, &mut request);
-        self.append(rollback.db, &request, Expected::Deferred(rollback));
+        debt.encode(self.pad, clock::now(), form, &mut request);
+        self.append(debt.db(), &request, Expected::Deferred(debt));
     }
 
     fn not_up(&self, down: &Down) {
@@ -330,7 +332,7 @@ impl Link {
         for expected in lost {
             match expected {
                 Expected::Operation(waiting) => engine.lost(self.master, waiting),
-                Expected::Deferred(rollback) => self.defer(*rollback),
+                Expected::Deferred(debt) => self.defer(*debt),
                 Expected::Select | Expected::Ping => {}
             }
         }
@@ -397,13 +399,14 @@ impl Link {
 
     fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
         let now = clock::now();
-        while let Some((answer, len)) = reader.peek()? {
+        while let Some((answer, raw)) = reader.peek()? {
+            let len = raw.len();
             let expected = self.state.borrow_mut().expected.pop_front();
             match expected {
                 Some(Expected::Operation(waiting)) => {
-                    engine.answered(self.master, waiting, &answer, now);
+                    engine.answered(self.master, waiting, Heard { answer: &answer, raw }, now);
                 }
-                Some(Expected::Deferred(rollback)) => self.deferred_answered(rollback, &answer),
+                Some(Expected::Deferred(debt)) => self.deferred_answered(debt, &answer),
                 Some(Expected::Select) if answer != Answer::Simple(b"OK") => {
                     return Err(Down::Broken("it refused to select a database"));
                 }
@@ -415,12 +418,12 @@ impl Link {
         Ok(())
     }
 
-    fn deferred_answered(&self, rollback: Box<Rollback>, answer: &Answer<'_>) {
+    fn deferred_answered(&self, debt: Box<Debt>, answer: &Answer<'_>) {
         match answer {
             Answer::Error(error) if error.starts_with(b"NOSCRIPT") => {
-                self.send_deferred(rollback, Form::Text);
+                self.send_deferred(debt, Form::Text);
             }
-            Answer::Error(_) => self.defer(*rollback),
+            Answer::Error(_) => self.defer(*debt),
             _ => {}
         }
     }

@@ -6,7 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::reply::{Answer, Decoder, Malformed};
+use super::reply::{Answer, Decoder};
+use crate::resp3::Malformed;
 
 /// How much is read from a master at once.
 const READ_BUFFER: usize = 64 << 10;
@@ -50,11 +51,11 @@ impl Reader {
         }
     }
 
-    /// The next reply and its length, if all of it is there. It stays until [`Reader::taken`].
+    /// The next reply and its bytes, if all of it is there. It stays until [`Reader::taken`].
     ///
     /// # Errors
     /// When it is no reply.
-    pub(super) fn peek(&mut self) -> Result<Option<(Answer<'_>, usize)>, Malformed> {
+    pub(super) fn peek(&mut self) -> Result<Option<(Answer<'_>, &[u8])>, Malformed> {
         self.decoder.decode(&self.buffer[self.start..self.end])
     }
 

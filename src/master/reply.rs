@@ -1,22 +1,20 @@
-//! Reading a master's replies (RESP2).
+//! Reading a master's replies (RESP3).
 //!
-//! The replies of the hot path (`+OK`, `:1`, `$-1`, a short bulk) are read in place. Nested ones
-//! go through `redis-protocol`, whose decoder recurses without a limit: its input is walked here
-//! first, without recursion and never twice over the same bytes, and refused when it is too deep.
+//! The replies of the hot path (`+OK`, `:1`, `_`, a short string) are read in place. Nested ones stay
+//! bytes until somebody wants their parts; those go through `redis-protocol`, whose decoder recurses
+//! without a limit, and are refused when they are too deep.
 
 use bytes::Bytes;
-use redis_protocol::resp2::{decode::decode_bytes, types::BytesFrame};
+use redis_protocol::resp3::{decode::complete::decode_bytes, types::BytesFrame};
 
-use crate::command::number::parse_i64;
+use crate::resp3::{self, Element, Malformed, integer};
 
-/// How deep a master's reply may nest. `COMMAND DOCS` is the deepest Redis has, at 6.
-const MAX_DEPTH: usize = 32;
+/// How deep a reply may nest whose parts are wanted. `{type, value, ttl}` and the page of a `SCAN`
+/// are the deepest that our own requests have.
+const MAX_DEPTH: usize = 8;
 
-/// The longest string Redis has (`proto-max-bulk-len`).
-const MAX_BULK: i64 = 512 << 20;
-
-/// A master's reply, borrowed from the read buffer wherever it can be.
-#[derive(Debug, Clone, PartialEq)]
+/// A master's reply, borrowed from the read buffer.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Answer<'a> {
     /// `+...`
     Simple(&'a [u8]),
@@ -24,136 +22,105 @@ pub enum Answer<'a> {
     Error(&'a [u8]),
     /// `:...`
     Int(i64),
-    /// `$-1` or `*-1`
+    /// `_`, and what RESP2 has for it.
     Nil,
     /// `$...`
     Bulk(&'a [u8]),
     /// `*...`
-    Array(Vec<BytesFrame>),
+    Array(Nested<'a>),
+    /// A map, a set, a double, ...: only clients' scripts and reads have such replies.
+    Other,
 }
 
-/// A master broke the protocol; its link is torn down.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the master sent something that is not RESP2")]
-pub struct Malformed;
+/// The bytes of a reply with parts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Nested<'a>(&'a [u8]);
+
+impl Nested<'_> {
+    /// The elements, unless they nest too deep for what we ask for ourselves.
+    pub fn elements(self) -> Option<Vec<BytesFrame>> {
+        if depth(self.0)? > MAX_DEPTH {
+            return None;
+        }
+        match decode_bytes(&Bytes::copy_from_slice(self.0)) {
+            Ok(Some((BytesFrame::Array { data, .. }, _))) => Some(data),
+            _ => None,
+        }
+    }
+}
+
+/// How deep a whole frame nests.
+fn depth(frame: &[u8]) -> Option<usize> {
+    let (mut open, mut deepest) = (Vec::new(), 0);
+    for element in resp3::elements(frame) {
+        while open.last() == Some(&0) {
+            open.pop();
+        }
+        if let Some(missing) = open.last_mut() {
+            *missing -= 1;
+        }
+        let children = element.children().ok()?;
+        if children > 0 {
+            open.push(children);
+            deepest = deepest.max(open.len());
+        }
+    }
+    Some(deepest)
+}
 
 /// Where the walk over an incomplete reply stands.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// Bytes of the current reply already walked over.
     walked: usize,
-    /// Elements still missing, innermost array last.
-    missing: Vec<u64>,
+    /// Elements still missing after those.
+    missing: u64,
 }
 
 impl Decoder {
-    /// The first reply in `buf` with its length, or `None` when more bytes are needed. Until then
-    /// `buf` must keep what it holds and only grow.
+    /// The first reply in `buf` with its bytes, or `None` when more are needed. Until then `buf`
+    /// must keep what it holds and only grow.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes are no RESP2 reply.
-    pub fn decode<'a>(&mut self, buf: &'a [u8]) -> Result<Option<(Answer<'a>, usize)>, Malformed> {
-        match buf.first() {
-            None => Ok(None),
-            Some(b'*') => self.array(buf),
-            Some(_) => scalar(buf),
+    /// [`Malformed`] when the bytes are no RESP3 reply.
+    pub fn decode<'a>(
+        &mut self,
+        buf: &'a [u8],
+    ) -> Result<Option<(Answer<'a>, &'a [u8])>, Malformed> {
+        let Some(first) = resp3::element(buf)? else { return Ok(None) };
+        if first.children()? == 0 {
+            return Ok(Some((scalar(&first)?, first.bytes)));
         }
-    }
-
-    fn array<'a>(&mut self, buf: &'a [u8]) -> Result<Option<(Answer<'a>, usize)>, Malformed> {
         let Some(len) = self.walk(buf)? else { return Ok(None) };
-        let frame = decode_bytes(&Bytes::copy_from_slice(&buf[..len]));
-        match frame.map_err(|_| Malformed)? {
-            Some((BytesFrame::Array(elements), _)) => Ok(Some((Answer::Array(elements), len))),
-            Some((BytesFrame::Null, _)) => Ok(Some((Answer::Nil, len))),
-            _ => Err(Malformed),
-        }
+        let bytes = &buf[..len];
+        let answer = if first.marker == b'*' { Answer::Array(Nested(bytes)) } else { Answer::Other };
+        Ok(Some((answer, bytes)))
     }
 
     /// The length of the reply at the start of `buf`, once all of it is there.
     fn walk(&mut self, buf: &[u8]) -> Result<Option<usize>, Malformed> {
-        loop {
-            let rest = &buf[self.walked..];
-            let Some(line_end) = line_end(rest) else { return Ok(None) };
-            let (kind, line) = (rest[0], &rest[1..line_end]);
-            let mut step = line_end + 2;
-            if kind == b'$' {
-                step += bulk_len(line)?.map_or(0, |len| len + 2);
-                if rest.len() < step {
-                    return Ok(None);
-                }
-            }
-            self.walked += step;
-            self.element(kind, line)?;
-            if self.missing.is_empty() {
-                return Ok(Some(std::mem::take(&mut self.walked)));
-            }
+        self.missing = self.missing.max(1);
+        while self.missing > 0 {
+            let Some(element) = resp3::element(&buf[self.walked..])? else { return Ok(None) };
+            self.walked += element.bytes.len();
+            let missing = self.missing.checked_add(element.children()?).ok_or(Malformed)?;
+            self.missing = missing - 1;
         }
-    }
-
-    /// Counts one element as read, and with it every array it completes.
-    fn element(&mut self, kind: u8, line: &[u8]) -> Result<(), Malformed> {
-        if kind == b'*' {
-            let elements = integer(line)?.max(0) as u64;
-            if self.missing.len() == MAX_DEPTH {
-                return Err(Malformed);
-            }
-            if elements > 0 {
-                self.missing.push(elements);
-                return Ok(());
-            }
-        }
-        while let Some(last) = self.missing.last_mut() {
-            *last -= 1;
-            if *last > 0 {
-                break;
-            }
-            self.missing.pop();
-        }
-        Ok(())
+        Ok(Some(std::mem::take(&mut self.walked)))
     }
 }
 
-fn scalar(buf: &[u8]) -> Result<Option<(Answer<'_>, usize)>, Malformed> {
-    let Some(end) = line_end(buf) else { return Ok(None) };
-    let line = &buf[1..end];
-    let answer = match buf[0] {
-        b'+' => Answer::Simple(line),
-        b'-' => Answer::Error(line),
-        b':' => Answer::Int(integer(line)?),
-        b'$' => return bulk(buf, line, end + 2),
-        _ => return Err(Malformed),
-    };
-    Ok(Some((answer, end + 2)))
-}
-
-fn bulk<'a>(
-    buf: &'a [u8],
-    line: &[u8],
-    start: usize,
-) -> Result<Option<(Answer<'a>, usize)>, Malformed> {
-    match bulk_len(line)? {
-        None => Ok(Some((Answer::Nil, start))),
-        Some(len) if buf.len() < start + len + 2 => Ok(None),
-        Some(len) => Ok(Some((Answer::Bulk(&buf[start..start + len]), start + len + 2))),
-    }
-}
-
-/// The length of a bulk, `None` for the nil `$-1`.
-fn bulk_len(line: &[u8]) -> Result<Option<usize>, Malformed> {
-    match integer(line)? {
-        -1 => Ok(None),
-        len @ 0..=MAX_BULK => Ok(Some(len as usize)),
-        _ => Err(Malformed),
-    }
-}
-
-fn line_end(buf: &[u8]) -> Option<usize> {
-    buf.windows(2).position(|pair| pair == b"\r\n")
-}
-
-fn integer(digits: &[u8]) -> Result<i64, Malformed> {
-    parse_i64(digits).ok_or(Malformed)
+fn scalar<'a>(element: &Element<'a>) -> Result<Answer<'a>, Malformed> {
+    Ok(match (element.marker, element.body) {
+        (b'+', _) => Answer::Simple(element.line),
+        (b'-', _) => Answer::Error(element.line),
+        (b'!', Some(error)) => Answer::Error(error),
+        (b':', _) => Answer::Int(integer(element.line)?),
+        (b'$', Some(bytes)) => Answer::Bulk(bytes),
+        _ if element.is_null() => Answer::Nil,
+        (b'*', _) => Answer::Array(Nested(element.bytes)),
+        _ => Answer::Other,
+    })
 }
 
 #[cfg(test)]
@@ -163,7 +130,8 @@ mod tests {
     use super::*;
 
     fn decode(bytes: &[u8]) -> Result<Option<(Answer<'_>, usize)>, Malformed> {
-        Decoder::default().decode(bytes)
+        let decoded = Decoder::default().decode(bytes)?;
+        Ok(decoded.map(|(answer, bytes)| (answer, bytes.len())))
     }
 
     #[test]
@@ -171,13 +139,16 @@ mod tests {
         assert_eq!(decode(b"+OK\r\n:1\r\n"), Ok(Some((Answer::Simple(b"OK"), 5))));
         assert_eq!(decode(b":-9223372036854775808\r\n"), Ok(Some((Answer::Int(i64::MIN), 23))));
         assert_eq!(decode(b"$-1\r\n"), Ok(Some((Answer::Nil, 5))));
+        assert_eq!(decode(b"*-1\r\n"), Ok(Some((Answer::Nil, 5))));
+        assert_eq!(decode(b"_\r\n"), Ok(Some((Answer::Nil, 3))));
         assert_eq!(decode(b"$3\r\na\r\n\r\n"), Ok(Some((Answer::Bulk(b"a\r\n"), 9))));
         assert_eq!(decode(b"-NOSCRIPT x\r\n"), Ok(Some((Answer::Error(b"NOSCRIPT x"), 13))));
+        assert_eq!(decode(b"#t\r\n"), Ok(Some((Answer::Other, 4))));
     }
 
     #[test]
     fn half_a_reply_needs_more() {
-        for bytes in [&b"+O"[..], b"$3\r\nab", b"*2\r\n:1\r\n", b"*1\r\n$2\r\nab"] {
+        for bytes in [&b"+O"[..], b"$3\r\nab", b"*2\r\n:1\r\n", b"*1\r\n$2\r\nab", b"%1\r\n_\r\n"] {
             assert_eq!(decode(bytes), Ok(None));
         }
     }
@@ -190,8 +161,17 @@ mod tests {
     }
 
     #[test]
-    fn endless_nesting_is_refused_without_recursion() {
-        assert_eq!(decode(&b"*1\r\n".repeat(8000)), Err(Malformed));
+    fn endless_nesting_is_passed_on_but_not_taken_apart() {
+        let mut bytes = b"*1\r\n".repeat(8000);
+        bytes.extend_from_slice(b":1\r\n");
+        let Ok(Some((Answer::Array(nested), len))) = decode(&bytes) else { panic!("an array") };
+        assert_eq!((nested.elements(), len), (None, bytes.len()));
+    }
+
+    #[test]
+    fn elements_side_by_side_are_not_deep() {
+        assert_eq!(depth(b"*2\r\n*1\r\n:1\r\n*1\r\n:1\r\n"), Some(2));
+        assert_eq!(depth(b"*0\r\n"), Some(0));
     }
 
     proptest! {
@@ -206,10 +186,10 @@ mod tests {
             for end in 0..bytes.len() {
                 prop_assert_eq!(decoder.decode(&bytes[..end]), Ok(None));
             }
-            let (answer, len) = decoder.decode(&bytes).expect("valid").expect("complete");
-            prop_assert_eq!(len, bytes.len());
-            let Answer::Array(elements) = answer else { panic!("an array") };
-            prop_assert_eq!(elements.len(), values.len() + 1);
+            let (answer, raw) = decoder.decode(&bytes).expect("valid").expect("complete");
+            prop_assert_eq!(raw, &bytes[..]);
+            let Answer::Array(nested) = answer else { panic!("an array") };
+            prop_assert_eq!(nested.elements().expect("flat").len(), values.len() + 1);
         }
 
         #[test]

@@ -17,7 +17,7 @@ use crate::clock::{self, Instant};
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::reply::Answer;
 use crate::operation::request::Form;
-use crate::operation::{Next, Operation, Received, Rules, Then, Undo, verdict};
+use crate::operation::{Heard, Next, Operation, Received, Rules, Then, Undo, verdict};
 use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
 
@@ -151,16 +151,16 @@ impl Engine {
         self: &Rc<Self>,
         master: MasterId,
         waiting: Waiting,
-        answer: &Answer<'_>,
+        heard: Heard<'_>,
         now: Instant,
     ) {
-        if let Answer::Error(error) = answer
+        if let Answer::Error(error) = heard.answer
             && error.starts_with(b"NOSCRIPT")
             && self.send_again(master, waiting)
         {
             return;
         }
-        self.settle(master, waiting, Some(answer), now);
+        self.settle(master, waiting, Some(heard), now);
     }
 
     /// The link was lost before `waiting` was answered: whether it took effect is unknown.
@@ -187,9 +187,10 @@ impl Engine {
         self: &Rc<Self>,
         master: MasterId,
         waiting: Waiting,
-        answer: Option<&Answer<'_>>,
+        heard: Option<Heard<'_>>,
         now: Instant,
     ) {
+        let (answer, raw) = heard.map_or((None, &b""[..]), |heard| (Some(heard.answer), heard.raw));
         let id = waiting.operation;
         let rules = &self.rules;
         if self.is_overdue(waiting, now) {
@@ -200,7 +201,7 @@ impl Engine {
             match waiting.part {
                 Part::Ballot => {
                     let round = waiting.round;
-                    flight.operation.received(rules, Received { master, round, answer, now })
+                    flight.operation.received(rules, Received { master, round, answer, raw, now })
                 }
                 Part::Undo => Next::WAIT,
             }
@@ -378,9 +379,9 @@ impl Engine {
     }
 
     fn defer(&self, id: OperationId, master: MasterId) {
-        let rollback = self.with(id, |flight| flight.operation.rollback()).flatten();
-        if let Some(rollback) = rollback.and_then(|rollback| rollback.for_later(clock::now())) {
-            self.links[master.index()].defer(rollback);
+        let debt = self.with(id, |flight| flight.operation.debt(master)).flatten();
+        if let Some(debt) = debt.and_then(|debt| debt.for_later(clock::now())) {
+            self.links[master.index()].defer(debt);
         }
     }
 

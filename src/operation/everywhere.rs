@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use redis_protocol::resp2::types::BytesFrame;
+use redis_protocol::resp3::types::BytesFrame;
 
 use crate::client::reply::Reply;
 use crate::master::reply::Answer;
@@ -99,12 +99,13 @@ impl Everywhere {
     fn count(&mut self, master: MasterId, answer: Option<&Answer<'_>>) {
         match answer {
             Some(Answer::Array(parts)) => {
+                let Some(parts) = parts.elements() else { return };
                 let keys = match &parts[..] {
-                    [_, BytesFrame::Array(keys)] => keys,
-                    _ => parts,
+                    [_, BytesFrame::Array { data: keys, .. }] => keys,
+                    _ => &parts,
                 };
                 for key in keys {
-                    if let BytesFrame::BulkString(key) = key {
+                    if let BytesFrame::BlobString { data: key, .. } = key {
                         *self.holders.entry(key.clone()).or_default() += 1;
                     }
                 }

@@ -8,6 +8,8 @@ pub mod change;
 pub mod claim;
 pub mod engine;
 pub mod everywhere;
+pub mod load;
+pub mod program;
 pub mod read;
 pub mod release;
 pub mod request;
@@ -17,7 +19,7 @@ pub mod verdict;
 use crate::client::outbox::Order;
 use crate::client::reply::Reply;
 use crate::clock::Instant;
-use crate::master::deferred::Rollback;
+use crate::master::deferred::{Debt, Rollback};
 use crate::master::reply::Answer;
 use crate::operation::request::Form;
 use crate::quorum::turn;
@@ -74,6 +76,15 @@ impl Next {
     }
 }
 
+/// What a master said, read and as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'a> {
+    /// What it is.
+    pub answer: &'a Answer<'a>,
+    /// Its bytes (RESP3).
+    pub raw: &'a [u8],
+}
+
 /// An answer, and where and when it came from.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
@@ -83,6 +94,8 @@ pub struct Received<'a> {
     pub round: u8,
     /// The answer, or `None` when the link was lost before there was one.
     pub answer: Option<&'a Answer<'a>>,
+    /// The answer's bytes, none when there is no answer.
+    pub raw: &'a [u8],
     /// When.
     pub now: Instant,
 }
@@ -124,6 +137,10 @@ pub enum Kind {
     Swap(Box<swap::Swap>),
     /// Ask for, or do, something with a whole database.
     Everywhere(Box<everywhere::Everywhere>),
+    /// Run a script, a transaction, or a command of a composite type.
+    Program(Box<program::Program>),
+    /// See whether a script can be run.
+    Load(load::Load),
 }
 
 impl Operation {
@@ -136,6 +153,23 @@ impl Operation {
         }
     }
 
+    /// The keys whose turns it takes beside its own, one after the other, each alone.
+    pub fn turns(&self) -> &[u64] {
+        match &self.kind {
+            Kind::Program(program) => program.turns(),
+            Kind::Load(load) => load.turns(),
+            _ => &[],
+        }
+    }
+
+    /// Masters that must not be asked now.
+    pub fn excluded(&self) -> MasterSet {
+        match &self.kind {
+            Kind::Program(program) => program.excluded(),
+            _ => MasterSet::EMPTY,
+        }
+    }
+
     /// What this operation may overtake within its session.
     pub fn order(&self) -> Order {
         match &self.kind {
@@ -144,6 +178,8 @@ impl Operation {
             Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
             Kind::Release(_) | Kind::Change(_) => Order::Closing,
             Kind::Swap(_) => Order::Rounds,
+            Kind::Program(program) if program.turns().len() == 1 => Order::Rounds,
+            Kind::Program(_) | Kind::Load(_) => Order::Alone,
         }
     }
 
@@ -181,6 +217,8 @@ impl Operation {
             Kind::Read(read) => read.ask(rules, asked),
             Kind::Swap(swap) => swap.ask(rules, asked),
             Kind::Everywhere(everywhere) => everywhere.ask(asked),
+            Kind::Program(program) => program.ask(rules, asked),
+            Kind::Load(load) => load.ask(rules, asked),
         }
     }
 
@@ -190,6 +228,7 @@ impl Operation {
             Kind::Claim(claim) => claim.round(),
             Kind::Swap(swap) => swap.round(),
             Kind::Read(read) => read.round(),
+            Kind::Program(program) => program.round(),
             _ => 0,
         }
     }
@@ -204,6 +243,8 @@ impl Operation {
             Kind::Read(read) => read.encode(key, form, out),
             Kind::Swap(swap) => swap.encode(key, form, out),
             Kind::Everywhere(everywhere) => everywhere.encode(out),
+            Kind::Program(program) => program.encode(self.db, form, out),
+            Kind::Load(load) => load.encode(form, out),
         }
     }
 
@@ -216,6 +257,11 @@ impl Operation {
             Kind::Read(read) => read.received(rules, received),
             Kind::Swap(swap) => swap.received(rules, received),
             Kind::Everywhere(everywhere) => everywhere.received(rules, received),
+            Kind::Program(program) => program.received(rules, received),
+            Kind::Load(load) => {
+                let loaded = load.received(rules, received);
+                self.go_on(loaded)
+            }
         }
     }
 
@@ -228,6 +274,30 @@ impl Operation {
             Kind::Read(read) => read.deadline(rules),
             Kind::Swap(swap) => swap.deadline(rules),
             Kind::Everywhere(everywhere) => everywhere.deadline(rules),
+            Kind::Program(program) => program.deadline(rules),
+            Kind::Load(load) => {
+                let loaded = load.deadline(rules);
+                self.go_on(loaded)
+            }
+        }
+    }
+
+    /// A script that turned out to be one is run.
+    fn go_on(&mut self, loaded: load::Loaded) -> Next {
+        match loaded {
+            load::Loaded::Next(next) => next,
+            load::Loaded::Run(program) => {
+                self.kind = Kind::Program(program);
+                Next::then(Then::Ask)
+            }
+        }
+    }
+
+    /// What is to be published now that the reply is known.
+    pub fn messages(&self) -> Vec<program::Message> {
+        match &self.kind {
+            Kind::Program(program) => program.messages(),
+            _ => Vec::new(),
         }
     }
 
@@ -236,6 +306,7 @@ impl Operation {
         match &self.kind {
             Kind::Swap(swap) => swap.encode_undo(undo.round, &self.key, form, out),
             Kind::Change(change) => change.encode_undo(undo, &self.key, form, out),
+            Kind::Program(program) => program.encode_undo(undo.master, form, out),
             _ => {
                 if let Some(rollback) = self.rollback() {
                     rollback.encode(rules.pad, undo.now, form, out);
@@ -244,13 +315,20 @@ impl Operation {
         }
     }
 
-    /// What to keep for a master that could not be told to give the key back, if anything.
-    pub fn rollback(&self) -> Option<Rollback> {
+    /// What to keep for a master that could not be told to undo, if anything.
+    pub fn debt(&self, master: MasterId) -> Option<Debt> {
+        match &self.kind {
+            Kind::Program(program) => program.restore(master).map(Debt::Restore),
+            _ => self.rollback().map(Debt::Rollback),
+        }
+    }
+
+    fn rollback(&self) -> Option<Rollback> {
         let (token, cause) = match &self.kind {
             Kind::Claim(claim) => claim.rollback(),
             Kind::Release(release) => release.rollback()?,
             Kind::Swap(swap) => swap.rollback()?,
-            Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => return None,
+            _ => return None,
         };
         Some(Rollback { db: self.db, key: self.key.clone(), token, cause })
     }
@@ -270,7 +348,7 @@ impl Operation {
             Kind::Claim(claim) => claim.is_lost() && unsure.contains(master),
             Kind::Release(release) => release.leaves_behind(master),
             Kind::Swap(swap) => swap.is_lost() && unsure.contains(master),
-            Kind::Change(_) | Kind::Read(_) | Kind::Everywhere(_) => false,
+            _ => false,
         }
     }
 }

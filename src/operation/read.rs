@@ -1,7 +1,7 @@
 //! Reading a key: the value, or something about it, that a quorum agrees on.
 
 use bytes::Bytes;
-use redis_protocol::resp2::types::BytesFrame;
+use redis_protocol::resp3::types::BytesFrame;
 
 use crate::client::reply::Reply;
 use crate::clock;
@@ -112,7 +112,7 @@ impl Sightings {
                 |seen| seen.value.is_none(),
                 || Sighting { kind: Bytes::from_static(b"other"), value: None },
             ),
-            Some(Answer::Array(parts)) => match sighting(parts) {
+            Some(Answer::Array(parts)) => match parts.elements().and_then(|parts| sighting(&parts)) {
                 Some((found, ttl_ms)) => {
                     self.ttls_ms.push((master, ttl_ms));
                     self.decision.value(master, |seen| *seen == found, || found.clone())
@@ -158,9 +158,13 @@ impl Sightings {
 /// `{type, value, remaining TTL}`, the answer of [`Canonical::Inspect`].
 fn sighting(parts: &[BytesFrame]) -> Option<(Sighting, i64)> {
     match parts {
-        [BytesFrame::BulkString(kind), value, BytesFrame::Integer(ttl_ms)] => {
+        [
+            BytesFrame::BlobString { data: kind, .. },
+            value,
+            BytesFrame::Number { data: ttl_ms, .. },
+        ] => {
             let value = match value {
-                BytesFrame::BulkString(value) => Some(value.clone()),
+                BytesFrame::BlobString { data, .. } => Some(data.clone()),
                 _ => None,
             };
             Some((Sighting { kind: kind.clone(), value }, *ttl_ms))

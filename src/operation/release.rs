@@ -4,13 +4,13 @@ use crate::client::reply::Reply;
 use crate::clock::Instant;
 use crate::lua::canonical::Canonical;
 use crate::master::deferred::Cause;
-use crate::master::reply::Answer;
+use crate::master::reply::{Answer, Nested};
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules};
 use crate::quorum::release::{self as decision, Verdict, Vote};
 use crate::quorum::{MasterId, MasterSet};
-use redis_protocol::resp2::types::BytesFrame;
+use redis_protocol::resp3::types::BytesFrame;
 
 /// The client's own words for the outcomes.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl Release {
                 self.remember(token, *ttl_ms);
                 Vote::Deleted
             }
-            Some(Answer::Array(deleted)) => self.deleted(deleted),
+            Some(Answer::Array(deleted)) => self.deleted(*deleted),
             Some(Answer::Error(error)) => {
                 self.trouble.remember(error);
                 Vote::Unknown
@@ -106,8 +106,11 @@ impl Release {
         }
     }
 
-    fn deleted(&mut self, deleted: &[BytesFrame]) -> Vote {
-        if let [BytesFrame::Integer(ttl_ms), BytesFrame::BulkString(value)] = deleted {
+    fn deleted(&mut self, deleted: Nested<'_>) -> Vote {
+        let parts = deleted.elements().unwrap_or_default();
+        if let [BytesFrame::Number { data: ttl_ms, .. }, BytesFrame::BlobString { data: value, .. }] =
+            &parts[..]
+        {
             self.remember(Some(value[..].into()), *ttl_ms);
         }
         Vote::Deleted

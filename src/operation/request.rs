@@ -1,6 +1,7 @@
 //! The requests that masters get, encoded once for all of them.
 
 use crate::lua::canonical::Canonical;
+use crate::operation::program::Change;
 use crate::quorum::validity::TtlWindow;
 
 /// How a script is called.
@@ -10,6 +11,15 @@ pub enum Form {
     Sha,
     /// By its text, for a master that has forgotten it (`NOSCRIPT`).
     Text,
+}
+
+impl Form {
+    fn call(self, script: Canonical) -> (&'static [u8], &'static [u8]) {
+        match self {
+            Self::Sha => (b"EVALSHA", script.sha().as_bytes()),
+            Self::Text => (b"EVAL", script.text().as_bytes()),
+        }
+    }
 }
 
 /// How a swap sets the new value.
@@ -25,16 +35,43 @@ pub enum NewTtl {
 
 /// Appends a request: an array of bulk strings.
 pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
-    let mut number = Number::default();
-    out.push(b'*');
-    out.extend_from_slice(number.digits(words.len() as i64));
+    header(out, words.len());
+    words.iter().for_each(|each| word(out, each));
+}
+
+/// Appends the head of a request of so many words.
+pub fn header(out: &mut Vec<u8>, words: usize) {
+    length(out, b'*', words);
+}
+
+/// Appends one word of a request.
+pub fn word(out: &mut Vec<u8>, word: &[u8]) {
+    length(out, b'$', word.len());
+    out.extend_from_slice(word);
     out.extend_from_slice(b"\r\n");
-    for word in words {
-        out.push(b'$');
-        out.extend_from_slice(number.digits(word.len() as i64));
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
+}
+
+fn length(out: &mut Vec<u8>, marker: u8, length: usize) {
+    out.push(marker);
+    out.extend_from_slice(Number::default().digits(length as i64));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Gives keys back what they held before a program, where they still hold what it left.
+pub fn restore(out: &mut Vec<u8>, form: Form, changes: &[Change]) {
+    let (verb, body) = form.call(Canonical::Restore);
+    header(out, 3 + 6 * changes.len());
+    word(out, verb);
+    word(out, body);
+    word(out, Number::default().digits(changes.len() as i64));
+    changes.iter().for_each(|change| word(out, &change.key));
+    for change in changes {
+        let (mut end_before, mut end_left) = (Number::default(), Number::default());
+        word(out, &change.db);
+        word(out, change.before.as_deref().unwrap_or_default());
+        word(out, end_before.digits(change.end_before_ms));
+        word(out, &change.left);
+        word(out, end_left.digits(change.end_left_ms));
     }
 }
 
@@ -46,12 +83,9 @@ pub fn claim(out: &mut Vec<u8>, key: &[u8], token: &[u8], ttl_ms: i64) {
 
 /// One of our scripts on one key.
 pub fn script(out: &mut Vec<u8>, form: Form, script: Canonical, key: &[u8], args: &[&[u8]]) {
-    let (verb, body): (&[u8], _) = match form {
-        Form::Sha => (b"EVALSHA", script.sha()),
-        Form::Text => (b"EVAL", script.text()),
-    };
+    let (verb, body) = form.call(script);
     let mut words: [&[u8]; MAX_SCRIPT_WORDS] = [b""; MAX_SCRIPT_WORDS];
-    words[..4].copy_from_slice(&[verb, body.as_bytes(), b"1", key]);
+    words[..4].copy_from_slice(&[verb, body, b"1", key]);
     words[4..4 + args.len()].copy_from_slice(args);
     encode(out, &words[..4 + args.len()]);
 }

@@ -7,10 +7,12 @@
 //! * [`tally`] counts yes and no; [`read`] counts values;
 //! * [`claim`] takes a key that must not exist yet (Redlock's acquire, with rollback and retry);
 //! * [`release`] gives a key back; [`swap`] replaces a value that a majority holds;
+//! * [`program`] runs anything else, and counts what masters did and said alike;
 //! * [`validity`] is Redlock's drift and validity arithmetic;
 //! * [`turn`] keeps two claims of one worker from racing on the masters.
 
 pub mod claim;
+pub mod program;
 pub mod read;
 pub mod release;
 pub mod swap;

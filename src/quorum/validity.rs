@@ -44,7 +44,13 @@ impl Pad {
         (elapsed_ms as f64 * self.drift).ceil() as i64 + GRANULARITY_MS
     }
 
-    fn fixed_ms(self) -> i64 {
+    /// The largest difference in rate between two clocks.
+    pub fn drift(self) -> f64 {
+        self.drift
+    }
+
+    /// What is added to every TTL, however short, in milliseconds.
+    pub fn fixed_ms(self) -> i64 {
         self.vote_timeout_ms + GRANULARITY_MS
     }
 }

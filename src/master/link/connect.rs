@@ -13,6 +13,9 @@ use crate::master::reply::{Answer, Decoder};
 use crate::operation::engine::Engine;
 use crate::operation::request;
 
+/// Whom a password is for when no user is named (`acl.c`).
+const DEFAULT_USER: &str = "default";
+
 impl Link {
     /// A connection that is ready to carry votes. It cuts off the one before it.
     pub(super) async fn connect<D: Dial>(
@@ -46,26 +49,22 @@ impl Link {
         }
     }
 
-    /// Authenticates and learns the connection's id.
+    /// Agrees on RESP3, which tells a script's map from its array, and learns the connection's id.
     async fn hello(&self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<i64, Down> {
-        let mut requests = Vec::new();
-        let mut replies = 2;
+        let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
         if let Some(password) = &self.address.password {
-            let password = password.expose().as_bytes();
-            match &self.address.user {
-                Some(user) => {
-                    request::encode(&mut requests, &[b"AUTH", user.as_bytes(), password]);
-                }
-                None => request::encode(&mut requests, &[b"AUTH", password]),
-            }
-            replies += 1;
+            let user = self.address.user.as_deref().unwrap_or(DEFAULT_USER);
+            hello.extend([b"AUTH", user.as_bytes(), password.expose().as_bytes()]);
         }
-        request::encode(&mut requests, &[b"CLIENT", b"SETNAME", b"redlock-proxy"]);
+        hello.extend([&b"SETNAME"[..], b"redlock-proxy"]);
+        let mut requests = Vec::new();
+        request::encode(&mut requests, &hello);
         request::encode(&mut requests, &[b"CLIENT", b"ID"]);
+        let mut replies = 2;
         stream.write_all(&requests).await?;
         let (mut buffer, mut client_id) = (BytesMut::new(), 0);
         while replies > 0 {
-            let Some((answer, len)) = Decoder::default().decode(&buffer)? else {
+            let Some((answer, raw)) = Decoder::default().decode(&buffer)? else {
                 if stream.read_buf(&mut buffer).await? == 0 {
                     return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                 }
@@ -78,6 +77,7 @@ impl Link {
                 Answer::Int(id) => client_id = id,
                 _ => {}
             }
+            let len = raw.len();
             buffer.advance(len);
             replies -= 1;
         }

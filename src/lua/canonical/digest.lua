@@ -1,0 +1,1 @@
+return digest(KEYS[1])

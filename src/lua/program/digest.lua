@@ -1,0 +1,32 @@
+-- What a key holds, the same for the same content on every master, whatever order a master keeps it in.
+local function digest(key)
+  local kind = redis.call('TYPE', key).ok
+  local parts
+  if kind == 'none' then
+    return ''
+  elseif kind == 'string' then
+    parts = { redis.call('GET', key) }
+  elseif kind == 'list' then
+    parts = redis.call('LRANGE', key, 0, -1)
+  elseif kind == 'zset' then
+    parts = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  elseif kind == 'set' then
+    parts = redis.call('SMEMBERS', key)
+    table.sort(parts)
+  elseif kind == 'hash' then
+    local words = redis.call('HGETALL', key)
+    parts = {}
+    for at = 1, #words, 2 do
+      parts[#parts + 1] = #words[at] .. ':' .. words[at] .. words[at + 1]
+    end
+    table.sort(parts)
+  else
+    -- Without the version of the format and the checksum over it.
+    parts = { string.sub(redis.call('DUMP', key), 1, -11) }
+  end
+  local content = { kind }
+  for _, part in ipairs(parts) do
+    content[#content + 1] = #part .. ':' .. part
+  end
+  return redis.sha1hex(table.concat(content))
+end

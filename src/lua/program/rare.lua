@@ -1,0 +1,96 @@
+-- Commands whose names the script makes up as it runs, and those with unusual keys.
+
+-- A command that changes every key from its `first` argument on, `step` apart.
+local function write_each(first, step)
+  return function(run, ...)
+    for at = first, select('#', ...), step do
+      save((select(at, ...)))
+    end
+    return run(...)
+  end
+end
+
+local function write_two(run, ...)
+  save((select(2, ...)))
+  save((select(3, ...)))
+  return run(...)
+end
+
+local function pop_two(run, ...)
+  popped = 2
+  return write_two(run, ...)
+end
+
+local function write_second(run, ...)
+  save((select(3, ...)))
+  return run(...)
+end
+
+-- LMPOP and ZMPOP: the number of keys comes before them.
+local function pop_counted(run, ...)
+  popped = 2
+  for at = 3, 2 + (tonumber((select(2, ...))) or 0) do
+    save((select(at, ...)))
+  end
+  return run(...)
+end
+
+-- SORT and GEORADIUS may store into another key.
+local function write_stored(run, ...)
+  local words = { ... }
+  for at = 3, #words - 1 do
+    local option = type(words[at]) == 'string' and string.upper(words[at])
+    if option == 'STORE' or option == 'STOREDIST' then
+      save(words[at + 1])
+    end
+  end
+  return run(...)
+end
+
+-- The members of a set have another order on every master.
+local function unordered(run, ...)
+  local reply = run(...)
+  if type(reply) == 'table' and type(reply[1]) == 'string' then
+    table.sort(reply)
+  end
+  return reply
+end
+
+local databases = {}
+local function choose_db(run, ...)
+  local reply = run(...)
+  if type(reply) == 'table' and reply.ok then
+    databases[db] = seen
+    db = format('%.0f', (select(2, ...)))
+    seen = databases[db] or {}
+  end
+  return reply
+end
+
+local function refuse(run, name)
+  local why = { err = "ERR '" .. name .. "' is not supported in a script or transaction of redlock-proxy" }
+  if run == call then
+    error(why, 0)
+  end
+  return why
+end
+
+-- What to do with a command, by its name in lower case. Whatever is not known to be a read may be a
+-- write.
+local reads = ' READS '
+local function handler(name)
+  HANDLERS
+  if string.find(reads, ' ' .. name .. ' ', 1, true) then
+    return read
+  end
+  return write
+end
+
+local function other(run, ...)
+  local name = ...
+  if type(name) ~= 'string' then
+    return run(...)
+  end
+  how[name] = how[name] or handler(string.lower(name))
+  return how[name](run, ...)
+end

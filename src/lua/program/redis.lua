@@ -1,0 +1,13 @@
+-- The `redis` that the script sees.
+local function through(run)
+  return function(...)
+    return (how[...] or other)(run, ...)
+  end
+end
+
+redis = setmetatable({ call = through(call), pcall = through(real.pcall) }, {
+  __index = real,
+  __newindex = function()
+    error('Attempt to modify a readonly table', 2)
+  end,
+})

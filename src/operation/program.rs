@@ -1,0 +1,280 @@
+//! Running a script, a transaction, or one command of a type that only scripts know: on all masters,
+//! each of which says what it answers and what has changed.
+
+mod ballot;
+mod envelope;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::client::reply::Reply;
+use crate::clock;
+use crate::lua::program::Program as Text;
+use crate::master::deferred::Restore;
+use crate::master::reply::Answer;
+use crate::operation::request::{self, Form};
+use crate::operation::verdict::Trouble;
+use crate::operation::{Next, Received, Rules, Then};
+use crate::quorum::program::{self as decision, Step};
+use crate::quorum::{MasterId, MasterSet, turn};
+use crate::resp3;
+pub(crate) use ballot::Ballot;
+use ballot::conservative;
+pub use envelope::{Change, Message};
+use envelope::{Effect, Envelope};
+
+/// What masters are asked to run.
+#[derive(Debug)]
+pub struct Call {
+    /// The text.
+    pub text: Arc<Text>,
+    /// Whether it must not change anything (`EVAL_RO`).
+    pub read_only: bool,
+    /// The number of keys, the keys and the arguments, encoded.
+    pub words: Vec<u8>,
+    /// How many words that is.
+    pub count: usize,
+    /// Fingerprints of the keys, for their turns.
+    pub keys: Vec<u64>,
+}
+
+/// How the reply gets to the client.
+#[derive(Debug)]
+pub enum Shape {
+    /// As the script gave it.
+    Script,
+    /// Of the only command in a transaction.
+    Command(Null),
+    /// Of a `MULTI`.
+    Transaction(Vec<Queued>),
+}
+
+/// Which null of RESP2 a command answers when there is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Null {
+    /// `$-1`
+    Bulk,
+    /// `*-1`
+    Array,
+}
+
+/// One of the replies of an `EXEC`.
+#[derive(Clone, Debug)]
+pub enum Queued {
+    /// The next of the masters' answers.
+    Asked(Null),
+    /// Known already.
+    Known(Reply),
+}
+
+/// A program.
+#[derive(Debug)]
+pub struct Program {
+    call: Call,
+    shape: Shape,
+    first_round: u8,
+    decision: Option<decision::Program<Ballot>>,
+    /// The wall clock of the current round, which is the time on all masters.
+    micros: u128,
+    /// Answers of the current round.
+    answers: Vec<(MasterId, Envelope)>,
+    /// What has changed where, the latest last.
+    effects: Vec<(MasterId, Effect)>,
+    /// Masters that still owe an answer.
+    owing: MasterSet,
+    winners: MasterSet,
+    trouble: Trouble,
+}
+
+impl Program {
+    /// A program that nobody was asked about yet.
+    pub fn new(mut call: Call, shape: Shape) -> Self {
+        call.keys.sort_unstable();
+        call.keys.dedup();
+        Self {
+            call,
+            shape,
+            first_round: 0,
+            decision: None,
+            micros: 0,
+            answers: Vec::new(),
+            effects: Vec::new(),
+            owing: MasterSet::EMPTY,
+            winners: MasterSet::EMPTY,
+            trouble: Trouble::default(),
+        }
+    }
+
+    /// The same, after `rounds` in which something else was asked.
+    pub(super) fn after(self, rounds: u8) -> Self {
+        Self { first_round: rounds, ..self }
+    }
+
+    /// The keys whose turns it takes: two programs of one worker do not run into each other.
+    pub(super) fn turns(&self) -> &[u64] {
+        &self.call.keys
+    }
+
+    /// Those that have not answered an earlier round are not asked again: what they did then has to be
+    /// undone before they do it once more.
+    pub(super) fn excluded(&self) -> MasterSet {
+        self.owing
+    }
+
+    pub(super) fn round(&self) -> u8 {
+        let round = self.decision.as_ref().map_or(0, decision::Program::round);
+        self.first_round.wrapping_add(round)
+    }
+
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+        let new = || decision::Program::new(rules.quorum, rules.split_vote_retries);
+        self.decision.get_or_insert_with(new).ask(asked);
+        self.owing = self.owing.union(asked);
+        self.micros = clock::unix_micros();
+        self.answers.clear();
+    }
+
+    pub(super) fn encode(&self, db: u32, form: Form, out: &mut Vec<u8>) {
+        let verb: &[u8] = match (form, self.call.read_only) {
+            (Form::Sha, false) => b"EVALSHA",
+            (Form::Sha, true) => b"EVALSHA_RO",
+            (Form::Text, false) => b"EVAL",
+            (Form::Text, true) => b"EVAL_RO",
+        };
+        let text = match form {
+            Form::Sha => self.call.text.sha.as_bytes(),
+            Form::Text => &self.call.text.text,
+        };
+        let (seconds, micros) = (self.micros / 1_000_000, self.micros % 1_000_000);
+        let own = [seconds.to_string(), micros.to_string(), db.to_string()];
+        request::header(out, 2 + self.call.count + own.len());
+        request::word(out, verb);
+        request::word(out, text);
+        out.extend_from_slice(&self.call.words);
+        own.iter().for_each(|word| request::word(out, word.as_bytes()));
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        let Received { master, answer, raw, .. } = received;
+        let Some(decision) = &mut self.decision else { return Next::WAIT };
+        self.owing.remove(master);
+        let round = received.round.wrapping_sub(self.first_round);
+        let Some(envelope) = Envelope::parse(raw) else {
+            if let Some(Answer::Error(error)) = answer {
+                self.trouble.remember(error);
+            }
+            let next = decision.unknown(round, master);
+            return self.next(rules, next);
+        };
+        let ballot = Ballot {
+            changed: envelope.effect.is_change(),
+            reply: envelope.reply.clone(),
+            read_ttl: envelope.read_ttl,
+        };
+        self.effects.push((master, envelope.effect.clone()));
+        if round == decision.round() {
+            self.answers.push((master, envelope));
+        }
+        let next = decision.voted(round, master, ballot.changed, ballot);
+        self.next(rules, next)
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+        let Some(decision) = &mut self.decision else { return Next::WAIT };
+        let next = decision.deadline();
+        self.next(rules, next)
+    }
+
+    fn next(&mut self, rules: &Rules, next: decision::Next) -> Next {
+        let then = match next.step {
+            Step::Wait => Then::Wait,
+            Step::Pause => Then::Pause,
+            Step::Won(winners) => {
+                self.winners = winners;
+                Then::Reply(self.reply(rules), turn::End::Done)
+            }
+            Step::Split { answered } => {
+                Then::Reply(self.trouble.undecided(rules, answered), turn::End::Done)
+            }
+            Step::Unavailable { answered } => {
+                Then::Reply(self.trouble.unavailable(rules, answered), turn::End::Done)
+            }
+        };
+        let undo = next.undo.iter().filter(|master| self.effect(*master).is_some_and(Effect::matters));
+        Next { undo: undo.collect(), then }
+    }
+
+    fn effect(&self, master: MasterId) -> Option<&Effect> {
+        let mut effects = self.effects.iter().rev();
+        effects.find(|(changed, _)| *changed == master).map(|(_, effect)| effect)
+    }
+
+    fn won(&self) -> impl Iterator<Item = &Envelope> {
+        let winners = self.answers.iter().filter(|(master, _)| self.winners.contains(*master));
+        winners.map(|(_, envelope)| envelope)
+    }
+
+    fn reply(&self, rules: &Rules) -> Reply {
+        let replies: Vec<Bytes> = self.won().map(|envelope| envelope.reply.clone()).collect();
+        self.shape.reply(conservative(rules.quorum, &replies))
+    }
+
+    /// What it wants to publish, now that a quorum agrees.
+    pub(super) fn messages(&self) -> Vec<Message> {
+        self.won().next().map(|envelope| envelope.messages.clone()).unwrap_or_default()
+    }
+
+    /// The keys that a quorum has changed.
+    pub(super) fn changed_keys(&self) -> impl Iterator<Item = &Change> {
+        self.won().next().into_iter().flat_map(|envelope| &envelope.effect.changes)
+    }
+
+    /// The latest effect on a master is the one to undo: it is not asked again before that.
+    pub(super) fn encode_undo(&self, master: MasterId, form: Form, out: &mut Vec<u8>) {
+        if let Some(effect) = self.effect(master) {
+            request::restore(out, form, &effect.changes);
+        }
+    }
+
+    /// What to keep for a master that could not be told to undo.
+    pub(super) fn restore(&self, master: MasterId) -> Option<Restore> {
+        let effect = self.effect(master).filter(|effect| effect.matters())?;
+        Some(Restore::new(effect.changes.clone()))
+    }
+}
+
+impl Shape {
+    fn reply(&self, raw: Bytes) -> Reply {
+        match self {
+            Self::Script => Reply::Raw(raw),
+            Self::Command(null) => match resp3::items(&raw).as_deref() {
+                Some([reply]) => null.reply(&raw, reply),
+                _ => Reply::Raw(raw),
+            },
+            Self::Transaction(queued) => match resp3::items(&raw) {
+                Some(replies) => transaction(queued, &raw, &replies),
+                // A watched key has changed.
+                None => Reply::NilArray,
+            },
+        }
+    }
+}
+
+impl Null {
+    fn reply(self, raw: &Bytes, frame: &[u8]) -> Reply {
+        match self {
+            Self::Array if frame == b"_\r\n" => Reply::NilArray,
+            _ => Reply::Raw(raw.slice_ref(frame)),
+        }
+    }
+}
+
+fn transaction(queued: &[Queued], raw: &Bytes, replies: &[&[u8]]) -> Reply {
+    let mut replies = replies.iter();
+    let reply = |queued: &Queued| match queued {
+        Queued::Known(reply) => Some(reply.clone()),
+        Queued::Asked(null) => replies.next().map(|frame| null.reply(raw, frame)),
+    };
+    Reply::Array(queued.iter().map_while(reply).collect())
+}

@@ -1,0 +1,144 @@
+//! Which answers of masters count as the same, and what the client gets of those that do.
+
+use bytes::Bytes;
+
+use crate::command::number::parse_i64;
+use crate::quorum::Quorum;
+use crate::resp3::{self, Element};
+
+/// What one master did and said.
+#[derive(Clone, Debug)]
+pub(crate) struct Ballot {
+    /// It changed something.
+    pub(crate) changed: bool,
+    /// It said this, a RESP3 frame.
+    pub(crate) reply: Bytes,
+    /// Integers in it may be remaining times, which differ by milliseconds.
+    pub(crate) read_ttl: bool,
+}
+
+impl PartialEq for Ballot {
+    fn eq(&self, other: &Self) -> bool {
+        self.changed == other.changed
+            && (self.reply == other.reply
+                || (self.read_ttl || other.read_ttl) && alike(&self.reply, &other.reply)
+                || ordered(&self.reply).is_some_and(|reply| ordered(&other.reply) == Some(reply)))
+    }
+}
+
+/// Equal but for how large positive integers are: 0, -1 and -2 have meanings of their own.
+fn alike(one: &[u8], other: &[u8]) -> bool {
+    let mut others = resp3::elements(other);
+    let alike = |a: Element<'_>, b: Element<'_>| a.bytes == b.bytes || positive(&a) && positive(&b);
+    resp3::elements(one).all(|a| others.next().is_some_and(|b| alike(a, b))) && others.next().is_none()
+}
+
+fn positive(element: &Element<'_>) -> bool {
+    element.marker == b':' && parse_i64(element.line).is_some_and(|number| number > 0)
+}
+
+/// The members of a set, or the pairs of a map, in an order of their own. Masters keep them in
+/// different ones.
+fn ordered(reply: &[u8]) -> Option<Vec<&[u8]>> {
+    let header = resp3::elements(reply).next()?;
+    let frames_each = match header.marker {
+        b'~' => 1,
+        b'%' => 2,
+        b'*' => return ordered_items(reply),
+        _ => return None,
+    };
+    let mut rest = &reply[header.bytes.len()..];
+    let mut items = vec![];
+    while !rest.is_empty() {
+        let start = rest;
+        for _ in 0..frames_each {
+            rest = resp3::split_frame(rest)?.1;
+        }
+        items.push(&start[..start.len() - rest.len()]);
+    }
+    items.sort_unstable();
+    items.insert(0, header.bytes);
+    Some(items)
+}
+
+/// The items of an array with sets and maps among them, as in the reply of a transaction.
+fn ordered_items(array: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut found = false;
+    let mut all = Vec::new();
+    for item in resp3::items(array)? {
+        match ordered(item).filter(|_| !item.starts_with(b"*")) {
+            Some(parts) => {
+                found = true;
+                all.extend(parts);
+            }
+            None => all.push(item),
+        }
+    }
+    found.then_some(all)
+}
+
+/// One reply for all of a quorum: each remaining time in it is the longest that at least a quorum of
+/// masters guarantees.
+pub(super) fn conservative(quorum: Quorum, replies: &[Bytes]) -> Bytes {
+    let Some(first) = replies.first() else { return Bytes::new() };
+    if replies.iter().all(|reply| reply == first) {
+        return first.clone();
+    }
+    let mut walks: Vec<_> = replies.iter().map(|reply| resp3::elements(reply)).collect();
+    let mut merged = Vec::with_capacity(first.len());
+    loop {
+        let column: Vec<_> = walks.iter_mut().filter_map(Iterator::next).collect();
+        let Some(element) = column.first() else { return merged.into() };
+        if column.iter().all(positive) {
+            let mut times: Vec<_> = column.iter().filter_map(|e| parse_i64(e.line)).collect();
+            times.sort_unstable_by(|a, b| b.cmp(a));
+            let time = times.get(quorum.needed() - 1).or(times.last()).copied().unwrap_or(1);
+            merged.extend_from_slice(format!(":{time}\r\n").as_bytes());
+        } else {
+            merged.extend_from_slice(element.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ballot(reply: &'static str, read_ttl: bool) -> Ballot {
+        Ballot { changed: false, reply: Bytes::from_static(reply.as_bytes()), read_ttl }
+    }
+
+    #[test]
+    fn remaining_times_may_differ_but_not_what_means_something() {
+        let alike = |a, b| ballot(a, true) == ballot(b, true);
+        assert!(alike(":29990\r\n", ":30000\r\n"));
+        assert!(alike("*2\r\n$1\r\nt\r\n:5\r\n", "*2\r\n$1\r\nt\r\n:7\r\n"));
+        assert!(!alike(":-1\r\n", ":-2\r\n") && !alike(":0\r\n", ":5\r\n"));
+        assert!(!alike("*1\r\n:5\r\n", "*2\r\n:5\r\n:6\r\n"));
+        assert!(!alike("*2\r\n$1\r\nt\r\n:5\r\n", "*2\r\n$1\r\nu\r\n:5\r\n"));
+    }
+
+    #[test]
+    fn numbers_of_a_script_that_read_no_time_must_agree() {
+        assert!(ballot(":7\r\n", false) != ballot(":8\r\n", false));
+    }
+
+    #[test]
+    fn sets_and_maps_have_no_order() {
+        let same = |a, b| ballot(a, false) == ballot(b, false);
+        assert!(same("~2\r\n+a\r\n+b\r\n", "~2\r\n+b\r\n+a\r\n"));
+        assert!(same("%2\r\n+a\r\n:1\r\n+b\r\n:2\r\n", "%2\r\n+b\r\n:2\r\n+a\r\n:1\r\n"));
+        assert!(!same("%2\r\n+a\r\n:1\r\n+b\r\n:2\r\n", "%2\r\n+b\r\n:1\r\n+a\r\n:2\r\n"));
+        assert!(!same("*2\r\n+a\r\n+b\r\n", "*2\r\n+b\r\n+a\r\n"));
+        assert!(same("*1\r\n~2\r\n+a\r\n+b\r\n", "*1\r\n~2\r\n+b\r\n+a\r\n"));
+    }
+
+    #[test]
+    fn what_a_quorum_guarantees_is_answered() {
+        let replies = [":30\r\n", ":10\r\n", ":20\r\n"].map(|r| Bytes::from_static(r.as_bytes()));
+        assert_eq!(&conservative(Quorum::of(3), &replies)[..], b":20\r\n");
+        assert_eq!(&conservative(Quorum::of(3), &replies[..2])[..], b":10\r\n");
+        let pairs = ["*2\r\n+t\r\n:9\r\n", "*2\r\n+t\r\n:8\r\n"].map(|r| Bytes::from_static(r.as_bytes()));
+        assert_eq!(&conservative(Quorum::of(3), &pairs)[..], b"*2\r\n+t\r\n:8\r\n");
+    }
+}

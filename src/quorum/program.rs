@@ -1,0 +1,309 @@
+//! Running a script, a transaction or one command of a composite type: what a quorum of masters did
+//! alike, and answered alike, is what happened.
+//!
+//! ```text
+//!          a quorum did and said the same
+//!  Voting --------------------------------> Won
+//!    |  ^
+//!    |  | ask()
+//!    v  |
+//!  Pausing <------ nobody has a quorum ---> Lost
+//! ```
+//!
+//! Masters that changed something while the majority did not, and all of them when there is no
+//! majority, are undone.
+
+use super::{MasterId, MasterSet, Quorum};
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Nothing, until the next answer or the deadline.
+    Wait,
+    /// No majority: wait a random time, send it again and call [`Program::ask`].
+    Pause,
+    /// A quorum did the same: these masters.
+    Won(MasterSet),
+    /// Enough masters answered, but no quorum of them the same.
+    Split {
+        /// How many answered.
+        answered: usize,
+    },
+    /// Too few masters answered to know.
+    Unavailable {
+        /// How many answered.
+        answered: usize,
+    },
+}
+
+/// The next step, and which masters' changes have to be taken back first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Next {
+    /// Masters to restore.
+    pub undo: MasterSet,
+    /// What to do then.
+    pub step: Step,
+}
+
+impl Next {
+    const WAIT: Self = Self { undo: MasterSet::EMPTY, step: Step::Wait };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Voting,
+    Pausing,
+    /// Won by masters that changed something, or by such that did not.
+    Won {
+        changed: bool,
+    },
+    Lost,
+}
+
+/// One program on its way through the masters. `B` is what a master did and said; equal ones are
+/// counted together.
+#[derive(Clone, Debug)]
+pub struct Program<B> {
+    quorum: Quorum,
+    phase: Phase,
+    round: u8,
+    retries_left: u32,
+    pending: MasterSet,
+    groups: Vec<(B, MasterSet)>,
+    /// Masters with changes of the current round.
+    changed: MasterSet,
+}
+
+impl<B: PartialEq> Program<B> {
+    /// A program that was not sent to anybody yet.
+    pub fn new(quorum: Quorum, retries: u32) -> Self {
+        Self {
+            quorum,
+            phase: Phase::Pausing,
+            round: 0,
+            retries_left: retries,
+            pending: MasterSet::EMPTY,
+            groups: Vec::new(),
+            changed: MasterSet::EMPTY,
+        }
+    }
+
+    /// The round that answers have to name now.
+    pub fn round(&self) -> u8 {
+        self.round
+    }
+
+    /// It has been sent to `asked`.
+    pub fn ask(&mut self, asked: MasterSet) {
+        self.phase = Phase::Voting;
+        self.pending = asked;
+        self.groups.clear();
+        self.changed = MasterSet::EMPTY;
+    }
+
+    /// `master` has answered in `round`: it changed something or not, and `ballot` is the whole of it.
+    pub fn voted(&mut self, round: u8, master: MasterId, changed: bool, ballot: B) -> Next {
+        if round != self.round {
+            return Self::late(changed, master);
+        }
+        match self.phase {
+            Phase::Voting => {}
+            Phase::Won { changed: true } => return Next::WAIT,
+            Phase::Won { changed: false } | Phase::Pausing | Phase::Lost => {
+                return Self::late(changed, master);
+            }
+        }
+        if self.pending.contains(master) {
+            self.pending.remove(master);
+            if changed {
+                self.changed.insert(master);
+            }
+            match self.groups.iter_mut().find(|(known, _)| *known == ballot) {
+                Some((_, masters)) => masters.insert(master),
+                None => self.groups.push((ballot, [master].into_iter().collect())),
+            }
+        }
+        self.verdict()
+    }
+
+    /// `master` gives no trustworthy answer.
+    pub fn unknown(&mut self, round: u8, master: MasterId) -> Next {
+        if round != self.round || self.phase != Phase::Voting {
+            return Next::WAIT;
+        }
+        self.pending.remove(master);
+        self.verdict()
+    }
+
+    /// The deadline of the current round has come.
+    pub fn deadline(&mut self) -> Next {
+        if self.phase != Phase::Voting {
+            return Next::WAIT;
+        }
+        self.pending = MasterSet::EMPTY;
+        self.verdict()
+    }
+
+    /// The ballot that has won.
+    pub fn winner(&self) -> Option<&B> {
+        self.largest().map(|(ballot, _)| ballot)
+    }
+
+    /// A change that comes when it cannot count any more.
+    fn late(changed: bool, master: MasterId) -> Next {
+        let undo = if changed { [master].into_iter().collect() } else { MasterSet::EMPTY };
+        Next { undo, step: Step::Wait }
+    }
+
+    fn largest(&self) -> Option<&(B, MasterSet)> {
+        self.groups.iter().max_by_key(|(_, masters)| masters.len())
+    }
+
+    fn answered(&self) -> usize {
+        self.groups.iter().map(|(_, masters)| masters.len()).sum()
+    }
+
+    fn verdict(&mut self) -> Next {
+        let best = self.largest().map_or(MasterSet::EMPTY, |(_, masters)| *masters);
+        if self.quorum.reached_by(best) {
+            return self.won(best);
+        }
+        let possible = best.len() + self.pending.len();
+        if possible >= self.quorum.needed() {
+            return Next::WAIT;
+        }
+        // Whoever answers late is told apart by the phase.
+        let answered = self.answered();
+        let undo = std::mem::take(&mut self.changed);
+        let step = if answered + self.pending.len() < self.quorum.needed() {
+            self.phase = Phase::Lost;
+            Step::Unavailable { answered }
+        } else if self.retries_left > 0 {
+            self.retries_left -= 1;
+            self.phase = Phase::Pausing;
+            self.round = self.round.wrapping_add(1);
+            Step::Pause
+        } else {
+            self.phase = Phase::Lost;
+            Step::Split { answered }
+        };
+        Next { undo, step }
+    }
+
+    fn won(&mut self, winners: MasterSet) -> Next {
+        let changed = !self.changed.without(self.changed.without(winners)).is_empty();
+        self.phase = Phase::Won { changed };
+        let undo = if changed { MasterSet::EMPTY } else { self.changed };
+        Next { undo, step: Step::Won(winners) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn program(n: usize, retries: u32) -> Program<(bool, u8)> {
+        let quorum = Quorum::of(n);
+        let mut program = Program::new(quorum, retries);
+        program.ask(quorum.everybody());
+        program
+    }
+
+    fn vote(program: &mut Program<(bool, u8)>, master: usize, changed: bool, reply: u8) -> Next {
+        program.voted(program.round(), MasterId::new(master), changed, (changed, reply))
+    }
+
+    fn masters(indices: &[usize]) -> MasterSet {
+        indices.iter().map(|index| MasterId::new(*index)).collect()
+    }
+
+    #[test]
+    fn a_minority_that_changed_something_is_undone() {
+        let mut program = program(3, 0);
+        assert_eq!(vote(&mut program, 0, true, 1), Next::WAIT);
+        assert_eq!(vote(&mut program, 1, false, 2), Next::WAIT);
+        let next = vote(&mut program, 2, false, 2);
+        assert_eq!(next, Next { undo: masters(&[0]), step: Step::Won(masters(&[1, 2])) });
+    }
+
+    #[test]
+    fn a_late_change_is_undone_unless_the_majority_made_it_too() {
+        for (majority, undone) in [(false, vec![2]), (true, vec![])] {
+            let mut program = program(3, 0);
+            vote(&mut program, 0, majority, 1);
+            vote(&mut program, 1, majority, 1);
+            assert_eq!(vote(&mut program, 2, true, 9).undo, masters(&undone));
+        }
+    }
+
+    #[test]
+    fn without_a_majority_everything_is_undone_and_tried_again() {
+        let mut program = program(3, 1);
+        vote(&mut program, 0, true, 1);
+        vote(&mut program, 1, true, 2);
+        let next = vote(&mut program, 2, false, 3);
+        assert_eq!(next, Next { undo: masters(&[0, 1]), step: Step::Pause });
+        program.ask(Quorum::of(3).everybody());
+        let late = program.voted(0, MasterId::new(2), true, (true, 1));
+        assert_eq!(late, Next { undo: masters(&[2]), step: Step::Wait });
+        vote(&mut program, 0, true, 1);
+        vote(&mut program, 1, false, 2);
+        let next = vote(&mut program, 2, false, 3);
+        assert_eq!(next, Next { undo: masters(&[0]), step: Step::Split { answered: 3 } });
+    }
+
+    #[test]
+    fn a_lone_answer_is_undone_and_not_believed() {
+        let mut program = program(3, 3);
+        vote(&mut program, 0, true, 1);
+        let next = program.deadline();
+        assert_eq!(next, Next { undo: masters(&[0]), step: Step::Unavailable { answered: 1 } });
+        assert_eq!(vote(&mut program, 1, true, 1).undo, masters(&[1]));
+    }
+
+    proptest! {
+        /// Whatever the order: a win is the win of a quorum that did and said the same, and in the end
+        /// exactly those changes stay that a majority made as well.
+        #[test]
+        fn what_stays_is_what_a_quorum_did(
+            n in 1usize..=7,
+            votes in proptest::collection::vec((any::<bool>(), 0u8..2, any::<bool>()), 7),
+            order in Just((0..7).collect::<Vec<usize>>()).prop_shuffle(),
+        ) {
+            let mut program = program(n, 0);
+            let (mut undone, mut won) = (MasterSet::EMPTY, None);
+            let (silent, speaking): (Vec<usize>, Vec<usize>) =
+                order.into_iter().filter(|master| *master < n).partition(|master| votes[*master].2);
+            let step = |next: Next, won: &mut Option<MasterSet>| {
+                if let Step::Won(winners) = next.step {
+                    assert!(won.replace(winners).is_none(), "won twice");
+                }
+                next.undo
+            };
+            for master in speaking {
+                let (changed, reply, _) = votes[master];
+                undone = undone.union(step(vote(&mut program, master, changed, reply), &mut won));
+            }
+            undone = undone.union(step(program.deadline(), &mut won));
+            for master in silent {
+                let (changed, reply, _) = votes[master];
+                undone = undone.union(step(vote(&mut program, master, changed, reply), &mut won));
+            }
+            let changed: MasterSet =
+                (0..n).filter(|master| votes[*master].0).map(MasterId::new).collect();
+            match won {
+                None => prop_assert_eq!(undone, changed),
+                Some(winners) => {
+                    prop_assert!(winners.len() >= Quorum::of(n).needed());
+                    let kinds: std::collections::HashSet<_> =
+                        winners.iter().map(|m| (votes[m.index()].0, votes[m.index()].1)).collect();
+                    prop_assert_eq!(kinds.len(), 1);
+                    let by_change = kinds.iter().all(|(changed, _)| *changed);
+                    prop_assert_eq!(undone, if by_change { MasterSet::EMPTY } else { changed });
+                }
+            }
+        }
+    }
+}
