@@ -9,25 +9,52 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use bytes::BytesMut;
+use tokio::sync::oneshot;
 
 use super::reply::{Protocol, Reply};
 
 /// Where an operation's reply goes.
 #[derive(Debug)]
-pub struct Target {
-    outbox: Rc<Outbox>,
-    slot: u64,
+pub struct Target(Recipient);
+
+#[derive(Debug)]
+enum Recipient {
+    /// A request of a session.
+    Slot(Rc<Outbox>, u64),
+    /// A task of this worker.
+    Task(oneshot::Sender<Reply>),
+    Nobody,
 }
 
 impl Target {
-    /// Whether the client has gone.
-    pub fn is_closed(&self) -> bool {
-        self.outbox.state.borrow().closed
+    /// A task of this worker, which takes the reply from the other end.
+    pub fn task() -> (Self, oneshot::Receiver<Reply>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Recipient::Task(sender)), receiver)
     }
 
-    /// Hands the reply to the session.
+    /// The reply is of no interest to anybody.
+    pub fn nobody() -> Self {
+        Self(Recipient::Nobody)
+    }
+
+    /// Whether the one who waited has gone.
+    pub fn is_closed(&self) -> bool {
+        match &self.0 {
+            Recipient::Slot(outbox, _) => outbox.state.borrow().closed,
+            Recipient::Task(sender) => sender.is_closed(),
+            Recipient::Nobody => false,
+        }
+    }
+
+    /// Hands the reply over.
     pub fn deliver(self, reply: Reply) {
-        self.outbox.fill(self.slot, reply);
+        match self.0 {
+            Recipient::Slot(outbox, slot) => outbox.fill(slot, reply),
+            // A task that has stopped waiting does not want it any more.
+            Recipient::Task(sender) => _ = sender.send(reply),
+            Recipient::Nobody => {}
+        }
     }
 }
 
@@ -171,7 +198,7 @@ impl Outbox {
         state.request_bytes += slot.ticket.bytes;
         let number = state.first + state.slots.len() as u64;
         state.slots.push_back(slot);
-        Target { outbox: Rc::clone(self), slot: number }
+        Target(Recipient::Slot(Rc::clone(self), number))
     }
 
     /// The next `parts` slots belong to one request.

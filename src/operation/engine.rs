@@ -146,6 +146,21 @@ impl Engine {
         self.start_ready();
     }
 
+    /// Starts `operation` at once, for a task of this worker that awaits the reply.
+    ///
+    /// # Cancel safety
+    /// Who stops waiting is as a client that has gone: a claim that still waits for its turn is
+    /// given up, and whatever was sent is finished.
+    pub fn run(
+        self: &Rc<Self>,
+        operation: Operation,
+        key: u64,
+    ) -> impl Future<Output = Reply> + use<> {
+        let (target, reply) = Target::task();
+        self.start(operation, key, target);
+        async { reply.await.expect("the engine delivers a reply to every operation") }
+    }
+
     /// A master has answered what `waiting` stands for.
     pub fn answered(
         self: &Rc<Self>,
@@ -485,5 +500,35 @@ impl Deadlines {
         }
         queue.pop_front();
         Ok((id, round))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::everywhere::{Everywhere, What};
+    use crate::operation::{Kind, Operation};
+    use crate::quorum::Quorum;
+    use crate::quorum::validity::Pad;
+
+    /// An engine that has no link to any of its masters.
+    fn engine() -> Rc<Engine> {
+        let vote_timeout = Duration::from_millis(50);
+        let rules = Rules {
+            quorum: Quorum::of(3),
+            pad: Pad::new(vote_timeout, 0.01),
+            vote_timeout,
+            split_vote_retries: 0,
+        };
+        Engine::new(rules, vote_timeout, Vec::new())
+    }
+
+    #[tokio::test]
+    async fn a_task_awaits_the_reply_that_a_client_would_have_had() {
+        let engine = engine();
+        let kind = Kind::Everywhere(Box::new(Everywhere::new(What::Count)));
+        let reply = engine.run(Operation { db: 0, key: Box::default(), kind }, 0);
+        assert_eq!(engine.in_flight(), 0, "it has been sent before anybody awaits it");
+        assert_eq!(reply.await, verdict::too_few_voters(engine.rules(), 0));
     }
 }
