@@ -18,6 +18,7 @@ use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::Settings;
 use crate::lua::ScriptCache;
+use crate::lua::program::Program;
 use crate::master::dial::{Dial, Tcp};
 use crate::master::link::Link;
 use crate::master::probe::DEFAULT_DATABASES;
@@ -45,6 +46,7 @@ pub struct Worker {
     registry: Arc<Registry>,
     engine: Rc<Engine>,
     scripts: Arc<Mutex<ScriptCache>>,
+    transaction: Arc<Program>,
     read_buffer: RefCell<Box<[u8]>>,
     started: Instant,
     draining: Cell<bool>,
@@ -76,6 +78,7 @@ impl Worker {
             registry,
             engine,
             scripts,
+            transaction: Arc::new(Program::transaction(pad)),
             read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
@@ -107,6 +110,11 @@ impl Worker {
     /// different ones loads a script once.
     pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program that runs transactions.
+    pub fn transaction(&self) -> Arc<Program> {
+        Arc::clone(&self.transaction)
     }
 
     /// The buffer all sessions read into, one at a time.

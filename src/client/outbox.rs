@@ -169,6 +169,8 @@ pub enum Gather {
     Sum,
     /// All of them (`MGET`).
     List,
+    /// `OK` for all of them (`WATCH`).
+    AllOk,
 }
 
 #[derive(Debug)]
@@ -338,7 +340,7 @@ impl Gathering {
         match (self.how, reply) {
             (_, error @ Reply::Error(_)) => _ = self.error.get_or_insert(error),
             (Gather::Sum, Reply::Int(count)) => self.sum += count,
-            (Gather::Sum, _) => {}
+            (Gather::Sum | Gather::AllOk, _) => {}
             (Gather::List, reply) => self.list.push(reply),
         }
         if self.missing > 0 {
@@ -347,6 +349,7 @@ impl Gathering {
         let whole = match self.how {
             Gather::Sum => Reply::Int(self.sum),
             Gather::List => Reply::Array(std::mem::take(&mut self.list)),
+            Gather::AllOk => Reply::OK,
         };
         Some(self.error.take().unwrap_or(whole))
     }

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use crate::clock;
-use crate::command::table::{self, Command};
+use crate::command::table::{self, Spec};
 
 /// All clients of the process.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub struct Client {
     seen_ms: AtomicU64,
     killed: AtomicBool,
     /// The last command: its place in the table, and one more.
-    command: AtomicU8,
+    command: AtomicU16,
     words: Mutex<Words>,
     waker: Mutex<Option<Waker>>,
 }
@@ -79,7 +79,7 @@ impl Registry {
             since_ms: now_ms,
             seen_ms: AtomicU64::new(now_ms as u64),
             killed: AtomicBool::new(false),
-            command: AtomicU8::new(0),
+            command: AtomicU16::new(0),
             words: Mutex::new(Words { resp: 2, ..Words::default() }),
             waker: Mutex::new(None),
         });
@@ -146,8 +146,8 @@ impl Client {
     }
 
     /// The client has sent this command.
-    pub fn did(&self, command: Command) {
-        self.command.store(command as u8 + 1, Ordering::Relaxed);
+    pub fn did(&self, command: &Spec) {
+        self.command.store(command.place + 1, Ordering::Relaxed);
     }
 
     fn last_command(&self) -> &'static str {

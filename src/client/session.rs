@@ -18,9 +18,11 @@ use super::decoder::{Args, Decoder, Limits};
 use super::outbox::{Gather, Outbox, Ticket};
 use super::registry::Client;
 use super::reply::Reply;
+use crate::command::transaction::Transaction;
 use crate::command::{self, Action};
 use crate::flush::poll_flush;
 use crate::operation::Operation;
+use crate::operation::watch::Watched;
 use crate::worker::Worker;
 
 /// With so many bytes of replies waiting, nothing more is read from a client that does not read.
@@ -60,6 +62,10 @@ pub struct Front {
     pub authenticated: bool,
     /// `CLIENT REPLY`
     pub replies: Replies,
+    /// What `MULTI` has begun.
+    pub transaction: Option<Transaction>,
+    /// What `WATCH` has named.
+    pub watched: Vec<Rc<Watched>>,
     /// Operations of a request with many keys that have not been started yet.
     parts: VecDeque<Operation>,
     /// The next request has to wait for one before it.
@@ -93,6 +99,8 @@ impl<S> Session<S> {
             db: 0,
             authenticated,
             replies: Replies::On,
+            transaction: None,
+            watched: Vec::new(),
             parts: VecDeque::new(),
             blocked: false,
             stalled: false,

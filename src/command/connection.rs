@@ -30,6 +30,8 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
     front.db = 0;
     front.authenticated = front.worker.settings().requirepass.is_none();
     front.replies = Replies::On;
+    front.transaction = None;
+    front.watched.clear();
     front.outbox.set_protocol(Protocol::Resp2);
     let mut words = front.client.words();
     words.name.clear();

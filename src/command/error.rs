@@ -67,6 +67,17 @@ pub const SCRIPT_FLUSH_OPTION: Reply = fixed("ERR SCRIPT FLUSH only support SYNC
 pub const NEGATIVE_KEYS: Reply = fixed("ERR Number of keys can't be negative");
 /// `EVAL` with more keys than arguments.
 pub const TOO_MANY_KEYS: Reply = fixed("ERR Number of keys can't be greater than number of args");
+/// `MULTI` after `MULTI`.
+pub const NESTED_MULTI: Reply = fixed("ERR MULTI calls can not be nested");
+/// `WATCH` after `MULTI`.
+pub const WATCH_IN_MULTI: Reply = fixed("ERR WATCH inside MULTI is not allowed");
+/// `EXEC` of nothing.
+pub const EXEC_WITHOUT_MULTI: Reply = fixed("ERR EXEC without MULTI");
+/// `DISCARD` of nothing.
+pub const DISCARD_WITHOUT_MULTI: Reply = fixed("ERR DISCARD without MULTI");
+/// `EXEC` after a command that was refused.
+pub const EXEC_ABORT: Reply =
+    fixed("EXECABORT Transaction discarded because of previous errors.");
 /// `CLUSTER`, `READONLY`, `READWRITE`.
 pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
 /// `COMMAND GETKEYS` of a command without keys.
@@ -108,6 +119,11 @@ pub fn unsupported_command(name: &[u8]) -> Reply {
         "ERR command '{}' is not supported: this is a lock proxy in front of independent masters",
         quote(name).to_ascii_lowercase()
     ))
+}
+
+/// A command that cannot be queued. Not one of Redis's texts.
+pub fn not_in_multi(command: &str) -> Reply {
+    Reply::error(format!("ERR '{command}' is not supported after MULTI: send it on its own"))
 }
 
 /// No such subcommand of `command`.

@@ -3,10 +3,12 @@
 //! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`]: Redis's texts;
 //! * [`options`], [`number`], [`glob`]: arguments as Redis reads them;
 //! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script` ask the masters,
-//!   `connection`, `client`, `server`, `info` answer at once.
+//!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `server`, `info`
+//!   answer at once.
 
 mod client;
 mod connection;
+mod data;
 mod counter;
 pub mod error;
 mod expiry;
@@ -17,16 +19,18 @@ mod keyspace;
 mod lock;
 pub mod number;
 pub mod options;
+mod program;
 mod script;
 mod server;
 pub mod table;
+pub mod transaction;
 
 use crate::client::decoder::Args;
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::operation::{Kind, Operation};
-use table::Command;
+use table::{Command, Spec};
 
 /// What a request comes to.
 #[derive(Debug)]
@@ -57,26 +61,46 @@ type Outcome = Result<Action, Reply>;
 /// Looks a request up and hands it to its family. The checks have Redis's order (`server.c`,
 /// `processCommand`): does it exist, are there enough arguments, may the client send it.
 pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
-    let Some(spec) = table::lookup(args.at(0)) else {
-        return refused(args);
+    let spec = match accepted(front, args) {
+        Ok(spec) => spec,
+        Err(refused) => {
+            if let Some(transaction) = &mut front.transaction {
+                transaction.abort();
+            }
+            return refused;
+        }
     };
-    if !spec.accepts(args.len()) {
-        return Action::Reply(error::wrong_arity(spec.name));
-    }
-    if !front.authenticated && !spec.allowed_before_auth() {
-        return Action::Reply(error::NO_AUTH);
+    if front.transaction.is_some() && !goes_past_the_queue(spec.id) {
+        return transaction::queue(front, spec, args).unwrap_or_else(Action::Reply);
     }
     if waits_for_all(spec.id, args.len()) && front.outbox.in_flight() > 0 {
         return Action::Later;
     }
-    front.client.did(spec.id);
-    family(front, spec.id, args).unwrap_or_else(Action::Reply)
+    front.client.did(spec);
+    family(front, spec, args).unwrap_or_else(Action::Reply)
+}
+
+fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Action> {
+    let spec = table::lookup(args.at(0)).ok_or_else(|| refused(args))?;
+    if !spec.accepts(args.len()) {
+        return Err(Action::Reply(error::wrong_arity(spec.name)));
+    }
+    if !front.authenticated && !spec.allowed_before_auth() {
+        return Err(Action::Reply(error::NO_AUTH));
+    }
+    Ok(spec)
+}
+
+/// Commands that a `MULTI` does not queue.
+fn goes_past_the_queue(command: Command) -> bool {
+    use Command as C;
+    matches!(command, C::Multi | C::Exec | C::Discard | C::Watch | C::Quit | C::Reset)
 }
 
 /// A command that changes how replies are sent, or looks at more than one key, must not overtake.
 fn waits_for_all(command: Command, words: usize) -> bool {
     use Command as C;
-    let many_keys = matches!(command, C::Mget | C::Exists | C::Touch)
+    let many_keys = matches!(command, C::Mget | C::Exists | C::Touch | C::Watch | C::Script)
         || matches!(command, C::Del | C::Unlink) && words > 2;
     many_keys || changes_or_lists_everything(command)
 }
@@ -94,6 +118,7 @@ fn changes_or_lists_everything(command: Command) -> bool {
             | C::FlushDb
             | C::FlushAll
             | C::Quit
+            | C::Exec
     )
 }
 
@@ -107,8 +132,9 @@ fn refused(args: Args<'_>) -> Action {
     Action::Reply(error::unknown_command(args))
 }
 
-fn family(front: &mut Front, command: Command, args: Args<'_>) -> Outcome {
+fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     use Command as C;
+    let command = spec.id;
     match command {
         C::Set => lock::set(front, args),
         C::SetNx => lock::setnx(front, args),
@@ -135,9 +161,17 @@ fn family(front: &mut Front, command: Command, args: Args<'_>) -> Outcome {
         C::DbSize => keyspace::dbsize(front),
         C::FlushDb => keyspace::flush(front, args, "flushdb", false),
         C::FlushAll => keyspace::flush(front, args, "flushall", true),
-        C::Eval => script::eval(front, args),
-        C::EvalSha => script::evalsha(front, args),
+        C::Eval => script::eval(front, args, false),
+        C::EvalRo => script::eval(front, args, true),
+        C::EvalSha => script::evalsha(front, args, false),
+        C::EvalShaRo => script::evalsha(front, args, true),
         C::Script => script::script(front, args),
+        C::Multi => transaction::multi(front),
+        C::Exec => transaction::exec(front),
+        C::Discard => transaction::discard(front),
+        C::Watch => transaction::watch(front, args),
+        C::Unwatch => transaction::unwatch(front),
+        C::Data => data::run(front, spec, args),
         C::Hello => connection::hello(front, args),
         C::Auth => connection::auth(front, args),
         C::Select => connection::select(front, args),

@@ -1,39 +1,51 @@
-//! `EVAL`, `EVALSHA`, `SCRIPT ...`: the lock scripts of the libraries, by what they mean.
+//! `EVAL`, `EVALSHA`, `SCRIPT ...`: lock scripts by what they mean, all others as they are.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::number::parse_i64;
-use super::{Action, Outcome, check_ttl, error, operation};
+use super::{Action, Outcome, check_ttl, error, operation, program};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
+use crate::lua::program::split_shebang;
 use crate::lua::{Create, Own, Script, Shape, Value};
 use crate::operation::Kind;
 use crate::operation::change::{self, Change, What};
 use crate::operation::claim::{self, Claim, How};
+use crate::operation::load::Load;
 use crate::operation::release::{self, Release};
 
 /// `EVAL text numkeys key... arg...`
-pub(super) fn eval(front: &mut Front, args: Args<'_>) -> Outcome {
+pub(super) fn eval(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcome {
     let (keys, argv) = keys_and_argv(args)?;
+    split_shebang(args.at(1))?;
     let script = front.worker.scripts().load(Bytes::copy_from_slice(args.at(1)));
-    run(front, &script, keys, argv)
+    run(front, script, read_only, &keys, &argv)
 }
 
 /// `EVALSHA sha numkeys key... arg...`
-pub(super) fn evalsha(front: &mut Front, args: Args<'_>) -> Outcome {
+pub(super) fn evalsha(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcome {
     let (keys, argv) = keys_and_argv(args)?;
     let script = front.worker.scripts().get(args.at(1));
-    let script = script.ok_or(error::NO_SCRIPT)?;
-    run(front, &script, keys, argv)
+    let Some(script) = script else {
+        // It may be the one that is being loaded.
+        return if front.outbox.in_flight() > 0 { Ok(Action::Later) } else { Err(error::NO_SCRIPT) };
+    };
+    run(front, script, read_only, &keys, &argv)
 }
 
 /// `SCRIPT LOAD|EXISTS|FLUSH`
 pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
     match (&args.at(1).to_ascii_lowercase()[..], args.len()) {
         (b"load", 3) => {
+            split_shebang(args.at(2))?;
             let script = front.worker.scripts().load(Bytes::copy_from_slice(args.at(2)));
-            Ok(Action::Reply(Reply::bulk(script.sha.clone())))
+            if script.is_known() {
+                return Ok(Action::Reply(Reply::bulk(script.sha.clone())));
+            }
+            Ok(Action::Start(operation(front, b"", Kind::Load(Load::new(script, None)))))
         }
         (b"load", _) => Err(error::wrong_arity("script|load")),
         (b"exists", 3..) => {
@@ -73,14 +85,24 @@ fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
     Ok((keys, argv))
 }
 
-/// Runs the script as what it means. Whatever is not as the meaning needs it is refused.
-fn run(front: &Front, script: &Script, keys: Words<'_>, argv: Words<'_>) -> Outcome {
-    let kind = match (&script.shape, &keys[..]) {
-        (Some(shape), [_]) if argv.len() >= shape.arguments() => lower(front, shape, &argv)?,
+/// Runs the script as what it means. Whatever is not as the meaning needs it runs as it is.
+fn run(
+    front: &Front,
+    script: Arc<Script>,
+    read_only: bool,
+    keys: &[&[u8]],
+    argv: &[&[u8]],
+) -> Outcome {
+    let kind = match (&script.shape, keys) {
+        (Some(shape), [_]) if argv.len() >= shape.arguments() && !read_only => {
+            lower(front, shape, argv)?
+        }
         _ => None,
     };
-    let kind = kind.ok_or_else(|| not_served(&script.sha))?;
-    Ok(Action::Start(operation(front, keys[0], kind)))
+    match kind {
+        Some(kind) => Ok(Action::Start(operation(front, keys[0], kind))),
+        None => Ok(program::script(front, script, read_only, keys, argv)),
+    }
 }
 
 fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, Reply> {
@@ -151,14 +173,6 @@ fn prefix(own: &Own, argv: &[&[u8]]) -> Option<i64> {
             parse_i64(argv[length.position()]).filter(|length| *length > 0)
         }
     }
-}
-
-/// Nothing is guessed: a script whose meaning is not certain does not run.
-fn not_served(sha: &str) -> Reply {
-    Reply::error(format!(
-        "ERR script {sha} is not one of the lock scripts that redlock-proxy knows, called as its \
-         library calls it: use a plain release, extend or set-if-absent script"
-    ))
 }
 
 fn reply(value: &Value) -> Reply {

@@ -3,14 +3,16 @@
 //!
 //! It is asked for every request, it answers `COMMAND`, and the documentation is made from it.
 
+mod data;
 mod others;
 mod rows;
 
+use data::DATA;
 pub use rows::Command;
 use rows::SPECS;
 
 /// One command.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// In lower case.
     pub name: &'static str,
@@ -34,6 +36,51 @@ pub struct Spec {
     pub since: &'static str,
     /// One sentence or two: how the masters answer it.
     pub rule: &'static str,
+    /// What runs it.
+    pub run: Run,
+    /// Its place among [`all`] commands.
+    pub place: u16,
+}
+
+/// What runs a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Its own function, by [`Spec::id`].
+    Own,
+    /// The masters, which answer by majority; the answer when there is none for any value.
+    Read(Nothing),
+    /// The masters, as a program of one command.
+    Write,
+    /// As [`Run::Write`], again and again until there is something.
+    Wait,
+}
+
+impl Run {
+    const fn rule(self) -> &'static str {
+        match self {
+            Self::Own => "",
+            Self::Read(_) => "The answer that a quorum of masters gives.",
+            Self::Write => "A program of one command: what a quorum does alike is done, else undone.",
+            Self::Wait => "Tried as a program until there is something, without holding others up.",
+        }
+    }
+}
+
+/// What a read answers of a key that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// Null.
+    Nil,
+    /// 0
+    Zero,
+    /// An array without elements.
+    List,
+    /// A map without pairs.
+    Map,
+    /// A set without members.
+    Set,
+    /// It depends on the arguments: the client has to try again.
+    Again,
 }
 
 impl Spec {
@@ -63,6 +110,24 @@ pub enum Family {
     Counter,
     /// All keys of a database.
     Keyspace,
+    /// Hashes.
+    Hash,
+    /// Lists.
+    List,
+    /// Sets.
+    Set,
+    /// Sorted sets.
+    SortedSet,
+    /// Strings as bits.
+    Bitmap,
+    /// Approximate counts.
+    HyperLogLog,
+    /// Places.
+    Geo,
+    /// Streams.
+    Stream,
+    /// `MULTI` and what belongs to it.
+    Transaction,
     /// Lua.
     Script,
     /// The state of one connection.
@@ -81,15 +146,18 @@ impl Command {
 
 /// All commands in alphabetical order.
 pub fn all() -> &'static [Spec] {
-    SPECS
+    &ALL
+}
+
+fn place(name: &[u8]) -> Option<usize> {
+    PACKED.binary_search(&pack(name)?).ok()
 }
 
 /// The command of this name in any case.
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
-    let row = PACKED.binary_search(&pack(name)?).ok()?;
     // A NUL at the end of a name packs like nothing.
-    Some(&SPECS[row]).filter(|spec| spec.name.len() == name.len())
+    Some(&ALL[place(name)?]).filter(|spec| spec.name.len() == name.len())
 }
 
 /// Whether Redis 7.0 has a command of this name, in any case, that the proxy does not answer. Such
@@ -123,18 +191,43 @@ const fn pack(name: &[u8]) -> Option<u128> {
 
 const NAME_MAX: usize = size_of::<u128>();
 
-/// The names of [`SPECS`], packed. Does not compile when they are out of order.
-static PACKED: [u128; SPECS.len()] = {
-    let mut packed = [0; SPECS.len()];
+/// Both tables in one, in alphabetical order.
+static ALL: [Spec; SPECS.len() + DATA.len()] = {
+    let mut all = [SPECS[0]; SPECS.len() + DATA.len()];
+    let (mut own, mut data) = (0, 0);
+    while own + data < all.len() {
+        let own_is_next = data == DATA.len()
+            || own < SPECS.len() && packed(SPECS[own].name) < packed(DATA[data].name);
+        let mut spec = if own_is_next { SPECS[own] } else { DATA[data] };
+        spec.place = (own + data) as u16;
+        all[own + data] = spec;
+        if own_is_next { own += 1 } else { data += 1 }
+    }
+    all
+};
+
+/// The names of [`ALL`], packed. Does not compile when a table is out of order.
+static PACKED: [u128; ALL.len()] = {
+    let mut names = [0; ALL.len()];
     let mut row = 0;
-    while row < SPECS.len() {
-        packed[row] = pack(SPECS[row].name.as_bytes()).expect("a name of at most 16 bytes");
-        assert!(row == 0 || packed[row - 1] < packed[row], "the table is in alphabetical order");
-        assert!(SPECS[row].id as usize == row);
+    while row < names.len() {
+        names[row] = packed(ALL[row].name);
+        assert!(row == 0 || names[row - 1] < names[row], "the tables are in alphabetical order");
+        assert!(row >= SPECS.len() || SPECS[row].id as usize == row);
         row += 1;
     }
-    packed
+    names
 };
+
+const fn packed(name: &str) -> u128 {
+    pack(name.as_bytes()).expect("a name that fits")
+}
+
+/// First key, last key, step.
+type Keys = [i8; 3];
+const NO_KEY: Keys = [0, 0, 0];
+const ONE_KEY: Keys = [1, 1, 1];
+const KEYS: Keys = [1, -1, 1];
 
 /// Makes [`Command`] and [`SPECS`] from rows of name, arity, keys, flags, version, family, summary
 /// and rule.
@@ -145,6 +238,8 @@ macro_rules! commands {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Command {
             $(#[doc = $summary] $id,)*
+            /// One that [`Spec::run`] says more about.
+            Data,
         }
 
         pub(super) const SPECS: &[Spec] = &[$(Spec {
@@ -159,10 +254,35 @@ macro_rules! commands {
             summary: $summary,
             since: $since,
             rule: $rule,
+            run: Run::Own,
+            place: 0,
         },)*];
     };
 }
 use commands;
+
+/// Makes [`DATA`] from rows of name, arity, keys, flags, version, family, what runs it, and summary.
+macro_rules! data_commands {
+    ($($name:literal $arity:literal $keys:ident [$($flag:literal)*] $since:literal
+       $family:ident $run:ident $(($nothing:ident))? $summary:literal;)*) => {
+        pub(super) const DATA: &[Spec] = &[$(Spec {
+            name: $name,
+            arity: $arity,
+            family: Family::$family,
+            id: super::Command::Data,
+            flags: &[$($flag),*],
+            first_key: $keys[0],
+            last_key: $keys[1],
+            step: $keys[2],
+            summary: $summary,
+            since: $since,
+            rule: Run::$run $((Nothing::$nothing))?.rule(),
+            run: Run::$run $((Nothing::$nothing))?,
+            place: 0,
+        },)*];
+    };
+}
+use data_commands;
 
 #[cfg(test)]
 mod tests {

@@ -51,6 +51,8 @@ struct Flight {
     target: Option<Target>,
     /// Fingerprint of the key whose turn this operation holds.
     turn: Option<u64>,
+    /// How many of [`Operation::turns`] it holds.
+    turns: usize,
     /// Frames on links that have not been answered yet.
     outstanding: u16,
     /// Masters that were lost before they answered: it may have taken effect there.
@@ -125,6 +127,7 @@ impl Engine {
             serial,
             target: Some(target),
             turn: turn_key,
+            turns: 0,
             outstanding: 0,
             unsure: MasterSet::EMPTY,
             pausing: false,
@@ -135,15 +138,43 @@ impl Engine {
         let entry = turn
             .map_or(turn::Entry::Now, |(kind, key)| self.turns.borrow_mut().enter(key, id, kind));
         match entry {
-            turn::Entry::Now => self.ask(id),
+            turn::Entry::Now => self.take_turns(id),
             turn::Entry::Wait => {}
             turn::Entry::Full => {
                 self.with(id, |flight| flight.turn = None);
-                self.reply(id, verdict::too_many_waiting(), turn::End::Done);
-                self.retire(id);
+                self.turn_away(id);
             }
         }
         self.start_ready();
+    }
+
+    /// Asks the masters once the turns on all its keys are its own. They are taken one after the other,
+    /// always in the same order, so that no two operations wait for each other.
+    fn take_turns(&self, id: OperationId) {
+        loop {
+            let next = self.with(id, |flight| flight.operation.turns().get(flight.turns).copied());
+            let Some(key) = next.flatten() else { return self.ask(id) };
+            let entry = self.turns.borrow_mut().enter(key, id, turn::Kind::Alone);
+            match entry {
+                turn::Entry::Now => _ = self.with(id, |flight| flight.turns += 1),
+                turn::Entry::Wait => return,
+                turn::Entry::Full => return self.turn_away(id),
+            }
+        }
+    }
+
+    /// A turn that was waited for has come.
+    fn go_on(&self, id: OperationId) {
+        self.with(id, |flight| {
+            let waited = flight.turns < flight.operation.turns().len();
+            flight.turns += usize::from(waited && flight.deadline.is_none());
+        });
+        self.take_turns(id);
+    }
+
+    fn turn_away(&self, id: OperationId) {
+        self.reply(id, verdict::too_many_waiting(), turn::End::Done);
+        self.retire(id);
     }
 
     /// Starts `operation` at once, for a task of this worker that awaits the reply.
@@ -265,7 +296,7 @@ impl Engine {
                     self.reply(id, Reply::Nil, turn::End::Done);
                     self.retire(id);
                 }
-                Some(id) => self.ask(id),
+                Some(id) => self.go_on(id),
                 None => return,
             }
         }
@@ -294,7 +325,8 @@ impl Engine {
 
     /// Sends the current round to all voters; nothing is sent when they are too few.
     fn ask(&self, id: OperationId) {
-        let voters = self.voters();
+        let excluded = self.with(id, |flight| flight.operation.excluded()).unwrap_or_default();
+        let voters = self.voters().without(excluded);
         if !self.rules.quorum.reached_by(voters) {
             let reply = verdict::too_few_voters(&self.rules, voters.len());
             self.abandon(id);
@@ -422,6 +454,7 @@ impl Engine {
         let taken = self.with(id, |flight| (flight.target.take(), flight.turn.take()));
         let Some((Some(target), turn)) = taken else { return };
         self.make_up(id);
+        self.leave_turns(id);
         let concerned = turn.map(|key| self.turns.borrow_mut().leave(key, end));
         if let Some(concerned) = concerned {
             for waiting in concerned.sharing {
@@ -430,6 +463,17 @@ impl Engine {
             self.ready.borrow_mut().extend(concerned.next);
         }
         target.deliver(reply);
+    }
+
+    fn leave_turns(&self, id: OperationId) {
+        let held = self.with(id, |flight| {
+            let held = std::mem::take(&mut flight.turns);
+            flight.operation.turns()[..held].to_vec()
+        });
+        for key in held.unwrap_or_default() {
+            let concerned = self.turns.borrow_mut().leave(key, turn::End::Done);
+            self.ready.borrow_mut().extend(concerned.next);
+        }
     }
 
     /// Masters that could not be asked, or were lost before they answered, may hold what the client

@@ -10,11 +10,13 @@ pub mod engine;
 pub mod everywhere;
 pub mod load;
 pub mod program;
+pub mod query;
 pub mod read;
 pub mod release;
 pub mod request;
 pub mod swap;
 pub mod verdict;
+pub mod watch;
 
 use crate::client::outbox::Order;
 use crate::client::reply::Reply;
@@ -139,6 +141,10 @@ pub enum Kind {
     Everywhere(Box<everywhere::Everywhere>),
     /// Run a script, a transaction, or a command of a composite type.
     Program(Box<program::Program>),
+    /// Read something of a composite type.
+    Query(Box<query::Query>),
+    /// Remember what a key holds.
+    Watch(watch::Watch),
     /// See whether a script can be run.
     Load(load::Load),
 }
@@ -173,7 +179,7 @@ impl Operation {
     /// What this operation may overtake within its session.
     pub fn order(&self) -> Order {
         match &self.kind {
-            Kind::Read(_) => Order::Read,
+            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) => Order::Read,
             Kind::Claim(claim) if claim.is_persistent() => Order::Rounds,
             Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
             Kind::Release(_) | Kind::Change(_) => Order::Closing,
@@ -219,6 +225,8 @@ impl Operation {
             Kind::Everywhere(everywhere) => everywhere.ask(asked),
             Kind::Program(program) => program.ask(rules, asked),
             Kind::Load(load) => load.ask(rules, asked),
+            Kind::Query(query) => query.ask(rules, asked),
+            Kind::Watch(watch) => watch.ask(rules, asked),
         }
     }
 
@@ -229,6 +237,8 @@ impl Operation {
             Kind::Swap(swap) => swap.round(),
             Kind::Read(read) => read.round(),
             Kind::Program(program) => program.round(),
+            Kind::Query(query) => query.round(),
+            Kind::Watch(watch) => watch.round(),
             _ => 0,
         }
     }
@@ -245,6 +255,8 @@ impl Operation {
             Kind::Everywhere(everywhere) => everywhere.encode(out),
             Kind::Program(program) => program.encode(self.db, form, out),
             Kind::Load(load) => load.encode(form, out),
+            Kind::Query(query) => query.encode(out),
+            Kind::Watch(watch) => watch.encode(key, form, out),
         }
     }
 
@@ -258,6 +270,8 @@ impl Operation {
             Kind::Swap(swap) => swap.received(rules, received),
             Kind::Everywhere(everywhere) => everywhere.received(rules, received),
             Kind::Program(program) => program.received(rules, received),
+            Kind::Query(query) => query.received(rules, received),
+            Kind::Watch(watch) => watch.received(rules, received),
             Kind::Load(load) => {
                 let loaded = load.received(rules, received);
                 self.go_on(loaded)
@@ -275,6 +289,8 @@ impl Operation {
             Kind::Swap(swap) => swap.deadline(rules),
             Kind::Everywhere(everywhere) => everywhere.deadline(rules),
             Kind::Program(program) => program.deadline(rules),
+            Kind::Query(query) => query.deadline(rules),
+            Kind::Watch(watch) => watch.deadline(rules),
             Kind::Load(load) => {
                 let loaded = load.deadline(rules);
                 self.go_on(loaded)

@@ -171,6 +171,7 @@ impl Program {
             changed: envelope.effect.is_change(),
             reply: envelope.reply.clone(),
             read_ttl: envelope.read_ttl,
+            unordered: false,
         };
         self.effects.push((master, envelope.effect.clone()));
         if round == decision.round() {

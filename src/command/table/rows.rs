@@ -4,7 +4,7 @@
 //! redis-server 7.0 say; clients that route or check by them must find here what they know from
 //! there. `DELEX` is Redis 8.4's, `DELIFEQ` Valkey 9.0's.
 
-use super::{Family, Spec, commands};
+use super::{Family, KEYS, NO_KEY, ONE_KEY, Run, Spec, commands};
 
 commands! {
     Acl "acl" -2 NO_KEY []
@@ -46,15 +46,27 @@ commands! {
     DelIfEq "delifeq" 3 ONE_KEY ["write" "fast"]
         "9.0.0" Lock "Delete a key if its value is equal",
         RELEASE;
+    Discard "discard" 1 NO_KEY ["noscript" "loading" "stale" "fast" "allow_busy"]
+        "2.0.0" Transaction "Forget the queued commands",
+        LOCAL;
     Echo "echo" 2 NO_KEY ["loading" "stale" "fast"]
         "1.0.0" Connection "Answer with the argument",
         LOCAL;
     Eval "eval" -3 NO_KEY ["noscript" "stale" "skip_monitor" "no_mandatory_keys" "movablekeys"]
         "2.6.0" Script "Run a Lua script",
-        "A recognised lock script runs as the claim, release or extension that it is.";
+        PROGRAM;
+    EvalRo "eval_ro" -3 NO_KEY ["readonly" "noscript" "stale" "skip_monitor" "no_mandatory_keys" "movablekeys"]
+        "7.0.0" Script "Run a Lua script that changes nothing",
+        PROGRAM;
     EvalSha "evalsha" -3 NO_KEY ["noscript" "stale" "skip_monitor" "no_mandatory_keys" "movablekeys"]
         "2.6.0" Script "Run a Lua script by its SHA1",
-        "Looked up in the proxy's script cache, then as EVAL.";
+        PROGRAM;
+    EvalShaRo "evalsha_ro" -3 NO_KEY ["readonly" "noscript" "stale" "skip_monitor" "no_mandatory_keys" "movablekeys"]
+        "7.0.0" Script "Run a Lua script that changes nothing, by its SHA1",
+        PROGRAM;
+    Exec "exec" 1 NO_KEY ["noscript" "loading" "stale" "skip_slowlog"]
+        "1.2.0" Transaction "Run the queued commands",
+        "A program of all commands in the queue; nothing is done when a watched key has changed.";
     Exists "exists" -2 KEYS ["readonly" "fast"]
         "1.0.0" Key "Count which of the keys exist",
         "Each key exists if a quorum holds it; the reply is the sum.";
@@ -106,6 +118,9 @@ commands! {
     Mget "mget" -2 KEYS ["readonly" "fast"]
         "1.0.0" Key "The values of several keys",
         "Each key is read by quorum.";
+    Multi "multi" 1 NO_KEY ["noscript" "loading" "stale" "fast" "allow_busy"]
+        "1.2.0" Transaction "Queue commands until EXEC",
+        LOCAL;
     Persist "persist" 2 ONE_KEY ["write" "fast"]
         "2.2.0" Expiry "Remove the expiry",
         "Run on all masters; the reply is voted.";
@@ -181,17 +196,18 @@ commands! {
     Unlink "unlink" -2 KEYS ["write" "fast"]
         "4.0.0" Lock "Delete keys, memory later",
         VOTED_SUM;
+    Unwatch "unwatch" 1 NO_KEY ["noscript" "loading" "stale" "fast" "allow_busy"]
+        "2.2.0" Transaction "Forget the watched keys",
+        LOCAL;
     Wait "wait" 3 NO_KEY ["noscript"]
         "3.0.0" Server "Wait for replicas",
         "Answers 0 at once: independent masters have no replicas.";
+    Watch "watch" -2 KEYS ["noscript" "loading" "stale" "fast" "allow_busy"]
+        "2.2.0" Transaction "Let EXEC do nothing when one of the keys has changed",
+        "What a quorum holds under each key is remembered, and compared by EXEC on every master.";
 }
 
-/// First key, last key, step.
-type Keys = [i8; 3];
-const NO_KEY: Keys = [0, 0, 0];
-const ONE_KEY: Keys = [1, 1, 1];
-const KEYS: Keys = [1, -1, 1];
-
+const PROGRAM: &str = "A recognised lock script runs as the claim, release or extension that it is; any other as a program: what a quorum does and answers alike is done, else undone.";
 const VOTED_VALUE: &str =
     "The value a quorum agrees on; without a majority for any value the key does not exist.";
 const COMPARE_AND_SET: &str = "A quorum's value is read, then compared and set on all masters; undone and retried when disturbed.";

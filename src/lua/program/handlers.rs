@@ -42,7 +42,7 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["lmove", "rpoplpush"], ("pop_two", Part::Rare)),
     (&["lmpop", "zmpop"], ("pop_counted", Part::Rare)),
     (&["bitop", "xgroup"], ("write_second", Part::Rare)),
-    (&["sort", "georadius", "georadiusbymember"], ("write_stored", Part::Rare)),
+    (&["georadius", "georadiusbymember", "sort"], ("write_stored", Part::Rare)),
     (
         &["hkeys", "hvals", "keys", "sdiff", "sinter", "smembers", "sunion"],
         ("unordered", Part::Rare),

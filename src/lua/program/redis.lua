@@ -5,8 +5,9 @@ local function through(run)
   end
 end
 
-redis = setmetatable({ call = through(call), pcall = through(real.pcall) }, {
-  __index = real,
+-- Empty, so that whatever is assigned to it is noticed.
+redis = setmetatable({}, {
+  __index = setmetatable({ call = through(call), pcall = through(real.pcall) }, { __index = real }),
   __newindex = function()
     error('Attempt to modify a readonly table', 2)
   end,

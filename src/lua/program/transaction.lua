@@ -1,11 +1,17 @@
--- The commands of a MULTI, or one command. ARGV: the protocol of the client; the number of watched
--- keys, and for each the key and the digest it must have; then, for each command, the number of its
--- words and its words.
-local at = 3 + 2 * ARGV[2]
-for watched = 3, at - 1, 2 do
-  if digest(ARGV[watched]) ~= ARGV[watched + 1] then
-    return false
-  end
+-- The commands of a MULTI, or one command. ARGV: the protocol of the client; its database; the number
+-- of watched keys, and for each its database, itself and the digest it must have; then, for each
+-- command, the number of its words and its words.
+local at = 4 + 3 * ARGV[3]
+local broken = false
+for watched = 4, at - 1, 3 do
+  redis.call('SELECT', ARGV[watched])
+  broken = broken or digest(ARGV[watched + 1]) ~= ARGV[watched + 2]
+end
+if broken then
+  return false
+end
+if at > 4 then
+  redis.call('SELECT', ARGV[2])
 end
 if ARGV[1] == '3' then
   redis.setresp(3)

@@ -15,6 +15,8 @@ pub(crate) struct Ballot {
     pub(crate) reply: Bytes,
     /// Integers in it may be remaining times, which differ by milliseconds.
     pub(crate) read_ttl: bool,
+    /// The elements of an array in it have no order.
+    pub(crate) unordered: bool,
 }
 
 impl PartialEq for Ballot {
@@ -22,7 +24,8 @@ impl PartialEq for Ballot {
         self.changed == other.changed
             && (self.reply == other.reply
                 || (self.read_ttl || other.read_ttl) && alike(&self.reply, &other.reply)
-                || ordered(&self.reply).is_some_and(|reply| ordered(&other.reply) == Some(reply)))
+                || ordered(&self.reply).is_some_and(|reply| ordered(&other.reply) == Some(reply))
+                || self.unordered && flat(&self.reply) == flat(&other.reply))
     }
 }
 
@@ -59,6 +62,13 @@ fn ordered(reply: &[u8]) -> Option<Vec<&[u8]>> {
     items.sort_unstable();
     items.insert(0, header.bytes);
     Some(items)
+}
+
+/// All elements of a frame, in an order of their own.
+fn flat(reply: &[u8]) -> Vec<&[u8]> {
+    let mut elements: Vec<_> = resp3::elements(reply).map(|element| element.bytes).collect();
+    elements.sort_unstable();
+    elements
 }
 
 /// The items of an array with sets and maps among them, as in the reply of a transaction.
@@ -105,7 +115,8 @@ mod tests {
     use super::*;
 
     fn ballot(reply: &'static str, read_ttl: bool) -> Ballot {
-        Ballot { changed: false, reply: Bytes::from_static(reply.as_bytes()), read_ttl }
+        let reply = Bytes::from_static(reply.as_bytes());
+        Ballot { changed: false, reply, read_ttl, unordered: false }
     }
 
     #[test]

@@ -1,0 +1,114 @@
+//! Reading something of a composite type: the reply that a quorum of masters gives.
+
+use bytes::Bytes;
+
+use crate::client::reply::Reply;
+use crate::command::table::Nothing;
+use crate::master::reply::Answer;
+use crate::operation::program::Ballot;
+use crate::operation::verdict::Trouble;
+use crate::operation::{Next, Received, Rules, Then};
+use crate::quorum::MasterSet;
+use crate::quorum::read::{Read, Verdict};
+
+/// A command as the client sent it, which changes nothing.
+#[derive(Debug)]
+pub struct Query {
+    request: Box<[u8]>,
+    nothing: Nothing,
+    unordered: bool,
+    votes: Option<Read<Ballot>>,
+    /// How often it has been asked in vain, which is also the round.
+    contested: u8,
+    trouble: Trouble,
+}
+
+impl Query {
+    /// A query that nobody was asked yet. The elements of an `unordered` array may come in any order.
+    pub fn new(request: Box<[u8]>, nothing: Nothing, unordered: bool) -> Self {
+        let trouble = Trouble::default();
+        Self { request, nothing, unordered, votes: None, contested: 0, trouble }
+    }
+
+    pub(super) fn round(&self) -> u8 {
+        self.contested
+    }
+
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+        self.votes = Some(Read::new(rules.quorum, asked));
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.request);
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        let Received { master, answer, raw, .. } = received;
+        let Some(votes) = &mut self.votes else { return Next::WAIT };
+        if received.round != self.contested {
+            return Next::WAIT;
+        }
+        let verdict = match answer {
+            None => votes.unknown(master),
+            Some(Answer::Error(error)) if !is_reply(error) => {
+                self.trouble.remember(error);
+                votes.unknown(master)
+            }
+            Some(_) => {
+                let vote = Ballot::reading(raw, self.unordered);
+                votes.value(master, |known| *known == vote, || vote.clone())
+            }
+        };
+        let Some(verdict) = verdict else { return Next::WAIT };
+        let reply = match verdict {
+            Verdict::Agreed(vote, _) => Reply::Raw(vote.reply.clone()),
+            Verdict::Contested => return self.contested(rules),
+            Verdict::Missing | Verdict::Undecided => self.undecided(rules),
+        };
+        Next::reply(reply)
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+        let Some(votes) = &mut self.votes else { return Next::WAIT };
+        let reply = match votes.close() {
+            Verdict::Agreed(vote, _) => Reply::Raw(vote.reply.clone()),
+            Verdict::Contested => return self.contested(rules),
+            Verdict::Missing | Verdict::Undecided => self.undecided(rules),
+        };
+        Next::reply(reply)
+    }
+
+    /// Whatever is changing just now is read again; if it stays like that the key does not exist.
+    fn contested(&mut self, rules: &Rules) -> Next {
+        if u32::from(self.contested) < rules.split_vote_retries {
+            self.contested += 1;
+            return Next::then(Then::Pause);
+        }
+        Next::reply(match self.nothing {
+            Nothing::Nil => Reply::Nil,
+            Nothing::Zero => Reply::Int(0),
+            Nothing::List => Reply::Array(Vec::new()),
+            Nothing::Map => Reply::Map(Vec::new()),
+            Nothing::Set => Reply::Set(Vec::new()),
+            Nothing::Again => self.undecided(rules),
+        })
+    }
+
+    fn undecided(&self, rules: &Rules) -> Reply {
+        let answered = self.votes.as_ref().map_or(0, Read::answered);
+        self.trouble.undecided(rules, answered)
+    }
+}
+
+/// Errors that a master gives for want of something of its own are no answer to the question.
+fn is_reply(error: &[u8]) -> bool {
+    error.starts_with(b"ERR ") || error.starts_with(b"WRONGTYPE ")
+}
+
+impl Ballot {
+    /// What one master answered to a question.
+    fn reading(raw: &[u8], unordered: bool) -> Self {
+        let reply = Bytes::copy_from_slice(raw);
+        Self { changed: false, reply, read_ttl: false, unordered }
+    }
+}

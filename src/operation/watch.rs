@@ -1,0 +1,105 @@
+//! `WATCH`: what a quorum holds under a key now, for an `EXEC` to compare.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::client::reply::Reply;
+use crate::lua::canonical::Canonical;
+use crate::master::reply::Answer;
+use crate::operation::request::{self, Form};
+use crate::operation::verdict::Trouble;
+use crate::operation::{Next, Received, Rules, Then};
+use crate::quorum::MasterSet;
+use crate::quorum::read::{Read, Verdict};
+
+/// A key that a session watches.
+#[derive(Debug)]
+pub struct Watched {
+    /// Its database.
+    pub db: u32,
+    /// Itself.
+    pub key: Box<[u8]>,
+    /// The digest of what a quorum holds; none while that is not known, and then no `EXEC` runs.
+    pub digest: RefCell<Option<Box<[u8]>>>,
+}
+
+impl Watched {
+    /// A key that nobody was asked about yet.
+    pub fn new(db: u32, key: &[u8]) -> Rc<Self> {
+        Rc::new(Self { db, key: key.into(), digest: RefCell::default() })
+    }
+}
+
+/// A `WATCH` of one key.
+#[derive(Debug)]
+pub struct Watch {
+    watched: Rc<Watched>,
+    votes: Option<Read<Box<[u8]>>>,
+    /// How often there was no majority, which is also the round.
+    contested: u8,
+    trouble: Trouble,
+}
+
+impl Watch {
+    /// Finds out what `watched` holds.
+    pub fn new(watched: Rc<Watched>) -> Self {
+        Self { watched, votes: None, contested: 0, trouble: Trouble::default() }
+    }
+
+    pub(super) fn round(&self) -> u8 {
+        self.contested
+    }
+
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+        self.votes = Some(Read::new(rules.quorum, asked));
+    }
+
+    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        request::script(out, form, Canonical::Digest, key, &[]);
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        let Some(votes) = &mut self.votes else { return Next::WAIT };
+        if received.round != self.contested {
+            return Next::WAIT;
+        }
+        let verdict = match received.answer {
+            Some(Answer::Bulk(digest)) => {
+                votes.value(received.master, |known| **known == **digest, || (*digest).into())
+            }
+            other => {
+                if let Some(Answer::Error(error)) = other {
+                    self.trouble.remember(error);
+                }
+                votes.unknown(received.master)
+            }
+        };
+        match verdict {
+            None => Next::WAIT,
+            Some(Verdict::Agreed(digest, _)) => {
+                *self.watched.digest.borrow_mut() = Some(digest.clone());
+                Next::reply(Reply::OK)
+            }
+            Some(Verdict::Contested) if u32::from(self.contested) < rules.split_vote_retries => {
+                self.contested += 1;
+                Next::then(Then::Pause)
+            }
+            Some(_) => self.undecided(rules),
+        }
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+        if let Some(votes) = &mut self.votes
+            && let Verdict::Agreed(digest, _) = votes.close()
+        {
+            *self.watched.digest.borrow_mut() = Some(digest.clone());
+            return Next::reply(Reply::OK);
+        }
+        self.undecided(rules)
+    }
+
+    fn undecided(&self, rules: &Rules) -> Next {
+        let answered = self.votes.as_ref().map_or(0, Read::answered);
+        Next::reply(self.trouble.undecided(rules, answered))
+    }
+}
