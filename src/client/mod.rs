@@ -2,6 +2,7 @@
 //!
 //! * [`decoder`]: the bytes of a connection cut into requests; [`inline`]: those typed by hand;
 //! * [`reply`]: one reply, in RESP2 or RESP3; [`outbox`]: a session's replies, in order;
+//! * [`waiting`]: clients that `BLPOP`;
 //! * [`listener`] accepts connections, [`session`] serves one, [`registry`] knows them all.
 
 pub mod decoder;
@@ -11,3 +12,4 @@ pub mod outbox;
 pub mod registry;
 pub mod reply;
 pub mod session;
+pub mod waiting;

@@ -323,7 +323,8 @@ mod tests {
     #[test]
     fn what_masters_said_is_rewritten_for_resp2_only() {
         let raw = "*6\r\n_\r\n#t\r\n,1.5\r\n=5\r\ntxt:a\r\n%1\r\n+a\r\n(12\r\n~1\r\n$1\r\nb\r\n";
-        let resp2 = "*6\r\n$-1\r\n:1\r\n$3\r\n1.5\r\n$1\r\na\r\n*2\r\n+a\r\n$2\r\n12\r\n*1\r\n$1\r\nb\r\n";
+        let resp2 =
+            "*6\r\n$-1\r\n:1\r\n$3\r\n1.5\r\n$1\r\na\r\n*2\r\n+a\r\n$2\r\n12\r\n*1\r\n$1\r\nb\r\n";
         assert_bytes(Reply::Raw(raw.into()), resp2, raw);
     }
 

@@ -15,9 +15,10 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::decoder::{Args, Decoder, Limits};
-use super::outbox::{Gather, Outbox, Ticket};
+use super::outbox::{Gather, Order, Outbox, Ticket};
 use super::registry::Client;
 use super::reply::Reply;
+use super::waiting::Waiting;
 use crate::command::transaction::Transaction;
 use crate::command::{self, Action};
 use crate::flush::poll_flush;
@@ -241,6 +242,7 @@ impl Front {
             }
             Action::Start(operation) => self.start(operation, bytes),
             Action::Gather(how, operations) => self.gather(how, operations),
+            Action::Wait(waiting) => self.wait(*waiting),
         }
     }
 
@@ -270,6 +272,18 @@ impl Front {
         self.outbox.gather(how, operations.len(), silent);
         self.parts = operations.into();
         self.start_parts();
+        true
+    }
+
+    /// A client that waits sends nothing else until it is answered.
+    fn wait(&mut self, waiting: Waiting) -> bool {
+        if self.outbox.in_flight() > 0 {
+            return false;
+        }
+        let silent = self.is_silent();
+        let ticket = Ticket { key: 0, order: Order::Alone, bytes: 0 };
+        let target = self.outbox.reserve(ticket, silent);
+        tokio::task::spawn_local(waiting.run(Rc::clone(&self.worker), target));
         true
     }
 

@@ -1,19 +1,60 @@
 //! Commands of composite types, by what [`Spec::run`] says of them.
 
-use super::program;
+use std::time::Duration;
+
+use super::program::{self, OneCommand};
 use super::table::{Nothing, Run, Spec};
-use super::{Action, Outcome, operation};
+use super::{Action, Outcome, error, operation};
 use crate::client::decoder::Args;
+use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
+use crate::client::waiting::Waiting;
+use crate::clock;
 use crate::operation::query::Query;
 use crate::operation::{Kind, request};
 
 /// Runs the command that `spec` describes.
 pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     match spec.run {
-        Run::Read(nothing) => Ok(read(front, spec, args, nothing)),
-        _ => Ok(Action::Start(program::command(front, spec, args))),
+        Run::Read(nothing) if !is_flat_in_resp2(front, args) => {
+            Ok(read(front, spec, args, nothing))
+        }
+        Run::Wait => wait(front, spec, args),
+        _ => Ok(Action::Start(OneCommand::new(front, spec, args).operation())),
     }
+}
+
+fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    let timeout = if spec.has_counted_keys() { args.at(1) } else { args.at(args.len() - 1) };
+    let timeout = timeout_seconds(timeout)?;
+    let command = OneCommand::new(front, spec, args);
+    let waiting = Waiting {
+        keys: program::keys(spec, args).into_iter().map(Into::into).collect(),
+        db: front.db,
+        until: (timeout > 0.0).then(|| clock::now() + Duration::from_secs_f64(timeout)),
+        attempt: Box::new(move || command.operation()),
+    };
+    Ok(Action::Wait(Box::new(waiting)))
+}
+
+/// `getTimeoutFromObjectOrReply` in `timeout.c`
+fn timeout_seconds(word: &[u8]) -> Result<f64, Reply> {
+    let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok());
+    match number.filter(|number| number.is_finite()) {
+        None => Err(error::TIMEOUT_NOT_A_FLOAT),
+        Some(seconds) if seconds > MAX_TIMEOUT_SECONDS => Err(error::TIMEOUT_OUT_OF_RANGE),
+        Some(..0.0) => Err(error::TIMEOUT_NEGATIVE),
+        Some(seconds) => Ok(seconds),
+    }
+}
+
+/// As many milliseconds as Redis can count from its start of time, about.
+const MAX_TIMEOUT_SECONDS: f64 = 9e15;
+
+/// RESP3 has members and their scores in pairs, RESP2 has them flat; masters speak RESP3.
+fn is_flat_in_resp2(front: &Front, args: Args<'_>) -> bool {
+    let with_scores = |word: &[u8]| word.eq_ignore_ascii_case(b"withscores");
+    front.outbox.protocol() == Protocol::Resp2 && args.iter().any(with_scores)
 }
 
 fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {

@@ -16,6 +16,10 @@ pub const NOT_AN_INTEGER: Reply = fixed("ERR value is not an integer or out of r
 pub const TIMEOUT_NOT_AN_INTEGER: Reply = fixed("ERR timeout is not an integer or out of range");
 /// `WAIT` with a negative time.
 pub const TIMEOUT_NEGATIVE: Reply = fixed("ERR timeout is negative");
+/// `BLPOP` with a time that is no number.
+pub const TIMEOUT_NOT_A_FLOAT: Reply = fixed("ERR timeout is not a float or out of range");
+/// `BLPOP` with a time beyond all times.
+pub const TIMEOUT_OUT_OF_RANGE: Reply = fixed("ERR timeout is out of range");
 /// A counter at the end of its range.
 pub const OVERFLOW: Reply = fixed("ERR increment or decrement would overflow");
 /// `DECRBY` by the one number that has no opposite.
@@ -76,8 +80,7 @@ pub const EXEC_WITHOUT_MULTI: Reply = fixed("ERR EXEC without MULTI");
 /// `DISCARD` of nothing.
 pub const DISCARD_WITHOUT_MULTI: Reply = fixed("ERR DISCARD without MULTI");
 /// `EXEC` after a command that was refused.
-pub const EXEC_ABORT: Reply =
-    fixed("EXECABORT Transaction discarded because of previous errors.");
+pub const EXEC_ABORT: Reply = fixed("EXECABORT Transaction discarded because of previous errors.");
 /// `CLUSTER`, `READONLY`, `READWRITE`.
 pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
 /// `COMMAND GETKEYS` of a command without keys.

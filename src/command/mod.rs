@@ -8,8 +8,8 @@
 
 mod client;
 mod connection;
-mod data;
 mod counter;
+mod data;
 pub mod error;
 mod expiry;
 pub mod glob;
@@ -29,6 +29,7 @@ use crate::client::decoder::Args;
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
+use crate::client::waiting::Waiting;
 use crate::operation::{Kind, Operation};
 use table::{Command, Spec};
 
@@ -51,6 +52,8 @@ pub enum Action {
     HangUp,
     /// The masters are asked.
     Start(Operation),
+    /// The client waits until there is something.
+    Wait(Box<Waiting>),
     /// The masters are asked about each of many keys.
     Gather(Gather, Vec<Operation>),
 }

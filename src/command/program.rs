@@ -13,7 +13,7 @@ use crate::client::session::Front;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
 use crate::operation::load::Load;
-use crate::operation::program::{Call, Null, Program, Shape};
+use crate::operation::program::{Call, Program, Rendering, Shape};
 use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation, request};
 
@@ -36,13 +36,29 @@ pub(super) fn script(
     Action::Start(operation(front, keys.first().copied().unwrap_or_default(), kind))
 }
 
-/// Runs one command.
-pub(super) fn command(front: &Front, spec: &Spec, args: Args<'_>) -> Operation {
-    let keys = keys(spec, args);
-    let shape = Shape::Command(null(spec.name, args));
-    let words = command_words(args);
-    let program = transaction(front, &keys, &[], &words, shape);
-    operation(front, keys.first().copied().unwrap_or_default(), program)
+/// One command that is run as often as needed.
+pub(super) struct OneCommand {
+    db: u32,
+    key: Box<[u8]>,
+    call: Call,
+    rendering: Rendering,
+}
+
+impl OneCommand {
+    /// The command that `spec` describes.
+    pub(super) fn new(front: &Front, spec: &Spec, args: Args<'_>) -> Self {
+        let keys = keys(spec, args);
+        let key = keys.first().copied().unwrap_or_default().into();
+        let call = transaction(front, &keys, &[], &command_words(spec, args));
+        Self { db: front.db, key, call, rendering: rendering(spec.name, args) }
+    }
+
+    /// Runs it.
+    pub(super) fn operation(&self) -> Operation {
+        let program = Program::new(self.call.clone(), Shape::Command(self.rendering));
+        let kind = Kind::Program(Box::new(program));
+        Operation { db: self.db, key: self.key.clone(), kind }
+    }
 }
 
 /// Runs `commands`, each as its number of words and its words, if none of the `watched` keys has
@@ -52,8 +68,7 @@ pub(super) fn transaction(
     keys: &[&[u8]],
     watched: &[Rc<Watched>],
     commands: &[Vec<u8>],
-    shape: Shape,
-) -> Kind {
+) -> Call {
     let protocol: &[u8] = match front.outbox.protocol() {
         Protocol::Resp2 => b"2",
         Protocol::Resp3 => b"3",
@@ -69,14 +84,32 @@ pub(super) fn transaction(
         words.push(digest.as_deref().unwrap_or(b"unknown").to_vec());
     }
     let argv = words.iter().chain(commands).map(Vec::as_slice);
-    let call = call(front, front.worker.transaction(), keys, argv);
-    Kind::Program(Box::new(Program::new(call, shape)))
+    call(front, front.worker.transaction(), keys, argv)
 }
 
-/// A command as [`transaction`] wants it.
-pub(super) fn command_words(args: Args<'_>) -> Vec<Vec<u8>> {
-    let count = args.len().to_string().into_bytes();
-    std::iter::once(count).chain(args.iter().map(<[u8]>::to_vec)).collect()
+/// A command as [`transaction`] wants it. Those that wait become those that do not.
+pub(super) fn command_words(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
+    let (keys, words) = (keys(spec, args), args.iter().collect::<Vec<_>>());
+    let count = keys.len().to_string();
+    let pop = |name: &'static str, end: &'static str| {
+        let head = [name.as_bytes(), count.as_bytes()].into_iter();
+        head.chain(keys.iter().copied()).chain([end.as_bytes()]).map(<[u8]>::to_vec).collect()
+    };
+    let renamed = |name: &'static str, rest: &[&[u8]]| {
+        std::iter::once(name.as_bytes()).chain(rest.iter().copied()).map(<[u8]>::to_vec).collect()
+    };
+    let words: Vec<Vec<u8>> = match spec.name {
+        "blpop" => pop("LMPOP", "LEFT"),
+        "brpop" => pop("LMPOP", "RIGHT"),
+        "bzpopmin" => pop("ZMPOP", "MIN"),
+        "bzpopmax" => pop("ZMPOP", "MAX"),
+        "blmove" => renamed("LMOVE", &words[1..words.len() - 1]),
+        "brpoplpush" => renamed("RPOPLPUSH", &words[1..words.len() - 1]),
+        "blmpop" => renamed("LMPOP", &words[2..]),
+        "bzmpop" => renamed("ZMPOP", &words[2..]),
+        _ => words.into_iter().map(<[u8]>::to_vec).collect(),
+    };
+    std::iter::once(words.len().to_string().into_bytes()).chain(words).collect()
 }
 
 fn call<'a>(
@@ -100,7 +133,7 @@ fn call<'a>(
 /// The keys of a command, as far as its table row or a count before them says where they are.
 pub(super) fn keys<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     let fixed = fixed_keys(spec, args);
-    if !spec.flags.contains(&"movablekeys") || matches!(spec.name, "sort" | "sort_ro") {
+    if !spec.has_counted_keys() {
         return fixed;
     }
     // ZUNIONSTORE destination numkeys key..., LMPOP numkeys key..., BLMPOP timeout numkeys key...
@@ -121,12 +154,13 @@ fn fixed_keys<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     (first..=last).step_by(spec.step.max(1) as usize).filter_map(|at| args.get(at)).collect()
 }
 
-/// Which null a command answers in RESP2: Lua knows only one.
-pub(super) fn null(name: &str, args: Args<'_>) -> Null {
-    let array = match name {
-        "lpop" | "rpop" => args.len() > 2,
-        "lmpop" | "zmpop" | "blpop" | "brpop" | "bzpopmin" | "bzpopmax" | "blmpop" | "bzmpop" => true,
-        _ => false,
-    };
-    if array { Null::Array } else { Null::Bulk }
+/// What is made of the reply to a command.
+pub(super) fn rendering(name: &str, args: Args<'_>) -> Rendering {
+    match name {
+        "blpop" | "brpop" => Rendering::ListPop,
+        "bzpopmin" | "bzpopmax" => Rendering::ScorePop,
+        "lmpop" | "zmpop" | "blmpop" | "bzmpop" => Rendering::NullArray,
+        "lpop" | "rpop" if args.len() > 2 => Rendering::NullArray,
+        _ => Rendering::AsIs,
+    }
 }

@@ -31,7 +31,11 @@ pub(super) fn evalsha(front: &mut Front, args: Args<'_>, read_only: bool) -> Out
     let script = front.worker.scripts().get(args.at(1));
     let Some(script) = script else {
         // It may be the one that is being loaded.
-        return if front.outbox.in_flight() > 0 { Ok(Action::Later) } else { Err(error::NO_SCRIPT) };
+        return if front.outbox.in_flight() > 0 {
+            Ok(Action::Later)
+        } else {
+            Err(error::NO_SCRIPT)
+        };
     };
     run(front, script, read_only, &keys, &argv)
 }

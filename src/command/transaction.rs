@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use super::program;
 use super::table::{Command, Family, Run, Spec};
-use super::{Action, Outcome, error, family};
+use super::{Action, Outcome, error, family, operation};
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
-use crate::operation::program::{Queued, Shape};
+use crate::operation::program::{Program, Queued, Shape};
 use crate::operation::watch::{Watch, Watched};
 use crate::operation::{Kind, Operation, request};
 
@@ -69,7 +69,11 @@ pub(super) fn watch(front: &mut Front, args: Args<'_>) -> Outcome {
         }
         let watched = Watched::new(front.db, key);
         front.watched.push(Rc::clone(&watched));
-        operations.push(Operation { db: front.db, key: key.into(), kind: Kind::Watch(Watch::new(watched)) });
+        operations.push(Operation {
+            db: front.db,
+            key: key.into(),
+            kind: Kind::Watch(Watch::new(watched)),
+        });
     }
     if operations.is_empty() {
         return Ok(Action::Reply(Reply::OK));
@@ -116,8 +120,8 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
         decoder.decode(request, limits).map_err(|error| error.reply())?;
         let args = decoder.args(request);
         if is_run_by_masters(spec) {
-            queued.push(Queued::Asked(program::null(spec.name, args)));
-            commands.extend(program::command_words(args));
+            queued.push(Queued::Asked(program::rendering(spec.name, args)));
+            commands.extend(program::command_words(spec, args));
             keys.extend(program::keys(spec, args).into_iter().map(<[u8]>::to_vec));
         } else {
             queued.push(Queued::Known(known(front, spec, args)));
@@ -125,8 +129,10 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
     }
     keys.extend(watched.iter().map(|watched| watched.key.to_vec()));
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let kind = program::transaction(front, &keys, &watched, &commands, Shape::Transaction(queued));
-    Ok(Action::Start(super::operation(front, keys.first().copied().unwrap_or_default(), kind)))
+    let call = program::transaction(front, &keys, &watched, &commands);
+    let program = Program::new(call, Shape::Transaction(queued));
+    let first = keys.first().copied().unwrap_or_default();
+    Ok(Action::Start(operation(front, first, Kind::Program(Box::new(program)))))
 }
 
 fn is_run_by_masters(spec: &Spec) -> bool {

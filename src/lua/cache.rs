@@ -177,6 +177,22 @@ mod tests {
         br#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end"#;
     const RELEASE_SHA: &str = "cf0e94b2e9ffc7e04395cf88f7583fc309985910";
 
+    fn load(cache: &mut ScriptCache, text: Bytes) -> Arc<Script> {
+        let script = cache.load(text);
+        script.is_lua();
+        script
+    }
+
+    #[test]
+    fn what_no_master_has_taken_for_lua_is_not_found() {
+        let mut cache = ScriptCache::new();
+        let script = cache.load(Bytes::from_static(b"return 1"));
+        let sha = script.sha.as_bytes();
+        assert!(cache.get(sha).is_none() && !cache.contains(sha));
+        script.is_lua();
+        assert!(cache.get(sha).is_some() && cache.contains(sha));
+    }
+
     fn numbered(number: usize) -> Bytes {
         Bytes::from(format!("return {number}"))
     }
@@ -228,12 +244,12 @@ mod tests {
     fn the_one_not_used_for_longest_goes_first() {
         let mut cache = ScriptCache::new();
         let shas: Vec<_> =
-            (0..MAX_SCRIPTS).map(|number| cache.load(numbered(number)).sha.clone()).collect();
+            (0..MAX_SCRIPTS).map(|number| load(&mut cache, numbered(number)).sha.clone()).collect();
         cache.get(shas[0].as_bytes());
-        cache.load(numbered(2));
+        load(&mut cache, numbered(2));
         assert!(cache.contains(shas[1].as_bytes()));
-        cache.load(numbered(MAX_SCRIPTS));
-        cache.load(numbered(MAX_SCRIPTS + 1));
+        load(&mut cache, numbered(MAX_SCRIPTS));
+        load(&mut cache, numbered(MAX_SCRIPTS + 1));
         let gone: Vec<_> =
             (0..MAX_SCRIPTS).filter(|number| !cache.contains(shas[*number].as_bytes())).collect();
         assert_eq!(gone, [1, 3]);
@@ -244,13 +260,13 @@ mod tests {
     #[test]
     fn large_texts_push_others_out_and_too_large_ones_do_not() {
         let mut cache = ScriptCache::new();
-        let small = cache.load(numbered(1));
+        let small = load(&mut cache, numbered(1));
         let half = |byte| Bytes::from(vec![byte; MAX_BYTES / 2]);
-        let first = cache.load(half(b'1'));
-        let too_large = cache.load(Bytes::from(vec![b' '; MAX_BYTES + 1]));
+        let first = load(&mut cache, half(b'1'));
+        let too_large = load(&mut cache, Bytes::from(vec![b' '; MAX_BYTES + 1]));
         assert!(!cache.contains(too_large.sha.as_bytes()));
         assert!(cache.contains(small.sha.as_bytes()));
-        let second = cache.load(half(b'2'));
+        let second = load(&mut cache, half(b'2'));
         let kept = [&small, &first, &second].map(|script| cache.contains(script.sha.as_bytes()));
         assert_eq!(kept, [false, true, true]);
         assert_eq!(cache.bytes, bytes_kept(&cache));

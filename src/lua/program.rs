@@ -76,7 +76,8 @@ impl Program {
 
 /// What comes after the client's text, with no more in it than the script can need.
 fn around(scan: &Scan<'_>) -> String {
-    let needs = |part| scan.is_dynamic || scan.handlers.iter().any(|(_, handler)| handler.1 == part);
+    let needs =
+        |part| scan.is_dynamic || scan.handlers.iter().any(|(_, handler)| handler.1 == part);
     let rare = needs(Part::Rare);
     let mut text = SHIM.clone();
     if rare || needs(Part::Ttl) {

@@ -93,7 +93,8 @@ impl Decoder {
         }
         let Some(len) = self.walk(buf)? else { return Ok(None) };
         let bytes = &buf[..len];
-        let answer = if first.marker == b'*' { Answer::Array(Nested(bytes)) } else { Answer::Other };
+        let answer =
+            if first.marker == b'*' { Answer::Array(Nested(bytes)) } else { Answer::Other };
         Ok(Some((answer, bytes)))
     }
 

@@ -16,6 +16,7 @@ use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::reply::Answer;
+use crate::operation::changes::{Changes, Listener};
 use crate::operation::request::Form;
 use crate::operation::{Heard, Next, Operation, Received, Rules, Then, Undo, verdict};
 use crate::quorum::turn::{self, Turns};
@@ -39,6 +40,7 @@ pub struct Engine {
     deadlines: Deadlines,
     serial: Cell<u32>,
     scratch: RefCell<Vec<u8>>,
+    changes: Rc<Changes>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
 }
@@ -82,6 +84,7 @@ impl Engine {
             deadlines: Deadlines::default(),
             serial: Cell::new(0),
             scratch: RefCell::default(),
+            changes: Rc::default(),
             ready: RefCell::default(),
         })
     }
@@ -108,6 +111,11 @@ impl Engine {
         hasher.write_u32(db);
         hasher.write(key);
         hasher.finish()
+    }
+
+    /// Hears of changes of keys with these fingerprints.
+    pub fn changes_of(&self, keys: Vec<u64>) -> Listener {
+        self.changes.listen(keys)
     }
 
     /// The masters that may vote now.
@@ -455,6 +463,7 @@ impl Engine {
         let Some((Some(target), turn)) = taken else { return };
         self.make_up(id);
         self.leave_turns(id);
+        self.tell_changes(id);
         let concerned = turn.map(|key| self.turns.borrow_mut().leave(key, end));
         if let Some(concerned) = concerned {
             for waiting in concerned.sharing {
@@ -463,6 +472,16 @@ impl Engine {
             self.ready.borrow_mut().extend(concerned.next);
         }
         target.deliver(reply);
+    }
+
+    fn tell_changes(&self, id: OperationId) {
+        if self.changes.is_unheard() {
+            return;
+        }
+        let changed = self.with(id, |flight| flight.operation.changed_keys());
+        for (db, key) in changed.unwrap_or_default() {
+            self.changes.tell(self.fingerprint(db, &key));
+        }
     }
 
     fn leave_turns(&self, id: OperationId) {

@@ -5,6 +5,7 @@
 //! masters' answers and delivers its reply.
 
 pub mod change;
+pub mod changes;
 pub mod claim;
 pub mod engine;
 pub mod everywhere;
@@ -306,6 +307,14 @@ impl Operation {
                 self.kind = Kind::Program(program);
                 Next::then(Then::Ask)
             }
+        }
+    }
+
+    /// What was changed, now that the reply is known: database and key.
+    pub fn changed_keys(&self) -> Vec<(u32, Vec<u8>)> {
+        match &self.kind {
+            Kind::Program(program) => program.changed_keys().collect(),
+            _ => Vec::new(),
         }
     }
 

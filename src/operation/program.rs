@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::client::reply::Reply;
 use crate::clock;
+use crate::command::number::parse_i64;
 use crate::lua::program::Program as Text;
 use crate::master::deferred::Restore;
 use crate::master::reply::Answer;
@@ -25,7 +26,7 @@ pub use envelope::{Change, Message};
 use envelope::{Effect, Envelope};
 
 /// What masters are asked to run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// The text.
     pub text: Arc<Text>,
@@ -45,25 +46,30 @@ pub enum Shape {
     /// As the script gave it.
     Script,
     /// Of the only command in a transaction.
-    Command(Null),
+    Command(Rendering),
     /// Of a `MULTI`.
     Transaction(Vec<Queued>),
 }
 
-/// Which null of RESP2 a command answers when there is nothing.
+/// What is made of the reply to one command: some cannot be run by a script under their own name, and
+/// Lua knows only one null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Null {
-    /// `$-1`
-    Bulk,
-    /// `*-1`
-    Array,
+pub enum Rendering {
+    /// Nothing.
+    AsIs,
+    /// Its null is that of an array.
+    NullArray,
+    /// `LMPOP` ran for `BLPOP`: `[key, [element]]` becomes `[key, element]`.
+    ListPop,
+    /// `ZMPOP` ran for `BZPOPMIN`: `[key, [[member, score]]]` becomes `[key, member, score]`.
+    ScorePop,
 }
 
 /// One of the replies of an `EXEC`.
 #[derive(Clone, Debug)]
 pub enum Queued {
     /// The next of the masters' answers.
-    Asked(Null),
+    Asked(Rendering),
     /// Known already.
     Known(Reply),
 }
@@ -202,7 +208,8 @@ impl Program {
                 Then::Reply(self.trouble.unavailable(rules, answered), turn::End::Done)
             }
         };
-        let undo = next.undo.iter().filter(|master| self.effect(*master).is_some_and(Effect::matters));
+        let undo =
+            next.undo.iter().filter(|master| self.effect(*master).is_some_and(Effect::matters));
         Next { undo: undo.collect(), then }
     }
 
@@ -227,8 +234,12 @@ impl Program {
     }
 
     /// The keys that a quorum has changed.
-    pub(super) fn changed_keys(&self) -> impl Iterator<Item = &Change> {
-        self.won().next().into_iter().flat_map(|envelope| &envelope.effect.changes)
+    pub(super) fn changed_keys(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
+        let changes = self.won().next().into_iter().flat_map(|won| &won.effect.changes);
+        changes.filter_map(|change| {
+            let db = parse_i64(&change.db).and_then(|db| u32::try_from(db).ok());
+            Some((db?, change.key.to_vec()))
+        })
     }
 
     /// The latest effect on a master is the one to undo: it is not asked again before that.
@@ -249,8 +260,8 @@ impl Shape {
     fn reply(&self, raw: Bytes) -> Reply {
         match self {
             Self::Script => Reply::Raw(raw),
-            Self::Command(null) => match resp3::items(&raw).as_deref() {
-                Some([reply]) => null.reply(&raw, reply),
+            Self::Command(rendering) => match resp3::items(&raw).as_deref() {
+                Some([reply]) => rendering.reply(&raw, reply),
                 _ => Reply::Raw(raw),
             },
             Self::Transaction(queued) => match resp3::items(&raw) {
@@ -262,20 +273,39 @@ impl Shape {
     }
 }
 
-impl Null {
+impl Rendering {
     fn reply(self, raw: &Bytes, frame: &[u8]) -> Reply {
-        match self {
-            Self::Array if frame == b"_\r\n" => Reply::NilArray,
-            _ => Reply::Raw(raw.slice_ref(frame)),
+        let popped = match self {
+            Self::AsIs => None,
+            _ if frame == b"_\r\n" => return Reply::NilArray,
+            Self::NullArray => None,
+            Self::ListPop => popped(frame),
+            Self::ScorePop => popped(frame).and_then(|parts| {
+                let [key, pair] = parts[..] else { return None };
+                let [member, score] = resp3::items(pair)?[..] else { return None };
+                Some(vec![key, member, score])
+            }),
+        };
+        let reply = |frame: &[u8]| Reply::Raw(raw.slice_ref(frame));
+        match popped {
+            Some(parts) => Reply::Array(parts.into_iter().map(reply).collect()),
+            None => reply(frame),
         }
     }
+}
+
+/// Key and element of `[key, [element]]`.
+fn popped(frame: &[u8]) -> Option<Vec<&[u8]>> {
+    let [key, elements] = resp3::items(frame)?[..] else { return None };
+    let [element] = resp3::items(elements)?[..] else { return None };
+    Some(vec![key, element])
 }
 
 fn transaction(queued: &[Queued], raw: &Bytes, replies: &[&[u8]]) -> Reply {
     let mut replies = replies.iter();
     let reply = |queued: &Queued| match queued {
         Queued::Known(reply) => Some(reply.clone()),
-        Queued::Asked(null) => replies.next().map(|frame| null.reply(raw, frame)),
+        Queued::Asked(rendering) => replies.next().map(|frame| rendering.reply(raw, frame)),
     };
     Reply::Array(queued.iter().map_while(reply).collect())
 }

@@ -112,7 +112,8 @@ impl Sightings {
                 |seen| seen.value.is_none(),
                 || Sighting { kind: Bytes::from_static(b"other"), value: None },
             ),
-            Some(Answer::Array(parts)) => match parts.elements().and_then(|parts| sighting(&parts)) {
+            Some(Answer::Array(parts)) => match parts.elements().and_then(|parts| sighting(&parts))
+            {
                 Some((found, ttl_ms)) => {
                     self.ttls_ms.push((master, ttl_ms));
                     self.decision.value(master, |seen| *seen == found, || found.clone())

@@ -108,8 +108,10 @@ impl Release {
 
     fn deleted(&mut self, deleted: Nested<'_>) -> Vote {
         let parts = deleted.elements().unwrap_or_default();
-        if let [BytesFrame::Number { data: ttl_ms, .. }, BytesFrame::BlobString { data: value, .. }] =
-            &parts[..]
+        if let [
+            BytesFrame::Number { data: ttl_ms, .. },
+            BytesFrame::BlobString { data: value, .. },
+        ] = &parts[..]
         {
             self.remember(Some(value[..].into()), *ttl_ms);
         }

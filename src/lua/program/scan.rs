@@ -83,11 +83,9 @@ impl<'a> Scan<'a> {
             _ => return Called::Unknown,
         }
         match (self.token(at + 3), self.token(at + 4), self.token(at + 5)) {
-            (
-                Some(Token::Sign(b'(')),
-                Some(Token::Text(name)),
-                Some(Token::Sign(b',' | b')')),
-            ) if name.iter().all(u8::is_ascii_alphabetic) => {
+            (Some(Token::Sign(b'(')), Some(Token::Text(name)), Some(Token::Sign(b',' | b')')))
+                if name.iter().all(u8::is_ascii_alphabetic) =>
+            {
                 Called::Named(String::from_utf8_lossy(name).into_owned())
             }
             _ => Called::Unknown,
@@ -108,7 +106,9 @@ impl<'a> Scan<'a> {
         let close = self.closing(at + 3).filter(|_| is_call)?;
         let ends = match self.tokens.get(close + 1) {
             None => true,
-            Some((Token::Sign(b';') | Token::Word(Word::End | Word::Else | Word::Elseif), _)) => true,
+            Some((Token::Sign(b';') | Token::Word(Word::End | Word::Else | Word::Elseif), _)) => {
+                true
+            }
             Some((_, place)) => self.text[place.clone()] == *b"until",
         };
         ends.then(|| self.tokens[at].1.start..self.tokens[close].1.end)
@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_their_own_spelling() {
-        let scan = Scan::of(b"local x = redis.call('GET', k) redis.pcall(\"Del\", k) redis.sha1hex('x')");
+        let scan =
+            Scan::of(b"local x = redis.call('GET', k) redis.pcall(\"Del\", k) redis.sha1hex('x')");
         let names: Vec<_> = scan.handlers.keys().map(String::as_str).collect();
         assert_eq!((names, scan.is_dynamic), (vec!["Del", "GET"], false));
     }
@@ -184,7 +185,8 @@ mod tests {
             let text = format!("{before}{inner}{after}");
             assert_eq!(rewritten(&text), format!("{before}({inner}){after}"));
         }
-        for text in ["return redis.call('get', k) == 1", "return redis.pcall('get', k)", "return x"] {
+        for text in ["return redis.call('get', k) == 1", "return redis.pcall('get', k)", "return x"]
+        {
             assert_eq!(rewritten(text), text);
         }
     }

@@ -33,7 +33,8 @@ impl PartialEq for Ballot {
 fn alike(one: &[u8], other: &[u8]) -> bool {
     let mut others = resp3::elements(other);
     let alike = |a: Element<'_>, b: Element<'_>| a.bytes == b.bytes || positive(&a) && positive(&b);
-    resp3::elements(one).all(|a| others.next().is_some_and(|b| alike(a, b))) && others.next().is_none()
+    resp3::elements(one).all(|a| others.next().is_some_and(|b| alike(a, b)))
+        && others.next().is_none()
 }
 
 fn positive(element: &Element<'_>) -> bool {
@@ -149,7 +150,8 @@ mod tests {
         let replies = [":30\r\n", ":10\r\n", ":20\r\n"].map(|r| Bytes::from_static(r.as_bytes()));
         assert_eq!(&conservative(Quorum::of(3), &replies)[..], b":20\r\n");
         assert_eq!(&conservative(Quorum::of(3), &replies[..2])[..], b":10\r\n");
-        let pairs = ["*2\r\n+t\r\n:9\r\n", "*2\r\n+t\r\n:8\r\n"].map(|r| Bytes::from_static(r.as_bytes()));
+        let pairs =
+            ["*2\r\n+t\r\n:9\r\n", "*2\r\n+t\r\n:8\r\n"].map(|r| Bytes::from_static(r.as_bytes()));
         assert_eq!(&conservative(Quorum::of(3), &pairs)[..], b"*2\r\n+t\r\n:8\r\n");
     }
 }

@@ -120,28 +120,38 @@ mod tests {
 
     #[test]
     fn an_envelope_is_taken_apart() {
-        let raw = b"*4\r\n:1\r\n:1\r\n*6\r\n$1\r\n0\r\n$1\r\nk\r\n_\r\n:-2\r\n$8\r\n12345678\r\n:99\r\n\
+        let raw =
+            b"*4\r\n:1\r\n:1\r\n*6\r\n$1\r\n0\r\n$1\r\nk\r\n_\r\n:-2\r\n$8\r\n12345678\r\n:99\r\n\
             *3\r\n$7\r\nPUBLISH\r\n$1\r\nc\r\n$1\r\nm\r\n";
         let envelope = Envelope::parse(raw).expect("an envelope");
         assert_eq!(&envelope.reply[..], b":1\r\n");
         assert!(envelope.read_ttl && envelope.effect.is_change() && envelope.effect.matters());
-        assert_eq!((&envelope.effect.changes[0].before, envelope.messages[0].shard), (&None, false));
+        assert_eq!(
+            (&envelope.effect.changes[0].before, envelope.messages[0].shard),
+            (&None, false)
+        );
     }
 
     #[test]
     fn a_key_that_was_only_deleted_may_stay_so() {
         let raw = |flags: u8| {
-            format!("*4\r\n_\r\n:{flags}\r\n*6\r\n$1\r\n0\r\n$1\r\nk\r\n$1\r\nd\r\n:9\r\n$0\r\n\r\n:-2\r\n*0\r\n")
+            format!(
+                "*4\r\n_\r\n:{flags}\r\n*6\r\n$1\r\n0\r\n$1\r\nk\r\n$1\r\nd\r\n:9\r\n$0\r\n\r\n:-2\r\n*0\r\n"
+            )
         };
-        let matters = |flags| {
-            Envelope::parse(raw(flags).as_bytes()).expect("an envelope").effect.matters()
-        };
+        let matters =
+            |flags| Envelope::parse(raw(flags).as_bytes()).expect("an envelope").effect.matters();
         assert_eq!([matters(0), matters(2)], [false, true]);
     }
 
     #[test]
     fn anything_else_is_no_envelope() {
-        for raw in [&b":1\r\n"[..], b"*0\r\n", b"*4\r\n:1\r\n:x\r\n*0\r\n*0\r\n", b"*4\r\n:1\r\n:0\r\n*1\r\n_\r\n*0\r\n"] {
+        for raw in [
+            &b":1\r\n"[..],
+            b"*0\r\n",
+            b"*4\r\n:1\r\n:x\r\n*0\r\n*0\r\n",
+            b"*4\r\n:1\r\n:0\r\n*1\r\n_\r\n*0\r\n",
+        ] {
             assert!(Envelope::parse(raw).is_none());
         }
     }

@@ -1,0 +1,86 @@
+//! Clients that wait for an element: `BLPOP` and its siblings.
+//!
+//! Each is a task of its own, which holds nobody up: it tries, waits for a change of one of its keys,
+//! and tries again. What another proxy changes is not heard of here, so it also looks now and then.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::outbox::Target;
+use super::reply::Reply;
+use crate::clock::{self, Instant};
+use crate::operation::read::{Question, Read};
+use crate::operation::{Kind, Operation};
+use crate::worker::Worker;
+
+/// How often it is looked whether another proxy has brought something.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What a client waits for.
+pub struct Waiting {
+    /// Makes the operation that takes an element if there is one.
+    pub attempt: Box<dyn Fn() -> Operation>,
+    /// The keys in which there may be one.
+    pub keys: Vec<Box<[u8]>>,
+    /// Their database.
+    pub db: u32,
+    /// When it gives up; `None`: never.
+    pub until: Option<Instant>,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+impl Waiting {
+    /// Waits, and answers.
+    pub async fn run(self, worker: Rc<Worker>, target: Target) {
+        let engine = worker.engine();
+        let keys = self.keys.iter().map(|key| engine.fingerprint(self.db, key));
+        let changes = engine.changes_of(keys.collect());
+        loop {
+            let changed = changes.next();
+            let reply = self.attempt(&worker).await;
+            if !matches!(reply, Reply::Nil | Reply::NilArray) {
+                return target.deliver(reply);
+            }
+            tokio::pin!(changed);
+            loop {
+                let now = clock::now();
+                let is_over = self.until.is_some_and(|until| until <= now);
+                if is_over || target.is_closed() || worker.is_draining() {
+                    return target.deliver(Reply::NilArray);
+                }
+                let look = (now + LOOK_AGAIN).min(self.until.unwrap_or(now + LOOK_AGAIN));
+                tokio::select! {
+                    () = &mut changed => break,
+                    () = tokio::time::sleep_until(look) => {}
+                }
+                if self.is_there(&worker).await {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, worker: &Worker) -> Reply {
+        let operation = (self.attempt)();
+        let key = worker.engine().fingerprint(operation.db, &operation.key);
+        worker.engine().run(operation, key).await
+    }
+
+    /// Reading whether there is a key costs masters less than trying to take something out of it.
+    async fn is_there(&self, worker: &Worker) -> bool {
+        for key in &self.keys {
+            let kind = Kind::Read(Read::new(Question::Exists));
+            let operation = Operation { db: self.db, key: key.clone(), kind };
+            let fingerprint = worker.engine().fingerprint(self.db, key);
+            if worker.engine().run(operation, fingerprint).await != Reply::Int(0) {
+                return true;
+            }
+        }
+        false
+    }
+}
