@@ -23,6 +23,7 @@ pub mod raw;
 pub mod relay;
 pub mod reply;
 pub mod scripts;
+pub mod side_by_side;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -33,6 +34,7 @@ pub use proxy::Proxy;
 pub use raw::{Raw, encode, words};
 pub use relay::Relay;
 pub use reply::Reply;
+pub use side_by_side::compare;
 
 /// How long a condition may take to come true before a test gives up: a loaded machine needs
 /// seconds, never this.

@@ -132,13 +132,28 @@ pub fn encode<S: AsRef<[u8]>>(words: &[S]) -> Vec<u8> {
 pub fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim();
-    while let Some(first) = rest.chars().next() {
-        let (word, after) = match first {
-            '"' | '\'' => rest[1..].split_once(first).expect("a closing quote"),
-            _ => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
-        };
+    while !rest.is_empty() {
+        let (word, after) = first_word(rest).expect("a closing quote");
         words.push(word.to_owned());
         rest = after.trim_start();
     }
     words
+}
+
+/// Whether a quote is still open where `line` ends.
+pub fn ends_inside_quotes(line: &str) -> bool {
+    let mut rest = line.trim();
+    while !rest.is_empty() {
+        let Some((_, after)) = first_word(rest) else { return true };
+        rest = after.trim_start();
+    }
+    false
+}
+
+/// The word at the front, and what follows it; `None` when its quote is not closed.
+fn first_word(rest: &str) -> Option<(&str, &str)> {
+    match rest.chars().next()? {
+        quote @ ('"' | '\'') => rest[1..].split_once(quote),
+        _ => Some(rest.split_once(char::is_whitespace).unwrap_or((rest, ""))),
+    }
 }

@@ -1,5 +1,5 @@
 //! The command lines that `same_as_redis` sends to a plain Redis and to the proxy; the marks are
-//! explained there.
+//! explained in `support::side_by_side`.
 
 /// Every option of SET, in any order and letter case.
 pub(crate) const SET: &str = r#"

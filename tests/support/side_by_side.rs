@@ -1,0 +1,189 @@
+//! Sends the same command lines to one plain `redis-server` and to the proxy over three masters,
+//! and compares the replies byte for byte, in both versions of the protocol.
+//!
+//! A table holds one command per line; a quoted word may go on over several lines. A line may begin
+//! with what may differ and, where it is not plain time, why:
+//!
+//! | mark | the replies are the same when |
+//! | --- | --- |
+//! | `[within N]` | integers are at most N apart (times go on between the two), the rest is equal |
+//! | `[any order]` | lists hold the same elements |
+//! | `[shape: why]` | they are of the same type |
+//! | `[other]` | they are equal; a second connection sends the line |
+//!
+//! `{now+N}` and `{nowms+N}` stand for times in seconds and milliseconds, `{release}` and
+//! `{extend}` for lock scripts, `{sha_release}`, `{sha_extend}` for their SHA1, and
+//! `"{sha1 TEXT}"` for the SHA1 of any text.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sha1_smol::Sha1;
+
+use super::raw::ends_inside_quotes;
+use super::scripts::{EXTEND, RELEASE};
+use super::{Master, Masters, Proxy, Raw, Reply, encode, words};
+
+/// Sends every line of `table` to both, first in RESP2 and then in RESP3.
+pub async fn compare(table: &str) {
+    let redis = Master::start();
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--allow-flush"]);
+    for version in ["2", "3"] {
+        let mut expected = Side::fresh(&redis.address(), version).await;
+        let mut actual = Side::fresh(proxy.address(), version).await;
+        let mut failures = Vec::new();
+        let mut before = "the start".to_owned();
+        for line in lines(table) {
+            let difference = compare_line(&line, &mut expected, &mut actual).await;
+            failures.extend(difference.map(|how| format!("  after {before}:\n{how}")));
+            before = line;
+        }
+        assert!(failures.is_empty(), "RESP{version} differs:\n{}", failures.join("\n"));
+    }
+}
+
+/// The commands of a table: its lines, joined where a quote is open at the end of one.
+pub fn lines(table: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut open = String::new();
+    for line in table.lines() {
+        open = if open.is_empty() { line.trim().to_owned() } else { open + "\n" + line };
+        if !open.is_empty() && !ends_inside_quotes(&open) {
+            lines.push(std::mem::take(&mut open));
+        }
+    }
+    assert!(open.is_empty(), "a quote is never closed: {open}");
+    lines
+}
+
+/// One of the two, and a test's connections to it.
+struct Side {
+    first: Raw,
+    other: Raw,
+}
+
+impl Side {
+    /// Connections to a server that holds neither keys nor scripts.
+    async fn fresh(address: &str, version: &str) -> Side {
+        let mut first = connect(address, version).await;
+        assert_eq!(first.ask(&["FLUSHALL"]).await, Reply::ok());
+        assert_eq!(first.ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
+        Side { first, other: connect(address, version).await }
+    }
+
+    fn connection(&mut self, mark: &str) -> &mut Raw {
+        if mark == "other" { &mut self.other } else { &mut self.first }
+    }
+}
+
+async fn connect(address: &str, version: &str) -> Raw {
+    match version {
+        "3" => Raw::connect_resp3(address).await,
+        _ => Raw::connect(address).await,
+    }
+}
+
+/// Sends one line to both; tells how the replies differ, if they do.
+async fn compare_line(line: &str, expected: &mut Side, actual: &mut Side) -> Option<String> {
+    let (mark, command) = match line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((mark, command)) => (mark, command),
+        None => ("", line),
+    };
+    let request: Vec<String> = words(command).iter().map(|word| fill_in(word)).collect();
+    let request = encode(&request);
+    let (expected, actual) = (expected.connection(mark), actual.connection(mark));
+    expected.send(&request).await;
+    actual.send(&request).await;
+    let (expected, actual) = (expected.frame().await, actual.frame().await);
+    (!same(mark, &expected, &actual)).then(|| {
+        let [expected, actual] = [expected.1, actual.1].map(|bytes| printable(&bytes));
+        format!("  {line}\n    redis: {expected}\n    proxy: {actual}")
+    })
+}
+
+/// Whether two replies, each with its bytes, are the same under a mark.
+pub fn same(mark: &str, expected: &(Reply, Vec<u8>), actual: &(Reply, Vec<u8>)) -> bool {
+    let same_type = expected.1[0] == actual.1[0];
+    match mark.split_once([' ', ':']) {
+        None => expected.1 == actual.1,
+        Some(("within", limit)) => {
+            let limit = limit.parse().expect("a number in [within N]");
+            same_type && close(&expected.0, &actual.0, limit)
+        }
+        Some(("any", "order")) => same_type && sorted(&expected.0) == sorted(&actual.0),
+        Some(("shape", _)) => same_type,
+        Some(_) => panic!("no such mark: [{mark}]"),
+    }
+}
+
+/// Integers that are times left may be a little apart; -1 and -2 say that there is none.
+fn close(expected: &Reply, actual: &Reply, limit: i64) -> bool {
+    match (expected, actual) {
+        (Reply::Int(expected), Reply::Int(actual)) if *expected >= 0 && *actual >= 0 => {
+            (expected - actual).abs() <= limit
+        }
+        (Reply::Array(expected), Reply::Array(actual)) => {
+            expected.len() == actual.len()
+                && expected
+                    .iter()
+                    .zip(actual)
+                    .all(|(expected, actual)| close(expected, actual, limit))
+        }
+        _ => expected == actual,
+    }
+}
+
+/// A text that is the same for lists and maps with the same elements.
+pub fn sorted(reply: &Reply) -> String {
+    let mut items: Vec<String> = match reply {
+        Reply::Array(items) => items.iter().map(sorted).collect(),
+        Reply::Map(fields) => {
+            fields.iter().map(|(key, value)| sorted(key) + "=" + &sorted(value)).collect()
+        }
+        other => return format!("{other:?}"),
+    };
+    items.sort();
+    format!("{items:?}")
+}
+
+/// Puts times and scripts in the place of `{...}`.
+fn fill_in(word: &str) -> String {
+    let Some(name) = word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
+        return word.to_owned();
+    };
+    if let Some(text) = name.strip_prefix("sha1 ") {
+        return Sha1::from(text).hexdigest();
+    }
+    let script = |name: &str| match name {
+        "release" => RELEASE,
+        "extend" => EXTEND,
+        other => panic!("no such script: {other}"),
+    };
+    if let Some(offset) = name.strip_prefix("nowms") {
+        return (now_ms() + offset.parse::<i64>().expect("an offset")).to_string();
+    }
+    if let Some(offset) = name.strip_prefix("now") {
+        return (now_ms() / 1000 + offset.parse::<i64>().expect("an offset")).to_string();
+    }
+    match name.strip_prefix("sha_") {
+        Some(name) => Sha1::from(script(name)).hexdigest(),
+        None => script(name).to_owned(),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "absolute expiries are wall-clock times")]
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+    i64::try_from(now.as_millis()).expect("a time before the year 292 million")
+}
+
+/// The front of a reply, readable.
+pub fn printable(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(PRINTED)];
+    let rest = bytes.len() - shown.len();
+    let rest = if rest > 0 { format!(" and {rest} bytes more") } else { String::new() };
+    format!("{}{rest}", shown.escape_ascii())
+}
+
+/// A failure shows this much of a reply: the start of a difference, not megabytes of it.
+const PRINTED: usize = 600;
