@@ -1,0 +1,337 @@
+//! Scripts, transactions and commands on every type of data: the proxy over three masters answers as
+//! one plain `redis-server` does, byte for byte, in both versions of the protocol.
+//!
+//! How the tables are read is told in `support::side_by_side`.
+
+mod program_tables;
+mod support;
+
+use std::time::Duration;
+
+use program_tables as tables;
+use support::side_by_side::{lines, same};
+use support::{Master, Masters, Proxy, Raw, Reply, compare, encode, eventually, words};
+
+#[tokio::test]
+async fn what_scripts_return() {
+    compare(tables::replies::SIMPLE).await;
+    compare(tables::replies::NUMBERS).await;
+    compare(tables::replies::STRINGS).await;
+    compare(tables::replies::LISTS).await;
+    compare(tables::replies::STATUSES).await;
+    compare(tables::replies::ERRORS).await;
+}
+
+#[tokio::test]
+async fn what_scripts_pass_on() {
+    compare(tables::replies::PASSED_ON).await;
+}
+
+#[tokio::test]
+async fn scripts_that_speak_resp3() {
+    compare(tables::replies::RESP3).await;
+}
+
+#[tokio::test]
+async fn scripts_that_raise() {
+    compare(tables::raised::BY_COMMANDS).await;
+    compare(tables::raised::BY_LUA).await;
+}
+
+#[tokio::test]
+async fn scripts_that_catch() {
+    compare(tables::raised::CAUGHT).await;
+}
+
+#[tokio::test]
+async fn scripts_that_do_not_compile() {
+    compare(tables::raised::SYNTAX).await;
+}
+
+#[tokio::test]
+async fn what_scripts_find() {
+    compare(tables::environment::GLOBALS).await;
+    compare(tables::environment::KEYS_AND_ARGUMENTS).await;
+    compare(tables::environment::REDIS_TABLE).await;
+    compare(tables::environment::LANGUAGE).await;
+}
+
+#[tokio::test]
+async fn libraries_for_scripts() {
+    compare(tables::libraries::CJSON).await;
+    compare(tables::libraries::CMSGPACK).await;
+    compare(tables::libraries::BIT).await;
+    compare(tables::libraries::STRUCT).await;
+}
+
+#[tokio::test]
+async fn calls_from_scripts() {
+    compare(tables::calls::ARGUMENTS).await;
+    compare(tables::calls::NOT_ALLOWED).await;
+}
+
+#[tokio::test]
+async fn scripts_in_other_databases() {
+    compare(tables::calls::DATABASES).await;
+}
+
+#[tokio::test]
+async fn times_to_live_in_scripts() {
+    compare(tables::calls::TIMES).await;
+}
+
+#[tokio::test]
+async fn running_scripts() {
+    compare(tables::scripts::NUMBER_OF_KEYS).await;
+    compare(tables::scripts::CACHE).await;
+    compare(tables::scripts::READ_ONLY).await;
+    compare(tables::scripts::FLAGS).await;
+}
+
+#[tokio::test]
+async fn transactions() {
+    compare(tables::transactions::QUEUE).await;
+    compare(tables::transactions::ERRORS).await;
+    compare(tables::transactions::TYPES).await;
+    compare(tables::transactions::TIMES).await;
+}
+
+#[tokio::test]
+async fn other_commands_in_transactions() {
+    compare(tables::transactions::OTHER_COMMANDS).await;
+    compare(tables::transactions::SCRIPTS).await;
+    compare(tables::transactions::BLOCKING).await;
+}
+
+#[tokio::test]
+async fn watched_keys() {
+    compare(tables::watch::UNDISTURBED).await;
+    compare(tables::watch::DISTURBED).await;
+    compare(tables::watch::FORGOTTEN).await;
+    compare(tables::watch::DATABASES).await;
+}
+
+#[tokio::test]
+async fn watched_keys_that_were_put_back() {
+    compare(tables::watch::PUT_BACK).await;
+}
+
+#[tokio::test]
+async fn hashes() {
+    compare(tables::hashes::WRITES).await;
+    compare(tables::hashes::READS).await;
+}
+
+#[tokio::test]
+async fn sets() {
+    compare(tables::sets::WRITES).await;
+    compare(tables::sets::READS).await;
+}
+
+#[tokio::test]
+async fn sorted_sets() {
+    compare(tables::sorted_sets::WRITES).await;
+    compare(tables::sorted_sets::READS).await;
+}
+
+#[tokio::test]
+async fn lists() {
+    compare(tables::lists::WRITES).await;
+    compare(tables::lists::READS).await;
+}
+
+#[tokio::test]
+async fn strings_and_what_is_kept_in_them() {
+    compare(tables::strings::STRINGS).await;
+    compare(tables::strings::BITMAPS).await;
+    compare(tables::strings::HYPERLOGLOGS).await;
+}
+
+#[tokio::test]
+async fn keys_of_any_type() {
+    compare(tables::strings::ANY_TYPE).await;
+}
+
+#[tokio::test]
+async fn streams_and_places() {
+    compare(tables::streams::STREAMS).await;
+    compare(tables::streams::PLACES).await;
+}
+
+#[tokio::test]
+async fn keys_of_the_wrong_type() {
+    compare(tables::types::WRONG_READS).await;
+    compare(tables::types::WRONG_WRITES).await;
+    compare(tables::types::ARITY).await;
+}
+
+#[tokio::test]
+async fn commands_that_may_wait() {
+    compare(tables::blocking::DATA_IS_THERE).await;
+    compare(tables::blocking::NOTHING_COMES).await;
+}
+
+/// A client that waits gets what another one brings, in the words of Redis.
+#[tokio::test]
+async fn clients_that_wait_are_woken() {
+    let redis = Master::start();
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    for (waiting, bringing) in WOKEN {
+        for version in ["2", "3"] {
+            let expected = woken(&redis.address(), version, waiting, bringing).await;
+            let actual = woken(proxy.address(), version, waiting, bringing).await;
+            assert_eq!(actual, expected, "{waiting} woken by {bringing} in RESP{version}");
+        }
+    }
+}
+
+/// Each line with the one that wakes it.
+const WOKEN: [(&str, &str); 13] = [
+    ("BLPOP k 0", "LPUSH k a b"),
+    ("BRPOP k 0", "LPUSH k a b"),
+    ("BLPOP other k 10", "RPUSH k a"),
+    ("BLMOVE k to LEFT RIGHT 0", "RPUSH k a"),
+    ("BRPOPLPUSH k to 0", "RPUSH k a"),
+    ("BLMPOP 0 1 k LEFT COUNT 2", "RPUSH k a b c"),
+    ("BLMPOP 0 2 k other RIGHT", "RPUSH other a"),
+    ("BZPOPMIN k 0", "ZADD k 1 a 2.5 b"),
+    ("BZPOPMAX k 0", "ZADD k 1 a 2.5 b"),
+    ("BZMPOP 0 1 k MIN COUNT 2", "ZADD k 1 a 2.5 b"),
+    ("BLPOP k 0", "EVAL \"return redis.call('rpush', KEYS[1], 'by a script')\" 1 k"),
+    ("BLPOP k 0", "RENAME elsewhere k"),
+    ("XREAD BLOCK 0 STREAMS k $", "XADD k 1-1 f v"),
+];
+
+/// What the waiting client and the bringing one are answered, and what is left afterwards.
+async fn woken(address: &str, version: &str, waiting: &str, bringing: &str) -> [Vec<u8>; 3] {
+    let mut bringer = connect(address, version).await;
+    bringer.ask(&["DEL", "k", "to", "other", "elsewhere"]).await;
+    bringer.ask(&["RPUSH", "elsewhere", "moved here"]).await;
+    let mut waiter = connect(address, version).await;
+    waiter.send(&encode(&words(waiting))).await;
+    tokio::time::sleep(SETTLES_DOWN).await;
+    bringer.send(&encode(&words(bringing))).await;
+    let replies = [waiter.frame().await.1, bringer.frame().await.1];
+    bringer.send(&encode(&["EXISTS", "k", "to", "other"])).await;
+    let [waited, brought] = replies;
+    [waited, brought, bringer.frame().await.1]
+}
+
+/// In this time a client usually waits in earnest. Where it does not, less is tested, nothing fails
+/// but `XREAD $`, which would wait for a second entry.
+const SETTLES_DOWN: Duration = Duration::from_millis(100);
+
+/// One element wakes one client, and the one that waited longest.
+#[tokio::test]
+async fn the_first_client_that_waits_is_served_first() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut waiters = [proxy.raw().await, proxy.raw().await, proxy.raw().await];
+    for waiter in &mut waiters {
+        waiter.send(&encode(&["BLPOP", "k", "0"])).await;
+        tokio::time::sleep(SETTLES_DOWN).await;
+    }
+    let mut bringer = proxy.raw().await;
+    for (element, waiter) in ["first", "second", "third"].iter().zip(&mut waiters) {
+        assert_eq!(bringer.ask(&["RPUSH", "k", element]).await, Reply::Int(1));
+        let expected = Reply::Array(vec![Reply::bulk("k"), Reply::bulk(element)]);
+        assert_eq!(waiter.reply().await, expected);
+    }
+    assert_eq!(bringer.ask(&["EXISTS", "k"]).await, Reply::Int(0));
+}
+
+/// A client that goes away while it waits takes nothing with it.
+#[tokio::test]
+async fn who_no_longer_waits_gets_nothing() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut gone = proxy.raw().await;
+    gone.send(&encode(&["BLPOP", "k", "0"])).await;
+    tokio::time::sleep(SETTLES_DOWN).await;
+    drop(gone);
+    let mut raw = proxy.raw().await;
+    tokio::time::sleep(SETTLES_DOWN).await;
+    assert_eq!(raw.ask(&["RPUSH", "k", "a"]).await, Reply::Int(1));
+    tokio::time::sleep(SETTLES_DOWN).await;
+    let left = Reply::Array(vec![Reply::bulk("a")]);
+    assert_eq!(raw.ask(&["LRANGE", "k", "0", "-1"]).await, left);
+}
+
+/// A watched key that runs out was changed.
+#[tokio::test]
+async fn a_watched_key_that_expires_stops_the_transaction() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut raw = proxy.raw().await;
+    assert_eq!(raw.ask(&["SET", "k", "v", "PX", "300"]).await, Reply::ok());
+    assert_eq!(raw.ask(&["WATCH", "k"]).await, Reply::ok());
+    eventually("the key runs out", || async {
+        let mut other = proxy.raw().await;
+        (other.ask(&["EXISTS", "k"]).await == Reply::Int(0)).then_some(())
+    })
+    .await;
+    assert_eq!(raw.ask(&["MULTI"]).await, Reply::ok());
+    assert_eq!(raw.ask(&["SET", "k", "w"]).await, Reply::Simple("QUEUED".into()));
+    assert_eq!(raw.ask(&["EXEC"]).await, Reply::Nil);
+    assert_eq!(raw.ask(&["EXISTS", "k"]).await, Reply::Int(0));
+}
+
+/// Libraries on other systems send scripts whose lines end in `\r\n`, and bytes that are no text.
+#[tokio::test]
+async fn scripts_of_any_bytes() {
+    let redis = Master::start();
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let requests: [&[&[u8]]; 5] = [
+        (&[b"EVAL", b"local one = 1\r\n\r\nreturn one\r\n", b"0"]),
+        (&[b"EVAL", b"local one = 1\r\n\r\nerror('x')\r\n", b"0"]),
+        (&[b"EVAL", b"return '\xff\x00\xfe'", b"0"]),
+        (&[b"EVAL", b"return {KEYS[1], ARGV[1]}", b"1", b"\x00\xff", b"\r\n$1\r\n"]),
+        (&[b"EVAL", b"return redis.call('set', KEYS[1], ARGV[1])", b"1", b"\xff\r\n", b"\x00"]),
+    ];
+    let (mut expected, mut actual) = (Raw::connect(&redis.address()).await, proxy.raw().await);
+    for request in requests {
+        expected.send(&encode(request)).await;
+        actual.send(&encode(request)).await;
+        assert_eq!(actual.frame().await, expected.frame().await, "{request:?}");
+    }
+}
+
+/// The test of the tests: the marks allow what they say, and no more.
+#[test]
+fn replies_that_differ_are_told() {
+    for (mark, one, another, alike) in [
+        ("", "$1\r\na\r\n", "$1\r\na\r\n", true),
+        ("", "$-1\r\n", "*-1\r\n", false),
+        ("within 5", ":100\r\n", ":105\r\n", true),
+        ("within 5", ":100\r\n", ":106\r\n", false),
+        ("within 5", ":-1\r\n", ":1\r\n", false),
+        ("within 5", "*2\r\n$1\r\na\r\n:7\r\n", "*2\r\n$1\r\na\r\n:9\r\n", true),
+        ("within 5", "*2\r\n$1\r\na\r\n:7\r\n", "*2\r\n$1\r\nb\r\n:7\r\n", false),
+        ("any order", "*2\r\n:1\r\n:2\r\n", "*2\r\n:2\r\n:1\r\n", true),
+        ("any order", "*2\r\n:1\r\n:2\r\n", "~2\r\n:2\r\n:1\r\n", false),
+        ("any order", "*2\r\n:1\r\n:2\r\n", "*2\r\n:1\r\n:1\r\n", false),
+        ("shape: why", "+a\r\n", "+b\r\n", true),
+        ("shape: why", "+a\r\n", "-b\r\n", false),
+    ] {
+        let [one, another] = [one, another].map(|text| {
+            let (reply, _) = Reply::parse(text.as_bytes()).expect("a whole reply");
+            (reply, text.as_bytes().to_vec())
+        });
+        assert_eq!(same(mark, &one, &another), alike, "[{mark}] {one:?} {another:?}");
+    }
+}
+
+#[test]
+fn a_quoted_word_may_go_on_over_several_lines() {
+    let table = "\n  EVAL \"\n  return 'x'\n\n \" 0\n\n  PING\n";
+    assert_eq!(lines(table), ["EVAL \"\n  return 'x'\n\n \" 0", "PING"]);
+}
+
+async fn connect(address: &str, version: &str) -> Raw {
+    match version {
+        "3" => Raw::connect_resp3(address).await,
+        _ => Raw::connect(address).await,
+    }
+}
