@@ -24,6 +24,7 @@ pub mod relay;
 pub mod reply;
 pub mod scripts;
 pub mod side_by_side;
+pub mod state;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -35,6 +36,7 @@ pub use raw::{Raw, encode, words};
 pub use relay::Relay;
 pub use reply::Reply;
 pub use side_by_side::compare;
+pub use state::State;
 
 /// How long a condition may take to come true before a test gives up: a loaded machine needs
 /// seconds, never this.

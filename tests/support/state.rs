@@ -1,0 +1,67 @@
+//! What a server holds under a key, read from it directly.
+
+use super::side_by_side::sorted;
+use super::{Master, Raw, Reply};
+
+/// Type, content and time to live of a key.
+#[derive(Clone, Debug)]
+pub struct State {
+    pub kind: String,
+    pub content: Reply,
+    /// -1 for ever, -2 not there, as `PTTL` has it.
+    pub ttl_ms: i64,
+    /// The Unix time at which the key expires, which does not change while time goes by.
+    pub expires_at_ms: i64,
+}
+
+impl State {
+    /// Over a connection that speaks RESP3, so that a hash comes in pairs.
+    pub async fn of(key: &str, server: &mut Raw) -> State {
+        let kind = server.ask(&["TYPE", key]).await.text();
+        let content = match kind.as_str() {
+            "none" => Reply::Nil,
+            "string" => server.ask(&["GET", key]).await,
+            "hash" => server.ask(&["HGETALL", key]).await,
+            "set" => server.ask(&["SMEMBERS", key]).await,
+            "zset" => server.ask(&["ZRANGE", key, "0", "-1", "WITHSCORES"]).await,
+            "list" => server.ask(&["LRANGE", key, "0", "-1"]).await,
+            "stream" => server.ask(&["XRANGE", key, "-", "+"]).await,
+            other => panic!("no test makes a {other}"),
+        };
+        let ttl_ms = number(server, &["PTTL", key]).await;
+        State { kind, content, ttl_ms, expires_at_ms: number(server, &["PEXPIRETIME", key]).await }
+    }
+
+    pub async fn on(master: &Master, key: &str) -> State {
+        State::of(key, &mut Raw::connect_resp3(&master.address()).await).await
+    }
+
+    /// The same type and the same content, whatever the time to live.
+    pub fn holds_the_same(&self, other: &State) -> bool {
+        let unordered = ["set", "hash"].contains(&self.kind.as_str());
+        let same = if unordered {
+            sorted(&self.content) == sorted(&other.content)
+        } else {
+            self.content == other.content
+        };
+        self.kind == other.kind && same
+    }
+
+    /// Nothing has changed but the time: also the expiry is the same, but for the moment that it
+    /// takes to put a key back.
+    pub fn is_still(&self, before: &State) -> bool {
+        let moved = (self.expires_at_ms - before.expires_at_ms).abs();
+        let for_ever = self.expires_at_ms < 0 || before.expires_at_ms < 0;
+        self.holds_the_same(before) && (moved == 0 || (!for_ever && moved <= MOMENT_MS))
+    }
+}
+
+async fn number(server: &mut Raw, request: &[&str]) -> i64 {
+    match server.ask(request).await {
+        Reply::Int(number) => number,
+        other => panic!("{request:?} should answer an integer, not {other:?}"),
+    }
+}
+
+/// Less than the padding of any time to live that tests of this use.
+const MOMENT_MS: i64 = 1000;
