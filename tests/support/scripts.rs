@@ -146,3 +146,11 @@ pub const RELEASE: &str = RELEASES[0].text;
 
 /// The extension that most libraries send.
 pub const EXTEND: &str = EXTENSIONS[0].text;
+
+/// Redisson 3.23 and later: takes the lock, or takes it once more; answers nil then, and otherwise how
+/// long it is still held. Arguments: milliseconds, holder.
+pub const REDISSON_LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; return redis.call('pttl', KEYS[1]);";
+
+/// Redisson 3.24 and later: lets go once and tells those who wait. Keys: lock, channel, latch.
+/// Arguments: message, milliseconds, holder, command that publishes, milliseconds of the latch.
+pub const REDISSON_UNLOCK: &str = "local val = redis.call('get', KEYS[3]); if val ~= false then return tonumber(val);end; if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil;end; local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); redis.call('set', KEYS[3], 0, 'px', ARGV[5]); return 0; else redis.call('del', KEYS[1]); redis.call(ARGV[4], KEYS[2], ARGV[1]); redis.call('set', KEYS[3], 1, 'px', ARGV[5]); return 1; end;";
