@@ -4,6 +4,7 @@
 //! when it is told to end. Requests are decoded in the worker's one read buffer and only what is
 //! incomplete is copied, so that an idle connection costs no buffer at all.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -65,6 +66,8 @@ pub struct Front {
     pub replies: Replies,
     /// What `MULTI` has begun.
     pub transaction: Option<Transaction>,
+    /// What `SELECT` after `MULTI` has chosen, once `EXEC` has run.
+    pub chosen_db: Rc<Cell<Option<u32>>>,
     /// What `WATCH` has named.
     pub watched: Vec<Rc<Watched>>,
     /// Operations of a request with many keys that have not been started yet.
@@ -101,6 +104,7 @@ impl<S> Session<S> {
             authenticated,
             replies: Replies::On,
             transaction: None,
+            chosen_db: Rc::default(),
             watched: Vec::new(),
             parts: VecDeque::new(),
             blocked: false,
@@ -219,6 +223,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 }
 
 impl Front {
+    /// A transaction may have selected another database.
+    pub fn adopt_db(&mut self) {
+        if let Some(db) = self.chosen_db.take() {
+            self.db = db;
+            self.client.words().db = db;
+        }
+    }
+
     /// Starts one request; false when it has to wait for one before it.
     fn request(&mut self, args: Args<'_>, bytes: usize) -> bool {
         if args.is_empty() {

@@ -34,6 +34,13 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
+fn is_nothing(reply: &Reply) -> bool {
+    match reply {
+        Reply::Raw(frame) => &frame[..] == b"_\r\n",
+        _ => *reply == Reply::NilArray,
+    }
+}
+
 impl Waiting {
     /// Waits, and answers.
     pub async fn run(self, worker: Rc<Worker>, target: Target) {
@@ -43,7 +50,7 @@ impl Waiting {
         loop {
             let changed = changes.next();
             let reply = self.attempt(&worker).await;
-            if !matches!(reply, Reply::Nil | Reply::NilArray) {
+            if !is_nothing(&reply) {
                 return target.deliver(reply);
             }
             tokio::pin!(changed);

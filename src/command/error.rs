@@ -81,6 +81,11 @@ pub const EXEC_WITHOUT_MULTI: Reply = fixed("ERR EXEC without MULTI");
 pub const DISCARD_WITHOUT_MULTI: Reply = fixed("ERR DISCARD without MULTI");
 /// `EXEC` after a command that was refused.
 pub const EXEC_ABORT: Reply = fixed("EXECABORT Transaction discarded because of previous errors.");
+/// `EXEC` that was refused itself (`execCommandAbort`).
+pub fn exec_aborted_by(why: &str) -> Reply {
+    let why = why.strip_prefix("ERR ").unwrap_or(why);
+    Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
+}
 /// `CLUSTER`, `READONLY`, `READWRITE`.
 pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
 /// `COMMAND GETKEYS` of a command without keys.

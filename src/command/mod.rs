@@ -64,14 +64,10 @@ type Outcome = Result<Action, Reply>;
 /// Looks a request up and hands it to its family. The checks have Redis's order (`server.c`,
 /// `processCommand`): does it exist, are there enough arguments, may the client send it.
 pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
+    front.adopt_db();
     let spec = match accepted(front, args) {
         Ok(spec) => spec,
-        Err(refused) => {
-            if let Some(transaction) = &mut front.transaction {
-                transaction.abort();
-            }
-            return refused;
-        }
+        Err(refused) => return transaction::refused(front, args, refused),
     };
     if front.transaction.is_some() && !goes_past_the_queue(spec.id) {
         return transaction::queue(front, spec, args).unwrap_or_else(Action::Reply);

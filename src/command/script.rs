@@ -61,6 +61,9 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
         (b"flush", 2) => flush(front),
         (b"flush", 3) if is_flush_mode(args.at(2)) => flush(front),
         (b"flush", _) => Err(error::SCRIPT_FLUSH_OPTION),
+        (b"debug", 3) if args.at(2).eq_ignore_ascii_case(b"no") => Ok(Action::Reply(Reply::OK)),
+        (b"debug", 3) => Err(Reply::error("ERR scripts cannot be debugged through redlock-proxy")),
+        (b"debug", _) => Err(error::wrong_arity("script|debug")),
         (b"kill", 2) => Err(Reply::error("NOTBUSY No scripts in execution right now.")),
         _ => Err(error::unknown_subcommand("SCRIPT", args.at(1))),
     }

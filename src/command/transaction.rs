@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::number::parse_i64;
 use super::program;
 use super::table::{Command, Family, Run, Spec};
 use super::{Action, Outcome, error, family, operation};
@@ -25,13 +26,6 @@ pub struct Transaction {
     bytes: usize,
     /// A command was refused; `EXEC` will be, too.
     aborted: bool,
-}
-
-impl Transaction {
-    /// `EXEC` must not run what was queued.
-    pub fn abort(&mut self) {
-        self.aborted = true;
-    }
 }
 
 /// `MULTI`
@@ -81,6 +75,20 @@ pub(super) fn watch(front: &mut Front, args: Args<'_>) -> Outcome {
     Ok(Action::Gather(Gather::AllOk, operations))
 }
 
+/// A request was not even accepted: what is queued must not run.
+pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Action) -> Action {
+    let Some(transaction) = &mut front.transaction else { return refused };
+    transaction.aborted = true;
+    match refused {
+        Action::Reply(Reply::Error(why)) if args.at(0).eq_ignore_ascii_case(b"exec") => {
+            front.transaction = None;
+            front.watched.clear();
+            Action::Reply(error::exec_aborted_by(&why))
+        }
+        other => other,
+    }
+}
+
 /// Puts a command into the queue of a `MULTI`.
 pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     let Some(transaction) = &mut front.transaction else { return Err(error::EXEC_WITHOUT_MULTI) };
@@ -99,8 +107,7 @@ fn may_be_queued(spec: &Spec, queued: usize) -> Result<(), Reply> {
     if queued > MAX_QUEUED_BYTES {
         return Err(Reply::error("ERR the transaction is too large: queue fewer commands"));
     }
-    let refused = matches!(spec.family, Family::Script) || spec.id == Command::Select;
-    if refused {
+    if spec.family == Family::Script {
         return Err(error::not_in_multi(spec.name));
     }
     Ok(())
@@ -120,7 +127,7 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
         decoder.decode(request, limits).map_err(|error| error.reply())?;
         let args = decoder.args(request);
         if is_run_by_masters(spec) {
-            queued.push(Queued::Asked(program::rendering(spec.name, args)));
+            queued.push(asked(spec, args));
             commands.extend(program::command_words(spec, args));
             keys.extend(program::keys(spec, args).into_iter().map(<[u8]>::to_vec));
         } else {
@@ -130,15 +137,23 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
     keys.extend(watched.iter().map(|watched| watched.key.to_vec()));
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let call = program::transaction(front, &keys, &watched, &commands);
-    let program = Program::new(call, Shape::Transaction(queued));
+    let program = Program::new(call, Shape::Transaction(queued, Rc::clone(&front.chosen_db)));
     let first = keys.first().copied().unwrap_or_default();
     Ok(Action::Start(operation(front, first, Kind::Program(Box::new(program)))))
+}
+
+fn asked(spec: &Spec, args: Args<'_>) -> Queued {
+    let db = args.get(1).and_then(parse_i64).and_then(|db| u32::try_from(db).ok());
+    match (spec.id, db) {
+        (Command::Select, Some(db)) => Queued::Select(db),
+        _ => Queued::Asked(program::rendering(spec.name, args)),
+    }
 }
 
 fn is_run_by_masters(spec: &Spec) -> bool {
     use Family as F;
     let by_proxy = matches!(spec.family, F::Connection | F::Server | F::Transaction | F::Script);
-    spec.run != Run::Own || !by_proxy
+    spec.run != Run::Own || !by_proxy || spec.id == Command::Select
 }
 
 fn known(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Reply {

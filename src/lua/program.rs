@@ -51,8 +51,9 @@ impl Program {
         let first_line = usize::from(script.starts_with(b"\n"));
         wrapped.extend_from_slice(&scan.without_tail_calls(script)[first_line..]);
         wrapped.extend_from_slice(b"\nend\n");
+        let draws = scan.draws;
         let constants = format!(
-            "local DRIFT,PAD_MS,LINES,SHA={},{},{lines},'{sha}'\n",
+            "local DRIFT,PAD_MS,LINES,SHA,DRAWS={},{},{lines},'{sha}',{draws}\n",
             pad.drift(),
             pad.fixed_ms()
         );

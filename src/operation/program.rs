@@ -4,6 +4,8 @@
 mod ballot;
 mod envelope;
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -47,8 +49,8 @@ pub enum Shape {
     Script,
     /// Of the only command in a transaction.
     Command(Rendering),
-    /// Of a `MULTI`.
-    Transaction(Vec<Queued>),
+    /// Of a `MULTI`, and where it leaves the database that it has selected.
+    Transaction(Vec<Queued>, Rc<Cell<Option<u32>>>),
 }
 
 /// What is made of the reply to one command: some cannot be run by a script under their own name, and
@@ -70,6 +72,8 @@ pub enum Rendering {
 pub enum Queued {
     /// The next of the masters' answers.
     Asked(Rendering),
+    /// The next of the masters' answers, after which this database is the selected one.
+    Select(u32),
     /// Known already.
     Known(Reply),
 }
@@ -264,8 +268,8 @@ impl Shape {
                 Some([reply]) => rendering.reply(&raw, reply),
                 _ => Reply::Raw(raw),
             },
-            Self::Transaction(queued) => match resp3::items(&raw) {
-                Some(replies) => transaction(queued, &raw, &replies),
+            Self::Transaction(queued, db) => match resp3::items(&raw) {
+                Some(replies) => transaction(queued, db, &raw, &replies),
                 // A watched key has changed.
                 None => Reply::NilArray,
             },
@@ -301,10 +305,21 @@ fn popped(frame: &[u8]) -> Option<Vec<&[u8]>> {
     Some(vec![key, element])
 }
 
-fn transaction(queued: &[Queued], raw: &Bytes, replies: &[&[u8]]) -> Reply {
+fn transaction(
+    queued: &[Queued],
+    chosen: &Cell<Option<u32>>,
+    raw: &Bytes,
+    replies: &[&[u8]],
+) -> Reply {
     let mut replies = replies.iter();
     let reply = |queued: &Queued| match queued {
         Queued::Known(reply) => Some(reply.clone()),
+        Queued::Select(db) => replies.next().map(|frame| {
+            if *frame == b"+OK\r\n" {
+                chosen.set(Some(*db));
+            }
+            Reply::Raw(raw.slice_ref(frame))
+        }),
         Queued::Asked(rendering) => replies.next().map(|frame| rendering.reply(raw, frame)),
     };
     Reply::Array(queued.iter().map_while(reply).collect())

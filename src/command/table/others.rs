@@ -4,10 +4,10 @@
 #[rustfmt::skip]
 pub(super) static OTHERS: &[&str] = &[
     "asking", "bgrewriteaof", "bgsave", "debug", "failover", "fcall", "fcall_ro",
-    "function", "hrandfield", "georadiusbymember", "georadiusbymember_ro", "lastsave", "latency", "lolwut", "memory", "migrate",
-    "module", "monitor", "move", "pfdebug", "pfselftest", "psubscribe", "psync", "publish",
-    "pubsub", "punsubscribe", "randomkey", "replconf", "replicaof", "restore-asking",
-    "save", "shutdown", "slaveof", "slowlog", "spop", "spublish", "srandmember",
-    "ssubscribe", "subscribe", "sunsubscribe", "swapdb", "sync", "unsubscribe", "xread",
-    "xreadgroup", "zrandmember",
+    "function", "georadiusbymember", "georadiusbymember_ro", "hrandfield", "lastsave",
+    "latency", "lolwut", "memory", "migrate", "module", "monitor", "move", "pfdebug",
+    "pfselftest", "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "randomkey",
+    "replconf", "replicaof", "restore-asking", "save", "shutdown", "slaveof", "slowlog",
+    "spop", "spublish", "srandmember", "ssubscribe", "subscribe", "sunsubscribe", "swapdb",
+    "sync", "unsubscribe", "xread", "xreadgroup", "zrandmember",
 ];

@@ -13,6 +13,8 @@ pub(super) struct Scan<'a> {
     pub(super) handlers: BTreeMap<String, Handler>,
     /// It may call commands that are not among those.
     pub(super) is_dynamic: bool,
+    /// It may use random numbers.
+    pub(super) draws: bool,
     /// It uses a name through which it could find the real `redis`.
     pub(super) sees_globals: bool,
     /// `return redis.call(...)`, from the name to the parenthesis at the end.
@@ -25,7 +27,7 @@ impl<'a> Scan<'a> {
     /// Looks at `text`. Of a text that cannot be read the worst is supposed.
     pub(super) fn of(text: &'a [u8]) -> Self {
         let Some(tokens) = placed_tokens(text) else {
-            return Self { is_dynamic: true, sees_globals: true, ..Self::default() };
+            return Self { is_dynamic: true, draws: true, sees_globals: true, ..Self::default() };
         };
         let mut scan = Self { tokens, text, ..Self::default() };
         for at in 0..scan.tokens.len() {
@@ -53,8 +55,9 @@ impl<'a> Scan<'a> {
     fn look_at(&mut self, at: usize) {
         match self.token(at) {
             Some(Token::Name(b"_G" | b"load" | b"loadstring" | b"server")) => {
-                (self.sees_globals, self.is_dynamic) = (true, true);
+                (self.sees_globals, self.is_dynamic, self.draws) = (true, true, true);
             }
+            Some(Token::Name(b"math")) => self.draws = true,
             Some(Token::Name(b"redis")) => match self.called_command(at) {
                 Called::Named(name) => self.names(name),
                 Called::Harmless => {}

@@ -9,6 +9,11 @@ local own = #ARGV
 local seconds, micros, db = ARGV[own - 2], ARGV[own - 1], ARGV[own]
 ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil
 
+-- Without this, masters of different ages would draw different numbers.
+if DRAWS then
+  math.randomseed(seconds + micros)
+end
+
 -- Keys that were written to, four entries each: database, key, and its image before.
 local before, seen = {}, {}
 local messages = {}

@@ -13,17 +13,31 @@ end
 if at > 4 then
   redis.call('SELECT', ARGV[2])
 end
-if ARGV[1] == '3' then
-  redis.setresp(3)
+
+-- What these answer has another type in RESP3. All others run in RESP2, where Lua keeps the nulls that
+-- are inside an array.
+local typed = ' hgetall lcs sdiff sinter smembers sunion zadd zdiff zincrby zinter zmpop zpopmax zpopmin zrange '
+  .. 'zrangebyscore zrevrange zrevrangebyscore zscore zunion '
+local function run(name, ...)
+  local lower = string.lower(name)
+  local is_typed = ARGV[1] == '3' and string.find(typed, ' ' .. lower .. ' ', 1, true)
+  if is_typed then
+    redis.setresp(3)
+  end
+  local reply = redis.pcall(name, ...)
+  if is_typed then
+    redis.setresp(2)
+  elseif ARGV[1] == '3' and lower == 'zmscore' and not reply.err then
+    for at, score in ipairs(reply) do
+      reply[at] = score and { double = tonumber(score) }
+    end
+  end
+  return reply == nil and false or reply
 end
+
 local replies = {}
 while ARGV[at] do
-  local reply = redis.pcall(unpack(ARGV, at + 1, at + ARGV[at]))
-  if reply == nil then
-    reply = false
-  end
-  replies[#replies + 1] = reply
+  replies[#replies + 1] = run(unpack(ARGV, at + 1, at + ARGV[at]))
   at = at + 1 + ARGV[at]
 end
-redis.setresp(2)
 return replies
