@@ -1,0 +1,5 @@
+//go:build older
+
+package main
+
+var redislockMore = redislockCommon
