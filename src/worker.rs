@@ -18,7 +18,7 @@ use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::Settings;
 use crate::lua::ScriptCache;
-use crate::lua::program::Program;
+use crate::lua::transactions::Transactions;
 use crate::master::dial::{Dial, Tcp};
 use crate::master::link::Link;
 use crate::master::probe::DEFAULT_DATABASES;
@@ -46,7 +46,7 @@ pub struct Worker {
     registry: Arc<Registry>,
     engine: Rc<Engine>,
     scripts: Arc<Mutex<ScriptCache>>,
-    transaction: Arc<Program>,
+    transactions: RefCell<Transactions>,
     read_buffer: RefCell<Box<[u8]>>,
     started: Instant,
     draining: Cell<bool>,
@@ -78,7 +78,7 @@ impl Worker {
             registry,
             engine,
             scripts,
-            transaction: Arc::new(Program::transaction(pad)),
+            transactions: RefCell::new(Transactions::new(pad)),
             read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
@@ -112,9 +112,9 @@ impl Worker {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The program that runs transactions.
-    pub fn transaction(&self) -> Arc<Program> {
-        Arc::clone(&self.transaction)
+    /// The programs that run transactions.
+    pub fn transactions(&self) -> RefMut<'_, Transactions> {
+        self.transactions.borrow_mut()
     }
 
     /// The buffer all sessions read into, one at a time.

@@ -47,6 +47,15 @@ impl Target {
         }
     }
 
+    /// Whether there is nobody any more who would wait for long. Redis drops a client that waits when
+    /// it will send no more (`networking.c`, `readQueryFromClient`).
+    pub fn is_abandoned(&self) -> bool {
+        match &self.0 {
+            Recipient::Slot(outbox, _) => outbox.state.borrow().ended || self.is_closed(),
+            _ => self.is_closed(),
+        }
+    }
+
     /// Hands the reply over.
     pub fn deliver(self, reply: Reply) {
         match self.0 {
@@ -112,6 +121,8 @@ struct State {
     /// Bytes of the requests that wait for their replies.
     request_bytes: usize,
     closed: bool,
+    /// The client will send no more requests.
+    ended: bool,
     /// Replies to parts of one request, gathered into one.
     gathering: Option<Gathering>,
 }
@@ -263,6 +274,11 @@ impl Outbox {
                 || before.order == Order::Rounds && next.order == Order::Closing
         };
         self.state.borrow().slots.iter().any(|slot| waits_for(&slot.ticket))
+    }
+
+    /// The client will send no more requests, though it may still read replies.
+    pub fn end_of_requests(&self) {
+        self.state.borrow_mut().ended = true;
     }
 
     /// The client has gone.

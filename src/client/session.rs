@@ -143,7 +143,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
                 return Poll::Pending;
             }
             match ready!(session.poll_read(cx)) {
-                Ok(0) => session.front.closing = true,
+                Ok(0) => {
+                    session.front.closing = true;
+                    session.front.outbox.end_of_requests();
+                }
                 Ok(_) => {}
                 Err(_) => return Poll::Ready(()),
             }

@@ -49,27 +49,36 @@ impl Waiting {
         let changes = engine.changes_of(keys.collect());
         loop {
             let changed = changes.next();
+            if target.is_abandoned() || worker.is_draining() {
+                return target.deliver(Reply::NilArray);
+            }
             let reply = self.attempt(&worker).await;
             if !is_nothing(&reply) {
                 return target.deliver(reply);
             }
-            tokio::pin!(changed);
-            loop {
-                let now = clock::now();
-                let is_over = self.until.is_some_and(|until| until <= now);
-                if is_over || target.is_closed() || worker.is_draining() {
-                    return target.deliver(Reply::NilArray);
-                }
-                let look = (now + LOOK_AGAIN).min(self.until.unwrap_or(now + LOOK_AGAIN));
-                tokio::select! {
-                    () = &mut changed => break,
-                    () = tokio::time::sleep_until(look) => {}
-                }
-                if self.is_there(&worker).await {
-                    break;
-                }
+            if self.is_over() {
+                return target.deliver(Reply::NilArray);
+            }
+            tokio::select! {
+                () = changed => {}
+                () = self.look_around(&worker, &target) => {}
             }
         }
+    }
+
+    /// Until it may be worth trying again, or is over.
+    async fn look_around(&self, worker: &Worker, target: &Target) {
+        while !self.is_over() && !target.is_abandoned() && !worker.is_draining() {
+            let look = clock::now() + LOOK_AGAIN;
+            tokio::time::sleep_until(self.until.map_or(look, |until| until.min(look))).await;
+            if self.is_there(worker).await {
+                return;
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until <= clock::now())
     }
 
     async fn attempt(&self, worker: &Worker) -> Reply {

@@ -12,7 +12,7 @@ use crate::client::reply::Protocol;
 use crate::client::session::Front;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
-use crate::operation::load::Load;
+use crate::operation::load::{self, Load};
 use crate::operation::program::{Call, Program, Rendering, Shape};
 use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation, request};
@@ -31,7 +31,7 @@ pub(super) fn script(
     let kind = if script.is_known() {
         Kind::Program(Box::new(program))
     } else {
-        Kind::Load(Load::new(script, Some(program)))
+        Kind::Load(Load::new(script, load::Then::Run(Box::new(program))))
     };
     Action::Start(operation(front, keys.first().copied().unwrap_or_default(), kind))
 }
@@ -49,7 +49,8 @@ impl OneCommand {
     pub(super) fn new(front: &Front, spec: &Spec, args: Args<'_>) -> Self {
         let keys = keys(spec, args);
         let key = keys.first().copied().unwrap_or_default().into();
-        let call = transaction(front, &keys, &[], &command_words(spec, args));
+        let text = front.worker.transactions().with(&[]).program;
+        let call = transaction(front, text, &keys, &[], &command_words(spec, args));
         Self { db: front.db, key, call, rendering: rendering(spec.name, args) }
     }
 
@@ -65,6 +66,7 @@ impl OneCommand {
 /// changed.
 pub(super) fn transaction(
     front: &Front,
+    text: Arc<Text>,
     keys: &[&[u8]],
     watched: &[Rc<Watched>],
     commands: &[Vec<u8>],
@@ -79,12 +81,11 @@ pub(super) fn transaction(
     for watched in watched {
         words.push(watched.db.to_string().into_bytes());
         words.push(watched.key.to_vec());
-        // Not known, hence not equal to anything.
-        let digest = watched.digest.borrow();
-        words.push(digest.as_deref().unwrap_or(b"unknown").to_vec());
+        // Not a digest, hence not equal to one.
+        words.push(watched.expected().unwrap_or((*b"broken").into()).into());
     }
     let argv = words.iter().chain(commands).map(Vec::as_slice);
-    call(front, front.worker.transaction(), keys, argv)
+    call(front, text, keys, argv)
 }
 
 /// A command as [`transaction`] wants it. Those that wait become those that do not.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::number::parse_i64;
+use super::table::{Command, Spec};
 use super::{Action, Outcome, check_ttl, error, operation, program};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
@@ -14,7 +15,7 @@ use crate::lua::{Create, Own, Script, Shape, Value};
 use crate::operation::Kind;
 use crate::operation::change::{self, Change, What};
 use crate::operation::claim::{self, Claim, How};
-use crate::operation::load::Load;
+use crate::operation::load::{self, Load};
 use crate::operation::release::{self, Release};
 
 /// `EVAL text numkeys key... arg...`
@@ -49,7 +50,7 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
             if script.is_known() {
                 return Ok(Action::Reply(Reply::bulk(script.sha.clone())));
             }
-            Ok(Action::Start(operation(front, b"", Kind::Load(Load::new(script, None)))))
+            Ok(Action::Start(operation(front, b"", Kind::Load(Load::new(script, load::Then::Tell)))))
         }
         (b"load", _) => Err(error::wrong_arity("script|load")),
         (b"exists", 3..) => {
@@ -90,6 +91,24 @@ fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
     }
     let argv = keys.split_off(count);
     Ok((keys, argv))
+}
+
+/// A script as `EXEC` runs it, with its keys and arguments.
+pub(super) type Call<'a> = (Arc<Script>, Words<'a>, Words<'a>);
+
+/// What an `EVAL` or `EVALSHA` after `MULTI` will run; the error is its reply.
+pub(super) fn queued<'a>(front: &Front, spec: &Spec, args: Args<'a>) -> Result<Call<'a>, Reply> {
+    let (keys, argv) = keys_and_argv(args)?;
+    let script = if matches!(spec.id, Command::Eval | Command::EvalRo) {
+        split_shebang(args.at(1))?;
+        front.worker.scripts().load(Bytes::copy_from_slice(args.at(1)))
+    } else {
+        front.worker.scripts().get(args.at(1)).ok_or(error::NO_SCRIPT)?
+    };
+    match script.refused() {
+        Some(why) => Err(Reply::error(why.to_owned())),
+        None => Ok((script, keys, argv)),
+    }
 }
 
 /// Runs the script as what it means. Whatever is not as the meaning needs it runs as it is.

@@ -1,16 +1,19 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH` (`multi.c`).
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::number::parse_i64;
-use super::program;
+use super::{program, script};
 use super::table::{Command, Family, Run, Spec};
 use super::{Action, Outcome, error, family, operation};
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
-use crate::operation::program::{Program, Queued, Shape};
+use crate::lua::Script;
+use crate::operation::load::{self, Load};
+use crate::operation::program::{Program, Queued, Rendering, Shape};
 use crate::operation::watch::{Watch, Watched};
 use crate::operation::{Kind, Operation, request};
 
@@ -61,7 +64,9 @@ pub(super) fn watch(front: &mut Front, args: Args<'_>) -> Outcome {
         if front.watched.iter().any(known) {
             continue;
         }
-        let watched = Watched::new(front.db, key);
+        let engine = front.worker.engine();
+        let changes = engine.changes_of(vec![engine.fingerprint(front.db, key)]);
+        let watched = Watched::new(front.db, key, changes);
         front.watched.push(Rc::clone(&watched));
         operations.push(Operation {
             db: front.db,
@@ -77,8 +82,9 @@ pub(super) fn watch(front: &mut Front, args: Args<'_>) -> Outcome {
 
 /// A request was not even accepted: what is queued must not run.
 pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Action) -> Action {
-    let Some(transaction) = &mut front.transaction else { return refused };
-    transaction.aborted = true;
+    if let Some(transaction) = &mut front.transaction {
+        transaction.aborted = true;
+    }
     match refused {
         Action::Reply(Reply::Error(why)) if args.at(0).eq_ignore_ascii_case(b"exec") => {
             front.transaction = None;
@@ -92,7 +98,7 @@ pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Action) -> Act
 /// Puts a command into the queue of a `MULTI`.
 pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     let Some(transaction) = &mut front.transaction else { return Err(error::EXEC_WITHOUT_MULTI) };
-    if let Err(refused) = may_be_queued(spec, transaction.bytes) {
+    if let Err(refused) = may_be_queued(transaction.bytes) {
         transaction.aborted = true;
         return Err(refused);
     }
@@ -100,15 +106,27 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
     request::encode(&mut request, &args.iter().collect::<Vec<_>>());
     transaction.bytes += request.len();
     transaction.queue.push((spec, request.into()));
-    Ok(Action::Reply(Reply::Simple("QUEUED")))
+    Ok(load(front, spec, args).unwrap_or(Action::Reply(Reply::Simple("QUEUED"))))
 }
 
-fn may_be_queued(spec: &Spec, queued: usize) -> Result<(), Reply> {
+/// A script that is new has to be looked at before `EXEC`.
+fn load(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Action> {
+    if !is_script(spec) {
+        return None;
+    }
+    let (script, ..) = script::queued(front, spec, args).ok()?;
+    let kind = Kind::Load(Load::new(Arc::clone(&script), load::Then::Queue));
+    (!script.is_known()).then(|| Action::Start(operation(front, b"", kind)))
+}
+
+fn is_script(spec: &Spec) -> bool {
+    use Command as C;
+    matches!(spec.id, C::Eval | C::EvalRo | C::EvalSha | C::EvalShaRo)
+}
+
+fn may_be_queued(queued: usize) -> Result<(), Reply> {
     if queued > MAX_QUEUED_BYTES {
         return Err(Reply::error("ERR the transaction is too large: queue fewer commands"));
-    }
-    if spec.family == Family::Script {
-        return Err(error::not_in_multi(spec.name));
     }
     Ok(())
 }
@@ -120,26 +138,81 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
     if transaction.aborted {
         return Err(error::EXEC_ABORT);
     }
-    let (mut queued, mut commands, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let mut plan = Plan::default();
     let mut decoder = Decoder::new();
     for (spec, request) in &transaction.queue {
         let limits = Limits { max_request_bytes: usize::MAX, authenticated: true };
         decoder.decode(request, limits).map_err(|error| error.reply())?;
-        let args = decoder.args(request);
-        if is_run_by_masters(spec) {
-            queued.push(asked(spec, args));
-            commands.extend(program::command_words(spec, args));
-            keys.extend(program::keys(spec, args).into_iter().map(<[u8]>::to_vec));
+        plan.add(front, spec, decoder.args(request));
+    }
+    plan.keys.extend(watched.iter().map(|watched| watched.key.to_vec()));
+    Ok(Action::Start(plan.operation(front, &watched)))
+}
+
+/// What an `EXEC` comes to.
+#[derive(Default)]
+struct Plan {
+    queued: Vec<Queued>,
+    keys: Vec<Vec<u8>>,
+    commands: Vec<PlannedCommand>,
+    scripts: Vec<Arc<Script>>,
+}
+
+enum PlannedCommand {
+    Words(Vec<Vec<u8>>),
+    /// The script at this place among all, with the number of keys, the keys and the arguments.
+    Script(usize, Vec<Vec<u8>>),
+}
+
+impl Plan {
+    fn add(&mut self, front: &mut Front, spec: &'static Spec, args: Args<'_>) {
+        if is_script(spec) {
+            match script::queued(front, spec, args) {
+                Ok((script, keys, argv)) => self.add_script(script, &keys, &argv),
+                Err(refused) => self.queued.push(Queued::Known(refused)),
+            }
+        } else if is_run_by_masters(spec) {
+            self.queued.push(asked(spec, args));
+            self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
+            self.keys.extend(program::keys(spec, args).into_iter().map(<[u8]>::to_vec));
         } else {
-            queued.push(Queued::Known(known(front, spec, args)));
+            self.queued.push(Queued::Known(known(front, spec, args)));
         }
     }
-    keys.extend(watched.iter().map(|watched| watched.key.to_vec()));
-    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let call = program::transaction(front, &keys, &watched, &commands);
-    let program = Program::new(call, Shape::Transaction(queued, Rc::clone(&front.chosen_db)));
-    let first = keys.first().copied().unwrap_or_default();
-    Ok(Action::Start(operation(front, first, Kind::Program(Box::new(program)))))
+
+    fn add_script(&mut self, script: Arc<Script>, keys: &[&[u8]], argv: &[&[u8]]) {
+        let known = self.scripts.iter().position(|other| other.sha == script.sha);
+        let place = known.unwrap_or_else(|| {
+            self.scripts.push(script);
+            self.scripts.len() - 1
+        });
+        let count = keys.len().to_string().into_bytes();
+        let words = keys.iter().chain(argv).map(|word| word.to_vec());
+        let words = std::iter::once(count).chain(words).collect();
+        self.commands.push(PlannedCommand::Script(place, words));
+        self.keys.extend(keys.iter().map(|key| key.to_vec()));
+        self.queued.push(Queued::Asked(Rendering::AsIs));
+    }
+
+    fn operation(self, front: &Front, watched: &[Rc<Watched>]) -> Operation {
+        let text = front.worker.transactions().with(&self.scripts);
+        let words = |command| match command {
+            PlannedCommand::Words(words) => words,
+            PlannedCommand::Script(at, words) => {
+                let (first, last) = text.places[at];
+                let head = [":script", &(at + 1).to_string(), &self.scripts[at].sha, &first.to_string(), &last.to_string()];
+                let count = (head.len() + words.len()).to_string().into_bytes();
+                let head = head.map(|word| word.as_bytes().to_vec());
+                std::iter::once(count).chain(head).chain(words).collect()
+            }
+        };
+        let commands: Vec<_> = self.commands.into_iter().flat_map(words).collect();
+        let keys: Vec<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
+        let call = program::transaction(front, text.program, &keys, watched, &commands);
+        let shape = Shape::Transaction(self.queued, Rc::clone(&front.chosen_db));
+        let first = keys.first().copied().unwrap_or_default();
+        operation(front, first, Kind::Program(Box::new(Program::new(call, shape))))
+    }
 }
 
 fn asked(spec: &Spec, args: Args<'_>) -> Queued {

@@ -23,6 +23,8 @@ pub struct Script {
     pub shape: Option<Shape>,
     /// Masters have taken it for Lua. A script with a meaning certainly is.
     is_lua: AtomicBool,
+    /// Why it is not Lua.
+    refused: OnceLock<String>,
     program: OnceLock<Arc<Program>>,
 }
 
@@ -30,7 +32,8 @@ impl Script {
     fn new(sha: String, text: Bytes) -> Self {
         let shape = recognise(&text);
         let is_lua = AtomicBool::new(shape.is_some());
-        Self { sha, text, shape, is_lua, program: OnceLock::new() }
+        let (refused, program) = (OnceLock::new(), OnceLock::new());
+        Self { sha, text, shape, is_lua, refused, program }
     }
 
     /// Whether it is known that it can be run.
@@ -41,6 +44,16 @@ impl Script {
     /// A quorum of masters takes it for Lua.
     pub fn is_lua(&self) {
         self.is_lua.store(true, Ordering::Relaxed);
+    }
+
+    /// A quorum of masters does not.
+    pub fn refuse(&self, why: String) {
+        let _ = self.refused.set(why);
+    }
+
+    /// Why a quorum of masters does not.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.get().map(String::as_str)
     }
 
     /// The text without its shebang, as Lua sees it.

@@ -21,6 +21,7 @@ pub mod program;
 mod recognise;
 mod shape;
 mod syntax;
+pub mod transactions;
 
 #[cfg(test)]
 mod known;

@@ -7,7 +7,7 @@
 //! * `shim.lua` keeps images of what is about to change and holds messages back;
 //! * `ttl.lua` pads times to live, `rare.lua` knows unusual commands, `globals.lua` looks after `_G` and
 //!   `loadstring`: each is there only where it is needed;
-//! * `run.lua` calls the script and gathers what it did;
+//! * `run.lua` calls the script and gathers what it did, `explain.lua` says why it failed;
 //! * `transaction.lua` is the script of a `MULTI`, and `digest.lua` what its `WATCH` compares.
 
 mod handlers;
@@ -62,11 +62,24 @@ impl Program {
         Self::of(wrapped)
     }
 
-    /// The script of a `MULTI` with `commands`, wrapped like any other.
-    pub fn transaction(pad: Pad) -> Self {
-        const TEXT: &str =
-            concat!(include_str!("program/digest.lua"), include_str!("program/transaction.lua"));
-        Self::wrap(TEXT.as_bytes(), "of a transaction", pad)
+    /// The script of a `MULTI` in which `scripts` are run, wrapped like any other, and the first and
+    /// last line of each of them in it.
+    pub fn transaction(scripts: &[&[u8]], pad: Pad) -> (Self, Vec<(usize, usize)>) {
+        let mut text = compact(include_str!("program/digest.lua")).into_bytes();
+        text.extend_from_slice(EXPLAIN.as_bytes());
+        text.extend_from_slice(b"local queue,KEYS,ARGV=ARGV\nlocal scripts={\n");
+        let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
+        let mut places = Vec::new();
+        for script in scripts {
+            let first = lines(&text) + 1;
+            text.extend_from_slice(b"function(...) ");
+            text.extend_from_slice(script);
+            places.push((first, lines(&text) + 1));
+            text.extend_from_slice(b"\nend,\n");
+        }
+        text.extend_from_slice(b"}\n");
+        text.extend_from_slice(compact(include_str!("program/transaction.lua")).as_bytes());
+        (Self::wrap(&text, "of a transaction", pad), places)
     }
 
     fn of(text: Vec<u8>) -> Self {
@@ -95,6 +108,7 @@ fn around(scan: &Scan<'_>) -> String {
     if scan.sees_globals {
         text.push_str(&GLOBALS);
     }
+    text.push_str(&EXPLAIN);
     text.push_str(&RUN);
     text
 }
@@ -110,4 +124,5 @@ static SHIM: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/s
 static TTL: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/ttl.lua")));
 static GLOBALS: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/globals.lua")));
 static RUN_HEAD: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
+static EXPLAIN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/explain.lua")));
 static RUN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/run.lua")));

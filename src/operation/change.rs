@@ -67,6 +67,7 @@ struct Sent {
     /// Masters that prolonged the key, and the remaining TTL it had there before.
     changed: Vec<(MasterId, i64)>,
     refused: bool,
+    done: bool,
 }
 
 impl Change {
@@ -77,7 +78,7 @@ impl Change {
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
         let tally = Tally::new(rules.quorum, asked);
-        self.sent = Some(Sent { tally, since: now, changed: Vec::new(), refused: false });
+        self.sent = Some(Sent { tally, since: now, changed: Vec::new(), refused: false, done: false });
     }
 
     pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
@@ -144,7 +145,14 @@ impl Change {
     }
 
     /// Without a quorum a change is an error and never a guess: it may hold on a minority only.
+    pub(super) fn has_changed(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.done)
+    }
+
     fn decided(&mut self, rules: &Rules, verdict: Verdict) -> Next {
+        if let Some(sent) = &mut self.sent {
+            sent.done = verdict == Verdict::Granted;
+        }
         let reply = match verdict {
             Verdict::Granted => self.replies.changed.clone(),
             Verdict::Refused if self.missing > self.others => self.replies.missing.clone(),

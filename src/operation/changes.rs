@@ -1,6 +1,6 @@
-//! Who wants to hear when a program of this worker has changed a key.
+//! Who wants to hear when this worker has changed a key.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -9,7 +9,13 @@ use tokio::sync::Notify;
 /// Those who wait, by fingerprint of database and key.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    listeners: RefCell<HashMap<u64, Vec<Rc<Notify>>, foldhash::fast::RandomState>>,
+    listeners: RefCell<HashMap<u64, Vec<Rc<Heard>>, foldhash::fast::RandomState>>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    something: Cell<bool>,
+    notify: Notify,
 }
 
 /// Hears of changes of some keys, until it is dropped.
@@ -17,12 +23,12 @@ pub(super) struct Changes {
 pub struct Listener {
     changes: Rc<Changes>,
     keys: Vec<u64>,
-    heard: Rc<Notify>,
+    heard: Rc<Heard>,
 }
 
 impl Changes {
     pub(super) fn listen(self: &Rc<Self>, keys: Vec<u64>) -> Listener {
-        let heard = Rc::new(Notify::new());
+        let heard = Rc::new(Heard::default());
         let mut listeners = self.listeners.borrow_mut();
         for key in &keys {
             listeners.entry(*key).or_default().push(Rc::clone(&heard));
@@ -39,7 +45,10 @@ impl Changes {
     /// The key has changed.
     pub(super) fn tell(&self, key: u64) {
         if let Some(listeners) = self.listeners.borrow().get(&key) {
-            listeners.iter().for_each(|heard| heard.notify_one());
+            for heard in listeners {
+                heard.something.set(true);
+                heard.notify.notify_one();
+            }
         }
     }
 }
@@ -47,7 +56,12 @@ impl Changes {
 impl Listener {
     /// Resolves at the next change, also one before this is awaited.
     pub async fn next(&self) {
-        self.heard.notified().await;
+        self.heard.notify.notified().await;
+    }
+
+    /// Whether there was any change so far.
+    pub fn has_heard(&self) -> bool {
+        self.heard.something.get()
     }
 }
 

@@ -183,6 +183,10 @@ impl Claim {
         lost && self.how == How::IfFree
     }
 
+    pub(super) fn is_granted(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.decision.is_granted())
+    }
+
     pub(super) fn abandon(&mut self) -> MasterSet {
         self.sent.as_mut().map_or(MasterSet::EMPTY, |sent| sent.decision.abandon())
     }

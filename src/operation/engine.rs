@@ -392,18 +392,20 @@ impl Engine {
     }
 
     /// `master` has forgotten our script and gets its text, if its answer still matters. What has
-    /// been decided is not sent again: a lock that has been released since would come back.
+    /// been decided is sent again only to catch up with the others, and not once anything else was sent
+    /// that touches the same keys: a lock that has been released since would come back.
     fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
         let round = waiting.round;
         let undo = Undo { master, round, now: clock::now() };
+        let may_catch_up = self.may_catch_up(master, waiting);
         let db = self.with(waiting.operation, |flight| {
             let operation = &flight.operation;
             let matters = flight.target.is_some() && round == operation.round() && !flight.pausing;
             match waiting.part {
                 Part::Undo => operation.encode_undo(&self.rules, &undo, Form::Text, &mut scratch),
-                Part::Ballot if matters || operation.must_arrive() => {
+                Part::Ballot if matters || operation.must_arrive() || may_catch_up => {
                     operation.encode(&self.rules, Form::Text, &mut scratch);
                 }
                 Part::Ballot => {}
@@ -415,6 +417,23 @@ impl Engine {
             self.links[master.index()].send(db, &scratch, waiting);
         }
         !scratch.is_empty()
+    }
+
+    /// Whether a program that has won without `master` may still be run there: everything that was sent
+    /// after it is still waiting on the link.
+    fn may_catch_up(&self, master: MasterId, waiting: Waiting) -> bool {
+        let keys = |flight: &mut Flight| {
+            let own = self.fingerprint(flight.operation.db, &flight.operation.key);
+            let mut keys = flight.operation.turns().to_vec();
+            keys.push(own);
+            (keys, flight.operation.catches_up() && waiting.round == flight.operation.round())
+        };
+        let Some((own, true)) = self.with(waiting.operation, keys) else { return false };
+        let later = self.links[master.index()].operations();
+        later.into_iter().all(|id| {
+            let others = self.with(id, keys);
+            others.is_none_or(|(others, _)| others.iter().all(|key| !own.contains(key)))
+        })
     }
 
     /// A master that was lost before it answered, or could not do it, gets later what it missed.

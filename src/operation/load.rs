@@ -18,11 +18,21 @@ use crate::quorum::read::{Read, Verdict};
 #[derive(Debug)]
 pub struct Load {
     script: Arc<Script>,
-    /// What runs then; nothing for `SCRIPT LOAD`.
-    then: Option<Box<Program>>,
+    then: Then,
     /// Why it is not Lua, by master.
     verdicts: Option<Read<Option<Box<[u8]>>>>,
     trouble: Trouble,
+}
+
+/// What a script is loaded for.
+#[derive(Debug)]
+pub enum Then {
+    /// `SCRIPT LOAD`
+    Tell,
+    /// `EVAL`
+    Run(Box<Program>),
+    /// `EVAL` after `MULTI`, which `EXEC` runs or complains about.
+    Queue,
 }
 
 /// What comes after a [`Load`].
@@ -35,15 +45,21 @@ pub(super) enum Loaded {
 }
 
 impl Load {
-    /// `SCRIPT LOAD`, or an `EVAL` that runs `then`.
-    pub fn new(script: Arc<Script>, then: Option<Program>) -> Self {
-        let then = then.map(|program| Box::new(program.after(1)));
+    /// A script that nobody was asked about yet.
+    pub fn new(script: Arc<Script>, then: Then) -> Self {
+        let then = match then {
+            Then::Run(program) => Then::Run(Box::new(program.after(1))),
+            other => other,
+        };
         Self { script, then, verdicts: None, trouble: Trouble::default() }
     }
 
     /// The keys whose turns it takes.
     pub(super) fn turns(&self) -> &[u64] {
-        self.then.as_ref().map_or(&[], |program| program.turns())
+        match &self.then {
+            Then::Run(program) => program.turns(),
+            Then::Tell | Then::Queue => &[],
+        }
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
@@ -73,7 +89,10 @@ impl Load {
         match verdicts.value(received.master, |known| *known == why, || why.clone()) {
             None => Loaded::Next(Next::WAIT),
             Some(Verdict::Agreed(None, _)) => self.loaded(),
-            Some(Verdict::Agreed(Some(why), _)) => Loaded::Next(Next::reply(refused(why))),
+            Some(Verdict::Agreed(Some(why), _)) => {
+                let why = refused(why);
+                self.refused(why)
+            }
             Some(_) => self.deadline(rules),
         }
     }
@@ -85,15 +104,24 @@ impl Load {
 
     fn loaded(&mut self) -> Loaded {
         self.script.is_lua();
-        match self.then.take() {
-            Some(program) => Loaded::Run(program),
-            None => Loaded::Next(Next::reply(Reply::bulk(self.script.sha.clone()))),
+        match std::mem::replace(&mut self.then, Then::Tell) {
+            Then::Run(program) => Loaded::Run(program),
+            Then::Tell => Loaded::Next(Next::reply(Reply::bulk(self.script.sha.clone()))),
+            Then::Queue => Loaded::Next(Next::reply(QUEUED)),
         }
+    }
+
+    fn refused(&mut self, why: String) -> Loaded {
+        self.script.refuse(why.clone());
+        let queued = matches!(self.then, Then::Queue);
+        Loaded::Next(Next::reply(if queued { QUEUED } else { Reply::error(why) }))
     }
 }
 
+const QUEUED: Reply = Reply::Simple("QUEUED");
+
 /// `luaCreateFunction` in `eval.c`.
-fn refused(why: &[u8]) -> Reply {
+fn refused(why: &[u8]) -> String {
     let why = String::from_utf8_lossy(why);
-    Reply::error(format!("ERR Error compiling script (new function): {why}"))
+    format!("ERR Error compiling script (new function): {why}")
 }

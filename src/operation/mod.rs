@@ -200,6 +200,11 @@ impl Operation {
         matches!(self.kind, Kind::Release(_))
     }
 
+    /// Whether a master that could not take part should still do what the others did.
+    pub fn catches_up(&self) -> bool {
+        matches!(&self.kind, Kind::Program(program) if program.has_changed())
+    }
+
     /// What another claim answers that shares the result of this turn.
     pub fn shared(&self, reply: &Reply) -> Reply {
         match &self.kind {
@@ -314,7 +319,18 @@ impl Operation {
     pub fn changed_keys(&self) -> Vec<(u32, Vec<u8>)> {
         match &self.kind {
             Kind::Program(program) => program.changed_keys().collect(),
+            _ if self.has_changed() => vec![(self.db, self.key.to_vec())],
             _ => Vec::new(),
+        }
+    }
+
+    fn has_changed(&self) -> bool {
+        match &self.kind {
+            Kind::Claim(claim) => claim.is_granted(),
+            Kind::Release(release) => release.has_deleted(),
+            Kind::Change(change) => change.has_changed(),
+            Kind::Swap(swap) => swap.has_swapped(),
+            _ => false,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::master::reply::Answer;
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules, Then};
-use crate::quorum::program::{self as decision, Step};
+use crate::quorum::program::{self as decision, Did, Step};
 use crate::quorum::{MasterId, MasterSet, turn};
 use crate::resp3;
 pub(crate) use ballot::Ballot;
@@ -157,7 +157,8 @@ impl Program {
             Form::Text => &self.call.text.text,
         };
         let (seconds, micros) = (self.micros / 1_000_000, self.micros % 1_000_000);
-        let own = [seconds.to_string(), micros.to_string(), db.to_string()];
+        let mode = if self.call.read_only { "ro" } else { "rw" };
+        let own = [seconds.to_string(), micros.to_string(), db.to_string(), mode.to_owned()];
         request::header(out, 2 + self.call.count + own.len());
         request::word(out, verb);
         request::word(out, text);
@@ -187,7 +188,8 @@ impl Program {
         if round == decision.round() {
             self.answers.push((master, envelope));
         }
-        let next = decision.voted(round, master, ballot.changed, ballot);
+        let did = Did { changed: ballot.changed, failed: ballot.reply.starts_with(b"-") };
+        let next = decision.voted(round, master, did, ballot);
         self.next(rules, next)
     }
 
@@ -235,6 +237,11 @@ impl Program {
     /// What it wants to publish, now that a quorum agrees.
     pub(super) fn messages(&self) -> Vec<Message> {
         self.won().next().map(|envelope| envelope.messages.clone()).unwrap_or_default()
+    }
+
+    /// Whether a quorum has changed something.
+    pub(super) fn has_changed(&self) -> bool {
+        self.won().next().is_some_and(|won| won.effect.is_change())
     }
 
     /// The keys that a quorum has changed.

@@ -149,6 +149,10 @@ impl Release {
         Some((token, Cause::Release { remaining_ms, since }))
     }
 
+    pub(super) fn has_deleted(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.held)
+    }
+
     /// A master that did not answer a release that was a success may still hold the lock.
     pub(super) fn leaves_behind(&self, master: MasterId) -> bool {
         let Some(sent) = &self.sent else { return false };

@@ -394,6 +394,10 @@ impl Swap {
         }
     }
 
+    pub(super) fn has_swapped(&self) -> bool {
+        self.decision.as_ref().is_some_and(decision::Swap::is_done)
+    }
+
     pub(super) fn is_lost(&self) -> bool {
         self.decision.as_ref().is_some_and(decision::Swap::is_lost)
     }

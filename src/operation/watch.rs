@@ -6,6 +6,7 @@ use std::rc::Rc;
 use crate::client::reply::Reply;
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
+use crate::operation::changes::Listener;
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules, Then};
@@ -19,14 +20,21 @@ pub struct Watched {
     pub db: u32,
     /// Itself.
     pub key: Box<[u8]>,
-    /// The digest of what a quorum holds; none while that is not known, and then no `EXEC` runs.
-    pub digest: RefCell<Option<Box<[u8]>>>,
+    /// The digest of what a quorum holds; none while that is not known.
+    digest: RefCell<Option<Box<[u8]>>>,
+    /// Hears of changes that this worker makes, also of such that leave the digest as it was.
+    changes: Listener,
 }
 
 impl Watched {
     /// A key that nobody was asked about yet.
-    pub fn new(db: u32, key: &[u8]) -> Rc<Self> {
-        Rc::new(Self { db, key: key.into(), digest: RefCell::default() })
+    pub fn new(db: u32, key: &[u8], changes: Listener) -> Rc<Self> {
+        Rc::new(Self { db, key: key.into(), digest: RefCell::default(), changes })
+    }
+
+    /// The digest that the key must have for `EXEC` to run; `None`: it must not run.
+    pub fn expected(&self) -> Option<Box<[u8]>> {
+        if self.changes.has_heard() { None } else { self.digest.borrow().clone() }
     }
 }
 

@@ -135,6 +135,11 @@ impl Claim {
         self.phase == Phase::Persisting
     }
 
+    /// Whether the claim was granted.
+    pub fn is_granted(&self) -> bool {
+        self.phase == Phase::Granted
+    }
+
     /// Whether the claim has ended without a grant.
     pub fn is_lost(&self) -> bool {
         self.phase == Phase::Lost

@@ -10,8 +10,8 @@
 //!  Pausing <------ nobody has a quorum ---> Lost
 //! ```
 //!
-//! Masters that changed something while the majority did not, and all of them when there is no
-//! majority, are undone.
+//! Masters that changed something while the majority did not, or failed halfway while it did not, are
+//! undone, and all of them when there is no majority.
 
 use super::{MasterId, MasterSet, Quorum};
 
@@ -72,6 +72,17 @@ pub struct Program<B> {
     groups: Vec<(B, MasterSet)>,
     /// Masters with changes of the current round.
     changed: MasterSet,
+    /// Those of them that failed before they were done.
+    failed: MasterSet,
+}
+
+/// What one master did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Did {
+    /// It changed something.
+    pub changed: bool,
+    /// It answered with an error.
+    pub failed: bool,
 }
 
 impl<B: PartialEq> Program<B> {
@@ -85,6 +96,7 @@ impl<B: PartialEq> Program<B> {
             pending: MasterSet::EMPTY,
             groups: Vec::new(),
             changed: MasterSet::EMPTY,
+            failed: MasterSet::EMPTY,
         }
     }
 
@@ -98,17 +110,21 @@ impl<B: PartialEq> Program<B> {
         self.phase = Phase::Voting;
         self.pending = asked;
         self.groups.clear();
-        self.changed = MasterSet::EMPTY;
+        (self.changed, self.failed) = (MasterSet::EMPTY, MasterSet::EMPTY);
     }
 
-    /// `master` has answered in `round`: it changed something or not, and `ballot` is the whole of it.
-    pub fn voted(&mut self, round: u8, master: MasterId, changed: bool, ballot: B) -> Next {
+    /// `master` has answered in `round`; `ballot` is the whole of what it did and said.
+    pub fn voted(&mut self, round: u8, master: MasterId, did: Did, ballot: B) -> Next {
+        let changed = did.changed;
         if round != self.round {
             return Self::late(changed, master);
         }
         match self.phase {
             Phase::Voting => {}
-            Phase::Won { changed: true } => return Next::WAIT,
+            Phase::Won { changed: true } => {
+                let as_others = self.winner() == Some(&ballot);
+                return Self::late(changed && did.failed && !as_others, master);
+            }
             Phase::Won { changed: false } | Phase::Pausing | Phase::Lost => {
                 return Self::late(changed, master);
             }
@@ -117,6 +133,9 @@ impl<B: PartialEq> Program<B> {
             self.pending.remove(master);
             if changed {
                 self.changed.insert(master);
+                if did.failed {
+                    self.failed.insert(master);
+                }
             }
             match self.groups.iter_mut().find(|(known, _)| *known == ballot) {
                 Some((_, masters)) => masters.insert(master),
@@ -193,7 +212,7 @@ impl<B: PartialEq> Program<B> {
     fn won(&mut self, winners: MasterSet) -> Next {
         let changed = !self.changed.without(self.changed.without(winners)).is_empty();
         self.phase = Phase::Won { changed };
-        let undo = if changed { MasterSet::EMPTY } else { self.changed };
+        let undo = if changed { self.failed.without(winners) } else { self.changed };
         Next { undo, step: Step::Won(winners) }
     }
 }
@@ -204,6 +223,9 @@ mod tests {
 
     use super::*;
 
+    /// Stands for an error among replies.
+    const ERROR: u8 = 255;
+
     fn program(n: usize, retries: u32) -> Program<(bool, u8)> {
         let quorum = Quorum::of(n);
         let mut program = Program::new(quorum, retries);
@@ -212,7 +234,8 @@ mod tests {
     }
 
     fn vote(program: &mut Program<(bool, u8)>, master: usize, changed: bool, reply: u8) -> Next {
-        program.voted(program.round(), MasterId::new(master), changed, (changed, reply))
+        let did = Did { changed, failed: reply == ERROR };
+        program.voted(program.round(), MasterId::new(master), did, (changed, reply))
     }
 
     fn masters(indices: &[usize]) -> MasterSet {
@@ -239,6 +262,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_minority_did_before_it_failed_is_undone() {
+        let mut early = program(3, 0);
+        vote(&mut early, 0, true, ERROR);
+        vote(&mut early, 1, true, 1);
+        assert_eq!(vote(&mut early, 2, true, 1).undo, masters(&[0]));
+        let mut late = program(3, 0);
+        vote(&mut late, 0, true, 1);
+        vote(&mut late, 1, true, 1);
+        assert_eq!(vote(&mut late, 2, true, ERROR).undo, masters(&[2]));
+        let mut all = program(3, 0);
+        vote(&mut all, 0, true, ERROR);
+        vote(&mut all, 1, true, ERROR);
+        assert_eq!(vote(&mut all, 2, true, ERROR).undo, masters(&[]));
+    }
+
+    #[test]
     fn without_a_majority_everything_is_undone_and_tried_again() {
         let mut program = program(3, 1);
         vote(&mut program, 0, true, 1);
@@ -246,7 +285,8 @@ mod tests {
         let next = vote(&mut program, 2, false, 3);
         assert_eq!(next, Next { undo: masters(&[0, 1]), step: Step::Pause });
         program.ask(Quorum::of(3).everybody());
-        let late = program.voted(0, MasterId::new(2), true, (true, 1));
+        let did = Did { changed: true, failed: false };
+        let late = program.voted(0, MasterId::new(2), did, (true, 1));
         assert_eq!(late, Next { undo: masters(&[2]), step: Step::Wait });
         vote(&mut program, 0, true, 1);
         vote(&mut program, 1, false, 2);

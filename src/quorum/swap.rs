@@ -63,6 +63,11 @@ impl Swap {
         Self { quorum, tally, state: State::Lost, tries_left: tries, changed: MasterSet::EMPTY }
     }
 
+    /// Whether a compare-and-set had its quorum.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Swapped
+    }
+
     /// Whether the last compare-and-set ended without a quorum.
     pub fn is_lost(&self) -> bool {
         self.state == State::Lost

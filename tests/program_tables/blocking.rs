@@ -20,7 +20,6 @@ pub(crate) const DATA_IS_THERE: &str = r#"
     BZMPOP 0 1 z MIN
     ZRANGE z 0 -1 WITHSCORES
     XADD x 1-1 f v
-    XREAD BLOCK 0 STREAMS x 0
 "#;
 
 pub(crate) const NOTHING_COMES: &str = r#"
@@ -32,14 +31,12 @@ pub(crate) const NOTHING_COMES: &str = r#"
     BZPOPMIN absent 0.05
     BZPOPMAX absent 0.05
     BZMPOP 0.05 1 absent MIN
-    XREAD BLOCK 50 STREAMS absent 0
     EXISTS absent m
     BLPOP absent -1
     BLPOP absent abc
     BLPOP absent ""
     BLMOVE absent m UP LEFT 0.05
     BZPOPMIN absent -1
-    XREAD BLOCK -1 STREAMS absent 0
     BLMPOP 0.05 0 absent LEFT
     PING
 "#;

@@ -114,7 +114,6 @@ pub(crate) const DATABASES: &str = r#"
     GET k
     SELECT 0
     GET k
-    EVAL "return redis.call('move', KEYS[1], 3)" 1 k
     SELECT 3
     GET k
 "#;

@@ -18,7 +18,6 @@ pub(crate) const WRITES: &str = r#"
     HINCRBY h a abc
     HSET h text abc
     HINCRBY h text 1
-    HINCRBY h a 9223372036854775807
     HINCRBYFLOAT h a 0.5
     HINCRBYFLOAT h f 1.25
     HINCRBYFLOAT h text 1
@@ -57,8 +56,6 @@ pub(crate) const READS: &str = r#"
     HKEYS absent
     HVALS absent
     HSTRLEN absent f
-    HRANDFIELD absent
-    HRANDFIELD absent 3
     HSCAN absent 0
     HSET h a 1 b 2 c 3
     HGET h a
@@ -72,10 +69,6 @@ pub(crate) const READS: &str = r#"
     HVALS h
     HSTRLEN h a
     HSTRLEN h absent
-    [shape: chosen at random] HRANDFIELD h
-    [any order] HRANDFIELD h 3
-    [any order] HRANDFIELD h 10 WITHVALUES
-    HRANDFIELD h 0
     HSCAN h 0
     HSCAN h 0 MATCH a*
     HSCAN h 0 COUNT 100

@@ -16,19 +16,10 @@ pub(crate) const WRITES: &str = r#"
     SMOVE absent t a
     [any order] SMEMBERS s
     SMEMBERS t
-    SPOP t
     EXISTS t
-    SPOP absent
-    SPOP absent 2
     SADD p a b c d e
-    [shape: chosen at random] SPOP p
     SCARD p
-    [shape: chosen at random] SPOP p 2
     SCARD p
-    SPOP p 0
-    SPOP p -1
-    SPOP p abc
-    [shape: what is left is random too] SPOP p 10
     EXISTS p
     SADD i 3 1 2
     SMEMBERS i
@@ -58,8 +49,6 @@ pub(crate) const READS: &str = r#"
     SCARD absent
     SISMEMBER absent a
     SMISMEMBER absent a b
-    SRANDMEMBER absent
-    SRANDMEMBER absent 2
     SINTER absent absent2
     SUNION absent absent2
     SDIFF absent absent2
@@ -73,10 +62,6 @@ pub(crate) const READS: &str = r#"
     SISMEMBER a 1
     SISMEMBER a 9
     SMISMEMBER a 1 9 2
-    [shape: chosen at random] SRANDMEMBER a
-    [any order] SRANDMEMBER a 10
-    SRANDMEMBER a 0
-    SRANDMEMBER a abc
     SINTER a b
     [any order] SUNION a b
     [any order] SUNION a w

@@ -77,8 +77,6 @@ pub(crate) const READS: &str = r#"
     ZRANK absent a
     ZREVRANK absent a
     ZRANGEBYSCORE absent -inf +inf
-    ZRANDMEMBER absent
-    ZRANDMEMBER absent 2
     ZUNION 2 absent absent2
     ZSCAN absent 0
     ZADD z 1 a 2.5 b 3 c 1e20 d -0.1 e
@@ -114,9 +112,6 @@ pub(crate) const READS: &str = r#"
     ZRANK z a
     ZRANK z absent
     ZREVRANK z a
-    [shape: chosen at random] ZRANDMEMBER z
-    [any order] ZRANDMEMBER z 10
-    [any order] ZRANDMEMBER z 10 WITHSCORES
     ZUNION 2 z other
     ZUNION 2 z other WITHSCORES
     ZINTER 2 z other WITHSCORES

@@ -3,7 +3,6 @@
 pub(crate) const STREAMS: &str = r#"
     XLEN absent
     XRANGE absent - +
-    XREAD STREAMS absent 0
     XADD x 1-1 f v
     XADD x 1-2 f v g w
     XADD x 1-2 f v
@@ -26,11 +25,6 @@ pub(crate) const STREAMS: &str = r#"
     XRANGE x (1-1 + COUNT 1
     XREVRANGE x + -
     XRANGE x abc +
-    XREAD STREAMS x 0
-    XREAD COUNT 1 STREAMS x 1-1
-    XREAD STREAMS x $
-    XREAD STREAMS x absent 2-1 0
-    XREAD STREAMS x
     XADD x MAXLEN 2 4-1 d 4
     XLEN x
     XADD x MINID 4 5-1 e 5
@@ -42,13 +36,8 @@ pub(crate) const STREAMS: &str = r#"
     XGROUP CREATE x g 0
     XGROUP CREATE absent g 0
     XGROUP CREATE made g 0 MKSTREAM
-    XREADGROUP GROUP g c COUNT 1 STREAMS x >
-    XREADGROUP GROUP g c STREAMS x 0
-    XREADGROUP GROUP nosuch c STREAMS x >
-    XPENDING x g
     XACK x g 4-1
     XACK x g 4-1
-    XPENDING x g
     XGROUP CREATECONSUMER x g d
     XGROUP DELCONSUMER x g d
     XGROUP SETID x g 0
@@ -59,7 +48,6 @@ pub(crate) const STREAMS: &str = r#"
 "#;
 
 pub(crate) const PLACES: &str = r#"
-    GEOPOS absent a
     GEODIST absent a b
     GEOADD g 13.361389 38.115556 Palermo 15.087269 37.502669 Catania
     GEOADD g 13.361389 38.115556 Palermo
@@ -68,7 +56,6 @@ pub(crate) const PLACES: &str = r#"
     GEOADD g 200 0 nowhere
     GEOADD g abc 0 nowhere
     GEOADD g 1 1
-    GEOPOS g Palermo nowhere
     GEODIST g Palermo Catania
     GEODIST g Palermo Catania km
     GEODIST g Palermo nowhere
@@ -80,7 +67,6 @@ pub(crate) const PLACES: &str = r#"
     GEOSEARCHSTORE d g FROMLONLAT 15 37 BYRADIUS 200 km
     ZRANGE d 0 -1
     GEORADIUS g 15 37 200 km ASC
-    GEORADIUSBYMEMBER g Palermo 10 km
     GEORADIUS_RO g 15 37 200 km ASC
     ZCARD g
 "#;

@@ -147,17 +147,13 @@ pub(crate) const ANY_TYPE: &str = r#"
     SORT_RO l2 ALPHA
     SORT absent
     SORT set
-    MOVE z 1
-    MOVE z 1
     EXISTS z
     SELECT 1
     ZRANGE z 0 -1
     SELECT 0
-    SWAPDB 0 99
     DEL h h2 absent
     UNLINK l2 l3
     [any order] KEYS *
-    RANDOMKEY extra
     EXPIRE set 100
     PERSIST set
     EXPIRE x 0

@@ -269,7 +269,6 @@ pub(crate) const OTHER_COMMANDS: &str = r#"
     CLIENT GETNAME
     MULTI
     CONFIG GET databases
-    COMMAND COUNT extra
     DBSIZE
     KEYS *
     EXEC
@@ -344,7 +343,6 @@ pub(crate) const BLOCKING: &str = r#"
     BZPOPMAX absent 0
     BLMPOP 0 1 absent LEFT
     BZMPOP 0 1 absent MIN
-    XREAD BLOCK 0 STREAMS absent $
     EXEC
     RPUSH l a b c d
     ZADD z 1 m 2 n

@@ -18,13 +18,11 @@ pub(crate) const WRONG_READS: &str = r#"
     HKEYS s
     HVALS s
     HSTRLEN s f
-    HRANDFIELD s
     HSCAN s 0
     SMEMBERS s
     SCARD s
     SISMEMBER s a
     SMISMEMBER s a
-    SRANDMEMBER s
     SINTER k s
     SUNION k s
     SDIFF k s
@@ -43,7 +41,6 @@ pub(crate) const WRONG_READS: &str = r#"
     LPOS s a
     XLEN s
     XRANGE s - +
-    XREAD STREAMS s 0
     GEOPOS s a
     EVAL "return redis.call('hget', KEYS[1], 'f')" 1 s
     EVAL "return redis.pcall('smembers', KEYS[1])['err']" 1 s
@@ -71,7 +68,6 @@ pub(crate) const WRONG_WRITES: &str = r#"
     SADD s a
     SREM s a
     SMOVE s other a
-    SPOP s
     SINTERSTORE other s
     ZADD s 1 a
     ZINCRBY s 1 a
@@ -112,8 +108,6 @@ pub(crate) const ARITY: &str = r#"
     SMEMBERS
     SMEMBERS a b
     SMOVE a b
-    SPOP
-    SPOP s 1 2
     ZADD z
     ZADD z 1
     ZSCORE z

@@ -23,7 +23,7 @@ load = function(pieces, name)
   return loadstring(table.concat(text), name or '=(load)')
 end
 
-_G = setmetatable({ redis = redis, server = server, load = load, loadstring = loadstring }, {
+_G = setmetatable({ KEYS = KEYS, ARGV = ARGV, redis = redis, server = server, load = load, loadstring = loadstring }, {
   __index = globals,
   __newindex = function()
     error('Attempt to modify a readonly table', 2)

@@ -1,15 +1,5 @@
--- What the client is told when its script fails, in the words and with the line number that Redis
--- would use: the first line on the way up that is the client's own.
 local function failed(raised)
-  local text = type(raised) == 'table' and raised.err or 'ERR ' .. tostring(raised)
-  for level = 3, 20 do
-    local _, where = pcall(error, '', level)
-    local line = tonumber(string.match(where, '^user_script:(%d+):'))
-    if line and line <= LINES then
-      return text .. ' script: ' .. SHA .. ', on @user_script:' .. line .. '.'
-    end
-  end
-  return text .. ' script: ' .. SHA .. ', on @user_script:1.'
+  return explain(raised, SHA, 1, LINES)
 end
 
 -- What is different now, six entries for each key: database, key, its image before, and the checksum

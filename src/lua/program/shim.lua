@@ -1,13 +1,13 @@
 -- The client's script is `program`, above. What it calls `redis` is the table at the end of this part:
 -- its `call` and `pcall` look every command up in `how` and keep an image of what is about to change.
 --
--- After the client's own arguments come ours: the proxy's time, in seconds and microseconds, and the
--- database.
+-- After the client's own arguments come ours: the proxy's time, in seconds and microseconds, the
+-- database, and 'ro' for a script that must not change anything.
 local real, call = redis, redis.call
 local type, select, format = type, select, string.format
 local own = #ARGV
-local seconds, micros, db = ARGV[own - 2], ARGV[own - 1], ARGV[own]
-ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil
+local seconds, micros, db, mode = ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own]
+ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil, nil
 
 -- Without this, masters of different ages would draw different numbers.
 if DRAWS then
@@ -61,7 +61,8 @@ end
 -- Messages are published by the proxy, once, when the masters have agreed.
 local function publish(run, ...)
   local name, channel, message = ...
-  if select('#', ...) ~= 3 or type(channel) == 'table' or type(message) == 'table' then
+  local is_wrong = select('#', ...) ~= 3 or type(channel) == 'table' or type(message) == 'table'
+  if is_wrong or mode == 'ro' then
     return run(...)
   end
   local at = #messages

@@ -1,0 +1,54 @@
+//! The programs that run transactions: one for those without scripts, and one for each set of scripts
+//! that was run in one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::cache::Script;
+use super::program::Program;
+use crate::quorum::validity::Pad;
+
+/// How many sets of scripts are remembered; beyond it all are made anew.
+const MAX_SETS: usize = 100;
+
+/// The program of a transaction, and where its scripts are.
+#[derive(Clone, Debug)]
+pub struct TransactionText {
+    /// The text.
+    pub program: Arc<Program>,
+    /// First and last line of each script.
+    pub places: Arc<[(usize, usize)]>,
+}
+
+/// See the module.
+pub struct Transactions {
+    pad: Pad,
+    plain: TransactionText,
+    with_scripts: HashMap<Vec<String>, TransactionText>,
+}
+
+impl Transactions {
+    /// Only the one without scripts.
+    pub fn new(pad: Pad) -> Self {
+        Self { pad, plain: text(&[], pad), with_scripts: HashMap::new() }
+    }
+
+    /// The program that runs transactions with these scripts in them.
+    pub fn with(&mut self, scripts: &[Arc<Script>]) -> TransactionText {
+        if scripts.is_empty() {
+            return self.plain.clone();
+        }
+        let shas = scripts.iter().map(|script| script.sha.clone()).collect();
+        if self.with_scripts.len() >= MAX_SETS {
+            self.with_scripts.clear();
+        }
+        let pad = self.pad;
+        self.with_scripts.entry(shas).or_insert_with(|| text(scripts, pad)).clone()
+    }
+}
+
+fn text(scripts: &[Arc<Script>], pad: Pad) -> TransactionText {
+    let codes: Vec<&[u8]> = scripts.iter().map(|script| script.code()).collect();
+    let (program, places) = Program::transaction(&codes, pad);
+    TransactionText { program: Arc::new(program), places: places.into() }
+}
