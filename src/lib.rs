@@ -13,6 +13,7 @@
 //! * [`operation`]: one client command on its way through the masters;
 //! * [`quorum`]: the decisions, pure: no sockets, no clock, no runtime;
 //! * [`master`]: the links to the masters, and what could not be delivered to them yet;
+//! * [`pubsub`]: messages, from every master to every subscriber once;
 //! * [`lua`]: our canonical scripts, and the recognition of everybody else's.
 //!
 //! [`worker`] ties them together on one thread; [`cli`] and [`config`] say what was typed and what it means.
@@ -27,6 +28,7 @@ mod flush;
 pub mod lua;
 pub mod master;
 pub mod operation;
+pub mod pubsub;
 pub mod quorum;
 pub mod resp3;
 pub mod worker;

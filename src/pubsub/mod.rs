@@ -1,0 +1,88 @@
+//! Publishing and subscribing.
+//!
+//! A message goes to every master and is heard from every master, so that one living master is
+//! enough to carry it; whoever listens keeps the first copy and drops the others.
+//!
+//! ```text
+//! PUBLISH --seal--> link 1..N --> master 1..N --> feed 1..N --open, seen before?--> subscribers
+//! ```
+//!
+//! * [`envelope`] tells the copies of a message apart from another message with the same text;
+//! * [`seen`] remembers which messages were there before, pure;
+//! * [`audience`] counts the subscribers of the whole process.
+
+pub mod audience;
+pub mod envelope;
+pub mod seen;
+
+use bytes::Bytes;
+
+/// What a subscription is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Topic {
+    /// What the name means.
+    pub kind: TopicKind,
+    /// The name of a channel, or a pattern of names.
+    pub name: Bytes,
+}
+
+/// See [`Topic`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TopicKind {
+    /// `SUBSCRIBE`
+    Channel,
+    /// `PSUBSCRIBE`
+    Pattern,
+    /// `SSUBSCRIBE`
+    Shard,
+}
+
+impl TopicKind {
+    /// The word that subscribes, also in the confirmation.
+    pub fn subscribe(self) -> &'static str {
+        match self {
+            Self::Channel => "subscribe",
+            Self::Pattern => "psubscribe",
+            Self::Shard => "ssubscribe",
+        }
+    }
+
+    /// The word that ends it, also in the confirmation.
+    pub fn unsubscribe(self) -> &'static str {
+        match self {
+            Self::Channel => "unsubscribe",
+            Self::Pattern => "punsubscribe",
+            Self::Shard => "sunsubscribe",
+        }
+    }
+
+    /// The word that a message begins with.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Channel => "message",
+            Self::Pattern => "pmessage",
+            Self::Shard => "smessage",
+        }
+    }
+}
+
+/// Where a message is published. Shard channels have names of their own: outside of a cluster that
+/// is all that sets them apart, and patterns do not match them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChannelKind {
+    /// `PUBLISH`
+    Plain,
+    /// `SPUBLISH`
+    Shard,
+}
+
+impl ChannelKind {
+    /// What subscribes to such a channel by its name.
+    pub fn topic(self, name: Bytes) -> Topic {
+        let kind = match self {
+            Self::Plain => TopicKind::Channel,
+            Self::Shard => TopicKind::Shard,
+        };
+        Topic { kind, name }
+    }
+}
