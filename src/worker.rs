@@ -24,6 +24,7 @@ use crate::master::link::Link;
 use crate::master::probe::DEFAULT_DATABASES;
 use crate::operation::Rules;
 use crate::operation::engine::Engine;
+use crate::pubsub::hub::Hub;
 use crate::quorum::validity::Pad;
 use crate::quorum::{MasterId, Quorum};
 
@@ -45,6 +46,7 @@ pub struct Worker {
     settings: Arc<Settings>,
     registry: Arc<Registry>,
     engine: Rc<Engine>,
+    hub: Rc<Hub>,
     scripts: Arc<Mutex<ScriptCache>>,
     transactions: RefCell<Transactions>,
     read_buffer: RefCell<Box<[u8]>>,
@@ -72,11 +74,13 @@ impl Worker {
         let masters = (0..settings.masters.len()).map(MasterId::new);
         let links = masters.map(|master| Link::new(master, &settings, pad));
         let engine = Engine::new(rules, settings.split_vote_delay, links.collect());
+        let hub = Hub::new(&engine, Arc::clone(&registry));
         Rc::new(Self {
             index,
             settings,
             registry,
             engine,
+            hub,
             scripts,
             transactions: RefCell::new(Transactions::new(pad)),
             read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
@@ -104,6 +108,11 @@ impl Worker {
     /// The operations.
     pub fn engine(&self) -> &Rc<Engine> {
         &self.engine
+    }
+
+    /// The subscriptions.
+    pub fn hub(&self) -> &Rc<Hub> {
+        &self.hub
     }
 
     /// The scripts that clients have sent, to any worker: a client whose connections are served by
@@ -186,6 +195,10 @@ impl Worker {
             let link = Rc::clone(link);
             tokio::task::spawn_local(Rc::clone(&link).run(dial.clone(), Rc::clone(&self.engine)));
             tokio::task::spawn_local(heartbeats(link));
+        }
+        for feed in self.hub.feeds() {
+            let hub = Rc::clone(&self.hub);
+            tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
         }
         tokio::task::spawn_local(deadlines(Rc::clone(&self.engine)));
     }

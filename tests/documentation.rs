@@ -179,12 +179,13 @@ the version of Redis (for `DELIFEQ`: of Valkey) that brought the command. Every 
 error and the connection stays open: [errors](errors.md).
 ";
 
-const FAMILIES: [(Family, &str); 8] = [
+const FAMILIES: [(Family, &str); 9] = [
     (Family::Lock, "Locks and whole values"),
     (Family::Key, "Values"),
     (Family::Expiry, "Times to live"),
     (Family::Counter, "Numbers"),
     (Family::Script, "Scripts"),
+    (Family::Pubsub, "Messages"),
     (Family::Keyspace, "All keys of a database"),
     (Family::Connection, "The connection"),
     (Family::Server, "The server"),

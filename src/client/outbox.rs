@@ -162,6 +162,8 @@ pub enum Order {
     Rounds,
     /// May touch any key: nothing overtakes it, and it overtakes nothing.
     Alone,
+    /// Tells others what was done: waits for everything before it but its own kind.
+    Announcing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +240,18 @@ impl Outbox {
         }
     }
 
+    /// What no request has asked for just now, between two replies.
+    pub fn push_message(&self, message: &Reply) {
+        let state = &mut *self.state.borrow_mut();
+        if state.closed {
+            return;
+        }
+        message.encode(state.protocol, &mut state.bytes);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+    }
+
     fn fill(&self, slot: u64, reply: Reply) {
         let state = &mut *self.state.borrow_mut();
         let Some(index) = slot.checked_sub(state.first) else { return };
@@ -266,14 +280,17 @@ impl Outbox {
     /// Whether an operation has to wait for one before it. Reads of one key need not wait for each
     /// other.
     pub fn is_busy(&self, next: &Ticket) -> bool {
-        let waits_for = |before: &Ticket| {
-            let reads = before.order == Order::Read && next.order == Order::Read;
-            before.order == Order::Alone
-                || next.order == Order::Alone
-                || before.key == next.key && !reads
-                || before.order == Order::Rounds && next.order == Order::Closing
+        let waits_for = |slot: &Slot| {
+            let before = &slot.ticket;
+            match (before.order, next.order) {
+                (Order::Alone, _) | (_, Order::Alone) => true,
+                (Order::Read, Order::Read) | (Order::Announcing, Order::Announcing) => false,
+                (_, Order::Announcing) => slot.reply.is_none(),
+                (Order::Rounds, Order::Closing) => true,
+                _ => before.key == next.key,
+            }
         };
-        self.state.borrow().slots.iter().any(|slot| waits_for(&slot.ticket))
+        self.state.borrow().slots.iter().any(waits_for)
     }
 
     /// The client will send no more requests, though it may still read replies.
@@ -427,6 +444,28 @@ mod tests {
         assert!(!outbox.is_busy(&ticket(2, Order::Plain)));
         write.deliver(Reply::OK);
         assert!(!outbox.is_busy(&ticket(2, Order::Closing)));
+    }
+
+    #[test]
+    fn a_message_follows_all_that_it_announces() {
+        let outbox = Rc::new(Outbox::default());
+        let write = outbox.reserve(ticket(1, Order::Plain), false);
+        assert!(outbox.is_busy(&ticket(2, Order::Announcing)));
+        write.deliver(Reply::OK);
+        let _first = outbox.reserve(ticket(2, Order::Announcing), false);
+        let read = outbox.reserve(ticket(3, Order::Read), false);
+        assert!(outbox.is_busy(&ticket(2, Order::Announcing)));
+        read.deliver(Reply::Nil);
+        assert!(!outbox.is_busy(&ticket(2, Order::Announcing)));
+    }
+
+    #[test]
+    fn a_pushed_message_does_not_wait_for_replies() {
+        let outbox = Rc::new(Outbox::default());
+        let pending = outbox.reserve(ticket(1, Order::Plain), false);
+        outbox.push_message(&Reply::Push(vec![Reply::Int(7)]));
+        pending.deliver(Reply::OK);
+        assert_eq!(written(&outbox), "*1\r\n:7\r\n+OK\r\n");
     }
 
     #[test]

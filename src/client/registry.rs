@@ -12,6 +12,8 @@ use std::task::Waker;
 
 use crate::clock;
 use crate::command::table::{self, Spec};
+use crate::pubsub::audience::Audience;
+use crate::pubsub::subscriber::Counts;
 
 /// All clients of the process.
 #[derive(Debug, Default)]
@@ -21,6 +23,7 @@ pub struct Registry {
     accepted: AtomicU64,
     rejected: AtomicU64,
     requests: AtomicU64,
+    audience: Audience,
 }
 
 /// What is known about one client.
@@ -54,6 +57,8 @@ pub struct Words {
     pub db: u32,
     /// `HELLO`
     pub resp: u8,
+    /// `SUBSCRIBE`
+    pub subscriptions: Counts,
 }
 
 impl Registry {
@@ -117,6 +122,11 @@ impl Registry {
         self.requests.load(Ordering::Relaxed)
     }
 
+    /// What they have subscribed to.
+    pub fn audience(&self) -> &Audience {
+        &self.audience
+    }
+
     /// Makes every session look around, e.g. because the proxy is about to stop.
     pub fn wake_all(&self) {
         self.clients().iter().for_each(|client| client.wake());
@@ -138,6 +148,11 @@ impl Client {
     /// What the client says about itself.
     pub fn words(&self) -> MutexGuard<'_, Words> {
         lock(&self.words)
+    }
+
+    /// Whether it has subscribed to anything, which makes it `TYPE pubsub`.
+    pub fn is_subscriber(&self) -> bool {
+        self.words().subscriptions.any()
     }
 
     /// The client has sent something.
@@ -169,14 +184,15 @@ impl Client {
     /// The line of `CLIENT LIST` and `CLIENT INFO`, with the fields of Redis that make sense here.
     pub fn line(&self) -> String {
         let words = self.words().clone();
+        let subscriptions = words.subscriptions;
         let now_ms = clock::unix_ms();
         let age = (now_ms - self.since_ms) / 1000;
         let idle = (now_ms - self.seen_ms.load(Ordering::Relaxed) as i64) / 1000;
         let mut line = String::new();
         let _ = write!(
             line,
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags=N db={} sub=0 psub=0 ssub=0 \
-             multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
+             ssub={} multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
              tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -184,7 +200,11 @@ impl Client {
             words.name,
             age.max(0),
             idle.max(0),
+            if subscriptions.any() { 'P' } else { 'N' },
             words.db,
+            subscriptions.channels,
+            subscriptions.patterns,
+            subscriptions.shards,
             self.last_command(),
             words.resp,
             words.lib_name,

@@ -46,6 +46,8 @@ pub enum Reply {
     Verbatim(Bytes),
     /// What nobody asked for just now, such as a published message. RESP2 has it as an array.
     Push(Vec<Reply>),
+    /// Several replies to one request, one after the other: `SUBSCRIBE` confirms every channel.
+    Each(Vec<Reply>),
     /// A truth value: 1 or 0 in RESP2.
     Bool(bool),
     /// What masters answered, as the RESP3 that it is.
@@ -94,6 +96,7 @@ impl Reply {
             Reply::Set(items) => put_items(aggregate(protocol, b'~'), items, protocol, out),
             Reply::Verbatim(bytes) => put_verbatim(bytes, protocol, out),
             Reply::Push(items) => put_items(aggregate(protocol, b'>'), items, protocol, out),
+            Reply::Each(replies) => replies.iter().for_each(|reply| reply.encode(protocol, out)),
             Reply::Bool(truth) => put_bool(*truth, protocol, out),
             Reply::Double(number) => put_double(*number, protocol, out),
             Reply::Raw(frame) => put_raw(frame, protocol, out),
@@ -317,6 +320,8 @@ mod tests {
         );
         assert_bytes(Reply::Set(vec![Reply::Int(1)]), "*1\r\n:1\r\n", "~1\r\n:1\r\n");
         assert_bytes(Reply::Push(vec![Reply::Int(1)]), "*1\r\n:1\r\n", ">1\r\n:1\r\n");
+        let each = Reply::Each(vec![Reply::Push(vec![Reply::Nil]), Reply::Int(2)]);
+        assert_bytes(each, "*1\r\n$-1\r\n:2\r\n", ">1\r\n_\r\n:2\r\n");
         assert_bytes(Reply::Array(vec![]), "*0\r\n", "*0\r\n");
     }
 
@@ -406,6 +411,7 @@ mod tests {
                     .flat_map(|(field, value)| [in_resp2(field), in_resp2(value)])
                     .collect(),
             ),
+            Reply::Each(_) => unreachable!("it is no frame of its own"),
             Reply::Bool(truth) => Frame2::Integer((*truth).into()),
             Reply::Double(number) => Frame2::BulkString(double_text(*number).into_bytes()),
             Reply::Raw(_) => unreachable!("not generated"),
@@ -439,6 +445,7 @@ mod tests {
                 attributes,
             },
             Reply::Push(items) => Frame3::Push { data: all(items), attributes },
+            Reply::Each(_) => unreachable!("it is no frame of its own"),
             Reply::Bool(data) => Frame3::Boolean { data: *data, attributes },
             Reply::Double(data) => Frame3::Double { data: *data, attributes },
             Reply::Raw(_) => unreachable!("not generated"),

@@ -16,7 +16,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::decoder::{Args, Decoder, Limits};
-use super::outbox::{Gather, Order, Outbox, Ticket};
+use super::outbox::{Gather, Order, Outbox, Target, Ticket};
 use super::registry::Client;
 use super::reply::Reply;
 use super::waiting::Waiting;
@@ -25,6 +25,8 @@ use crate::command::{self, Action};
 use crate::flush::poll_flush;
 use crate::operation::Operation;
 use crate::operation::watch::Watched;
+use crate::pubsub::subscriber::Subscriber;
+use crate::pubsub::{Topic, TopicKind};
 use crate::worker::Worker;
 
 /// With so many bytes of replies waiting, nothing more is read from a client that does not read.
@@ -70,6 +72,8 @@ pub struct Front {
     pub chosen_db: Rc<Cell<Option<u32>>>,
     /// What `WATCH` has named.
     pub watched: Vec<Rc<Watched>>,
+    /// What it has subscribed to, once it has.
+    subscriber: Option<Rc<Subscriber>>,
     /// Operations of a request with many keys that have not been started yet.
     parts: VecDeque<Operation>,
     /// The next request has to wait for one before it.
@@ -106,6 +110,7 @@ impl<S> Session<S> {
             transaction: None,
             chosen_db: Rc::default(),
             watched: Vec::new(),
+            subscriber: None,
             parts: VecDeque::new(),
             blocked: false,
             stalled: false,
@@ -256,6 +261,8 @@ impl Front {
                 true
             }
             Action::Start(operation) => self.start(operation, bytes),
+            Action::Subscribe(topics) => self.subscribe(topics),
+            Action::Unsubscribe(kind, topics) => self.unsubscribe(kind, &topics),
             Action::Gather(how, operations) => self.gather(how, operations),
             Action::Wait(waiting) => self.wait(*waiting),
         }
@@ -276,6 +283,50 @@ impl Front {
         let target = self.outbox.reserve(ticket, silent);
         self.worker.engine().start(operation, ticket.key, target);
         true
+    }
+
+    fn subscribe(&mut self, topics: Vec<Topic>) -> bool {
+        let (subscriber, target) = (self.subscriber(), self.confirmation());
+        self.worker.hub().subscribe(&subscriber, topics, target);
+        true
+    }
+
+    fn unsubscribe(&mut self, kind: TopicKind, topics: &[Topic]) -> bool {
+        let (subscriber, target) = (self.subscriber(), self.confirmation());
+        self.worker.hub().unsubscribe(&subscriber, kind, topics, target);
+        true
+    }
+
+    /// Confirmations are messages, which `CLIENT REPLY OFF` does not keep back.
+    fn confirmation(&mut self) -> Target {
+        debug_assert_eq!(self.outbox.in_flight(), 0, "a message may follow it at once");
+        let _ = self.is_silent();
+        self.outbox.reserve(Ticket { key: 0, order: Order::Plain, bytes: 0 }, false)
+    }
+
+    /// What this session has subscribed to.
+    pub fn subscriber(&mut self) -> Rc<Subscriber> {
+        let (client, outbox) = (&self.client, &self.outbox);
+        let new = || Subscriber::new(Arc::clone(client), Rc::clone(outbox));
+        Rc::clone(self.subscriber.get_or_insert_with(new))
+    }
+
+    /// Whether this session has subscribed to anything.
+    pub fn has_subscriptions(&self) -> bool {
+        self.subscriber.is_some() && self.client.is_subscriber()
+    }
+
+    /// Whether the masters are about to confirm what this session has subscribed to, or not any
+    /// more: what it may send next depends on that.
+    pub fn waits_for_masters(&self) -> bool {
+        self.subscriber.as_ref().is_some_and(|subscriber| subscriber.is_changing())
+    }
+
+    /// No more messages for this session.
+    pub fn unsubscribe_all(&mut self) {
+        if let Some(subscriber) = self.subscriber.take() {
+            self.worker.hub().leave_all(&subscriber);
+        }
     }
 
     /// A request with many keys starts when it is alone, and is followed when it is done.
@@ -359,6 +410,7 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         self.outbox.close();
+        self.unsubscribe_all();
         self.worker.registry().leave(self.client.id);
     }
 }

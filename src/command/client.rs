@@ -102,8 +102,9 @@ fn list(front: &Front, args: Args<'_>) -> Outcome {
     let listed: Vec<Arc<Client>> = match (option.as_deref(), args.len()) {
         (None, _) => everybody,
         (Some(b"type"), 4) => match &args.at(3).to_ascii_lowercase()[..] {
-            b"normal" => everybody,
-            b"master" | b"replica" | b"slave" | b"pubsub" => Vec::new(),
+            b"normal" => of_type(everybody, false),
+            b"pubsub" => of_type(everybody, true),
+            b"master" | b"replica" | b"slave" => Vec::new(),
             _ => return Err(unknown_type(args.at(3))),
         },
         (Some(b"id"), 4..) => {
@@ -117,12 +118,18 @@ fn list(front: &Front, args: Args<'_>) -> Outcome {
     Ok(Action::Reply(Reply::Verbatim(lines.into_bytes().into())))
 }
 
+fn of_type(mut clients: Vec<Arc<Client>>, subscribers: bool) -> Vec<Arc<Client>> {
+    clients.retain(|client| client.is_subscriber() == subscribers);
+    clients
+}
+
 /// Whom `CLIENT KILL` means.
 #[derive(Default)]
 struct Filter {
     id: Option<i64>,
     address: Option<String>,
     local_address: Option<String>,
+    subscribers: Option<bool>,
     nobody: bool,
     skip_me: bool,
 }
@@ -155,8 +162,9 @@ impl Filter {
                 b"addr" => filter.address = Some(text(value)),
                 b"laddr" => filter.local_address = Some(text(value)),
                 b"type" => match &value.to_ascii_lowercase()[..] {
-                    b"normal" => {}
-                    b"master" | b"replica" | b"slave" | b"pubsub" => filter.nobody = true,
+                    b"normal" => filter.subscribers = Some(false),
+                    b"pubsub" => filter.subscribers = Some(true),
+                    b"master" | b"replica" | b"slave" => filter.nobody = true,
                     _ => return Err(unknown_type(value)),
                 },
                 b"user" if value == b"default" => {}
@@ -185,6 +193,7 @@ impl Filter {
         let excepted = self.nobody || self.skip_me && client.id == me;
         !excepted
             && self.id.is_none_or(|id| id == client.id as i64)
+            && self.subscribers.is_none_or(|wanted| wanted == client.is_subscriber())
             && is(&self.address, client.address.to_string())
             && is(&self.local_address, client.local_address.to_string())
     }

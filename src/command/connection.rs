@@ -11,9 +11,13 @@ use crate::client::session::{Front, Replies};
 /// The only user there is.
 const DEFAULT_USER: &[u8] = b"default";
 
-/// `PING [message]`
-pub(super) fn ping(args: Args<'_>) -> Outcome {
+/// `PING [message]`; in RESP2 a subscriber gets the answer in the form of a message.
+pub(super) fn ping(front: &Front, args: Args<'_>) -> Outcome {
     match args.len() {
+        1 | 2 if front.outbox.protocol() == Protocol::Resp2 && front.has_subscriptions() => {
+            let message = Bytes::copy_from_slice(args.get(1).unwrap_or_default());
+            Ok(Action::Reply(Reply::Array(vec![Reply::bulk("pong"), Reply::Bulk(message)])))
+        }
         1 => Ok(Action::Reply(Reply::Simple("PONG"))),
         2 => Ok(Action::Reply(Reply::bulk(Bytes::copy_from_slice(args.at(1))))),
         _ => Err(error::wrong_arity("ping")),
@@ -27,6 +31,7 @@ pub(super) fn echo(args: Args<'_>) -> Outcome {
 
 /// `RESET`: the connection is as if it were new.
 pub(super) fn reset(front: &mut Front) -> Outcome {
+    front.unsubscribe_all();
     front.db = 0;
     front.authenticated = front.worker.settings().requirepass.is_none();
     front.replies = Replies::On;

@@ -140,6 +140,22 @@ pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Reply {
     Reply::error(format!("ERR unknown subcommand '{subcommand}'. Try {help} HELP."))
 }
 
+/// A subcommand with a number of arguments that only the subcommand itself looks at.
+pub fn subcommand_syntax(command: &str, subcommand: &[u8]) -> Reply {
+    let (subcommand, help) = (quote(subcommand), command.to_ascii_uppercase());
+    Reply::error(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try {help} HELP."
+    ))
+}
+
+/// A command that a subscriber may not send. `command` is its full name, as in [`wrong_arity`].
+pub fn only_for_subscribers(command: &str) -> Reply {
+    Reply::error(format!(
+        "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+         RESET are allowed in this context"
+    ))
+}
+
 /// A word that is no option of `EXPIRE`.
 pub fn unsupported_option(option: &[u8]) -> Reply {
     Reply::error(format!("ERR Unsupported option {}", String::from_utf8_lossy(c_string(option))))

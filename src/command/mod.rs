@@ -2,7 +2,7 @@
 //!
 //! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`]: Redis's texts;
 //! * [`options`], [`number`], [`glob`]: arguments as Redis reads them;
-//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script` ask the masters,
+//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `pubsub` ask the masters,
 //!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `server`, `info`
 //!   answer at once.
 
@@ -20,6 +20,7 @@ mod lock;
 pub mod number;
 pub mod options;
 mod program;
+mod pubsub;
 mod script;
 mod server;
 pub mod table;
@@ -31,6 +32,7 @@ use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::client::waiting::Waiting;
 use crate::operation::{Kind, Operation};
+use crate::pubsub::{ChannelKind, Topic, TopicKind};
 use table::{Command, Spec};
 
 /// What a request comes to.
@@ -54,6 +56,10 @@ pub enum Action {
     Start(Operation),
     /// The client waits until there is something.
     Wait(Box<Waiting>),
+    /// Messages are wanted.
+    Subscribe(Vec<Topic>),
+    /// No more messages are wanted; of all these topics, which have one kind.
+    Unsubscribe(TopicKind, Vec<Topic>),
     /// The masters are asked about each of many keys.
     Gather(Gather, Vec<Operation>),
 }
@@ -71,6 +77,12 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
     };
     if front.transaction.is_some() && !goes_past_the_queue(spec.id) {
         return transaction::queue(front, spec, args).unwrap_or_else(Action::Reply);
+    }
+    if front.waits_for_masters() {
+        return Action::Later;
+    }
+    if let Some(refusal) = pubsub::refuse_to_subscriber(front, spec, args) {
+        return Action::Reply(refusal);
     }
     if waits_for_all(spec.id, args.len()) && front.outbox.in_flight() > 0 {
         return Action::Later;
@@ -118,6 +130,13 @@ fn changes_or_lists_everything(command: Command) -> bool {
             | C::FlushAll
             | C::Quit
             | C::Exec
+            | C::Subscribe
+            | C::Psubscribe
+            | C::Ssubscribe
+            | C::Unsubscribe
+            | C::Punsubscribe
+            | C::Sunsubscribe
+            | C::Pubsub
     )
 }
 
@@ -164,6 +183,15 @@ fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         C::EvalRo => script::eval(front, args, true),
         C::EvalSha => script::evalsha(front, args, false),
         C::EvalShaRo => script::evalsha(front, args, true),
+        C::Subscribe => pubsub::subscribe(args, TopicKind::Channel),
+        C::Psubscribe => pubsub::subscribe(args, TopicKind::Pattern),
+        C::Ssubscribe => pubsub::subscribe(args, TopicKind::Shard),
+        C::Unsubscribe => pubsub::unsubscribe(front, args, TopicKind::Channel),
+        C::Punsubscribe => pubsub::unsubscribe(front, args, TopicKind::Pattern),
+        C::Sunsubscribe => pubsub::unsubscribe(front, args, TopicKind::Shard),
+        C::Publish => pubsub::publish(front, args, ChannelKind::Plain),
+        C::Spublish => pubsub::publish(front, args, ChannelKind::Shard),
+        C::Pubsub => pubsub::pubsub(front, args),
         C::Script => script::script(front, args),
         C::Multi => transaction::multi(front),
         C::Exec => transaction::exec(front),
@@ -174,7 +202,7 @@ fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         C::Hello => connection::hello(front, args),
         C::Auth => connection::auth(front, args),
         C::Select => connection::select(front, args),
-        C::Ping => connection::ping(args),
+        C::Ping => connection::ping(front, args),
         C::Echo => connection::echo(args),
         C::Quit => Ok(Action::Close(Reply::OK)),
         C::Reset => connection::reset(front),

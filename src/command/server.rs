@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::table::{self, Spec};
+use super::table::{self, Family, Spec};
 use super::{Action, Outcome, error, glob};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
@@ -141,6 +141,8 @@ fn keys_of(args: Args<'_>) -> Outcome {
     }
     let key = |index: usize| Reply::bulk(Bytes::copy_from_slice(args.at(index)));
     let keys: Vec<Reply> = match usize::try_from(spec.first_key) {
+        // A shard channel has the place of a key and is none (`not_key`).
+        _ if spec.family == Family::Pubsub => Vec::new(),
         Ok(first @ 1..) => {
             let last = match usize::try_from(spec.last_key) {
                 Ok(last) => last,

@@ -136,6 +136,8 @@ pub enum Family {
     Stream,
     /// `MULTI` and what belongs to it.
     Transaction,
+    /// Messages.
+    Pubsub,
     /// Lua.
     Script,
     /// The state of one connection.

@@ -78,10 +78,11 @@ const LEAST_BACKLOG_BYTES: usize = 32 << 20;
 const LARGEST_REQUESTS: usize = 8;
 
 /// How long dialling, probing and saying hello may take together.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The first and the longest pause before another attempt to connect; both with jitter.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+pub(super) const BACKOFF: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_secs(1));
 
 /// A link is torn down when a master has been silent for so many vote timeouts, but not sooner
 /// than [`LEAST_SILENCE`]: a fork or an fsync may take that long.
@@ -89,7 +90,7 @@ const SILENT_VOTE_TIMEOUTS: u32 = 10;
 const LEAST_SILENCE: Duration = Duration::from_millis(500);
 
 /// [`Link::heartbeat`]s in the time of silence that is allowed.
-const HEARTBEATS: u32 = 5;
+pub(super) const HEARTBEATS: u32 = 5;
 
 /// One link. Shared by the engine, which sends on it, and its own task, which does the I/O.
 pub struct Link {
@@ -449,7 +450,7 @@ impl State {
     }
 }
 
-fn backoff() -> impl Iterator<Item = Duration> {
+pub(super) fn backoff() -> impl Iterator<Item = Duration> {
     let (first, longest) = BACKOFF;
     let exponential = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest);
     exponential.with_jitter().without_max_times().build()

@@ -3,10 +3,12 @@
 //! * [`dial`] opens connections, the seam for tests and simulations;
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
+//! * [`feed`] listens for what is published;
 //! * [`deferred`] keeps what has to be delivered once the link is back.
 
 pub mod deferred;
 pub mod dial;
+pub mod feed;
 pub mod link;
 pub mod probe;
 mod reader;

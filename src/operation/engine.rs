@@ -17,8 +17,13 @@ use crate::clock::{self, Instant};
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::reply::Answer;
 use crate::operation::changes::{Changes, Listener};
+use crate::operation::channels::{Channels, What};
+use crate::operation::program::Message;
 use crate::operation::request::Form;
-use crate::operation::{Heard, Next, Operation, Received, Rules, Then, Undo, verdict};
+use crate::operation::{Heard, Kind, Next, Operation, Received, Rules, Then, Undo, verdict};
+use crate::pubsub::ChannelKind;
+use crate::pubsub::audience::Ours;
+use crate::pubsub::envelope::{self, Stamps};
 use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
 
@@ -39,8 +44,11 @@ pub struct Engine {
     hasher: foldhash::fast::RandomState,
     deadlines: Deadlines,
     serial: Cell<u32>,
+    stamps: Stamps,
     scratch: RefCell<Vec<u8>>,
     changes: Rc<Changes>,
+    /// What programs have held back and may be published now.
+    announcements: RefCell<VecDeque<Message>>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
 }
@@ -83,8 +91,10 @@ impl Engine {
             hasher: foldhash::fast::RandomState::default(),
             deadlines: Deadlines::default(),
             serial: Cell::new(0),
+            stamps: Stamps::default(),
             scratch: RefCell::default(),
             changes: Rc::default(),
+            announcements: RefCell::default(),
             ready: RefCell::default(),
         })
     }
@@ -200,6 +210,25 @@ impl Engine {
         async { reply.await.expect("the engine delivers a reply to every operation") }
     }
 
+    /// An operation that publishes `message`; `ours` are the subscribers that masters do not count.
+    pub fn publication(
+        &self,
+        kind: ChannelKind,
+        channel: &[u8],
+        message: &[u8],
+        ours: Ours,
+    ) -> Operation {
+        let sealed = envelope::seal(self.stamps.next(), message);
+        let publish = Channels::new(What::Publish { kind, sealed, ours });
+        Operation { db: 0, key: channel.into(), kind: Kind::Channels(Box::new(publish)) }
+    }
+
+    /// Publishes `message` at once; nobody waits to hear who got it.
+    pub fn publish(self: &Rc<Self>, kind: ChannelKind, channel: &[u8], message: &[u8]) {
+        let operation = self.publication(kind, channel, message, Ours::default());
+        self.start(operation, self.fingerprint(0, channel), Target::nobody());
+    }
+
     /// A master has answered what `waiting` stands for.
     pub fn answered(
         self: &Rc<Self>,
@@ -297,6 +326,7 @@ impl Engine {
 
     /// One after the other and not from within each other: thousands may be waiting for one key.
     fn start_ready(self: &Rc<Self>) {
+        self.publish_announcements();
         loop {
             let next = self.ready.borrow_mut().pop_front();
             match next {
@@ -335,8 +365,7 @@ impl Engine {
     fn ask(&self, id: OperationId) {
         let excluded = self.with(id, |flight| flight.operation.excluded()).unwrap_or_default();
         let voters = self.voters().without(excluded);
-        if !self.rules.quorum.reached_by(voters) {
-            let reply = verdict::too_few_voters(&self.rules, voters.len());
+        if let Some(reply) = self.too_few(id, voters) {
             self.abandon(id);
             self.reply(id, reply, turn::End::Lost);
             return self.retire(id);
@@ -358,6 +387,17 @@ impl Engine {
             self.links[master.index()].send(db, &scratch, waiting);
         }
         self.deadlines.push(now + self.rules.vote_timeout, id, waiting.round);
+    }
+
+    /// The reply when there are not enough masters to ask.
+    fn too_few(&self, id: OperationId, voters: MasterSet) -> Option<Reply> {
+        let needs_quorum = self.with(id, |flight| flight.operation.needs_quorum())?;
+        if needs_quorum {
+            let enough = self.rules.quorum.reached_by(voters);
+            (!enough).then(|| verdict::too_few_voters(&self.rules, voters.len()))
+        } else {
+            voters.is_empty().then(|| verdict::no_master(&self.rules))
+        }
     }
 
     /// A second round (persisting, swapping) that finds too few voters leaves its first behind.
@@ -483,6 +523,7 @@ impl Engine {
         self.make_up(id);
         self.leave_turns(id);
         self.tell_changes(id);
+        self.announce(id);
         let concerned = turn.map(|key| self.turns.borrow_mut().leave(key, end));
         if let Some(concerned) = concerned {
             for waiting in concerned.sharing {
@@ -491,6 +532,21 @@ impl Engine {
             self.ready.borrow_mut().extend(concerned.next);
         }
         target.deliver(reply);
+    }
+
+    /// Publishes what a program has held back, now that a quorum agrees.
+    fn announce(&self, id: OperationId) {
+        let messages = self.with(id, |flight| flight.operation.messages());
+        self.announcements.borrow_mut().extend(messages.unwrap_or_default());
+    }
+
+    fn publish_announcements(self: &Rc<Self>) {
+        loop {
+            let next = self.announcements.borrow_mut().pop_front();
+            let Some(Message { shard, channel, payload }) = next else { return };
+            let kind = if shard { ChannelKind::Shard } else { ChannelKind::Plain };
+            self.publish(kind, &channel, &payload);
+        }
     }
 
     fn tell_changes(&self, id: OperationId) {
@@ -589,7 +645,6 @@ impl Deadlines {
 mod tests {
     use super::*;
     use crate::operation::everywhere::{Everywhere, What};
-    use crate::operation::{Kind, Operation};
     use crate::quorum::Quorum;
     use crate::quorum::validity::Pad;
 

@@ -6,6 +6,7 @@
 
 pub mod change;
 pub mod changes;
+pub mod channels;
 pub mod claim;
 pub mod engine;
 pub mod everywhere;
@@ -148,6 +149,8 @@ pub enum Kind {
     Watch(watch::Watch),
     /// See whether a script can be run.
     Load(load::Load),
+    /// Publish a message, or ask who listens.
+    Channels(Box<channels::Channels>),
 }
 
 impl Operation {
@@ -183,11 +186,18 @@ impl Operation {
             Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) => Order::Read,
             Kind::Claim(claim) if claim.is_persistent() => Order::Rounds,
             Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
+            Kind::Channels(channels) if channels.is_publication() => Order::Announcing,
+            Kind::Channels(_) => Order::Read,
             Kind::Release(_) | Kind::Change(_) => Order::Closing,
             Kind::Swap(_) => Order::Rounds,
             Kind::Program(program) if program.turns().len() == 1 => Order::Rounds,
             Kind::Program(_) | Kind::Load(_) => Order::Alone,
         }
+    }
+
+    /// Whether it takes a quorum; otherwise any master will do.
+    pub fn needs_quorum(&self) -> bool {
+        !matches!(self.kind, Kind::Channels(_))
     }
 
     /// Whether it is only worth being done for a client that is still there when its turn comes.
@@ -233,6 +243,7 @@ impl Operation {
             Kind::Load(load) => load.ask(rules, asked),
             Kind::Query(query) => query.ask(rules, asked),
             Kind::Watch(watch) => watch.ask(rules, asked),
+            Kind::Channels(channels) => channels.ask(asked),
         }
     }
 
@@ -263,6 +274,7 @@ impl Operation {
             Kind::Load(load) => load.encode(form, out),
             Kind::Query(query) => query.encode(out),
             Kind::Watch(watch) => watch.encode(key, form, out),
+            Kind::Channels(channels) => channels.encode(key, out),
         }
     }
 
@@ -282,6 +294,7 @@ impl Operation {
                 let loaded = load.received(rules, received);
                 self.go_on(loaded)
             }
+            Kind::Channels(channels) => channels.received(rules, received),
         }
     }
 
@@ -297,6 +310,7 @@ impl Operation {
             Kind::Program(program) => program.deadline(rules),
             Kind::Query(query) => query.deadline(rules),
             Kind::Watch(watch) => watch.deadline(rules),
+            Kind::Channels(channels) => channels.deadline(rules),
             Kind::Load(load) => {
                 let loaded = load.deadline(rules);
                 self.go_on(loaded)

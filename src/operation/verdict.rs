@@ -14,6 +14,11 @@ impl Trouble {
         self.0.get_or_insert_with(|| String::from_utf8_lossy(error).into());
     }
 
+    /// What a master said, or else `otherwise`.
+    pub fn or(&self, otherwise: Reply) -> Reply {
+        self.0.as_ref().map_or(otherwise, |error| Reply::error(error.to_string()))
+    }
+
     /// Fewer masters than a quorum gave an answer that counts.
     pub fn unavailable(&self, rules: &Rules, answered: usize) -> Reply {
         match &self.0 {
@@ -38,6 +43,40 @@ pub fn too_few_voters(rules: &Rules, voters: usize) -> Reply {
         "CLUSTERDOWN {voters} of {masters} masters can vote and {needed} are needed: \
          check that the masters run and can be reached from the proxy"
     ))
+}
+
+/// No master is there for what takes one of them only: nothing was sent.
+pub fn no_master(rules: &Rules) -> Reply {
+    let masters = rules.quorum.masters();
+    Reply::error(format!(
+        "CLUSTERDOWN none of {masters} masters is up: check that the masters run and can be \
+         reached from the proxy"
+    ))
+}
+
+/// None of those that were there has answered: whether it was done is unknown.
+pub fn nobody_answered(rules: &Rules) -> Reply {
+    let (masters, timeout) =
+        (rules.quorum.masters(), humantime::format_duration(rules.vote_timeout));
+    Reply::error(format!(
+        "CLUSTERDOWN none of {masters} masters answered within {timeout}: check that the masters \
+         run and can be reached from the proxy"
+    ))
+}
+
+/// No master has confirmed a subscription; `refusal` is what one of them said. Redisson looks for
+/// the word `subscribe` in an error, and waits for its timeout when it is not there
+/// (`CommandPubSubDecoder.onError`).
+pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
+    let (masters, timeout) =
+        (rules.quorum.masters(), humantime::format_duration(rules.vote_timeout));
+    Reply::error(match refusal {
+        Some(refusal) => format!("CLUSTERDOWN cannot subscribe, the masters say: {refusal}"),
+        None => format!(
+            "CLUSTERDOWN cannot subscribe: none of {masters} masters answered within {timeout}: \
+             check that the masters run and can be reached from the proxy"
+        ),
+    })
 }
 
 /// A quorum did not answer in time; what was done is being undone.

@@ -9,11 +9,17 @@
 //!
 //! * [`envelope`] tells the copies of a message apart from another message with the same text;
 //! * [`seen`] remembers which messages were there before, pure;
+//! * [`subscriber`] is what one session has subscribed to, [`hub`] what a worker listens for;
 //! * [`audience`] counts the subscribers of the whole process.
+//!
+//! The connections that listen are [`crate::master::feed`]s, apart from the links that vote: a
+//! burst of messages must not delay a claim.
 
 pub mod audience;
 pub mod envelope;
+pub mod hub;
 pub mod seen;
+pub mod subscriber;
 
 use bytes::Bytes;
 

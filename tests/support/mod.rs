@@ -25,6 +25,7 @@ pub mod reply;
 pub mod scripts;
 pub mod side_by_side;
 pub mod state;
+pub mod subscriber;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ pub use relay::Relay;
 pub use reply::Reply;
 pub use side_by_side::compare;
 pub use state::State;
+pub use subscriber::{PROTOCOLS, Subscriber};
 
 /// How long a condition may take to come true before a test gives up: a loaded machine needs
 /// seconds, never this.

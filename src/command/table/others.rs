@@ -6,8 +6,8 @@ pub(super) static OTHERS: &[&str] = &[
     "asking", "bgrewriteaof", "bgsave", "debug", "failover", "fcall", "fcall_ro",
     "function", "georadiusbymember", "georadiusbymember_ro", "hrandfield", "lastsave",
     "latency", "lolwut", "memory", "migrate", "module", "monitor", "move", "pfdebug",
-    "pfselftest", "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "randomkey",
+    "pfselftest", "psync", "randomkey",
     "replconf", "replicaof", "restore-asking", "save", "shutdown", "slaveof", "slowlog",
-    "spop", "spublish", "srandmember", "ssubscribe", "subscribe", "sunsubscribe", "swapdb",
-    "sync", "unsubscribe", "xread", "xreadgroup", "zrandmember",
+    "spop", "srandmember", "swapdb",
+    "sync", "xread", "xreadgroup", "zrandmember",
 ];

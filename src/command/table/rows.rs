@@ -139,9 +139,21 @@ commands! {
     PsetEx "psetex" 4 ONE_KEY ["write" "denyoom"]
         "2.6.0" Lock "Set a value that expires, in milliseconds",
         COMPARE_AND_SET;
+    Psubscribe "psubscribe" -2 NO_KEY ["pubsub" "noscript" "loading" "stale"]
+        "2.0.0" Pubsub "Listen to the channels that match patterns",
+        SUBSCRIBE;
     Pttl "pttl" 2 ONE_KEY ["readonly" "fast"]
         "2.6.0" Expiry "The time to live in milliseconds",
         VOTED_TIME;
+    Publish "publish" 3 NO_KEY ["pubsub" "loading" "stale" "fast"]
+        "2.0.0" Pubsub "Post a message to a channel",
+        PUBLISH;
+    Pubsub "pubsub" -2 NO_KEY []
+        "2.8.0" Pubsub "Who listens to what",
+        "What any master knows; our own connections there are replaced by our own clients.";
+    Punsubscribe "punsubscribe" -1 NO_KEY ["pubsub" "noscript" "loading" "stale"]
+        "2.0.0" Pubsub "Stop listening to the channels that match patterns",
+        UNSUBSCRIBE;
     Quit "quit" -1 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
         "1.0.0" Connection "Close the connection",
         LOCAL;
@@ -175,12 +187,24 @@ commands! {
     SetNx "setnx" 3 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Lock "Claim a key that must not exist",
         "A claim: granted by a quorum in time, else rolled back where it was taken.";
+    Spublish "spublish" 3 ONE_KEY ["pubsub" "loading" "stale" "fast"]
+        "7.0.0" Pubsub "Post a message to a shard channel",
+        PUBLISH;
+    Ssubscribe "ssubscribe" -2 KEYS ["pubsub" "noscript" "loading" "stale"]
+        "7.0.0" Pubsub "Listen to shard channels",
+        SUBSCRIBE;
     Strlen "strlen" 2 ONE_KEY ["readonly" "fast"]
         "2.2.0" Key "The length of a value",
         VOTED_VALUE;
+    Subscribe "subscribe" -2 NO_KEY ["pubsub" "noscript" "loading" "stale"]
+        "2.0.0" Pubsub "Listen to channels",
+        SUBSCRIBE;
     Substr "substr" 4 ONE_KEY ["readonly"]
         "1.0.0" Key "A part of a value, by its old name",
         VOTED_VALUE;
+    Sunsubscribe "sunsubscribe" -1 KEYS ["pubsub" "noscript" "loading" "stale"]
+        "7.0.0" Pubsub "Stop listening to shard channels",
+        UNSUBSCRIBE;
     Time "time" 1 NO_KEY ["loading" "stale" "fast"]
         "2.6.0" Server "The server's wall clock",
         "The proxy's wall clock.";
@@ -196,6 +220,9 @@ commands! {
     Unlink "unlink" -2 KEYS ["write" "fast"]
         "4.0.0" Lock "Delete keys, memory later",
         VOTED_SUM;
+    Unsubscribe "unsubscribe" -1 NO_KEY ["pubsub" "noscript" "loading" "stale"]
+        "2.0.0" Pubsub "Stop listening to channels",
+        UNSUBSCRIBE;
     Unwatch "unwatch" 1 NO_KEY ["noscript" "loading" "stale" "fast" "allow_busy"]
         "2.2.0" Transaction "Forget the watched keys",
         LOCAL;
@@ -218,4 +245,7 @@ const VOTED_EXPIRY: &str = "Run on all masters with the time padded; the reply i
 const LOCAL: &str = "Answered by the proxy; no master is asked.";
 const NO_CLUSTER: &str = "Answered as a Redis that is no cluster node does, with an error.";
 const FLUSH: &str = "Run on all masters, if flushing is allowed by the settings.";
+const PUBLISH: &str = "Passed on by every master that is up, and delivered once. No quorum is needed; without any master an error.";
+const SUBSCRIBE: &str = "Heard from all masters. Confirmed when those that are up have confirmed it, or one of them by the end of the vote timeout.";
+const UNSUBSCRIBE: &str = "No more messages from the confirmation on.";
 const RELEASE: &str = "A release: compared and deleted on all masters; when no quorum answers, one success is enough.";

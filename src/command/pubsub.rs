@@ -1,0 +1,134 @@
+//! Messages: `SUBSCRIBE`, `PUBLISH`, `PUBSUB` and their relatives.
+
+use bytes::Bytes;
+
+use super::table::{Command, Spec};
+use super::{Action, Outcome, error};
+use crate::client::decoder::Args;
+use crate::client::reply::{Protocol, Reply};
+use crate::client::session::Front;
+use crate::operation::channels::{Channels, What};
+use crate::operation::{Kind, Operation};
+use crate::pubsub::{ChannelKind, Topic, TopicKind};
+
+/// `SUBSCRIBE`, `PSUBSCRIBE`, `SSUBSCRIBE`
+pub(super) fn subscribe(args: Args<'_>, kind: TopicKind) -> Outcome {
+    Ok(Action::Subscribe(topics(args, kind)))
+}
+
+/// `UNSUBSCRIBE`, `PUNSUBSCRIBE`, `SUNSUBSCRIBE`: from everything if nothing is named.
+pub(super) fn unsubscribe(front: &mut Front, args: Args<'_>, kind: TopicKind) -> Outcome {
+    let topics = match args.len() {
+        1 => front.subscriber().topics_of(kind),
+        _ => topics(args, kind),
+    };
+    Ok(Action::Unsubscribe(kind, topics))
+}
+
+fn topics(args: Args<'_>, kind: TopicKind) -> Vec<Topic> {
+    let topic = |name| Topic { kind, name: Bytes::copy_from_slice(name) };
+    args.from(1).iter().map(topic).collect()
+}
+
+/// `PUBLISH`, `SPUBLISH`
+pub(super) fn publish(front: &Front, args: Args<'_>, kind: ChannelKind) -> Outcome {
+    let (channel, message) = (args.at(1), args.at(2));
+    let ours = front.worker.registry().audience().of_message(kind, channel);
+    Ok(Action::Start(front.worker.engine().publication(kind, channel, message, ours)))
+}
+
+/// `PUBSUB ...`
+pub(super) fn pubsub(front: &Front, args: Args<'_>) -> Outcome {
+    use ChannelKind::{Plain, Shard};
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (&subcommand[..], args.len()) {
+        (b"channels", 2..=3) => Ok(list(args, Plain)),
+        (b"shardchannels", 2..=3) => Ok(list(args, Shard)),
+        (b"channels" | b"shardchannels", _) => Err(error::subcommand_syntax("PUBSUB", args.at(1))),
+        (b"numsub", _) => Ok(subscribers(front, args, Plain)),
+        (b"shardnumsub", _) => Ok(subscribers(front, args, Shard)),
+        (b"numpat", 2) => Ok(ask(What::Patterns)),
+        (b"numpat", _) => Err(error::wrong_arity("pubsub|numpat")),
+        (b"help", 2) => {
+            Ok(Action::Reply(Reply::Array(HELP.iter().copied().map(Reply::Simple).collect())))
+        }
+        (b"help", _) => Err(error::wrong_arity("pubsub|help")),
+        _ => Err(error::unknown_subcommand("PUBSUB", args.at(1))),
+    }
+}
+
+fn list(args: Args<'_>, kind: ChannelKind) -> Action {
+    let pattern = args.get(2).map(Bytes::copy_from_slice);
+    ask(What::List { kind, pattern })
+}
+
+fn subscribers(front: &Front, args: Args<'_>, kind: ChannelKind) -> Action {
+    let audience = front.worker.registry().audience();
+    let channels = args.from(2).iter().map(|name| {
+        let name = Bytes::copy_from_slice(name);
+        let ours = audience.of(&kind.topic(name.clone()));
+        (name, ours)
+    });
+    ask(What::Subscribers { kind, channels: channels.collect() })
+}
+
+fn ask(what: What) -> Action {
+    let kind = Kind::Channels(Box::new(Channels::new(what)));
+    Action::Start(Operation { db: 0, key: Box::default(), kind })
+}
+
+/// What a client that has subscribed in RESP2 is told to any other command: there replies and
+/// messages cannot be told apart (`server.c`, `processCommand`).
+pub(super) fn refuse_to_subscriber(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Reply> {
+    let allowed = front.outbox.protocol() == Protocol::Resp3 || is_for_subscribers(spec.id);
+    if allowed || !front.has_subscriptions() {
+        return None;
+    }
+    let mut name = spec.name.to_owned();
+    if is_container(spec.id) && args.len() > 1 {
+        name = format!("{name}|{}", String::from_utf8_lossy(args.at(1)).to_ascii_lowercase());
+    }
+    Some(error::only_for_subscribers(&name))
+}
+
+fn is_for_subscribers(command: Command) -> bool {
+    use Command as C;
+    matches!(
+        command,
+        C::Subscribe
+            | C::Psubscribe
+            | C::Ssubscribe
+            | C::Unsubscribe
+            | C::Punsubscribe
+            | C::Sunsubscribe
+            | C::Ping
+            | C::Quit
+            | C::Reset
+    )
+}
+
+fn is_container(command: Command) -> bool {
+    use Command as C;
+    matches!(
+        command,
+        C::Acl | C::Client | C::Cluster | C::Command | C::Config | C::Pubsub | C::Script
+    )
+}
+
+/// `PUBSUB HELP` (`pubsub.c`, `pubsubCommand`).
+const HELP: [&str; 14] = [
+    "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CHANNELS [<pattern>]",
+    "    Return the currently active channels matching a <pattern> (default: '*').",
+    "NUMPAT",
+    "    Return number of subscriptions to patterns.",
+    "NUMSUB [<channel> ...]",
+    "    Return the number of subscribers for the specified channels, excluding",
+    "    pattern subscriptions(default: no channels).",
+    "SHARDCHANNELS [<pattern>]",
+    "    Return the currently active shard level channels matching a <pattern> (default: '*').",
+    "SHARDNUMSUB [<shardchannel> ...]",
+    "    Return the number of subscribers for the specified shard level channel(s)",
+    "HELP",
+    "    Prints this help.",
+];

@@ -1,0 +1,320 @@
+//! One connection from a worker to a master that listens for what is published there.
+//!
+//! It is apart from the [`Link`](super::link::Link) that carries votes, and it exists only from the
+//! worker's first subscription on. When it was lost it comes back and subscribes to everything
+//! again; what was published meanwhile has come from the other masters.
+
+mod frame;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+
+use self::frame::Frame;
+use super::dial::Dial;
+use super::link::{BACKOFF, CONNECT_TIMEOUT, HEARTBEATS, Link, backoff};
+use super::reader::Reader;
+use crate::resp3::Malformed;
+use crate::flush::poll_flush;
+use crate::operation::request;
+use crate::pubsub::Topic;
+use crate::pubsub::hub::Hub;
+use crate::quorum::MasterId;
+
+/// The connection, and what it waits for.
+pub struct Feed {
+    /// The link to the same master: it knows the address and how long silence may last.
+    link: Rc<Link>,
+    state: RefCell<State>,
+    /// The connection came or went, or a command was answered.
+    changed: Notify,
+    /// Something is subscribed to.
+    wanted: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    up: bool,
+    out: BytesMut,
+    /// Commands that were not answered yet.
+    expected: VecDeque<Expected>,
+    /// Commands since the start of the worker.
+    told: u64,
+    /// Those of them that were answered, or lost with their connection.
+    settled: u64,
+    /// Something has been read since the last heartbeat.
+    heard: bool,
+    /// The master has let us in: more than a connection.
+    proven: bool,
+    waker: Option<Waker>,
+    last_error: Option<String>,
+}
+
+/// What the next answer belongs to.
+#[derive(Debug)]
+enum Expected {
+    /// It must not fail.
+    Greeting,
+    Subscribe(Topic),
+    Unsubscribe,
+    Ping,
+}
+
+/// Why a feed ended.
+#[derive(Debug, thiserror::Error)]
+enum Down {
+    #[error("no connection within {}", humantime::format_duration(CONNECT_TIMEOUT))]
+    ConnectTimeout,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("it answered `{0}`")]
+    Refused(String),
+    #[error("it has stopped answering")]
+    Silent,
+}
+
+impl Feed {
+    /// A feed that listens to nothing; [`Feed::run`] connects it.
+    pub fn new(link: Rc<Link>) -> Rc<Self> {
+        let (changed, wanted) = (Notify::new(), Notify::new());
+        Rc::new(Self { link, state: RefCell::default(), changed, wanted })
+    }
+
+    /// The master at the other end.
+    pub fn master(&self) -> MasterId {
+        self.link.master()
+    }
+
+    /// Subscribes to `topic`, now or as soon as there is a connection.
+    pub fn subscribe(&self, topic: &Topic) {
+        self.wanted.notify_one();
+        let state = &mut *self.state.borrow_mut();
+        if state.up {
+            state.subscribe(topic);
+        }
+    }
+
+    /// Ends the subscription to `topic`.
+    pub fn unsubscribe(&self, topic: &Topic) {
+        let state = &mut *self.state.borrow_mut();
+        if state.up {
+            let word = topic.kind.unsubscribe();
+            state.tell(&[word.as_bytes(), &topic.name], Expected::Unsubscribe);
+        }
+    }
+
+    /// Resolves once the master has confirmed all that it was told before this call, or has gone.
+    ///
+    /// A master that can vote but has no feed yet is about to get one, and is waited for.
+    pub fn caught_up(self: &Rc<Self>) -> impl Future<Output = ()> + use<> {
+        let feed = Rc::clone(self);
+        let mut goal = feed.goal();
+        async move {
+            loop {
+                let changed = feed.changed.notified();
+                goal = goal.or_else(|| feed.goal());
+                match goal {
+                    Some(goal) if feed.state.borrow().settled >= goal => return,
+                    None if !feed.link.is_up() => return,
+                    _ => changed.await,
+                }
+            }
+        }
+    }
+
+    fn goal(&self) -> Option<u64> {
+        let state = self.state.borrow();
+        state.up.then_some(state.told)
+    }
+
+    /// Keeps the feed up for as long as anything is subscribed to.
+    pub async fn run(self: Rc<Self>, dial: impl Dial, hub: Rc<Hub>) {
+        let mut pauses = backoff();
+        loop {
+            while hub.is_idle() {
+                self.wanted.notified().await;
+            }
+            let down = self.once(&dial, &hub).await;
+            if self.went_down(&down, &hub) {
+                pauses = backoff();
+            }
+            tokio::time::sleep(pauses.next().unwrap_or(BACKOFF.1)).await;
+        }
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn once(&self, dial: &impl Dial, hub: &Rc<Hub>) -> Down {
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(self.link.address())).await;
+        let mut stream = match dialled {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return error.into(),
+            Err(_) => return Down::ConnectTimeout,
+        };
+        self.came_up(hub);
+        tokio::select! {
+            down = self.listen(Pin::new(&mut stream), hub) => down,
+            () = self.silence() => Down::Silent,
+        }
+    }
+
+    fn came_up(&self, hub: &Hub) {
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.up = true;
+            self.greet(state);
+            hub.topics().iter().for_each(|topic| state.subscribe(topic));
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Authenticates, and says who we are to whoever lists the master's clients.
+    fn greet(&self, state: &mut State) {
+        let address = self.link.address();
+        if let Some(password) = &address.password {
+            let password = password.expose().as_bytes();
+            match &address.user {
+                Some(user) => {
+                    state.tell(&[b"AUTH", user.as_bytes(), password], Expected::Greeting);
+                }
+                None => state.tell(&[b"AUTH", password], Expected::Greeting),
+            }
+        }
+        state.tell(&[b"CLIENT", b"SETNAME", b"redlock-proxy"], Expected::Greeting);
+    }
+
+    /// Says whether the master had let us in before.
+    fn went_down(&self, down: &Down, hub: &Hub) -> bool {
+        let proven = {
+            let state = &mut *self.state.borrow_mut();
+            self.report(down, state);
+            let told = state.told;
+            let last_error = state.last_error.take();
+            let last = State { told, settled: told, last_error, ..State::default() };
+            std::mem::replace(state, last).proven
+        };
+        hub.lost(self.master());
+        self.changed.notify_waiters();
+        proven
+    }
+
+    /// The link says when the master is down. It is worth a warning when only its feed is.
+    fn report(&self, down: &Down, state: &mut State) {
+        let (why, master) = (down.to_string(), self.link.address());
+        if self.link.is_up() && state.last_error.as_ref() != Some(&why) {
+            tracing::warn!(%master, "what is published there cannot be heard: {why}");
+            state.last_error = Some(why);
+        }
+    }
+
+    /// Resolves when the master has been silent for too long; pings it when there is nothing else
+    /// that it should answer.
+    async fn silence(&self) {
+        let mut silent_heartbeats = 0;
+        while silent_heartbeats < HEARTBEATS {
+            tokio::time::sleep(self.link.heartbeat_interval()).await;
+            let state = &mut *self.state.borrow_mut();
+            let heard = std::mem::take(&mut state.heard);
+            let silent = !state.expected.is_empty() && !heard;
+            silent_heartbeats = if silent { silent_heartbeats + 1 } else { 0 };
+            if state.expected.is_empty() {
+                state.tell(&[b"PING"], Expected::Ping);
+            }
+        }
+    }
+
+    /// Reads and writes until the connection is lost.
+    async fn listen(
+        &self,
+        mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
+        hub: &Rc<Hub>,
+    ) -> Down {
+        let mut reader = Reader::default();
+        poll_fn(|cx| match self.poll_once(stream.as_mut(), &mut reader, hub, cx) {
+            Ok(()) => Poll::Pending,
+            Err(down) => Poll::Ready(down),
+        })
+        .await
+    }
+
+    /// Does what can be done now.
+    fn poll_once(
+        &self,
+        mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
+        reader: &mut Reader,
+        hub: &Rc<Hub>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Down> {
+        while let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx) {
+            read?;
+            self.state.borrow_mut().heard = true;
+            self.frames(reader, hub)?;
+        }
+        let state = &mut *self.state.borrow_mut();
+        state.waker = Some(cx.waker().clone());
+        if let Poll::Ready(written) = poll_flush(stream, &mut state.out, cx) {
+            written?;
+        }
+        Ok(())
+    }
+
+    fn frames(&self, reader: &mut Reader, hub: &Rc<Hub>) -> Result<(), Down> {
+        while let Some((answer, raw)) = reader.peek()? {
+            let len = raw.len();
+            let frame = Frame::read(answer).ok_or(Malformed)?;
+            reader.taken(len);
+            match frame {
+                Frame::Message { topic, channel, payload } => {
+                    hub.message(&topic, channel, payload);
+                }
+                Frame::Answer(answer) => self.answered(answer, hub)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&self, answer: frame::Answer, hub: &Hub) -> Result<(), Down> {
+        let expected = self.state.borrow_mut().expected.pop_front().ok_or(Malformed)?;
+        match (answer, expected) {
+            (frame::Answer::Subscribed(topic), _) => {
+                self.state.borrow_mut().proven = true;
+                hub.subscribed(self.master(), &topic);
+            }
+            (frame::Answer::Refused(error), Expected::Subscribe(topic)) => {
+                hub.refused(&topic, &error);
+            }
+            (frame::Answer::Refused(error), _) => return Err(Down::Refused(error)),
+            (frame::Answer::Done, _) => {}
+        }
+        self.state.borrow_mut().settled += 1;
+        self.changed.notify_waiters();
+        Ok(())
+    }
+}
+
+impl State {
+    fn subscribe(&mut self, topic: &Topic) {
+        let word = topic.kind.subscribe();
+        self.tell(&[word.as_bytes(), &topic.name], Expected::Subscribe(topic.clone()));
+    }
+
+    fn tell(&mut self, words: &[&[u8]], expected: Expected) {
+        let mut bytes = Vec::new();
+        request::encode(&mut bytes, words);
+        self.out.extend_from_slice(&bytes);
+        self.expected.push_back(expected);
+        self.told += 1;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}

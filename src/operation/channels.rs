@@ -1,0 +1,193 @@
+//! Commands about channels: `PUBLISH` and the questions of `PUBSUB`.
+//!
+//! They need no quorum. A message that one living master carries reaches everybody, and a channel
+//! exists if any master knows it.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use redis_protocol::resp3::types::BytesFrame;
+
+use crate::client::reply::Reply;
+use crate::master::reply::Answer;
+use crate::operation::verdict::{self, Trouble};
+use crate::operation::{Next, Received, Rules, request};
+use crate::pubsub::ChannelKind;
+use crate::pubsub::audience::Ours;
+use crate::quorum::{MasterId, MasterSet};
+
+/// What the client wants.
+#[derive(Debug)]
+pub enum What {
+    /// `PUBLISH`, `SPUBLISH` on the channel that is the operation's key.
+    Publish {
+        /// Which of the two.
+        kind: ChannelKind,
+        /// The message in its envelope.
+        sealed: Vec<u8>,
+        /// Who gets it in this process.
+        ours: Ours,
+    },
+    /// `PUBSUB CHANNELS`, `PUBSUB SHARDCHANNELS`
+    List {
+        /// Which of the two.
+        kind: ChannelKind,
+        /// Which channels.
+        pattern: Option<Bytes>,
+    },
+    /// `PUBSUB NUMSUB`, `PUBSUB SHARDNUMSUB`
+    Subscribers {
+        /// Which of the two.
+        kind: ChannelKind,
+        /// The channels, and who has subscribed to them in this process.
+        channels: Vec<(Bytes, Ours)>,
+    },
+    /// `PUBSUB NUMPAT`
+    Patterns,
+}
+
+/// A message or a question for all masters that are up.
+#[derive(Debug)]
+pub struct Channels {
+    what: What,
+    pending: MasterSet,
+    answered: MasterSet,
+    /// The names that any master knows.
+    names: BTreeSet<Bytes>,
+    /// The largest count that any master has answered: one for each channel in question, or one.
+    counts: Vec<i64>,
+    done: bool,
+    trouble: Trouble,
+}
+
+impl Channels {
+    /// Nobody was told or asked yet.
+    pub fn new(what: What) -> Self {
+        let counts = match &what {
+            What::Subscribers { channels, .. } => vec![0; channels.len()],
+            _ => vec![0],
+        };
+        Self {
+            what,
+            pending: MasterSet::EMPTY,
+            answered: MasterSet::EMPTY,
+            names: BTreeSet::new(),
+            counts,
+            done: false,
+            trouble: Trouble::default(),
+        }
+    }
+
+    /// Whether others are told something.
+    pub(super) fn is_publication(&self) -> bool {
+        matches!(self.what, What::Publish { .. })
+    }
+
+    pub(super) fn ask(&mut self, asked: MasterSet) {
+        self.pending = asked;
+    }
+
+    pub(super) fn encode(&self, channel: &[u8], out: &mut Vec<u8>) {
+        match &self.what {
+            What::Publish { kind: ChannelKind::Plain, sealed, .. } => {
+                request::encode(out, &[b"PUBLISH", channel, sealed]);
+            }
+            What::Publish { kind: ChannelKind::Shard, sealed, .. } => {
+                request::encode(out, &[b"SPUBLISH", channel, sealed]);
+            }
+            What::List { kind, pattern } => {
+                let word: &[u8] = match kind {
+                    ChannelKind::Plain => b"CHANNELS",
+                    ChannelKind::Shard => b"SHARDCHANNELS",
+                };
+                request::encode(out, &[b"PUBSUB", word, pattern.as_deref().unwrap_or(b"*")]);
+            }
+            What::Subscribers { kind, channels } => {
+                let word: &[u8] = match kind {
+                    ChannelKind::Plain => b"NUMSUB",
+                    ChannelKind::Shard => b"SHARDNUMSUB",
+                };
+                let mut words: Vec<&[u8]> = vec![b"PUBSUB", word];
+                words.extend(channels.iter().map(|(channel, _)| &channel[..]));
+                request::encode(out, &words);
+            }
+            What::Patterns => request::encode(out, &[b"PUBSUB", b"NUMPAT"]),
+        }
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        if self.done {
+            return Next::WAIT;
+        }
+        self.pending.remove(received.master);
+        self.count(received.master, received.answer);
+        if self.pending.is_empty() || self.is_enough(rules) {
+            self.decided(rules)
+        } else {
+            Next::WAIT
+        }
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+        if self.done { Next::WAIT } else { self.decided(rules) }
+    }
+
+    /// A message that a quorum has passed on will not be passed on better by waiting for a master
+    /// that has stopped.
+    fn is_enough(&self, rules: &Rules) -> bool {
+        self.is_publication() && rules.quorum.reached_by(self.answered)
+    }
+
+    fn count(&mut self, master: MasterId, answer: Option<&Answer<'_>>) {
+        match answer {
+            Some(Answer::Int(count)) => self.at_least(0, *count),
+            Some(Answer::Array(items)) => self.items(&items.elements().unwrap_or_default()),
+            Some(Answer::Error(error)) => return self.trouble.remember(error),
+            _ => return,
+        }
+        self.answered.insert(master);
+    }
+
+    fn items(&mut self, items: &[BytesFrame]) {
+        if let What::Subscribers { .. } = self.what {
+            for (place, pair) in items.chunks_exact(2).enumerate() {
+                if let BytesFrame::Number { data: count, .. } = pair[1] {
+                    self.at_least(place, count);
+                }
+            }
+        } else {
+            let names = items.iter().filter_map(|item| match item {
+                BytesFrame::BlobString { data: name, .. } => Some(name.clone()),
+                _ => None,
+            });
+            self.names.extend(names);
+        }
+    }
+
+    fn at_least(&mut self, place: usize, count: i64) {
+        if let Some(largest) = self.counts.get_mut(place) {
+            *largest = count.max(*largest);
+        }
+    }
+
+    fn decided(&mut self, rules: &Rules) -> Next {
+        self.done = true;
+        if self.answered.is_empty() {
+            return Next::reply(self.trouble.or(verdict::nobody_answered(rules)));
+        }
+        Next::reply(match &self.what {
+            What::Publish { ours, .. } => Reply::Int(ours.correct(self.counts[0])),
+            What::List { .. } => {
+                Reply::Array(self.names.iter().cloned().map(Reply::Bulk).collect())
+            }
+            What::Subscribers { channels, .. } => {
+                let counted = channels.iter().zip(&self.counts);
+                let pairs = counted.flat_map(|((channel, ours), counted)| {
+                    [Reply::Bulk(channel.clone()), Reply::Int(ours.correct(*counted))]
+                });
+                Reply::Array(pairs.collect())
+            }
+            What::Patterns => Reply::Int(self.counts[0]),
+        })
+    }
+}

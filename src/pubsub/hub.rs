@@ -1,0 +1,285 @@
+//! What the sessions of one worker have subscribed to: one subscription at every master, whoever
+//! wants it, and one copy of every message, whichever master brings it first.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::audience::Ours;
+use super::seen::Seen;
+use super::subscriber::Subscriber;
+use super::{Topic, TopicKind, envelope};
+use crate::client::outbox::Target;
+use crate::client::registry::Registry;
+use crate::client::reply::Reply;
+use crate::master::feed::Feed;
+use crate::operation::engine::Engine;
+use crate::operation::{Rules, verdict};
+use crate::quorum::{MasterId, MasterSet};
+
+/// The subscriptions of one worker.
+pub struct Hub {
+    rules: Rules,
+    feeds: Vec<Rc<Feed>>,
+    registry: Arc<Registry>,
+    topics: RefCell<HashMap<Topic, Subscription>>,
+    /// What was seen on any topic, for those who subscribe later.
+    seen: RefCell<Seen>,
+}
+
+/// A topic that somebody wants.
+#[derive(Default)]
+struct Subscription {
+    /// Who gets its messages, by session.
+    subscribers: BTreeMap<u64, Rc<Subscriber>>,
+    /// Requests that wait for it to be confirmed.
+    claims: usize,
+    /// Masters that have confirmed it and were not lost since.
+    holders: MasterSet,
+    /// It was confirmed to a session, so all masters that were up then have it.
+    confirmed: bool,
+    /// What a master said that refused it.
+    refusal: Option<String>,
+    /// The copies of its messages.
+    seen: Seen,
+}
+
+impl Hub {
+    /// A hub without subscriptions, whose feeds are not connected.
+    pub fn new(engine: &Engine, registry: Arc<Registry>) -> Rc<Self> {
+        Rc::new(Self {
+            rules: *engine.rules(),
+            feeds: engine.links().iter().map(|link| Feed::new(Rc::clone(link))).collect(),
+            registry,
+            topics: RefCell::default(),
+            seen: RefCell::default(),
+        })
+    }
+
+    /// The connections that listen, in the order of the list of masters.
+    pub fn feeds(&self) -> &[Rc<Feed>] {
+        &self.feeds
+    }
+
+    /// Whether nobody wants anything.
+    pub fn is_idle(&self) -> bool {
+        self.topics.borrow().is_empty()
+    }
+
+    /// All that somebody wants.
+    pub fn topics(&self) -> Vec<Topic> {
+        self.topics.borrow().keys().cloned().collect()
+    }
+
+    /// `SUBSCRIBE`: confirmed when every master that is up has confirmed it, or the vote timeout has
+    /// passed and one has. `target` gets all confirmations at once, or one error.
+    ///
+    /// From that very moment on messages are delivered: not before their confirmation, and none is
+    /// left out after it. The caller sees to it that no reply is due before.
+    pub fn subscribe(
+        self: &Rc<Self>,
+        subscriber: &Rc<Subscriber>,
+        topics: Vec<Topic>,
+        target: Target,
+    ) {
+        subscriber.set_changing(true);
+        topics.iter().for_each(|topic| self.claim(topic));
+        if topics.iter().all(|topic| self.is_confirmed(topic)) {
+            return self.confirm(subscriber, &topics, target);
+        }
+        let (hub, subscriber) = (Rc::clone(self), Rc::clone(subscriber));
+        let caught_up = self.caught_up();
+        tokio::task::spawn_local(async move {
+            caught_up.await;
+            hub.confirm(&subscriber, &topics, target);
+        });
+    }
+
+    /// `UNSUBSCRIBE`: nothing is delivered any more from now on. Confirmed when the masters know, so
+    /// that what is published after the confirmation is not counted as received.
+    pub fn unsubscribe(
+        self: &Rc<Self>,
+        subscriber: &Rc<Subscriber>,
+        kind: TopicKind,
+        topics: &[Topic],
+        target: Target,
+    ) {
+        let mut masters_know = true;
+        let mut confirmations = Vec::with_capacity(topics.len());
+        for topic in topics {
+            masters_know &= !self.leave(subscriber, topic);
+            confirmations.push(subscriber.unsubscribed(topic));
+        }
+        if topics.is_empty() {
+            confirmations.push(subscriber.nothing_unsubscribed(kind));
+        }
+        let reply = Reply::Each(confirmations);
+        if masters_know {
+            return target.deliver(reply);
+        }
+        subscriber.set_changing(true);
+        let subscriber = Rc::clone(subscriber);
+        let caught_up = self.caught_up();
+        tokio::task::spawn_local(async move {
+            caught_up.await;
+            subscriber.set_changing(false);
+            target.deliver(reply);
+        });
+    }
+
+    /// The session has gone, or was `RESET`.
+    pub fn leave_all(&self, subscriber: &Subscriber) {
+        for topic in subscriber.topics() {
+            self.leave(subscriber, &topic);
+        }
+    }
+
+    /// A master has confirmed.
+    pub fn subscribed(&self, master: MasterId, topic: &Topic) {
+        if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
+            subscription.holders.insert(master);
+        }
+    }
+
+    /// A master has refused, e.g. for want of a permission.
+    pub fn refused(&self, topic: &Topic, error: &str) {
+        if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
+            subscription.refusal = Some(error.to_owned());
+        }
+    }
+
+    /// The feed of this master was lost.
+    pub fn lost(&self, master: MasterId) {
+        for subscription in self.topics.borrow_mut().values_mut() {
+            subscription.holders.remove(master);
+        }
+    }
+
+    /// A master has brought a message; delivered unless another one has before.
+    pub fn message(&self, topic: &Topic, channel: Bytes, payload: Bytes) {
+        let (stamp, message) = envelope::open(payload);
+        if let Some(stamp) = stamp {
+            self.seen.borrow_mut().is_new(stamp);
+        }
+        let mut topics = self.topics.borrow_mut();
+        let Some(subscription) = topics.get_mut(topic) else { return };
+        if stamp.is_some_and(|stamp| !subscription.seen.is_new(stamp)) {
+            return;
+        }
+        let frame = frame(topic, channel, message);
+        subscription.subscribers.values().for_each(|subscriber| subscriber.push(&frame));
+    }
+
+    /// A request waits for `topic`.
+    fn claim(&self, topic: &Topic) {
+        let mut topics = self.topics.borrow_mut();
+        let subscription = topics.entry(topic.clone()).or_insert_with(|| {
+            self.feeds.iter().for_each(|feed| feed.subscribe(topic));
+            let seen = Seen::from_now_on(&self.seen.borrow());
+            Subscription { seen, ..Subscription::default() }
+        });
+        subscription.claims += 1;
+    }
+
+    fn is_confirmed(&self, topic: &Topic) -> bool {
+        let topics = self.topics.borrow();
+        topics.get(topic).is_some_and(|known| known.confirmed && !known.holders.is_empty())
+    }
+
+    /// Resolves when the masters that are up have confirmed all that they were told, or after the
+    /// vote timeout.
+    fn caught_up(&self) -> impl Future<Output = ()> + use<> {
+        let feeds: Vec<_> = self.feeds.iter().map(Feed::caught_up).collect();
+        let timeout = self.rules.vote_timeout;
+        async move {
+            let all = async {
+                for feed in feeds {
+                    feed.await;
+                }
+            };
+            // Those that did not confirm in time do so later.
+            let _ = tokio::time::timeout(timeout, all).await;
+        }
+    }
+
+    /// The masters had their time.
+    fn confirm(&self, subscriber: &Rc<Subscriber>, topics: &[Topic], target: Target) {
+        let reply = match self.why_not(topics) {
+            Some(error) => error,
+            // Nobody would leave again.
+            None if target.is_closed() => Reply::Nil,
+            None => Reply::Each(topics.iter().map(|topic| self.join(subscriber, topic)).collect()),
+        };
+        for topic in topics {
+            self.release(topic);
+        }
+        subscriber.set_changing(false);
+        target.deliver(reply);
+    }
+
+    /// The error, if no master has confirmed one of `topics`.
+    fn why_not(&self, topics: &[Topic]) -> Option<Reply> {
+        let known = self.topics.borrow();
+        let unconfirmed = |topic: &&Topic| known.get(topic).is_none_or(|k| k.holders.is_empty());
+        let topic = topics.iter().find(unconfirmed)?;
+        let refusal = known.get(topic).and_then(|known| known.refusal.as_deref());
+        Some(verdict::cannot_subscribe(&self.rules, refusal))
+    }
+
+    fn join(&self, subscriber: &Rc<Subscriber>, topic: &Topic) -> Reply {
+        if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
+            let workers = i64::from(!std::mem::replace(&mut subscription.confirmed, true));
+            let clients = i64::from(subscriber.add(topic));
+            subscription.subscribers.insert(subscriber.id(), Rc::clone(subscriber));
+            self.registry.audience().change(topic, Ours { clients, workers });
+        }
+        subscriber.subscribed(topic)
+    }
+
+    /// Whether the masters were told that nobody wants `topic` any more.
+    fn leave(&self, subscriber: &Subscriber, topic: &Topic) -> bool {
+        if !subscriber.remove(topic) {
+            return false;
+        }
+        self.registry.audience().change(topic, Ours { clients: -1, workers: 0 });
+        if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
+            subscription.subscribers.remove(&subscriber.id());
+        }
+        self.forget(topic)
+    }
+
+    /// A request does not wait for `topic` any more.
+    fn release(&self, topic: &Topic) {
+        if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
+            subscription.claims -= 1;
+        }
+        self.forget(topic);
+    }
+
+    /// Forgets `topic` if nobody wants it, and says whether that was so.
+    fn forget(&self, topic: &Topic) -> bool {
+        let mut topics = self.topics.borrow_mut();
+        let unwanted = |known: &Subscription| known.claims == 0 && known.subscribers.is_empty();
+        if !topics.get(topic).is_some_and(unwanted) {
+            return false;
+        }
+        if topics.remove(topic).is_some_and(|known| known.confirmed) {
+            self.registry.audience().change(topic, Ours { clients: 0, workers: -1 });
+        }
+        self.feeds.iter().for_each(|feed| feed.unsubscribe(topic));
+        true
+    }
+}
+
+/// A message as subscribers get it.
+fn frame(topic: &Topic, channel: Bytes, message: Bytes) -> Reply {
+    let word = Reply::bulk(Bytes::from_static(topic.kind.message().as_bytes()));
+    let (channel, message) = (Reply::Bulk(channel), Reply::Bulk(message));
+    Reply::Push(match topic.kind {
+        TopicKind::Pattern => vec![word, Reply::Bulk(topic.name.clone()), channel, message],
+        TopicKind::Channel | TopicKind::Shard => vec![word, channel, message],
+    })
+}

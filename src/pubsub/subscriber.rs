@@ -1,0 +1,128 @@
+//! What one session has subscribed to.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Topic, TopicKind};
+use crate::client::outbox::Outbox;
+use crate::client::registry::Client;
+use crate::client::reply::Reply;
+
+/// A session, as the [`hub`](super::hub) sees it.
+#[derive(Debug)]
+pub struct Subscriber {
+    client: Arc<Client>,
+    outbox: Rc<Outbox>,
+    topics: RefCell<BTreeSet<Topic>>,
+    changing: Cell<bool>,
+}
+
+/// How many subscriptions a client has, as `CLIENT LIST` shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// `sub`
+    pub channels: usize,
+    /// `psub`
+    pub patterns: usize,
+    /// `ssub`
+    pub shards: usize,
+}
+
+impl Counts {
+    /// Whether there is any: the client counts as a subscriber.
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// The count in a confirmation: channels and patterns share one, shard channels have their own.
+    fn confirmed(self, kind: TopicKind) -> usize {
+        match kind {
+            TopicKind::Channel | TopicKind::Pattern => self.channels + self.patterns,
+            TopicKind::Shard => self.shards,
+        }
+    }
+}
+
+impl Subscriber {
+    /// A session without subscriptions.
+    pub fn new(client: Arc<Client>, outbox: Rc<Outbox>) -> Rc<Self> {
+        Rc::new(Self { client, outbox, topics: RefCell::default(), changing: Cell::new(false) })
+    }
+
+    /// The session's number.
+    pub fn id(&self) -> u64 {
+        self.client.id
+    }
+
+    /// Whether a `SUBSCRIBE` or `UNSUBSCRIBE` waits for the masters.
+    pub fn is_changing(&self) -> bool {
+        self.changing.get()
+    }
+
+    pub(super) fn set_changing(&self, changing: bool) {
+        self.changing.set(changing);
+    }
+
+    /// What it has subscribed to.
+    pub fn topics(&self) -> Vec<Topic> {
+        self.topics.borrow().iter().cloned().collect()
+    }
+
+    /// The same of one kind.
+    pub fn topics_of(&self, kind: TopicKind) -> Vec<Topic> {
+        self.topics.borrow().iter().filter(|topic| topic.kind == kind).cloned().collect()
+    }
+
+    /// Adds a topic; false when it was there.
+    pub(super) fn add(&self, topic: &Topic) -> bool {
+        let new = self.topics.borrow_mut().insert(topic.clone());
+        self.client.words().subscriptions.of(topic.kind, |count| *count += usize::from(new));
+        new
+    }
+
+    /// Takes a topic away; false when it was not there.
+    pub(super) fn remove(&self, topic: &Topic) -> bool {
+        let found = self.topics.borrow_mut().remove(topic);
+        self.client.words().subscriptions.of(topic.kind, |count| *count -= usize::from(found));
+        found
+    }
+
+    /// Sends a message, between two replies.
+    pub(super) fn push(&self, message: &Reply) {
+        self.outbox.push_message(message);
+    }
+
+    /// `subscribe`, the topic and the count that it brings.
+    pub(super) fn subscribed(&self, topic: &Topic) -> Reply {
+        self.confirmation(topic.kind, topic.kind.subscribe(), Reply::Bulk(topic.name.clone()))
+    }
+
+    /// `unsubscribe`, the topic and the count that is left.
+    pub(super) fn unsubscribed(&self, topic: &Topic) -> Reply {
+        self.confirmation(topic.kind, topic.kind.unsubscribe(), Reply::Bulk(topic.name.clone()))
+    }
+
+    /// `unsubscribe` of everything when there is nothing.
+    pub(super) fn nothing_unsubscribed(&self, kind: TopicKind) -> Reply {
+        self.confirmation(kind, kind.unsubscribe(), Reply::Nil)
+    }
+
+    fn confirmation(&self, kind: TopicKind, word: &'static str, name: Reply) -> Reply {
+        let count = self.client.words().subscriptions.confirmed(kind) as i64;
+        Reply::Push(vec![Reply::bulk(Bytes::from_static(word.as_bytes())), name, Reply::Int(count)])
+    }
+}
+
+impl Counts {
+    fn of(&mut self, kind: TopicKind, change: impl FnOnce(&mut usize)) {
+        change(match kind {
+            TopicKind::Channel => &mut self.channels,
+            TopicKind::Pattern => &mut self.patterns,
+            TopicKind::Shard => &mut self.shards,
+        });
+    }
+}

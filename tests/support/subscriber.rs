@@ -1,0 +1,105 @@
+//! A client that has subscribed, and what it hears.
+
+use super::{Master, Raw, Reply, client, eventually};
+
+/// Both versions of the protocol: messages are arrays in one and pushes in the other.
+pub const PROTOCOLS: [&str; 2] = ["2", "3"];
+
+/// A connection that has subscribed.
+pub struct Subscriber {
+    pub raw: Raw,
+}
+
+impl Subscriber {
+    /// Sends `words`, such as `SUBSCRIBE a b`, and waits for the confirmation of each name.
+    pub async fn new(address: &str, protocol: &str, words: &[&str]) -> Subscriber {
+        let raw = match protocol {
+            "3" => Raw::connect_resp3(address).await,
+            _ => Raw::connect(address).await,
+        };
+        let mut subscriber = Subscriber { raw };
+        subscriber.change(words).await;
+        subscriber
+    }
+
+    /// The same for any other change.
+    pub async fn change(&mut self, words: &[&str]) {
+        self.raw.send(&super::encode(words)).await;
+        for name in &words[1..] {
+            let confirmation = strings(&self.raw.reply().await);
+            assert_eq!(confirmation[..2], [words[0].to_lowercase(), (*name).to_owned()]);
+        }
+    }
+
+    /// The next message: its kind, what it was subscribed by, its channel if that is another, and
+    /// its text.
+    pub async fn message(&mut self) -> Vec<String> {
+        strings(&self.raw.reply().await)
+    }
+
+    /// The text of the next message.
+    pub async fn text(&mut self) -> String {
+        self.message().await.pop().expect("a message has a text")
+    }
+
+    /// The texts of all messages until `last` was heard `times` times.
+    pub async fn texts_until(&mut self, last: &str, times: usize) -> Vec<String> {
+        let (mut texts, mut heard) = (Vec::new(), 0);
+        while heard < times {
+            match self.text().await {
+                text if text == last => heard += 1,
+                text => texts.push(text),
+            }
+        }
+        texts
+    }
+
+    /// Fails when a message has come that was not asked for.
+    pub async fn nothing_more(&mut self) {
+        let pong = self.raw.ask(&["PING", "nothing more"]).await;
+        let text = match pong {
+            Reply::Array(items) => items.last().map(Reply::text),
+            other => Some(other.text()),
+        };
+        assert_eq!(text.as_deref(), Some("nothing more"));
+    }
+}
+
+/// The elements of a message or confirmation as text, integers too.
+fn strings(reply: &Reply) -> Vec<String> {
+    let Reply::Array(items) = reply else { panic!("{reply:?} is no message") };
+    items
+        .iter()
+        .map(|item| match item {
+            Reply::Int(number) => number.to_string(),
+            other => other.text(),
+        })
+        .collect()
+}
+
+/// Publishes past the proxy, and says how many connections of the master heard it.
+pub async fn publish_at(master: &Master, channel: &str, text: &str) -> i64 {
+    client::int(&mut master.connection().await, &["PUBLISH", channel, text]).await
+}
+
+/// Waits until so many connections have subscribed to `channel` at every one of `masters`.
+pub async fn listened_to<'a>(
+    masters: impl IntoIterator<Item = &'a Master>,
+    channel: &str,
+    connections: usize,
+) {
+    for master in masters {
+        let direct = master.connection().await;
+        let what = format!("{connections} listen to {channel} on port {}", master.port);
+        eventually(&what, || {
+            let mut direct = direct.clone();
+            async move {
+                let numsub = client::value(&mut direct, &["PUBSUB", "NUMSUB", channel]).await;
+                let expected = redis::Value::Int(connections as i64);
+                matches!(numsub, Ok(redis::Value::Array(items)) if items[1] == expected)
+                    .then_some(())
+            }
+        })
+        .await;
+    }
+}
