@@ -82,24 +82,26 @@ pub async fn publish_at(master: &Master, channel: &str, text: &str) -> i64 {
     client::int(&mut master.connection().await, &["PUBLISH", channel, text]).await
 }
 
-/// Waits until so many connections have subscribed to `channel` at every one of `masters`.
-pub async fn listened_to<'a>(
-    masters: impl IntoIterator<Item = &'a Master>,
-    channel: &str,
-    connections: usize,
-) {
+/// Waits until there are so many subscriptions, of all connections together, at every one of
+/// `masters`.
+pub async fn subscriptions<'a>(masters: impl Iterator<Item = &'a Master>, expected: usize) {
     for master in masters {
         let direct = master.connection().await;
-        let what = format!("{connections} listen to {channel} on port {}", master.port);
+        let what = format!("{expected} subscriptions at the master on port {}", master.port);
         eventually(&what, || {
             let mut direct = direct.clone();
             async move {
-                let numsub = client::value(&mut direct, &["PUBSUB", "NUMSUB", channel]).await;
-                let expected = redis::Value::Int(connections as i64);
-                matches!(numsub, Ok(redis::Value::Array(items)) if items[1] == expected)
-                    .then_some(())
+                let list = client::text(&mut direct, &["CLIENT", "LIST", "TYPE", "pubsub"]).await;
+                (count(&list.unwrap_or_default()) == expected).then_some(())
             }
         })
         .await;
     }
+}
+
+/// The subscriptions in a `CLIENT LIST`.
+fn count(list: &str) -> usize {
+    let fields = list.split_whitespace().filter_map(|field| field.split_once('='));
+    let counts = fields.filter(|(name, _)| ["sub", "psub", "ssub"].contains(name));
+    counts.map(|(_, count)| count.parse::<usize>().expect("a count")).sum()
 }

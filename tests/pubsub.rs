@@ -1,0 +1,238 @@
+//! A message published through any proxy, or on a master, reaches every subscriber of every proxy
+//! once, while all is well. What happens when masters fail is in `pubsub_failures.rs`, what replies
+//! look like in `pubsub_replies.rs`.
+
+mod support;
+
+use redis::Value;
+use support::subscriber::publish_at;
+use support::{
+    Masters, PROTOCOLS, Proxy, Raw, Reply, Subscriber, encode, eventually, int,
+    target_is_plain_redis, text, value,
+};
+
+#[tokio::test]
+async fn every_subscriber_of_every_proxy_hears_it_once() {
+    let masters = Masters::start(3);
+    let proxies = [Proxy::start(&masters, &[]), Proxy::start(&masters, &["--workers", "2"])];
+    let mut subscribers = Vec::new();
+    for (proxy, protocol) in proxies.iter().flat_map(|proxy| PROTOCOLS.map(|p| (proxy, p))) {
+        for words in [["SUBSCRIBE", "news"], ["PSUBSCRIBE", "n?ws"], ["SUBSCRIBE", "news"]] {
+            subscribers.push(Subscriber::new(proxy.address(), protocol, &words).await);
+        }
+    }
+    let mut publishers = [proxies[0].connection().await, proxies[1].connection().await];
+    for number in 0..20 {
+        let publish = ["PUBLISH", "news", &number.to_string()];
+        assert!(int(&mut publishers[number % 2], &publish).await > 0);
+    }
+    for master in masters.iter() {
+        publish_at(master, "news", "end").await;
+    }
+    for subscriber in &mut subscribers {
+        let heard = subscriber.texts_until("end", masters.len()).await;
+        let numbers: Vec<usize> = heard.iter().map(|text| text.parse().expect("one")).collect();
+        // Two publishers have no order between them, each of them has its own.
+        for publisher in 0..2 {
+            let of_one = numbers.iter().copied().filter(|number| number % 2 == publisher);
+            assert_eq!(of_one.collect::<Vec<_>>(), (publisher..20).step_by(2).collect::<Vec<_>>());
+        }
+        subscriber.nothing_more().await;
+    }
+}
+
+/// Any bytes, empty, long, and such that look like an envelope.
+#[tokio::test]
+async fn messages_arrive_as_they_were_published() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let long = every_byte.repeat(4_000);
+    let sealed = [b"\xffredlck\x01".as_slice(), &[7; 16], b"text"].concat();
+    for protocol in PROTOCOLS {
+        let mut subscriber =
+            Subscriber::new(proxy.address(), protocol, &["SSUBSCRIBE", "raw"]).await;
+        let mut publisher = proxy.raw().await;
+        for message in [&b""[..], b"\r\n", &every_byte, &sealed, &long, b"last"] {
+            let publish: [&[u8]; 3] = [b"SPUBLISH", b"raw", message];
+            assert_eq!(publisher.ask(&publish).await, Reply::Int(1));
+            let Reply::Array(items) = subscriber.raw.reply().await else { panic!("no message") };
+            assert_eq!(items[2], Reply::Bulk(message.to_vec()));
+        }
+    }
+}
+
+/// Who publishes past the proxy is heard as he is, once for each master he tells.
+#[tokio::test]
+async fn what_is_published_on_a_master_is_delivered_as_it_is() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut subscriber = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "news"]).await;
+    for master in masters.iter() {
+        assert_eq!(publish_at(master, "news", "direct").await, 1);
+        assert_eq!(subscriber.message().await, ["message", "news", "direct"]);
+    }
+    subscriber.nothing_more().await;
+}
+
+/// A confirmation is a promise: nothing before it, everything after it. It holds from the first
+/// time on, when the proxy has yet to connect, and however often a client changes its mind.
+#[tokio::test]
+async fn what_is_published_after_the_confirmation_is_heard() {
+    let masters = Masters::start(3);
+    let proxies = [Proxy::start(&masters, &[]), Proxy::start(&masters, &[])];
+    let mut publisher = proxies[1].connection().await;
+    let mut raw = proxies[0].raw().await;
+    for round in 0..100 {
+        let number = round.to_string();
+        assert_eq!(count(&raw.ask(&["SUBSCRIBE", "news"]).await), 1);
+        assert_eq!(int(&mut publisher, &["PUBLISH", "news", &number]).await, 1);
+        let message = Reply::Array(["message", "news", &number].map(Reply::bulk).to_vec());
+        assert_eq!(raw.reply().await, message);
+        assert_eq!(count(&raw.ask(&["UNSUBSCRIBE", "news"]).await), 0);
+        assert_eq!(int(&mut publisher, &["PUBLISH", "news", "nobody"]).await, 0);
+    }
+    assert_eq!(raw.ask(&["PING"]).await, Reply::Simple("PONG".to_owned()));
+}
+
+/// Several names in one request, and requests behind it in the same packet.
+#[tokio::test]
+async fn pipelined_requests_keep_their_order() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut raw = Raw::connect_resp3(proxy.address()).await;
+    let requests: [&[&str]; 6] = [
+        &["SET", "k", "v"],
+        &["SUBSCRIBE", "a", "b"],
+        &["GET", "k"],
+        &["UNSUBSCRIBE", "a"],
+        &["PUBLISH", "a", "unheard"],
+        &["PING"],
+    ];
+    raw.send(&requests.map(encode).concat()).await;
+    let replies = raw.replies(7).await;
+    assert_eq!(replies[0], Reply::ok());
+    assert_eq!((count(&replies[1]), count(&replies[2])), (1, 2));
+    assert_eq!(replies[3], Reply::bulk("v"));
+    assert_eq!(count(&replies[4]), 1);
+    assert_eq!(replies[5], Reply::Int(0));
+    assert_eq!(replies[6], Reply::Simple("PONG".to_owned()));
+}
+
+/// Whoever is told that a lock is free finds it free, also when its holder has sent the release and
+/// the message in one packet.
+#[tokio::test]
+async fn a_message_does_not_overtake_what_it_announces() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut subscriber = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "freed"]).await;
+    let (mut holder, mut next) = (proxy.raw().await, proxy.connection().await);
+    for round in 0..50 {
+        let lock = format!("lock {round}");
+        assert_eq!(holder.ask(&["SET", &lock, "mine", "NX", "PX", "600000"]).await, Reply::ok());
+        let requests = [&["SET", &lock, "changed"][..], &["DEL", &lock], &["PUBLISH", "freed", ""]];
+        holder.send(&requests.map(encode).concat()).await;
+        subscriber.message().await;
+        let claim = ["SET", &lock, "next", "NX", "PX", "600000"];
+        assert_eq!(value(&mut next, &claim).await, Ok(Value::Okay), "round {round}");
+        holder.replies(3).await;
+    }
+}
+
+/// In RESP3 a subscriber goes on with its other work: replies and messages come in any mix, but
+/// never one inside the other.
+#[tokio::test]
+async fn replies_and_messages_do_not_tear_each_other() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let (large, rounds) = ("v".repeat(100_000), 100);
+    let mut subscriber = Subscriber::new(proxy.address(), "3", &["SUBSCRIBE", "news"]).await;
+    assert_eq!(subscriber.raw.ask(&["SET", "k", &large]).await, Reply::ok());
+    let mut publisher = proxy.raw().await;
+    let publish = encode(&["PUBLISH", "news", &large]).repeat(rounds);
+    let get = encode(&["GET", "k"]).repeat(rounds);
+    tokio::join!(publisher.send(&publish), subscriber.raw.send(&get));
+    let (mut messages, mut values) = (0, 0);
+    while messages < rounds || values < rounds {
+        match subscriber.raw.reply().await {
+            Reply::Array(message) => messages += usize::from(message[2] == Reply::bulk(&large)),
+            reply => values += usize::from(reply == Reply::bulk(&large)),
+        }
+    }
+    subscriber.nothing_more().await;
+}
+
+#[tokio::test]
+async fn the_client_list_knows_subscribers() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut other = proxy.connection().await;
+    let mut subscriber = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "a", "b"]).await;
+    subscriber.change(&["PSUBSCRIBE", "p"]).await;
+    subscriber.change(&["SSUBSCRIBE", "s", "t", "u"]).await;
+    let list = text(&mut other, &["CLIENT", "LIST", "TYPE", "pubsub"]).await.expect("a list");
+    let lines: Vec<&str> = list.lines().collect();
+    assert_eq!(lines.len(), 1, "{list}");
+    for field in [" flags=P ", " sub=2 ", " psub=1 ", " ssub=3 "] {
+        assert!(lines[0].contains(field), "{list}");
+    }
+    let others = text(&mut other, &["CLIENT", "LIST", "TYPE", "normal"]).await.expect("a list");
+    assert!(others.lines().all(|line| line.contains(" flags=N ")), "{others}");
+    assert_eq!(int(&mut other, &["CLIENT", "KILL", "TYPE", "pubsub"]).await, 1);
+    assert!(subscriber.raw.until_closed().await.is_empty());
+    eventually("nobody is subscribed any more", || {
+        let mut other = other.clone();
+        async move { (int(&mut other, &["PUBLISH", "a", "gone"]).await == 0).then_some(()) }
+    })
+    .await;
+}
+
+/// `CLIENT REPLY SKIP` is used up by a subscription, whose confirmation comes nevertheless.
+#[tokio::test]
+async fn a_confirmation_is_not_skipped() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    for protocol in PROTOCOLS {
+        let mut raw = Raw::connect(proxy.address()).await;
+        assert!(matches!(raw.ask(&["HELLO", protocol]).await, Reply::Map(_) | Reply::Array(_)));
+        raw.send(&encode(&["CLIENT", "REPLY", "SKIP"])).await;
+        assert_eq!(count(&raw.ask(&["SUBSCRIBE", "a"]).await), 1);
+        raw.send(&encode(&["PING", "first"])).await;
+        assert!(format!("{:?}", raw.reply().await).contains(&format!("{:?}", b"first")));
+    }
+}
+
+/// A client that subscribes and does not read is disconnected; the others do not notice.
+#[tokio::test]
+async fn a_subscriber_that_does_not_read_is_disconnected() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut other = proxy.connection().await;
+    let mut reads = Subscriber::new(proxy.address(), "3", &["SUBSCRIBE", "news"]).await;
+    let _sleeps = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "news"]).await;
+    let message = "m".repeat(1 << 19);
+    let mut rounds = 0;
+    while int(&mut other, &["PUBLISH", "news", &message]).await == 2 {
+        assert_eq!(reads.text().await.len(), message.len());
+        rounds += 1;
+        assert!(rounds < 1_000, "half a gigabyte was kept for a client that does not read");
+    }
+    assert!(rounds > 120, "disconnected after {rounds} messages");
+    assert_eq!(reads.text().await.len(), message.len());
+    let list = text(&mut other, &["CLIENT", "LIST", "TYPE", "pubsub"]).await.expect("a list");
+    assert_eq!(list.lines().count(), 1, "{list}");
+}
+
+/// The count in a confirmation.
+fn count(confirmation: &Reply) -> i64 {
+    match confirmation {
+        Reply::Array(items) => match items.last() {
+            Some(Reply::Int(count)) => *count,
+            _ => panic!("no count in {confirmation:?}"),
+        },
+        _ => panic!("{confirmation:?} is no confirmation"),
+    }
+}
