@@ -4,10 +4,12 @@
 
 mod support;
 
+use std::time::Duration;
+
 use redis::Value;
 use support::subscriber::publish_at;
 use support::{
-    Masters, PROTOCOLS, Proxy, Raw, Reply, Subscriber, encode, eventually, int,
+    Masters, PATIENCE, PROTOCOLS, Proxy, Raw, Relay, Reply, Subscriber, encode, eventually, int,
     target_is_plain_redis, text, value,
 };
 
@@ -120,23 +122,28 @@ async fn pipelined_requests_keep_their_order() {
 }
 
 /// Whoever is told that a lock is free finds it free, also when its holder has sent the release and
-/// the message in one packet.
+/// the message in one packet, and all masters but one are far from the holder's proxy.
 #[tokio::test]
 async fn a_message_does_not_overtake_what_it_announces() {
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &[]);
-    let mut subscriber = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "freed"]).await;
-    let (mut holder, mut next) = (proxy.raw().await, proxy.connection().await);
-    for round in 0..50 {
-        let lock = format!("lock {round}");
-        assert_eq!(holder.ask(&["SET", &lock, "mine", "NX", "PX", "600000"]).await, Reply::ok());
-        let requests = [&["SET", &lock, "changed"][..], &["DEL", &lock], &["PUBLISH", "freed", ""]];
-        holder.send(&requests.map(encode).concat()).await;
-        subscriber.message().await;
-        let claim = ["SET", &lock, "next", "NX", "PX", "600000"];
-        assert_eq!(value(&mut next, &claim).await, Ok(Value::Okay), "round {round}");
-        holder.replies(3).await;
+    if target_is_plain_redis() {
+        return;
     }
+    let masters = Masters::start(3);
+    let relays = [Relay::to(&masters[1]), Relay::to(&masters[2])];
+    let addresses = [masters[0].address(), relays[0].address(), relays[1].address()];
+    let (far, near) = (Proxy::in_front_of(&addresses, &[]), Proxy::start(&masters, &[]));
+    let mut subscriber = Subscriber::new(near.address(), "2", &["SUBSCRIBE", "freed"]).await;
+    let (mut holder, mut next) = (far.raw().await, near.connection().await);
+    assert_eq!(holder.ask(&["SET", "lock", "mine", "NX", "PX", "600000"]).await, Reply::ok());
+    for master in masters.iter() {
+        master.holds("lock", "mine").await;
+    }
+    relays.iter().for_each(|relay| relay.delay(PATIENCE / 100, Duration::ZERO));
+    holder.send(&[encode(&["DEL", "lock"]), encode(&["PUBLISH", "freed", ""])].concat()).await;
+    subscriber.message().await;
+    let claim = ["SET", "lock", "next", "NX", "PX", "600000"];
+    assert_eq!(value(&mut next, &claim).await, Ok(Value::Okay));
+    assert_eq!(holder.replies(2).await, [Reply::Int(1), Reply::Int(1)]);
 }
 
 /// In RESP3 a subscriber goes on with its other work: replies and messages come in any mix, but
@@ -224,6 +231,81 @@ async fn a_subscriber_that_does_not_read_is_disconnected() {
     assert_eq!(reads.text().await.len(), message.len());
     let list = text(&mut other, &["CLIENT", "LIST", "TYPE", "pubsub"]).await.expect("a list");
     assert_eq!(list.lines().count(), 1, "{list}");
+}
+
+/// The proxy logs in to masters where it listens, as it does where it votes.
+#[tokio::test]
+async fn masters_may_ask_for_passwords() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    for (master, password) in [(1, "one"), (2, "two")] {
+        let mut direct = masters[master].connection().await;
+        let set = ["CONFIG", "SET", "requirepass", password];
+        assert_eq!(value(&mut direct, &set).await, Ok(Value::Okay));
+    }
+    let with_password = format!("redis://:one@{}", masters[1].address());
+    let with_user = format!("redis://default:two@{}", masters[2].address());
+    let flags = ["--master", &with_password, "--master", &with_user];
+    let proxy = Proxy::in_front_of(&masters.addresses()[..1], &flags);
+    proxy.expect_warnings();
+    let mut publisher = proxy.connection().await;
+    let all_vote = || async {
+        let info = text(&mut publisher.clone(), &["INFO", "redlock"]).await?;
+        info.contains("\r\nvoters:3\r\n").then_some(())
+    };
+    eventually("all masters can vote", all_vote).await;
+    let mut subscriber = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "news"]).await;
+    masters[0].kill_9();
+    for _ in 0..10 {
+        assert_eq!(int(&mut publisher, &["PUBLISH", "news", "heard"]).await, 1);
+        assert_eq!(subscriber.text().await, "heard");
+    }
+}
+
+/// What the masters do not let the proxy hear is refused, and does not disturb the rest.
+#[tokio::test]
+async fn masters_may_refuse_channels() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    for master in masters.iter() {
+        let mut direct = master.connection().await;
+        let limit = ["ACL", "SETUSER", "default", "resetchannels", "&open"];
+        assert_eq!(value(&mut direct, &limit).await, Ok(Value::Okay));
+    }
+    let mut raw = proxy.raw().await;
+    for words in [&["SUBSCRIBE", "closed"][..], &["SUBSCRIBE", "open", "closed"]] {
+        let refusal = raw.ask(words).await;
+        assert!(refusal.is_error("CLUSTERDOWN cannot subscribe, "), "{refusal:?}");
+        assert!(refusal.text().contains("NOPERM"), "{refusal:?}");
+    }
+    assert!(raw.ask(&["PUBLISH", "closed", "x"]).await.is_error("NOPERM"));
+    let mut subscriber = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "open"]).await;
+    assert_eq!(raw.ask(&["PUBLISH", "open", "heard"]).await, Reply::Int(1));
+    assert_eq!(subscriber.text().await, "heard");
+}
+
+/// A master sees one connection for each worker; clients are told how many they are.
+#[tokio::test]
+async fn the_clients_of_all_workers_are_counted() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "3"]);
+    let mut other = proxy.connection().await;
+    let mut subscribers = Vec::new();
+    for clients in 1..=20 {
+        for words in [["SUBSCRIBE", "news"], ["PSUBSCRIBE", "n*"], ["SSUBSCRIBE", "news"]] {
+            subscribers.push(Subscriber::new(proxy.address(), "2", &words).await);
+        }
+        assert_eq!(int(&mut other, &["PUBLISH", "news", "x"]).await, 2 * clients);
+        assert_eq!(int(&mut other, &["SPUBLISH", "news", "x"]).await, clients);
+        let numsub = value(&mut other, &["PUBSUB", "NUMSUB", "news"]).await;
+        let expected = [Value::BulkString(b"news".to_vec()), Value::Int(clients)];
+        assert_eq!(numsub, Ok(Value::Array(expected.to_vec())));
+    }
 }
 
 /// The count in a confirmation.

@@ -130,7 +130,7 @@ async fn a_rolling_restart_loses_nothing() {
 /// Who subscribes later, or again, does not hear what a master has kept back.
 #[tokio::test]
 async fn old_messages_are_not_for_new_subscribers() {
-    let Some(mut stage) = Stage::new(&[]).await else { return };
+    let Some(stage) = Stage::new(&[]).await else { return };
     let address = stage.proxies[0].address();
     let mut again = Subscriber::new(address, "2", &["SUBSCRIBE", "old"]).await;
     stage.masters[0].stop();

@@ -191,3 +191,81 @@ impl Channels {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock;
+    use crate::operation::Then;
+    use crate::quorum::Quorum;
+    use crate::quorum::validity::Pad;
+
+    fn rules() -> Rules {
+        let vote_timeout = Duration::from_millis(50);
+        let pad = Pad::new(vote_timeout, 0.01);
+        Rules { quorum: Quorum::of(3), pad, vote_timeout, split_vote_retries: 0 }
+    }
+
+    /// Asked of the first `masters` masters.
+    fn asked(what: What, masters: usize) -> Channels {
+        let mut channels = Channels::new(what);
+        channels.ask(MasterSet::first(masters));
+        channels
+    }
+
+    fn publish() -> What {
+        let ours = Ours { clients: 5, workers: 1 };
+        What::Publish { kind: ChannelKind::Plain, sealed: Vec::new(), ours }
+    }
+
+    fn answer(channels: &mut Channels, master: usize, answer: Option<Answer<'_>>) -> Option<Reply> {
+        let (master, now) = (MasterId::new(master), clock::now());
+        let received = Received { master, round: 0, answer: answer.as_ref(), now };
+        reply(channels.received(&rules(), received))
+    }
+
+    fn reply(next: Next) -> Option<Reply> {
+        match next.then {
+            Then::Reply(reply, _) => Some(reply),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_message_is_answered_by_the_largest_count_of_a_quorum() {
+        let mut publish = asked(publish(), 3);
+        assert_eq!(answer(&mut publish, 0, Some(Answer::Int(3))), None);
+        assert_eq!(answer(&mut publish, 2, Some(Answer::Int(2))), Some(Reply::Int(2 + 5)));
+        assert_eq!(answer(&mut publish, 1, Some(Answer::Int(9))), None, "answered once");
+    }
+
+    #[test]
+    fn one_master_is_enough_for_a_message() {
+        assert_eq!(answer(&mut asked(publish(), 1), 0, Some(Answer::Int(1))), Some(Reply::Int(5)));
+        let mut slow = asked(publish(), 3);
+        assert_eq!(answer(&mut slow, 1, Some(Answer::Int(1))), None);
+        assert_eq!(reply(slow.deadline(&rules())), Some(Reply::Int(5)));
+        let mut lost = asked(publish(), 2);
+        assert_eq!(answer(&mut lost, 0, None), None);
+        assert_eq!(answer(&mut lost, 1, Some(Answer::Int(1))), Some(Reply::Int(5)));
+    }
+
+    #[test]
+    fn without_an_answer_there_is_an_error() {
+        let nobody = Some(verdict::nobody_answered(&rules()));
+        assert_eq!(reply(asked(publish(), 3).deadline(&rules())), nobody);
+        assert_eq!(answer(&mut asked(publish(), 1), 0, None), nobody);
+        let refused = answer(&mut asked(publish(), 1), 0, Some(Answer::Error(b"NOPERM no")));
+        assert_eq!(refused, Some(Reply::error("NOPERM no")));
+    }
+
+    #[test]
+    fn a_question_waits_for_all_who_were_asked() {
+        let mut patterns = asked(What::Patterns, 3);
+        assert_eq!(answer(&mut patterns, 0, Some(Answer::Int(1))), None);
+        assert_eq!(answer(&mut patterns, 1, Some(Answer::Int(4))), None);
+        assert_eq!(answer(&mut patterns, 2, Some(Answer::Int(2))), Some(Reply::Int(4)));
+    }
+}

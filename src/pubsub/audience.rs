@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+
 use super::{ChannelKind, Topic, TopicKind};
 use crate::command::glob;
 
@@ -64,15 +66,14 @@ impl Audience {
 
     /// Who gets a message on this channel, by its name or by a pattern.
     pub fn of_message(&self, kind: ChannelKind, channel: &[u8]) -> Ours {
-        let topic = kind.topic(bytes::Bytes::copy_from_slice(channel));
+        let topic = kind.topic(Bytes::copy_from_slice(channel));
         let mut ours = self.of(&topic);
         if kind == ChannelKind::Plain {
-            let topics = self.topics();
-            let matching = topics
-                .patterns
-                .iter()
-                .filter(|(pattern, _)| glob::matches(&pattern.name, channel, false));
-            matching.for_each(|(_, by_pattern)| ours.add(*by_pattern));
+            for (pattern, by_pattern) in &self.topics().patterns {
+                if glob::matches(&pattern.name, channel, false) {
+                    ours.add(*by_pattern);
+                }
+            }
         }
         ours
     }

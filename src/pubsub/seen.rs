@@ -29,7 +29,7 @@ impl Seen {
     /// For somebody who joins now: whatever is not newer than what `others` have seen was published
     /// before he came.
     pub fn from_now_on(others: &Seen) -> Self {
-        let past = |window: &Window| Window { bits: [u64::MAX; WORDS], ..window.clone() };
+        let past = |window: &Window| Window { bits: None, ..*window };
         let windows = others.windows.iter().map(|(publisher, window)| (*publisher, past(window)));
         Self { windows: windows.collect(), messages: others.messages }
     }
@@ -56,11 +56,13 @@ impl Seen {
 
 const WORDS: usize = WINDOW as usize / 64;
 
-/// What was seen of one publisher: the bit of a sequence number is the number modulo [`WINDOW`].
+/// What was seen of one publisher: all up to `newest`, but for those whose bits are not set.
 #[derive(Clone, Debug, Default)]
 struct Window {
     newest: u64,
-    bits: [u64; WORDS],
+    /// The bit of a sequence number is the number modulo [`WINDOW`]. `None`: all are set. Most
+    /// publishers never say anything on most channels.
+    bits: Option<Box<[u64; WORDS]>>,
     last_heard: u64,
 }
 
@@ -71,20 +73,22 @@ impl Window {
         } else if self.newest - sequence >= WINDOW {
             return false;
         }
+        let Some(bits) = &mut self.bits else { return false };
         let (word, bit) = place(sequence);
-        let new = self.bits[word] & bit == 0;
-        self.bits[word] |= bit;
+        let new = bits[word] & bit == 0;
+        bits[word] |= bit;
         new
     }
 
     /// The places of the numbers that are skipped held older ones.
     fn advance(&mut self, to: u64) {
+        let bits = self.bits.get_or_insert_with(|| Box::new([u64::MAX; WORDS]));
         if to - self.newest >= WINDOW {
-            self.bits = [0; WORDS];
+            **bits = [0; WORDS];
         } else {
             for sequence in self.newest + 1..=to {
                 let (word, bit) = place(sequence);
-                self.bits[word] &= !bit;
+                bits[word] &= !bit;
             }
         }
         self.newest = to;
