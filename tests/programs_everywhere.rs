@@ -43,11 +43,7 @@ const BY_CHANCE: [&str; 3] = [
 async fn a_script_publishes_once() {
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &[]);
-    let mut listeners = Vec::new();
-    for master in masters.iter() {
-        listeners.push(listen(&master.address()).await);
-    }
-    listeners.push(listen(proxy.address()).await);
+    let mut listeners = [listen(proxy.address()).await, listen(proxy.address()).await];
     let mut raw = proxy.raw().await;
     for turn in 1..=20 {
         let message = turn.to_string();

@@ -28,7 +28,7 @@ pub(super) fn script(
     let text = script.program(front.worker.engine().rules().pad);
     let call = Call { read_only, ..call(front, text, keys, argv.iter().copied()) };
     let program = Program::new(call, Shape::Script);
-    let kind = if script.is_known() {
+    let kind = if script.is_lua() {
         Kind::Program(Box::new(program))
     } else {
         Kind::Load(Load::new(script, load::Then::Run(Box::new(program))))

@@ -23,6 +23,9 @@ pub(super) fn eval(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcom
     let (keys, argv) = keys_and_argv(args)?;
     split_shebang(args.at(1))?;
     let script = front.worker.scripts().load(Bytes::copy_from_slice(args.at(1)));
+    if script.is_lua() {
+        script.keep();
+    }
     run(front, script, read_only, &keys, &argv)
 }
 
@@ -47,10 +50,18 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
         (b"load", 3) => {
             split_shebang(args.at(2))?;
             let script = front.worker.scripts().load(Bytes::copy_from_slice(args.at(2)));
-            if script.is_known() {
+            if let Some(why) = script.refused() {
+                return Err(Reply::error(why.to_owned()));
+            }
+            if script.is_lua() {
+                script.keep();
                 return Ok(Action::Reply(Reply::bulk(script.sha.clone())));
             }
-            Ok(Action::Start(operation(front, b"", Kind::Load(Load::new(script, load::Then::Tell)))))
+            Ok(Action::Start(operation(
+                front,
+                b"",
+                Kind::Load(Load::new(script, load::Then::Tell)),
+            )))
         }
         (b"load", _) => Err(error::wrong_arity("script|load")),
         (b"exists", 3..) => {
@@ -109,6 +120,18 @@ pub(super) fn queued<'a>(front: &Front, spec: &Spec, args: Args<'a>) -> Result<C
         Some(why) => Err(Reply::error(why.to_owned())),
         None => Ok((script, keys, argv)),
     }
+}
+
+/// The script that a command brings along.
+pub(super) fn brought(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Arc<Script>> {
+    let is_load = || args.at(1).eq_ignore_ascii_case(b"load");
+    let text = match spec.id {
+        Command::Eval | Command::EvalRo => args.get(1),
+        Command::Script if is_load() => args.get(2),
+        _ => None,
+    };
+    let text = text.filter(|text| split_shebang(text).is_ok())?;
+    Some(front.worker.scripts().load(Bytes::copy_from_slice(text)))
 }
 
 /// Runs the script as what it means. Whatever is not as the meaning needs it runs as it is.

@@ -4,16 +4,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::number::parse_i64;
-use super::{program, script};
 use super::table::{Command, Family, Run, Spec};
 use super::{Action, Outcome, error, family, operation};
+use super::{program, script};
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::lua::Script;
 use crate::operation::load::{self, Load};
-use crate::operation::program::{Program, Queued, Rendering, Shape};
+use crate::operation::program::{Program, Queued, Shape};
 use crate::operation::watch::{Watch, Watched};
 use crate::operation::{Kind, Operation, request};
 
@@ -111,12 +111,9 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
 
 /// A script that is new has to be looked at before `EXEC`.
 fn load(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Action> {
-    if !is_script(spec) {
-        return None;
-    }
-    let (script, ..) = script::queued(front, spec, args).ok()?;
+    let script = script::brought(front, spec, args)?;
     let kind = Kind::Load(Load::new(Arc::clone(&script), load::Then::Queue));
-    (!script.is_known()).then(|| Action::Start(operation(front, b"", kind)))
+    (!script.is_lua()).then(|| Action::Start(operation(front, b"", kind)))
 }
 
 fn is_script(spec: &Spec) -> bool {
@@ -181,6 +178,7 @@ impl Plan {
     }
 
     fn add_script(&mut self, script: Arc<Script>, keys: &[&[u8]], argv: &[&[u8]]) {
+        self.queued.push(Queued::Script(Arc::clone(&script)));
         let known = self.scripts.iter().position(|other| other.sha == script.sha);
         let place = known.unwrap_or_else(|| {
             self.scripts.push(script);
@@ -191,7 +189,6 @@ impl Plan {
         let words = std::iter::once(count).chain(words).collect();
         self.commands.push(PlannedCommand::Script(place, words));
         self.keys.extend(keys.iter().map(|key| key.to_vec()));
-        self.queued.push(Queued::Asked(Rendering::AsIs));
     }
 
     fn operation(self, front: &Front, watched: &[Rc<Watched>]) -> Operation {
@@ -200,7 +197,13 @@ impl Plan {
             PlannedCommand::Words(words) => words,
             PlannedCommand::Script(at, words) => {
                 let (first, last) = text.places[at];
-                let head = [":script", &(at + 1).to_string(), &self.scripts[at].sha, &first.to_string(), &last.to_string()];
+                let head = [
+                    ":script",
+                    &(at + 1).to_string(),
+                    &self.scripts[at].sha,
+                    &first.to_string(),
+                    &last.to_string(),
+                ];
                 let count = (head.len() + words.len()).to_string().into_bytes();
                 let head = head.map(|word| word.as_bytes().to_vec());
                 std::iter::once(count).chain(head).chain(words).collect()

@@ -23,6 +23,8 @@ pub struct Script {
     pub shape: Option<Shape>,
     /// Masters have taken it for Lua. A script with a meaning certainly is.
     is_lua: AtomicBool,
+    /// Clients may call it by its SHA1. One that was only queued after `MULTI` may not.
+    is_kept: AtomicBool,
     /// Why it is not Lua.
     refused: OnceLock<String>,
     program: OnceLock<Arc<Program>>,
@@ -33,17 +35,26 @@ impl Script {
         let shape = recognise(&text);
         let is_lua = AtomicBool::new(shape.is_some());
         let (refused, program) = (OnceLock::new(), OnceLock::new());
-        Self { sha, text, shape, is_lua, refused, program }
+        Self { sha, text, shape, is_lua, is_kept: AtomicBool::new(false), refused, program }
     }
 
-    /// Whether it is known that it can be run.
-    pub fn is_known(&self) -> bool {
+    /// Whether a quorum of masters takes it for Lua.
+    pub fn is_lua(&self) -> bool {
         self.is_lua.load(Ordering::Relaxed)
     }
 
-    /// A quorum of masters takes it for Lua.
-    pub fn is_lua(&self) {
+    /// A quorum of masters does.
+    pub fn found_lua(&self) {
         self.is_lua.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on clients may call it by its SHA1.
+    pub fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Relaxed)
     }
 
     /// A quorum of masters does not.
@@ -100,13 +111,13 @@ impl ScriptCache {
 
     /// The script with this SHA1, for `EVALSHA`; in any letter case, as Redis has it.
     pub fn get(&mut self, sha: &[u8]) -> Option<Arc<Script>> {
-        self.touch(&digest(sha)?).filter(|script| script.is_known())
+        self.touch(&digest(sha)?).filter(|script| script.is_kept())
     }
 
     /// Whether the script with this SHA1 is here, for `SCRIPT EXISTS`. Does not count as a use.
     pub fn contains(&self, sha: &[u8]) -> bool {
         let entry = digest(sha).and_then(|digest| self.scripts.get(&digest));
-        entry.is_some_and(|entry| entry.script.is_known())
+        entry.is_some_and(|entry| entry.script.is_kept())
     }
 
     /// Forgets every script, for `SCRIPT FLUSH`.
@@ -192,17 +203,17 @@ mod tests {
 
     fn load(cache: &mut ScriptCache, text: Bytes) -> Arc<Script> {
         let script = cache.load(text);
-        script.is_lua();
+        script.keep();
         script
     }
 
     #[test]
-    fn what_no_master_has_taken_for_lua_is_not_found() {
+    fn what_is_not_kept_is_not_found() {
         let mut cache = ScriptCache::new();
         let script = cache.load(Bytes::from_static(b"return 1"));
         let sha = script.sha.as_bytes();
         assert!(cache.get(sha).is_none() && !cache.contains(sha));
-        script.is_lua();
+        script.keep();
         assert!(cache.get(sha).is_some() && cache.contains(sha));
     }
 
@@ -217,7 +228,7 @@ mod tests {
     #[test]
     fn a_loaded_script_is_found_in_any_letter_case() {
         let mut cache = ScriptCache::new();
-        let loaded = cache.load(Bytes::from_static(RELEASE));
+        let loaded = load(&mut cache, Bytes::from_static(RELEASE));
         assert_eq!(loaded.sha, RELEASE_SHA);
         assert!(matches!(loaded.shape, Some(Shape::Release { .. })));
         let found = cache.get(RELEASE_SHA.to_uppercase().as_bytes()).unwrap();

@@ -22,12 +22,12 @@ use self::frame::Frame;
 use super::dial::Dial;
 use super::link::{BACKOFF, CONNECT_TIMEOUT, HEARTBEATS, Link, backoff};
 use super::reader::Reader;
-use crate::resp3::Malformed;
 use crate::flush::poll_flush;
 use crate::operation::request;
 use crate::pubsub::Topic;
 use crate::pubsub::hub::Hub;
 use crate::quorum::MasterId;
+use crate::resp3::Malformed;
 
 /// The connection, and what it waits for.
 pub struct Feed {

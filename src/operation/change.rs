@@ -78,7 +78,8 @@ impl Change {
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
         let tally = Tally::new(rules.quorum, asked);
-        self.sent = Some(Sent { tally, since: now, changed: Vec::new(), refused: false, done: false });
+        self.sent =
+            Some(Sent { tally, since: now, changed: Vec::new(), refused: false, done: false });
     }
 
     pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {

@@ -222,7 +222,7 @@ mod tests {
 
     fn answer(channels: &mut Channels, master: usize, answer: Option<Answer<'_>>) -> Option<Reply> {
         let (master, now) = (MasterId::new(master), clock::now());
-        let received = Received { master, round: 0, answer: answer.as_ref(), now };
+        let received = Received { master, round: 0, answer: answer.as_ref(), raw: b"", now };
         reply(channels.received(&rules(), received))
     }
 

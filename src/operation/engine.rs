@@ -48,7 +48,7 @@ pub struct Engine {
     scratch: RefCell<Vec<u8>>,
     changes: Rc<Changes>,
     /// What programs have held back and may be published now.
-    announcements: RefCell<VecDeque<Message>>,
+    announcements: RefCell<Vec<Message>>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
 }
@@ -541,9 +541,8 @@ impl Engine {
     }
 
     fn publish_announcements(self: &Rc<Self>) {
-        loop {
-            let next = self.announcements.borrow_mut().pop_front();
-            let Some(Message { shard, channel, payload }) = next else { return };
+        let messages = std::mem::take(&mut *self.announcements.borrow_mut());
+        for Message { shard, channel, payload } in messages {
             let kind = if shard { ChannelKind::Shard } else { ChannelKind::Plain };
             self.publish(kind, &channel, &payload);
         }

@@ -103,8 +103,12 @@ impl Load {
     }
 
     fn loaded(&mut self) -> Loaded {
-        self.script.is_lua();
-        match std::mem::replace(&mut self.then, Then::Tell) {
+        self.script.found_lua();
+        let then = std::mem::replace(&mut self.then, Then::Tell);
+        if !matches!(then, Then::Queue) {
+            self.script.keep();
+        }
+        match then {
             Then::Run(program) => Loaded::Run(program),
             Then::Tell => Loaded::Next(Next::reply(Reply::bulk(self.script.sha.clone()))),
             Then::Queue => Loaded::Next(Next::reply(QUEUED)),

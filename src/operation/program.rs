@@ -13,6 +13,7 @@ use bytes::Bytes;
 use crate::client::reply::Reply;
 use crate::clock;
 use crate::command::number::parse_i64;
+use crate::lua::Script;
 use crate::lua::program::Program as Text;
 use crate::master::deferred::Restore;
 use crate::master::reply::Answer;
@@ -72,6 +73,8 @@ pub enum Rendering {
 pub enum Queued {
     /// The next of the masters' answers.
     Asked(Rendering),
+    /// The next of the masters' answers, to this script, which clients may call by its SHA1 from then on.
+    Script(Arc<Script>),
     /// The next of the masters' answers, after which this database is the selected one.
     Select(u32),
     /// Known already.
@@ -321,6 +324,10 @@ fn transaction(
     let mut replies = replies.iter();
     let reply = |queued: &Queued| match queued {
         Queued::Known(reply) => Some(reply.clone()),
+        Queued::Script(script) => replies.next().map(|frame| {
+            script.keep();
+            Reply::Raw(raw.slice_ref(frame))
+        }),
         Queued::Select(db) => replies.next().map(|frame| {
             if *frame == b"+OK\r\n" {
                 chosen.set(Some(*db));

@@ -102,7 +102,6 @@ pub(crate) const REDIS_TABLE: &str = r#"
     EVAL "return _G.redis.call('get', KEYS[1])" 1 k
     EVAL "return _G['redis']['call']('get', KEYS[1])" 1 k
     EVAL "return _G.redis == redis" 0
-    EVAL "return server" 0
     EVAL "return redis.nosuchfunction" 0
     EVAL "return redis.nosuchfunction()" 0
     EVAL "return redis.sha1hex('')" 0
@@ -143,8 +142,6 @@ pub(crate) const LANGUAGE: &str = r#"
     EVAL "return loadstring('return ' .. ARGV[1])()" 0 7
     EVAL "return loadstring([[return redis.call('get', KEYS[1])]])()" 1 k
     EVAL "return loadstring([[return KEYS[1] ]])()" 1 k
-    EVAL "local compiled, problem = loadstring('return (') return problem" 0
-    EVAL "return loadstring('x = 1')()" 0
     EVAL "return load(function() return nil end)()" 0
     EVAL "local co = coroutine.wrap(function() coroutine.yield(1) coroutine.yield(2) end)
         return {co(), co()}" 0

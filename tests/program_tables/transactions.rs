@@ -190,7 +190,6 @@ pub(crate) const TYPES: &str = r#"
     XLEN x
     XRANGE x - +
     GEOADD g 13.361389 38.115556 Palermo
-    GEOPOS g Palermo
     EXEC
     MULTI
     RENAME h h2
@@ -305,7 +304,6 @@ pub(crate) const SCRIPTS: &str = r#"
     EVAL "error('x')" 0
     EVAL "return {1, {2, false}, 'three'}" 0
     EVAL "return 1" 5
-    EVAL_RO "return redis.call('set', KEYS[1], 'v')" 1 k
     GET n
     EXEC
     SET lock mine PX 100000

@@ -39,7 +39,9 @@ impl Frame {
     }
 
     fn of_items(items: &[BytesFrame]) -> Option<Self> {
-        let (BytesFrame::BlobString { data: word, .. }, rest) = items.split_first()? else { return None };
+        let (BytesFrame::BlobString { data: word, .. }, rest) = items.split_first()? else {
+            return None;
+        };
         for kind in [TopicKind::Channel, TopicKind::Pattern, TopicKind::Shard] {
             if word == kind.message().as_bytes() {
                 return Self::message(kind, rest);
@@ -56,10 +58,14 @@ impl Frame {
     fn message(kind: TopicKind, rest: &[BytesFrame]) -> Option<Self> {
         use BytesFrame::BlobString;
         let (name, channel, payload) = match rest {
-            [BlobString { data: channel, .. }, BlobString { data: payload, .. }] => (channel, channel, payload),
-            [BlobString { data: pattern, .. }, BlobString { data: channel, .. }, BlobString { data: payload, .. }] => {
-                (pattern, channel, payload)
+            [BlobString { data: channel, .. }, BlobString { data: payload, .. }] => {
+                (channel, channel, payload)
             }
+            [
+                BlobString { data: pattern, .. },
+                BlobString { data: channel, .. },
+                BlobString { data: payload, .. },
+            ] => (pattern, channel, payload),
             _ => return None,
         };
         let topic = Topic { kind, name: name.clone() };
