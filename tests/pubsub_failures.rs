@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use support::subscriber::{publish_at, subscriptions};
 use support::{
     Master, Masters, PROTOCOLS, Proxy, Relay, Reply, Subscriber, eventually, int,
-    target_is_plain_redis, value,
+    target_is_plain_redis, text,
 };
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn one_living_master_is_enough() {
     for master in &mut stage.masters[..2] {
         master.restart_empty();
     }
-    stage.all_listen().await;
+    stage.all_up().await;
     stage.masters[2].kill_9();
     stage.publish(10).await;
     stage.masters[2].restart_empty();
@@ -108,7 +108,7 @@ async fn a_master_disconnects_its_subscribers() {
         let mut direct = stage.masters[master].connection().await;
         assert_eq!(int(&mut direct, &["CLIENT", "KILL", "TYPE", "pubsub"]).await, 2);
         stage.publish(20).await;
-        stage.all_listen().await;
+        stage.all_up().await;
     }
     stage.finish().await;
 }
@@ -122,7 +122,7 @@ async fn a_rolling_restart_loses_nothing() {
         let master = round % 3;
         stage.publish_while(100, |masters| masters[master].kill_9()).await;
         stage.publish_while(100, |masters| masters[master].restart_empty()).await;
-        stage.all_listen().await;
+        stage.all_up().await;
     }
     stage.finish().await;
 }
@@ -190,17 +190,7 @@ async fn without_any_master() {
     }
     assert!(matches!(client.ask(&["GET", "k"]).await, Reply::Error(_)), "not a subscriber");
     stage.masters.iter_mut().for_each(Master::restart_empty);
-    stage.all_listen().await;
-    eventually("the proxies can publish again", || {
-        let mut publishers = stage.publishers.clone();
-        async move {
-            for publisher in &mut publishers {
-                value(publisher, &["PUBLISH", "elsewhere", "x"]).await.ok()?;
-            }
-            Some(())
-        }
-    })
-    .await;
+    stage.all_up().await;
     stage.publish(10).await;
     stage.finish().await;
 }
@@ -236,7 +226,7 @@ impl Stage {
             Stage { masters, relay, proxies, publishers, subscribers, names, published: 0, since };
         stage.subscribe("news").await;
         stage.subscribe("n*").await;
-        stage.all_listen().await;
+        stage.all_up().await;
         Some(stage)
     }
 
@@ -273,8 +263,18 @@ impl Stage {
         publishing.await.expect("published");
     }
 
-    /// Waits until both proxies have subscribed to everything at every master.
-    async fn all_listen(&self) {
+    /// Waits until both proxies can publish at every master and have subscribed to everything there.
+    async fn all_up(&self) {
+        for publisher in &self.publishers {
+            eventually("all masters can vote", || {
+                let mut publisher = publisher.clone();
+                async move {
+                    let info = text(&mut publisher, &["INFO", "redlock"]).await?;
+                    info.contains("\r\nvoters:3\r\n").then_some(())
+                }
+            })
+            .await;
+        }
         subscriptions(self.masters.iter(), self.proxies.len() * self.names.len()).await;
     }
 
@@ -291,7 +291,7 @@ impl Stage {
 
     /// Every subscriber has heard every message once.
     async fn finish(mut self) {
-        self.all_listen().await;
+        self.all_up().await;
         for master in self.masters.iter() {
             publish_at(master, "news", "end").await;
         }

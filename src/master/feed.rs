@@ -1,6 +1,6 @@
 //! One connection from a worker to a master that listens for what is published there.
 //!
-//! It is apart from the [`Link`](super::link::Link) that carries votes, and it exists only from the
+//! It is apart from the [`Link`] that carries votes, and it exists only from the
 //! worker's first subscription on. When it was lost it comes back and subscribes to everything
 //! again; what was published meanwhile has come from the other masters.
 

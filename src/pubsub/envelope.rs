@@ -1,7 +1,7 @@
 //! What a message wears on its way through the masters: who published it, and as his how many-eth.
 //!
 //! # Format
-//! [`MAGIC`], the publisher and the sequence number (8 bytes each, big endian), then the client's
+//! `MAGIC`, the publisher and the sequence number (8 bytes each, big endian), then the client's
 //! bytes. Who subscribes at a master directly sees all of it.
 //!
 //! A message without the magic was published at a master directly and is delivered as it is. One
