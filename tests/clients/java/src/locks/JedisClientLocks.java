@@ -1,0 +1,16 @@
+package locks;
+
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.UnifiedJedis;
+
+/** Over the entry point that Jedis has since 7. */
+final class JedisClientLocks extends JedisLocks {
+    public static void main(String[] arguments) {
+        Suite.run(new JedisClientLocks(), arguments);
+    }
+
+    @Override
+    UnifiedJedis connect(Address address) {
+        return RedisClient.create(address.host(), address.port());
+    }
+}

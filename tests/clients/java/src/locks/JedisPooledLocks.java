@@ -1,0 +1,16 @@
+package locks;
+
+import redis.clients.jedis.JedisPooled;
+import redis.clients.jedis.UnifiedJedis;
+
+/** Over the entry point that Jedis has up to 7. */
+final class JedisPooledLocks extends JedisLocks {
+    public static void main(String[] arguments) {
+        Suite.run(new JedisPooledLocks(), arguments);
+    }
+
+    @Override
+    UnifiedJedis connect(Address address) {
+        return new JedisPooled(address.host(), address.port());
+    }
+}
