@@ -3,6 +3,7 @@ package locks;
 import static locks.Checks.verify;
 
 import java.time.Duration;
+import java.util.concurrent.Future;
 import java.util.concurrent.locks.Lock;
 
 /** Checks for libraries whose locks are {@link Lock}s of Java. */
@@ -26,6 +27,20 @@ final class JavaLocks {
         }
         mine.unlock();
         changesHands(other);
+    }
+
+    /** One who waits for the lock in a thread of its own, and leaves again. */
+    static Future<Void> waiter(Lock lock, Runnable whileHeld) {
+        return Checks.inAnotherThread(() -> {
+            lock.lock();
+            whileHeld.run();
+            lock.unlock();
+            return null;
+        });
+    }
+
+    static Future<Void> waiter(Lock lock) {
+        return waiter(lock, () -> {});
     }
 
     /** The lock is free: somebody else can have it. */
