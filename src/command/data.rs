@@ -25,8 +25,7 @@ pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome
 }
 
 fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
-    let timeout = if spec.has_counted_keys() { args.at(1) } else { args.at(args.len() - 1) };
-    let timeout = timeout_seconds(timeout)?;
+    let timeout = timeout(spec, args)?;
     let command = OneCommand::new(front, spec, args);
     let waiting = Waiting {
         keys: program::keys(spec, args).into_iter().map(Into::into).collect(),
@@ -35,6 +34,11 @@ fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         attempt: Box::new(move || command.operation()),
     };
     Ok(Action::Wait(Box::new(waiting)))
+}
+
+/// How long a command that waits may do so, in seconds; 0: for ever.
+pub(super) fn timeout(spec: &Spec, args: Args<'_>) -> Result<f64, Reply> {
+    timeout_seconds(if spec.has_counted_keys() { args.at(1) } else { args.at(args.len() - 1) })
 }
 
 /// `getTimeoutFromObjectOrReply` in `timeout.c`

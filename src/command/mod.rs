@@ -73,16 +73,17 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
     front.adopt_db();
     let spec = match accepted(front, args) {
         Ok(spec) => spec,
-        Err(refused) => return transaction::refused(front, args, refused),
+        Err(Some(refused)) => return transaction::refused(front, args, refused),
+        Err(None) => return Action::HangUp,
     };
-    if front.transaction.is_some() && !goes_past_the_queue(spec.id) {
-        return transaction::queue(front, spec, args).unwrap_or_else(Action::Reply);
-    }
     if front.waits_for_masters() {
         return Action::Later;
     }
     if let Some(refusal) = pubsub::refuse_to_subscriber(front, spec, args) {
         return Action::Reply(refusal);
+    }
+    if front.transaction.is_some() && !goes_past_the_queue(spec.id) {
+        return transaction::queue(front, spec, args).unwrap_or_else(Action::Reply);
     }
     if waits_for_all(spec.id, args.len()) && front.outbox.in_flight() > 0 {
         return Action::Later;
@@ -91,13 +92,14 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
     family(front, spec, args).unwrap_or_else(Action::Reply)
 }
 
-fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Action> {
+/// The command, or what is answered instead; nothing to whoever does not speak Redis at all.
+fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
     let spec = table::lookup(args.at(0)).ok_or_else(|| refused(args))?;
     if !spec.accepts(args.len()) {
-        return Err(Action::Reply(error::wrong_arity(spec.name)));
+        return Err(Some(error::wrong_arity(spec.name)));
     }
     if !front.authenticated && !spec.allowed_before_auth() {
-        return Err(Action::Reply(error::NO_AUTH));
+        return Err(Some(error::NO_AUTH));
     }
     Ok(spec)
 }
@@ -140,14 +142,14 @@ fn changes_or_lists_everything(command: Command) -> bool {
     )
 }
 
-fn refused(args: Args<'_>) -> Action {
+fn refused(args: Args<'_>) -> Option<Reply> {
     if table::is_http(args.at(0)) {
-        return Action::HangUp;
+        return None;
     }
     if table::known_to_redis(args.at(0)) {
-        return Action::Reply(error::unsupported_command(args.at(0)));
+        return Some(error::unsupported_command(args.at(0)));
     }
-    Action::Reply(error::unknown_command(args))
+    Some(error::unknown_command(args))
 }
 
 fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::number::parse_i64;
 use super::table::{Command, Family, Run, Spec};
 use super::{Action, Outcome, error, family, operation};
-use super::{program, script};
+use super::{data, program, script};
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
@@ -81,17 +81,17 @@ pub(super) fn watch(front: &mut Front, args: Args<'_>) -> Outcome {
 }
 
 /// A request was not even accepted: what is queued must not run.
-pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Action) -> Action {
+pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Reply) -> Action {
     if let Some(transaction) = &mut front.transaction {
         transaction.aborted = true;
     }
     match refused {
-        Action::Reply(Reply::Error(why)) if args.at(0).eq_ignore_ascii_case(b"exec") => {
+        Reply::Error(why) if args.at(0).eq_ignore_ascii_case(b"exec") => {
             front.transaction = None;
             front.watched.clear();
             Action::Reply(error::exec_aborted_by(&why))
         }
-        other => other,
+        other => Action::Reply(other),
     }
 }
 
@@ -168,6 +168,8 @@ impl Plan {
                 Ok((script, keys, argv)) => self.add_script(script, &keys, &argv),
                 Err(refused) => self.queued.push(Queued::Known(refused)),
             }
+        } else if let Some(refused) = refused_wait(spec, args) {
+            self.queued.push(Queued::Known(refused));
         } else if is_run_by_masters(spec) {
             self.queued.push(asked(spec, args));
             self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
@@ -216,6 +218,11 @@ impl Plan {
         let first = keys.first().copied().unwrap_or_default();
         operation(front, first, Kind::Program(Box::new(Program::new(call, shape))))
     }
+}
+
+/// A command that waits does not do so in a transaction, but its timeout must be one.
+fn refused_wait(spec: &Spec, args: Args<'_>) -> Option<Reply> {
+    if spec.run == Run::Wait { data::timeout(spec, args).err() } else { None }
 }
 
 fn asked(spec: &Spec, args: Args<'_>) -> Queued {
