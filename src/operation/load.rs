@@ -103,6 +103,8 @@ impl Load {
     }
 
     fn loaded(&mut self) -> Loaded {
+        // Later answers are no news.
+        self.verdicts = None;
         self.script.found_lua();
         let then = std::mem::replace(&mut self.then, Then::Tell);
         if !matches!(then, Then::Queue) {
@@ -116,6 +118,7 @@ impl Load {
     }
 
     fn refused(&mut self, why: String) -> Loaded {
+        self.verdicts = None;
         self.script.refuse(why.clone());
         let queued = matches!(self.then, Then::Queue);
         Loaded::Next(Next::reply(if queued { QUEUED } else { Reply::error(why) }))
