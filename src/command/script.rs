@@ -107,14 +107,22 @@ fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
 /// A script as `EXEC` runs it, with its keys and arguments.
 pub(super) type Call<'a> = (Arc<Script>, Words<'a>, Words<'a>);
 
-/// What an `EVAL` or `EVALSHA` after `MULTI` will run; the error is its reply.
-pub(super) fn queued<'a>(front: &Front, spec: &Spec, args: Args<'a>) -> Result<Call<'a>, Reply> {
+/// What an `EVAL` or `EVALSHA` after `MULTI` will run, when those `before` it have been; the error is
+/// its reply.
+pub(super) fn queued<'a>(
+    front: &Front,
+    spec: &Spec,
+    args: Args<'a>,
+    before: &[Arc<Script>],
+) -> Result<Call<'a>, Reply> {
     let (keys, argv) = keys_and_argv(args)?;
     let script = if matches!(spec.id, Command::Eval | Command::EvalRo) {
         split_shebang(args.at(1))?;
         front.worker.scripts().load(Bytes::copy_from_slice(args.at(1)))
     } else {
-        front.worker.scripts().get(args.at(1)).ok_or(error::NO_SCRIPT)?
+        let same = |script: &&Arc<Script>| args.at(1).eq_ignore_ascii_case(script.sha.as_bytes());
+        let known = front.worker.scripts().get(args.at(1));
+        known.or_else(|| before.iter().find(same).cloned()).ok_or(error::NO_SCRIPT)?
     };
     match script.refused() {
         Some(why) => Err(Reply::error(why.to_owned())),

@@ -164,7 +164,7 @@ enum PlannedCommand {
 impl Plan {
     fn add(&mut self, front: &mut Front, spec: &'static Spec, args: Args<'_>) {
         if is_script(spec) {
-            match script::queued(front, spec, args) {
+            match script::queued(front, spec, args, &self.scripts) {
                 Ok((script, keys, argv)) => self.add_script(script, &keys, &argv),
                 Err(refused) => self.queued.push(Queued::Known(refused)),
             }

@@ -13,7 +13,7 @@
 mod connect;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -33,6 +33,7 @@ use super::reply::Answer;
 use crate::clock;
 use crate::config::{MasterAddr, Settings};
 use crate::flush::poll_flush;
+use crate::lua::program::Program;
 use crate::operation::Heard;
 use crate::operation::engine::{Engine, OperationId};
 use crate::operation::request::{self, Form, Number};
@@ -65,6 +66,8 @@ pub enum Part {
 enum Expected {
     Operation(Waiting),
     Deferred(Box<Debt>),
+    /// A script that is loaded before it is first called.
+    Load,
     /// An in-band `SELECT`, which must not fail: what follows would go to another database.
     Select,
     Ping,
@@ -76,6 +79,9 @@ const LEAST_BACKLOG_BYTES: usize = 32 << 20;
 
 /// So many of the largest requests fit into a link's backlog.
 const LARGEST_REQUESTS: usize = 8;
+
+/// So many programs are remembered as loaded; beyond it all are loaded again when they are called.
+const MAX_LOADED: usize = 4096;
 
 /// How long dialling, probing and saying hello may take together.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -109,6 +115,8 @@ struct State {
     /// The database that the last request in `out` goes to.
     db: u32,
     expected: VecDeque<Expected>,
+    /// SHA1s of the programs that the master was given over this connection.
+    loaded: HashSet<String, foldhash::fast::RandomState>,
     deferred: Deferred,
     waker: Option<Waker>,
     /// Something has been read since the last heartbeat.
@@ -212,6 +220,29 @@ impl Link {
     /// Appends an encoded request for database `db`; its reply will be handed to the engine.
     pub fn send(&self, db: u32, request: &[u8], waiting: Waiting) {
         self.append(db, request, Expected::Operation(waiting));
+    }
+
+    /// Gives the master a program before it is called for the first time. It is not left to an answer of
+    /// `NOSCRIPT`: what is sent after it must find it done.
+    pub fn load(&self, program: &Program) {
+        let mut state = self.state.borrow_mut();
+        if state.loaded.contains(&program.sha) {
+            return;
+        }
+        if state.loaded.len() >= MAX_LOADED {
+            state.loaded.clear();
+        }
+        state.loaded.insert(program.sha.clone());
+        let db = state.db;
+        drop(state);
+        let mut request = Vec::with_capacity(program.text.len() + 64);
+        request::encode(&mut request, &[b"SCRIPT", b"LOAD", &program.text]);
+        self.append(db, &request, Expected::Load);
+    }
+
+    /// The master has forgotten a program.
+    pub fn forgot(&self, program: &Program) {
+        self.state.borrow_mut().loaded.remove(&program.sha);
     }
 
     /// Keeps `debt` until the link is back.
@@ -344,7 +375,7 @@ impl Link {
             match expected {
                 Expected::Operation(waiting) => engine.lost(self.master, waiting),
                 Expected::Deferred(debt) => self.defer(*debt),
-                Expected::Select | Expected::Ping => {}
+                Expected::Load | Expected::Select | Expected::Ping => {}
             }
         }
     }
@@ -421,7 +452,7 @@ impl Link {
                 Some(Expected::Select) if answer != Answer::Simple(b"OK") => {
                     return Err(Down::Broken("it refused to select a database"));
                 }
-                Some(Expected::Select | Expected::Ping) => {}
+                Some(Expected::Load | Expected::Select | Expected::Ping) => {}
                 None => return Err(Malformed.into()),
             }
             reader.taken(len);

@@ -380,11 +380,16 @@ impl Engine {
             flight.outstanding += voters.len() as u16;
             flight.deadline = Some(now + self.rules.vote_timeout);
             let round = operation.round();
-            (operation.db, Waiting { operation: id, round, part: Part::Ballot })
+            let waiting = Waiting { operation: id, round, part: Part::Ballot };
+            (operation.db, waiting, operation.program())
         });
-        let Some((db, waiting)) = sent else { return };
+        let Some((db, waiting, program)) = sent else { return };
         for master in voters.iter() {
-            self.links[master.index()].send(db, &scratch, waiting);
+            let link = &self.links[master.index()];
+            if let Some(program) = &program {
+                link.load(program);
+            }
+            link.send(db, &scratch, waiting);
         }
         self.deadlines.push(now + self.rules.vote_timeout, id, waiting.round);
     }
@@ -450,9 +455,12 @@ impl Engine {
                 }
                 Part::Ballot => {}
             }
-            operation.db
+            (operation.db, operation.program())
         });
-        let Some(db) = db else { return false };
+        let Some((db, program)) = db else { return false };
+        if let Some(program) = program {
+            self.links[master.index()].forgot(&program);
+        }
         if !scratch.is_empty() {
             self.links[master.index()].send(db, &scratch, waiting);
         }

@@ -20,9 +20,12 @@ pub mod swap;
 pub mod verdict;
 pub mod watch;
 
+use std::sync::Arc;
+
 use crate::client::outbox::Order;
 use crate::client::reply::Reply;
 use crate::clock::Instant;
+use crate::lua;
 use crate::master::deferred::{Debt, Rollback};
 use crate::master::reply::Answer;
 use crate::operation::request::Form;
@@ -169,6 +172,14 @@ impl Operation {
             Kind::Program(program) => program.turns(),
             Kind::Load(load) => load.turns(),
             _ => &[],
+        }
+    }
+
+    /// The program that masters must have before they are asked.
+    pub fn program(&self) -> Option<Arc<lua::program::Program>> {
+        match &self.kind {
+            Kind::Program(program) => Some(program.text()),
+            _ => None,
         }
     }
 

@@ -124,6 +124,10 @@ impl Program {
         Self { first_round: rounds, ..self }
     }
 
+    pub(super) fn text(&self) -> Arc<Text> {
+        Arc::clone(&self.call.text)
+    }
+
     /// The keys whose turns it takes: two programs of one worker do not run into each other.
     pub(super) fn turns(&self) -> &[u64] {
         &self.call.keys

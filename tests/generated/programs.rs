@@ -44,7 +44,12 @@ impl Author {
     }
 
     fn new_script(&mut self, connection: usize) -> Request {
-        let text = script(&mut self.rng);
+        let text =
+            if self.rng.u8(..10) == 0 { RESP3 } else { "" }.to_owned() + &script(&mut self.rng);
+        self.start_script(text, connection)
+    }
+
+    fn start_script(&mut self, text: String, connection: usize) -> Request {
         self.scripts.push(text.clone());
         self.run("EVAL", &text, &text, connection)
     }
@@ -97,10 +102,20 @@ impl Author {
         match self.rng.u8(..40) {
             0 => request(connection, &["NOSUCHCOMMAND"]),
             1 => request(connection, &["GET"]),
-            2..=5 => self.new_script(connection),
-            6 => self.known_script(connection),
+            2..=5 => {
+                let text = script(&mut self.rng);
+                self.start_script(text, connection)
+            }
+            6 => self.known_script_in_transaction(connection),
             _ => self.command(connection),
         }
+    }
+
+    /// Truth values inside a reply keep their RESP3 type in a script of its own only.
+    fn known_script_in_transaction(&mut self, connection: usize) -> Request {
+        let request = self.known_script(connection);
+        let resp3 = request.script.as_ref().is_some_and(|text| text.starts_with(RESP3));
+        if resp3 { self.command(connection) } else { request }
     }
 }
 
@@ -109,11 +124,12 @@ fn request(connection: usize, words: &[&str]) -> Request {
     Request { connection, words, script: None, unordered: false }
 }
 
+const RESP3: &str = "redis.setresp(3)\n";
+
 /// A script keeps what its commands answer and returns that, or ends in another way.
 fn script(rng: &mut Rng) -> String {
-    let resp3 = if rng.u8(..10) == 0 { "redis.setresp(3)\n" } else { "" };
     let head = "local kept = {}\nlocal function keep(reply) kept[#kept + 1] = reply end\n";
-    format!("{resp3}{head}{}{}", block(rng, 2), ending(rng))
+    format!("{head}{}{}", block(rng, 2), ending(rng))
 }
 
 fn block(rng: &mut Rng, depth: u8) -> String {

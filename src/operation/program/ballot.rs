@@ -24,7 +24,7 @@ impl PartialEq for Ballot {
         self.changed == other.changed
             && (self.reply == other.reply
                 || (self.read_ttl || other.read_ttl) && alike(&self.reply, &other.reply)
-                || ordered(&self.reply).is_some_and(|reply| ordered(&other.reply) == Some(reply))
+                || has_no_order(&self.reply) && ordered(&self.reply) == ordered(&other.reply)
                 || self.unordered && flat(&self.reply) == flat(&other.reply))
     }
 }
@@ -41,51 +41,55 @@ fn positive(element: &Element<'_>) -> bool {
     element.marker == b':' && parse_i64(element.line).is_some_and(|number| number > 0)
 }
 
-/// The members of a set, or the pairs of a map, in an order of their own. Masters keep them in
-/// different ones.
-fn ordered(reply: &[u8]) -> Option<Vec<&[u8]>> {
-    let header = resp3::elements(reply).next()?;
-    let frames_each = match header.marker {
-        b'~' => 1,
-        b'%' => 2,
-        b'*' => return ordered_items(reply),
-        _ => return None,
-    };
-    let mut rest = &reply[header.bytes.len()..];
-    let mut items = vec![];
-    while !rest.is_empty() {
-        let start = rest;
-        for _ in 0..frames_each {
-            rest = resp3::split_frame(rest)?.1;
-        }
-        items.push(&start[..start.len() - rest.len()]);
-    }
-    items.sort_unstable();
-    items.insert(0, header.bytes);
-    Some(items)
+/// Whether there is a set or a map anywhere in a frame. Masters keep their members in different orders.
+fn has_no_order(reply: &[u8]) -> bool {
+    resp3::elements(reply).any(|element| matches!(element.marker, b'~' | b'%'))
 }
+
+/// The frame with the members of every set and the pairs of every map in an order of their own.
+fn ordered(reply: &[u8]) -> Vec<u8> {
+    let mut rest = reply;
+    let mut out = Vec::with_capacity(reply.len());
+    ordered_frame(&mut rest, MAX_DEPTH, &mut out);
+    out
+}
+
+/// Takes one frame off `rest`. Beyond `depth` it is left as it is: not equal is the safe side.
+fn ordered_frame(rest: &mut &[u8], depth: usize, out: &mut Vec<u8>) {
+    let Some(header) = resp3::elements(rest).next() else { return };
+    let children = header.children().unwrap_or(0);
+    if depth == 0 || children == 0 {
+        if let Some((frame, after)) = resp3::split_frame(rest) {
+            out.extend_from_slice(frame);
+            *rest = after;
+        }
+        return;
+    }
+    *rest = &rest[header.bytes.len()..];
+    out.extend_from_slice(header.bytes);
+    let frames_each = if header.marker == b'%' { 2 } else { 1 };
+    let mut items = Vec::new();
+    for _ in 0..children / frames_each {
+        let mut item = Vec::new();
+        for _ in 0..frames_each {
+            ordered_frame(rest, depth - 1, &mut item);
+        }
+        items.push(item);
+    }
+    if header.marker != b'*' {
+        items.sort_unstable();
+    }
+    items.iter().for_each(|item| out.extend_from_slice(item));
+}
+
+/// How deep a reply may nest for its sets and maps to be compared without their order.
+const MAX_DEPTH: usize = 32;
 
 /// All elements of a frame, in an order of their own.
 fn flat(reply: &[u8]) -> Vec<&[u8]> {
     let mut elements: Vec<_> = resp3::elements(reply).map(|element| element.bytes).collect();
     elements.sort_unstable();
     elements
-}
-
-/// The items of an array with sets and maps among them, as in the reply of a transaction.
-fn ordered_items(array: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut found = false;
-    let mut all = Vec::new();
-    for item in resp3::items(array)? {
-        match ordered(item).filter(|_| !item.starts_with(b"*")) {
-            Some(parts) => {
-                found = true;
-                all.extend(parts);
-            }
-            None => all.push(item),
-        }
-    }
-    found.then_some(all)
 }
 
 /// One reply for all of a quorum: each remaining time in it is the longest that at least a quorum of
@@ -142,7 +146,10 @@ mod tests {
         assert!(same("%2\r\n+a\r\n:1\r\n+b\r\n:2\r\n", "%2\r\n+b\r\n:2\r\n+a\r\n:1\r\n"));
         assert!(!same("%2\r\n+a\r\n:1\r\n+b\r\n:2\r\n", "%2\r\n+b\r\n:1\r\n+a\r\n:2\r\n"));
         assert!(!same("*2\r\n+a\r\n+b\r\n", "*2\r\n+b\r\n+a\r\n"));
-        assert!(same("*1\r\n~2\r\n+a\r\n+b\r\n", "*1\r\n~2\r\n+b\r\n+a\r\n"));
+        let nested = |set: &str| format!("*2\r\n:1\r\n*1\r\n%1\r\n+k\r\n{set}");
+        let (one, other) = (nested("~2\r\n+a\r\n+b\r\n"), nested("~2\r\n+b\r\n+a\r\n"));
+        assert_eq!(ordered(one.as_bytes()), ordered(other.as_bytes()));
+        assert_ne!(ordered(one.as_bytes()), ordered(nested("~1\r\n+a\r\n").as_bytes()));
     }
 
     #[test]
