@@ -4,6 +4,11 @@
 //! up, which is usually after its client has had the reply: the verdict falls at the quorum, and
 //! the last master's ballot still has to be taken off its link.
 
+mod deadlines;
+mod news;
+mod repair;
+mod turns;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -16,16 +21,14 @@ use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::reply::Answer;
-use crate::operation::changes::{Changes, Listener};
-use crate::operation::channels::{Channels, What};
+use crate::operation::changes::Changes;
 use crate::operation::program::Message;
 use crate::operation::request::Form;
-use crate::operation::{Heard, Kind, Next, Operation, Received, Rules, Then, Undo, verdict};
-use crate::pubsub::ChannelKind;
-use crate::pubsub::audience::Ours;
-use crate::pubsub::envelope::{self, Stamps};
+use crate::operation::{Heard, Next, Operation, Received, Rules, Then, verdict};
+use crate::pubsub::envelope::Stamps;
 use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
+use deadlines::Deadlines;
 
 /// Names an operation in the slab. The serial number tells it from a later one in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,11 +126,6 @@ impl Engine {
         hasher.finish()
     }
 
-    /// Hears of changes of keys with these fingerprints.
-    pub fn changes_of(&self, keys: Vec<u64>) -> Listener {
-        self.changes.listen(keys)
-    }
-
     /// The masters that may vote now.
     pub fn voters(&self) -> MasterSet {
         self.links.iter().filter(|link| link.is_up()).map(|link| link.master()).collect()
@@ -166,35 +164,6 @@ impl Engine {
         self.start_ready();
     }
 
-    /// Asks the masters once the turns on all its keys are its own. They are taken one after the other,
-    /// always in the same order, so that no two operations wait for each other.
-    fn take_turns(&self, id: OperationId) {
-        loop {
-            let next = self.with(id, |flight| flight.operation.turns().get(flight.turns).copied());
-            let Some(key) = next.flatten() else { return self.ask(id) };
-            let entry = self.turns.borrow_mut().enter(key, id, turn::Kind::Alone);
-            match entry {
-                turn::Entry::Now => _ = self.with(id, |flight| flight.turns += 1),
-                turn::Entry::Wait => return,
-                turn::Entry::Full => return self.turn_away(id),
-            }
-        }
-    }
-
-    /// A turn that was waited for has come.
-    fn go_on(&self, id: OperationId) {
-        self.with(id, |flight| {
-            let waited = flight.turns < flight.operation.turns().len();
-            flight.turns += usize::from(waited && flight.deadline.is_none());
-        });
-        self.take_turns(id);
-    }
-
-    fn turn_away(&self, id: OperationId) {
-        self.reply(id, verdict::too_many_waiting(), turn::End::Done);
-        self.retire(id);
-    }
-
     /// Starts `operation` at once, for a task of this worker that awaits the reply.
     ///
     /// # Cancel safety
@@ -208,25 +177,6 @@ impl Engine {
         let (target, reply) = Target::task();
         self.start(operation, key, target);
         async { reply.await.expect("the engine delivers a reply to every operation") }
-    }
-
-    /// An operation that publishes `message`; `ours` are the subscribers that masters do not count.
-    pub fn publication(
-        &self,
-        kind: ChannelKind,
-        channel: &[u8],
-        message: &[u8],
-        ours: Ours,
-    ) -> Operation {
-        let sealed = envelope::seal(self.stamps.next(), message);
-        let publish = Channels::new(What::Publish { kind, sealed, ours });
-        Operation { db: 0, key: channel.into(), kind: Kind::Channels(Box::new(publish)) }
-    }
-
-    /// Publishes `message` at once; nobody waits to hear who got it.
-    pub fn publish(self: &Rc<Self>, kind: ChannelKind, channel: &[u8], message: &[u8]) {
-        let operation = self.publication(kind, channel, message, Ours::default());
-        self.start(operation, self.fingerprint(0, channel), Target::nobody());
     }
 
     /// A master has answered what `waiting` stands for.
@@ -324,31 +274,6 @@ impl Engine {
         }
     }
 
-    /// One after the other and not from within each other: thousands may be waiting for one key.
-    fn start_ready(self: &Rc<Self>) {
-        self.publish_announcements();
-        loop {
-            let next = self.ready.borrow_mut().pop_front();
-            match next {
-                Some(id) if self.is_abandoned(id) => {
-                    self.reply(id, Reply::Nil, turn::End::Done);
-                    self.retire(id);
-                }
-                Some(id) => self.go_on(id),
-                None => return,
-            }
-        }
-    }
-
-    /// A claim whose client has gone while it waited: there is nobody to grant it to.
-    fn is_abandoned(&self, id: OperationId) -> bool {
-        let abandoned = self.with(id, |flight| {
-            let gone = flight.target.as_ref().is_none_or(Target::is_closed);
-            gone && flight.operation.needs_its_client()
-        });
-        abandoned == Some(true)
-    }
-
     fn act(self: &Rc<Self>, id: OperationId, next: Next) {
         for master in next.undo.iter() {
             self.undo(id, master);
@@ -405,108 +330,6 @@ impl Engine {
         }
     }
 
-    /// A second round (persisting, swapping) that finds too few voters leaves its first behind.
-    fn abandon(&self, id: OperationId) {
-        let undo = self.with(id, |flight| flight.operation.abandon());
-        for master in undo.unwrap_or_default().iter() {
-            self.undo(id, master);
-        }
-    }
-
-    /// Takes the operation's effect back on `master`, now or when its link is back.
-    fn undo(&self, id: OperationId, master: MasterId) {
-        let link = &self.links[master.index()];
-        if !link.is_up() {
-            return self.defer(id, master);
-        }
-        let mut scratch = self.scratch.borrow_mut();
-        scratch.clear();
-        let now = clock::now();
-        let sent = self.with(id, |flight| {
-            let round = flight.operation.round();
-            let undo = Undo { master, round, now };
-            flight.operation.encode_undo(&self.rules, &undo, Form::Sha, &mut scratch);
-            if !scratch.is_empty() {
-                flight.outstanding += 1;
-            }
-            (flight.operation.db, round)
-        });
-        if let (Some((db, round)), false) = (sent, scratch.is_empty()) {
-            link.send(db, &scratch, Waiting { operation: id, round, part: Part::Undo });
-        }
-    }
-
-    /// `master` has forgotten our script and gets its text, if its answer still matters. What has
-    /// been decided is sent again only to catch up with the others, and not once anything else was sent
-    /// that touches the same keys: a lock that has been released since would come back.
-    fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
-        let mut scratch = self.scratch.borrow_mut();
-        scratch.clear();
-        let round = waiting.round;
-        let undo = Undo { master, round, now: clock::now() };
-        let may_catch_up = self.may_catch_up(master, waiting);
-        let db = self.with(waiting.operation, |flight| {
-            let operation = &flight.operation;
-            let matters = flight.target.is_some() && round == operation.round() && !flight.pausing;
-            match waiting.part {
-                Part::Undo => operation.encode_undo(&self.rules, &undo, Form::Text, &mut scratch),
-                Part::Ballot if matters || operation.must_arrive() || may_catch_up => {
-                    operation.encode(&self.rules, Form::Text, &mut scratch);
-                }
-                Part::Ballot => {}
-            }
-            (operation.db, operation.program())
-        });
-        let Some((db, program)) = db else { return false };
-        if let Some(program) = program {
-            self.links[master.index()].forgot(&program);
-        }
-        if !scratch.is_empty() {
-            self.links[master.index()].send(db, &scratch, waiting);
-        }
-        !scratch.is_empty()
-    }
-
-    /// Whether a program that has won without `master` may still be run there: everything that was sent
-    /// after it is still waiting on the link.
-    fn may_catch_up(&self, master: MasterId, waiting: Waiting) -> bool {
-        let keys = |flight: &mut Flight| {
-            let own = self.fingerprint(flight.operation.db, &flight.operation.key);
-            let mut keys = flight.operation.turns().to_vec();
-            keys.push(own);
-            (keys, flight.operation.catches_up() && waiting.round == flight.operation.round())
-        };
-        let Some((own, true)) = self.with(waiting.operation, keys) else { return false };
-        let later = self.links[master.index()].operations();
-        later.into_iter().all(|id| {
-            let others = self.with(id, keys);
-            others.is_none_or(|(others, _)| others.iter().all(|key| !own.contains(key)))
-        })
-    }
-
-    /// A master that was lost before it answered, or could not do it, gets later what it missed.
-    /// Only a release is sure to have been missed by a master that `answered` with an error.
-    fn make_up_later(&self, id: OperationId, master: MasterId, part: Part, answered: bool) {
-        let needed = self.with(id, |flight| match part {
-            Part::Undo => true,
-            Part::Ballot if answered && !flight.operation.must_arrive() => false,
-            Part::Ballot => {
-                flight.unsure.insert(master);
-                flight.target.is_none() && flight.leaves_behind(master)
-            }
-        });
-        if needed == Some(true) {
-            self.defer(id, master);
-        }
-    }
-
-    fn defer(&self, id: OperationId, master: MasterId) {
-        let debt = self.with(id, |flight| flight.operation.debt(master)).flatten();
-        if let Some(debt) = debt.and_then(|debt| debt.for_later(clock::now())) {
-            self.links[master.index()].defer(debt);
-        }
-    }
-
     /// A split vote: wait a random time, so that those who split it do not meet again.
     fn pause(self: &Rc<Self>, id: OperationId) {
         self.with(id, |flight| flight.pausing = true);
@@ -542,68 +365,6 @@ impl Engine {
         target.deliver(reply);
     }
 
-    /// Publishes what a program has held back, now that a quorum agrees.
-    fn announce(&self, id: OperationId) {
-        let messages = self.with(id, |flight| flight.operation.messages());
-        self.announcements.borrow_mut().extend(messages.unwrap_or_default());
-    }
-
-    fn publish_announcements(self: &Rc<Self>) {
-        let messages = std::mem::take(&mut *self.announcements.borrow_mut());
-        for Message { shard, channel, payload } in messages {
-            let kind = if shard { ChannelKind::Shard } else { ChannelKind::Plain };
-            self.publish(kind, &channel, &payload);
-        }
-    }
-
-    fn tell_changes(&self, id: OperationId) {
-        if self.changes.is_unheard() {
-            return;
-        }
-        let changed = self.with(id, |flight| flight.operation.changed_keys());
-        for (db, key) in changed.unwrap_or_default() {
-            self.changes.tell(self.fingerprint(db, &key));
-        }
-    }
-
-    fn leave_turns(&self, id: OperationId) {
-        let held = self.with(id, |flight| {
-            let held = std::mem::take(&mut flight.turns);
-            flight.operation.turns()[..held].to_vec()
-        });
-        for key in held.unwrap_or_default() {
-            let concerned = self.turns.borrow_mut().leave(key, turn::End::Done);
-            self.ready.borrow_mut().extend(concerned.next);
-        }
-    }
-
-    /// Masters that could not be asked, or were lost before they answered, may hold what the client
-    /// is about to be told is gone. One that has come back in the meantime gets it at once.
-    fn make_up(&self, id: OperationId) {
-        for link in &self.links {
-            let master = link.master();
-            let left = self.with(id, |flight| {
-                let missed = !link.is_up() || flight.unsure.contains(master);
-                missed && flight.leaves_behind(master)
-            });
-            if left == Some(true) {
-                self.undo(id, master);
-            }
-        }
-    }
-
-    /// A claim that waited while another one decided its fate.
-    fn share(&self, id: OperationId, reply: &Reply) {
-        let taken = self.with(id, |flight| {
-            flight.turn = None;
-            (flight.target.take(), flight.operation.shared(reply))
-        });
-        if let Some((Some(target), reply)) = taken {
-            target.deliver(reply);
-        }
-        self.retire(id);
-    }
-
     /// Forgets the operation once it is answered and nothing of it is on its way any more.
     fn retire(&self, id: OperationId) {
         let done = self.with(id, |f| f.outstanding == 0 && f.target.is_none() && !f.pausing);
@@ -619,38 +380,10 @@ impl Engine {
     }
 }
 
-/// The deadlines of all rounds. Every round has the same time, so they end in the order in which
-/// they began and a queue does.
-#[derive(Default)]
-struct Deadlines {
-    queue: RefCell<VecDeque<(Instant, OperationId, u8)>>,
-    set: tokio::sync::Notify,
-}
-
-impl Deadlines {
-    fn push(&self, at: Instant, id: OperationId, round: u8) {
-        let mut queue = self.queue.borrow_mut();
-        if queue.is_empty() {
-            self.set.notify_one();
-        }
-        queue.push_back((at, id, round));
-    }
-
-    /// The next round whose deadline has come, or else when the next one will.
-    fn due(&self, now: Instant) -> Result<(OperationId, u8), Option<Instant>> {
-        let mut queue = self.queue.borrow_mut();
-        let Some(&(at, id, round)) = queue.front() else { return Err(None) };
-        if at > now {
-            return Err(Some(at));
-        }
-        queue.pop_front();
-        Ok((id, round))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::Kind;
     use crate::operation::everywhere::{Everywhere, What};
     use crate::quorum::Quorum;
     use crate::quorum::validity::Pad;

@@ -1,0 +1,63 @@
+//! What others want to hear of: changes of keys, and messages.
+
+use std::rc::Rc;
+
+use super::{Engine, OperationId};
+use crate::client::outbox::Target;
+use crate::operation::changes::Listener;
+use crate::operation::channels::{Channels, What};
+use crate::operation::program::Message;
+use crate::operation::{Kind, Operation};
+use crate::pubsub::ChannelKind;
+use crate::pubsub::audience::Ours;
+use crate::pubsub::envelope;
+
+impl Engine {
+    /// Hears of changes of keys with these fingerprints.
+    pub fn changes_of(&self, keys: Vec<u64>) -> Listener {
+        self.changes.listen(keys)
+    }
+
+    /// An operation that publishes `message`; `ours` are the subscribers that masters do not count.
+    pub fn publication(
+        &self,
+        kind: ChannelKind,
+        channel: &[u8],
+        message: &[u8],
+        ours: Ours,
+    ) -> Operation {
+        let sealed = envelope::seal(self.stamps.next(), message);
+        let publish = Channels::new(What::Publish { kind, sealed, ours });
+        Operation { db: 0, key: channel.into(), kind: Kind::Channels(Box::new(publish)) }
+    }
+
+    /// Publishes `message` at once; nobody waits to hear who got it.
+    pub fn publish(self: &Rc<Self>, kind: ChannelKind, channel: &[u8], message: &[u8]) {
+        let operation = self.publication(kind, channel, message, Ours::default());
+        self.start(operation, self.fingerprint(0, channel), Target::nobody());
+    }
+
+    /// Publishes what a program has held back, now that a quorum agrees.
+    pub(super) fn announce(&self, id: OperationId) {
+        let messages = self.with(id, |flight| flight.operation.messages());
+        self.announcements.borrow_mut().extend(messages.unwrap_or_default());
+    }
+
+    pub(super) fn publish_announcements(self: &Rc<Self>) {
+        let messages = std::mem::take(&mut *self.announcements.borrow_mut());
+        for Message { shard, channel, payload } in messages {
+            let kind = if shard { ChannelKind::Shard } else { ChannelKind::Plain };
+            self.publish(kind, &channel, &payload);
+        }
+    }
+
+    pub(super) fn tell_changes(&self, id: OperationId) {
+        if self.changes.is_unheard() {
+            return;
+        }
+        let changed = self.with(id, |flight| flight.operation.changed_keys());
+        for (db, key) in changed.unwrap_or_default() {
+            self.changes.tell(self.fingerprint(db, &key));
+        }
+    }
+}

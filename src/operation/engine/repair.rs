@@ -1,0 +1,133 @@
+//! What masters missed, and what has to be taken back.
+
+use super::{Engine, Flight, OperationId};
+use crate::clock;
+use crate::master::link::{Part, Waiting};
+use crate::operation::Undo;
+use crate::operation::request::Form;
+use crate::quorum::MasterId;
+
+impl Engine {
+    /// A second round (persisting, swapping) that finds too few voters leaves its first behind.
+    pub(super) fn abandon(&self, id: OperationId) {
+        let undo = self.with(id, |flight| flight.operation.abandon());
+        for master in undo.unwrap_or_default().iter() {
+            self.undo(id, master);
+        }
+    }
+
+    /// Takes the operation's effect back on `master`, now or when its link is back.
+    pub(super) fn undo(&self, id: OperationId, master: MasterId) {
+        let link = &self.links[master.index()];
+        if !link.is_up() {
+            return self.defer(id, master);
+        }
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.clear();
+        let now = clock::now();
+        let sent = self.with(id, |flight| {
+            let round = flight.operation.round();
+            let undo = Undo { master, round, now };
+            flight.operation.encode_undo(&self.rules, &undo, Form::Sha, &mut scratch);
+            if !scratch.is_empty() {
+                flight.outstanding += 1;
+            }
+            (flight.operation.db, round)
+        });
+        if let (Some((db, round)), false) = (sent, scratch.is_empty()) {
+            link.send(db, &scratch, Waiting { operation: id, round, part: Part::Undo });
+        }
+    }
+
+    /// `master` has forgotten our script and gets its text, if its answer still matters. What has
+    /// been decided is sent again only to catch up with the others, and not once anything else was sent
+    /// that touches the same keys: a lock that has been released since would come back.
+    pub(super) fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
+        let mut scratch = self.scratch.borrow_mut();
+        scratch.clear();
+        let round = waiting.round;
+        let undo = Undo { master, round, now: clock::now() };
+        let may_catch_up = self.may_catch_up(master, waiting);
+        let db = self.with(waiting.operation, |flight| {
+            let operation = &flight.operation;
+            let matters = flight.target.is_some() && round == operation.round() && !flight.pausing;
+            match waiting.part {
+                Part::Undo => operation.encode_undo(&self.rules, &undo, Form::Text, &mut scratch),
+                Part::Ballot if matters || operation.must_arrive() || may_catch_up => {
+                    operation.encode(&self.rules, Form::Text, &mut scratch);
+                }
+                Part::Ballot => {}
+            }
+            (operation.db, operation.program())
+        });
+        let Some((db, program)) = db else { return false };
+        if let Some(program) = program {
+            self.links[master.index()].forgot(&program);
+        }
+        if !scratch.is_empty() {
+            self.links[master.index()].send(db, &scratch, waiting);
+        }
+        !scratch.is_empty()
+    }
+
+    /// Whether a program that has won without `master` may still be run there: everything that was sent
+    /// after it is still waiting on the link.
+    pub(super) fn may_catch_up(&self, master: MasterId, waiting: Waiting) -> bool {
+        let keys = |flight: &mut Flight| {
+            let own = self.fingerprint(flight.operation.db, &flight.operation.key);
+            let mut keys = flight.operation.turns().to_vec();
+            keys.push(own);
+            (keys, flight.operation.catches_up() && waiting.round == flight.operation.round())
+        };
+        let Some((own, true)) = self.with(waiting.operation, keys) else { return false };
+        let later = self.links[master.index()].operations();
+        later.into_iter().all(|id| {
+            let others = self.with(id, keys);
+            others.is_none_or(|(others, _)| others.iter().all(|key| !own.contains(key)))
+        })
+    }
+
+    /// A master that was lost before it answered, or could not do it, gets later what it missed.
+    /// Only a release is sure to have been missed by a master that `answered` with an error.
+    pub(super) fn make_up_later(
+        &self,
+        id: OperationId,
+        master: MasterId,
+        part: Part,
+        answered: bool,
+    ) {
+        let needed = self.with(id, |flight| match part {
+            Part::Undo => true,
+            Part::Ballot if answered && !flight.operation.must_arrive() => false,
+            Part::Ballot => {
+                flight.unsure.insert(master);
+                flight.target.is_none() && flight.leaves_behind(master)
+            }
+        });
+        if needed == Some(true) {
+            self.defer(id, master);
+        }
+    }
+
+    pub(super) fn defer(&self, id: OperationId, master: MasterId) {
+        let debt = self.with(id, |flight| flight.operation.debt(master)).flatten();
+        if let Some(debt) = debt.and_then(|debt| debt.for_later(clock::now())) {
+            self.links[master.index()].defer(debt);
+        }
+    }
+
+    /// Masters that could not be asked, or were lost before they answered, may hold what the client
+    /// is about to be told is gone. One that has come back in the meantime gets it at once.
+    pub(super) fn make_up(&self, id: OperationId) {
+        for link in &self.links {
+            let master = link.master();
+            let left = self.with(id, |flight| {
+                let missed = !link.is_up() || flight.unsure.contains(master);
+                missed && flight.leaves_behind(master)
+            });
+            if left == Some(true) {
+                self.undo(id, master);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Taking turns on keys, and starting what waited for its turn.
+
+use std::rc::Rc;
+
+use super::{Engine, OperationId};
+use crate::client::outbox::Target;
+use crate::client::reply::Reply;
+use crate::operation::verdict;
+use crate::quorum::turn;
+
+impl Engine {
+    /// Asks the masters once the turns on all its keys are its own. They are taken one after the other,
+    /// always in the same order, so that no two operations wait for each other.
+    pub(super) fn take_turns(&self, id: OperationId) {
+        loop {
+            let next = self.with(id, |flight| flight.operation.turns().get(flight.turns).copied());
+            let Some(key) = next.flatten() else { return self.ask(id) };
+            let entry = self.turns.borrow_mut().enter(key, id, turn::Kind::Alone);
+            match entry {
+                turn::Entry::Now => _ = self.with(id, |flight| flight.turns += 1),
+                turn::Entry::Wait => return,
+                turn::Entry::Full => return self.turn_away(id),
+            }
+        }
+    }
+
+    /// A turn that was waited for has come.
+    pub(super) fn go_on(&self, id: OperationId) {
+        self.with(id, |flight| {
+            let waited = flight.turns < flight.operation.turns().len();
+            flight.turns += usize::from(waited && flight.deadline.is_none());
+        });
+        self.take_turns(id);
+    }
+
+    pub(super) fn turn_away(&self, id: OperationId) {
+        self.reply(id, verdict::too_many_waiting(), turn::End::Done);
+        self.retire(id);
+    }
+
+    /// One after the other and not from within each other: thousands may be waiting for one key.
+    pub(super) fn start_ready(self: &Rc<Self>) {
+        self.publish_announcements();
+        loop {
+            let next = self.ready.borrow_mut().pop_front();
+            match next {
+                Some(id) if self.is_abandoned(id) => {
+                    self.reply(id, Reply::Nil, turn::End::Done);
+                    self.retire(id);
+                }
+                Some(id) => self.go_on(id),
+                None => return,
+            }
+        }
+    }
+
+    /// A claim whose client has gone while it waited: there is nobody to grant it to.
+    pub(super) fn is_abandoned(&self, id: OperationId) -> bool {
+        let abandoned = self.with(id, |flight| {
+            let gone = flight.target.as_ref().is_none_or(Target::is_closed);
+            gone && flight.operation.needs_its_client()
+        });
+        abandoned == Some(true)
+    }
+
+    pub(super) fn leave_turns(&self, id: OperationId) {
+        let held = self.with(id, |flight| {
+            let held = std::mem::take(&mut flight.turns);
+            flight.operation.turns()[..held].to_vec()
+        });
+        for key in held.unwrap_or_default() {
+            let concerned = self.turns.borrow_mut().leave(key, turn::End::Done);
+            self.ready.borrow_mut().extend(concerned.next);
+        }
+    }
+
+    /// A claim that waited while another one decided its fate.
+    pub(super) fn share(&self, id: OperationId, reply: &Reply) {
+        let taken = self.with(id, |flight| {
+            flight.turn = None;
+            (flight.target.take(), flight.operation.shared(reply))
+        });
+        if let Some((Some(target), reply)) = taken {
+            target.deliver(reply);
+        }
+        self.retire(id);
+    }
+}
