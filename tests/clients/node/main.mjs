@@ -1,0 +1,43 @@
+// Takes one client of `clients.tsv` through its paces, or only holds or tries locks. `run` calls it.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { check } from "./checks.mjs";
+import { LONG_MS, load } from "./helpers.mjs";
+
+const HOLD_MS = 120_000;
+
+async function main(action, client, ...keys) {
+  const library = await libraryOf(rowOf(client));
+  await { check, hold, try: tryToTake }[action](library, keys);
+  // Without a word to anybody: a library that tidied up would release what it holds.
+  process.exit(0);
+}
+
+async function hold(library, keys) {
+  for (const key of keys) {
+    assert.ok(await library.lock(key, HOLD_MS).acquire(), `${key} is not free`);
+    console.log(`held\t${key}`);
+  }
+}
+
+async function tryToTake(library, keys) {
+  for (const key of keys) {
+    const taken = await library.lock(key, LONG_MS).acquire();
+    console.log(`${taken ? "taken" : "refused"}\t${key}`);
+  }
+}
+
+function rowOf(client) {
+  const table = readFileSync(new URL("clients.tsv", import.meta.url), "utf8");
+  return table.trimEnd().split("\n").map((line) => line.split("\t")).find(([id]) => id === client);
+}
+
+async function libraryOf([, , version, , module, packageName, option]) {
+  assert.equal(load(`./node_modules/${packageName}/package.json`).version.replace(/^v/, ""), version);
+  const [host, port] = process.env.REDLOCK_ADDRESS.split(":");
+  const { connect } = await import(`./libraries/${module}.mjs`);
+  return connect({ host, port: Number(port) }, packageName, option);
+}
+
+await main(...process.argv.slice(2));
