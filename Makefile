@@ -4,10 +4,10 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench fuzz docs
+.PHONY: help run test test-clients clients-page lint bench fuzz docs
 
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 run: ## build, start three local masters and the proxy on 127.0.0.1:6379
 	@scripts/install-missing redis-server redis-tools
@@ -17,6 +17,14 @@ run: ## build, start three local masters and the proxy on 127.0.0.1:6379
 test: ## run all tests against real redis-server processes
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm
 	$(CARGO) test --locked
+
+test-clients: ## run the published clients of every language, some of which make test leaves out
+	@scripts/install-missing redis-server redis-tools python3 python3-venv npm \
+		$$(cat tests/clients/*/debian-packages 2>/dev/null)
+	$(CARGO) test --locked --test unmodified_clients -- --include-ignored
+
+clients-page: ## the same, and write docs/clients.md
+	UPDATE_DOCS=1 $(MAKE) test-clients
 
 lint: ## check format, lints, documentation and dependencies
 	$(CARGO) fmt --check

@@ -19,7 +19,10 @@ pub struct Rslock {
 pub async fn connect(address: &str) -> Result<Rslock> {
     let client = redis::Client::open(format!("redis://{address}/"))?;
     let connection = client.get_multiplexed_async_connection().await?;
-    Ok(Rslock { manager: LockManager::from_clients(vec![client]), connection })
+    let mut manager = LockManager::from_clients(vec![client]);
+    // One attempt at a time: `acquire_no_guard` repeats it by itself.
+    manager.set_retry(1, Duration::from_millis(200));
+    Ok(Rslock { manager, connection })
 }
 
 impl Library for Rslock {

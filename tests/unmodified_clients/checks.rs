@@ -1,0 +1,118 @@
+//! Each client alone goes through its checks: once with every master up, and once with a minority
+//! killed as soon as it holds its first lock.
+
+use std::fs;
+use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::client::{self, Client};
+use crate::support::{Masters, Proxy};
+use crate::table;
+
+/// What every client has to say something about, in this order; its own checks follow.
+pub(crate) const COMMON: [&str; 7] =
+    ["acquire", "refuse", "extend", "stranger", "release", "expire", "wait"];
+
+/// The checks of one client, and whether the library has such a thing.
+pub(crate) type Outcome = Vec<(String, bool)>;
+
+/// Checks all clients of a language, and that the page of clients tells the outcome.
+pub(crate) async fn language(language: &str) {
+    let clients = client::list(language).await;
+    let mut checks = JoinSet::new();
+    for (row, client) in clients.iter().cloned().enumerate() {
+        checks.spawn(async move {
+            let _turn = client::turn().await;
+            (row, both_rounds(&client).await)
+        });
+    }
+    let (mut outcomes, mut failures) = (vec![Outcome::new(); clients.len()], Vec::new());
+    while let Some(checked) = checks.join_next().await {
+        match checked.expect("a check that does not panic") {
+            (row, Ok(outcome)) => outcomes[row] = outcome,
+            (_, Err(failure)) => failures.push(failure),
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "{} of {}:\n{}",
+        failures.len(),
+        clients.len(),
+        failures.join("\n")
+    );
+    table::tells(language, &clients, &outcomes);
+}
+
+async fn both_rounds(client: &Client) -> Result<Outcome, String> {
+    let healthy = with_all_masters(client).await?;
+    let bereft = with_a_minority_killed(client).await?;
+    if healthy != bereft {
+        return Err(format!("{client} checks other things when a master is killed: {bereft:?}"));
+    }
+    Ok(healthy)
+}
+
+async fn with_all_masters(client: &Client) -> Result<Outcome, String> {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let said = client.run(proxy.address(), &["check", &client.id], &[]).await;
+    said.and_then(|lines| outcome(client, &lines)).map_err(|why| with_log(&why, &proxy))
+}
+
+async fn with_a_minority_killed(client: &Client) -> Result<Outcome, String> {
+    let mut masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    proxy.expect_warnings();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let middle = directory.path().join("middle");
+    let environment = [("REDLOCK_MIDDLE", middle.to_str().expect("a path in UTF-8"))];
+    let words = ["check", &client.id];
+    let mut run = pin!(client.run(proxy.address(), &words, &environment));
+    let said = tokio::select! {
+        said = &mut run => said.and(Err(format!("{client} never comes to its middle"))),
+        () = kill_in_the_middle(&mut masters, &middle) => run.await,
+    };
+    said.and_then(|lines| outcome(client, &lines)).map_err(|why| with_log(&why, &proxy))
+}
+
+/// The client says that it holds a lock, and goes on when it is told that the masters are dead.
+async fn kill_in_the_middle(masters: &mut Masters, middle: &Path) {
+    while !middle.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for master in masters.minority() {
+        master.kill_9();
+    }
+    fs::write(middle.with_extension("done"), "").expect("a file for the client");
+}
+
+/// Reads `CHECK<TAB>passed` or `CHECK<TAB>none`, line by line.
+fn outcome(client: &Client, lines: &[String]) -> Result<Outcome, String> {
+    let Some(("all locks held", checks)) =
+        lines.split_last().map(|(end, rest)| (end.as_str(), rest))
+    else {
+        return Err(format!("{client} does not come to its end: {lines:#?}"));
+    };
+    let outcome: Option<Outcome> = checks.iter().map(|line| check(line)).collect();
+    let outcome =
+        outcome.ok_or_else(|| format!("{client} says what nobody understands: {lines:#?}"))?;
+    if !outcome.iter().map(|(name, _)| name.as_str()).take(COMMON.len()).eq(COMMON) {
+        return Err(format!("{client} leaves out a check: {lines:#?}"));
+    }
+    Ok(outcome)
+}
+
+fn check(line: &str) -> Option<(String, bool)> {
+    match line.split_once('\t')? {
+        (name, "passed") => Some((name.to_owned(), true)),
+        (name, "none") => Some((name.to_owned(), false)),
+        _ => None,
+    }
+}
+
+fn with_log(why: &str, proxy: &Proxy) -> String {
+    format!("{why}\nlog of the proxy: {:#?}\n", proxy.log())
+}
