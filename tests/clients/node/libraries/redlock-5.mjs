@@ -5,9 +5,11 @@ import { LONGER_MS, LONG_MS, PATIENCE_MS, RETRY_DELAY_MS, load, newName, sleep }
 import { newClient } from "./ioredis.mjs";
 
 export function connect(server, packageName, driverName) {
-  const { default: Redlock, Lock } = load(packageName);
+  const { default: Redlock, Lock, ResourceLockedError } = load(packageName);
   const client = newClient(server, driverName);
   const redlock = new Redlock([client], { retryCount: 0, retryDelay: RETRY_DELAY_MS, retryJitter: 0 });
+  // To the library an error reply is a refusal. Here it is shown, should a check fail.
+  redlock.on("error", (error) => error instanceof ResourceLockedError || console.error(error));
   return {
     redlock,
     lock: (name, ttl) => new Redlock5Lock(redlock, Lock, name, ttl),

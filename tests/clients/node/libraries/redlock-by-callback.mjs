@@ -7,7 +7,11 @@ import { newClient } from "./ioredis.mjs";
 export function connect(server, packageName, driverName) {
   const Redlock = load(packageName);
   const client = driverName === "redis3" ? load(driverName).createClient(server) : newClient(server, driverName);
-  const manager = (retryCount) => new Redlock([client], { retryCount, retryDelay: RETRY_DELAY_MS, retryJitter: 0 });
+  const manager = (retryCount) => {
+    const redlock = new Redlock([client], { retryCount, retryDelay: RETRY_DELAY_MS, retryJitter: 0 });
+    // To the library an error reply is a refusal. Here it is shown, should a check fail.
+    return redlock.on("clientError", console.error);
+  };
   const managers = { once: manager(0), patient: manager(PATIENCE_MS / RETRY_DELAY_MS) };
   return {
     managers,
