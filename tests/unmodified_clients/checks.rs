@@ -19,31 +19,38 @@ pub(crate) const COMMON: [&str; 7] =
 /// The checks of one client, and whether the library has such a thing.
 pub(crate) type Outcome = Vec<(String, bool)>;
 
-/// Checks all clients of a language, and that the page of clients tells the outcome.
-pub(crate) async fn language(language: &str) {
-    let clients = client::list(language).await;
+/// Checks all clients of some languages, and that the page of clients tells the outcome.
+pub(crate) async fn languages(languages: &[String]) {
+    let mut failures = Vec::new();
+    for language in languages {
+        let checked = match check_all(client::list(language).await).await {
+            Ok(rows) => table::tells(language, &rows),
+            Err(failure) => Err(failure),
+        };
+        failures.extend(checked.err());
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+async fn check_all(clients: Vec<Client>) -> Result<Vec<(Client, Outcome)>, String> {
     let mut checks = JoinSet::new();
-    for (row, client) in clients.iter().cloned().enumerate() {
+    for (row, client) in clients.into_iter().enumerate() {
         checks.spawn(async move {
             let _turn = client::turn().await;
-            (row, both_rounds(&client).await)
+            let outcome = both_rounds(&client).await;
+            (row, outcome.map(|outcome| (client, outcome)))
         });
     }
-    let (mut outcomes, mut failures) = (vec![Outcome::new(); clients.len()], Vec::new());
-    while let Some(checked) = checks.join_next().await {
-        match checked.expect("a check that does not panic") {
-            (row, Ok(outcome)) => outcomes[row] = outcome,
-            (_, Err(failure)) => failures.push(failure),
-        }
+    let mut checked = checks.join_all().await;
+    checked.sort_by_key(|(row, _)| *row);
+    let (rows, failures): (Vec<_>, Vec<_>) =
+        checked.into_iter().map(|(_, outcome)| outcome).partition(Result::is_ok);
+    let failures: Vec<_> = failures.into_iter().filter_map(Result::err).collect();
+    if failures.is_empty() {
+        Ok(rows.into_iter().filter_map(Result::ok).collect())
+    } else {
+        Err(failures.join("\n"))
     }
-    assert!(
-        failures.is_empty(),
-        "{} of {}:\n{}",
-        failures.len(),
-        clients.len(),
-        failures.join("\n")
-    );
-    table::tells(language, &clients, &outcomes);
 }
 
 async fn both_rounds(client: &Client) -> Result<Outcome, String> {

@@ -14,7 +14,7 @@ public:
     bool acquire(long ttl_ms) override {
         value = random_hex();
         const bool granted = redis.command({"set", resource, value, "px", std::to_string(ttl_ms), "nx"}) == "OK";
-        if (!granted) release();
+        if (!granted) take_back();
         return granted;
     }
 
@@ -28,6 +28,14 @@ public:
     bool release() override { return redis.eval(script("redlock-cpp-unlock"), resource, {value}) == 1; }
 
 private:
+    // The library looks at no reply here, be it an error because the key is another library's lock, of another type.
+    void take_back() {
+        try {
+            release();
+        } catch (const std::runtime_error &) {
+        }
+    }
+
     Redis redis;
     std::string resource, value;
 };
