@@ -1,17 +1,15 @@
 //! Clients of different libraries and languages against each other: one proxy, every client takes
-//! locks and goes away without releasing them, and then every client tries to take what the others
-//! hold.
+//! locks and goes away without releasing them, and then every client tries to take what all hold.
+//!
+//! A client tries keys of the type that its own locks have: at any other, a plain Redis as well
+//! answers many libraries with an error.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
 use crate::client::{self, Client};
 use crate::support::{Masters, Proxy};
-
-/// What each client holds, in the order of the clients.
-type Held = Vec<Vec<String>>;
 
 pub(crate) async fn refused_by_each_other(languages: &[String]) {
     let masters = Masters::start(3);
@@ -20,33 +18,61 @@ pub(crate) async fn refused_by_each_other(languages: &[String]) {
     for language in languages {
         clients.extend(client::list(language).await);
     }
-    prepare(&clients, proxy.address()).await;
+    let forms = nameable_forms(&clients, proxy.address()).await;
 
     let start = Instant::now();
-    let wanted = clients.iter().map(keys_of).collect();
-    let held = everybody(&clients, proxy.address(), "hold", wanted).await;
-    let held: Held = held.into_iter().map(|answers| keys(answers, "held")).collect();
-    let others = (0..clients.len()).map(|own| held_by_others(&held, own)).collect();
-    let answers = everybody(&clients, proxy.address(), "try", others).await;
+    let wanted = (0..clients.len()).map(|row| keys_to_hold(row, &clients[row], &forms[row]));
+    let held = everybody(&clients, proxy.address(), "hold", wanted.collect()).await;
+    let held: Vec<_> =
+        clients.iter().zip(held).map(|(it, answers)| keys(it, &answers, "held")).collect();
+    let tried = clients.iter().map(|client| held_where_it_looks(client, &clients, &held)).collect();
+    let answers = everybody(&clients, proxy.address(), "try", tried).await;
     assert!(start.elapsed() < HOLD, "this machine is too slow: the locks have run out");
 
-    let mut refusals = HashMap::new();
-    for (client, answers) in clients.iter().zip(answers) {
-        let refused = keys(answers, "refused");
-        assert!(!refused.is_empty(), "{client} could try nothing that others hold");
-        for key in refused {
-            *refusals.entry(key).or_insert(0) += 1;
-        }
-    }
-    for key in held.iter().flatten() {
-        assert!(refusals.contains_key(key), "nobody could try {key}");
+    for ((client, answers), held) in clients.iter().zip(answers).zip(held) {
+        let refused = keys(client, &answers, "refused");
+        assert!(!held.is_empty(), "{client} holds nothing");
+        assert!(
+            held.iter().all(|key| refused.contains(key)),
+            "{client} is not refused its own keys"
+        );
     }
 }
 
-/// Fetches and builds what the clients need before the clock runs.
-async fn prepare(clients: &[Client], address: &str) {
-    let nothing = vec![Vec::new(); clients.len()];
-    everybody(clients, address, "try", nothing).await;
+/// The forms of keys that each client can name. Finding out also fetches and builds what the clients
+/// need, before the clock runs.
+async fn nameable_forms(clients: &[Client], address: &str) -> Vec<Vec<&'static str>> {
+    let key = |form: &str, client: &Client| form.replace("NAME", &format!("prepare:{client}"));
+    let all = |client: &Client| FORMS.iter().map(|form| key(form, client)).collect();
+    let answers = everybody(clients, address, "try", clients.iter().map(all).collect()).await;
+    let nameable = |(client, answers): (&Client, Vec<String>)| {
+        let named = keys(client, &answers, "taken");
+        FORMS.into_iter().filter(|form| named.contains(&key(form, client))).collect()
+    };
+    clients.iter().zip(answers).map(nameable).collect()
+}
+
+/// The plain form where a client can name it, and one of the others in turn: who has a prefix of its
+/// own meets it there.
+fn keys_to_hold(row: usize, client: &Client, nameable: &[&str]) -> Vec<String> {
+    let plain = nameable.iter().filter(|form| **form == PLAIN);
+    let special: Vec<_> = nameable.iter().filter(|form| ![PLAIN, TIMES].contains(form)).collect();
+    let one_special = special.get(row % special.len().max(1)).copied();
+    // Who can name nothing else is redis-mutex.
+    let times = nameable.iter().filter(|_| special.is_empty());
+    let forms = plain.chain(one_special).chain(times);
+    forms.map(|form| form.replace("NAME", &format!("cross:{client}"))).collect()
+}
+
+fn held_where_it_looks(client: &Client, clients: &[Client], held: &[Vec<String>]) -> Vec<String> {
+    let looks = clients.iter().zip(held).filter(|(holder, _)| meet(client, holder));
+    looks.flat_map(|(_, keys)| keys.clone()).collect()
+}
+
+/// Keys of the same type, in the same database: .NET's clients use database 1.
+fn meet(one: &Client, other: &Client) -> bool {
+    let database = |client: &Client| u8::from(client.language == "dotnet");
+    one.keys == other.keys && database(one) == database(other)
 }
 
 /// Lets every client do the same with its keys, a few at a time, and returns their answers.
@@ -65,40 +91,40 @@ async fn everybody(
             (row, client.run(&address, &words.collect::<Vec<_>>(), &[]).await)
         });
     }
-    let mut all = vec![Vec::new(); clients.len()];
-    while let Some(answered) = answers.join_next().await {
-        let (row, answer) = answered.expect("a client that is run");
-        all[row] = answer.unwrap_or_else(|why| panic!("{why}"));
-    }
-    all
+    let mut answers = answers.join_all().await;
+    answers.sort_by_key(|(row, _)| *row);
+    let failures: Vec<_> = answers.iter().filter_map(|(_, answer)| answer.as_ref().err()).collect();
+    assert!(failures.is_empty(), "{failures:#?}");
+    answers.into_iter().filter_map(|(_, answer)| answer.ok()).collect()
 }
 
-/// The keys in answers of one kind, which is all that there may be.
-fn keys(answers: Vec<String>, kind: &str) -> Vec<String> {
-    let mut keys = Vec::new();
-    for answer in answers {
-        match answer.split_once('\t') {
-            Some((said, key)) if said == kind => keys.push(key.to_owned()),
-            _ => panic!("{kind} was expected, not: {answer}"),
-        }
-    }
-    keys
-}
-
-fn keys_of(client: &Client) -> Vec<String> {
-    let name = format!("cross:{} {}", client.language, client.id);
-    PREFIXES.iter().map(|prefix| format!("{prefix}{name}")).collect()
-}
-
-fn held_by_others(held: &Held, own: usize) -> Vec<String> {
-    let others = held.iter().enumerate().filter(|(owner, _)| *owner != own);
-    others.flat_map(|(_, keys)| keys.clone()).collect()
+/// The keys in a client's answers of one kind, which is all that there may be.
+fn keys(client: &Client, answers: &[String], kind: &str) -> Vec<String> {
+    let (alike, others): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.split('\t').next() == Some(kind));
+    assert!(others.is_empty(), "{client} should only say {kind}, not {others:#?}");
+    alike.iter().filter_map(|answer| answer.split('\t').nth(1)).map(str::to_owned).collect()
 }
 
 /// For how long a client takes what it is told to hold.
 const HOLD: Duration = Duration::from_secs(120);
 
-/// What libraries put before a lock's name to get its key. Clients without a prefix of their own
-/// take all these keys.
-const PREFIXES: [&str; 7] =
-    ["", ":1:", "RedisMutex:", "lock:", "lock_", "php-malkusch-lock:", "redlock:"];
+/// What libraries make of a lock's name to get its key.
+const FORMS: [&str; 10] = [
+    PLAIN,
+    ":1:NAME",
+    "NAME.writer",
+    TIMES,
+    "SEMAPHORE:NAME:AVAILABLE",
+    "job-lock:NAME",
+    "lock:NAME",
+    "lock_NAME",
+    "php-malkusch-lock:NAME",
+    "redlock:NAME",
+];
+
+const PLAIN: &str = "NAME";
+
+/// redis-mutex's. Its values are times, and any other library's value is one that is long over: so
+/// nobody else takes its keys.
+const TIMES: &str = "RedisMutex:NAME";

@@ -121,8 +121,8 @@ killed (`kill -9`) right after `acquire`, while the lock is held. `passed` means
 sent and the replies that it needs are checked. `key` is the type of the key that the lock is; *also* names the checks of
 what only that library has.
 
-Besides, every client takes locks in one place and goes away without a word, and every client then tries
-to take what the others hold: all are refused.
+Besides, all clients take locks in front of one proxy and go away without a word, and then each tries to take
+everything that is held by locks of the same type of key, whatever their library and language: it is refused.
 
 The programs are in [tests/clients](../tests/clients/README.md).
 ";
