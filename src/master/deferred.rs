@@ -96,8 +96,8 @@ impl Debt {
     }
 }
 
-/// Keys that a program has changed on one master only. Each is restored if it still is what the
-/// program left, down to the millisecond at which it ends, so that it may be sent at any time.
+/// Keys that a program has set on one master only. Each is restored if it still is what the program
+/// left, down to the millisecond at which it ends, so that it may be sent at any time.
 #[derive(Clone, Debug)]
 pub struct Restore {
     changes: Vec<Change>,
@@ -105,15 +105,15 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// Takes these changes back.
-    pub fn new(changes: Vec<Change>) -> Self {
-        let left_ms = |change: &Change| match change.end_left_ms {
-            end_ms @ 0.. => u64::try_from(end_ms - clock::unix_ms()).unwrap_or(0),
-            _ => UNKNOWN_END.as_millis() as u64,
-        };
-        let longest_ms = changes.iter().map(left_ms).max().unwrap_or(0);
-        let end = clock::now() + Duration::from_millis(longest_ms).min(FOREVER);
-        Self { changes, end }
+    /// Takes these changes back, as far as that can be done later. What has no end cannot be told from
+    /// a younger key that holds the same, and what was deleted may have been given up for good since.
+    pub fn later(changes: &[Change]) -> Option<Self> {
+        let has_end = |change: &&Change| !change.left.is_empty() && change.end_left_ms >= 0;
+        let changes: Vec<Change> = changes.iter().filter(has_end).cloned().collect();
+        let last_ms = changes.iter().map(|change| change.end_left_ms).max()?;
+        let left_ms = u64::try_from(last_ms - clock::unix_ms()).unwrap_or(0);
+        let end = clock::now() + Duration::from_millis(left_ms).min(FOREVER);
+        Some(Self { changes, end })
     }
 
     fn bytes(&self) -> usize {
@@ -250,6 +250,21 @@ mod tests {
         deferred.push(rollback(60_000, now));
         assert_eq!(deferred.take(now + Duration::from_secs(10)).len(), 1);
         assert!(deferred.is_empty());
+    }
+
+    fn change(left: &'static [u8], end_left_ms: i64) -> Change {
+        let (db, key) = (bytes::Bytes::from_static(b"0"), bytes::Bytes::from_static(b"k"));
+        let left = bytes::Bytes::from_static(left);
+        Change { db, key, before: None, end_before_ms: -2, left, end_left_ms }
+    }
+
+    #[test]
+    fn only_what_a_program_set_with_an_end_is_restored_later() {
+        let soon = clock::unix_ms() + 10_000;
+        let changes = [change(b"checksum", -1), change(b"", -2), change(b"checksum", soon)];
+        let restore = Restore::later(&changes).expect("one of them");
+        assert_eq!(restore.changes, [changes[2].clone()]);
+        assert!(Restore::later(&changes[..2]).is_none());
     }
 
     #[test]

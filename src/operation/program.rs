@@ -270,7 +270,7 @@ impl Program {
     /// What to keep for a master that could not be told to undo.
     pub(super) fn restore(&self, master: MasterId) -> Option<Restore> {
         let effect = self.effect(master).filter(|effect| effect.matters())?;
-        Some(Restore::new(effect.changes.clone()))
+        Restore::later(&effect.changes)
     }
 }
 
