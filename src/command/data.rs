@@ -65,8 +65,9 @@ fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action 
     let mut request = Vec::new();
     request::encode(&mut request, &args.iter().collect::<Vec<_>>());
     let unordered = matches!(spec.name, "hkeys" | "hvals" | "hscan" | "sscan" | "zscan");
-    let query = Query::new(request.into(), nothing, unordered);
     let keys = program::keys(spec, args);
+    let query = Query::new(request.into(), nothing).unordered(unordered);
+    let query = query.of_many_keys(keys.len() != 1);
     let first = keys.first().copied().unwrap_or_default();
     Action::Start(operation(front, first, Kind::Query(Box::new(query))))
 }

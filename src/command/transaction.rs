@@ -102,18 +102,24 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
         transaction.aborted = true;
         return Err(refused);
     }
+    let new_script = new_script(front, spec, args);
+    if new_script.is_some() && front.outbox.in_flight() > 0 {
+        return Ok(Action::Later);
+    }
     let mut request = Vec::new();
     request::encode(&mut request, &args.iter().collect::<Vec<_>>());
-    transaction.bytes += request.len();
-    transaction.queue.push((spec, request.into()));
-    Ok(load(front, spec, args).unwrap_or(Action::Reply(Reply::Simple("QUEUED"))))
+    if let Some(transaction) = &mut front.transaction {
+        transaction.bytes += request.len();
+        transaction.queue.push((spec, request.into()));
+    }
+    Ok(new_script.unwrap_or(Action::Reply(Reply::Simple("QUEUED"))))
 }
 
 /// A script that is new has to be looked at before `EXEC`.
-fn load(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Action> {
-    let script = script::brought(front, spec, args)?;
-    let kind = Kind::Load(Load::new(Arc::clone(&script), load::Then::Queue));
-    (!script.is_lua()).then(|| Action::Start(operation(front, b"", kind)))
+fn new_script(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Action> {
+    let script = script::brought(front, spec, args).filter(|script| !script.is_lua())?;
+    let kind = Kind::Load(Load::new(script, load::Then::Queue));
+    Some(Action::Start(operation(front, b"", kind)))
 }
 
 fn is_script(spec: &Spec) -> bool {

@@ -194,6 +194,7 @@ impl Operation {
     /// What this operation may overtake within its session.
     pub fn order(&self) -> Order {
         match &self.kind {
+            Kind::Query(query) if query.has_many_keys() => Order::Alone,
             Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) => Order::Read,
             Kind::Claim(claim) if claim.is_persistent() => Order::Rounds,
             Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,

@@ -17,6 +17,7 @@ pub struct Query {
     request: Box<[u8]>,
     nothing: Nothing,
     unordered: bool,
+    many_keys: bool,
     votes: Option<Read<Ballot>>,
     /// How often it has been asked in vain, which is also the round.
     contested: u8,
@@ -24,10 +25,24 @@ pub struct Query {
 }
 
 impl Query {
-    /// A query that nobody was asked yet. The elements of an `unordered` array may come in any order.
-    pub fn new(request: Box<[u8]>, nothing: Nothing, unordered: bool) -> Self {
-        let trouble = Trouble::default();
-        Self { request, nothing, unordered, votes: None, contested: 0, trouble }
+    /// A query that nobody was asked yet.
+    pub fn new(request: Box<[u8]>, nothing: Nothing) -> Self {
+        let (unordered, many_keys, trouble) = (false, false, Trouble::default());
+        Self { request, nothing, unordered, many_keys, votes: None, contested: 0, trouble }
+    }
+
+    /// The elements of an array in its reply may come in any order.
+    pub fn unordered(self, unordered: bool) -> Self {
+        Self { unordered, ..self }
+    }
+
+    /// It looks at more than the key of the operation.
+    pub fn of_many_keys(self, many_keys: bool) -> Self {
+        Self { many_keys, ..self }
+    }
+
+    pub(super) fn has_many_keys(&self) -> bool {
+        self.many_keys
     }
 
     pub(super) fn round(&self) -> u8 {
