@@ -79,10 +79,9 @@ impl Load {
                 if let Some(Answer::Error(error)) = other {
                     self.trouble.remember(error);
                 }
-                let answered = verdicts.answered();
                 return match verdicts.unknown(received.master) {
                     None => Loaded::Next(Next::WAIT),
-                    Some(_) => Loaded::Next(Next::reply(self.trouble.unavailable(rules, answered))),
+                    Some(_) => self.unavailable(rules),
                 };
             }
         };
@@ -93,12 +92,17 @@ impl Load {
                 let why = refused(why);
                 self.refused(why)
             }
-            Some(_) => self.deadline(rules),
+            Some(_) => self.unavailable(rules),
         }
     }
 
     pub(super) fn deadline(&mut self, rules: &Rules) -> Loaded {
-        let answered = self.verdicts.as_ref().map_or(0, Read::answered);
+        self.unavailable(rules)
+    }
+
+    /// The client is told that it did not work: answers that come later must not make it work.
+    fn unavailable(&mut self, rules: &Rules) -> Loaded {
+        let answered = self.verdicts.take().map_or(0, |verdicts| verdicts.answered());
         Loaded::Next(Next::reply(self.trouble.unavailable(rules, answered)))
     }
 
