@@ -12,11 +12,11 @@ use crate::client::{self, Client};
 use crate::support::{Masters, Proxy};
 use crate::table;
 
-/// What every client has to say something about, in this order; its own checks follow.
+/// What every client has to say something about, in this order.
 pub(crate) const COMMON: [&str; 7] =
     ["acquire", "refuse", "extend", "stranger", "release", "expire", "wait"];
 
-/// The checks of one client, and whether the library has such a thing.
+/// The common checks of one client and then its own, and whether the library has such a thing.
 pub(crate) type Outcome = Vec<(String, bool)>;
 
 /// Checks all clients of some languages, and that the page of clients tells the outcome.
@@ -106,10 +106,13 @@ fn outcome(client: &Client, lines: &[String]) -> Result<Outcome, String> {
     let outcome: Option<Outcome> = checks.iter().map(|line| check(line)).collect();
     let outcome =
         outcome.ok_or_else(|| format!("{client} says what nobody understands: {lines:#?}"))?;
-    if !outcome.iter().map(|(name, _)| name.as_str()).take(COMMON.len()).eq(COMMON) {
+    let (mut common, own): (Outcome, Outcome) =
+        outcome.into_iter().partition(|(name, _)| COMMON.contains(&name.as_str()));
+    if !common.iter().map(|(name, _)| name.as_str()).eq(COMMON) {
         return Err(format!("{client} leaves out a check: {lines:#?}"));
     }
-    Ok(outcome)
+    common.extend(own);
+    Ok(common)
 }
 
 fn check(line: &str) -> Option<(String, bool)> {
