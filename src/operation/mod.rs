@@ -224,7 +224,11 @@ impl Operation {
 
     /// Whether a master that could not take part should still do what the others did.
     pub fn catches_up(&self) -> bool {
-        matches!(&self.kind, Kind::Program(program) if program.has_changed())
+        match &self.kind {
+            Kind::Program(program) => program.has_changed(),
+            Kind::Change(change) => change.has_changed(),
+            _ => false,
+        }
     }
 
     /// What another claim answers that shares the result of this turn.
