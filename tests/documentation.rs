@@ -238,7 +238,16 @@ fn errors_in_the_source() -> Vec<String> {
         let source = joined(source.split("#[cfg(test)]").next().unwrap_or_default());
         errors.extend(literals(&source).filter_map(error));
     }
+    for file in files(&root().join("src"), "lua") {
+        let source = lua_as_rust(&std::fs::read_to_string(file).unwrap());
+        errors.extend(literals(&source).filter_map(error));
+    }
     errors
+}
+
+/// With `"a" .. b .. "c"` as the format string `"a{b}c"`.
+fn lua_as_rust(source: &str) -> String {
+    source.replace("\" .. ", "{").replace(" .. \"", "}")
 }
 
 /// The error that a literal is, if it is one, as it reads in the documentation.
@@ -253,9 +262,10 @@ fn error(literal: &str) -> Option<String> {
 }
 
 /// The first words of our errors, which clients tell them apart by.
-const CODES: [&str; 9] = [
+const CODES: [&str; 10] = [
     "ERR",
     "CLUSTERDOWN",
+    "EXECABORT",
     "TRYAGAIN",
     "NOAUTH",
     "NOPROTO",
