@@ -293,6 +293,11 @@ impl Outbox {
         self.state.borrow().slots.iter().any(waits_for)
     }
 
+    /// Whether something is in flight that nothing may overtake.
+    pub fn runs_alone(&self) -> bool {
+        self.state.borrow().slots.iter().any(|slot| slot.ticket.order == Order::Alone)
+    }
+
     /// The client will send no more requests, though it may still read replies.
     pub fn end_of_requests(&self) {
         self.state.borrow_mut().ended = true;

@@ -144,7 +144,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
             if session.front.stalled && session.front.may_start() {
                 continue;
             }
-            if !session.front.may_read() {
+            if !session.may_read() {
                 return Poll::Pending;
             }
             match ready!(session.poll_read(cx)) {
@@ -174,6 +174,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 self.pending = BytesMut::new();
             }
         }
+    }
+
+    /// While a client waits, the next requests are only put by: so it is noticed when it goes away.
+    fn may_read(&self) -> bool {
+        let put_by = self.front.outbox.runs_alone() && self.pending.len() < READ_BUFFER;
+        self.front.may_read() && (!self.front.blocked || put_by)
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -393,7 +399,7 @@ impl Front {
     }
 
     fn may_read(&self) -> bool {
-        self.may_start() && !self.blocked && !self.stalled && !self.worker.is_draining()
+        self.may_start() && !self.stalled && !self.worker.is_draining()
     }
 
     fn must_disconnect(&self) -> bool {

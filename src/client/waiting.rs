@@ -34,6 +34,11 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
+/// Several proxies took elements at once, and nobody got one.
+fn is_split(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(text) if text.starts_with("TRYAGAIN "))
+}
+
 fn is_nothing(reply: &Reply) -> bool {
     match reply {
         Reply::Raw(frame) => &frame[..] == b"_\r\n",
@@ -53,11 +58,11 @@ impl Waiting {
                 return target.deliver(Reply::NilArray);
             }
             let reply = self.attempt(&worker).await;
-            if !is_nothing(&reply) {
+            if !is_nothing(&reply) && !is_split(&reply) {
                 return target.deliver(reply);
             }
             if self.is_over() {
-                return target.deliver(Reply::NilArray);
+                return target.deliver(if is_split(&reply) { reply } else { Reply::NilArray });
             }
             tokio::select! {
                 () = changed => {}

@@ -20,6 +20,7 @@ pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome
             Ok(read(front, spec, args, nothing))
         }
         Run::Wait => wait(front, spec, args),
+        _ if args.len() > MAX_WORDS => Err(error::too_many_words(spec.name)),
         _ => Ok(Action::Start(OneCommand::new(front, spec, args).operation())),
     }
 }
@@ -35,6 +36,9 @@ fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     };
     Ok(Action::Wait(Box::new(waiting)))
 }
+
+/// So many words Lua can hand to a function (`LUAI_MAXCSTACK` in `luaconf.h`), less some for ours.
+const MAX_WORDS: usize = 7_900;
 
 /// How long a command that waits may do so, in seconds; 0: for ever.
 pub(super) fn timeout(spec: &Spec, args: Args<'_>) -> Result<f64, Reply> {
@@ -64,9 +68,13 @@ fn is_flat_in_resp2(front: &Front, args: Args<'_>) -> bool {
 fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
     let mut request = Vec::new();
     request::encode(&mut request, &args.iter().collect::<Vec<_>>());
-    let unordered = matches!(spec.name, "hkeys" | "hvals" | "hscan" | "sscan" | "zscan");
+    let items_each = match spec.name {
+        "hkeys" | "hvals" | "sscan" => 1,
+        "hscan" | "zscan" => 2,
+        _ => 0,
+    };
     let keys = program::keys(spec, args);
-    let query = Query::new(request.into(), nothing).unordered(unordered);
+    let query = Query::new(request.into(), nothing).unordered(items_each);
     let query = query.of_many_keys(keys.len() != 1);
     let first = keys.first().copied().unwrap_or_default();
     Action::Start(operation(front, first, Kind::Query(Box::new(query))))

@@ -129,6 +129,13 @@ pub fn unsupported_command(name: &[u8]) -> Reply {
     ))
 }
 
+/// More words than a script can hand to a command. Not one of Redis's texts.
+pub fn too_many_words(command: &str) -> Reply {
+    Reply::error(format!(
+        "ERR '{command}' with more than 7900 arguments is not supported: split it"
+    ))
+}
+
 /// A command that cannot be queued. Not one of Redis's texts.
 pub fn not_in_multi(command: &str) -> Reply {
     Reply::error(format!("ERR '{command}' is not supported after MULTI: send it on its own"))

@@ -88,6 +88,9 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
     if waits_for_all(spec.id, args.len()) && front.outbox.in_flight() > 0 {
         return Action::Later;
     }
+    if spec.id == Command::Select && front.outbox.runs_alone() {
+        return Action::Later;
+    }
     front.client.did(spec);
     family(front, spec, args).unwrap_or_else(Action::Reply)
 }

@@ -19,7 +19,10 @@ use crate::operation::{Kind, Operation, request};
 
 /// How many bytes of commands one client may queue. Redis counts them as the client's query buffer,
 /// which it bounds by 1 GB.
-const MAX_QUEUED_BYTES: usize = 16 << 20;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
+
+/// How many keys one client may watch: each is compared on every master by `EXEC`.
+const MAX_WATCHED: usize = 1024;
 
 /// What a session has queued since `MULTI`.
 #[derive(Debug, Default)]
@@ -57,6 +60,9 @@ pub(super) fn unwatch(front: &mut Front) -> Outcome {
 pub(super) fn watch(front: &mut Front, args: Args<'_>) -> Outcome {
     if front.transaction.is_some() {
         return Err(error::WATCH_IN_MULTI);
+    }
+    if front.watched.len() + args.len() > MAX_WATCHED {
+        return Err(Reply::error("ERR too many keys are watched: watch fewer of them"));
     }
     let mut operations = Vec::new();
     for key in args.from(1).iter() {

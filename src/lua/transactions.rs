@@ -8,8 +8,8 @@ use super::cache::Script;
 use super::program::Program;
 use crate::quorum::validity::Pad;
 
-/// How many sets of scripts are remembered; beyond it all are made anew.
-const MAX_SETS: usize = 100;
+/// How many bytes of texts are remembered; beyond it all are made anew.
+const MAX_BYTES: usize = 4 << 20;
 
 /// The program of a transaction, and where its scripts are.
 #[derive(Clone, Debug)]
@@ -39,7 +39,8 @@ impl Transactions {
             return self.plain.clone();
         }
         let shas = scripts.iter().map(|script| script.sha.clone()).collect();
-        if self.with_scripts.len() >= MAX_SETS {
+        let bytes = |known: &TransactionText| known.program.text.len();
+        if self.with_scripts.values().map(bytes).sum::<usize>() > MAX_BYTES {
             self.with_scripts.clear();
         }
         let pad = self.pad;

@@ -97,6 +97,17 @@ impl Claim {
         self.sent = Some(Sent { decision, since: now });
     }
 
+    /// Whether a key that already holds the token is granted as well.
+    pub(super) fn may_be_ours(&self) -> bool {
+        self.how != How::IfFree
+    }
+
+    /// Then a yes is not taken back either: the client may have asked again, here or through another
+    /// proxy, and have been given what it found of its own.
+    fn is_late(&self, now: Instant) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.decision.is_over(now))
+    }
+
     pub(super) fn is_persistent(&self) -> bool {
         self.persist
     }
@@ -121,7 +132,8 @@ impl Claim {
     }
 
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let vote = self.vote(received.answer);
+        let is_late = self.may_be_ours() && self.is_late(received.now);
+        let vote = if is_late { Vote::Unknown } else { self.vote(received.answer) };
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         let next = sent.decision.vote(received.round, received.master, vote, received.now);
         self.next(rules, next)

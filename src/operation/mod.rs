@@ -202,7 +202,7 @@ impl Operation {
             Kind::Channels(_) => Order::Read,
             Kind::Release(_) | Kind::Change(_) => Order::Closing,
             Kind::Swap(_) => Order::Rounds,
-            Kind::Program(program) if program.turns().len() == 1 => Order::Rounds,
+            Kind::Program(program) if program.has_one_key() => Order::Rounds,
             Kind::Program(_) | Kind::Load(_) => Order::Alone,
         }
     }
@@ -220,6 +220,16 @@ impl Operation {
     /// Whether a master that could not take part has to be told again.
     pub fn must_arrive(&self) -> bool {
         matches!(self.kind, Kind::Release(_))
+    }
+
+    /// Whether it may find its own earlier attempt and be content with it, so that an attempt must not
+    /// be taken back once a later one is on its way.
+    pub fn may_find_itself(&self) -> bool {
+        match &self.kind {
+            Kind::Program(_) => true,
+            Kind::Claim(claim) => claim.may_be_ours(),
+            _ => false,
+        }
     }
 
     /// Whether a master that could not take part should still do what the others did.
@@ -255,7 +265,7 @@ impl Operation {
             Kind::Read(read) => read.ask(rules, asked),
             Kind::Swap(swap) => swap.ask(rules, asked),
             Kind::Everywhere(everywhere) => everywhere.ask(asked),
-            Kind::Program(program) => program.ask(rules, asked),
+            Kind::Program(program) => program.ask(rules, asked, now),
             Kind::Load(load) => load.ask(rules, asked),
             Kind::Query(query) => query.ask(rules, asked),
             Kind::Watch(watch) => watch.ask(rules, asked),

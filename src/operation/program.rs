@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::client::reply::Reply;
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::command::number::parse_i64;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
@@ -90,6 +90,8 @@ pub struct Program {
     decision: Option<decision::Program<Ballot>>,
     /// The wall clock of the current round, which is the time on all masters.
     micros: u128,
+    /// When each round ends, by its number after `first_round`.
+    deadlines: Vec<Instant>,
     /// Answers of the current round.
     answers: Vec<(MasterId, Envelope)>,
     /// What has changed where, the latest last.
@@ -111,6 +113,7 @@ impl Program {
             first_round: 0,
             decision: None,
             micros: 0,
+            deadlines: Vec::new(),
             answers: Vec::new(),
             effects: Vec::new(),
             owing: MasterSet::EMPTY,
@@ -133,6 +136,12 @@ impl Program {
         &self.call.keys
     }
 
+    /// Whether it stands in one line with all else that uses its key. A transaction may select another
+    /// database for what comes after it.
+    pub(super) fn has_one_key(&self) -> bool {
+        self.call.keys.len() == 1 && !matches!(self.shape, Shape::Transaction(..))
+    }
+
     /// Those that have not answered an earlier round are not asked again: what they did then has to be
     /// undone before they do it once more.
     pub(super) fn excluded(&self) -> MasterSet {
@@ -144,7 +153,8 @@ impl Program {
         self.first_round.wrapping_add(round)
     }
 
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
+        self.deadlines.push(now + rules.vote_timeout);
         let new = || decision::Program::new(rules.quorum, rules.split_vote_retries);
         self.decision.get_or_insert_with(new).ask(asked);
         self.owing = self.owing.union(asked);
@@ -173,12 +183,21 @@ impl Program {
         own.iter().for_each(|word| request::word(out, word.as_bytes()));
     }
 
+    /// One master has answered, or will not.
+    ///
+    /// What comes after the deadline is neither counted nor taken back: the client was told that it is
+    /// not known, may have asked again, here or through another proxy, and have been given what it
+    /// found of its own.
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let Received { master, answer, raw, .. } = received;
-        let Some(decision) = &mut self.decision else { return Next::WAIT };
-        self.owing.remove(master);
         let round = received.round.wrapping_sub(self.first_round);
-        let Some(envelope) = Envelope::parse(raw) else {
+        let Some(deadline) = self.deadlines.get(usize::from(round)) else { return Next::WAIT };
+        let is_late = received.now > *deadline;
+        let Some(decision) = &mut self.decision else { return Next::WAIT };
+        if answer.is_some() {
+            self.owing.remove(master);
+        }
+        let Some(envelope) = Envelope::parse(raw).filter(|_| !is_late) else {
             if let Some(Answer::Error(error)) = answer {
                 self.trouble.remember(error);
             }
@@ -189,7 +208,7 @@ impl Program {
             changed: envelope.effect.is_change(),
             reply: envelope.reply.clone(),
             read_ttl: envelope.read_ttl,
-            unordered: false,
+            items_each: 0,
         };
         self.effects.push((master, envelope.effect.clone()));
         if round == decision.round() {
@@ -221,9 +240,11 @@ impl Program {
                 Then::Reply(self.trouble.unavailable(rules, answered), turn::End::Done)
             }
         };
-        let undo =
-            next.undo.iter().filter(|master| self.effect(*master).is_some_and(Effect::matters));
-        Next { undo: undo.collect(), then }
+        // What is tried again has to find everything as it was, also what was deleted.
+        let again = matches!(then, Then::Pause);
+        let matters =
+            |master: &MasterId| again || self.effect(*master).is_some_and(Effect::matters);
+        Next { undo: next.undo.iter().filter(matters).collect(), then }
     }
 
     fn effect(&self, master: MasterId) -> Option<&Effect> {

@@ -16,7 +16,7 @@ use crate::quorum::read::{Read, Verdict};
 pub struct Query {
     request: Box<[u8]>,
     nothing: Nothing,
-    unordered: bool,
+    items_each: usize,
     many_keys: bool,
     votes: Option<Read<Ballot>>,
     /// How often it has been asked in vain, which is also the round.
@@ -27,13 +27,13 @@ pub struct Query {
 impl Query {
     /// A query that nobody was asked yet.
     pub fn new(request: Box<[u8]>, nothing: Nothing) -> Self {
-        let (unordered, many_keys, trouble) = (false, false, Trouble::default());
-        Self { request, nothing, unordered, many_keys, votes: None, contested: 0, trouble }
+        let (items_each, many_keys, trouble) = (0, false, Trouble::default());
+        Self { request, nothing, items_each, many_keys, votes: None, contested: 0, trouble }
     }
 
-    /// The elements of an array in its reply may come in any order.
-    pub fn unordered(self, unordered: bool) -> Self {
-        Self { unordered, ..self }
+    /// Groups of so many elements of an array in its reply may come in any order; 0: they may not.
+    pub fn unordered(self, items_each: usize) -> Self {
+        Self { items_each, ..self }
     }
 
     /// It looks at more than the key of the operation.
@@ -70,7 +70,7 @@ impl Query {
                 votes.unknown(master)
             }
             Some(_) => {
-                let vote = Ballot::reading(raw, self.unordered);
+                let vote = Ballot::reading(raw, self.items_each);
                 votes.value(master, |known| *known == vote, || vote.clone())
             }
         };
@@ -122,8 +122,8 @@ fn is_reply(error: &[u8]) -> bool {
 
 impl Ballot {
     /// What one master answered to a question.
-    fn reading(raw: &[u8], unordered: bool) -> Self {
+    fn reading(raw: &[u8], items_each: usize) -> Self {
         let reply = Bytes::copy_from_slice(raw);
-        Self { changed: false, reply, read_ttl: false, unordered }
+        Self { changed: false, reply, read_ttl: false, items_each }
     }
 }

@@ -135,6 +135,11 @@ impl Claim {
         self.phase == Phase::Persisting
     }
 
+    /// Whether the time of the current round has passed.
+    pub fn is_over(&self, now: Instant) -> bool {
+        now > self.deadline
+    }
+
     /// Whether the claim was granted.
     pub fn is_granted(&self) -> bool {
         self.phase == Phase::Granted

@@ -21,7 +21,7 @@ data_commands! {
     "bzpopmax" -3 KEYS_AND_TIMEOUT ["write" "noscript" "blocking" "fast"] "5.0.0" SortedSet Wait "Take the member with the highest score, or wait for one";
     "bzpopmin" -3 KEYS_AND_TIMEOUT ["write" "noscript" "blocking" "fast"] "5.0.0" SortedSet Wait "Take the member with the lowest score, or wait for one";
     "copy" -3 TWO_KEYS ["write" "denyoom"] "6.2.0" Keyspace Write "Copy a key";
-    "dump" 2 ONE_KEY ["readonly"] "2.6.0" Keyspace Read(Nil) "The serialized value of a key";
+    "dump" 2 ONE_KEY ["readonly"] "2.6.0" Keyspace Read(Again) "The serialized value of a key";
     "geoadd" -5 ONE_KEY ["write" "denyoom"] "3.2.0" Geo Write "Add members with their places";
     "geodist" -4 ONE_KEY ["readonly"] "3.2.0" Geo Read(Again) "The distance between two members";
     "geohash" -2 ONE_KEY ["readonly"] "3.2.0" Geo Read(Again) "The geohashes of members";

@@ -18,6 +18,11 @@ impl Engine {
 
     /// Takes the operation's effect back on `master`, now or when its link is back.
     pub(super) fn undo(&self, id: OperationId, master: MasterId) {
+        let may_find_itself = self.with(id, |flight| flight.operation.may_find_itself());
+        if may_find_itself == Some(true) && self.is_overtaken(id, master) {
+            // A later attempt of the same client may have found this one there and counted on it.
+            return;
+        }
         let link = &self.links[master.index()];
         if !link.is_up() {
             return self.defer(id, master);
@@ -73,18 +78,27 @@ impl Engine {
     /// Whether a program that has won without `master` may still be run there: everything that was sent
     /// after it is still waiting on the link.
     pub(super) fn may_catch_up(&self, master: MasterId, waiting: Waiting) -> bool {
-        let keys = |flight: &mut Flight| {
-            let own = self.fingerprint(flight.operation.db, &flight.operation.key);
-            let mut keys = flight.operation.turns().to_vec();
-            keys.push(own);
-            (keys, flight.operation.catches_up() && waiting.round == flight.operation.round())
-        };
-        let Some((own, true)) = self.with(waiting.operation, keys) else { return false };
+        let may = self.with(waiting.operation, |flight| {
+            flight.operation.catches_up() && waiting.round == flight.operation.round()
+        });
+        may == Some(true) && !self.is_overtaken(waiting.operation, master)
+    }
+
+    /// Whether something that uses one of its keys was sent to `master` after it, and not answered yet.
+    fn is_overtaken(&self, id: OperationId, master: MasterId) -> bool {
+        let Some(own) = self.with(id, |flight| self.keys_of(flight)) else { return false };
         let later = self.links[master.index()].operations();
-        later.into_iter().all(|id| {
-            let others = self.with(id, keys);
-            others.is_none_or(|(others, _)| others.iter().all(|key| !own.contains(key)))
+        later.into_iter().filter(|other| *other != id).any(|other| {
+            let others = self.with(other, |flight| self.keys_of(flight)).unwrap_or_default();
+            others.iter().any(|key| own.contains(key))
         })
+    }
+
+    fn keys_of(&self, flight: &Flight) -> Vec<u64> {
+        let own = self.fingerprint(flight.operation.db, &flight.operation.key);
+        let mut keys = flight.operation.turns().to_vec();
+        keys.push(own);
+        keys
     }
 
     /// A master that was lost before it answered, or could not do it, gets later what it missed.

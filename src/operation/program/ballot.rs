@@ -15,8 +15,9 @@ pub(crate) struct Ballot {
     pub(crate) reply: Bytes,
     /// Integers in it may be remaining times, which differ by milliseconds.
     pub(crate) read_ttl: bool,
-    /// The elements of an array in it have no order.
-    pub(crate) unordered: bool,
+    /// The array in it, or its second part, consists of groups of so many that have no order; 0: it has
+    /// one.
+    pub(crate) items_each: usize,
 }
 
 impl PartialEq for Ballot {
@@ -25,7 +26,7 @@ impl PartialEq for Ballot {
             && (self.reply == other.reply
                 || (self.read_ttl || other.read_ttl) && alike(&self.reply, &other.reply)
                 || has_no_order(&self.reply) && ordered(&self.reply) == ordered(&other.reply)
-                || self.unordered && flat(&self.reply) == flat(&other.reply))
+                || self.items_each > 0 && unordered_items(self) == unordered_items(other))
     }
 }
 
@@ -85,18 +86,23 @@ fn ordered_frame(rest: &mut &[u8], depth: usize, out: &mut Vec<u8>) {
 /// How deep a reply may nest for its sets and maps to be compared without their order.
 const MAX_DEPTH: usize = 32;
 
-/// All elements of a frame, in an order of their own.
-fn flat(reply: &[u8]) -> Vec<&[u8]> {
-    let mut elements: Vec<_> = resp3::elements(reply).map(|element| element.bytes).collect();
-    elements.sort_unstable();
-    elements
+/// The cursor of a page, if it is one, and its groups of items in an order of their own.
+fn unordered_items(ballot: &Ballot) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
+    let whole = resp3::items(&ballot.reply)?;
+    let (cursor, items) = match whole[..] {
+        [cursor, page] if page.starts_with(b"*") => (cursor.to_vec(), resp3::items(page)?),
+        _ => (Vec::new(), whole),
+    };
+    let mut groups: Vec<_> = items.chunks(ballot.items_each).map(|group| group.concat()).collect();
+    groups.sort_unstable();
+    Some((cursor, groups))
 }
 
 /// One reply for all of a quorum: each remaining time in it is the longest that at least a quorum of
 /// masters guarantees.
 pub(super) fn conservative(quorum: Quorum, replies: &[Bytes]) -> Bytes {
     let Some(first) = replies.first() else { return Bytes::new() };
-    if replies.iter().all(|reply| reply == first) {
+    if replies.iter().all(|reply| reply == first) || has_no_order(first) {
         return first.clone();
     }
     let mut walks: Vec<_> = replies.iter().map(|reply| resp3::elements(reply)).collect();
@@ -121,7 +127,7 @@ mod tests {
 
     fn ballot(reply: &'static str, read_ttl: bool) -> Ballot {
         let reply = Bytes::from_static(reply.as_bytes());
-        Ballot { changed: false, reply, read_ttl, unordered: false }
+        Ballot { changed: false, reply, read_ttl, items_each: 0 }
     }
 
     #[test]
@@ -150,6 +156,17 @@ mod tests {
         let (one, other) = (nested("~2\r\n+a\r\n+b\r\n"), nested("~2\r\n+b\r\n+a\r\n"));
         assert_eq!(ordered(one.as_bytes()), ordered(other.as_bytes()));
         assert_ne!(ordered(one.as_bytes()), ordered(nested("~1\r\n+a\r\n").as_bytes()));
+    }
+
+    #[test]
+    fn the_pairs_of_a_page_have_no_order_but_stay_pairs() {
+        let page = |items: &str| Ballot {
+            items_each: 2,
+            ..ballot(Box::leak(format!("*2\r\n+0\r\n*4\r\n{items}").into_boxed_str()), false)
+        };
+        let one = page("+a\r\n+1\r\n+b\r\n+2\r\n");
+        assert!(one == page("+b\r\n+2\r\n+a\r\n+1\r\n"));
+        assert!(one != page("+a\r\n+2\r\n+b\r\n+1\r\n"));
     }
 
     #[test]
