@@ -1,16 +1,24 @@
 //! Any script, wrapped so that the masters can vote on what it does.
 //!
-//! The client's text becomes a function of its own, followed by ours, which gives it another `redis`
-//! table and calls it. It keeps its line numbers because nothing but the head of that function comes
-//! before it, on the same line; it cannot see our names because they are declared after it.
+//! The client's text becomes a function of its own, followed by ours, which calls it. It keeps its line
+//! numbers because nothing but the head of that function comes before it, on the same line; it cannot
+//! see our names because all but one are declared after it.
 //!
-//! * `shim.lua` keeps images of what is about to change and holds messages back;
-//! * `ttl.lua` pads times to live, `rare.lua` knows unusual commands, `globals.lua` looks after `_G` and
-//!   `loadstring`: each is there only where it is needed;
+//! A script that names all its commands, as lock scripts do, reads as if we were not there, and its other
+//! calls go to functions of ours. Any other script is given another `redis` table. A master makes every
+//! function and table of a program anew each time it runs it, and that costs it more than the script
+//! does: nothing is made before it is needed, and a program has only what its script can need.
+//!
+//! * `head.lua` takes what the proxy has added to the arguments;
+//! * `shim.lua` keeps images of what is about to change and holds messages back, `ttl.lua` pads times to
+//!   live, `rare.lua` knows unusual commands;
+//! * `redis.lua` is the other `redis`, and `globals.lua` looks after `_G` and `loadstring`, where it could
+//!   find the real one;
 //! * `run.lua` calls the script and gathers what it did, `explain.lua` says why it failed;
 //! * `transaction.lua` is the script of a `MULTI`, and `digest.lua` what its `WATCH` compares.
 
 mod handlers;
+mod parts;
 mod scan;
 mod shebang;
 
@@ -19,7 +27,8 @@ use std::sync::LazyLock;
 use sha1_smol::Sha1;
 
 use crate::quorum::validity::Pad;
-use handlers::{Part, RARE};
+use handlers::{Handler, READ, rare};
+use parts::{Statement, compact, statements};
 use scan::Scan;
 pub use shebang::split_shebang;
 
@@ -43,22 +52,22 @@ impl Program {
         if script.starts_with(b"\n") {
             wrapped.push(b'\n');
         }
-        wrapped.extend_from_slice(b"local redis=redis ");
+        let redis = if scan.is_dynamic { "local redis=redis " } else { "local careful={} " };
+        wrapped.extend_from_slice(redis.as_bytes());
         if scan.sees_globals {
             wrapped.extend_from_slice(b"local _G,load,loadstring,server=_G,load,loadstring ");
         }
         wrapped.extend_from_slice(b"local program=function(...) ");
         let first_line = usize::from(script.starts_with(b"\n"));
-        wrapped.extend_from_slice(&scan.without_tail_calls(script)[first_line..]);
+        wrapped.extend_from_slice(&scan.rewritten(script)[first_line..]);
         wrapped.extend_from_slice(b"\nend\n");
-        let draws = scan.draws;
-        let constants = format!(
-            "local DRIFT,PAD_MS,LINES,SHA,DRAWS={},{},{lines},'{sha}',{draws}\n",
-            pad.drift(),
-            pad.fixed_ms()
-        );
-        wrapped.extend_from_slice(constants.as_bytes());
-        wrapped.extend_from_slice(around(&scan).as_bytes());
+        // No command of the script has an underscore in its name.
+        let after = around(&scan)
+            .replace("CLOCK_DRIFT", &pad.drift().to_string())
+            .replace("PAD_MS", &pad.fixed_ms().to_string())
+            .replace("LAST_LINE", &lines.to_string())
+            .replace("SCRIPT_SHA", &format!("'{sha}'"));
+        wrapped.extend_from_slice(after.as_bytes());
         Self::of(wrapped)
     }
 
@@ -88,41 +97,46 @@ impl Program {
     }
 }
 
-/// What comes after the client's text, with no more in it than the script can need.
+/// What comes after the client's text.
 fn around(scan: &Scan<'_>) -> String {
-    let needs =
-        |part| scan.is_dynamic || scan.handlers.iter().any(|(_, handler)| handler.1 == part);
-    let rare = needs(Part::Rare);
-    let mut text = SHIM.clone();
-    if rare || needs(Part::Ttl) {
-        text.push_str(&TTL);
+    let mut text = HEAD.clone();
+    if scan.draws {
+        // Without this, masters of different ages would draw different numbers.
+        text.push_str("math.randomseed(seconds + micros)\n");
     }
-    text.push_str("local how\n");
-    text.push_str(if rare { &RARE } else { "local other=write\n" });
-    text.push_str("how={");
-    for (literal, handler) in &scan.handlers {
-        text.push_str(&format!("[\"{literal}\"]={},", handler.0));
-    }
-    text.push_str("}\n");
-    text.push_str(&RUN_HEAD);
+    text.push_str(&if scan.is_dynamic { any_call(scan) } else { careful_calls(scan) });
     if scan.sees_globals {
         text.push_str(&GLOBALS);
     }
-    text.push_str(&EXPLAIN);
-    text.push_str(&RUN);
-    text
+    text + &RUN
 }
 
-/// Without comments and indentation: a master keeps this once for every script.
-fn compact(lua: &str) -> String {
-    let lines = lua.lines().map(str::trim);
-    let code = lines.filter(|line| !line.is_empty() && !line.starts_with("--"));
-    code.fold(String::new(), |text, line| text + line + "\n")
+/// Another `redis`, which knows every command.
+fn any_call(scan: &Scan<'_>) -> String {
+    let entry = |(name, handler): (&String, &Handler)| format!("[\"{name}\"]={handler},");
+    let how: String = scan.handlers.iter().map(entry).collect();
+    parts::before(&LIBRARY, &format!("how={{{how}}}\n{}", *ANY))
 }
 
-static SHIM: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/shim.lua")));
-static TTL: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/ttl.lua")));
+/// What is called instead of `redis.call` where that needs care. Many a script that is refused something
+/// has only read before: these functions are made when the first of them is called.
+fn careful_calls(scan: &Scan<'_>) -> String {
+    let handlers = scan.handlers.iter().filter(|(_, handler)| **handler != READ);
+    let made: String = handlers.map(|(name, handler)| format!("made.{name}={handler}\n")).collect();
+    if made.is_empty() {
+        return made;
+    }
+    let body = parts::before(&LIBRARY, &format!("{made}return made[name]\n"));
+    format!("setmetatable(careful,{{__index=function(made,name)\n{body}end}})\n")
+}
+
+static HEAD: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/head.lua")));
+static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
+static LIBRARY: LazyLock<Vec<Statement>> = LazyLock::new(|| {
+    let [shim, ttl] = [include_str!("program/shim.lua"), include_str!("program/ttl.lua")];
+    statements(&[shim, ttl, &rare()].concat())
+});
 static GLOBALS: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/globals.lua")));
-static RUN_HEAD: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
 static EXPLAIN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/explain.lua")));
-static RUN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/run.lua")));
+static RUN: LazyLock<String> =
+    LazyLock::new(|| compact(&include_str!("program/run.lua").replace("EXPLAIN", &EXPLAIN)));

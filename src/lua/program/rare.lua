@@ -1,18 +1,24 @@
--- Commands whose names the script makes up as it runs, and those with unusual keys.
+-- Commands with unusual keys, and those whose names the script makes up as it runs.
 
--- A command that changes every key from its `first` argument on, `step` apart.
-local function write_each(first, step)
-  return function(run, ...)
-    for at = first, select('#', ...), step do
-      save((select(at, ...)))
-    end
-    return run(...)
+-- All its arguments are keys.
+local function write_all(run, ...)
+  for at = 2, select('#', ...) do
+    save((select(at, ...)))
   end
+  return run(...)
+end
+
+local function write_pairs(run, ...)
+  for at = 2, select('#', ...), 2 do
+    save((select(at, ...)))
+  end
+  return run(...)
 end
 
 local function write_two(run, ...)
-  save((select(2, ...)))
-  save((select(3, ...)))
+  local _, key, other_key = ...
+  save(key)
+  save(other_key)
   return run(...)
 end
 
@@ -22,7 +28,8 @@ local function pop_two(run, ...)
 end
 
 local function write_second(run, ...)
-  save((select(3, ...)))
+  local _, _, key = ...
+  save(key)
   return run(...)
 end
 
@@ -61,7 +68,7 @@ local function choose_db(run, ...)
   local reply = run(...)
   if type(reply) == 'table' and reply.ok then
     databases[db] = seen
-    db = format('%.0f', (select(2, ...)))
+    db = string.format('%.0f', (select(2, ...)))
     seen = databases[db] or {}
   end
   return reply
@@ -86,6 +93,7 @@ local function handler(name)
   return write
 end
 
+local how
 local function other(run, ...)
   local name = ...
   if type(name) ~= 'string' then

@@ -1,11 +1,11 @@
--- The `redis` that the script sees.
+-- The `redis` of a script that may do anything with it. It is empty, so that whatever is assigned to it is
+-- noticed, and its calls look every command up in `how`.
 local function through(run)
   return function(...)
     return (how[...] or other)(run, ...)
   end
 end
 
--- Empty, so that whatever is assigned to it is noticed.
 redis = setmetatable({}, {
   __index = setmetatable({ call = through(call), pcall = through(real.pcall) }, { __index = real }),
   __newindex = function()

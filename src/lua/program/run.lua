@@ -1,25 +1,7 @@
+-- What the script says about a failure is made only when there is one.
 local function failed(raised)
-  return explain(raised, SHA, 1, LINES)
-end
-
--- What is different now, six entries for each key: database, key, its image before, and the checksum
--- and end of what it holds now.
-local function changes()
-  local found, current = {}, nil
-  for at = 1, #before, 4 do
-    if before[at] ~= current and (current or before[at] ~= db) then
-      call('SELECT', before[at])
-    end
-    current = before[at]
-    local dump, expiry = image(before[at + 1])
-    if dump ~= before[at + 2] or expiry ~= before[at + 3] then
-      local last = #found
-      found[last + 1], found[last + 2], found[last + 3] = current, before[at + 1], before[at + 2]
-      found[last + 4] = before[at + 3]
-      found[last + 5], found[last + 6] = dump and string.sub(dump, -8) or '', expiry
-    end
-  end
-  return found
+  EXPLAIN
+  return explain(raised, SCRIPT_SHA, 1, LAST_LINE)
 end
 
 local done, reply = xpcall(program, failed)
@@ -30,4 +12,22 @@ if reply == nil then
   real.setresp(2)
   reply = false
 end
-return { reply, read_ttl + popped, changes(), messages }
+
+-- What is different now, six entries for each key: database, key, its value and end before, and the
+-- checksum and end of what it holds now.
+local changes, current = { nil, nil, nil, nil, nil, nil }, nil
+for at = 1, before and #before or 0, 5 do
+  local where, key, value, expiry, keeps_value = unpack(before, at, at + 4)
+  if where ~= current and (current or where ~= db) then
+    call('SELECT', where)
+  end
+  current = where
+  local end_now = call('PEXPIRETIME', key)
+  local now = end_now ~= -2 and (keeps_value and value or call('DUMP', key))
+  if now ~= value or end_now ~= expiry then
+    local last = #changes
+    changes[last + 1], changes[last + 2], changes[last + 3] = where, key, value
+    changes[last + 4], changes[last + 5], changes[last + 6] = expiry, now and string.sub(now, -8) or '', end_now
+  end
+end
+return { reply, read_ttl + popped, changes, messages or {} }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::handlers::{Handler, handler};
+use super::handlers::{Handler, READ, handler};
 use crate::lua::lexer::{Token, Word, placed_tokens};
 
 /// See the module.
@@ -17,8 +17,8 @@ pub(super) struct Scan<'a> {
     pub(super) draws: bool,
     /// It uses a name through which it could find the real `redis`.
     pub(super) sees_globals: bool,
-    /// `return redis.call(...)`, from the name to the parenthesis at the end.
-    tail_calls: Vec<Range<usize>>,
+    /// What has to stand in other places than the script has it.
+    edits: Vec<Edit>,
     tokens: Vec<(Token<'a>, Range<usize>)>,
     text: &'a [u8],
 }
@@ -36,17 +36,19 @@ impl<'a> Scan<'a> {
         scan
     }
 
-    /// The text with every `return redis.call(...)` as `return (redis.call(...))`. Lua forgets who has
-    /// made a tail call, and then it could not be said in which line it has failed.
-    pub(super) fn without_tail_calls(&self, text: &[u8]) -> Vec<u8> {
-        let mut rewritten = Vec::with_capacity(text.len() + 2 * self.tail_calls.len());
+    /// The text with every `return redis.call(...)` as `return (redis.call(...))`: Lua forgets who has
+    /// made a tail call, and then it could not be said in which line it has failed. If it names all its
+    /// commands, `redis.call('set'` is `careful.set(redis.call,'set'`, and reads stay as they are.
+    pub(super) fn rewritten(&self, text: &[u8]) -> Vec<u8> {
+        let mut edits: Vec<&Edit> = self.edits.iter().collect();
+        edits.retain(|edit| edit.place.is_empty() || !self.is_dynamic);
+        edits.sort_by_key(|edit| edit.place.start);
+        let mut rewritten = Vec::with_capacity(text.len());
         let mut copied = 0;
-        for call in &self.tail_calls {
-            rewritten.extend_from_slice(&text[copied..call.start]);
-            rewritten.push(b'(');
-            rewritten.extend_from_slice(&text[call.clone()]);
-            rewritten.push(b')');
-            copied = call.end;
+        for Edit { place, text: new, .. } in edits {
+            rewritten.extend_from_slice(&text[copied..place.start]);
+            rewritten.extend_from_slice(new.as_bytes());
+            copied = place.end;
         }
         rewritten.extend_from_slice(&text[copied..]);
         rewritten
@@ -58,28 +60,48 @@ impl<'a> Scan<'a> {
                 (self.sees_globals, self.is_dynamic, self.draws) = (true, true, true);
             }
             Some(Token::Name(b"math")) => self.draws = true,
+            // Ours, in a script that names all its commands.
+            Some(Token::Name(b"careful")) => self.is_dynamic = true,
             Some(Token::Name(b"redis")) => match self.called_command(at) {
-                Called::Named(name) => self.names(name),
+                Called::Named(name) => self.names(at, name),
                 Called::Harmless => {}
                 Called::Unknown => self.is_dynamic = true,
             },
             Some(Token::Word(Word::Return)) => {
-                let call = self.tail_call(at + 1);
-                self.tail_calls.extend(call);
+                if let Some(Range { start, end }) = self.tail_call(at + 1) {
+                    self.edit(start..start, "(");
+                    self.edit(end..end, ")");
+                }
             }
             _ => {}
         }
     }
 
-    fn names(&mut self, name: String) {
-        match handler(&name) {
-            Some(handler) => _ = self.handlers.insert(name, handler),
-            None => self.is_dynamic = true,
+    /// It calls this command, with `redis` at `at`.
+    fn names(&mut self, at: usize, name: String) {
+        let Some(handler) = handler(&name) else {
+            self.is_dynamic = true;
+            return;
+        };
+        if handler != READ {
+            let call = self.place(at).start..self.place(at + 3).end;
+            let function = String::from_utf8_lossy(&self.text[self.place(at + 2)]);
+            let lines = self.text[call.clone()].iter().filter(|byte| **byte == b'\n').count();
+            let new = format!("careful.{name}({}redis.{function},", "\n".repeat(lines));
+            self.edit(call, new);
         }
+        self.handlers.insert(name, handler);
+    }
+
+    fn edit(&mut self, place: Range<usize>, text: impl Into<String>) {
+        self.edits.push(Edit { place, text: text.into() });
     }
 
     /// What `redis`, the token at `at`, is used for.
     fn called_command(&self, at: usize) -> Called {
+        if at > 0 && matches!(self.token(at - 1), Some(Token::Sign(b'.' | b':'))) {
+            return Called::Unknown;
+        }
         match (self.token(at + 1), self.token(at + 2)) {
             (Some(Token::Sign(b'.')), Some(Token::Name(b"call" | b"pcall"))) => {}
             (Some(Token::Sign(b'.')), Some(Token::Name(_))) => return Called::Harmless,
@@ -114,7 +136,7 @@ impl<'a> Scan<'a> {
             }
             Some((_, place)) => self.text[place.clone()] == *b"until",
         };
-        ends.then(|| self.tokens[at].1.start..self.tokens[close].1.end)
+        ends.then(|| self.place(at).start..self.place(close).end)
     }
 
     fn closing(&self, open: usize) -> Option<usize> {
@@ -135,6 +157,17 @@ impl<'a> Scan<'a> {
     fn token(&self, at: usize) -> Option<&Token<'a>> {
         self.tokens.get(at).map(|(token, _)| token)
     }
+
+    fn place(&self, at: usize) -> Range<usize> {
+        self.tokens[at].1.clone()
+    }
+}
+
+/// What comes into the place of a part of the script.
+#[derive(Debug)]
+struct Edit {
+    place: Range<usize>,
+    text: String,
 }
 
 /// What a script does with `redis`.
@@ -153,7 +186,7 @@ mod tests {
 
     fn rewritten(text: &str) -> String {
         let scan = Scan::of(text.as_bytes());
-        String::from_utf8(scan.without_tail_calls(text.as_bytes())).expect("text")
+        String::from_utf8(scan.rewritten(text.as_bytes())).expect("text")
     }
 
     #[test]
@@ -175,6 +208,8 @@ mod tests {
             "redis.call('nonsense')",
             "redis.call 'ping'",
             "local g = _G",
+            "tools.redis.call('set', 'x', 'y')",
+            "local careful = redis.call('get', 'x')",
             "'unfinished",
         ] {
             assert!(Scan::of(text.as_bytes()).is_dynamic, "{text}");
@@ -183,7 +218,7 @@ mod tests {
 
     #[test]
     fn tail_calls_are_put_in_parentheses() {
-        let inner = "redis.call('set', KEYS[1], tostring((1)))";
+        let inner = "redis.call('get', KEYS[1], tostring((1)))";
         for (before, after) in [("return ", ""), ("if x then return ", " end"), ("return ", ";")] {
             let text = format!("{before}{inner}{after}");
             assert_eq!(rewritten(&text), format!("{before}({inner}){after}"));
@@ -192,5 +227,19 @@ mod tests {
         {
             assert_eq!(rewritten(text), text);
         }
+    }
+
+    #[test]
+    fn only_calls_that_need_care_are_made_elsewhere() {
+        let text = "return redis.call('GET', k) or redis.pcall(\"Set\", k, redis.call( 'incr', k))";
+        let expected = "return redis.call('GET', k) or \
+                        careful.Set(redis.pcall,\"Set\", k, careful.incr(redis.call, 'incr', k))";
+        assert_eq!(rewritten(text), expected);
+        let tail = "return redis.call('set', KEYS[1], 1)";
+        assert_eq!(rewritten(tail), "return (careful.set(redis.call,'set', KEYS[1], 1))");
+        let three_lines = "redis.\n-- Why?\npcall('set', KEYS[1], 1)";
+        assert_eq!(rewritten(three_lines), "careful.set(\n\nredis.pcall,'set', KEYS[1], 1)");
+        let dynamic = "redis.call('set', k, 1) redis.call(ARGV[1])";
+        assert_eq!(rewritten(dynamic), dynamic);
     }
 }

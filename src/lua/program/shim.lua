@@ -1,45 +1,26 @@
--- The client's script is `program`, above. What it calls `redis` is the table at the end of this part:
--- its `call` and `pcall` look every command up in `how` and keep an image of what is about to change.
---
--- After the client's own arguments come ours: the proxy's time, in seconds and microseconds, the
--- database, and 'ro' for a script that must not change anything.
-local real, call = redis, redis.call
-local type, select, format = type, select, string.format
-local own = #ARGV
-local seconds, micros, db, mode = ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own]
-ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil, nil
+-- What is done instead of a call. `run` is the real `call` or `pcall`, and then come its arguments.
 
--- Without this, masters of different ages would draw different numbers.
-if DRAWS then
-  math.randomseed(seconds + micros)
-end
+-- Where a key of this database is in `before`.
+local seen = {}
 
--- Keys that were written to, four entries each: database, key, and its image before.
-local before, seen = {}, {}
-local messages = {}
--- 1: a remaining time was read, 2: elements were taken out of a list or a set.
-local read_ttl, popped = 0, 0
-
--- The value and the absolute end of a key: it does not drift while a script runs.
-local function image(key)
-  local dump = call('DUMP', key)
-  if dump then
-    return dump, call('PEXPIRETIME', key)
-  end
-  return false, -2
-end
-
-local function save(key)
+local function save(key, keeps_value)
   if type(key) == 'number' then
-    key = format('%.17g', key)
-  end
-  if seen[key] or type(key) ~= 'string' then
+    key = string.format('%.17g', key)
+  elseif type(key) ~= 'string' then
     return
   end
-  seen[key] = true
-  local at = #before
-  before[at + 1], before[at + 2] = db, key
-  before[at + 3], before[at + 4] = image(key)
+  -- There is room for one key, as locks have no more.
+  before = before or { nil, nil, nil, nil, nil }
+  local at = seen[key]
+  if not at then
+    at = #before
+    seen[key] = at
+    local expiry = call('PEXPIRETIME', key)
+    before[at + 1], before[at + 2] = db, key
+    before[at + 3], before[at + 4] = expiry ~= -2 and call('DUMP', key), expiry
+    before[at + 5] = true
+  end
+  before[at + 5] = before[at + 5] and keeps_value or false
 end
 
 local function read(run, ...)
@@ -48,14 +29,14 @@ end
 
 -- A command that changes its first key, and no other.
 local function write(run, ...)
-  save((select(2, ...)))
+  local _, key = ...
+  save(key)
   return run(...)
 end
 
 local function pop(run, ...)
   popped = 2
-  save((select(2, ...)))
-  return run(...)
+  return write(run, ...)
 end
 
 -- Messages are published by the proxy, once, when the masters have agreed.
@@ -65,6 +46,7 @@ local function publish(run, ...)
   if is_wrong or mode == 'ro' then
     return run(...)
   end
+  messages = messages or {}
   local at = #messages
   messages[at + 1], messages[at + 2], messages[at + 3] = name, channel .. '', message .. ''
   return 0
