@@ -30,7 +30,7 @@ impl Master {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        url(self.port)
     }
 
     /// Calls of any of `commands` since the server started.
@@ -54,8 +54,7 @@ impl Master {
     }
 
     fn connection(&self) -> Result<redis::Connection> {
-        let client = redis::Client::open(self.url())?;
-        Ok(client.get_connection_with_timeout(Duration::from_secs(5))?)
+        connection(self.port)
     }
 }
 
@@ -119,6 +118,16 @@ impl Deployment {
         self.middle.as_ref().map_or(Ok(Duration::ZERO), Process::cpu_time)
     }
 
+    /// CPU time of all masters together.
+    pub(crate) fn masters_cpu_time(&self) -> Result<Duration> {
+        self.masters.iter().map(|master| master.process.cpu_time()).sum()
+    }
+
+    /// A connection to what clients connect to.
+    pub(crate) fn connection(&self) -> Result<redis::Connection> {
+        connection(self.port)
+    }
+
     /// Empties the masters behind the proxy's back.
     pub(crate) fn flush(&self) -> Result<()> {
         self.masters.iter().try_for_each(Master::flush)
@@ -136,6 +145,14 @@ impl Deployment {
         middle.wait_for(|_| claim_reaches_all(port, masters).ok().filter(|reached| *reached))?;
         self.flush()
     }
+}
+
+fn connection(port: u16) -> Result<redis::Connection> {
+    Ok(redis::Client::open(url(port))?.get_connection_with_timeout(Duration::from_secs(5))?)
+}
+
+fn url(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}")
 }
 
 fn claim_reaches_all(port: u16, masters: &[Master]) -> Result<bool> {

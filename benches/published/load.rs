@@ -1,6 +1,7 @@
 //! `redis-benchmark`, the load that Redis users know, and what it reports.
 
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -15,6 +16,16 @@ pub(crate) struct Run {
     pub(crate) p99_ms: f64,
     /// CPU time per operation of the process between client and master.
     pub(crate) cpu_us: f64,
+    /// CPU time per operation of a master, on average.
+    pub(crate) master_cpu_us: f64,
+}
+
+/// What `redis-benchmark` sends: `__rand_int__` in it is a number below `keys`.
+pub(crate) struct Load {
+    pub(crate) keys: u32,
+    pub(crate) words: Vec<String>,
+    /// How often at -P 1; deeper pipelines send four times as many.
+    pub(crate) requests: u32,
 }
 
 /// Runs uncontended claims over emptied masters, as many as one round wants.
@@ -29,25 +40,34 @@ pub(crate) fn claims_as_is(
     pipeline: u32,
     settings: &Settings,
 ) -> Result<Run> {
-    let requests = if pipeline == 1 { settings.requests } else { 4 * settings.requests };
-    let before = deployment.middle_cpu_time()?;
-    let csv = redis_benchmark(deployment.port, pipeline, requests)?;
-    let cpu = deployment.middle_cpu_time()? - before;
-    let cpu_us = cpu.as_secs_f64() * 1e6 / f64::from(requests);
-    let run = parse(&csv, cpu_us).with_context(|| format!("redis-benchmark printed: {csv}"))?;
+    let words = CLAIM.split(' ').map(str::to_owned).collect();
+    let load = Load { keys: 10_000_000, words, requests: settings.requests };
+    run(deployment, &load, pipeline)
+}
+
+/// Runs any load over what the masters hold.
+pub(crate) fn run(deployment: &Deployment, load: &Load, pipeline: u32) -> Result<Run> {
+    let requests = if pipeline == 1 { load.requests } else { 4 * load.requests };
+    let before = (deployment.middle_cpu_time()?, deployment.masters_cpu_time()?);
+    let csv = redis_benchmark(deployment.port, load, pipeline, requests)?;
+    let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / f64::from(requests);
+    let cpu_us = each(deployment.middle_cpu_time()? - before.0);
+    let masters_cpu_us = each(deployment.masters_cpu_time()? - before.1);
+    let run = parse(&csv).with_context(|| format!("redis-benchmark printed: {csv}"))?;
+    let run =
+        Run { cpu_us, master_cpu_us: masters_cpu_us / deployment.masters.len() as f64, ..run };
     eprintln!(
-        "{:<28} -P {pipeline:<2} {:>8.0}/s  p99 {:>6.2} ms  CPU {:.2} µs",
-        deployment.name, run.per_second, run.p99_ms, run.cpu_us
+        "{:<28} -P {pipeline:<2} {:>8.0}/s  p99 {:>6.2} ms  CPU {:.2} µs, of a master {:.2} µs",
+        deployment.name, run.per_second, run.p99_ms, run.cpu_us, run.master_cpu_us
     );
     Ok(run)
 }
 
-fn redis_benchmark(port: u16, pipeline: u32, requests: u32) -> Result<String> {
+fn redis_benchmark(port: u16, load: &Load, pipeline: u32, requests: u32) -> Result<String> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-P", &pipeline.to_string()]);
-    command.args(["-c", "50", "-r", "10000000", "-n", &requests.to_string()]);
-    command.args(["--csv", "--precision", "3"]);
-    command.args(["SET", "key:__rand_int__", "v", "NX", "PX", "5000"]);
+    command.args(["-c", "50", "-r", &load.keys.to_string(), "-n", &requests.to_string()]);
+    command.args(["--csv", "--precision", "3"]).args(&load.words);
     let output = command.output().context("cannot start redis-benchmark")?;
     let complaints = String::from_utf8_lossy(&output.stderr);
     let refused = complaints.contains("Error from server");
@@ -56,11 +76,14 @@ fn redis_benchmark(port: u16, pipeline: u32, requests: u32) -> Result<String> {
 }
 
 /// Reads the last line: test, rps, then the latencies avg, min, p50, p95, p99, max in milliseconds.
-fn parse(csv: &str, cpu_us: f64) -> Result<Run> {
+fn parse(csv: &str) -> Result<Run> {
     let line = csv.lines().last().context("nothing")?;
     let fields: Vec<&str> = line.split(',').map(|field| field.trim_matches('"')).collect();
     let field = |index: usize| -> Result<f64> {
         Ok(fields.get(index).context("too few fields")?.parse::<f64>()?)
     };
-    Ok(Run { per_second: field(1)?, p50_ms: field(4)?, p99_ms: field(6)?, cpu_us })
+    let (per_second, p50_ms, p99_ms) = (field(1)?, field(4)?, field(6)?);
+    Ok(Run { per_second, p50_ms, p99_ms, cpu_us: 0.0, master_cpu_us: 0.0 })
 }
+
+const CLAIM: &str = "SET key:__rand_int__ v NX PX 5000";

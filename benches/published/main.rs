@@ -16,6 +16,7 @@ mod idle;
 mod load;
 mod paused;
 mod process;
+mod programs;
 mod report;
 mod settings;
 mod stats;
@@ -52,5 +53,6 @@ fn measure(group: Group, settings: &Settings) -> Result<Table> {
         Group::Contention => contention::measure(settings),
         Group::Idle => idle::measure(settings),
         Group::Cycles => cycles::measure(settings),
+        Group::Programs => programs::measure(settings),
     }
 }

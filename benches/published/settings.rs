@@ -66,6 +66,8 @@ pub(crate) enum Group {
     Idle,
     #[value(alias = "5")]
     Cycles,
+    #[value(alias = "6")]
+    Programs,
 }
 
 impl Settings {
