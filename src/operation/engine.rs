@@ -4,6 +4,7 @@
 //! up, which is usually after its client has had the reply: the verdict falls at the quorum, and
 //! the last master's ballot still has to be taken off its link.
 
+mod behind;
 mod deadlines;
 mod news;
 mod repair;
@@ -28,6 +29,7 @@ use crate::operation::{Heard, Next, Operation, Received, Rules, Then, verdict};
 use crate::pubsub::envelope::Stamps;
 use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
+use behind::Behind;
 use deadlines::Deadlines;
 
 /// Names an operation in the slab. The serial number tells it from a later one in the same place.
@@ -52,6 +54,7 @@ pub struct Engine {
     changes: Rc<Changes>,
     /// What programs have held back and may be published now.
     announcements: RefCell<Vec<Message>>,
+    behind: RefCell<Behind>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
 }
@@ -68,6 +71,10 @@ struct Flight {
     turns: usize,
     /// Frames on links that have not been answered yet.
     outstanding: u16,
+    /// Masters that owe a ballot.
+    awaited: MasterSet,
+    /// It has lost, and what uses its keys stays behind it where a ballot is owed.
+    others_behind: bool,
     /// Masters that were lost before they answered: it may have taken effect there.
     unsure: MasterSet,
     /// A pause after a split vote is running.
@@ -98,6 +105,7 @@ impl Engine {
             scratch: RefCell::default(),
             changes: Rc::default(),
             announcements: RefCell::default(),
+            behind: RefCell::default(),
             ready: RefCell::default(),
         })
     }
@@ -145,6 +153,8 @@ impl Engine {
             turn: turn_key,
             turns: 0,
             outstanding: 0,
+            awaited: MasterSet::EMPTY,
+            others_behind: false,
             unsure: MasterSet::EMPTY,
             pausing: false,
             deadline: None,
@@ -233,6 +243,7 @@ impl Engine {
             flight.outstanding -= 1;
             match waiting.part {
                 Part::Ballot => {
+                    flight.awaited.remove(master);
                     let round = waiting.round;
                     flight.operation.received(rules, Received { master, round, answer, raw, now })
                 }
@@ -244,6 +255,9 @@ impl Engine {
             self.make_up_later(id, master, waiting.part, answer.is_some());
         }
         self.act(id, next);
+        if self.with(id, |flight| flight.others_behind) == Some(true) {
+            self.let_through(master);
+        }
         self.retire(id);
         self.start_ready();
     }
@@ -296,6 +310,7 @@ impl Engine {
             return self.retire(id);
         }
         let now = clock::now();
+        let held_back = self.held_back(id, voters);
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
         let sent = self.with(id, |flight| {
@@ -303,13 +318,15 @@ impl Engine {
             operation.ask(&self.rules, voters, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += voters.len() as u16;
+            flight.awaited = flight.awaited.union(voters);
             flight.deadline = Some(now + self.rules.vote_timeout);
             let round = operation.round();
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
             (operation.db, waiting, operation.program())
         });
         let Some((db, waiting, program)) = sent else { return };
-        for master in voters.iter() {
+        held_back.iter().for_each(|master| self.hold(waiting, master));
+        for master in voters.without(held_back).iter() {
             let link = &self.links[master.index()];
             if let Some(program) = &program {
                 link.load(program);
@@ -352,6 +369,7 @@ impl Engine {
         let taken = self.with(id, |flight| (flight.target.take(), flight.turn.take()));
         let Some((Some(target), turn)) = taken else { return };
         self.make_up(id);
+        self.keep_others_behind(id);
         self.leave_turns(id);
         self.tell_changes(id);
         self.announce(id);
@@ -369,6 +387,7 @@ impl Engine {
     fn retire(&self, id: OperationId) {
         let done = self.with(id, |f| f.outstanding == 0 && f.target.is_none() && !f.pausing);
         if done == Some(true) {
+            self.is_behind_nobody(id);
             self.flights.borrow_mut().remove(id.slot as usize);
         }
     }

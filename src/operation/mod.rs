@@ -232,6 +232,15 @@ impl Operation {
         }
     }
 
+    /// Whether what it did stays: nothing of it will be taken back.
+    pub fn is_kept(&self) -> bool {
+        match &self.kind {
+            Kind::Program(program) => program.has_changed(),
+            Kind::Claim(claim) => claim.is_granted(),
+            _ => true,
+        }
+    }
+
     /// Whether a master that could not take part should still do what the others did.
     pub fn catches_up(&self) -> bool {
         match &self.kind {

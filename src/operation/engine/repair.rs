@@ -18,11 +18,6 @@ impl Engine {
 
     /// Takes the operation's effect back on `master`, now or when its link is back.
     pub(super) fn undo(&self, id: OperationId, master: MasterId) {
-        let may_find_itself = self.with(id, |flight| flight.operation.may_find_itself());
-        if may_find_itself == Some(true) && self.is_overtaken(id, master) {
-            // A later attempt of the same client may have found this one there and counted on it.
-            return;
-        }
         let link = &self.links[master.index()];
         if !link.is_up() {
             return self.defer(id, master);
@@ -94,7 +89,7 @@ impl Engine {
         })
     }
 
-    fn keys_of(&self, flight: &Flight) -> Vec<u64> {
+    pub(super) fn keys_of(&self, flight: &Flight) -> Vec<u64> {
         let own = self.fingerprint(flight.operation.db, &flight.operation.key);
         let mut keys = flight.operation.turns().to_vec();
         keys.push(own);
