@@ -185,15 +185,15 @@ impl Program {
 
     /// One master has answered, or will not.
     ///
-    /// What comes after the deadline is neither counted nor taken back: the client was told that it is
-    /// not known, may have asked again, here or through another proxy, and have been given what it
+    /// What comes after the deadline and the reply is neither counted nor taken back: the client was
+    /// told that it is not known, may have asked again, here or through another proxy, and have been given what it
     /// found of its own.
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let Received { master, answer, raw, .. } = received;
         let round = received.round.wrapping_sub(self.first_round);
         let Some(deadline) = self.deadlines.get(usize::from(round)) else { return Next::WAIT };
-        let is_late = received.now > *deadline;
         let Some(decision) = &mut self.decision else { return Next::WAIT };
+        let is_late = received.now > *deadline && decision.is_over();
         if answer.is_some() {
             self.owing.remove(master);
         }

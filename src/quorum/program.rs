@@ -163,6 +163,11 @@ impl<B: PartialEq> Program<B> {
         self.verdict()
     }
 
+    /// Whether the reply is known, and what comes now comes late.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Won { .. } | Phase::Lost)
+    }
+
     /// The ballot that has won.
     pub fn winner(&self) -> Option<&B> {
         self.largest().map(|(ballot, _)| ballot)
