@@ -97,4 +97,7 @@ pub(crate) const READS: &str = r#"
     LPOS l b RANK 0
     LRANGE l 0
     EVAL "return {redis.call('lindex', KEYS[1], 0), redis.call('llen', KEYS[1])}" 1 l
+    LMPOP 9223372036854775807 l LEFT
+    EVAL "return redis.call('lmpop', '9223372036854775807', KEYS[1], 'left')" 1 l
+    EVAL "return redis.call('zmpop', 1e18, KEYS[1], 'min')" 1 absent
 "#;

@@ -36,7 +36,8 @@ end
 -- LMPOP and ZMPOP: the number of keys comes before them.
 local function pop_counted(run, ...)
   popped = 2
-  for at = 3, 2 + (tonumber((select(2, ...))) or 0) do
+  local last = 2 + (tonumber((select(2, ...))) or 0)
+  for at = 3, math.min(last, select('#', ...)) do
     save((select(at, ...)))
   end
   return run(...)
