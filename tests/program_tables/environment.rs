@@ -17,6 +17,8 @@ pub(crate) const GLOBALS: &str = r#"
     EVAL "return _G.x" 0
     EVAL "return rawget(_G, 'x')" 0
     EVAL "return type(getmetatable(_G))" 0
+    EVAL "return getmetatable(_G).__index" 0
+    [shape: in words of Lua] EVAL "setmetatable(_G, {})" 0
     EVAL "setfenv(1, {})" 0
     EVAL "return type(getfenv(1))" 0
     EVAL "string.mine = 1" 0
@@ -102,6 +104,9 @@ pub(crate) const REDIS_TABLE: &str = r#"
     EVAL "return _G.redis.call('get', KEYS[1])" 1 k
     EVAL "return _G['redis']['call']('get', KEYS[1])" 1 k
     EVAL "return _G.redis == redis" 0
+    EVAL "return not getmetatable(redis)" 0
+    EVAL "return not getmetatable(_G.redis)" 0
+    [shape: in words of Lua] EVAL "setmetatable(redis, {})" 0
     EVAL "return redis.nosuchfunction" 0
     EVAL "return redis.nosuchfunction()" 0
     EVAL "return redis.sha1hex('')" 0

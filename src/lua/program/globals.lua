@@ -28,5 +28,7 @@ _G = setmetatable({ KEYS = KEYS, ARGV = ARGV, redis = redis, server = server, lo
   __newindex = function()
     error('Attempt to modify a readonly table', 2)
   end,
+  -- Instead of the one that leads to the real globals.
+  __metatable = {},
 })
 rawset(_G, '_G', _G)

@@ -1,5 +1,5 @@
 -- The `redis` of a script that may do anything with it. It is empty, so that whatever is assigned to it is
--- noticed, and its calls look every command up in `how`.
+-- noticed, and its calls look every command up in `how`. Its metatable would lead to the real one.
 local function through(run)
   return function(...)
     return (how[...] or other)(run, ...)
@@ -11,4 +11,5 @@ redis = setmetatable({}, {
   __newindex = function()
     error('Attempt to modify a readonly table', 2)
   end,
+  __metatable = false,
 })
