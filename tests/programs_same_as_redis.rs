@@ -120,6 +120,7 @@ async fn watched_keys_that_were_put_back() {
 async fn hashes() {
     compare(tables::hashes::WRITES).await;
     compare(tables::hashes::READS).await;
+    compare(tables::hashes::LARGE).await;
 }
 
 #[tokio::test]

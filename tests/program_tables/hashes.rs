@@ -77,3 +77,20 @@ pub(crate) const READS: &str = r#"
     HMGET h
     HGETALL
 "#;
+
+/// A hash that is no listpack: each master has an order of its own.
+pub(crate) const LARGE: &str = r#"
+    EVAL "for i = 1, 200 do redis.call('hset', KEYS[1], 'field ' .. i, string.rep(i, 50)) end" 1 h
+    OBJECT ENCODING h
+    [any order] HGETALL h
+    [any order] EVAL "return redis.call('hgetall', KEYS[1])" 1 h
+    EVAL "
+        local words, found = redis.call('hgetall', KEYS[1]), {}
+        for at = 1, #words, 2 do found[words[at]] = words[at + 1] end
+        return {#words, found['field 7'], found['field 200']}" 1 h
+    EVAL "local size, h = 0, redis.call('hgetall', KEYS[1]) return #h" 1 h
+    EVAL "return redis.pcall(ARGV[1], KEYS[1])[400] ~= nil" 1 h hgetall
+    MULTI
+    HGETALL h
+    [any order] EXEC
+"#;

@@ -33,6 +33,7 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["bitop", "xgroup"], "write_second"),
     (&["georadius", "georadiusbymember", "sort"], "write_stored"),
     (&["hkeys", "hvals", "keys", "sdiff", "sinter", "smembers", "sunion"], "unordered"),
+    (&["hgetall"], "unordered_pairs"),
     (&["select"], "choose_db"),
     (&["flushall", "flushdb", "migrate", "move", "swapdb"], "refuse"),
 ];

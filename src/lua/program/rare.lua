@@ -64,6 +64,25 @@ local function unordered(run, ...)
   return reply
 end
 
+-- HGETALL: so have the fields of a hash, once it is too large for a list of them. In RESP3 the reply is a
+-- map, which the proxy compares without an order.
+local function unordered_pairs(run, ...)
+  local reply = run(...)
+  local _, key = ...
+  if type(reply) ~= 'table' or not reply[3] or real.pcall('OBJECT', 'ENCODING', key) ~= 'hashtable' then
+    return reply
+  end
+  local fields, values = {}, {}
+  for at = 1, #reply, 2 do
+    fields[#fields + 1], values[reply[at]] = reply[at], reply[at + 1]
+  end
+  table.sort(fields)
+  for at, field in ipairs(fields) do
+    reply[2 * at - 1], reply[2 * at] = field, values[field]
+  end
+  return reply
+end
+
 local databases = {}
 local function choose_db(run, ...)
   local reply = run(...)
