@@ -108,6 +108,32 @@ const CHANGE_ALL: &str = "
     redis.call('del', 'counter', 'list')
     return 'changed'";
 
+/// Where the keys of `XREADGROUP` are: what a consumer on a minority has taken is still to be read.
+#[tokio::test]
+async fn what_only_a_minority_read_of_a_group_is_given_back() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    for master in &masters[..] {
+        ask(master, &["XADD", "stream", "1-1", "f", "v"]).await;
+        ask(master, &["XGROUP", "CREATE", "stream", "group", "0"]).await;
+    }
+    for master in &masters[..2] {
+        ask(master, &["SET", "guard", "held", "PX", LEASE]).await;
+    }
+    let script = "if redis.call('exists', KEYS[1]) == 1 then return 'refused' end
+        redis.call('xreadgroup', 'GROUP', 'group', 'consumer', 'COUNT', 1, 'STREAMS', KEYS[2], '>')
+        return 'read'";
+    let runs = masters[2].calls("xreadgroup").await;
+    let refused =
+        value(&mut proxy.connection().await, &["EVAL", script, "2", "guard", "stream"]).await;
+    assert_eq!(refused, Ok(Value::BulkString(b"refused".to_vec())));
+    has_run(&masters[2], "xreadgroup", runs).await;
+    eventually("nobody has taken the entry", || async {
+        let pending = ask(&masters[2], &["XPENDING", "stream", "group"]).await;
+        matches!(pending, Reply::Array(parts) if parts[0] == Reply::Int(0)).then_some(())
+    })
+    .await;
+}
+
 /// A transaction is put back as a script is.
 #[tokio::test]
 async fn a_transaction_that_only_a_minority_could_run_is_taken_back() {

@@ -45,6 +45,13 @@ pub(crate) const STREAMS: &str = r#"
     XGROUP DESTROY x g
     EVAL "return redis.call('xadd', KEYS[1], '10-1', 'f', 'v')" 1 x
     EVAL "return redis.call('xrange', KEYS[1], '-', '+')" 1 x
+    EVAL "return redis.call('xread', 'count', 1, 'streams', KEYS[1], '0')" 1 x
+    EVAL "return redis.call('xread', 'streams', KEYS[1], KEYS[2], '0')" 2 x y
+    XGROUP CREATE x g 0
+    EVAL "return redis.call('xreadgroup', 'group', 'g', 'streams', 'count', 1, 'streams', KEYS[1], '>')" 1 x
+    EVAL "return redis.call('xreadgroup', 'group', 'g', 'c', 'noack', 'streams', KEYS[1])" 1 x
+    EVAL "return redis.call('xreadgroup', 'group', 'g', 'c', 'count')" 1 x
+    EVAL "return redis.pcall('xreadgroup').err" 1 x
 "#;
 
 pub(crate) const PLACES: &str = r#"

@@ -34,6 +34,8 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["georadius", "georadiusbymember", "sort"], "write_stored"),
     (&["hkeys", "hvals", "keys", "sdiff", "sinter", "smembers", "sunion"], "unordered"),
     (&["hgetall"], "unordered_pairs"),
+    (&["xreadgroup"], "write_streams"),
+    (&["xread"], READ),
     (&["select"], "choose_db"),
     (&["flushall", "flushdb", "migrate", "move", "swapdb"], "refuse"),
 ];

@@ -83,6 +83,24 @@ local function unordered_pairs(run, ...)
   return reply
 end
 
+-- XREADGROUP: its options come before the keys, and as many ids after them. What it changes is the group.
+local function write_streams(run, ...)
+  local words, at = { ... }, 2
+  local width = { GROUP = 3, COUNT = 2, BLOCK = 2, NOACK = 1 }
+  local function option()
+    return string.upper(tostring(words[at]))
+  end
+  while width[option()] do
+    at = at + width[option()]
+  end
+  if option() == 'STREAMS' then
+    for key = at + 1, at + math.floor((#words - at) / 2) do
+      save(words[key])
+    end
+  end
+  return run(...)
+end
+
 local databases = {}
 local function choose_db(run, ...)
   local reply = run(...)
