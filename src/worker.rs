@@ -18,6 +18,7 @@ use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::Settings;
 use crate::lua::ScriptCache;
+use crate::lua::program::Ttls;
 use crate::lua::transactions::Transactions;
 use crate::master::dial::{Dial, Tcp};
 use crate::master::link::Link;
@@ -77,12 +78,12 @@ impl Worker {
         let hub = Hub::new(&engine, Arc::clone(&registry));
         Rc::new(Self {
             index,
+            transactions: RefCell::new(Transactions::new(Ttls { pad, longest: settings.max_ttl })),
             settings,
             registry,
             engine,
             hub,
             scripts,
-            transactions: RefCell::new(Transactions::new(pad)),
             read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
@@ -119,6 +120,11 @@ impl Worker {
     /// different ones loads a script once.
     pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
         self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What scripts may do with times to live.
+    pub fn ttls(&self) -> Ttls {
+        Ttls { pad: self.engine.rules().pad, longest: self.settings.max_ttl }
     }
 
     /// The programs that run transactions.

@@ -159,6 +159,38 @@ async fn a_ttl_beyond_the_longest_is_refused_and_changes_nothing() {
     assert!(remaining <= 30_000, "it was extended: {remaining}");
 }
 
+/// In a script and after `MULTI` a request is refused in the same words.
+#[tokio::test]
+async fn a_ttl_beyond_the_longest_is_refused_in_programs_too() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--max-ttl", "60s"]);
+    let mut raw = proxy.raw().await;
+    let mut requests = requests_with_ttl(3600);
+    requests.retain(|(_, command)| !command.is_empty());
+    for (request, command) in requests {
+        let reason = "longer than --max-ttl 1m";
+        let refused = format!("ERR invalid expire time in '{command}' command: {reason}");
+        raw.ask(&["MULTI"]).await;
+        assert_eq!(raw.ask(&request).await, Reply::Simple("QUEUED".into()));
+        let replies = Reply::Array(vec![Reply::Error(refused.clone())]);
+        assert_eq!(raw.ask(&["EXEC"]).await, replies, "{request:?}");
+        for (call, expected) in [("call", format!("{refused} script: ")), ("pcall", refused)] {
+            let script = format!("return redis.{call}(unpack(ARGV))");
+            let mut words = ["EVAL", &script, "0"].map(str::to_owned).to_vec();
+            words.extend(request.iter().cloned());
+            let reply = raw.ask(&words).await;
+            assert!(reply.is_error(&expected), "{words:?}: {reply:?}");
+        }
+        assert!(!anywhere(&masters, "lock").await, "after {request:?}");
+    }
+    let script = "return redis.call('set', KEYS[1], 'mine', 'px', ARGV[1])";
+    assert!(raw.ask(&["EVAL", script, "1", "lock", "60001"]).await.is_error("ERR invalid expire"));
+    assert_eq!(raw.ask(&["EVAL", script, "1", "lock", "60000"]).await, Reply::ok());
+}
+
 #[tokio::test]
 async fn a_ttl_up_to_the_longest_is_accepted() {
     if target_is_plain_redis() {

@@ -25,7 +25,7 @@ pub(super) fn script(
     keys: &[&[u8]],
     argv: &[&[u8]],
 ) -> Action {
-    let text = script.program(front.worker.engine().rules().pad);
+    let text = script.program(front.worker.ttls());
     let call = Call { read_only, ..call(front, text, keys, argv.iter().copied()) };
     let program = Program::new(call, Shape::Script);
     let kind = if script.is_lua() {

@@ -7,10 +7,9 @@ use bytes::Bytes;
 use foldhash::HashMap;
 use sha1_smol::Sha1;
 
-use super::program::{Program, split_shebang};
+use super::program::{Program, Ttls, split_shebang};
 use super::recognise::recognise;
 use super::shape::Shape;
-use crate::quorum::validity::Pad;
 
 /// A script and what it means. Shared with the operations that run it, which may outlive its place in the cache.
 #[derive(Debug)]
@@ -73,8 +72,8 @@ impl Script {
     }
 
     /// The text that masters run, made when it is first needed.
-    pub fn program(&self, pad: Pad) -> Arc<Program> {
-        let wrap = || Arc::new(Program::wrap(&self.text, &self.sha, pad));
+    pub fn program(&self, ttls: Ttls) -> Arc<Program> {
+        let wrap = || Arc::new(Program::wrap(&self.text, &self.sha, ttls));
         Arc::clone(self.program.get_or_init(wrap))
     }
 }

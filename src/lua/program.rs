@@ -23,6 +23,7 @@ mod scan;
 mod shebang;
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use sha1_smol::Sha1;
 
@@ -41,9 +42,18 @@ pub struct Program {
     pub sha: String,
 }
 
+/// What is done about times to live.
+#[derive(Clone, Copy, Debug)]
+pub struct Ttls {
+    /// How much longer masters keep a key.
+    pub pad: Pad,
+    /// The longest that a script may ask for (`--max-ttl`).
+    pub longest: Option<Duration>,
+}
+
 impl Program {
-    /// The client's script `text`, whose SHA1 is `sha`, with TTLs padded by `pad`.
-    pub fn wrap(text: &[u8], sha: &str, pad: Pad) -> Self {
+    /// The client's script `text`, whose SHA1 is `sha`.
+    pub fn wrap(text: &[u8], sha: &str, ttls: Ttls) -> Self {
         // A wrong shebang has been refused when the script was loaded.
         let (shebang, script) = split_shebang(text).unwrap_or((b"", text));
         let scan = Scan::of(script);
@@ -62,9 +72,8 @@ impl Program {
         wrapped.extend_from_slice(&scan.rewritten(script)[first_line..]);
         wrapped.extend_from_slice(b"\nend\n");
         // No command of the script has an underscore in its name.
-        let after = around(&scan)
-            .replace("CLOCK_DRIFT", &pad.drift().to_string())
-            .replace("PAD_MS", &pad.fixed_ms().to_string())
+        let after = ttls
+            .fill_in(&around(&scan))
             .replace("LAST_LINE", &lines.to_string())
             .replace("SCRIPT_SHA", &format!("'{sha}'"));
         wrapped.extend_from_slice(after.as_bytes());
@@ -73,7 +82,7 @@ impl Program {
 
     /// The script of a `MULTI` in which `scripts` are run, wrapped like any other, and the first and
     /// last line of each of them in it.
-    pub fn transaction(scripts: &[&[u8]], pad: Pad) -> (Self, Vec<(usize, usize)>) {
+    pub fn transaction(scripts: &[&[u8]], ttls: Ttls) -> (Self, Vec<(usize, usize)>) {
         let mut text = compact(include_str!("program/digest.lua")).into_bytes();
         text.extend_from_slice(EXPLAIN.as_bytes());
         text.extend_from_slice(b"local queue,KEYS,ARGV=ARGV\nlocal scripts={\n");
@@ -88,12 +97,23 @@ impl Program {
         }
         text.extend_from_slice(b"}\n");
         text.extend_from_slice(compact(include_str!("program/transaction.lua")).as_bytes());
-        (Self::wrap(&text, "of a transaction", pad), places)
+        (Self::wrap(&text, "of a transaction", ttls), places)
     }
 
     fn of(text: Vec<u8>) -> Self {
         let sha = Sha1::from(&text).hexdigest();
         Self { text, sha }
+    }
+}
+
+impl Ttls {
+    fn fill_in(self, lua: &str) -> String {
+        let longest_ms = self.longest.map(|longest| longest.as_millis().to_string());
+        let longest = self.longest.map(humantime::format_duration);
+        lua.replace("CLOCK_DRIFT", &self.pad.drift().to_string())
+            .replace("PAD_MS", &self.pad.fixed_ms().to_string())
+            .replace("MAX_TTL_MS", longest_ms.as_deref().unwrap_or("math.huge"))
+            .replace("LONGEST_TTL", &longest.map(|it| it.to_string()).unwrap_or_default())
     }
 }
 

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::cache::Script;
-use super::program::Program;
-use crate::quorum::validity::Pad;
+use super::program::{Program, Ttls};
 
 /// How many bytes of texts are remembered; beyond it all are made anew.
 const MAX_BYTES: usize = 4 << 20;
@@ -22,15 +21,15 @@ pub struct TransactionText {
 
 /// See the module.
 pub struct Transactions {
-    pad: Pad,
+    ttls: Ttls,
     plain: TransactionText,
     with_scripts: HashMap<Vec<String>, TransactionText>,
 }
 
 impl Transactions {
     /// Only the one without scripts.
-    pub fn new(pad: Pad) -> Self {
-        Self { pad, plain: text(&[], pad), with_scripts: HashMap::new() }
+    pub fn new(ttls: Ttls) -> Self {
+        Self { ttls, plain: text(&[], ttls), with_scripts: HashMap::new() }
     }
 
     /// The program that runs transactions with these scripts in them.
@@ -43,13 +42,13 @@ impl Transactions {
         if self.with_scripts.values().map(bytes).sum::<usize>() > MAX_BYTES {
             self.with_scripts.clear();
         }
-        let pad = self.pad;
-        self.with_scripts.entry(shas).or_insert_with(|| text(scripts, pad)).clone()
+        let ttls = self.ttls;
+        self.with_scripts.entry(shas).or_insert_with(|| text(scripts, ttls)).clone()
     }
 }
 
-fn text(scripts: &[Arc<Script>], pad: Pad) -> TransactionText {
+fn text(scripts: &[Arc<Script>], ttls: Ttls) -> TransactionText {
     let codes: Vec<&[u8]> = scripts.iter().map(|script| script.code()).collect();
-    let (program, places) = Program::transaction(&codes, pad);
+    let (program, places) = Program::transaction(&codes, ttls);
     TransactionText { program: Arc::new(program), places: places.into() }
 }

@@ -113,11 +113,7 @@ local function choose_db(run, ...)
 end
 
 local function refuse(run, name)
-  local why = { err = "ERR '" .. name .. "' is not supported in a script or transaction of redlock-proxy" }
-  if run == call then
-    error(why, 0)
-  end
-  return why
+  return fail(run, "ERR '" .. name .. "' is not supported in a script or transaction of redlock-proxy")
 end
 
 -- What to do with a command, by its name in lower case. Whatever is not known to be a read may be a

@@ -4,8 +4,22 @@ local function now_ms()
   return seconds * 1000 + math.floor(micros / 1000)
 end
 
+-- As Redis does it: `call` raises what `pcall` returns.
+local function fail(run, text)
+  local why = { err = text }
+  if run == call then
+    error(why, 0)
+  end
+  return why
+end
+
+local function fail_too_long(run, name)
+  name = string.lower(name)
+  return fail(run, "ERR invalid expire time in '" .. name .. "' command: longer than --max-ttl LONGEST_TTL")
+end
+
 -- What to set on a master, in milliseconds, for a time that counts from `now`; nil: leave it to Redis,
--- which refuses it or deletes the key.
+-- which refuses it or deletes the key. And whether it is longer than clients may ask for.
 local function padded(word, unit, now)
   local is_integer
   if type(word) == 'string' then
@@ -14,6 +28,9 @@ local function padded(word, unit, now)
     is_integer = type(word) == 'number' and word % 1 == 0
   end
   local ttl = is_integer and word * unit - now
+  if ttl and ttl > MAX_TTL_MS and ttl < 2 ^ 63 then
+    return nil, true
+  end
   -- Up to there a double is exact.
   if ttl and ttl > 0 and ttl < 2 ^ 52 then
     return string.format('%.0f', ttl + math.ceil(ttl * CLOCK_DRIFT) + PAD_MS)
@@ -53,9 +70,12 @@ end
 -- EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT
 local function expire_in(unit, now)
   return function(run, ...)
-    local _, key, ttl = ...
+    local name, key, ttl = ...
     save(key, true)
-    local ms = padded(ttl, unit, now)
+    local ms, is_too_long = padded(ttl, unit, now)
+    if is_too_long then
+      return fail_too_long(run, name)
+    end
     if ms then
       return run('PEXPIRE', key, ms, select(4, ...))
     end
@@ -66,9 +86,12 @@ end
 -- SETEX and PSETEX
 local function setex_in(unit)
   return function(run, ...)
-    local _, key, ttl, value = ...
+    local name, key, ttl, value = ...
     save(key)
-    local ms = padded(ttl, unit, 0)
+    local ms, is_too_long = padded(ttl, unit, 0)
+    if is_too_long then
+      return fail_too_long(run, name)
+    end
     if ms and select('#', ...) == 4 then
       return run('PSETEX', key, ms, value)
     end
@@ -80,7 +103,7 @@ end
 local function with_options(first)
   return function(run, ...)
     local count = select('#', ...)
-    local _, key = ...
+    local name, key = ...
     save(key)
     if count < first + 1 then
       return run(...)
@@ -90,8 +113,10 @@ local function with_options(first)
       local option = type(words[at]) == 'string' and string.upper(words[at])
       if option == 'EX' or option == 'PX' or option == 'EXAT' or option == 'PXAT' then
         local unit = (option == 'EX' or option == 'EXAT') and 1000 or 1
-        local ms = padded(words[at + 1], unit, #option == 4 and now_ms() or 0)
-        if ms then
+        local ms, is_too_long = padded(words[at + 1], unit, #option == 4 and now_ms() or 0)
+        if is_too_long then
+          return fail_too_long(run, name)
+        elseif ms then
           words[at], words[at + 1] = 'PX', ms
         end
         break
