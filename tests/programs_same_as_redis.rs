@@ -6,6 +6,7 @@
 mod program_tables;
 mod support;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use program_tables as tables;
@@ -238,6 +239,54 @@ async fn the_first_client_that_waits_is_served_first() {
         assert_eq!(waiter.reply().await, expected);
     }
     assert_eq!(bringer.ask(&["EXISTS", "k"]).await, Reply::Int(0));
+}
+
+/// The same over and over, at any moment between two looks at the key: who was served stands behind all
+/// others.
+#[tokio::test]
+async fn clients_that_wait_are_served_in_turns() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut waiters = VecDeque::new();
+    for _ in 0..5 {
+        let mut waiter = proxy.raw().await;
+        waiter.send(&encode(&["BLPOP", "k", "0"])).await;
+        tokio::time::sleep(SETTLES_DOWN).await;
+        waiters.push_back(waiter);
+    }
+    let mut bringer = proxy.raw().await;
+    for turn in 0..300 {
+        let element = turn.to_string();
+        assert_eq!(bringer.ask(&["RPUSH", "k", &element]).await, Reply::Int(1));
+        let mut waiter = waiters.pop_front().expect("a client that waits");
+        let expected = Reply::Array(vec![Reply::bulk("k"), Reply::bulk(&element)]);
+        assert_eq!(waiter.reply().await, expected, "turn {turn}");
+        waiter.send(&encode(&["BLPOP", "k", "0"])).await;
+        waiters.push_back(waiter);
+        tokio::time::sleep(Duration::from_millis(turn % 7)).await;
+    }
+}
+
+/// One that is not the first to wait is told what is wrong with its request, and where an element is moved
+/// to nobody is kept from waiting.
+#[tokio::test]
+async fn who_waits_behind_others_is_not_held_up() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut first = proxy.raw().await;
+    first.send(&encode(&["BLMOVE", "k", "to", "LEFT", "LEFT", "0"])).await;
+    tokio::time::sleep(SETTLES_DOWN).await;
+    let mut wrong = proxy.raw().await;
+    let refused = wrong.ask(&["BLMPOP", "0", "1", "k", "UPWARDS"]).await;
+    assert_eq!(refused, Reply::Error("ERR syntax error".into()));
+    let mut second = proxy.raw().await;
+    second.send(&encode(&["BLPOP", "to", "0"])).await;
+    tokio::time::sleep(SETTLES_DOWN).await;
+    let mut bringer = proxy.raw().await;
+    assert_eq!(bringer.ask(&["RPUSH", "to", "a"]).await, Reply::Int(1));
+    assert_eq!(second.reply().await, Reply::Array(vec![Reply::bulk("to"), Reply::bulk("a")]));
+    assert_eq!(bringer.ask(&["RPUSH", "k", "b"]).await, Reply::Int(1));
+    assert_eq!(first.reply().await, Reply::bulk("b"));
 }
 
 /// A client that goes away while it waits takes nothing with it.

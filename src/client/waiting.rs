@@ -2,6 +2,9 @@
 //!
 //! Each is a task of its own, which holds nobody up: it tries, waits for a change of one of its keys,
 //! and tries again. What another proxy changes is not heard of here, so it also looks now and then.
+//!
+//! Those who wait for one key stand in line, and only the first tries and looks: as in Redis, who waited
+//! longest is served first. Who leaves wakes the next, for whom there may be something left.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,6 +12,7 @@ use std::time::Duration;
 use super::outbox::Target;
 use super::reply::Reply;
 use crate::clock::{self, Instant};
+use crate::operation::changes::Listener;
 use crate::operation::read::{Question, Read};
 use crate::operation::{Kind, Operation};
 use crate::worker::Worker;
@@ -22,6 +26,8 @@ pub struct Waiting {
     pub attempt: Box<dyn Fn() -> Operation>,
     /// The keys in which there may be one.
     pub keys: Vec<Box<[u8]>>,
+    /// Whether it says more than keys and a time: masters may find a mistake in that.
+    pub has_options: bool,
     /// Their database.
     pub db: u32,
     /// When it gives up; `None`: never.
@@ -51,13 +57,17 @@ impl Waiting {
     pub async fn run(self, worker: Rc<Worker>, target: Target) {
         let engine = worker.engine();
         let keys = self.keys.iter().map(|key| engine.fingerprint(self.db, key));
-        let changes = engine.changes_of(keys.collect());
+        let changes = engine.changes_of(keys.collect()).in_line();
+        // A mistake is told at once, not when it is its turn.
+        let mut may_be_wrong = self.has_options;
         loop {
-            let changed = changes.next();
+            let turn = changes.turn();
             if target.is_abandoned() || worker.is_draining() {
                 return target.deliver(Reply::NilArray);
             }
-            let reply = self.attempt(&worker).await;
+            // Who is not first leaves what there is to others.
+            let tries = changes.is_first() || std::mem::take(&mut may_be_wrong);
+            let reply = if tries { self.attempt(&worker).await } else { Reply::NilArray };
             if !is_nothing(&reply) && !is_split(&reply) {
                 return target.deliver(reply);
             }
@@ -65,18 +75,18 @@ impl Waiting {
                 return target.deliver(if is_split(&reply) { reply } else { Reply::NilArray });
             }
             tokio::select! {
-                () = changed => {}
-                () = self.look_around(&worker, &target) => {}
+                () = turn => {}
+                () = self.look_around(&worker, &target, &changes) => {}
             }
         }
     }
 
     /// Until it may be worth trying again, or is over.
-    async fn look_around(&self, worker: &Worker, target: &Target) {
+    async fn look_around(&self, worker: &Worker, target: &Target, changes: &Listener) {
         while !self.is_over() && !target.is_abandoned() && !worker.is_draining() {
             let look = clock::now() + LOOK_AGAIN;
             tokio::time::sleep_until(self.until.map_or(look, |until| until.min(look))).await;
-            if self.is_there(worker).await {
+            if changes.is_first() && self.is_there(worker).await {
                 return;
             }
         }

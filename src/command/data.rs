@@ -28,13 +28,23 @@ pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome
 fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     let timeout = timeout(spec, args)?;
     let command = OneCommand::new(front, spec, args);
+    let mut keys = program::keys(spec, args);
+    if moves(spec) {
+        keys.truncate(1);
+    }
     let waiting = Waiting {
-        keys: program::keys(spec, args).into_iter().map(Into::into).collect(),
+        keys: keys.into_iter().map(Into::into).collect(),
+        has_options: spec.name == "blmove" || spec.has_counted_keys(),
         db: front.db,
         until: (timeout > 0.0).then(|| clock::now() + Duration::from_secs_f64(timeout)),
         attempt: Box::new(move || command.operation()),
     };
     Ok(Action::Wait(Box::new(waiting)))
+}
+
+/// Whether it puts what it takes out of its first key into its second, for which it does not wait.
+fn moves(spec: &Spec) -> bool {
+    matches!(spec.name, "blmove" | "brpoplpush")
 }
 
 /// So many words Lua can hand to a function (`LUAI_MAXCSTACK` in `luaconf.h`), less some for ours.
