@@ -64,10 +64,22 @@ async fn both_rounds(client: &Client) -> Result<Outcome, String> {
 
 async fn with_all_masters(client: &Client) -> Result<Outcome, String> {
     let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &[]);
-    let said = client.run(proxy.address(), &["check", &client.id], &[]).await;
+    let (flags, environment): (&[&str], &[(&str, &str)]) = if gives_a_password(client) {
+        (&["--requirepass", PASSWORD], &[("REDLOCK_PASSWORD", PASSWORD)])
+    } else {
+        (&[], &[])
+    };
+    let proxy = Proxy::start(&masters, flags);
+    let said = client.run(proxy.address(), &["check", &client.id], environment).await;
     said.and_then(|lines| outcome(client, &lines)).map_err(|why| with_log(&why, &proxy))
 }
+
+/// StackExchange.Redis sends AUTH and all that comes after it in one write.
+fn gives_a_password(client: &Client) -> bool {
+    client.language == "dotnet"
+}
+
+const PASSWORD: &str = "correct horse";
 
 async fn with_a_minority_killed(client: &Client) -> Result<Outcome, String> {
     let mut masters = Masters::start(3);

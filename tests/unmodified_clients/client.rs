@@ -74,7 +74,12 @@ pub(crate) async fn turn() -> tokio::sync::SemaphorePermit<'static> {
 
 fn command(language: &str) -> Command {
     let mut command = Command::new(directory().join("run"));
-    command.arg(language).env_remove("REDLOCK_MIDDLE").stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .arg(language)
+        .env_remove("REDLOCK_MIDDLE")
+        .env_remove("REDLOCK_PASSWORD")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     command
 }
 
