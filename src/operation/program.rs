@@ -3,6 +3,7 @@
 
 mod ballot;
 mod envelope;
+mod times;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,6 +28,7 @@ pub(crate) use ballot::Ballot;
 use ballot::conservative;
 pub use envelope::{Change, Message};
 use envelope::{Effect, Envelope};
+pub(crate) use times::Times;
 
 /// What masters are asked to run.
 #[derive(Clone, Debug)]
@@ -90,6 +92,10 @@ pub struct Program {
     decision: Option<decision::Program<Ballot>>,
     /// The wall clock of the current round, which is the time on all masters.
     micros: u128,
+    /// The remaining times that they are to hand out in the current round: those of the round before.
+    agreed: Times,
+    /// The next round does not wait until the one before has been taken back.
+    at_once: bool,
     /// When each round ends, by its number after `first_round`.
     deadlines: Vec<Instant>,
     /// Answers of the current round.
@@ -113,6 +119,8 @@ impl Program {
             first_round: 0,
             decision: None,
             micros: 0,
+            agreed: Times::default(),
+            at_once: false,
             deadlines: Vec::new(),
             answers: Vec::new(),
             effects: Vec::new(),
@@ -175,12 +183,19 @@ impl Program {
         };
         let (seconds, micros) = (self.micros / 1_000_000, self.micros % 1_000_000);
         let mode = if self.call.read_only { "ro" } else { "rw" };
-        let own = [seconds.to_string(), micros.to_string(), db.to_string(), mode.to_owned()];
-        request::header(out, 2 + self.call.count + own.len());
+        let agreed = self.agreed.pairs();
+        let own =
+            [agreed.len().to_string(), seconds.to_string(), micros.to_string(), db.to_string()];
+        request::header(out, 2 + self.call.count + 2 * agreed.len() + own.len() + 1);
         request::word(out, verb);
         request::word(out, text);
         out.extend_from_slice(&self.call.words);
+        for (key, ms) in agreed {
+            request::word(out, key);
+            request::word(out, ms.to_string().as_bytes());
+        }
         own.iter().for_each(|word| request::word(out, word.as_bytes()));
+        request::word(out, mode.as_bytes());
     }
 
     /// One master has answered, or will not.
@@ -207,14 +222,15 @@ impl Program {
         let ballot = Ballot {
             changed: envelope.effect.is_change(),
             reply: envelope.reply.clone(),
-            read_ttl: envelope.read_ttl,
+            times: envelope.times.handed_out(&self.agreed),
             items_each: 0,
         };
         self.effects.push((master, envelope.effect.clone()));
         if round == decision.round() {
             self.answers.push((master, envelope));
         }
-        let did = Did { changed: ballot.changed, failed: ballot.reply.starts_with(b"-") };
+        let failed = ballot.reply.starts_with(b"-");
+        let did = Did { changed: ballot.changed, failed, timed: ballot.times.has_end() };
         let next = decision.voted(round, master, did, ballot);
         self.next(rules, next)
     }
@@ -228,6 +244,7 @@ impl Program {
     fn next(&mut self, rules: &Rules, next: decision::Next) -> Next {
         let then = match next.step {
             Step::Wait => Then::Wait,
+            Step::Agree => Then::Ask,
             Step::Pause => Then::Pause,
             Step::Won(winners) => {
                 self.winners = winners;
@@ -241,7 +258,12 @@ impl Program {
             }
         };
         // What is tried again has to find everything as it was, also what was deleted.
-        let again = matches!(then, Then::Pause);
+        let again = matches!(then, Then::Ask | Then::Pause);
+        if again {
+            let read = self.answers.iter().map(|(_, envelope)| &envelope.times);
+            self.agreed = Times::agreed(rules.quorum, read);
+            self.at_once = matches!(then, Then::Ask);
+        }
         let matters =
             |master: &MasterId| again || self.effect(*master).is_some_and(Effect::matters);
         Next { undo: next.undo.iter().filter(matters).collect(), then }
@@ -258,8 +280,8 @@ impl Program {
     }
 
     fn reply(&self, rules: &Rules) -> Reply {
-        let replies: Vec<Bytes> = self.won().map(|envelope| envelope.reply.clone()).collect();
-        self.shape.reply(conservative(rules.quorum, &replies))
+        let won: Vec<_> = self.decision.iter().flat_map(decision::Program::winners).collect();
+        self.shape.reply(conservative(rules.quorum, &won))
     }
 
     /// What it wants to publish, now that a quorum agrees.
@@ -283,6 +305,8 @@ impl Program {
 
     /// The latest effect on a master is the one to undo: it is not asked again before that.
     pub(super) fn encode_undo(&self, master: MasterId, form: Form, out: &mut Vec<u8>) {
+        // What comes right after it must not find a master that has forgotten how to restore.
+        let form = if self.at_once { Form::Text } else { form };
         if let Some(effect) = self.effect(master) {
             request::restore(out, form, &effect.changes);
         }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::client::reply::Reply;
 use crate::command::table::Nothing;
 use crate::master::reply::Answer;
-use crate::operation::program::Ballot;
+use crate::operation::program::{Ballot, Times};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::MasterSet;
@@ -124,6 +124,6 @@ impl Ballot {
     /// What one master answered to a question.
     fn reading(raw: &[u8], items_each: usize) -> Self {
         let reply = Bytes::copy_from_slice(raw);
-        Self { changed: false, reply, read_ttl: false, items_each }
+        Self { changed: false, reply, times: Times::default(), items_each }
     }
 }

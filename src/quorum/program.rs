@@ -12,6 +12,9 @@
 //!
 //! Masters that changed something while the majority did not, or failed halfway while it did not, are
 //! undone, and all of them when there is no majority.
+//!
+//! No two masters keep a key for quite the same time. What a script makes of that may differ on every
+//! master, and would for ever: therefore they are first asked again with times that they have agreed on.
 
 use super::{MasterId, MasterSet, Quorum};
 
@@ -20,6 +23,9 @@ use super::{MasterId, MasterSet, Quorum};
 pub enum Step {
     /// Nothing, until the next answer or the deadline.
     Wait,
+    /// No majority, perhaps because of remaining times: send it again at once, with times that are the same
+    /// for all masters, and call [`Program::ask`].
+    Agree,
     /// No majority: wait a random time, send it again and call [`Program::ask`].
     Pause,
     /// A quorum did the same: these masters.
@@ -53,15 +59,22 @@ impl Next {
 enum Phase {
     Voting,
     Pausing,
-    /// Won by masters that changed something, or by such that did not.
+    /// Won by these masters, which changed something or did not.
     Won {
+        winners: MasterSet,
         changed: bool,
     },
     Lost,
 }
 
-/// One program on its way through the masters. `B` is what a master did and said; equal ones are
-/// counted together.
+/// What a master did and said. Equal ones are counted together.
+pub trait Vote: PartialEq {
+    /// Whether they did nothing and said the same but for remaining times, so that they may be counted
+    /// together if too few are equal.
+    fn is_like(&self, other: &Self) -> bool;
+}
+
+/// One program on its way through the masters.
 #[derive(Clone, Debug)]
 pub struct Program<B> {
     quorum: Quorum,
@@ -69,11 +82,15 @@ pub struct Program<B> {
     round: u8,
     retries_left: u32,
     pending: MasterSet,
-    groups: Vec<(B, MasterSet)>,
+    votes: Vec<(B, MasterId)>,
     /// Masters with changes of the current round.
     changed: MasterSet,
     /// Those of them that failed before they were done.
     failed: MasterSet,
+    /// Some master of the current round has read when a key ends.
+    timed: bool,
+    /// They have been asked to agree on times.
+    agreed: bool,
 }
 
 /// What one master did.
@@ -83,9 +100,11 @@ pub struct Did {
     pub changed: bool,
     /// It answered with an error.
     pub failed: bool,
+    /// It has read when a key ends.
+    pub timed: bool,
 }
 
-impl<B: PartialEq> Program<B> {
+impl<B: Vote> Program<B> {
     /// A program that was not sent to anybody yet.
     pub fn new(quorum: Quorum, retries: u32) -> Self {
         Self {
@@ -94,9 +113,11 @@ impl<B: PartialEq> Program<B> {
             round: 0,
             retries_left: retries,
             pending: MasterSet::EMPTY,
-            groups: Vec::new(),
+            votes: Vec::new(),
             changed: MasterSet::EMPTY,
             failed: MasterSet::EMPTY,
+            timed: false,
+            agreed: false,
         }
     }
 
@@ -109,8 +130,9 @@ impl<B: PartialEq> Program<B> {
     pub fn ask(&mut self, asked: MasterSet) {
         self.phase = Phase::Voting;
         self.pending = asked;
-        self.groups.clear();
+        self.votes.clear();
         (self.changed, self.failed) = (MasterSet::EMPTY, MasterSet::EMPTY);
+        self.timed = false;
     }
 
     /// `master` has answered in `round`; `ballot` is the whole of what it did and said.
@@ -121,11 +143,11 @@ impl<B: PartialEq> Program<B> {
         }
         match self.phase {
             Phase::Voting => {}
-            Phase::Won { changed: true } => {
-                let as_others = self.winner() == Some(&ballot);
+            Phase::Won { changed: true, .. } => {
+                let as_others = self.winners().next() == Some(&ballot);
                 return Self::late(changed && did.failed && !as_others, master);
             }
-            Phase::Won { changed: false } | Phase::Pausing | Phase::Lost => {
+            Phase::Won { changed: false, .. } | Phase::Pausing | Phase::Lost => {
                 return Self::late(changed, master);
             }
         }
@@ -137,10 +159,8 @@ impl<B: PartialEq> Program<B> {
                     self.failed.insert(master);
                 }
             }
-            match self.groups.iter_mut().find(|(known, _)| *known == ballot) {
-                Some((_, masters)) => masters.insert(master),
-                None => self.groups.push((ballot, [master].into_iter().collect())),
-            }
+            self.timed |= did.timed;
+            self.votes.push((ballot, master));
         }
         self.verdict()
     }
@@ -168,9 +188,13 @@ impl<B: PartialEq> Program<B> {
         matches!(self.phase, Phase::Won { .. } | Phase::Lost)
     }
 
-    /// The ballot that has won.
-    pub fn winner(&self) -> Option<&B> {
-        self.largest().map(|(ballot, _)| ballot)
+    /// The ballots that have won.
+    pub fn winners(&self) -> impl Iterator<Item = &B> {
+        let won = match self.phase {
+            Phase::Won { winners, .. } => winners,
+            _ => MasterSet::EMPTY,
+        };
+        self.votes.iter().filter(move |(_, master)| won.contains(*master)).map(|(vote, _)| vote)
     }
 
     /// A change that comes when it cannot count any more.
@@ -179,16 +203,26 @@ impl<B: PartialEq> Program<B> {
         Next { undo, step: Step::Wait }
     }
 
-    fn largest(&self) -> Option<&(B, MasterSet)> {
-        self.groups.iter().max_by_key(|(_, masters)| masters.len())
+    /// Most of those that voted together. Equal votes come before such that are only alike.
+    fn best(&self) -> MasterSet {
+        let equal = self.largest(B::eq);
+        if self.quorum.reached_by(equal) {
+            return equal;
+        }
+        let alike = self.largest(B::is_like);
+        if alike.len() > equal.len() { alike } else { equal }
     }
 
-    fn answered(&self) -> usize {
-        self.groups.iter().map(|(_, masters)| masters.len()).sum()
+    fn largest(&self, same: impl Fn(&B, &B) -> bool) -> MasterSet {
+        let with = |(vote, _): &(B, MasterId)| -> MasterSet {
+            let others = self.votes.iter().filter(|(other, _)| same(vote, other));
+            others.map(|(_, master)| *master).collect()
+        };
+        self.votes.iter().map(with).max_by_key(|masters| masters.len()).unwrap_or_default()
     }
 
     fn verdict(&mut self) -> Next {
-        let best = self.largest().map_or(MasterSet::EMPTY, |(_, masters)| *masters);
+        let best = self.best();
         if self.quorum.reached_by(best) {
             return self.won(best);
         }
@@ -197,16 +231,17 @@ impl<B: PartialEq> Program<B> {
             return Next::WAIT;
         }
         // Whoever answers late is told apart by the phase.
-        let answered = self.answered();
+        let answered = self.votes.len();
         let undo = std::mem::take(&mut self.changed);
         let step = if answered + self.pending.len() < self.quorum.needed() {
             self.phase = Phase::Lost;
             Step::Unavailable { answered }
+        } else if self.timed && !self.agreed {
+            self.agreed = true;
+            self.again(Step::Agree)
         } else if self.retries_left > 0 {
             self.retries_left -= 1;
-            self.phase = Phase::Pausing;
-            self.round = self.round.wrapping_add(1);
-            Step::Pause
+            self.again(Step::Pause)
         } else {
             self.phase = Phase::Lost;
             Step::Split { answered }
@@ -214,9 +249,15 @@ impl<B: PartialEq> Program<B> {
         Next { undo, step }
     }
 
+    fn again(&mut self, step: Step) -> Step {
+        self.phase = Phase::Pausing;
+        self.round = self.round.wrapping_add(1);
+        step
+    }
+
     fn won(&mut self, winners: MasterSet) -> Next {
         let changed = !self.changed.without(self.changed.without(winners)).is_empty();
-        self.phase = Phase::Won { changed };
+        self.phase = Phase::Won { winners, changed };
         let undo = if changed { self.failed.without(winners) } else { self.changed };
         Next { undo, step: Step::Won(winners) }
     }
@@ -239,8 +280,20 @@ mod tests {
     }
 
     fn vote(program: &mut Program<(bool, u8)>, master: usize, changed: bool, reply: u8) -> Next {
-        let did = Did { changed, failed: reply == ERROR };
+        let did = Did { changed, failed: reply == ERROR, timed: false };
         program.voted(program.round(), MasterId::new(master), did, (changed, reply))
+    }
+
+    /// Replies of two digits are alike if they differ only in the last.
+    impl Vote for (bool, u8) {
+        fn is_like(&self, other: &Self) -> bool {
+            !self.0 && !other.0 && self.1 >= 10 && self.1 / 10 == other.1 / 10
+        }
+    }
+
+    fn vote_timed(program: &mut Program<(bool, u8)>, master: usize, vote: (bool, u8)) -> Next {
+        let did = Did { changed: vote.0, failed: false, timed: true };
+        program.voted(program.round(), MasterId::new(master), did, vote)
     }
 
     fn masters(indices: &[usize]) -> MasterSet {
@@ -290,7 +343,7 @@ mod tests {
         let next = vote(&mut program, 2, false, 3);
         assert_eq!(next, Next { undo: masters(&[0, 1]), step: Step::Pause });
         program.ask(Quorum::of(3).everybody());
-        let did = Did { changed: true, failed: false };
+        let did = Did { changed: true, failed: false, timed: false };
         let late = program.voted(0, MasterId::new(2), did, (true, 1));
         assert_eq!(late, Next { undo: masters(&[2]), step: Step::Wait });
         vote(&mut program, 0, true, 1);
@@ -306,6 +359,41 @@ mod tests {
         let next = program.deadline();
         assert_eq!(next, Next { undo: masters(&[0]), step: Step::Unavailable { answered: 1 } });
         assert_eq!(vote(&mut program, 1, true, 1).undo, masters(&[1]));
+    }
+
+    #[test]
+    fn what_is_only_alike_counts_when_too_few_are_equal() {
+        let mut program = program(5, 0);
+        for (master, reply) in [(0, 31), (1, 31), (2, 50), (3, 99)] {
+            assert_eq!(vote(&mut program, master, false, reply), Next::WAIT);
+        }
+        let next = vote(&mut program, 4, false, 32);
+        assert_eq!(next.step, Step::Won(masters(&[0, 1, 4])));
+        let won: Vec<_> = program.winners().map(|(_, reply)| *reply).collect();
+        assert_eq!(won, [31, 31, 32]);
+    }
+
+    #[test]
+    fn what_changed_something_is_never_only_alike() {
+        let mut program = program(3, 0);
+        vote(&mut program, 0, true, 31);
+        vote(&mut program, 1, true, 32);
+        let next = vote(&mut program, 2, false, 33);
+        assert_eq!(next, Next { undo: masters(&[0, 1]), step: Step::Split { answered: 3 } });
+    }
+
+    #[test]
+    fn times_are_agreed_on_once_whatever_the_retries() {
+        let mut program = program(3, 0);
+        vote_timed(&mut program, 0, (true, 1));
+        vote_timed(&mut program, 1, (true, 20));
+        let next = vote_timed(&mut program, 2, (true, 40));
+        assert_eq!(next, Next { undo: masters(&[0, 1, 2]), step: Step::Agree });
+        program.ask(Quorum::of(3).everybody());
+        vote_timed(&mut program, 0, (true, 1));
+        vote_timed(&mut program, 1, (true, 20));
+        let next = vote_timed(&mut program, 2, (true, 40));
+        assert_eq!(next.step, Step::Split { answered: 3 });
     }
 
     proptest! {

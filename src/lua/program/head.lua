@@ -1,9 +1,22 @@
--- The client's script is `program`, above. After the client's own arguments come ours: the proxy's time, in
--- seconds and microseconds, the database, and 'ro' for a script that must not change anything.
+-- The client's script is `program`, above. After the client's own arguments come ours: times that the masters
+-- have agreed on, each behind its key, and how many; the proxy's time, in seconds and microseconds; the
+-- database; and 'ro' for a script that must not change anything.
 local real, call = redis, redis.call
 local own = #ARGV
 local seconds, micros, db, mode = ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own]
-ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil, nil
+-- What is handed out for a key instead of its own remaining times, in this order.
+local agreed
+if ARGV[own - 4] ~= '0' then
+  agreed = {}
+  local first = own - 4 - 2 * ARGV[own - 4]
+  for at = first, own - 5, 2 do
+    local key, ttl = ARGV[at], tonumber(ARGV[at + 1])
+    agreed[key] = agreed[key] or {}
+    table.insert(agreed[key], ttl)
+    ARGV[at], ARGV[at + 1] = nil, nil
+  end
+end
+ARGV[own - 4], ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil, nil, nil
 
 -- Keys that were written to, five entries each: database, key, its value and its absolute end before
 -- (which does not drift while a script runs), and whether it has the same value because no more than
@@ -11,5 +24,7 @@ ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil, nil
 local before
 -- What is to be published: command, channel and message of each.
 local messages
--- 1: a remaining time was read, 2: elements were taken out of a list or a set.
-local read_ttl, popped = 0, 0
+-- Remaining times that were read, as this master has them: key and milliseconds of each.
+local times
+-- 1: elements were taken out of a list or a set.
+local popped = 0

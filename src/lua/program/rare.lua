@@ -23,7 +23,7 @@ local function write_two(run, ...)
 end
 
 local function pop_two(run, ...)
-  popped = 2
+  popped = 1
   return write_two(run, ...)
 end
 
@@ -35,7 +35,7 @@ end
 
 -- LMPOP and ZMPOP: the number of keys comes before them.
 local function pop_counted(run, ...)
-  popped = 2
+  popped = 1
   local last = 2 + (tonumber((select(2, ...))) or 0)
   for at = 3, math.min(last, select('#', ...)) do
     save((select(at, ...)))

@@ -30,4 +30,5 @@ for at = 1, before and #before or 0, 5 do
     changes[last + 4], changes[last + 5], changes[last + 6] = expiry, now and string.sub(now, -8) or '', end_now
   end
 end
-return { reply, read_ttl + popped, changes, messages or {} }
+-- Nothing comes after a nil: most scripts read no time.
+return { reply, popped, changes, messages or {}, times }

@@ -35,7 +35,7 @@ local function write(run, ...)
 end
 
 local function pop(run, ...)
-  popped = 2
+  popped = 1
   return write(run, ...)
 end
 

@@ -37,14 +37,26 @@ local function padded(word, unit, now)
   end
 end
 
+-- The proxy is told what this master has, the script what the masters have agreed on. Whether a key is
+-- there, and ends at all, each master says for itself.
+local function handed_out(key, ttl)
+  times = times or {}
+  local at = #times
+  times[at + 1], times[at + 2] = key, ttl
+  local told = agreed and agreed[key] and table.remove(agreed[key], 1) or 0
+  return ttl > 0 and told > 0 and told or ttl
+end
+
 -- PTTL
 local function remaining(run, ...)
   local ttl = run('PTTL', select(2, ...))
-  read_ttl = 1
-  if type(ttl) == 'number' and ttl > 0 then
-    return math.floor(math.max(ttl - PAD_MS, 0) / (1 + CLOCK_DRIFT))
+  if type(ttl) ~= 'number' then
+    return ttl
   end
-  return ttl
+  if ttl > 0 then
+    ttl = math.floor(math.max(ttl - PAD_MS, 0) / (1 + CLOCK_DRIFT))
+  end
+  return handed_out(select(2, ...) .. '', ttl)
 end
 
 -- PEXPIRETIME

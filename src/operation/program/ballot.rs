@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 
+use super::times::{Times, guaranteed};
 use crate::command::number::parse_i64;
 use crate::quorum::Quorum;
+use crate::quorum::program::Vote;
 use crate::resp3::{self, Element};
 
 /// What one master did and said.
@@ -13,33 +15,46 @@ pub(crate) struct Ballot {
     pub(crate) changed: bool,
     /// It said this, a RESP3 frame.
     pub(crate) reply: Bytes,
-    /// Integers in it may be remaining times, which differ by milliseconds.
-    pub(crate) read_ttl: bool,
+    /// The remaining times that it has handed out to the script.
+    pub(crate) times: Times,
     /// The array in it, or its second part, consists of groups of so many that have no order; 0: it has
     /// one.
     pub(crate) items_each: usize,
 }
 
+/// What was changed may have been made of the times, and then it has to be the same on all masters: the next
+/// script reads it.
 impl PartialEq for Ballot {
     fn eq(&self, other: &Self) -> bool {
         self.changed == other.changed
+            && (!self.changed || self.times == other.times)
             && (self.reply == other.reply
-                || (self.read_ttl || other.read_ttl) && alike(&self.reply, &other.reply)
                 || has_no_order(&self.reply) && ordered(&self.reply) == ordered(&other.reply)
                 || self.items_each > 0 && unordered_items(self) == unordered_items(other))
     }
 }
 
-/// Equal but for how large positive integers are: 0, -1 and -2 have meanings of their own.
-fn alike(one: &[u8], other: &[u8]) -> bool {
-    let mut others = resp3::elements(other);
-    let alike = |a: Element<'_>, b: Element<'_>| a.bytes == b.bytes || positive(&a) && positive(&b);
-    resp3::elements(one).all(|a| others.next().is_some_and(|b| alike(a, b)))
-        && others.next().is_none()
+impl Vote for Ballot {
+    /// A number that is no remaining time has a meaning of its own, even if it looks like one.
+    fn is_like(&self, other: &Self) -> bool {
+        let without_times = |(element, time): (_, Option<i64>)| match time {
+            Some(_) => None,
+            None => Some(element),
+        };
+        !self.changed
+            && !other.changed
+            && self.elements().map(without_times).eq(other.elements().map(without_times))
+    }
 }
 
-fn positive(element: &Element<'_>) -> bool {
-    element.marker == b':' && parse_i64(element.line).is_some_and(|number| number > 0)
+impl Ballot {
+    /// What it said, and which of it are remaining times.
+    fn elements(&self) -> impl Iterator<Item = (Element<'_>, Option<i64>)> {
+        resp3::elements(&self.reply).map(|element| {
+            let number = if element.marker == b':' { parse_i64(element.line) } else { None };
+            (element, number.filter(|number| self.times.include(*number)))
+        })
+    }
 }
 
 /// Whether there is a set or a map anywhere in a frame. Masters keep their members in different orders.
@@ -98,25 +113,21 @@ fn unordered_items(ballot: &Ballot) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     Some((cursor, groups))
 }
 
-/// One reply for all of a quorum: each remaining time in it is the longest that at least a quorum of
-/// masters guarantees.
-pub(super) fn conservative(quorum: Quorum, replies: &[Bytes]) -> Bytes {
-    let Some(first) = replies.first() else { return Bytes::new() };
-    if replies.iter().all(|reply| reply == first) || has_no_order(first) {
-        return first.clone();
+/// One reply for all of a quorum: each remaining time in it that they do not agree on is the longest that at
+/// least a quorum of masters guarantees.
+pub(super) fn conservative(quorum: Quorum, won: &[&Ballot]) -> Bytes {
+    let Some(first) = won.first() else { return Bytes::new() };
+    if won.iter().all(|ballot| ballot == first) {
+        return first.reply.clone();
     }
-    let mut walks: Vec<_> = replies.iter().map(|reply| resp3::elements(reply)).collect();
-    let mut merged = Vec::with_capacity(first.len());
+    let mut walks: Vec<_> = won.iter().map(|ballot| ballot.elements()).collect();
+    let mut merged = Vec::with_capacity(first.reply.len());
     loop {
         let column: Vec<_> = walks.iter_mut().filter_map(Iterator::next).collect();
-        let Some(element) = column.first() else { return merged.into() };
-        if column.iter().all(positive) {
-            let mut times: Vec<_> = column.iter().filter_map(|e| parse_i64(e.line)).collect();
-            times.sort_unstable_by(|a, b| b.cmp(a));
-            let time = times.get(quorum.needed() - 1).or(times.last()).copied().unwrap_or(1);
-            merged.extend_from_slice(format!(":{time}\r\n").as_bytes());
-        } else {
-            merged.extend_from_slice(element.bytes);
+        let Some((element, _)) = column.first() else { return merged.into() };
+        match guaranteed(quorum, column.iter().filter_map(|(_, time)| *time).collect()) {
+            Some(time) => merged.extend_from_slice(format!(":{time}\r\n").as_bytes()),
+            None => merged.extend_from_slice(element.bytes),
         }
     }
 }
@@ -124,30 +135,72 @@ pub(super) fn conservative(quorum: Quorum, replies: &[Bytes]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quorum::MasterId;
+    use crate::quorum::program::{Did, Program, Step};
 
-    fn ballot(reply: &'static str, read_ttl: bool) -> Ballot {
+    fn ballot(reply: &'static str, times_ms: &[i64]) -> Ballot {
+        let pairs: String = times_ms.iter().map(|ms| format!("$1\r\nk\r\n:{ms}\r\n")).collect();
+        let times = format!("*{}\r\n{pairs}", 2 * times_ms.len());
+        let times = Times::parse(times.as_bytes()).expect("times");
         let reply = Bytes::from_static(reply.as_bytes());
-        Ballot { changed: false, reply, read_ttl, items_each: 0 }
+        Ballot { changed: false, reply, times, items_each: 0 }
+    }
+
+    fn changed(reply: &'static str, times_ms: &[i64]) -> Ballot {
+        Ballot { changed: true, ..ballot(reply, times_ms) }
     }
 
     #[test]
     fn remaining_times_may_differ_but_not_what_means_something() {
-        let alike = |a, b| ballot(a, true) == ballot(b, true);
+        let alike = |a, b| {
+            let times = [29_990, 30_000, 5000, 7000, -1, -2, 0];
+            ballot(a, &times).is_like(&ballot(b, &times))
+        };
         assert!(alike(":29990\r\n", ":30000\r\n"));
         assert!(alike("*2\r\n$1\r\nt\r\n:5\r\n", "*2\r\n$1\r\nt\r\n:7\r\n"));
         assert!(!alike(":-1\r\n", ":-2\r\n") && !alike(":0\r\n", ":5\r\n"));
-        assert!(!alike("*1\r\n:5\r\n", "*2\r\n:5\r\n:6\r\n"));
+        assert!(!alike("*1\r\n:5\r\n", "*2\r\n:5\r\n:7\r\n"));
         assert!(!alike("*2\r\n$1\r\nt\r\n:5\r\n", "*2\r\n$1\r\nu\r\n:5\r\n"));
     }
 
     #[test]
-    fn numbers_of_a_script_that_read_no_time_must_agree() {
-        assert!(ballot(":7\r\n", false) != ballot(":8\r\n", false));
+    fn numbers_that_no_master_has_read_as_a_time_must_agree() {
+        let refused = ballot(":29990\r\n", &[29_990]);
+        let granted = ballot(":1\r\n", &[]);
+        assert!(refused != granted && !refused.is_like(&granted) && !granted.is_like(&refused));
+        let counted = |reply, ms| ballot(reply, &[ms]);
+        let (one, other) = (":7\r\n", ":8\r\n");
+        assert!(!counted(one, 29_990).is_like(&counted(other, 30_000)));
+    }
+
+    #[test]
+    fn what_was_changed_must_be_made_of_the_same_times() {
+        let (one, other) = (changed(":1\r\n", &[29_990]), changed(":1\r\n", &[30_000]));
+        assert!(one != other && !one.is_like(&other));
+        assert!(one == changed(":1\r\n", &[29_990]));
+        let (one, other) = (changed(":29990\r\n", &[29_990]), changed(":30000\r\n", &[30_000]));
+        assert!(one != other && !one.is_like(&other));
+        assert!(ballot(":1\r\n", &[29_990]) == ballot(":1\r\n", &[30_000]));
+    }
+
+    /// The first two have both an equal and an alike one when the last has answered.
+    #[test]
+    fn equal_replies_win_over_such_that_are_alike() {
+        let mut program = Program::new(Quorum::of(3), 0);
+        program.ask(Quorum::of(3).everybody());
+        let did = Did { changed: false, failed: false, timed: true };
+        let replies = [ballot(":5\r\n", &[]), ballot(":7\r\n", &[7000]), ballot(":5\r\n", &[5000])];
+        let steps = replies
+            .into_iter()
+            .enumerate()
+            .map(|(master, reply)| program.voted(0, MasterId::new(master), did, reply).step);
+        let winners = [0, 2].map(MasterId::new).into_iter().collect();
+        assert_eq!(steps.last(), Some(Step::Won(winners)));
     }
 
     #[test]
     fn sets_and_maps_have_no_order() {
-        let same = |a, b| ballot(a, false) == ballot(b, false);
+        let same = |a, b| ballot(a, &[]) == ballot(b, &[]);
         assert!(same("~2\r\n+a\r\n+b\r\n", "~2\r\n+b\r\n+a\r\n"));
         assert!(same("%2\r\n+a\r\n:1\r\n+b\r\n:2\r\n", "%2\r\n+b\r\n:2\r\n+a\r\n:1\r\n"));
         assert!(!same("%2\r\n+a\r\n:1\r\n+b\r\n:2\r\n", "%2\r\n+b\r\n:1\r\n+a\r\n:2\r\n"));
@@ -162,7 +215,7 @@ mod tests {
     fn the_pairs_of_a_page_have_no_order_but_stay_pairs() {
         let page = |items: &str| Ballot {
             items_each: 2,
-            ..ballot(Box::leak(format!("*2\r\n+0\r\n*4\r\n{items}").into_boxed_str()), false)
+            ..ballot(Box::leak(format!("*2\r\n+0\r\n*4\r\n{items}").into_boxed_str()), &[])
         };
         let one = page("+a\r\n+1\r\n+b\r\n+2\r\n");
         assert!(one == page("+b\r\n+2\r\n+a\r\n+1\r\n"));
@@ -171,11 +224,13 @@ mod tests {
 
     #[test]
     fn what_a_quorum_guarantees_is_answered() {
-        let replies = [":30\r\n", ":10\r\n", ":20\r\n"].map(|r| Bytes::from_static(r.as_bytes()));
-        assert_eq!(&conservative(Quorum::of(3), &replies)[..], b":20\r\n");
-        assert_eq!(&conservative(Quorum::of(3), &replies[..2])[..], b":10\r\n");
-        let pairs =
-            ["*2\r\n+t\r\n:9\r\n", "*2\r\n+t\r\n:8\r\n"].map(|r| Bytes::from_static(r.as_bytes()));
-        assert_eq!(&conservative(Quorum::of(3), &pairs)[..], b"*2\r\n+t\r\n:8\r\n");
+        let merged = |won: &[Ballot]| conservative(Quorum::of(3), &won.iter().collect::<Vec<_>>());
+        let replies = [(":30\r\n", 30), (":10\r\n", 10), (":20\r\n", 20)];
+        let replies = replies.map(|(reply, ms)| ballot(reply, &[ms]));
+        assert_eq!(&merged(&replies)[..], b":20\r\n");
+        assert_eq!(&merged(&replies[..2])[..], b":10\r\n");
+        let pairs = [("*2\r\n:77\r\n:9\r\n", 9), ("*2\r\n:77\r\n:8\r\n", 8)];
+        let pairs = pairs.map(|(reply, ms)| ballot(reply, &[ms]));
+        assert_eq!(&merged(&pairs)[..], b"*2\r\n:77\r\n:8\r\n");
     }
 }

@@ -1,29 +1,27 @@
-//! What a wrapped script answers: `{reply, flags, changes, messages}`.
+//! What a wrapped script answers: `{reply, popped, changes, messages, times}`, of which the last is not
+//! there when it has read none.
 
 use bytes::Bytes;
 
+use super::times::Times;
 use crate::resp3;
-
-/// A remaining time was read, so that integers in the reply may differ from master to master.
-const READ_TTL: i64 = 1;
-/// Elements were taken out of a list or a set: giving them back matters.
-const POPPED: i64 = 2;
 
 /// One master's answer to a program.
 #[derive(Debug)]
 pub(super) struct Envelope {
     /// The client's own reply, a RESP3 frame.
     pub(super) reply: Bytes,
-    /// Whether the reply may be made of remaining times.
-    pub(super) read_ttl: bool,
     pub(super) effect: Effect,
     pub(super) messages: Vec<Message>,
+    /// The times that the reply and the effect may be made of, as this master has them.
+    pub(super) times: Times,
 }
 
 /// What has changed on one master.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effect {
     pub(super) changes: Vec<Change>,
+    /// Elements were taken out of a list or a set: giving them back matters.
     popped: bool,
 }
 
@@ -59,17 +57,19 @@ impl Envelope {
     /// Reads what a master sent; `None` when it is something else.
     pub(super) fn parse(raw: &[u8]) -> Option<Self> {
         let items = resp3::items(raw)?;
-        let [reply, flags, changes, messages] = items[..] else { return None };
-        let flags = resp3::int(flags)?;
+        let [reply, popped, changes, messages, ref times @ ..] = items[..] else { return None };
+        let popped = resp3::int(popped)? != 0;
         let changes = resp3::items(changes)?;
         let changes: Option<_> = changes.chunks(6).map(Change::parse).collect();
         let messages = resp3::items(messages)?;
         let messages: Option<_> = messages.chunks(3).map(Message::parse).collect();
         Some(Self {
             reply: Bytes::copy_from_slice(reply),
-            read_ttl: flags & READ_TTL != 0,
-            effect: Effect { changes: changes?, popped: flags & POPPED != 0 },
+            effect: Effect { changes: changes?, popped },
             messages: messages?,
+            times: times
+                .first()
+                .map_or_else(|| Some(Times::default()), |times| Times::parse(times))?,
         })
     }
 }
@@ -121,11 +121,12 @@ mod tests {
     #[test]
     fn an_envelope_is_taken_apart() {
         let raw =
-            b"*4\r\n:1\r\n:1\r\n*6\r\n$1\r\n0\r\n$1\r\nk\r\n_\r\n:-2\r\n$8\r\n12345678\r\n:99\r\n\
-            *3\r\n$7\r\nPUBLISH\r\n$1\r\nc\r\n$1\r\nm\r\n";
+            b"*5\r\n:1\r\n:0\r\n*6\r\n$1\r\n0\r\n$1\r\nk\r\n_\r\n:-2\r\n$8\r\n12345678\r\n:99\r\n\
+            *3\r\n$7\r\nPUBLISH\r\n$1\r\nc\r\n$1\r\nm\r\n*2\r\n$1\r\nk\r\n:99\r\n";
         let envelope = Envelope::parse(raw).expect("an envelope");
         assert_eq!(&envelope.reply[..], b":1\r\n");
-        assert!(envelope.read_ttl && envelope.effect.is_change() && envelope.effect.matters());
+        assert!(envelope.times.include(99));
+        assert!(envelope.effect.is_change() && envelope.effect.matters());
         assert_eq!(
             (&envelope.effect.changes[0].before, envelope.messages[0].shard),
             (&None, false)
@@ -134,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_key_that_was_only_deleted_may_stay_so() {
-        let raw = |flags: u8| {
+        let raw = |popped: u8| {
             format!(
-                "*4\r\n_\r\n:{flags}\r\n*6\r\n$1\r\n0\r\n$1\r\nk\r\n$1\r\nd\r\n:9\r\n$0\r\n\r\n:-2\r\n*0\r\n"
+                "*4\r\n_\r\n:{popped}\r\n*6\r\n$1\r\n0\r\n$1\r\nk\r\n$1\r\nd\r\n:9\r\n$0\r\n\r\n:-2\r\n*0\r\n"
             )
         };
         let matters =
-            |flags| Envelope::parse(raw(flags).as_bytes()).expect("an envelope").effect.matters();
-        assert_eq!([matters(0), matters(2)], [false, true]);
+            |popped| Envelope::parse(raw(popped).as_bytes()).expect("an envelope").effect.matters();
+        assert_eq!([matters(0), matters(1)], [false, true]);
     }
 
     #[test]
@@ -151,6 +152,7 @@ mod tests {
             b"*0\r\n",
             b"*4\r\n:1\r\n:x\r\n*0\r\n*0\r\n",
             b"*4\r\n:1\r\n:0\r\n*1\r\n_\r\n*0\r\n",
+            b"*5\r\n:1\r\n:0\r\n*0\r\n*0\r\n*1\r\n$1\r\nk\r\n",
         ] {
             assert!(Envelope::parse(raw).is_none());
         }

@@ -1,0 +1,181 @@
+//! No two masters hold a key for quite the same time. What a script makes of that time does not tell them
+//! apart, and nothing else passes for a time.
+
+mod support;
+
+use support::{Masters, Proxy, Raw, Reply, State, eventually, target_is_plain_redis};
+
+/// Three masters that hold keys for times far apart, and a proxy that tries nothing twice.
+struct Setting {
+    client: Raw,
+    // Their processes live as long as these, and the proxy must not miss a master.
+    _proxy: Proxy,
+    masters: Masters,
+}
+
+/// How long each master holds a key.
+const ENDS_MS: [i64; 3] = [100_000, 200_000, 300_000];
+/// What a quorum of them guarantees, and how much of it may pass in a test.
+const AGREED_MS: std::ops::RangeInclusive<i64> = 190_000..=200_000;
+
+impl Setting {
+    async fn start() -> Option<Setting> {
+        if target_is_plain_redis() {
+            return None;
+        }
+        let masters = Masters::start(3);
+        let proxy = Proxy::start(&masters, &["--split-vote-retries", "0"]);
+        let client = proxy.raw().await;
+        Some(Setting { client, _proxy: proxy, masters })
+    }
+
+    async fn on(&self, master: usize, words: &[&str]) -> Reply {
+        Raw::connect(&self.masters[master].address()).await.ask(words).await
+    }
+
+    /// Every master holds `key`, for another time.
+    async fn held(&self, key: &str, value: &str) {
+        for (master, ms) in ENDS_MS.iter().enumerate() {
+            let set = self.on(master, &["SET", key, value, "PX", &ms.to_string()]).await;
+            assert_eq!(set, Reply::ok());
+        }
+    }
+
+    async fn eval(&mut self, script: &str, rest: &[&str]) -> Reply {
+        self.client.ask(&[&["EVAL", script], rest].concat()).await
+    }
+
+    /// Masters may be a moment late; then all of them hold the same.
+    async fn equal_everywhere(&self, key: &str) {
+        eventually(&format!("{key} is the same on all masters"), || async {
+            let first = State::on(&self.masters[0], key).await;
+            for master in &self.masters[1..] {
+                if !State::on(master, key).await.holds_the_same(&first) {
+                    return None;
+                }
+            }
+            Some(())
+        })
+        .await;
+    }
+}
+
+/// Takes the lock, or takes it once more, or says how long another holds it.
+const TAKE_OR_WAIT: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return 1 end
+    if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', 60000) then return 1 end
+    return redis.call('pttl', KEYS[1])";
+
+/// The 1 of a master that still knows an earlier attempt is no remaining time.
+#[tokio::test]
+async fn a_leftover_on_a_minority_is_no_lock() {
+    let Some(mut at) = Setting::start().await else { return };
+    for turn in 0..60 {
+        at.held("lock", "other").await;
+        let set = at.on(turn % 3, &["SET", "lock", "mine", "PX", "60000"]).await;
+        assert_eq!(set, Reply::ok());
+        let left_ms = number(at.eval(TAKE_OR_WAIT, &["1", "lock", "mine"]).await);
+        assert!((90_000..=300_000).contains(&left_ms), "turn {turn}: {left_ms}");
+    }
+}
+
+const FENCE: &str = "return {redis.call('incr', KEYS[1]), redis.call('pttl', KEYS[2])}";
+
+/// A counter beside a time is counted, not made as small as a quorum has it.
+#[tokio::test]
+async fn fencing_tokens_never_repeat() {
+    let Some(mut at) = Setting::start().await else { return };
+    at.held("lease", "mine").await;
+    assert_eq!(at.on(0, &["SET", "fence", "5"]).await, Reply::ok());
+    for token in 1..=40 {
+        let (given, left_ms) = pair(at.eval(FENCE, &["2", "fence", "lease"]).await);
+        assert_eq!(given, token);
+        assert!(AGREED_MS.contains(&left_ms), "{left_ms} ms are left");
+    }
+}
+
+const ENQUEUE: &str = "local ends = redis.call('pttl', KEYS[1]) + ARGV[2]
+    redis.call('zadd', KEYS[2], ends, ARGV[1])
+    return ends";
+const POSITION: &str = "return redis.call('zscore', KEYS[2], ARGV[1]) - ARGV[2]";
+
+/// The queue of Redisson's fair lock: what one waiter has stored, the next one counts from.
+#[tokio::test]
+async fn what_is_stored_from_a_time_is_the_same_everywhere() {
+    let Some(mut at) = Setting::start().await else { return };
+    at.held("lock", "other").await;
+    for waiter in ["a", "b", "c"] {
+        let ends = number(at.eval(ENQUEUE, &["2", "lock", "queue", waiter, "1000000"]).await);
+        let left_ms = ends - 1_000_000;
+        assert!(AGREED_MS.contains(&left_ms), "{left_ms} ms are left");
+        at.equal_everywhere("queue").await;
+        let position = at.eval(POSITION, &["2", "lock", "queue", waiter, "1000000"]).await;
+        assert_eq!(number(position), left_ms);
+    }
+}
+
+const EXTEND: &str = "local left = redis.call('pttl', KEYS[1])
+    redis.call('pexpire', KEYS[1], left + ARGV[1])
+    return {left, redis.call('pttl', KEYS[1])}";
+
+/// redis-py's `extend` adds to what is left; a time that is read after that is another one.
+#[tokio::test]
+async fn what_is_added_to_a_time_is_added_to_the_same_everywhere() {
+    let Some(mut at) = Setting::start().await else { return };
+    at.held("lock", "mine").await;
+    let (before_ms, after_ms) = pair(at.eval(EXTEND, &["1", "lock", "5000"]).await);
+    assert!(AGREED_MS.contains(&before_ms), "{before_ms} ms are left");
+    assert_eq!(after_ms, before_ms + 5000);
+    eventually("all masters hold it equally long", || async {
+        let mut ends = Vec::new();
+        for master in at.masters.iter() {
+            ends.push(State::on(master, "lock").await.expires_at_ms);
+        }
+        ends.sort_unstable();
+        (ends[2] - ends[0] < 5000).then_some(())
+    })
+    .await;
+}
+
+/// What is not a time any more is compared as it is, and then it has to be made of the same times.
+#[tokio::test]
+async fn what_is_calculated_from_a_time_has_a_quorum() {
+    let Some(mut at) = Setting::start().await else { return };
+    at.held("lock", "other").await;
+    let script = "return {redis.call('ttl', KEYS[1]) * 1000, redis.call('pexpiretime', KEYS[1])}";
+    let (left_ms, end_ms) = pair(at.eval(script, &["1", "lock"]).await);
+    assert!(AGREED_MS.contains(&left_ms), "{left_ms} ms are left");
+    let now_ms = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis() as i64;
+    assert!(AGREED_MS.contains(&(end_ms - now_ms)), "it ends in {} ms", end_ms - now_ms);
+}
+
+/// A master that does not have the key, or has it for ever, says so: it is not given an end.
+#[tokio::test]
+async fn only_masters_on_which_a_key_ends_agree_on_the_end() {
+    let Some(mut at) = Setting::start().await else { return };
+    for without in ["DEL", "PERSIST"] {
+        for master in 0..3 {
+            at.held("lock", "other").await;
+            assert_eq!(at.on(master, &[without, "lock"]).await, Reply::Int(1));
+            let queue = format!("{without} {master}");
+            let ends = number(at.eval(ENQUEUE, &["2", "lock", &queue, "a", "0"]).await);
+            assert!((90_000..=300_000).contains(&ends), "{without} on {master}: {ends}");
+        }
+    }
+}
+
+fn number(reply: Reply) -> i64 {
+    match reply {
+        Reply::Int(number) => number,
+        other => panic!("a number, not {other:?}"),
+    }
+}
+
+fn pair(reply: Reply) -> (i64, i64) {
+    match reply {
+        Reply::Array(parts) => match &parts[..] {
+            [Reply::Int(one), Reply::Int(other)] => (*one, *other),
+            _ => panic!("two numbers, not {parts:?}"),
+        },
+        other => panic!("two numbers, not {other:?}"),
+    }
+}
