@@ -255,9 +255,7 @@ impl Engine {
             self.make_up_later(id, master, waiting.part, answer.is_some());
         }
         self.act(id, next);
-        if self.with(id, |flight| flight.others_behind) == Some(true) {
-            self.let_through(master);
-        }
+        self.let_through(master);
         self.retire(id);
         self.start_ready();
     }

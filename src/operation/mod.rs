@@ -175,6 +175,14 @@ impl Operation {
         }
     }
 
+    /// Masters that must be asked only when they have answered an earlier round.
+    pub fn overdue(&self) -> MasterSet {
+        match &self.kind {
+            Kind::Program(program) => program.overdue(),
+            _ => MasterSet::EMPTY,
+        }
+    }
+
     /// The program that masters must have before they are asked.
     pub fn program(&self) -> Option<Arc<lua::program::Program>> {
         match &self.kind {

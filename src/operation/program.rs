@@ -102,8 +102,11 @@ pub struct Program {
     answers: Vec<(MasterId, Envelope)>,
     /// What has changed where, the latest last.
     effects: Vec<(MasterId, Effect)>,
-    /// Masters that still owe an answer.
-    owing: MasterSet,
+    /// Masters that owe the answer of the current round, and those that owe one of an earlier round.
+    pending: MasterSet,
+    overdue: MasterSet,
+    /// Masters that were lost before they answered.
+    lost: MasterSet,
     winners: MasterSet,
     trouble: Trouble,
 }
@@ -124,7 +127,9 @@ impl Program {
             deadlines: Vec::new(),
             answers: Vec::new(),
             effects: Vec::new(),
-            owing: MasterSet::EMPTY,
+            pending: MasterSet::EMPTY,
+            overdue: MasterSet::EMPTY,
+            lost: MasterSet::EMPTY,
             winners: MasterSet::EMPTY,
             trouble: Trouble::default(),
         }
@@ -150,10 +155,15 @@ impl Program {
         self.call.keys.len() == 1 && !matches!(self.shape, Shape::Transaction(..))
     }
 
-    /// Those that have not answered an earlier round are not asked again: what they did then has to be
-    /// undone before they do it once more.
+    /// Those that were lost in an earlier round are not asked again: nobody knows what they did.
     pub(super) fn excluded(&self) -> MasterSet {
-        self.owing
+        self.lost
+    }
+
+    /// Those that have not answered an earlier round are asked when they have: what they did then has
+    /// to be undone before they do it once more.
+    pub(super) fn overdue(&self) -> MasterSet {
+        self.overdue
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -165,7 +175,8 @@ impl Program {
         self.deadlines.push(now + rules.vote_timeout);
         let new = || decision::Program::new(rules.quorum, rules.split_vote_retries);
         self.decision.get_or_insert_with(new).ask(asked);
-        self.owing = self.owing.union(asked);
+        self.overdue = self.overdue.union(self.pending);
+        self.pending = asked;
         self.micros = clock::unix_micros();
         self.answers.clear();
     }
@@ -209,8 +220,11 @@ impl Program {
         let Some(deadline) = self.deadlines.get(usize::from(round)) else { return Next::WAIT };
         let Some(decision) = &mut self.decision else { return Next::WAIT };
         let is_late = received.now > *deadline && decision.is_over();
-        if answer.is_some() {
-            self.owing.remove(master);
+        let current = round == decision.round();
+        let owed = if current { &mut self.pending } else { &mut self.overdue };
+        owed.remove(master);
+        if answer.is_none() {
+            self.lost.insert(master);
         }
         let Some(envelope) = Envelope::parse(raw).filter(|_| !is_late) else {
             if let Some(Answer::Error(error)) = answer {
@@ -258,14 +272,15 @@ impl Program {
             }
         };
         // What is tried again has to find everything as it was, also what was deleted.
-        let again = matches!(then, Then::Ask | Then::Pause);
-        if again {
+        let asks_again = matches!(then, Then::Ask | Then::Pause);
+        if asks_again {
             let read = self.answers.iter().map(|(_, envelope)| &envelope.times);
             self.agreed = Times::agreed(rules.quorum, read);
             self.at_once = matches!(then, Then::Ask);
         }
+        let is_over = self.decision.as_ref().is_some_and(decision::Program::is_over);
         let matters =
-            |master: &MasterId| again || self.effect(*master).is_some_and(Effect::matters);
+            |master: &MasterId| !is_over || self.effect(*master).is_some_and(Effect::matters);
         Next { undo: next.undo.iter().filter(matters).collect(), then }
     }
 

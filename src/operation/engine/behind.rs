@@ -3,7 +3,7 @@
 //! A script that finds its own token takes it for its own, also when an earlier attempt has left it
 //! there that is about to be taken back. So while a master owes the answer to an operation that has
 //! lost, what uses the same keys is not sent to that master: first comes the answer, then the undo, then
-//! the next attempt. All other masters get it at once.
+//! the next attempt. All other masters get it at once. The same holds for the rounds of one program.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -34,7 +34,8 @@ impl Engine {
     /// Those of `voters` to which the operation must not be sent yet.
     pub(super) fn held_back(&self, id: OperationId, voters: MasterSet) -> MasterSet {
         let behind = self.behind.borrow();
-        if behind.open.is_empty() && behind.held.is_empty() {
+        let overdue = self.with(id, |flight| flight.operation.overdue()).unwrap_or_default();
+        if behind.open.is_empty() && behind.held.is_empty() && overdue.is_empty() {
             return MasterSet::EMPTY;
         }
         voters.iter().filter(|master| self.is_behind(id, *master, &behind.held)).collect()
@@ -77,7 +78,7 @@ impl Engine {
 
     /// `master` has answered something: whoever waited for that is sent to it now.
     pub(super) fn let_through(self: &Rc<Self>, master: MasterId) {
-        loop {
+        while !self.behind.borrow().held.is_empty() {
             let next = {
                 let behind = self.behind.borrow();
                 let mine = |held: &Held| held.master == master;
@@ -97,6 +98,10 @@ impl Engine {
         let keys =
             |flight: &mut Flight| flight.operation.may_find_itself().then(|| self.keys_of(flight));
         let Some(own) = self.with(id, keys).flatten() else { return false };
+        let overdue = self.with(id, |flight| flight.operation.overdue().contains(master));
+        if overdue == Some(true) {
+            return true;
+        }
         let awaits = |other: &OperationId| {
             let awaited = self.with(*other, |flight| flight.awaited.contains(master));
             *other != id && awaited == Some(true)
