@@ -262,7 +262,7 @@ fn error(literal: &str) -> Option<String> {
 }
 
 /// The first words of our errors, which clients tell them apart by.
-const CODES: [&str; 10] = [
+const CODES: [&str; 11] = [
     "ERR",
     "CLUSTERDOWN",
     "EXECABORT",
@@ -271,6 +271,7 @@ const CODES: [&str; 10] = [
     "NOPROTO",
     "NOSCRIPT",
     "NOTBUSY",
+    "UNKILLABLE",
     "WRONGPASS",
     "WRONGTYPE",
 ];

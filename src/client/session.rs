@@ -23,6 +23,8 @@ use super::waiting::Waiting;
 use crate::command::transaction::Transaction;
 use crate::command::{self, Action};
 use crate::flush::poll_flush;
+use crate::master::dial::Tcp;
+use crate::master::kill::kill_scripts;
 use crate::operation::Operation;
 use crate::operation::watch::Watched;
 use crate::pubsub::subscriber::Subscriber;
@@ -271,6 +273,7 @@ impl Front {
             Action::Unsubscribe(kind, topics) => self.unsubscribe(kind, &topics),
             Action::Gather(how, operations) => self.gather(how, operations),
             Action::Wait(waiting) => self.wait(*waiting),
+            Action::KillScripts => self.kill_scripts(),
         }
     }
 
@@ -349,13 +352,27 @@ impl Front {
 
     /// A client that waits sends nothing else until it is answered.
     fn wait(&mut self, waiting: Waiting) -> bool {
+        let worker = Rc::clone(&self.worker);
+        self.run_alone(|target| waiting.run(worker, target))
+    }
+
+    fn kill_scripts(&mut self) -> bool {
+        let masters = self.worker.settings().masters.clone();
+        self.run_alone(|target| async { target.deliver(kill_scripts(Tcp, masters).await) })
+    }
+
+    /// Starts a task that answers, and lets nothing begin before that.
+    fn run_alone<F>(&mut self, task: impl FnOnce(Target) -> F) -> bool
+    where
+        F: Future<Output = ()> + 'static,
+    {
         if self.outbox.in_flight() > 0 {
             return false;
         }
         let silent = self.is_silent();
         let ticket = Ticket { key: 0, order: Order::Alone, bytes: 0 };
         let target = self.outbox.reserve(ticket, silent);
-        tokio::task::spawn_local(waiting.run(Rc::clone(&self.worker), target));
+        tokio::task::spawn_local(task(target));
         true
     }
 

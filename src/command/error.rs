@@ -65,6 +65,14 @@ pub const CLIENT_NAME: Reply =
 pub const NO_SUCH_CLIENT: Reply = fixed("ERR No such client");
 /// `EVALSHA` of a script that is not in the cache. Clients send the whole script when they see it.
 pub const NO_SCRIPT: Reply = fixed("NOSCRIPT No matching script. Please use EVAL.");
+/// `SCRIPT KILL` when no master is busy with a script.
+pub const NO_SCRIPT_RUNNING: Reply = fixed("NOTBUSY No scripts in execution right now.");
+/// `SCRIPT KILL` when a master is busy with one that has written.
+pub const UNKILLABLE: Reply = fixed(
+    "UNKILLABLE Sorry the script already executed write commands against the dataset. You can \
+     either wait the script termination or kill the server in a hard way using the SHUTDOWN \
+     NOSAVE command.",
+);
 /// `SCRIPT FLUSH` with another word.
 pub const SCRIPT_FLUSH_OPTION: Reply = fixed("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
 /// `EVAL` with fewer than no keys.

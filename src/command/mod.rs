@@ -54,6 +54,8 @@ pub enum Action {
     HangUp,
     /// The masters are asked.
     Start(Operation),
+    /// Scripts that keep masters busy are ended.
+    KillScripts,
     /// The client waits until there is something.
     Wait(Box<Waiting>),
     /// Messages are wanted.

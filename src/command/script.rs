@@ -76,7 +76,9 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
         (b"debug", 3) if args.at(2).eq_ignore_ascii_case(b"no") => Ok(Action::Reply(Reply::OK)),
         (b"debug", 3) => Err(Reply::error("ERR scripts cannot be debugged through redlock-proxy")),
         (b"debug", _) => Err(error::wrong_arity("script|debug")),
-        (b"kill", 2) => Err(Reply::error("NOTBUSY No scripts in execution right now.")),
+        // In one Redis nothing runs beside EXEC.
+        (b"kill", 2) if front.transaction.is_some() => Err(error::NO_SCRIPT_RUNNING),
+        (b"kill", 2) => Ok(Action::KillScripts),
         _ => Err(error::unknown_subcommand("SCRIPT", args.at(1))),
     }
 }

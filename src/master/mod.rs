@@ -4,11 +4,13 @@
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
 //! * [`feed`] listens for what is published;
+//! * [`kill`] ends scripts that never end;
 //! * [`deferred`] keeps what has to be delivered once the link is back.
 
 pub mod deferred;
 pub mod dial;
 pub mod feed;
+pub mod kill;
 pub mod link;
 pub mod probe;
 mod reader;

@@ -68,7 +68,7 @@ pub async fn probe(
     }
 }
 
-fn connection_info(address: &MasterAddr) -> RedisConnectionInfo {
+pub(super) fn connection_info(address: &MasterAddr) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default();
     if let Some(user) = &address.user {
         info = info.set_username(user);

@@ -1,0 +1,45 @@
+//! Scripts that never end keep masters busy, and whatever else runs on this machine: so this has a file of
+//! its own.
+
+mod support;
+
+use support::{Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis};
+
+/// Masters that are busy with a script that never ends are freed by `SCRIPT KILL`, unless it has written.
+#[tokio::test]
+async fn a_script_that_never_ends_is_killed_on_all_masters() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    proxy.expect_warnings();
+    for master in &masters[..] {
+        let mut raw = Raw::connect(&master.address()).await;
+        let soon = ["CONFIG", "SET", "busy-reply-threshold", "100"];
+        assert_eq!(raw.ask(&soon).await, Reply::ok());
+    }
+    let mut raw = proxy.raw().await;
+    let not_busy = raw.ask(&["SCRIPT", "KILL"]).await;
+    assert_eq!(not_busy, Reply::Error("NOTBUSY No scripts in execution right now.".into()));
+    let endless = raw.ask(&["EVAL", "while true do end", "0"]).await;
+    assert!(endless.is_error("CLUSTERDOWN "), "{endless:?}");
+    eventually("the script is ended", || async {
+        (kill(&proxy).await == Reply::ok()).then_some(())
+    })
+    .await;
+    eventually("the masters are free", || async {
+        (proxy.raw().await.ask(&["SET", "k", "v"]).await == Reply::ok()).then_some(())
+    })
+    .await;
+    let written = "redis.call('set', KEYS[1], 'v') while true do end";
+    assert!(raw.ask(&["EVAL", written, "1", "k"]).await.is_error("CLUSTERDOWN "));
+    eventually("a master says why it goes on", || async {
+        kill(&proxy).await.is_error("UNKILLABLE Sorry ").then_some(())
+    })
+    .await;
+}
+
+async fn kill(proxy: &Proxy) -> Reply {
+    proxy.raw().await.ask(&["SCRIPT", "KILL"]).await
+}
