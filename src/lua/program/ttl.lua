@@ -15,7 +15,7 @@ end
 
 local function fail_too_long(run, name)
   name = string.lower(name)
-  return fail(run, "ERR invalid expire time in '" .. name .. "' command: longer than --max-ttl LONGEST_TTL")
+  return fail(run, "ERR invalid expire time in '" .. name .. "' command: longer than --max-ttl " .. 'LONGEST_TTL')
 end
 
 -- What to set on a master, in milliseconds, for a time that counts from `now`; nil: leave it to Redis,
