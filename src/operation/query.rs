@@ -78,7 +78,7 @@ impl Query {
         let reply = match verdict {
             Verdict::Agreed(vote, _) => Reply::Raw(vote.reply.clone()),
             Verdict::Contested => return self.contested(rules),
-            Verdict::Missing | Verdict::Undecided => self.undecided(rules),
+            Verdict::Missing | Verdict::Undecided => return self.open(rules),
         };
         Next::reply(reply)
     }
@@ -88,9 +88,19 @@ impl Query {
         let reply = match votes.close() {
             Verdict::Agreed(vote, _) => Reply::Raw(vote.reply.clone()),
             Verdict::Contested => return self.contested(rules),
-            Verdict::Missing | Verdict::Undecided => self.undecided(rules),
+            Verdict::Missing | Verdict::Undecided => return self.open(rules),
         };
         Next::reply(reply)
+    }
+
+    /// Masters that answered otherwise may agree in a moment: a key expires on one after the other.
+    fn open(&mut self, rules: &Rules) -> Next {
+        let answered = self.votes.as_ref().is_some_and(Read::quorum_answered);
+        if answered && u32::from(self.contested) < rules.split_vote_retries {
+            self.contested += 1;
+            return Next::then(Then::Pause);
+        }
+        Next::reply(self.undecided(rules))
     }
 
     /// Whatever is changing just now is read again; if it stays like that the key does not exist.

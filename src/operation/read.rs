@@ -146,6 +146,12 @@ impl Sightings {
         self.agreed(agreed)
     }
 
+    /// Whether enough masters answered that it may be known in a moment: a key that expires does so on
+    /// one master after the other, and one that is being changed changes likewise.
+    pub fn may_agree_soon(&self) -> bool {
+        self.decision.quorum_answered()
+    }
+
     fn agreed(&self, (found, holders): (Sighting, MasterSet)) -> Seen {
         let ttls = self.ttls_ms.iter().filter(|(master, _)| holders.contains(*master));
         Seen::Key(found, guaranteed_ttl_ms(self.quorum, ttls.map(|(_, ttl)| *ttl)))
@@ -225,7 +231,12 @@ impl Read {
     /// What is changing just now is read again after a pause, so that a lock that changes hands is
     /// never seen absent in between.
     fn seen(&mut self, rules: &Rules, seen: Seen) -> Next {
-        if seen == Seen::Contested && u32::from(self.contested) < rules.split_vote_retries {
+        let open = match seen {
+            Seen::Contested => true,
+            Seen::Unknown(_) => self.sightings.as_ref().is_some_and(Sightings::may_agree_soon),
+            Seen::Key(..) | Seen::Missing => false,
+        };
+        if open && u32::from(self.contested) < rules.split_vote_retries {
             self.contested += 1;
             return Next::then(Then::Pause);
         }

@@ -288,7 +288,9 @@ impl Swap {
                 Old { sighting: Some(sighting), ttl_ms, leftovers: false }
             }
             Seen::Missing => Old { sighting: None, ttl_ms: -1, leftovers: false },
-            Seen::Contested if self.contested < rules.split_vote_retries => {
+            Seen::Contested | Seen::Unknown(_)
+                if self.may_be_known_soon(&seen) && self.contested < rules.split_vote_retries =>
+            {
                 self.contested += 1;
                 return Next::then(Then::Pause);
             }
@@ -314,6 +316,14 @@ impl Swap {
                 Next::then(Then::Ask)
             }
         }
+    }
+
+    fn may_be_known_soon(&self, seen: &Seen) -> bool {
+        let answered = match &self.phase {
+            Phase::Reading(Some(sightings)) => sightings.may_agree_soon(),
+            _ => false,
+        };
+        answered || *seen == Seen::Contested
     }
 
     fn ballot(&mut self, answer: Option<&Answer<'_>>) -> Ballot {

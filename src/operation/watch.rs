@@ -88,11 +88,7 @@ impl Watch {
                 *self.watched.digest.borrow_mut() = Some(digest.clone());
                 Next::reply(Reply::OK)
             }
-            Some(Verdict::Contested) if u32::from(self.contested) < rules.split_vote_retries => {
-                self.contested += 1;
-                Next::then(Then::Pause)
-            }
-            Some(_) => self.undecided(rules),
+            Some(_) => self.open(rules),
         }
     }
 
@@ -103,10 +99,16 @@ impl Watch {
             *self.watched.digest.borrow_mut() = Some(digest.clone());
             return Next::reply(Reply::OK);
         }
-        self.undecided(rules)
+        self.open(rules)
     }
 
-    fn undecided(&self, rules: &Rules) -> Next {
+    /// Masters that answered otherwise may agree in a moment.
+    fn open(&mut self, rules: &Rules) -> Next {
+        let answered = self.votes.as_ref().is_some_and(Read::quorum_answered);
+        if answered && u32::from(self.contested) < rules.split_vote_retries {
+            self.contested += 1;
+            return Next::then(Then::Pause);
+        }
         let answered = self.votes.as_ref().map_or(0, Read::answered);
         Next::reply(self.trouble.undecided(rules, answered))
     }

@@ -74,6 +74,11 @@ impl<V> Read<V> {
         self.values.iter().map(|(_, holders)| holders.len()).sum::<usize>() + self.missing.len()
     }
 
+    /// Whether enough masters answered, though perhaps not alike.
+    pub fn quorum_answered(&self) -> bool {
+        self.answered() >= self.quorum.needed()
+    }
+
     fn answers(&mut self, master: MasterId) -> bool {
         let asked = self.pending.contains(master);
         self.pending.remove(master);

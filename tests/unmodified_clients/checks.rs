@@ -21,6 +21,7 @@ pub(crate) type Outcome = Vec<(String, bool)>;
 
 /// Checks all clients of some languages, and that the page of clients tells the outcome.
 pub(crate) async fn languages(languages: &[String]) {
+    let _side_by_side = client::CHECKS.read().await;
     let mut failures = Vec::new();
     for language in languages {
         let checked = match check_all(client::list(language).await).await {

@@ -66,6 +66,9 @@ fn client(language: &str, line: &str) -> Client {
     Client { language: language.to_owned(), id, name, version, keys }
 }
 
+/// Checks run side by side; what needs the machine for itself waits until none does.
+pub(crate) static CHECKS: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
+
 /// A turn of somebody who wants to start processes, that others wait for: the machine may be small.
 pub(crate) async fn turn() -> tokio::sync::SemaphorePermit<'static> {
     static TURNS: Semaphore = Semaphore::const_new(3);
