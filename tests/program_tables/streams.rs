@@ -11,7 +11,6 @@ pub(crate) const STREAMS: &str = r#"
     XADD x abc f v
     XADD x 5-0 f
     XADD absent NOMKSTREAM 1-1 f v
-    [shape: named by the clock] XADD x * f v
     XLEN x
     XDEL x 1-2 9-9
     XTRIM x MAXLEN 2
