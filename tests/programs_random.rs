@@ -26,7 +26,7 @@ const PROGRAMS_PER_ROUND: usize = 150;
 async fn random_programs_do_what_they_do_in_a_plain_redis() {
     let redis = Master::start();
     let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--allow-flush"]);
+    let proxy = Proxy::start(&masters, &["--allow-flush", "--vote-timeout", "3s"]);
     if let Ok(seed) = var("REDLOCK_TEST_SEED") {
         return round(seed.parse().expect("a number"), &redis, &masters, &proxy).await;
     }

@@ -27,7 +27,7 @@ use super::{Master, Masters, Proxy, Raw, Reply, encode, words};
 pub async fn compare(table: &str) {
     let redis = Master::start();
     let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--allow-flush"]);
+    let proxy = Proxy::start(&masters, &["--allow-flush", "--vote-timeout", "3s"]);
     for version in ["2", "3"] {
         let mut expected = Side::fresh(&redis.address(), version).await;
         let mut actual = Side::fresh(proxy.address(), version).await;
