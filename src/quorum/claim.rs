@@ -58,14 +58,8 @@ pub enum Step {
     },
 }
 
-/// The next step, and where our token has to be taken away first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Next {
-    /// Masters to send the compare-and-delete to.
-    pub undo: MasterSet,
-    /// What to do then.
-    pub step: Step,
-}
+/// The next step, and where our token has to be taken away first (compare-and-delete).
+pub type Next = super::Next<Step>;
 
 impl Next {
     const WAIT: Self = Self { undo: MasterSet::EMPTY, step: Step::Wait };

@@ -172,6 +172,15 @@ pub enum Ballot {
     Unknown,
 }
 
+/// The next step of a decision, and what has to be taken back before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Next<S> {
+    /// Masters to send the undo to.
+    pub undo: MasterSet,
+    /// What to do then.
+    pub step: S,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

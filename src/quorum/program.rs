@@ -42,14 +42,8 @@ pub enum Step {
     },
 }
 
-/// The next step, and which masters' changes have to be taken back first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Next {
-    /// Masters to restore.
-    pub undo: MasterSet,
-    /// What to do then.
-    pub step: Step,
-}
+/// The next step, and which masters' changes have to be taken back first (by restoring them).
+pub type Next = super::Next<Step>;
 
 impl Next {
     const WAIT: Self = Self { undo: MasterSet::EMPTY, step: Step::Wait };
@@ -188,12 +182,17 @@ impl<B: Vote> Program<B> {
         matches!(self.phase, Phase::Won { .. } | Phase::Lost)
     }
 
-    /// The ballots that have won.
-    pub fn winners(&self) -> impl Iterator<Item = &B> {
-        let won = match self.phase {
+    /// The masters that have won: none before that.
+    pub fn won_by(&self) -> MasterSet {
+        match self.phase {
             Phase::Won { winners, .. } => winners,
             _ => MasterSet::EMPTY,
-        };
+        }
+    }
+
+    /// The ballots that have won.
+    pub fn winners(&self) -> impl Iterator<Item = &B> {
+        let won = self.won_by();
         self.votes.iter().filter(move |(_, master)| won.contains(*master)).map(|(vote, _)| vote)
     }
 
@@ -256,7 +255,7 @@ impl<B: Vote> Program<B> {
     }
 
     fn won(&mut self, winners: MasterSet) -> Next {
-        let changed = !self.changed.without(self.changed.without(winners)).is_empty();
+        let changed = winners.iter().any(|master| self.changed.contains(master));
         self.phase = Phase::Won { winners, changed };
         let undo = if changed { self.failed.without(winners) } else { self.changed };
         Next { undo, step: Step::Won(winners) }

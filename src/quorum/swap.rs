@@ -25,14 +25,8 @@ pub enum Step {
     },
 }
 
-/// The next step, and where the old value has to be put back first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Next {
-    /// Masters to send the reverse compare-and-set to.
-    pub undo: MasterSet,
-    /// What to do then.
-    pub step: Step,
-}
+/// The next step, and where the old value has to be put back first (reverse compare-and-set).
+pub type Next = super::Next<Step>;
 
 impl Next {
     const WAIT: Self = Self { undo: MasterSet::EMPTY, step: Step::Wait };
