@@ -120,6 +120,32 @@ async fn a_master_that_comes_back_takes_part_again() {
     all_take_part(&mut client, &masters).await;
 }
 
+/// A refused claim leaves nothing behind, also when its rollback takes longer than the claim to the one
+/// master that had granted it.
+#[tokio::test]
+async fn a_rollback_is_not_in_vain_because_it_arrives_late() {
+    const DELAY: Duration = Duration::from_secs(1);
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relay = Relay::to(&masters[2]);
+    let mut addresses = masters.addresses();
+    addresses[2] = relay.address();
+    let proxy = Proxy::in_front_of(&addresses, &LONG_VOTE);
+    let mut client = proxy.connection().await;
+    all_take_part(&mut client, &masters).await;
+    relay.delay(Duration::ZERO, DELAY);
+    for master in &masters[..2] {
+        let mut theirs = master.connection().await;
+        assert_eq!(claim(&mut theirs, "lock", "theirs").await, Ok(Value::Okay));
+    }
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Nil));
+    relay.delay(DELAY, DELAY);
+    masters[2].holds("lock", "mine").await;
+    masters[2].forgets("lock").await;
+}
+
 async fn with_killed_minority_of(count: usize) {
     let mut masters = Masters::start(count);
     let proxy = Proxy::start(&masters, &LONG_VOTE);

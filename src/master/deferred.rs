@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
+use crate::master::link::longest_silence;
 use crate::operation::program::Change;
 use crate::operation::request::{self, Form};
 use crate::quorum::validity::{Pad, TtlWindow};
@@ -34,6 +35,8 @@ pub enum Cause {
         since: Instant,
         /// When it must have been executed, if at all; `None`: by now.
         until: Option<Instant>,
+        /// The master has said that it found the key free.
+        confirmed: bool,
     },
     /// A lock that was released at `since`, when other masters saw it end in `remaining_ms`.
     Release {
@@ -143,9 +146,9 @@ impl Rollback {
 
     fn window(&self, pad: Pad, now: Instant) -> TtlWindow {
         match self.cause {
-            Cause::Claim { ttl_ms, since, until } => {
+            Cause::Claim { ttl_ms, since, until, confirmed } => {
                 let latest = now - until.unwrap_or(now);
-                TtlWindow::of_claim(pad, ttl_ms, now - since, latest)
+                TtlWindow::of_claim(pad, ttl_ms, now - since + on_its_way(pad, confirmed), latest)
             }
             Cause::Release { remaining_ms, since } => {
                 TtlWindow::of_release(pad, remaining_ms, now - since)
@@ -185,6 +188,15 @@ impl Rollback {
             Err(_) => since + UNKNOWN_END,
         }
     }
+}
+
+/// How long a rollback may take to its master: the TTL goes down on the way.
+///
+/// Where the claim found the key free, no older key with the same token can be hit, and it may take as
+/// long as the link bears; later the link is torn down, and the rollback is sent anew.
+fn on_its_way(pad: Pad, confirmed: bool) -> Duration {
+    let vote_timeout = pad.vote_timeout();
+    if confirmed { longest_silence(vote_timeout) } else { vote_timeout }
 }
 
 /// What `Instant` can certainly still add up.
@@ -238,7 +250,7 @@ mod tests {
     use super::*;
 
     fn rollback(ttl_ms: i64, since: Instant) -> Debt {
-        let cause = Cause::Claim { ttl_ms, since, until: None };
+        let cause = Cause::Claim { ttl_ms, since, until: None, confirmed: true };
         Debt::Rollback(Rollback { db: 0, key: (*b"k").into(), token: (*b"t").into(), cause })
     }
 

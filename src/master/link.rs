@@ -95,6 +95,11 @@ pub(super) const BACKOFF: (Duration, Duration) =
 const SILENT_VOTE_TIMEOUTS: u32 = 10;
 const LEAST_SILENCE: Duration = Duration::from_millis(500);
 
+/// How long a master may be silent that owes an answer.
+pub fn longest_silence(vote_timeout: Duration) -> Duration {
+    (vote_timeout * SILENT_VOTE_TIMEOUTS).max(LEAST_SILENCE)
+}
+
 /// [`Link::heartbeat`]s in the time of silence that is allowed.
 pub(super) const HEARTBEATS: u32 = 5;
 
@@ -159,7 +164,7 @@ impl Link {
         Rc::new(Self {
             master,
             address: settings.masters[master.index()].clone(),
-            silence: (settings.vote_timeout * SILENT_VOTE_TIMEOUTS).max(LEAST_SILENCE),
+            silence: longest_silence(settings.vote_timeout),
             max_backlog_bytes: largest.max(LEAST_BACKLOG_BYTES),
             pad,
             up: Cell::new(false),

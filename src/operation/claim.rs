@@ -9,7 +9,7 @@ use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::claim::{self as decision, Step, Vote};
-use crate::quorum::{MasterSet, turn};
+use crate::quorum::{MasterId, MasterSet, turn};
 
 /// How a key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Claim {
 struct Sent {
     decision: decision::Claim,
     since: Instant,
+    /// Masters that have said that they found the key free.
+    confirmed: MasterSet,
 }
 
 impl Claim {
@@ -89,12 +91,13 @@ impl Claim {
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
         let deadline = now + rules.vote_timeout;
         if let Some(sent) = &mut self.sent {
+            sent.confirmed = MasterSet::EMPTY;
             return sent.decision.ask(asked, deadline);
         }
         let retries = rules.split_vote_retries;
         let claim = decision::Claim::new(rules.quorum, asked, deadline, retries);
         let decision = if self.persist { claim.then_persist() } else { claim };
-        self.sent = Some(Sent { decision, since: now });
+        self.sent = Some(Sent { decision, since: now, confirmed: MasterSet::EMPTY });
     }
 
     /// Whether a key that already holds the token is granted as well.
@@ -135,6 +138,9 @@ impl Claim {
         let is_late = self.may_be_ours() && self.is_late(received.now);
         let vote = if is_late { Vote::Unknown } else { self.vote(received.answer) };
         let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if vote == Vote::Taken {
+            sent.confirmed.insert(received.master);
+        }
         let next = sent.decision.vote(received.round, received.master, vote, received.now);
         self.next(rules, next)
     }
@@ -177,13 +183,15 @@ impl Claim {
         if owned { self.replies.owned.clone() } else { self.replies.granted.clone() }
     }
 
-    pub(super) fn rollback(&self) -> (Box<[u8]>, Cause) {
-        let since = self.sent.as_ref().map_or_else(crate::clock::now, |sent| sent.since);
+    pub(super) fn rollback(&self, master: MasterId) -> (Box<[u8]>, Cause) {
+        let sent = self.sent.as_ref();
+        let since = sent.map_or_else(crate::clock::now, |sent| sent.since);
+        let confirmed = sent.is_some_and(|sent| sent.confirmed.contains(master));
         let persisted = self.persist && self.round() > 0;
         let cause = if persisted {
             Cause::Persisted
         } else {
-            Cause::Claim { ttl_ms: self.ttl_ms, since, until: None }
+            Cause::Claim { ttl_ms: self.ttl_ms, since, until: None, confirmed }
         };
         (self.token.clone(), cause)
     }

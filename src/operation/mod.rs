@@ -406,7 +406,7 @@ impl Operation {
             Kind::Change(change) => change.encode_undo(undo, &self.key, form, out),
             Kind::Program(program) => program.encode_undo(undo.master, form, out),
             _ => {
-                if let Some(rollback) = self.rollback() {
+                if let Some(rollback) = self.rollback(undo.master) {
                     rollback.encode(rules.pad, undo.now, form, out);
                 }
             }
@@ -417,13 +417,13 @@ impl Operation {
     pub fn debt(&self, master: MasterId) -> Option<Debt> {
         match &self.kind {
             Kind::Program(program) => program.restore(master).map(Debt::Restore),
-            _ => self.rollback().map(Debt::Rollback),
+            _ => self.rollback(master).map(Debt::Rollback),
         }
     }
 
-    fn rollback(&self) -> Option<Rollback> {
+    fn rollback(&self, master: MasterId) -> Option<Rollback> {
         let (token, cause) = match &self.kind {
-            Kind::Claim(claim) => claim.rollback(),
+            Kind::Claim(claim) => claim.rollback(master),
             Kind::Release(release) => release.rollback()?,
             Kind::Swap(swap) => swap.rollback()?,
             _ => return None,

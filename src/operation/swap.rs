@@ -397,7 +397,8 @@ impl Swap {
         let Phase::Swapping(Exchange { old, to, since }, _) = &self.phase else { return None };
         match (&old.sighting, to) {
             (None, Some((value, NewTtl::Millis(ttl_ms)))) => {
-                let cause = Cause::Claim { ttl_ms: *ttl_ms, since: *since, until: None };
+                let (since, until, confirmed) = (*since, None, false);
+                let cause = Cause::Claim { ttl_ms: *ttl_ms, since, until, confirmed };
                 Some((value[..].into(), cause))
             }
             _ => None,

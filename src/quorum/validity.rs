@@ -44,6 +44,11 @@ impl Pad {
         (elapsed_ms as f64 * self.drift).ceil() as i64 + GRANULARITY_MS
     }
 
+    /// How long one round of ballots may take.
+    pub fn vote_timeout(self) -> Duration {
+        Duration::from_millis(self.vote_timeout_ms.unsigned_abs())
+    }
+
     /// The largest difference in rate between two clocks.
     pub fn drift(self) -> f64 {
         self.drift
