@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::program::{self, OneCommand};
+use super::program::OneCommand;
 use super::table::{Nothing, Run, Spec};
-use super::{Action, Outcome, error, operation};
+use super::{Action, Outcome, error, keys, operation};
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
@@ -28,7 +28,7 @@ pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome
 fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     let timeout = timeout(spec, args)?;
     let command = OneCommand::new(front, spec, args);
-    let mut keys = program::keys(spec, args);
+    let mut keys = keys::of(spec, args).unwrap_or_default();
     if moves(spec) {
         keys.truncate(1);
     }
@@ -76,15 +76,13 @@ fn is_flat_in_resp2(front: &Front, args: Args<'_>) -> bool {
 }
 
 fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
-    let mut request = Vec::new();
-    request::encode(&mut request, &args.iter().collect::<Vec<_>>());
     let items_each = match spec.name {
         "hkeys" | "hvals" | "sscan" => 1,
         "hscan" | "zscan" => 2,
         _ => 0,
     };
-    let keys = program::keys(spec, args);
-    let query = Query::new(request.into(), nothing).unordered(items_each);
+    let keys = keys::of(spec, args).unwrap_or_default();
+    let query = Query::new(request::of(args.iter()), nothing).unordered(items_each);
     let query = query.of_many_keys(keys.len() != 1);
     let first = keys.first().copied().unwrap_or_default();
     Action::Start(operation(front, first, Kind::Query(Box::new(query))))

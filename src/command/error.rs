@@ -99,6 +99,9 @@ pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disab
 /// `COMMAND GETKEYS` of a command without keys.
 pub const NO_KEY_ARGUMENTS: Reply = fixed("ERR The command has no key arguments");
 
+/// `COMMAND GETKEYS` of a command whose count of keys does not fit.
+pub const INVALID_KEY_ARGUMENTS: Reply = fixed("ERR Invalid arguments specified for command");
+
 /// The number of arguments does not fit. `command` is its full name in lower case, `client|setname`
 /// for a subcommand.
 pub fn wrong_arity(command: &str) -> Reply {

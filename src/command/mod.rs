@@ -1,7 +1,7 @@
 //! From words to operations.
 //!
 //! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`]: Redis's texts;
-//! * [`options`], [`number`], [`glob`]: arguments as Redis reads them;
+//! * [`options`], [`number`], [`glob`]: arguments as Redis reads them; `keys`: which of them are keys;
 //! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `pubsub` ask the masters,
 //!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `server`, `info`
 //!   answer at once.
@@ -15,6 +15,7 @@ mod expiry;
 pub mod glob;
 mod info;
 mod key;
+mod keys;
 mod keyspace;
 mod lock;
 pub mod number;

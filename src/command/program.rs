@@ -4,9 +4,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::number::parse_i64;
 use super::table::Spec;
-use super::{Action, operation};
+use super::{Action, keys, operation};
 use crate::client::decoder::Args;
 use crate::client::reply::Protocol;
 use crate::client::session::Front;
@@ -47,7 +46,7 @@ pub(super) struct OneCommand {
 impl OneCommand {
     /// The command that `spec` describes.
     pub(super) fn new(front: &Front, spec: &Spec, args: Args<'_>) -> Self {
-        let keys = keys(spec, args);
+        let keys = keys::of(spec, args).unwrap_or_default();
         let key = keys.first().copied().unwrap_or_default().into();
         let text = front.worker.transactions().with(&[]).program;
         let call = transaction(front, text, &keys, &[], &command_words(spec, args));
@@ -90,7 +89,8 @@ pub(super) fn transaction(
 
 /// A command as [`transaction`] wants it. Those that wait become those that do not.
 pub(super) fn command_words(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
-    let (keys, words) = (keys(spec, args), args.iter().collect::<Vec<_>>());
+    let keys = keys::of(spec, args).unwrap_or_default();
+    let words: Vec<_> = args.iter().collect();
     let count = keys.len().to_string();
     let pop = |name: &'static str, end: &'static str| {
         let head = [name.as_bytes(), count.as_bytes()].into_iter();
@@ -129,30 +129,6 @@ fn call<'a>(
     let engine = front.worker.engine();
     let keys = keys.iter().map(|key| engine.fingerprint(front.db, key)).collect();
     Call { text, read_only: false, words, count, keys }
-}
-
-/// The keys of a command, as far as its table row or a count before them says where they are.
-pub(super) fn keys<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
-    let fixed = fixed_keys(spec, args);
-    if !spec.has_counted_keys() {
-        return fixed;
-    }
-    // ZUNIONSTORE destination numkeys key..., LMPOP numkeys key..., BLMPOP timeout numkeys key...
-    let at = if fixed.is_empty() && !spec.flags.contains(&"blocking") { 1 } else { 2 };
-    let count = args.get(at).and_then(parse_i64).and_then(|count| usize::try_from(count).ok());
-    let counted = args.iter().skip(at + 1).take(count.unwrap_or(0));
-    fixed.into_iter().chain(counted).collect()
-}
-
-fn fixed_keys<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
-    let Some(first) = usize::try_from(spec.first_key).ok().filter(|first| *first > 0) else {
-        return Vec::new();
-    };
-    let last = match usize::try_from(spec.last_key) {
-        Ok(last) => last,
-        Err(_) => args.len().saturating_sub(usize::from(spec.last_key.unsigned_abs())),
-    };
-    (first..=last).step_by(spec.step.max(1) as usize).filter_map(|at| args.get(at)).collect()
 }
 
 /// What is made of the reply to a command.

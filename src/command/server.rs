@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::table::{self, Family, Spec};
-use super::{Action, Outcome, error, glob};
+use super::table::{self, Spec};
+use super::{Action, Outcome, error, glob, keys};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
@@ -139,28 +139,12 @@ fn keys_of(args: Args<'_>) -> Outcome {
     if !spec.accepts(args.len()) {
         return Err(Reply::error("ERR Invalid number of arguments specified for command"));
     }
-    let key = |index: usize| Reply::bulk(Bytes::copy_from_slice(args.at(index)));
-    let keys: Vec<Reply> = match usize::try_from(spec.first_key) {
-        // A shard channel has the place of a key and is none (`not_key`).
-        _ if spec.family == Family::Pubsub => Vec::new(),
-        Ok(first @ 1..) => {
-            let last = match usize::try_from(spec.last_key) {
-                Ok(last) => last,
-                Err(_) => args.len() - usize::from(spec.last_key.unsigned_abs()),
-            };
-            (first..=last).step_by(spec.step.max(1) as usize).map(key).collect()
-        }
-        _ if spec.flags.contains(&"movablekeys") => script_keys(args),
-        _ => Vec::new(),
+    let keys = match keys::of(spec, args) {
+        Some(keys) if !keys.is_empty() => keys,
+        _ if spec.flags.contains(&"no_mandatory_keys") => Vec::new(),
+        None => return Err(error::INVALID_KEY_ARGUMENTS),
+        Some(_) => return Err(error::NO_KEY_ARGUMENTS),
     };
-    if keys.is_empty() {
-        return Err(error::NO_KEY_ARGUMENTS);
-    }
-    Ok(Action::Reply(Reply::Array(keys)))
-}
-
-fn script_keys(args: Args<'_>) -> Vec<Reply> {
-    let count = args.get(2).and_then(super::number::parse_i64).unwrap_or(0);
-    let keys = args.from(3.min(args.len())).iter().take(usize::try_from(count).unwrap_or(0));
-    keys.map(|key| Reply::bulk(Bytes::copy_from_slice(key))).collect()
+    let keys = keys.into_iter().map(|key| Reply::bulk(Bytes::copy_from_slice(key)));
+    Ok(Action::Reply(Reply::Array(keys.collect())))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::number::parse_i64;
 use super::table::{Command, Family, Run, Spec};
-use super::{Action, Outcome, error, family, operation};
+use super::{Action, Outcome, error, family, keys, operation};
 use super::{data, program, script};
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
@@ -112,11 +112,10 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
     if new_script.is_some() && front.outbox.in_flight() > 0 {
         return Ok(Action::Later);
     }
-    let mut request = Vec::new();
-    request::encode(&mut request, &args.iter().collect::<Vec<_>>());
+    let request = request::of(args.iter());
     if let Some(transaction) = &mut front.transaction {
         transaction.bytes += request.len();
-        transaction.queue.push((spec, request.into()));
+        transaction.queue.push((spec, request));
     }
     Ok(new_script.unwrap_or(Action::Reply(Reply::Simple("QUEUED"))))
 }
@@ -185,7 +184,8 @@ impl Plan {
         } else if is_run_by_masters(spec) {
             self.queued.push(asked(spec, args));
             self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
-            self.keys.extend(program::keys(spec, args).into_iter().map(<[u8]>::to_vec));
+            self.keys
+                .extend(keys::of(spec, args).unwrap_or_default().into_iter().map(<[u8]>::to_vec));
         } else {
             self.queued.push(Queued::Known(known(front, spec, args)));
         }

@@ -39,6 +39,13 @@ pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     words.iter().for_each(|each| word(out, each));
 }
 
+/// A request of its own, such as a client's words passed on.
+pub fn of<'a>(words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
+    let mut request = Vec::new();
+    encode(&mut request, &words.collect::<Vec<_>>());
+    request.into()
+}
+
 /// Appends the head of a request of so many words.
 pub fn header(out: &mut Vec<u8>, words: usize) {
     length(out, b'*', words);
