@@ -192,6 +192,36 @@ async fn scripts_go_on_without_a_stopped_master() {
     cycle(&mut client).await;
 }
 
+/// A master stands still while a script is tried again and again on the others, and goes on before its
+/// connection is given up. From then on it counts as before.
+#[tokio::test]
+async fn a_master_that_paused_while_others_disagreed_is_asked_again() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "300ms"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(value(&mut client, &lock("lock", "theirs")).await, Ok(Value::Nil));
+    for master in masters.iter() {
+        held_by(master, "lock", "theirs").await;
+    }
+    masters[0].stop();
+    assert!(int(&mut client, &lock("lock", "mine")).await > 0);
+    ask(&masters[1], &["DEL", "lock"]).await;
+    assert_undecided(value(&mut client, &lock("lock", "mine")).await);
+    masters[0].cont();
+    ask(&masters[0], &["DEL", "lock"]).await;
+    eventually("two free masters of three grant the lock", || {
+        let mut client = client.clone();
+        async move {
+            (value(&mut client, &lock("lock", "mine")).await == Ok(Value::Nil)).then_some(())
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn scripts_go_on_behind_a_broken_network() {
     if target_is_plain_redis() {

@@ -71,7 +71,7 @@ struct Flight {
     turns: usize,
     /// Frames on links that have not been answered yet.
     outstanding: u16,
-    /// Masters that owe a ballot.
+    /// Masters that were asked and owe a ballot.
     awaited: MasterSet,
     /// It has lost, and what uses its keys stays behind it where a ballot is owed.
     others_behind: bool,
@@ -316,7 +316,7 @@ impl Engine {
             operation.ask(&self.rules, voters, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += voters.len() as u16;
-            flight.awaited = flight.awaited.union(voters);
+            flight.awaited = flight.awaited.union(voters.without(held_back));
             flight.deadline = Some(now + self.rules.vote_timeout);
             let round = operation.round();
             let waiting = Waiting { operation: id, round, part: Part::Ballot };

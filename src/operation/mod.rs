@@ -46,6 +46,15 @@ pub struct Rules {
     pub split_vote_retries: u32,
 }
 
+impl Rules {
+    /// Whether a round may be repeated whose answers did not agree; `tried` counts the repetitions.
+    fn try_again(&self, tried: &mut u8) -> bool {
+        let may = u32::from(*tried) < self.split_vote_retries;
+        *tried += u8::from(may);
+        may
+    }
+}
+
 /// What an operation wants done next.
 #[derive(Debug)]
 pub struct Next {
@@ -175,14 +184,6 @@ impl Operation {
         }
     }
 
-    /// Masters that must be asked only when they have answered an earlier round.
-    pub fn overdue(&self) -> MasterSet {
-        match &self.kind {
-            Kind::Program(program) => program.overdue(),
-            _ => MasterSet::EMPTY,
-        }
-    }
-
     /// The program that masters must have before they are asked.
     pub fn program(&self) -> Option<Arc<lua::program::Program>> {
         match &self.kind {
@@ -240,22 +241,9 @@ impl Operation {
         }
     }
 
-    /// Whether what it did stays: nothing of it will be taken back.
-    pub fn is_kept(&self) -> bool {
-        match &self.kind {
-            Kind::Program(program) => program.has_changed(),
-            Kind::Claim(claim) => claim.is_granted(),
-            _ => true,
-        }
-    }
-
     /// Whether a master that could not take part should still do what the others did.
     pub fn catches_up(&self) -> bool {
-        match &self.kind {
-            Kind::Program(program) => program.has_changed(),
-            Kind::Change(change) => change.has_changed(),
-            _ => false,
-        }
+        matches!(self.kind, Kind::Program(_) | Kind::Change(_)) && self.has_changed()
     }
 
     /// What another claim answers that shares the result of this turn.
@@ -381,12 +369,14 @@ impl Operation {
         }
     }
 
-    fn has_changed(&self) -> bool {
+    /// Whether a quorum has changed something, and nothing of that will be taken back.
+    pub fn has_changed(&self) -> bool {
         match &self.kind {
             Kind::Claim(claim) => claim.is_granted(),
             Kind::Release(release) => release.has_deleted(),
             Kind::Change(change) => change.has_changed(),
             Kind::Swap(swap) => swap.has_swapped(),
+            Kind::Program(program) => program.has_changed(),
             _ => false,
         }
     }

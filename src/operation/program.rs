@@ -102,12 +102,8 @@ pub struct Program {
     answers: Vec<(MasterId, Envelope)>,
     /// What has changed where, the latest last.
     effects: Vec<(MasterId, Effect)>,
-    /// Masters that owe the answer of the current round, and those that owe one of an earlier round.
-    pending: MasterSet,
-    overdue: MasterSet,
     /// Masters that were lost before they answered.
     lost: MasterSet,
-    winners: MasterSet,
     trouble: Trouble,
 }
 
@@ -127,10 +123,7 @@ impl Program {
             deadlines: Vec::new(),
             answers: Vec::new(),
             effects: Vec::new(),
-            pending: MasterSet::EMPTY,
-            overdue: MasterSet::EMPTY,
             lost: MasterSet::EMPTY,
-            winners: MasterSet::EMPTY,
             trouble: Trouble::default(),
         }
     }
@@ -160,12 +153,6 @@ impl Program {
         self.lost
     }
 
-    /// Those that have not answered an earlier round are asked when they have: what they did then has
-    /// to be undone before they do it once more.
-    pub(super) fn overdue(&self) -> MasterSet {
-        self.overdue
-    }
-
     pub(super) fn round(&self) -> u8 {
         let round = self.decision.as_ref().map_or(0, decision::Program::round);
         self.first_round.wrapping_add(round)
@@ -175,8 +162,6 @@ impl Program {
         self.deadlines.push(now + rules.vote_timeout);
         let new = || decision::Program::new(rules.quorum, rules.split_vote_retries);
         self.decision.get_or_insert_with(new).ask(asked);
-        self.overdue = self.overdue.union(self.pending);
-        self.pending = asked;
         self.micros = clock::unix_micros();
         self.answers.clear();
     }
@@ -220,9 +205,6 @@ impl Program {
         let Some(deadline) = self.deadlines.get(usize::from(round)) else { return Next::WAIT };
         let Some(decision) = &mut self.decision else { return Next::WAIT };
         let is_late = received.now > *deadline && decision.is_over();
-        let current = round == decision.round();
-        let owed = if current { &mut self.pending } else { &mut self.overdue };
-        owed.remove(master);
         if answer.is_none() {
             self.lost.insert(master);
         }
@@ -260,10 +242,7 @@ impl Program {
             Step::Wait => Then::Wait,
             Step::Agree => Then::Ask,
             Step::Pause => Then::Pause,
-            Step::Won(winners) => {
-                self.winners = winners;
-                Then::Reply(self.reply(rules), turn::End::Done)
-            }
+            Step::Won(_) => Then::Reply(self.reply(rules), turn::End::Done),
             Step::Split { answered } => {
                 Then::Reply(self.trouble.undecided(rules, answered), turn::End::Done)
             }
@@ -290,8 +269,9 @@ impl Program {
     }
 
     fn won(&self) -> impl Iterator<Item = &Envelope> {
-        let winners = self.answers.iter().filter(|(master, _)| self.winners.contains(*master));
-        winners.map(|(_, envelope)| envelope)
+        let by = self.decision.as_ref().map_or(MasterSet::EMPTY, decision::Program::won_by);
+        let won = self.answers.iter().filter(move |(master, _)| by.contains(*master));
+        won.map(|(_, envelope)| envelope)
     }
 
     fn reply(&self, rules: &Rules) -> Reply {

@@ -96,8 +96,7 @@ impl Query {
     /// Masters that answered otherwise may agree in a moment: a key expires on one after the other.
     fn open(&mut self, rules: &Rules) -> Next {
         let answered = self.votes.as_ref().is_some_and(Read::quorum_answered);
-        if answered && u32::from(self.contested) < rules.split_vote_retries {
-            self.contested += 1;
+        if answered && rules.try_again(&mut self.contested) {
             return Next::then(Then::Pause);
         }
         Next::reply(self.undecided(rules))
@@ -105,8 +104,7 @@ impl Query {
 
     /// Whatever is changing just now is read again; if it stays like that the key does not exist.
     fn contested(&mut self, rules: &Rules) -> Next {
-        if u32::from(self.contested) < rules.split_vote_retries {
-            self.contested += 1;
+        if rules.try_again(&mut self.contested) {
             return Next::then(Then::Pause);
         }
         Next::reply(match self.nothing {

@@ -236,8 +236,7 @@ impl Read {
             Seen::Unknown(_) => self.sightings.as_ref().is_some_and(Sightings::may_agree_soon),
             Seen::Key(..) | Seen::Missing => false,
         };
-        if open && u32::from(self.contested) < rules.split_vote_retries {
-            self.contested += 1;
+        if open && rules.try_again(&mut self.contested) {
             return Next::then(Then::Pause);
         }
         Next::reply(self.question.reply(rules, seen))

@@ -182,7 +182,7 @@ pub struct Swap {
     phase: Phase,
     round: u8,
     /// How often neither a value nor its absence had a quorum.
-    contested: u32,
+    contested: u8,
     decision: Option<decision::Swap>,
     /// The compare-and-set before this one, with its round: its undo may have to be sent again.
     before: Option<(u8, Exchange)>,
@@ -289,9 +289,8 @@ impl Swap {
             }
             Seen::Missing => Old { sighting: None, ttl_ms: -1, leftovers: false },
             Seen::Contested | Seen::Unknown(_)
-                if self.may_be_known_soon(&seen) && self.contested < rules.split_vote_retries =>
+                if self.may_be_known_soon(&seen) && rules.try_again(&mut self.contested) =>
             {
-                self.contested += 1;
                 return Next::then(Then::Pause);
             }
             // Minorities have kept different values. What sets the key whatever it holds, and

@@ -105,8 +105,7 @@ impl Watch {
     /// Masters that answered otherwise may agree in a moment.
     fn open(&mut self, rules: &Rules) -> Next {
         let answered = self.votes.as_ref().is_some_and(Read::quorum_answered);
-        if answered && u32::from(self.contested) < rules.split_vote_retries {
-            self.contested += 1;
+        if answered && rules.try_again(&mut self.contested) {
             return Next::then(Then::Pause);
         }
         let answered = self.votes.as_ref().map_or(0, Read::answered);

@@ -32,9 +32,6 @@ local function run(name, ...)
       reply[at] = score and { double = tonumber(score) }
     end
   end
-  if reply == nil then
-    return false
-  end
   return reply
 end
 
@@ -50,9 +47,6 @@ local function run_script(number, sha, first, last, count, ...)
   if not done then
     return { err = reply }
   end
-  if reply == nil then
-    return false
-  end
   return reply
 end
 
@@ -60,7 +54,11 @@ local replies = {}
 while queue[at] do
   local run_next = queue[at + 1] == ':script' and run_script or run
   local first = run_next == run and at + 1 or at + 2
-  replies[#replies + 1] = run_next(unpack(queue, first, at + queue[at]))
+  local reply = run_next(unpack(queue, first, at + queue[at]))
+  if reply == nil then
+    reply = false
+  end
+  replies[#replies + 1] = reply
   at = at + 1 + queue[at]
 end
 return replies

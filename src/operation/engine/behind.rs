@@ -3,7 +3,7 @@
 //! A script that finds its own token takes it for its own, also when an earlier attempt has left it
 //! there that is about to be taken back. So while a master owes the answer to an operation that has
 //! lost, what uses the same keys is not sent to that master: first comes the answer, then the undo, then
-//! the next attempt. All other masters get it at once. The same holds for the rounds of one program.
+//! the next attempt. All other masters get it at once. The same holds for the rounds of one operation.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -34,8 +34,8 @@ impl Engine {
     /// Those of `voters` to which the operation must not be sent yet.
     pub(super) fn held_back(&self, id: OperationId, voters: MasterSet) -> MasterSet {
         let behind = self.behind.borrow();
-        let overdue = self.with(id, |flight| flight.operation.overdue()).unwrap_or_default();
-        if behind.open.is_empty() && behind.held.is_empty() && overdue.is_empty() {
+        let owed = self.with(id, |flight| flight.awaited).unwrap_or_default();
+        if behind.open.is_empty() && behind.held.is_empty() && owed.is_empty() {
             return MasterSet::EMPTY;
         }
         voters.iter().filter(|master| self.is_behind(id, *master, &behind.held)).collect()
@@ -52,7 +52,7 @@ impl Engine {
     pub(super) fn keep_others_behind(&self, id: OperationId) {
         let keys = self.with(id, |flight| {
             let open = flight.operation.may_find_itself()
-                && !flight.operation.is_kept()
+                && !flight.operation.has_changed()
                 && !flight.awaited.is_empty();
             flight.others_behind = open;
             open.then(|| self.keys_of(flight))
@@ -94,54 +94,51 @@ impl Engine {
         }
     }
 
+    /// Whether `master` still has to answer an earlier round of it, or something that it must not
+    /// overtake; `held` is what was held back before it.
     fn is_behind(&self, id: OperationId, master: MasterId, held: &[Held]) -> bool {
         let keys =
             |flight: &mut Flight| flight.operation.may_find_itself().then(|| self.keys_of(flight));
         let Some(own) = self.with(id, keys).flatten() else { return false };
-        let overdue = self.with(id, |flight| flight.operation.overdue().contains(master));
-        if overdue == Some(true) {
-            return true;
-        }
-        let awaits = |other: &OperationId| {
-            let awaited = self.with(*other, |flight| flight.awaited.contains(master));
-            *other != id && awaited == Some(true)
+        let awaits = |id: &OperationId| {
+            self.with(*id, |flight| flight.awaited.contains(master)) == Some(true)
         };
-        let is_open = own.iter().any(|key| {
-            let behind = self.behind.borrow();
-            behind.open.get(key).is_some_and(|open| open.iter().any(awaits))
-        });
-        is_open
-            || held.iter().any(|before| {
-                let others = self.with(before.operation, |flight| self.keys_of(flight));
-                before.master == master
-                    && before.operation != id
-                    && others.unwrap_or_default().iter().any(|key| own.contains(key))
-            })
+        let behind = self.behind.borrow();
+        let is_open = |key: &u64| behind.open.get(key).is_some_and(|open| open.iter().any(awaits));
+        let is_before = |before: &Held| {
+            let others = self.with(before.operation, |flight| self.keys_of(flight));
+            before.master == master
+                && others.unwrap_or_default().iter().any(|key| own.contains(key))
+        };
+        awaits(&id) || own.iter().any(is_open) || held.iter().any(is_before)
     }
 
     /// What was decided in the meantime is only sent to catch up.
     fn send_held(self: &Rc<Self>, held: Held) {
         let Held { operation: id, master, round } = held;
-        let waiting = Waiting { operation: id, round, part: Part::Ballot };
         let link = &self.links[master.index()];
         let mut scratch = Vec::new();
         let sent = self.with(id, |flight| {
             let operation = &flight.operation;
             let current = operation.round() == round && !flight.pausing;
-            let matters = current && (flight.target.is_some() || operation.catches_up());
-            if matters && link.is_up() {
+            if !current || flight.target.is_none() && !operation.catches_up() {
+                flight.outstanding -= 1;
+                return None;
+            }
+            if link.is_up() {
                 operation.encode(&self.rules, Form::Sha, &mut scratch);
+                flight.awaited.insert(master);
             }
-            (operation.db, operation.program())
+            Some((operation.db, operation.program()))
         });
-        match sent {
-            Some((db, program)) if !scratch.is_empty() => {
-                if let Some(program) = program {
-                    link.load(&program);
-                }
-                link.send(db, &scratch, waiting);
-            }
-            _ => self.settle(master, waiting, None, clock::now()),
+        let Some((db, program)) = sent.flatten() else { return self.retire(id) };
+        let waiting = Waiting { operation: id, round, part: Part::Ballot };
+        if scratch.is_empty() {
+            return self.settle(master, waiting, None, clock::now());
         }
+        if let Some(program) = program {
+            link.load(&program);
+        }
+        link.send(db, &scratch, waiting);
     }
 }
