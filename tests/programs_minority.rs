@@ -192,6 +192,31 @@ async fn scripts_go_on_without_a_stopped_master() {
     cycle(&mut client).await;
 }
 
+/// Masters that make a set anew come to different orders. With one of three killed the other two have to
+/// agree all the same on whether anything has changed.
+#[tokio::test]
+async fn a_set_in_another_order_has_not_changed() {
+    let Some((mut masters, proxy)) = three_masters() else { return };
+    proxy.expect_warnings();
+    masters[2].kill_9();
+    let mut client = proxy.connection().await;
+    let long = "a member that is long enough to be packed ".repeat(20);
+    for n in 0..60 {
+        let (key, number) = (format!("set {n}"), (n * 1_000).to_string());
+        let add = ["SADD", &key, "a", "b", "größer", &number, &long];
+        assert_eq!(int(&mut client, &add).await, 5);
+        let copy = "return redis.call('sunionstore', KEYS[1], KEYS[1])";
+        assert_eq!(int(&mut client, &["EVAL", copy, "1", &key]).await, 5, "{key}");
+        let key = format!("hash {n}");
+        let set = "redis.call('hset', KEYS[1], 'a', '1', ARGV[1], ARGV[1], ARGV[2], 'c', 'd', 'e')
+                   return redis.call('hlen', KEYS[1])";
+        assert_eq!(int(&mut client, &["EVAL", set, "1", &key, &number, &long]).await, 4);
+        let again = "redis.call('hdel', KEYS[1], 'a')
+                     return redis.call('hset', KEYS[1], 'a', '1')";
+        assert_eq!(int(&mut client, &["EVAL", again, "1", &key]).await, 1, "{key}");
+    }
+}
+
 /// A master stands still while a script is tried again and again on the others, and goes on before its
 /// connection is given up. From then on it counts as before.
 #[tokio::test]

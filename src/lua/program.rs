@@ -158,5 +158,8 @@ static LIBRARY: LazyLock<Vec<Statement>> = LazyLock::new(|| {
 });
 static GLOBALS: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/globals.lua")));
 static EXPLAIN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/explain.lua")));
-static RUN: LazyLock<String> =
-    LazyLock::new(|| compact(&include_str!("program/run.lua").replace("EXPLAIN", &EXPLAIN)));
+static RUN: LazyLock<String> = LazyLock::new(|| {
+    let run = include_str!("program/run.lua");
+    let run = run.replace("EXPLAIN", &EXPLAIN);
+    compact(&run.replace("REORDERED", include_str!("program/reordered.lua")))
+});

@@ -66,6 +66,9 @@ pub trait Vote: PartialEq {
     /// Whether they did nothing and said the same but for remaining times, so that they may be counted
     /// together if too few are equal.
     fn is_like(&self, other: &Self) -> bool;
+
+    /// Whether they said the same, whatever times they had been told.
+    fn says_the_same(&self, other: &Self) -> bool;
 }
 
 /// One program on its way through the masters.
@@ -138,8 +141,8 @@ impl<B: Vote> Program<B> {
         match self.phase {
             Phase::Voting => {}
             Phase::Won { changed: true, .. } => {
-                let as_others = self.winners().next() == Some(&ballot);
-                return Self::late(changed && did.failed && !as_others, master);
+                let alone = did.failed && !self.was_said_by_winners(&ballot);
+                return Self::late(changed && alone, master);
             }
             Phase::Won { changed: false, .. } | Phase::Pausing | Phase::Lost => {
                 return Self::late(changed, master);
@@ -257,8 +260,20 @@ impl<B: Vote> Program<B> {
     fn won(&mut self, winners: MasterSet) -> Next {
         let changed = winners.iter().any(|master| self.changed.contains(master));
         self.phase = Phase::Won { winners, changed };
-        let undo = if changed { self.failed.without(winners) } else { self.changed };
+        let undo = if changed { self.failed_alone() } else { self.changed };
         Next { undo, step: Step::Won(winners) }
+    }
+
+    /// Those that failed before they were done, where the winners did not or otherwise.
+    fn failed_alone(&self) -> MasterSet {
+        let alone = |(vote, master): &&(B, MasterId)| {
+            self.failed.contains(*master) && !self.was_said_by_winners(vote)
+        };
+        self.votes.iter().filter(alone).map(|(_, master)| *master).collect()
+    }
+
+    fn was_said_by_winners(&self, vote: &B) -> bool {
+        self.winners().next().is_some_and(|winner| winner.says_the_same(vote))
     }
 }
 
@@ -268,7 +283,7 @@ mod tests {
 
     use super::*;
 
-    /// Stands for an error among replies.
+    /// Stands for an error among replies, and `ERROR - 1` for the same one after other times.
     const ERROR: u8 = 255;
 
     fn program(n: usize, retries: u32) -> Program<(bool, u8)> {
@@ -279,7 +294,7 @@ mod tests {
     }
 
     fn vote(program: &mut Program<(bool, u8)>, master: usize, changed: bool, reply: u8) -> Next {
-        let did = Did { changed, failed: reply == ERROR, timed: false };
+        let did = Did { changed, failed: reply >= ERROR - 1, timed: false };
         program.voted(program.round(), MasterId::new(master), did, (changed, reply))
     }
 
@@ -287,6 +302,11 @@ mod tests {
     impl Vote for (bool, u8) {
         fn is_like(&self, other: &Self) -> bool {
             !self.0 && !other.0 && self.1 >= 10 && self.1 / 10 == other.1 / 10
+        }
+
+        /// Two errors stand for one that came after different times.
+        fn says_the_same(&self, other: &Self) -> bool {
+            self.1 == other.1 || self.1 >= ERROR - 1 && other.1 >= ERROR - 1
         }
     }
 
@@ -332,6 +352,18 @@ mod tests {
         vote(&mut all, 0, true, ERROR);
         vote(&mut all, 1, true, ERROR);
         assert_eq!(vote(&mut all, 2, true, ERROR).undo, masters(&[]));
+    }
+
+    #[test]
+    fn who_failed_like_the_majority_is_left_alone_whatever_times_it_was_told() {
+        let mut early = program(3, 0);
+        vote(&mut early, 0, true, ERROR - 1);
+        vote(&mut early, 1, true, ERROR);
+        assert_eq!(vote(&mut early, 2, true, ERROR).undo, MasterSet::EMPTY);
+        let mut late = program(3, 0);
+        vote(&mut late, 0, true, ERROR);
+        vote(&mut late, 1, true, ERROR);
+        assert_eq!(vote(&mut late, 2, true, ERROR - 1).undo, MasterSet::EMPTY);
     }
 
     #[test]

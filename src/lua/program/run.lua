@@ -24,7 +24,13 @@ for at = 1, before and #before or 0, 5 do
   current = where
   local end_now = call('PEXPIRETIME', key)
   local now = end_now ~= -2 and (keeps_value and value or call('DUMP', key))
-  if now ~= value or end_now ~= expiry then
+  local differs = now ~= value
+  local kind = differs and now and value and string.byte(now)
+  if kind == 2 or kind == 4 then
+    REORDERED
+    differs = not reordered(value, now)
+  end
+  if differs or end_now ~= expiry then
     local last = #changes
     changes[last + 1], changes[last + 2], changes[last + 3] = where, key, value
     changes[last + 4], changes[last + 5], changes[last + 6] = expiry, now and string.sub(now, -8) or '', end_now

@@ -28,9 +28,7 @@ impl PartialEq for Ballot {
     fn eq(&self, other: &Self) -> bool {
         self.changed == other.changed
             && (!self.changed || self.times == other.times)
-            && (self.reply == other.reply
-                || has_no_order(&self.reply) && ordered(&self.reply) == ordered(&other.reply)
-                || self.items_each > 0 && unordered_items(self) == unordered_items(other))
+            && self.says_the_same(other)
     }
 }
 
@@ -44,6 +42,12 @@ impl Vote for Ballot {
         !self.changed
             && !other.changed
             && self.elements().map(without_times).eq(other.elements().map(without_times))
+    }
+
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.reply == other.reply
+            || has_no_order(&self.reply) && ordered(&self.reply) == ordered(&other.reply)
+            || self.items_each > 0 && unordered_items(self) == unordered_items(other)
     }
 }
 
