@@ -219,6 +219,7 @@ impl Program {
             changed: envelope.effect.is_change(),
             reply: envelope.reply.clone(),
             times: envelope.times.handed_out(&self.agreed),
+            left: if envelope.times.has_end() { envelope.effect.left() } else { Vec::new() },
             items_each: 0,
         };
         self.effects.push((master, envelope.effect.clone()));

@@ -132,6 +132,7 @@ impl Ballot {
     /// What one master answered to a question.
     fn reading(raw: &[u8], items_each: usize) -> Self {
         let reply = Bytes::copy_from_slice(raw);
-        Self { changed: false, reply, times: Times::default(), items_each }
+        let (times, left) = (Times::default(), Vec::new());
+        Self { changed: false, reply, times, left, items_each }
     }
 }

@@ -17,17 +17,22 @@ pub(crate) struct Ballot {
     pub(crate) reply: Bytes,
     /// The remaining times that it has handed out to the script.
     pub(crate) times: Times,
+    /// What it left under the keys that it changed, if that may be made of those times.
+    pub(crate) left: Vec<Left>,
     /// The array in it, or its second part, consists of groups of so many that have no order; 0: it has
     /// one.
     pub(crate) items_each: usize,
 }
 
+/// Database, key, and the checksum of its value.
+pub(crate) type Left = (Bytes, Bytes, Bytes);
+
 /// What was changed may have been made of the times, and then it has to be the same on all masters: the next
-/// script reads it.
+/// script reads it. Only the times at which keys end may differ as they always do.
 impl PartialEq for Ballot {
     fn eq(&self, other: &Self) -> bool {
         self.changed == other.changed
-            && (!self.changed || self.times == other.times)
+            && (!self.changed || self.times == other.times || self.has_left_the_same(other))
             && self.says_the_same(other)
     }
 }
@@ -52,6 +57,10 @@ impl Vote for Ballot {
 }
 
 impl Ballot {
+    fn has_left_the_same(&self, other: &Self) -> bool {
+        !self.left.is_empty() && self.left == other.left
+    }
+
     /// What it said, and which of it are remaining times.
     fn elements(&self) -> impl Iterator<Item = (Element<'_>, Option<i64>)> {
         resp3::elements(&self.reply).map(|element| {
@@ -147,7 +156,7 @@ mod tests {
         let times = format!("*{}\r\n{pairs}", 2 * times_ms.len());
         let times = Times::parse(times.as_bytes()).expect("times");
         let reply = Bytes::from_static(reply.as_bytes());
-        Ballot { changed: false, reply, times, items_each: 0 }
+        Ballot { changed: false, reply, times, left: Vec::new(), items_each: 0 }
     }
 
     fn changed(reply: &'static str, times_ms: &[i64]) -> Ballot {
@@ -185,6 +194,18 @@ mod tests {
         let (one, other) = (changed(":29990\r\n", &[29_990]), changed(":30000\r\n", &[30_000]));
         assert!(one != other && !one.is_like(&other));
         assert!(ballot(":1\r\n", &[29_990]) == ballot(":1\r\n", &[30_000]));
+    }
+
+    #[test]
+    fn what_was_left_tells_whether_it_was_made_of_the_times() {
+        let left = |checksum: &'static str, ms| {
+            let [db, key, checksum] =
+                ["0", "k", checksum].map(|text| Bytes::from_static(text.as_bytes()));
+            Ballot { left: vec![(db, key, checksum)], ..changed(":1\r\n", &[ms]) }
+        };
+        assert!(left("a", 29_990) == left("a", 30_000), "an additive extension");
+        assert!(left("a", 29_990) != left("b", 30_000), "a time that was stored");
+        assert!(left("a", 29_990) == left("b", 29_990), "members in another order");
     }
 
     /// The first two have both an equal and an alike one when the last has answered.

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 
+use super::ballot::Left;
 use super::times::Times;
 use crate::resp3;
 
@@ -78,6 +79,12 @@ impl Effect {
     /// Whether anything has changed.
     pub(super) fn is_change(&self) -> bool {
         !self.changes.is_empty()
+    }
+
+    /// Databases, keys, and the checksums of what they hold now.
+    pub(super) fn left(&self) -> Vec<Left> {
+        let left = |change: &Change| (change.db.clone(), change.key.clone(), change.left.clone());
+        self.changes.iter().map(left).collect()
     }
 
     /// Whether it must be taken back where no majority did the same. A lock that its holder gave up
