@@ -36,6 +36,8 @@ pub struct Cli {
 pub enum Action {
     /// Start local masters and a proxy before them, for a first try (settings go before `dev`).
     Dev(DevArgs),
+    /// Ask every master about itself, print a table, and exit with 1 if no quorum could vote.
+    Check,
     /// Exit with 0 if a proxy answers, else with 1: for health checks of containers.
     Health(HealthArgs),
 }
@@ -155,6 +157,21 @@ pub struct Typed {
     #[arg(long, value_name = "FORMAT", env = "REDLOCK_PROXY_LOG_FORMAT", hide_env_values = true)]
     pub log_format: Option<Word>,
 
+    /// How long a restarted master must not vote if its locks cannot be copied back: the longest TTL in
+    /// use; auto is max-ttl, or 1m. [default: auto]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "REDLOCK_PROXY_RESTART_WAIT",
+        hide_env_values = true
+    )]
+    pub restart_wait: Option<Word>,
+
+    /// Whether masters that were all started a short while ago vote at once: trust or wait.
+    /// [default: trust]
+    #[arg(long, value_name = "RULE", env = "REDLOCK_PROXY_COLD_START", hide_env_values = true)]
+    pub cold_start: Option<Word>,
+
     /// How long to finish what is in flight when told to stop. [default: 10s]
     #[arg(
         long,
@@ -237,6 +254,8 @@ impl Typed {
             max_request_bytes: self.max_request_bytes.or(below.max_request_bytes),
             workers: self.workers.or(below.workers),
             log_format: self.log_format.or(below.log_format),
+            restart_wait: self.restart_wait.or(below.restart_wait),
+            cold_start: self.cold_start.or(below.cold_start),
             drain_timeout: self.drain_timeout.or(below.drain_timeout),
             allow_flush: self.allow_flush.or(below.allow_flush),
             redis_version: self.redis_version.or(below.redis_version),

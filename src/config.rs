@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::cli::{Typed, Word};
+use crate::master::probation::ColdStart;
 use crate::quorum::{MAX_MASTERS, Quorum};
 
 pub use master_addr::{InvalidMasterAddr, MasterAddr};
@@ -42,6 +43,11 @@ pub struct Settings {
     pub max_request_bytes: usize,
     /// How many threads serve, each with its own event loop and links.
     pub workers: usize,
+    /// How long a master that has forgotten its locks must not vote when they cannot be copied to it; `None`
+    /// is the longest TTL, or [`Settings::RESTART_WAIT`].
+    pub restart_wait: Option<Duration>,
+    /// Whether masters that are all young vote at once.
+    pub cold_start: ColdStart,
     /// How long the proxy may finish what is in flight once it was told to stop.
     pub drain_timeout: Duration,
     /// Whether `FLUSHDB` and `FLUSHALL` are allowed.
@@ -95,10 +101,20 @@ impl Settings {
             max_clients: 10_000,
             max_request_bytes: 1 << 20,
             workers: 1,
+            restart_wait: None,
+            cold_start: ColdStart::Trust,
             drain_timeout: Duration::from_secs(10),
             allow_flush: false,
             redis_version: None,
         })
+    }
+
+    /// How long a master waits unless that or a longest TTL is set.
+    pub const RESTART_WAIT: Duration = Duration::from_secs(60);
+
+    /// How long a master that has forgotten its locks must not vote, when they cannot be copied to it.
+    pub fn restart_wait(&self) -> Duration {
+        self.restart_wait.or(self.max_ttl).unwrap_or(Self::RESTART_WAIT)
     }
 
     /// The meaning of what was typed; what was not typed has its default.
@@ -188,6 +204,10 @@ impl Settings {
             request_bytes,
         )?;
         set(&mut self.workers, "workers", &typed.workers, number_within(1..=64))?;
+        set(&mut self.restart_wait, "restart-wait", &typed.restart_wait, |text| {
+            if text == "auto" { Ok(None) } else { duration_within(0..=YEAR_MS)(text).map(Some) }
+        })?;
+        set(&mut self.cold_start, "cold-start", &typed.cold_start, cold_start)?;
         set(
             &mut self.drain_timeout,
             "drain-timeout",
@@ -234,6 +254,8 @@ impl fmt::Display for Settings {
         write!(f, " requirepass={}", if self.requirepass.is_some() { "***" } else { "none" })?;
         write!(f, " max-clients={}", self.max_clients)?;
         write!(f, " max-request-bytes={} workers={}", self.max_request_bytes, self.workers)?;
+        write!(f, " restart-wait={}", shown(self.restart_wait()))?;
+        write!(f, " cold-start={}", self.cold_start)?;
         write!(f, " drain-timeout={}", shown(self.drain_timeout))?;
         write!(f, " allow-flush={}", self.allow_flush)?;
         write!(f, " redis-version={}", self.redis_version.as_deref().unwrap_or("auto"))
@@ -245,6 +267,15 @@ impl fmt::Display for LogFormat {
         f.write_str(match self {
             Self::Text => "text",
             Self::Json => "json",
+        })
+    }
+}
+
+impl fmt::Display for ColdStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Trust => "trust",
+            Self::Wait => "wait",
         })
     }
 }
@@ -316,6 +347,14 @@ fn no_ttl(text: &str) -> Result<NoTtl, String> {
     }
 }
 
+fn cold_start(text: &str) -> Result<ColdStart, String> {
+    match text {
+        "trust" => Ok(ColdStart::Trust),
+        "wait" => Ok(ColdStart::Wait),
+        _ => Err("must be trust or wait".to_owned()),
+    }
+}
+
 /// An empty password is none, as in `redis.conf`.
 fn requirepass(text: &str) -> Result<Option<Secret>, String> {
     Ok(Some(text).filter(|text| !text.is_empty()).map(Secret::new))
@@ -336,6 +375,8 @@ const MIN_REQUEST_BYTES: usize = 1 << 10;
 
 /// `proto-max-bulk-len` of Redis.
 const MAX_REQUEST_BYTES: usize = 512 << 20;
+
+const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
 
 const NO_MASTERS: &str = "no masters are named: use --master host:port for each, REDLOCK_PROXY_MASTERS \
      or `masters` in the --config file, or try `redlock-proxy dev`";

@@ -16,8 +16,9 @@
 //! * [`pubsub`]: messages, from every master to every subscriber once;
 //! * [`lua`]: our canonical scripts, and the recognition of everybody else's.
 //!
-//! [`worker`] ties them together on one thread; [`cli`] and [`config`] say what was typed and what it means.
+//! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving; [`cli`] and [`config`] say what was typed and what it means.
 
+pub mod check;
 pub mod cli;
 pub mod client;
 pub mod clock;

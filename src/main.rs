@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | told to stop, and everything in flight was finished |
-//! | 1 | failed, or `health` found nobody well |
+//! | 1 | failed, or `health` found nobody well, or `check` no quorum |
 //! | 64 | wrong usage or settings (`EX_USAGE`) |
 //! | 69 | the address, or a program that `dev` needs, is not available (`EX_UNAVAILABLE`) |
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use redlock_proxy::cli::{self, Action, Cli, DevArgs, HealthArgs, Typed};
 use redlock_proxy::config::{LogFormat, Settings};
 use redlock_proxy::dev::LocalMasters;
-use redlock_proxy::worker;
+use redlock_proxy::{check, worker};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -47,6 +47,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         None => serve(&typed),
         Some(Action::Dev(args)) => dev(typed, args),
         Some(Action::Health(args)) => check_health(&typed, args),
+        Some(Action::Check) => check_masters(&typed),
     }
 }
 
@@ -93,6 +94,17 @@ fn dev(mut typed: Typed, args: DevArgs) -> Result<(), Failure> {
     let served = serve_until(settings, welcome, shutdown);
     end_masters();
     served
+}
+
+fn check_masters(typed: &Typed) -> Result<(), Failure> {
+    let settings = Settings::from_typed(typed).map_err(Failure::usage)?;
+    let report = worker::on_one_thread(check::check(&settings)).map_err(Failure::other)?;
+    say(&report.text);
+    if report.has_quorum {
+        Ok(())
+    } else {
+        Err(Failure::other("no quorum of the masters could vote"))
+    }
 }
 
 fn check_health(typed: &Typed, args: HealthArgs) -> Result<(), Failure> {

@@ -21,8 +21,12 @@ use crate::lua::ScriptCache;
 use crate::lua::program::Ttls;
 use crate::lua::transactions::Transactions;
 use crate::master::dial::{Dial, Tcp};
+use crate::master::electorate::Electorate;
 use crate::master::link::Link;
+use crate::master::probation::Terms;
 use crate::master::probe::DEFAULT_DATABASES;
+use crate::master::rejoin::Rejoin;
+use crate::master::watch::Watch;
 use crate::operation::Rules;
 use crate::operation::engine::Engine;
 use crate::pubsub::hub::Hub;
@@ -64,6 +68,7 @@ impl Worker {
         settings: Arc<Settings>,
         registry: Arc<Registry>,
         scripts: Arc<Mutex<ScriptCache>>,
+        electorate: Arc<Electorate>,
     ) -> Rc<Self> {
         let pad = Pad::new(settings.vote_timeout, settings.drift);
         let rules = Rules {
@@ -74,7 +79,7 @@ impl Worker {
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
         let links = masters.map(|master| Link::new(master, &settings, pad));
-        let engine = Engine::new(rules, settings.split_vote_delay, links.collect());
+        let engine = Engine::new(rules, settings.split_vote_delay, links.collect(), electorate);
         let hub = Hub::new(&engine, Arc::clone(&registry));
         Rc::new(Self {
             index,
@@ -145,15 +150,15 @@ impl Worker {
     }
 
     fn lowest_version(&self) -> Option<String> {
-        let identities = self.engine.links().iter().filter_map(|link| link.identity());
-        let numbers = identities.filter_map(|identity| version_numbers(&identity.version));
+        let facts = self.engine.links().iter().filter_map(|link| link.facts());
+        let numbers = facts.filter_map(|facts| version_numbers(&facts.version));
         numbers.min().map(|[major, minor, patch]| format!("{major}.{minor}.{patch}"))
     }
 
     /// How many databases there are: as many as the master with the fewest has.
     pub fn databases(&self) -> u32 {
-        let identities = self.engine.links().iter().filter_map(|link| link.identity());
-        identities.map(|identity| identity.databases).min().unwrap_or(DEFAULT_DATABASES)
+        let facts = self.engine.links().iter().filter_map(|link| link.facts());
+        facts.map(|facts| facts.databases).min().unwrap_or(DEFAULT_DATABASES)
     }
 
     /// The TTL under which a lock without TTL is claimed, before it is made persistent: time for
@@ -207,15 +212,41 @@ impl Worker {
             tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
         }
         tokio::task::spawn_local(deadlines(Rc::clone(&self.engine)));
+        if self.index == 0 {
+            self.look_after_masters(dial);
+        }
+    }
+
+    /// The first worker does that for all.
+    fn look_after_masters(&self, dial: impl Dial + Clone) {
+        let electorate = self.engine.shared_electorate();
+        let rejoin = Rejoin {
+            dial: dial.clone(),
+            addresses: self.settings.masters.clone().into(),
+            electorate: Arc::clone(&electorate),
+            quorum: self.engine.rules().quorum,
+            vote_timeout: self.settings.vote_timeout,
+        };
+        for link in self.engine.links() {
+            let (master, address) = (link.master(), link.address().clone());
+            let watch = Watch { master, address, electorate: Arc::clone(&electorate) };
+            tokio::task::spawn_local(Rc::new(watch).run(dial.clone()));
+            tokio::task::spawn_local(rejoin.clone().run(master));
+        }
     }
 
     async fn first_contact(&self) {
         let tried = async {
-            while !self.engine.links().iter().all(|link| link.was_tried()) {
+            let electorate = self.engine.electorate();
+            let is_known =
+                |link: &Rc<Link>| !link.is_up() || electorate.was_looked_at(link.master());
+            let met = |link: &Rc<Link>| link.was_tried() && is_known(link);
+            while !self.engine.links().iter().all(met) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         let _ = tokio::time::timeout(FIRST_CONTACT, tried).await;
+        self.engine.electorate().everybody_was_met();
     }
 
     async fn drain(&self) {
@@ -264,6 +295,12 @@ pub fn serve(
     let settings = Arc::new(settings);
     let registry = Arc::new(Registry::default());
     let scripts = Arc::new(Mutex::new(ScriptCache::new()));
+    let terms = Terms {
+        quorum: Quorum::of(settings.masters.len()),
+        restart_wait: settings.restart_wait(),
+        cold_start: settings.cold_start,
+    };
+    let electorate = Arc::new(Electorate::new(terms, settings.drift, settings.masters.clone()));
     let shared = settings.workers > 1;
     let first = listener::bind(resolve(&settings.listen)?, shared)?;
     let address = first.local_addr()?;
@@ -273,8 +310,9 @@ pub fn serve(
     let threads = listeners.into_iter().enumerate().map(|(index, listener)| {
         let (settings, registry) = (Arc::clone(&settings), Arc::clone(&registry));
         let (scripts, shutdown) = (Arc::clone(&scripts), shutdown.clone());
+        let electorate = Arc::clone(&electorate);
         std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            run(|| Worker::new(index, settings, registry, scripts), listener, shutdown)
+            run(|| Worker::new(index, settings, registry, scripts, electorate), listener, shutdown)
         })
     });
     let threads = threads.collect::<Result<Vec<_>, _>>().context("cannot start a worker")?;
@@ -293,6 +331,15 @@ fn run(
     // every turn of the event loop.
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(async { worker().serve(listener, shutdown).await })
+}
+
+/// Runs one task to its end, on this thread.
+///
+/// # Errors
+/// When the event loop cannot be made.
+pub fn on_one_thread<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    Ok(runtime.block_on(task))
 }
 
 /// `d.d.d` of a version, without what development versions have after it.

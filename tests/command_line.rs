@@ -175,7 +175,8 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
         settings(command),
         "masters=environment:1,environment:2 listen=127.0.0.1:2222 vote-timeout=50ms max-ttl=3s \
          drift=0.2 split-vote-retries=3 split-vote-delay=20ms no-ttl=keep requirepass=none \
-         max-clients=10000 max-request-bytes=1048576 workers=3 drain-timeout=10s allow-flush=true \
+         max-clients=10000 max-request-bytes=1048576 workers=3 restart-wait=3s cold-start=trust \
+         drain-timeout=10s allow-flush=true \
          redis-version=auto log-format=json"
     );
 }

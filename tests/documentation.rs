@@ -262,8 +262,9 @@ fn error(literal: &str) -> Option<String> {
 }
 
 /// The first words of our errors, which clients tell them apart by.
-const CODES: [&str; 11] = [
+const CODES: [&str; 12] = [
     "ERR",
+    "LOADING",
     "CLUSTERDOWN",
     "EXECABORT",
     "TRYAGAIN",

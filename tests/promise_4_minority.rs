@@ -108,6 +108,7 @@ async fn a_master_that_comes_back_takes_part_again() {
     assert_eq!(claim(&mut client, "while killed", "mine").await, Ok(Value::Okay));
     masters[0].restart_empty();
     all_take_part(&mut client, &masters).await;
+    proxy.knows(0, "state", "voter").await;
 
     relay.cut();
     assert_eq!(claim(&mut client, "while cut", "mine").await, Ok(Value::Okay));

@@ -574,8 +574,7 @@ async fn a_master_that_refuses_the_password_is_told_once() {
         async move { (connections_received(&mut observer).await > attempts).then_some(()) }
     })
     .await;
-    let warnings: Vec<String> =
-        proxy.log().into_iter().filter(|line| line.contains(" WARN ")).collect();
+    let warnings = proxy.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:#?}");
     assert!(warnings[0].contains("the master is down: "), "{warnings:?}");
     assert!(warnings[0].contains(&masters[2].address()), "{warnings:?}");

@@ -50,7 +50,9 @@ impl Master {
     }
 
     fn flush(&self) -> Result<()> {
-        Ok(redis::cmd("FLUSHALL").exec(&mut self.connection()?)?)
+        // Announced as a proxy's own, or it would be a loss of memory.
+        let flush = "redis.pcall('FLUSHALL', 'announced') return redis.call('FLUSHALL')";
+        Ok(redis::cmd("EVAL").arg(flush).arg(0).exec(&mut self.connection()?)?)
     }
 
     fn connection(&self) -> Result<redis::Connection> {

@@ -6,6 +6,9 @@ use super::{Action, Outcome};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
+use crate::master::link::Link;
+use crate::master::probation::Standing;
+use crate::operation::engine::Engine;
 
 type Section = (&'static str, fn(&Front) -> String);
 
@@ -102,17 +105,38 @@ fn redlock(front: &Front) -> String {
         ("operations_in_flight", &engine.in_flight()),
     ]);
     for link in engine.links() {
-        let state = if link.is_up() { "up" } else { "down" };
-        let why = if link.is_up() { None } else { link.last_error() };
-        let _ = write!(
-            text,
-            "master{}:address={},state={state},version={},deferred_releases={},reason={}\r\n",
-            link.master().index(),
-            link.address(),
-            link.identity().map_or_else(String::new, |identity| identity.version),
-            link.deferred(),
-            why.unwrap_or_default().replace(['\r', '\n', ','], " "),
-        );
+        let master = link.master();
+        let _ = write!(text, "master{}:{}\r\n", master.index(), master_fields(engine, link));
     }
     text
+}
+
+fn master_fields(engine: &Engine, link: &Link) -> String {
+    let (electorate, master) = (engine.electorate(), link.master());
+    let standing = electorate.standing(master);
+    let down = if link.is_up() { None } else { link.last_error() };
+    let (state, reason) = match (&standing, down) {
+        (Standing::Voter, None) => ("voter", None),
+        (Standing::Young | Standing::Unknown, None) => ("waiting", None),
+        (Standing::Probation { cause, .. }, None) => ("probation", Some(cause.to_string())),
+        (Standing::Barred(bar), None) => ("barred", Some(bar.to_string())),
+        (_, Some(why)) => ("down", Some(why)),
+    };
+    let (ballots, unknown) = link.ballots();
+    let fields: [(&str, &dyn std::fmt::Display); 10] = [
+        ("address", link.address()),
+        ("state", &state),
+        ("since_seconds", &electorate.since(master).elapsed().as_secs()),
+        ("link", &if link.is_up() { "up" } else { "down" }),
+        ("latency_us", &electorate.latency(master).as_micros()),
+        ("ballots", &ballots),
+        ("unknown_ballots", &unknown),
+        ("copied_keys", &electorate.keys_copied(master)),
+        ("version", &link.facts().map_or_else(String::new, |facts| facts.version)),
+        ("deferred_releases", &link.deferred()),
+    ];
+    let reason = reason.unwrap_or_default().replace(['\r', '\n', ','], " ");
+    fields.iter().map(|(name, value)| format!("{name}={value},")).collect::<String>()
+        + "reason="
+        + &reason
 }

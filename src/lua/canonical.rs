@@ -29,11 +29,13 @@ pub enum Canonical {
     Compile,
     /// Digest of what a key holds.
     Digest,
+    /// Empty a database, or all, and say that it was a proxy that did.
+    Flush,
 }
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Release,
         Self::Delete,
         Self::Extend,
@@ -46,6 +48,7 @@ impl Canonical {
         Self::Restore,
         Self::Compile,
         Self::Digest,
+        Self::Flush,
     ];
 
     /// The script's text.
@@ -62,6 +65,7 @@ impl Canonical {
             Self::Shorten => include_str!("canonical/shorten.lua"),
             Self::Restore => include_str!("canonical/restore.lua"),
             Self::Compile => include_str!("canonical/compile.lua"),
+            Self::Flush => include_str!("canonical/flush.lua"),
             Self::Digest => {
                 concat!(include_str!("program/digest.lua"), include_str!("canonical/digest.lua"))
             }
@@ -70,7 +74,7 @@ impl Canonical {
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 12]> =
+        static SHAS: LazyLock<[String; 13]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

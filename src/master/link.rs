@@ -27,7 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::deferred::{Debt, Deferred};
 use super::dial::Dial;
-use super::probe::{Identity, ProbeError};
+use super::facts::Facts;
+use super::probe::ProbeError;
 use super::reader::Reader;
 use super::reply::Answer;
 use crate::clock;
@@ -111,6 +112,8 @@ pub struct Link {
     max_backlog_bytes: usize,
     pad: Pad,
     up: Cell<bool>,
+    /// Trustworthy answers of the master to operations, and others.
+    ballots: Cell<(u64, u64)>,
     state: RefCell<State>,
 }
 
@@ -129,7 +132,7 @@ struct State {
     silent_heartbeats: u32,
     /// Why the link must be torn down.
     broken: Option<&'static str>,
-    identity: Option<Identity>,
+    facts: Option<Facts>,
     tried: bool,
     last_error: Option<String>,
 }
@@ -153,6 +156,8 @@ enum Down {
         "it is the same instance as {0}, which would then have two votes: name each master once"
     )]
     SameInstance(MasterAddr),
+    #[error("it was restarted while it was asked who it is")]
+    Restarted,
     #[error("{0}")]
     Broken(&'static str),
 }
@@ -168,6 +173,7 @@ impl Link {
             max_backlog_bytes: largest.max(LEAST_BACKLOG_BYTES),
             pad,
             up: Cell::new(false),
+            ballots: Cell::default(),
             state: RefCell::default(),
         })
     }
@@ -187,9 +193,20 @@ impl Link {
         self.up.get()
     }
 
-    /// Who the master said it is, when it was last probed.
-    pub fn identity(&self) -> Option<Identity> {
-        self.state.borrow().identity.clone()
+    /// How many answers to operations could be trusted, and how many could not.
+    pub fn ballots(&self) -> (u64, u64) {
+        self.ballots.get()
+    }
+
+    /// One more.
+    pub fn count_ballot(&self, is_trusted: bool) {
+        let (trusted, unknown) = self.ballots.get();
+        self.ballots.set(if is_trusted { (trusted + 1, unknown) } else { (trusted, unknown + 1) });
+    }
+
+    /// What the master said about itself when the link to it was last made.
+    pub fn facts(&self) -> Option<Facts> {
+        self.state.borrow().facts.clone()
     }
 
     /// Whether an attempt to connect has ended, either way.
@@ -331,7 +348,7 @@ impl Link {
             let mut state = self.state.borrow_mut();
             *state = State {
                 deferred: std::mem::take(&mut state.deferred),
-                identity: state.identity.take(),
+                facts: state.facts.take(),
                 waker: state.waker.take(),
                 tried: true,
                 ..State::default()

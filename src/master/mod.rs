@@ -1,5 +1,8 @@
 //! The masters: one link per worker to each, and what could not be delivered to them yet.
 //!
+//! * [`electorate`] says who may vote, and [`probation`] decides it from [`facts`] and [`clocks`];
+//! * [`membership`] tells proxies with other masters from those with the same;
+//! * [`watch`] looks after one master, and [`rejoin`] gives it back what it has forgotten;
 //! * [`dial`] opens connections, the seam for tests and simulations;
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
@@ -7,11 +10,18 @@
 //! * [`kill`] ends scripts that never end;
 //! * [`deferred`] keeps what has to be delivered once the link is back.
 
+pub mod clocks;
 pub mod deferred;
 pub mod dial;
+pub mod electorate;
+pub mod facts;
 pub mod feed;
 pub mod kill;
 pub mod link;
+pub mod membership;
+pub mod probation;
 pub mod probe;
 mod reader;
+pub mod rejoin;
 pub mod reply;
+pub mod watch;

@@ -6,7 +6,12 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisConnectionInfo, RedisResult};
 
+use super::clocks::Reading;
 use super::dial::{Dial, Stream as _};
+use super::facts::{Facts, Info};
+use super::membership::{self, Membership};
+use crate::check::Look;
+use crate::clock;
 use crate::config::MasterAddr;
 use crate::lua::canonical::Canonical;
 
@@ -15,17 +20,6 @@ pub const DEFAULT_DATABASES: u32 = 16;
 
 /// How long a master may take for each answer to a probe.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// What a master says about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// `run_id`: another one means that the process was restarted.
-    pub run_id: String,
-    /// `redis_version`
-    pub version: String,
-    /// How many databases it has.
-    pub databases: u32,
-}
 
 /// The connection that the link before this one used, so that nothing it still had on its way is
 /// executed later.
@@ -56,14 +50,14 @@ pub async fn probe(
     dial: &impl Dial,
     address: &MasterAddr,
     predecessor: Option<&Predecessor>,
-) -> Result<Identity, ProbeError> {
+) -> Result<Facts, ProbeError> {
     let stream = dial.dial(address).await?;
     stream.abort_on_close();
     let info = connection_info(address);
     let (mut connection, driver) = MultiplexedConnection::new(&info, stream).await?;
     connection.set_response_timeout(ANSWER_TIMEOUT);
     tokio::select! {
-        identity = interview(&mut connection, predecessor) => Ok(identity?),
+        facts = interview(&mut connection, predecessor) => Ok(facts?),
         () = driver => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
     }
 }
@@ -82,24 +76,99 @@ pub(super) fn connection_info(address: &MasterAddr) -> RedisConnectionInfo {
 async fn interview(
     connection: &mut MultiplexedConnection,
     predecessor: Option<&Predecessor>,
-) -> RedisResult<Identity> {
-    let info: String = redis::cmd("INFO").arg("server").query_async(connection).await?;
-    let field = |name: &str| field(&info, name).unwrap_or_default().to_owned();
-    let (run_id, version) = (field("run_id"), field("redis_version"));
-    if let Some(predecessor) = predecessor.filter(|p| p.run_id == run_id) {
+) -> RedisResult<Facts> {
+    let facts = facts(connection).await?;
+    if let Some(predecessor) = predecessor.filter(|p| p.run_id == facts.run_id) {
         cut_off(connection, predecessor).await;
     }
-    let databases = databases(connection).await;
     for script in Canonical::ALL {
         let load = redis::cmd("SCRIPT").arg("LOAD").arg(script.text()).to_owned();
         load.query_async::<()>(connection).await?;
     }
-    Ok(Identity { run_id, version, databases })
+    Ok(facts)
 }
 
-/// The value of `name` in an `INFO` text.
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+/// What the master says about itself.
+pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult<Facts> {
+    let at = clock::now();
+    let info: String = redis::cmd("INFO").arg(&SECTIONS).query_async(connection).await?;
+    let config = config(connection).await;
+    let info = Info::parse(&info);
+    let text = |name| info.get(name).unwrap_or_default().to_owned();
+    let is_always = config.get("appendfsync").is_some_and(|when| when == "always");
+    Ok(Facts {
+        run_id: text("run_id"),
+        version: text("redis_version"),
+        role: text("role"),
+        persistence: persistence(&info, &config),
+        eviction: text("maxmemory_policy"),
+        databases: config
+            .get("databases")
+            .and_then(|number| number.parse().ok())
+            .unwrap_or(DEFAULT_DATABASES),
+        uptime: Duration::from_secs(info.number("uptime_in_seconds").unwrap_or(0)),
+        bar: info.bar(),
+        is_durable: info.get("aof_enabled") == Some("1") && is_always,
+        losses: info.losses(),
+        at,
+    })
+}
+
+/// The sections of `INFO` that facts are in.
+const SECTIONS: [&str; 7] =
+    ["server", "replication", "cluster", "memory", "stats", "persistence", "commandstats"];
+
+/// What `CONFIG GET` says, nothing where it is not allowed.
+async fn config(connection: &mut MultiplexedConnection) -> HashMap<String, String> {
+    let mut get = redis::cmd("CONFIG");
+    get.arg("GET").arg("databases").arg("appendfsync").arg("save");
+    get.query_async(connection).await.unwrap_or_default()
+}
+
+fn persistence(info: &Info<'_>, config: &HashMap<String, String>) -> String {
+    let has_snapshots = config.get("save").is_some_and(|save| !save.is_empty());
+    match (info.get("aof_enabled"), config.get("appendfsync")) {
+        (Some("1"), Some(when)) => format!("appendfsync {when}"),
+        (Some("1"), None) => "appendonly".to_owned(),
+        _ if has_snapshots => "snapshots".to_owned(),
+        _ => "none".to_owned(),
+    }
+}
+
+/// One look at a master, of a proxy that is not running.
+///
+/// # Errors
+/// When it cannot be reached or does not answer as a Redis master does.
+pub async fn look_once(
+    dial: &impl Dial,
+    address: &MasterAddr,
+    membership: &Membership,
+) -> Result<Look, ProbeError> {
+    let stream = dial.dial(address).await?;
+    let info = connection_info(address);
+    let (mut connection, driver) = MultiplexedConnection::new(&info, stream).await?;
+    let look = async {
+        let facts = facts(&mut connection).await?;
+        let known = std::iter::once(facts.run_id.clone()).collect();
+        let announced = membership::announced(&mut connection).await.unwrap_or_default();
+        let rival = membership.rival(&known, &announced);
+        let reading = read_clock(&mut connection).await?;
+        let ours = i64::try_from(clock::unix_micros()).unwrap_or(i64::MAX);
+        let took = (reading.answered - reading.asked).as_micros() as i64;
+        let ahead_us = reading.unix_micros - (ours - took / 2);
+        Ok(Look { facts, reading, ahead_us, rival })
+    };
+    tokio::select! {
+        look = look => look,
+        () = driver => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+    }
+}
+
+/// Reads its clock, and how long that took.
+pub(super) async fn read_clock(connection: &mut MultiplexedConnection) -> RedisResult<Reading> {
+    let asked = clock::now();
+    let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(connection).await?;
+    Ok(Reading { asked, answered: clock::now(), unix_micros: seconds * 1_000_000 + micros })
 }
 
 /// A master that was stopped, or behind a partition, may still have our last requests in its
@@ -109,26 +178,5 @@ async fn cut_off(connection: &mut MultiplexedConnection, predecessor: &Predecess
     kill.arg("KILL").arg("ID").arg(predecessor.client_id);
     if let Err(error) = kill.query_async::<i64>(connection).await {
         tracing::debug!(%error, "the link before this one could not be cut off");
-    }
-}
-
-async fn databases(connection: &mut MultiplexedConnection) -> u32 {
-    let mut get = redis::cmd("CONFIG");
-    get.arg("GET").arg("databases");
-    let found: RedisResult<HashMap<String, String>> = get.query_async(connection).await;
-    let databases = found.ok().and_then(|found| found.get("databases")?.parse().ok());
-    databases.unwrap_or(DEFAULT_DATABASES)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_are_found_by_their_whole_name() {
-        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrun_id_x:no\r\n";
-        assert_eq!(field(info, "run_id"), Some("abc"));
-        assert_eq!(field(info, "redis_version"), Some("7.0.15"));
-        assert_eq!(field(info, "redis"), None);
     }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
 use crate::client::reply::Reply;
+use crate::master::membership;
 use crate::master::reply::Answer;
 use crate::operation::verdict::{self, Trouble};
 use crate::operation::{Next, Received, Rules, request};
@@ -160,7 +161,9 @@ impl Channels {
                 BytesFrame::BlobString { data: name, .. } => Some(name.clone()),
                 _ => None,
             });
-            self.names.extend(names);
+            // What proxies tell each other is no channel of a client.
+            let is_ours = |name: &Bytes| name.starts_with(membership::PREFIX.as_bytes());
+            self.names.extend(names.filter(|name| !is_ours(name)));
         }
     }
 

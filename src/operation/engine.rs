@@ -13,6 +13,7 @@ mod turns;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
@@ -20,6 +21,7 @@ use slab::Slab;
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
+use crate::master::electorate::Electorate;
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::reply::Answer;
 use crate::operation::changes::Changes;
@@ -44,6 +46,7 @@ pub struct Engine {
     rules: Rules,
     split_vote_delay: Duration,
     links: Vec<Rc<Link>>,
+    electorate: Arc<Electorate>,
     flights: RefCell<Slab<Flight>>,
     turns: RefCell<Turns<OperationId>>,
     hasher: foldhash::fast::RandomState,
@@ -91,11 +94,17 @@ impl Flight {
 
 impl Engine {
     /// An engine without operations.
-    pub fn new(rules: Rules, split_vote_delay: Duration, links: Vec<Rc<Link>>) -> Rc<Self> {
+    pub fn new(
+        rules: Rules,
+        split_vote_delay: Duration,
+        links: Vec<Rc<Link>>,
+        electorate: Arc<Electorate>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             rules,
             split_vote_delay,
             links,
+            electorate,
             flights: RefCell::default(),
             turns: RefCell::default(),
             hasher: foldhash::fast::RandomState::default(),
@@ -134,8 +143,23 @@ impl Engine {
         hasher.finish()
     }
 
+    /// Who may vote, and why others may not.
+    pub fn electorate(&self) -> &Electorate {
+        &self.electorate
+    }
+
+    /// The same, for whoever finds out about masters.
+    pub fn shared_electorate(&self) -> Arc<Electorate> {
+        Arc::clone(&self.electorate)
+    }
+
     /// The masters that may vote now.
     pub fn voters(&self) -> MasterSet {
+        self.reachable().and(self.electorate.voters())
+    }
+
+    /// The masters that get requests now, whether they may vote or not.
+    pub fn reachable(&self) -> MasterSet {
         self.links.iter().filter(|link| link.is_up()).map(|link| link.master()).collect()
     }
 
@@ -236,8 +260,13 @@ impl Engine {
         let (answer, raw) = heard.map_or((None, &b""[..]), |heard| (Some(heard.answer), heard.raw));
         let id = waiting.operation;
         let rules = &self.rules;
-        if self.is_overdue(waiting, now) {
+        let is_late = self.is_overdue(waiting, now);
+        if is_late {
             self.deadline(id, waiting.round);
+        }
+        if waiting.part == Part::Ballot {
+            let is_trusted = !is_late && !matches!(answer, None | Some(Answer::Error(_)));
+            self.links[master.index()].count_ballot(is_trusted);
         }
         let next = self.with(id, |flight| {
             flight.outstanding -= 1;
@@ -298,25 +327,28 @@ impl Engine {
         }
     }
 
-    /// Sends the current round to all voters; nothing is sent when they are too few.
+    /// Sends the current round to all masters that can be reached, also to those whose ballots do not
+    /// count: they have to know what happens. Nothing is sent when the voters are too few.
     fn ask(&self, id: OperationId) {
         let excluded = self.with(id, |flight| flight.operation.excluded()).unwrap_or_default();
-        let voters = self.voters().without(excluded);
-        if let Some(reply) = self.too_few(id, voters) {
+        let asked = self.reachable().without(excluded);
+        let voters = asked.and(self.electorate.voters());
+        if let Some(reply) = self.too_few(id, asked, voters) {
             self.abandon(id);
             self.reply(id, reply, turn::End::Lost);
             return self.retire(id);
         }
         let now = clock::now();
-        let held_back = self.held_back(id, voters);
+        let held_back = self.held_back(id, asked);
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
         let sent = self.with(id, |flight| {
             let operation = &mut flight.operation;
-            operation.ask(&self.rules, voters, now);
+            let count = if operation.needs_quorum() { voters } else { asked };
+            operation.ask(&self.rules, count, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
-            flight.outstanding += voters.len() as u16;
-            flight.awaited = flight.awaited.union(voters.without(held_back));
+            flight.outstanding += asked.len() as u16;
+            flight.awaited = flight.awaited.union(asked.without(held_back));
             flight.deadline = Some(now + self.rules.vote_timeout);
             let round = operation.round();
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
@@ -324,7 +356,7 @@ impl Engine {
         });
         let Some((db, waiting, program)) = sent else { return };
         held_back.iter().for_each(|master| self.hold(waiting, master));
-        for master in voters.without(held_back).iter() {
+        for master in asked.without(held_back).iter() {
             let link = &self.links[master.index()];
             if let Some(program) = &program {
                 link.load(program);
@@ -335,13 +367,28 @@ impl Engine {
     }
 
     /// The reply when there are not enough masters to ask.
-    fn too_few(&self, id: OperationId, voters: MasterSet) -> Option<Reply> {
+    fn too_few(&self, id: OperationId, asked: MasterSet, voters: MasterSet) -> Option<Reply> {
         let needs_quorum = self.with(id, |flight| flight.operation.needs_quorum())?;
         if needs_quorum {
             let enough = self.rules.quorum.reached_by(voters);
-            (!enough).then(|| verdict::too_few_voters(&self.rules, voters.len()))
+            (!enough).then(|| self.no_quorum(asked, voters))
         } else {
-            voters.is_empty().then(|| verdict::no_master(&self.rules))
+            asked.is_empty().then(|| verdict::no_master(&self.rules))
+        }
+    }
+
+    /// Masters that are only on probation will vote in a while, and clients know what `LOADING` means.
+    fn no_quorum(&self, asked: MasterSet, voters: MasterSet) -> Reply {
+        if let Some((ours, theirs)) = self.electorate.rival() {
+            return verdict::other_masters(&ours, &theirs);
+        }
+        let waiting = asked.without(voters).iter().filter(|master| self.electorate.waits(*master));
+        let waiting: MasterSet = waiting.collect();
+        let why = self.electorate.why_not(self.rules.quorum.everybody().without(voters));
+        if self.rules.quorum.reached_by(voters.union(waiting)) {
+            verdict::on_probation(&self.rules, voters.len(), &why)
+        } else {
+            verdict::too_few_voters(&self.rules, voters.len(), &why)
         }
     }
 
@@ -400,6 +447,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::master::probation::{ColdStart, Terms};
     use crate::operation::Kind;
     use crate::operation::everywhere::{Everywhere, What};
     use crate::quorum::Quorum;
@@ -414,7 +462,10 @@ mod tests {
             vote_timeout,
             split_vote_retries: 0,
         };
-        Engine::new(rules, vote_timeout, Vec::new())
+        let cold_start = ColdStart::Trust;
+        let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
+        let electorate = Arc::new(Electorate::new(terms, 0.01, Vec::new()));
+        Engine::new(rules, vote_timeout, Vec::new(), electorate)
     }
 
     #[tokio::test]
@@ -423,6 +474,6 @@ mod tests {
         let kind = Kind::Everywhere(Box::new(Everywhere::new(What::Count)));
         let reply = engine.run(Operation { db: 0, key: Box::default(), kind }, 0);
         assert_eq!(engine.in_flight(), 0, "it has been sent before anybody awaits it");
-        assert_eq!(reply.await, verdict::too_few_voters(engine.rules(), 0));
+        assert_eq!(reply.await, verdict::too_few_voters(engine.rules(), 0, ""));
     }
 }

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
 use crate::client::reply::Reply;
+use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
-use crate::operation::request;
+use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules};
 use crate::quorum::{MasterId, MasterSet, Quorum};
@@ -66,7 +67,7 @@ impl Everywhere {
         self.pending = asked;
     }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
         match &self.what {
             What::Keys(pattern) => request::encode(out, &[b"KEYS", pattern]),
             What::Scan { pattern, kind: None } => {
@@ -78,13 +79,15 @@ impl Everywhere {
                 request::encode(out, &words);
             }
             What::Count => request::encode(out, &[b"DBSIZE"]),
-            What::Flush { all: false } => request::encode(out, &[b"FLUSHDB"]),
-            What::Flush { all: true } => request::encode(out, &[b"FLUSHALL"]),
+            What::Flush { all } => {
+                let verb: &[u8] = if *all { b"FLUSHALL" } else { b"FLUSHDB" };
+                request::script(out, form, Canonical::Flush, b"", &[verb]);
+            }
         }
     }
 
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        if self.done {
+        if self.done || !self.pending.contains(received.master) {
             return Next::WAIT;
         }
         self.pending.remove(received.master);

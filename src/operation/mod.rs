@@ -300,7 +300,7 @@ impl Operation {
             Kind::Change(change) => change.encode(rules, key, form, out),
             Kind::Read(read) => read.encode(key, form, out),
             Kind::Swap(swap) => swap.encode(key, form, out),
-            Kind::Everywhere(everywhere) => everywhere.encode(out),
+            Kind::Everywhere(everywhere) => everywhere.encode(form, out),
             Kind::Program(program) => program.encode(self.db, form, out),
             Kind::Load(load) => load.encode(form, out),
             Kind::Query(query) => query.encode(out),

@@ -36,12 +36,28 @@ impl Trouble {
     }
 }
 
-/// Fewer voters than the quorum: nothing was sent.
-pub fn too_few_voters(rules: &Rules, voters: usize) -> Reply {
+/// Fewer voters than the quorum: nothing was sent. `why` says what keeps others from voting.
+pub fn too_few_voters(rules: &Rules, voters: usize, why: &str) -> Reply {
     let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
     Reply::error(format!(
         "CLUSTERDOWN {voters} of {masters} masters can vote and {needed} are needed: \
-         check that the masters run and can be reached from the proxy"
+         check that the masters run and can be reached from the proxy{why}"
+    ))
+}
+
+/// The same, but those that are missing will vote in a while.
+pub fn on_probation(rules: &Rules, voters: usize, why: &str) -> Reply {
+    let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
+    Reply::error(format!(
+        "LOADING {voters} of {masters} masters can vote yet and {needed} are needed: try again{why}"
+    ))
+}
+
+/// Another proxy would find other majorities: nothing was sent.
+pub fn other_masters(ours: &str, theirs: &str) -> Reply {
+    Reply::error(format!(
+        "CLUSTERDOWN this proxy has the masters {ours} and another that runs now has {theirs}: give \
+         all proxies the same list"
     ))
 }
 

@@ -59,6 +59,21 @@ impl MasterSet {
         Self((1 << n) - 1)
     }
 
+    /// As a number with one bit for each master.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The set with these [`MasterSet::bits`].
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Those in both sets.
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Adds `master`.
     pub fn insert(&mut self, master: MasterId) {
         self.0 |= 1 << master.0;

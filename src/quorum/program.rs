@@ -148,13 +148,14 @@ impl<B: Vote> Program<B> {
                 return Self::late(changed, master);
             }
         }
+        // Also the change of one that may not vote has to be taken back if the program is lost.
+        if changed {
+            self.changed.insert(master);
+        }
         if self.pending.contains(master) {
             self.pending.remove(master);
-            if changed {
-                self.changed.insert(master);
-                if did.failed {
-                    self.failed.insert(master);
-                }
+            if changed && did.failed {
+                self.failed.insert(master);
             }
             self.timed |= did.timed;
             self.votes.push((ballot, master));

@@ -1,6 +1,7 @@
 //! One independent Redis, as a real process that a test can kill, stop, and bring back empty.
 
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -8,23 +9,43 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
 use super::client;
-use super::{eventually_blocking, free_port, target_is_plain_redis};
+use super::{Clock, Raw, Reply, eventually_blocking, free_port, target_is_plain_redis};
 
-/// A running `redis-server` that remembers nothing across restarts. Killed when dropped.
+/// A running `redis-server` that remembers nothing across restarts, unless it was told to. Killed when
+/// dropped.
 pub struct Master {
     pub port: u16,
     process: Child,
     directory: TempDir,
+    flags: &'static [&'static str],
+    environment: Vec<(&'static str, PathBuf)>,
 }
 
 impl Master {
     /// Starts a server on a free port and returns once it answers.
     pub fn start() -> Master {
+        Master::start_with(&[])
+    }
+
+    /// The same, with more flags of `redis-server`.
+    pub fn start_with(flags: &'static [&'static str]) -> Master {
+        Master::start_in(flags, Vec::new())
+    }
+
+    /// Its wall clock is `clock`.
+    pub fn start_by(clock: &Clock) -> Master {
+        Master::start_in(&[], clock.environment())
+    }
+
+    fn start_in(
+        flags: &'static [&'static str],
+        environment: Vec<(&'static str, PathBuf)>,
+    ) -> Master {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for _ in 0..20 {
             let port = free_port();
-            if let Some(process) = spawn(port, &directory) {
-                return Master { port, process, directory };
+            if let Some(process) = spawn(port, &directory, flags, &environment) {
+                return Master { port, process, directory, flags, environment };
             }
         }
         panic!("no port stayed free long enough for redis-server");
@@ -87,13 +108,18 @@ impl Master {
         signal("CONT", self.process.id());
     }
 
-    /// Comes back on the same port without any of its data. The process must be gone
-    /// ([`Master::kill_9`]).
+    /// Comes back on the same port without any of its data, if its flags do not say otherwise. The
+    /// process must be gone ([`Master::kill_9`]).
     pub fn restart_empty(&mut self) {
-        let port = self.port;
+        let (port, flags) = (self.port, self.flags);
         self.process = eventually_blocking("redis-server comes back on its port", || {
-            spawn(port, &self.directory)
+            spawn(port, &self.directory, flags, &self.environment)
         });
+    }
+
+    /// Asks the master itself, past the proxy.
+    pub async fn ask<S: AsRef<[u8]>>(&self, words: &[S]) -> Reply {
+        Raw::connect_resp3(&self.address()).await.ask(words).await
     }
 }
 
@@ -113,6 +139,11 @@ impl Masters {
     pub fn start(count: usize) -> Masters {
         let count = if target_is_plain_redis() { 1 } else { count };
         Masters((0..count).map(|_| Master::start()).collect())
+    }
+
+    /// `count` of them with more flags of `redis-server`.
+    pub fn start_with(count: usize, flags: &'static [&'static str]) -> Masters {
+        Masters((0..count).map(|_| Master::start_with(flags)).collect())
     }
 
     pub fn quorum(&self) -> usize {
@@ -178,12 +209,19 @@ impl std::ops::DerefMut for Masters {
 }
 
 /// Starts a server on `port`; `None` when somebody else has the port.
-fn spawn(port: u16, directory: &TempDir) -> Option<Child> {
+fn spawn(
+    port: u16,
+    directory: &TempDir,
+    flags: &[&str],
+    environment: &[(&'static str, PathBuf)],
+) -> Option<Child> {
     let mut process = Command::new("redis-server")
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
         .arg("--dir")
         .arg(directory.path())
+        .args(flags)
+        .envs(environment.iter().cloned())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

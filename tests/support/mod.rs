@@ -17,6 +17,7 @@
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
 pub mod client;
+pub mod clock;
 pub mod master;
 pub mod proxy;
 pub mod raw;
@@ -31,6 +32,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 pub use client::{connection, int, text, value};
+pub use clock::Clock;
 pub use master::{Master, Masters};
 pub use proxy::Proxy;
 pub use raw::{Raw, encode, words};

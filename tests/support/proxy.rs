@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 
-use super::{Masters, Raw, client, eventually_blocking, master::signal, target_is_plain_redis};
+use super::{
+    Masters, Raw, client, eventually, eventually_blocking, master::signal, target_is_plain_redis,
+};
 
 /// A running proxy. When it is dropped it is killed, and the test fails if the process had died by
 /// itself or had logged a warning that the test did not announce with [`Proxy::expect_warnings`].
@@ -30,6 +32,17 @@ impl Proxy {
         if target_is_plain_redis() {
             return Proxy::stand_in(&addresses[0], flags);
         }
+        let mut proxy = Proxy::unready(addresses, flags);
+        let (process, log) = (proxy.process.as_mut().expect("just started"), &proxy.log);
+        wait_for_links(&proxy.address, addresses, password(flags), || {
+            let ended = process.try_wait().expect("the state of the proxy");
+            assert!(ended.is_none(), "the proxy died, {ended:?}: {:#?}", lines(log));
+        });
+        proxy
+    }
+
+    /// The same, not waiting until a lock can be taken: perhaps none ever can.
+    pub fn unready(addresses: &[String], flags: &[&str]) -> Proxy {
         let log = Arc::default();
         let mut process = spawn(addresses, flags);
         collect_log(&mut process, &log);
@@ -37,10 +50,6 @@ impl Proxy {
             let ended = process.try_wait().expect("the state of the proxy");
             assert!(ended.is_none(), "the proxy ended at once, {ended:?}: {:#?}", lines(&log));
             listening_address(&lines(&log))
-        });
-        wait_for_links(&address, addresses, password(flags), || {
-            let ended = process.try_wait().expect("the state of the proxy");
-            assert!(ended.is_none(), "the proxy died, {ended:?}: {:#?}", lines(&log));
         });
         Proxy { address, process: Some(process), log, warnings_expected: Cell::new(false) }
     }
@@ -70,6 +79,23 @@ impl Proxy {
         Raw::connect(&self.address).await
     }
 
+    /// What `INFO redlock` says of one master, by the name of the field.
+    pub async fn says_of(&self, master: usize, field: &str) -> String {
+        let info = self.raw().await.ask(&["INFO", "redlock"]).await.text();
+        let prefix = format!("master{master}:");
+        let line = info.lines().find_map(|line| line.strip_prefix(prefix.as_str()));
+        let fields = line.expect("a line for each master").split(',');
+        let found = fields.filter_map(|field| field.split_once('='));
+        found.into_iter().find(|(name, _)| *name == field).expect("the field").1.to_owned()
+    }
+
+    /// Waits until `INFO redlock` says so.
+    pub async fn knows(&self, master: usize, field: &str, value: &str) {
+        let what = format!("the proxy says of master {master} {field}={value}");
+        eventually(&what, || async { (self.says_of(master, field).await == value).then_some(()) })
+            .await;
+    }
+
     /// This test makes masters fail, so the proxy may say so.
     pub fn expect_warnings(&self) {
         self.warnings_expected.set(true);
@@ -77,6 +103,11 @@ impl Proxy {
 
     pub fn log(&self) -> Vec<String> {
         lines(&self.log)
+    }
+
+    /// The warnings and errors in it, apart from the one about a first deployment.
+    pub fn warnings(&self) -> Vec<String> {
+        self.log().into_iter().filter(|line| is_warning(line)).collect()
     }
 
     /// Asks it to end (SIGTERM) and returns how it did.
@@ -208,5 +239,7 @@ fn listening_address(log: &[String]) -> Option<String> {
 }
 
 fn is_warning(line: &str) -> bool {
-    line.split_whitespace().take(4).any(|word| word == "WARN" || word == "ERROR")
+    // Every test is a first deployment.
+    let is_first = line.contains("--cold-start trust");
+    !is_first && line.split_whitespace().take(4).any(|word| word == "WARN" || word == "ERROR")
 }

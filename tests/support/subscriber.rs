@@ -99,9 +99,10 @@ pub async fn subscriptions<'a>(masters: impl Iterator<Item = &'a Master>, expect
     }
 }
 
-/// The subscriptions in a `CLIENT LIST`.
+/// The subscriptions in a `CLIENT LIST`, without those by which proxies tell each other of their masters.
 fn count(list: &str) -> usize {
-    let fields = list.split_whitespace().filter_map(|field| field.split_once('='));
+    let clients = list.lines().filter(|client| !client.contains("name=redlock-proxy-watch"));
+    let fields = clients.flat_map(str::split_whitespace).filter_map(|field| field.split_once('='));
     let counts = fields.filter(|(name, _)| ["sub", "psub", "ssub"].contains(name));
     counts.map(|(_, count)| count.parse::<usize>().expect("a count")).sum()
 }

@@ -8,7 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{Down, Link};
 use crate::master::dial::{Dial, Stream as _};
-use crate::master::probe::{Identity, Predecessor, probe};
+use crate::master::facts::Facts;
+use crate::master::probe::{Predecessor, probe};
 use crate::master::reply::{Answer, Decoder};
 use crate::operation::engine::Engine;
 use crate::operation::request;
@@ -24,33 +25,39 @@ impl Link {
         predecessor: &mut Option<Predecessor>,
         engine: &Engine,
     ) -> Result<D::Stream, Down> {
-        let identity = probe(dial, &self.address, predecessor.as_ref()).await?;
+        let facts = probe(dial, &self.address, predecessor.as_ref()).await?;
         let mut stream = dial.dial(&self.address).await?;
         stream.abort_on_close();
-        let client_id = self.hello(&mut stream).await?;
-        self.require_distinct(&identity, engine)?;
-        require_databases(&identity, engine)?;
-        *predecessor = Some(Predecessor { run_id: identity.run_id.clone(), client_id });
-        self.state.borrow_mut().identity = Some(identity);
+        let client_id = self.hello(&mut stream, &facts.run_id).await?;
+        self.require_distinct(&facts, engine)?;
+        require_databases(&facts, engine)?;
+        *predecessor = Some(Predecessor { run_id: facts.run_id.clone(), client_id });
+        self.state.borrow_mut().facts = Some(facts.clone());
+        engine.electorate().observe(self.master, facts);
         Ok(stream)
     }
 
     /// One vote cast twice would break everything. Nothing is awaited between this and
     /// [`Link::came_up`], so two links cannot both find the other one down.
-    fn require_distinct(&self, identity: &Identity, engine: &Engine) -> Result<(), Down> {
+    fn require_distinct(&self, facts: &Facts, engine: &Engine) -> Result<(), Down> {
         let same = |link: &&Rc<Link>| {
-            let known = link.identity();
-            link.is_up() && known.is_some_and(|known| known.run_id == identity.run_id)
+            let known = link.facts();
+            link.is_up() && known.is_some_and(|known| known.run_id == facts.run_id)
         };
         let mut others = engine.links().iter().filter(|link| link.master != self.master);
-        match others.find(|link| !identity.run_id.is_empty() && same(link)) {
+        match others.find(|link| !facts.run_id.is_empty() && same(link)) {
             Some(link) => Err(Down::SameInstance(link.address.clone())),
             None => Ok(()),
         }
     }
 
-    /// Agrees on RESP3, which tells a script's map from its array, and learns the connection's id.
-    async fn hello(&self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<i64, Down> {
+    /// Agrees on RESP3, which tells a script's map from its array, learns the connection's id, and makes
+    /// sure that the process is still the one that was probed.
+    async fn hello(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        run_id: &str,
+    ) -> Result<i64, Down> {
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
         if let Some(password) = &self.address.password {
             let user = self.address.user.as_deref().unwrap_or(DEFAULT_USER);
@@ -60,9 +67,10 @@ impl Link {
         let mut requests = Vec::new();
         request::encode(&mut requests, &hello);
         request::encode(&mut requests, &[b"CLIENT", b"ID"]);
-        let mut replies = 2;
+        request::encode(&mut requests, &[b"INFO", b"server"]);
+        let mut replies = 3;
         stream.write_all(&requests).await?;
-        let (mut buffer, mut client_id) = (BytesMut::new(), 0);
+        let (mut buffer, mut client_id, mut is_same) = (BytesMut::new(), 0, run_id.is_empty());
         while replies > 0 {
             let Some((answer, raw)) = Decoder::default().decode(&buffer)? else {
                 if stream.read_buf(&mut buffer).await? == 0 {
@@ -75,23 +83,26 @@ impl Link {
                     return Err(Down::Hello(String::from_utf8_lossy(error).into_owned()));
                 }
                 Answer::Int(id) => client_id = id,
-                _ => {}
+                _ => {
+                    is_same |=
+                        raw.windows(run_id.len().max(1)).any(|text| text == run_id.as_bytes())
+                }
             }
             let len = raw.len();
             buffer.advance(len);
             replies -= 1;
         }
-        Ok(client_id)
+        if is_same { Ok(client_id) } else { Err(Down::Restarted) }
     }
 }
 
 /// A `SELECT` that one master refuses would send what follows it to another database there.
-fn require_databases(identity: &Identity, engine: &Engine) -> Result<(), Down> {
+fn require_databases(facts: &Facts, engine: &Engine) -> Result<(), Down> {
     let voters = engine.links().iter().filter(|link| link.is_up());
-    let promised = voters.filter_map(|link| Some(link.identity()?.databases)).min();
+    let promised = voters.filter_map(|link| Some(link.facts()?.databases)).min();
     match promised {
-        Some(promised) if identity.databases < promised => {
-            Err(Down::FewerDatabases(identity.databases, promised))
+        Some(promised) if facts.databases < promised => {
+            Err(Down::FewerDatabases(facts.databases, promised))
         }
         _ => Ok(()),
     }

@@ -1,0 +1,267 @@
+//! Who may vote now, for all workers of the process.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::clocks::{Clocks, Reading};
+use super::facts::Facts;
+use super::membership::Membership;
+use super::probation::{Cause, Probation, Sources, Standing, Terms};
+use crate::clock::{self, Instant};
+use crate::config::MasterAddr;
+use crate::quorum::{MasterId, MasterSet};
+
+/// What the workers have found out about the masters, together.
+///
+/// Whoever finds out first that a master was restarted takes its vote away from all of them: no link to
+/// the new process comes up before that.
+#[derive(Debug)]
+pub struct Electorate {
+    addresses: Vec<MasterAddr>,
+    state: Mutex<State>,
+    /// The voters once more, for the hot path.
+    voters: AtomicU32,
+    seen: Vec<Seen>,
+}
+
+#[derive(Debug)]
+struct State {
+    probation: Probation,
+    clocks: Clocks,
+    /// Masters on which it was seen who else is there.
+    looked_at: MasterSet,
+    /// Other lists of masters that proxies have announced, by the master on which they did.
+    rivals: Vec<Option<String>>,
+    /// In how many looks in a row one was seen.
+    rivals_seen: Vec<u32>,
+}
+
+/// In so many looks in a row another list has to be seen, once this proxy serves.
+const PATIENCE: u32 = 3;
+
+/// What is only shown.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Microseconds between the last question and its answer.
+    latency_us: AtomicU64,
+    /// Keys that were copied to it.
+    copied: AtomicU64,
+}
+
+impl Electorate {
+    /// Masters that nobody has asked yet. `drift` is the largest difference in rate between two clocks.
+    pub fn new(terms: Terms, drift: f64, addresses: Vec<MasterAddr>) -> Self {
+        let state = State {
+            probation: Probation::new(terms, clock::now()),
+            clocks: Clocks::new(addresses.len(), drift),
+            looked_at: MasterSet::EMPTY,
+            rivals: vec![None; addresses.len()],
+            rivals_seen: vec![0; addresses.len()],
+        };
+        let seen = addresses.iter().map(|_| Seen::default()).collect();
+        Self { addresses, state: Mutex::new(state), voters: AtomicU32::new(0), seen }
+    }
+
+    /// The masters that may vote, if they can be reached.
+    pub fn voters(&self) -> MasterSet {
+        MasterSet::from_bits(self.voters.load(Ordering::Relaxed))
+    }
+
+    /// How a master stands.
+    pub fn standing(&self, master: MasterId) -> Standing {
+        self.state().probation.standing(master).clone()
+    }
+
+    /// Whether it only has to wait.
+    pub fn waits(&self, master: MasterId) -> bool {
+        matches!(self.standing(master), Standing::Probation { .. })
+    }
+
+    /// `; ADDRESS: why` for each of these that must not vote, apart from being out of reach.
+    pub fn why_not(&self, masters: MasterSet) -> String {
+        let why = |master: MasterId| match self.standing(master) {
+            Standing::Probation { cause, .. } => Some(cause.to_string()),
+            Standing::Barred(bar) => Some(bar.to_string()),
+            Standing::Unknown | Standing::Young | Standing::Voter => None,
+        };
+        let named = |master: MasterId| {
+            why(master).map(|why| format!("; {}: {why}", self.addresses[master.index()]))
+        };
+        masters.iter().filter_map(named).collect()
+    }
+
+    /// Since when it has stood so.
+    pub fn since(&self, master: MasterId) -> Instant {
+        self.state().probation.since(master)
+    }
+
+    /// Whether it is known on this master which other proxies are there.
+    pub fn was_looked_at(&self, master: MasterId) -> bool {
+        self.state().looked_at.contains(master)
+    }
+
+    /// The other list of masters that a proxy serves at the same time, and ours.
+    pub fn rival(&self) -> Option<(String, String)> {
+        let theirs = self.state().rivals.iter().flatten().next().cloned()?;
+        Some((Membership::of(&self.addresses).list().to_owned(), theirs))
+    }
+
+    /// A link has asked a master about itself.
+    pub fn observe(&self, master: MasterId, facts: Facts) {
+        self.change(|state| state.probation.observe(master, facts));
+    }
+
+    /// What to announce on every master: the list of them, as far as they are known.
+    pub fn announcement(&self) -> String {
+        let run_ids = self.state().run_ids();
+        Membership::of(&self.addresses).channel(&run_ids)
+    }
+
+    /// It was seen on a master who else is there, and how its clock goes.
+    pub fn looked_at(&self, master: MasterId, announced: &[String], reading: Option<Reading>) {
+        self.change(|state| {
+            if let Some(reading) = reading {
+                self.read_clock(state, master, reading);
+            }
+            self.compare(state, master, announced);
+            state.looked_at.insert(master);
+        });
+    }
+
+    /// A master does not answer: what was announced there is not known any more.
+    pub fn lost_sight(&self, master: MasterId) {
+        self.change(|state| {
+            state.rivals[master.index()] = None;
+            state.rivals_seen[master.index()] = 0;
+        });
+    }
+
+    /// Whoever is there first is not put out by a list that is about to be corrected: after a restart, not
+    /// all proxies learn of it at the same time.
+    fn compare(&self, state: &mut State, master: MasterId, announced: &[String]) {
+        let ours = Membership::of(&self.addresses);
+        let rival = ours.rival(&state.run_ids(), announced);
+        let seen = &mut state.rivals_seen[master.index()];
+        *seen = if rival.is_some() { seen.saturating_add(1) } else { 0 };
+        let is_new_here = !state.looked_at.contains(master);
+        let rival = rival.filter(|_| is_new_here || *seen >= PATIENCE);
+        if let Some(theirs) = rival.as_ref().filter(|_| state.rivals.iter().all(Option::is_none)) {
+            tracing::error!(
+                "another proxy has other masters, so that neither may serve: {theirs} there, {} here. \
+                 Give all proxies the same list",
+                ours.list()
+            );
+        }
+        state.rivals[master.index()] = rival;
+    }
+
+    fn read_clock(&self, state: &mut State, master: MasterId, reading: Reading) {
+        let latency = reading.answered - reading.asked;
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        self.seen[master.index()].latency_us.store(micros, Ordering::Relaxed);
+        for (master, deviation) in state.clocks.read(master, reading) {
+            let cause = Cause::Clock(deviation.to_string());
+            state.probation.suspect(master, cause, reading.answered);
+        }
+    }
+
+    /// See [`Probation::everybody_was_met`].
+    pub fn everybody_was_met(&self) {
+        self.change(|state| state.probation.everybody_was_met(clock::now()));
+    }
+
+    /// See [`Probation::may_copy_from`].
+    pub fn may_copy_from(&self, master: MasterId, vote_timeout: Duration) -> Option<Instant> {
+        self.state().probation.may_copy_from(master, vote_timeout)
+    }
+
+    /// See [`Probation::sources`].
+    pub fn sources(&self, master: MasterId) -> Option<Sources> {
+        self.state().probation.sources(master)
+    }
+
+    /// See [`Probation::has_copied`].
+    pub fn has_copied(&self, master: MasterId, sources: &Sources) -> bool {
+        self.change(|state| state.probation.has_copied(master, sources, clock::now()))
+    }
+
+    /// See [`Probation::has_waited`].
+    pub fn has_waited(&self, master: MasterId, now: Instant) -> bool {
+        self.change(|state| state.probation.has_waited(master, now))
+    }
+
+    /// See [`Probation::are_as_before`].
+    pub fn are_as_before(&self, sources: &Sources) -> bool {
+        self.state().probation.are_as_before(sources)
+    }
+
+    /// One more key was copied to `master`.
+    pub fn copied(&self, master: MasterId) {
+        self.seen[master.index()].copied.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many keys were copied to it since the start of the process.
+    pub fn keys_copied(&self, master: MasterId) -> u64 {
+        self.seen[master.index()].copied.load(Ordering::Relaxed)
+    }
+
+    /// How long its last answer took.
+    pub fn latency(&self, master: MasterId) -> Duration {
+        Duration::from_micros(self.seen[master.index()].latency_us.load(Ordering::Relaxed))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every change is told in the log, in one line.
+    fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let ids = || (0..self.addresses.len()).map(MasterId::new);
+        let before: Vec<Standing> = ids().map(|id| state.probation.standing(id).clone()).collect();
+        let result = act(&mut state);
+        self.voters.store(state.voters().bits(), Ordering::Relaxed);
+        for id in ids().filter(|id| before[id.index()] != *state.probation.standing(*id)) {
+            self.report(id, &before[id.index()], state.probation.standing(id));
+        }
+        result
+    }
+
+    fn report(&self, master: MasterId, before: &Standing, now: &Standing) {
+        let address = &self.addresses[master.index()];
+        match (before, now) {
+            (_, Standing::Probation { cause, .. }) => {
+                tracing::warn!(master = %address, "the master is on probation: {cause}");
+            }
+            (_, Standing::Barred(bar)) => {
+                tracing::warn!(master = %address, "the master must not vote: {bar}");
+            }
+            (Standing::Young, Standing::Voter) => tracing::warn!(
+                master = %address,
+                "the master was started a short while ago, as the others were: it votes at once, \
+                 because this looks like a first deployment (--cold-start trust)"
+            ),
+            (Standing::Probation { .. }, Standing::Voter) => {
+                tracing::info!(master = %address, "the master votes again");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl State {
+    fn run_ids(&self) -> BTreeSet<String> {
+        let ids = (0..self.rivals.len()).map(MasterId::new);
+        let known = ids.filter_map(|master| self.probation.facts(master));
+        known.map(|facts| facts.run_id.clone()).filter(|id| !id.is_empty()).collect()
+    }
+
+    fn voters(&self) -> MasterSet {
+        if self.rivals.iter().any(Option::is_some) {
+            return MasterSet::EMPTY;
+        }
+        self.probation.voters().and(self.looked_at)
+    }
+}

@@ -1,0 +1,129 @@
+//! Two proxies with different lists of masters could each find a majority, and grant one lock twice. So each
+//! announces its list on every master, and none serves while a list of other masters is announced.
+//!
+//! The announcement is a subscription to a channel with the list in its name: it is there for as long as the
+//! connection lives, and leaves nothing behind. It is made before anybody else's is looked for, so of two
+//! proxies that start together at least one sees the other.
+//!
+//! Lists that are spelled alike are the same. Others (tunnels, addresses behind a translation) may lead to the
+//! same masters all the same: their `run_id`s tell.
+
+use std::collections::BTreeSet;
+
+use redis::RedisResult;
+use redis::aio::MultiplexedConnection;
+
+use crate::config::MasterAddr;
+
+/// What the channels' names begin with. Clients are not told of them.
+pub const PREFIX: &str = "redlock-proxy:masters:";
+
+/// The list of masters, however it is ordered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    masters: usize,
+    list: String,
+}
+
+impl Membership {
+    /// That of these masters.
+    pub fn of(masters: &[MasterAddr]) -> Self {
+        let name = |master: &MasterAddr| format!("{}:{}", master.host.to_lowercase(), master.port);
+        let mut names: Vec<String> = masters.iter().map(name).collect();
+        names.sort_unstable();
+        Self { masters: masters.len(), list: names.join(",") }
+    }
+
+    /// The masters, by their addresses.
+    pub fn list(&self) -> &str {
+        &self.list
+    }
+
+    /// The channel that announces it; `run_ids` are those that are known.
+    pub fn channel(&self, run_ids: &BTreeSet<String>) -> String {
+        let ids: Vec<&str> = run_ids.iter().map(String::as_str).collect();
+        format!("{PREFIX}{}|{}", self.list, ids.join(","))
+    }
+
+    /// The list of other masters that one of these channels announces.
+    pub fn rival(&self, run_ids: &BTreeSet<String>, channels: &[String]) -> Option<String> {
+        let parts = |channel: &String| {
+            let (list, ids) = channel.strip_prefix(PREFIX)?.split_once('|')?;
+            let ids = ids.split(',').filter(|id| !id.is_empty()).map(str::to_owned);
+            Some((list.to_owned(), ids.collect::<BTreeSet<_>>()))
+        };
+        let is_rival = |(list, ids): &(String, BTreeSet<String>)| {
+            let as_many = list.split(',').count() == self.masters;
+            let all_known = run_ids.union(ids).count();
+            *list != self.list && !(as_many && all_known <= self.masters)
+        };
+        channels.iter().filter_map(parts).find(is_rival).map(|(list, _)| list)
+    }
+}
+
+/// What is announced on one master, for as long as the connection lives.
+#[derive(Debug, Default)]
+pub(super) struct Announcement(Option<String>);
+
+impl Announcement {
+    /// Announces `channel`, and only that. The connection has to speak RESP3.
+    pub(super) async fn make(
+        &mut self,
+        connection: &mut MultiplexedConnection,
+        channel: String,
+    ) -> RedisResult<()> {
+        if self.0.as_ref() == Some(&channel) {
+            return Ok(());
+        }
+        connection.subscribe(&channel).await?;
+        if let Some(before) = self.0.replace(channel) {
+            connection.unsubscribe(before).await?;
+        }
+        Ok(())
+    }
+}
+
+/// All that is announced on one master.
+pub(super) async fn announced(connection: &mut MultiplexedConnection) -> RedisResult<Vec<String>> {
+    let mut channels = redis::cmd("PUBSUB");
+    channels.arg("CHANNELS").arg(format!("{PREFIX}*"));
+    channels.query_async(connection).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn membership(masters: &[&str]) -> Membership {
+        let parse = |text: &&str| text.parse().expect("an address");
+        Membership::of(&masters.iter().map(parse).collect::<Vec<_>>())
+    }
+
+    fn ids(ids: &[&str]) -> BTreeSet<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_order_of_a_list_does_not_matter_and_passwords_are_not_told() {
+        let one = membership(&["B:2", "redis://me:secret@a:1"]);
+        assert_eq!(one, membership(&["a:1", "b:2"]));
+        assert_eq!(one.list(), "a:1,b:2");
+    }
+
+    #[test]
+    fn other_masters_are_told_from_the_same_under_other_names() {
+        let ours = membership(&["a:1", "b:1", "c:1"]);
+        let rival = |list: &[&str], known: &[&str], theirs: &[&str]| {
+            let channel = membership(list).channel(&ids(theirs));
+            ours.rival(&ids(known), &[channel]).is_some()
+        };
+        let same_names = ["c:1", "b:1", "a:1"];
+        assert!(!rival(&same_names, &["x", "y", "z"], &["x", "y", "new"]), "one was restarted");
+        let other_names = ["a:2", "b:2", "c:2"];
+        assert!(!rival(&other_names, &["x", "y", "z"], &["x", "y", "z"]));
+        assert!(!rival(&other_names, &["x", "y"], &["y", "z"]), "nobody knows all of them");
+        assert!(rival(&other_names, &["x", "y", "z"], &["x", "y", "other"]));
+        assert!(rival(&["a:1", "b:1"], &["x", "y", "z"], &["x", "y"]), "two are not three");
+        assert!(rival(&["a:1", "b:1", "c:1", "d:1"], &[], &[]));
+    }
+}

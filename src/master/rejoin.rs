@@ -1,0 +1,302 @@
+//! Giving a master on probation back what it has forgotten, so that it need not wait.
+//!
+//! Any lock that had counted its lost vote stands on `quorum - 1` of the others, and so at least on one
+//! of every quorum of others. While such a quorum votes, everything that these masters hold is copied to
+//! the one that has forgotten. It is not hot: the `redis` crate does it, with pauses as long as the work.
+//!
+//! Writes go to the master all along. So a key is settled when the master holds what the others hold, by
+//! itself or because it was copied, or when the others do not hold it any more.
+
+mod image;
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::RedisResult;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::oneshot;
+
+use super::dial::{Dial, Stream as _};
+use super::electorate::Electorate;
+use super::link::CONNECT_TIMEOUT;
+use super::probation::Sources;
+use super::probe::{ProbeError, connection_info};
+use crate::clock::{self, Instant};
+use crate::config::MasterAddr;
+use crate::quorum::{MasterId, Quorum};
+use image::{Image, State, choose};
+
+/// How many keys are compared at a time.
+const BATCH: usize = 100;
+
+/// The least pause between two batches; the rule is as long as the batch took.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+
+/// How often an unsettled key, or a master that waits, is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
+
+/// How long a master may take for each answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// So many passes over all keys: while a program is taken back, a key may be missing for a moment.
+const PASSES: u32 = 2;
+
+/// Why it could not be copied.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Unreachable(#[from] ProbeError),
+    #[error("{0}")]
+    Refused(#[from] redis::RedisError),
+    #[error("something has happened to a master meanwhile")]
+    Overtaken,
+}
+
+/// What brings masters back.
+#[derive(Clone)]
+pub struct Rejoin<D> {
+    /// Opens connections.
+    pub dial: D,
+    /// All masters, in the order of the list.
+    pub addresses: Arc<[MasterAddr]>,
+    /// Who votes.
+    pub electorate: Arc<Electorate>,
+    /// How many others must remember.
+    pub quorum: Quorum,
+    /// How long one round of ballots may take.
+    pub vote_timeout: Duration,
+}
+
+impl<D: Dial + Clone> Rejoin<D> {
+    /// Brings `master` back whenever it is on probation.
+    pub async fn run(self, master: MasterId) {
+        let mut last_error = None;
+        loop {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            let Some(start) = self.electorate.may_copy_from(master, self.vote_timeout) else {
+                last_error = None;
+                continue;
+            };
+            let now = clock::now();
+            if self.electorate.has_waited(master, now) || now < start {
+                continue;
+            }
+            let Some(sources) = self.electorate.sources(master) else { continue };
+            match self.copy(master, sources).await {
+                Ok((sources, copied)) if self.electorate.has_copied(master, &sources) => {
+                    let address = &self.addresses[master.index()];
+                    tracing::info!(master = %address, copied, "what it may have forgotten was copied");
+                }
+                Ok(_) | Err(Failed::Overtaken) => {}
+                Err(why) => {
+                    let why = why.to_string();
+                    if last_error.as_ref() != Some(&why) {
+                        let address = &self.addresses[master.index()];
+                        tracing::warn!(master = %address, "what it has forgotten cannot be copied yet: {why}");
+                    }
+                    last_error = Some(why);
+                }
+            }
+        }
+    }
+
+    /// Copies from those of `sources` that can be reached, if they are a quorum. Says who they were, and how
+    /// many keys were copied.
+    async fn copy(&self, master: MasterId, mut sources: Sources) -> Result<(Sources, u64), Failed> {
+        let target = self.connect(master).await?;
+        let (mut others, mut missing) = (Vec::new(), None);
+        for source in sources.masters.iter() {
+            match self.connect(source).await {
+                Ok(connection) => others.push(connection),
+                Err(why) => {
+                    sources.masters.remove(source);
+                    missing = Some(why);
+                }
+            }
+        }
+        if let Some(why) = missing.filter(|_| !self.quorum.reached_by(sources.masters)) {
+            return Err(why);
+        }
+        let strangers = HashMap::new();
+        let mut copying =
+            Copying { rejoin: self, master, target, sources, others, strangers, copied: 0 };
+        for _ in 0..PASSES {
+            copying.pass().await?;
+            tokio::time::sleep(2 * self.vote_timeout).await;
+        }
+        Ok((copying.sources, copying.copied))
+    }
+
+    async fn connect(&self, master: MasterId) -> Result<Rc<Connection>, Failed> {
+        let address = &self.addresses[master.index()];
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, self.dial.dial(address)).await;
+        let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
+        let stream = stream.map_err(ProbeError::from)?;
+        stream.abort_on_close();
+        let info = connection_info(address);
+        let (opened, open) = oneshot::channel();
+        let driver = tokio::task::spawn_local(async move {
+            match MultiplexedConnection::new(&info, stream).await {
+                Ok((mut connection, driver)) => {
+                    connection.set_response_timeout(ANSWER_TIMEOUT);
+                    let _ = opened.send(Ok(connection));
+                    driver.await;
+                }
+                Err(error) => _ = opened.send(Err(error)),
+            }
+        });
+        let connection = open.await.expect("the driver says how it went")?;
+        Ok(Rc::new(Connection { connection, driver }))
+    }
+}
+
+/// Ends with its last user.
+struct Connection {
+    connection: MultiplexedConnection,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// One attempt.
+struct Copying<'a, D> {
+    rejoin: &'a Rejoin<D>,
+    master: MasterId,
+    target: Rc<Connection>,
+    sources: Sources,
+    others: Vec<Rc<Connection>>,
+    /// Keys of the master that hold something that the others do not know, what it is, and since when it is
+    /// known to hold it.
+    strangers: HashMap<(u32, Vec<u8>), (Vec<u8>, Instant)>,
+    copied: u64,
+}
+
+impl<D: Dial + Clone> Copying<'_, D> {
+    async fn pass(&mut self) -> Result<(), Failed> {
+        for source in self.others.clone() {
+            for db in image::databases(&mut source.connection.clone()).await? {
+                self.select(db).await?;
+                self.scan(&source, db).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn select(&self, db: u32) -> RedisResult<()> {
+        for each in self.others.iter().chain([&self.target]) {
+            redis::cmd("SELECT").arg(db).query_async::<()>(&mut each.connection.clone()).await?;
+        }
+        Ok(())
+    }
+
+    async fn scan(&mut self, source: &Connection, db: u32) -> Result<(), Failed> {
+        let mut cursor = 0u64;
+        loop {
+            let started = clock::now();
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("COUNT").arg(BATCH);
+            let (next, keys): (u64, Vec<Vec<u8>>) =
+                scan.query_async(&mut source.connection.clone()).await?;
+            for keys in keys.chunks(BATCH) {
+                self.compare(source, db, keys).await?;
+            }
+            if !self.may_go_on() {
+                return Err(Failed::Overtaken);
+            }
+            if next == 0 {
+                return Ok(());
+            }
+            cursor = next;
+            tokio::time::sleep((clock::now() - started).max(LEAST_PAUSE)).await;
+        }
+    }
+
+    /// Most keys are the same, and are seen to be at a glance.
+    async fn compare(
+        &mut self,
+        source: &Connection,
+        db: u32,
+        keys: &[Vec<u8>],
+    ) -> Result<(), Failed> {
+        let theirs = image::states(&mut source.connection.clone(), keys).await?;
+        let ours = image::states(&mut self.target.connection.clone(), keys).await?;
+        for (key, (theirs, ours)) in keys.iter().zip(theirs.iter().zip(&ours)) {
+            if !theirs.is_missing() && !self.is_settled(ours, theirs) {
+                self.settle(db, key).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was written to both at the same time may end a little earlier on one.
+    fn is_settled(&self, ours: &State, theirs: &State) -> bool {
+        let slack_ms = self.rejoin.vote_timeout.as_millis() as i64;
+        let lasts = match (ours.ttl_ms, theirs.ttl_ms) {
+            (-1, _) => true,
+            (_, -1) => false,
+            (ours, theirs) => ours + slack_ms >= theirs,
+        };
+        ours.digest == theirs.digest && lasts
+    }
+
+    /// Looks at a key until the master holds what the others do.
+    async fn settle(&mut self, db: u32, key: &[u8]) -> Result<(), Failed> {
+        while !self.is_adopted(db, key).await? {
+            if !self.may_go_on() {
+                return Err(Failed::Overtaken);
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
+    }
+
+    async fn is_adopted(&mut self, db: u32, key: &[u8]) -> Result<bool, Failed> {
+        let mut images: Vec<Image> = Vec::new();
+        for other in &self.others {
+            images.extend(image::image(&mut other.connection.clone(), key).await?);
+        }
+        if images.is_empty() {
+            return Ok(true);
+        }
+        let Some(wanted) = choose(images) else { return Ok(false) };
+        let ours = image::states(&mut self.target.connection.clone(), &[key.to_vec()]).await?;
+        let Some(ours) = ours.into_iter().next() else { return Ok(false) };
+        if self.is_settled(&ours, &wanted.state) {
+            return Ok(true);
+        }
+        let is_other = !ours.is_missing() && ours.digest != wanted.state.digest;
+        if is_other && !self.is_stranger_for_long(db, key, &ours) {
+            return Ok(false);
+        }
+        let adopted =
+            image::adopt(&mut self.target.connection.clone(), key, &ours, &wanted).await?;
+        if adopted {
+            self.copied += 1;
+            self.rejoin.electorate.copied(self.master);
+        }
+        Ok(adopted)
+    }
+
+    /// A claim that is on its way, and about to be refused or granted, does not stay what it is.
+    fn is_stranger_for_long(&mut self, db: u32, key: &[u8], ours: &State) -> bool {
+        let now = clock::now();
+        let seen = self.strangers.entry((db, key.to_vec())).or_insert((ours.digest.clone(), now));
+        if seen.0 != ours.digest {
+            *seen = (ours.digest.clone(), now);
+        }
+        now >= seen.1 + 2 * self.rejoin.vote_timeout
+    }
+
+    /// Not when the master has waited long enough meanwhile, or something happens to a source.
+    fn may_go_on(&self) -> bool {
+        let electorate = &self.rejoin.electorate;
+        !electorate.has_waited(self.master, clock::now()) && electorate.are_as_before(&self.sources)
+    }
+}

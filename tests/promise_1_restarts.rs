@@ -1,0 +1,347 @@
+//! Promise 1 when masters lose their memory: a lock that stands on two masters of three is not granted
+//! again because one of them was restarted empty, and nobody else has to wait meanwhile.
+
+mod support;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use support::scripts::{REDISSON_LOCK, RELEASE};
+use support::{Master, Masters, Proxy, Reply, eventually, int, target_is_plain_redis, value};
+
+/// Longer than any test.
+const LEASE: &str = "600000";
+/// Short enough to see a master come back, long enough for a busy machine.
+const SHORT_VOTE: [&str; 2] = ["--vote-timeout", "200ms"];
+const LONG_WAIT: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "1h"];
+const SHORT_WAIT: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "3s"];
+
+/// The classic of Redlock's text: `mine` on masters 0 and 1, master 1 restarts empty, and 1 and 2 would be
+/// a majority for somebody else.
+#[tokio::test]
+async fn a_lock_is_not_granted_again_by_a_master_that_forgot_it() {
+    let Some((mut masters, proxy)) = three_masters(&LONG_WAIT) else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    forget(&masters[2], "lock").await;
+    for turn in 0..3 {
+        masters[1].kill_9();
+        masters[1].restart_empty();
+        refused_until(&client, &proxy, 1, claim_by_other).await;
+        masters[1].holds("lock", "mine").await;
+        assert!(masters[1].pttl("lock").await > 500_000, "turn {turn}");
+    }
+    assert_eq!(int(&mut client, &["EVAL", RELEASE, "1", "lock", "mine"]).await, 1);
+    assert_eq!(claim(&mut client, "lock", "other").await, Ok(Value::Okay));
+}
+
+/// The same for a lock in a hash, taken by a script that the proxy does not know, in another database.
+#[tokio::test]
+async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
+    let Some((mut masters, proxy)) = three_masters(&LONG_WAIT) else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(value(&mut client, &["SELECT", "3"]).await, Ok(Value::Okay));
+    assert_eq!(hash_lock(&mut client, "mine").await, Ok(Value::Nil));
+    let mut direct = support::Raw::connect_resp3(&masters[2].address()).await;
+    assert_eq!(direct.ask(&["SELECT", "3"]).await, Reply::ok());
+    eventually("the third master has it as well", || {
+        let address = masters[2].address();
+        async move {
+            let mut direct = support::Raw::connect_resp3(&address).await;
+            direct.ask(&["SELECT", "3"]).await;
+            (direct.ask(&["DEL", "lock"]).await == Reply::Int(1)).then_some(())
+        }
+    })
+    .await;
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    refused_until(&client, &proxy, 1, hash_lock_by_other).await;
+    let mut direct = support::Raw::connect_resp3(&masters[1].address()).await;
+    assert_eq!(direct.ask(&["SELECT", "3"]).await, Reply::ok());
+    assert_eq!(direct.ask(&["HGET", "lock", "mine"]).await, Reply::bulk("1"));
+}
+
+/// A master that was flushed has forgotten as well. That is noticed within a second or so.
+#[tokio::test]
+async fn what_somebody_flushed_on_one_master_comes_back() {
+    let Some((masters, proxy)) = three_masters(&LONG_WAIT) else { return };
+    let mut client = proxy.connection().await;
+    for n in 0..250 {
+        assert_eq!(claim(&mut client, &format!("lock {n}"), "mine").await, Ok(Value::Okay));
+    }
+    all_vote(&proxy).await;
+    for flush in ["FLUSHALL", "FLUSHDB"] {
+        assert_eq!(masters[1].ask(&[flush]).await, Reply::ok());
+        for n in [0, 249] {
+            masters[1].holds(&format!("lock {n}"), "mine").await;
+        }
+        proxy.knows(1, "state", "voter").await;
+        assert_eq!(masters[1].key_count().await, 250);
+    }
+    assert_eq!(proxy.says_of(1, "copied_keys").await, "500");
+}
+
+/// What a proxy flushes with `--allow-flush` is no loss of memory, for no proxy.
+#[tokio::test]
+async fn a_flush_by_a_proxy_costs_no_vote() {
+    let Some((masters, proxy)) = three_masters(&["--allow-flush", "--vote-timeout", "200ms"])
+    else {
+        return;
+    };
+    let other = Proxy::start(&masters, &SHORT_VOTE);
+    let mut client = proxy.connection().await;
+    for flush in ["FLUSHALL", "FLUSHDB"] {
+        let looks = looks(&masters).await;
+        assert_eq!(value(&mut client, &[flush]).await, Ok(Value::Okay));
+        eventually("both proxies have looked at each master twice", || async {
+            let now = self::looks(&masters).await;
+            (0..3).all(|n| now[n] >= looks[n] + 6).then_some(())
+        })
+        .await;
+    }
+    for proxy in [&proxy, &other] {
+        all_vote(proxy).await;
+        assert!(!proxy.log().iter().any(|line| line.contains("probation")), "{:?}", proxy.log());
+    }
+}
+
+/// Everything of every type comes back, with its time to live, in all databases.
+#[tokio::test]
+async fn a_master_gets_back_whatever_it_has_forgotten() {
+    let Some((mut masters, proxy)) = three_masters(&LONG_WAIT) else { return };
+    let mut raw = proxy.raw().await;
+    for db in ["0", "7"] {
+        raw.ask(&["SELECT", db]).await;
+        for write in [
+            &["SET", "string", "value"][..],
+            &["SET", "soon", "value", "PX", "400000"],
+            &["HSET", "hash", "a", "1", "b", "2"],
+            &["RPUSH", "list", "a", "b", "c"],
+            &["SADD", "set", "a", "b", "c"],
+            &["ZADD", "zset", "1", "a", "2.5", "b"],
+            &["SETBIT", "bits", "100", "1"],
+        ] {
+            let reply = raw.ask(write).await;
+            assert!(!reply.is_error(""), "{write:?}: {reply:?}");
+        }
+    }
+    masters[0].kill_9();
+    masters[0].restart_empty();
+    proxy.knows(0, "copied_keys", "14").await;
+    proxy.knows(0, "state", "voter").await;
+    for db in ["0", "7"] {
+        let (mut whole, mut copy) = (
+            support::Raw::connect_resp3(&masters[1].address()).await,
+            support::Raw::connect_resp3(&masters[0].address()).await,
+        );
+        whole.ask(&["SELECT", db]).await;
+        copy.ask(&["SELECT", db]).await;
+        for key in ["string", "soon", "hash", "list", "set", "zset", "bits"] {
+            let (whole, copy) = (
+                support::State::of(key, &mut whole).await,
+                support::State::of(key, &mut copy).await,
+            );
+            assert!(copy.holds_the_same(&whole), "{key} in {db}: {copy:?}, not {whole:?}");
+        }
+    }
+}
+
+/// While one master of three comes back, claims are granted as before, at the first try.
+#[tokio::test]
+async fn a_restart_of_one_master_costs_no_claim() {
+    let Some((mut masters, proxy)) = three_masters(&LONG_WAIT) else { return };
+    let mut client = proxy.connection().await;
+    for n in 0..300 {
+        if n == 100 {
+            masters[2].kill_9();
+        }
+        if n == 150 {
+            masters[2].restart_empty();
+        }
+        assert_eq!(claim(&mut client, &format!("lock {n}"), "mine").await, Ok(Value::Okay), "{n}");
+    }
+    proxy.knows(2, "state", "voter").await;
+    eventually("it has all of them", || async {
+        (masters[2].key_count().await == 300).then_some(())
+    })
+    .await;
+    assert!(proxy.log().iter().any(|line| line.contains("on probation: it was restarted")));
+}
+
+/// Two of three have forgotten: the third alone is no quorum to copy from, so all wait.
+#[tokio::test]
+async fn without_a_quorum_that_remembers_masters_wait() {
+    let Some((mut masters, proxy)) = three_masters(&SHORT_WAIT) else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    for master in &mut masters[1..] {
+        master.kill_9();
+        master.restart_empty();
+    }
+    let error = eventually("the proxy says that they are on probation", || {
+        let mut client = client.clone();
+        async move {
+            let error = claim(&mut client, "free", "mine").await.expect_err("no quorum");
+            (error.code() == Some("LOADING")).then_some(error)
+        }
+    })
+    .await;
+    let text = error.to_string();
+    assert!(text.contains("it was restarted and may have forgotten locks"), "{text}");
+    for master in [1, 2] {
+        proxy.knows(master, "state", "probation").await;
+    }
+    eventually("they have waited for long enough", || {
+        let mut client = client.clone();
+        async move { (claim(&mut client, "free", "mine").await == Ok(Value::Okay)).then_some(()) }
+    })
+    .await;
+}
+
+/// A first deployment is trusted, or not.
+#[tokio::test]
+async fn masters_that_are_all_young_wait_when_told_to() {
+    let flags = ["--cold-start", "wait", "--restart-wait", "4s"];
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::unready(&masters.addresses(), &flags);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    let error = claim(&mut client, "lock", "mine").await.expect_err("they are young");
+    assert_eq!(error.code(), Some("LOADING"), "{error}");
+    eventually("they are old enough", || {
+        let mut client = client.clone();
+        async move { (claim(&mut client, "lock", "mine").await == Ok(Value::Okay)).then_some(()) }
+    })
+    .await;
+}
+
+/// A proxy that starts after the restart cannot have known the process before. It is told by its age.
+#[tokio::test]
+async fn a_young_master_among_old_ones_is_not_trusted_at_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let first = Proxy::start(&masters, &SHORT_WAIT);
+    first.expect_warnings();
+    let mut client = first.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    forget(&masters[2], "lock").await;
+    eventually("masters 0 and 2 are old", || async {
+        let mut all = true;
+        for master in [0, 2] {
+            let info = masters[master].ask(&["INFO", "server"]).await.text();
+            let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+            all &= uptime.expect("an uptime").trim().parse::<u64>().expect("a number") >= 4;
+        }
+        all.then_some(())
+    })
+    .await;
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    let second = Proxy::start(&masters, &SHORT_WAIT);
+    second.expect_warnings();
+    let other = second.connection().await;
+    refused_until(&other, &second, 1, claim_by_other).await;
+    masters[1].holds("lock", "mine").await;
+}
+
+/// A master that writes everything to disk before it answers forgets nothing.
+#[tokio::test]
+async fn a_durable_master_votes_again_at_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let durable = &["--appendonly", "yes", "--appendfsync", "always"];
+    let mut masters = Masters::start_with(3, durable);
+    let proxy = Proxy::start(&masters, &LONG_WAIT);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters[1].holds("lock", "mine").await;
+    for master in &mut masters[..2] {
+        master.kill_9();
+        master.restart_empty();
+    }
+    eventually("two restarted masters of three are a quorum at once", || {
+        let mut client = client.clone();
+        async move { claim(&mut client, "free", "mine").await.ok() }
+    })
+    .await;
+    assert_eq!(claim(&mut client, "lock", "other").await, Ok(Value::Nil));
+    assert!(!proxy.log().iter().any(|line| line.contains("probation")), "{:?}", proxy.log());
+}
+
+fn three_masters(flags: &[&str]) -> Option<(Masters, Proxy)> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, flags);
+    proxy.expect_warnings();
+    Some((masters, proxy))
+}
+
+/// Tries again and again until the master votes again, and for a while after that. Nobody must be let in.
+async fn refused_until(
+    client: &MultiplexedConnection,
+    proxy: &Proxy,
+    master: usize,
+    attempt: impl AsyncFn(MultiplexedConnection) -> RedisResult<Value>,
+) {
+    let attempt = &attempt;
+    eventually("the master votes again", || async move {
+        let reply = attempt(client.clone()).await;
+        assert_ne!(reply, Ok(Value::Okay), "the lock was granted twice");
+        (proxy.says_of(master, "state").await == "voter").then_some(())
+    })
+    .await;
+    for _ in 0..50 {
+        let reply = attempt(client.clone()).await;
+        assert_ne!(reply, Ok(Value::Okay), "the lock was granted twice");
+    }
+    assert_eq!(int(&mut client.clone(), &["EXISTS", "lock"]).await, 1);
+}
+
+async fn claim_by_other(mut client: MultiplexedConnection) -> RedisResult<Value> {
+    claim(&mut client, "lock", "other").await
+}
+
+/// OK if it was granted.
+async fn hash_lock_by_other(mut client: MultiplexedConnection) -> RedisResult<Value> {
+    let reply = hash_lock(&mut client, "other").await?;
+    Ok(if reply == Value::Nil { Value::Okay } else { Value::Nil })
+}
+
+/// One master has no copy, as if it had been away when the lock was taken.
+async fn forget(master: &Master, key: &str) {
+    eventually("the master has the key", || async {
+        (master.ask(&["DEL", key]).await == Reply::Int(1)).then_some(())
+    })
+    .await;
+}
+
+async fn all_vote(proxy: &Proxy) {
+    for master in 0..3 {
+        proxy.knows(master, "state", "voter").await;
+    }
+}
+
+/// How often each master was asked about itself.
+async fn looks(masters: &Masters) -> Vec<u64> {
+    let mut looks = Vec::new();
+    for master in masters.iter() {
+        looks.push(master.calls("info").await);
+    }
+    looks
+}
+
+async fn hash_lock(client: &mut MultiplexedConnection, holder: &str) -> RedisResult<Value> {
+    value(client, &["EVAL", REDISSON_LOCK, "1", "lock", LEASE, holder]).await
+}
+
+async fn claim(client: &mut MultiplexedConnection, key: &str, token: &str) -> RedisResult<Value> {
+    value(client, &["SET", key, token, "NX", "PX", LEASE]).await
+}

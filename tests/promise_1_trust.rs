@@ -1,0 +1,183 @@
+//! Promise 1 when masters are not what they seem: a replica, a part of a cluster, one that evicts keys, one with
+//! a clock of its own, or a list of masters that another proxy does not share.
+
+mod support;
+
+use std::process::{Command, Output};
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use support::{Clock, Master, Masters, Proxy, Reply, eventually, target_is_plain_redis, value};
+
+const LEASE: &str = "600000";
+const SHORT_VOTE: [&str; 2] = ["--vote-timeout", "200ms"];
+
+#[tokio::test]
+async fn a_replica_does_not_vote_and_the_error_says_why() {
+    barred(&["REPLICAOF", "127.0.0.1", "1"], "it is a replica", &["REPLICAOF", "NO", "ONE"]).await;
+}
+
+#[tokio::test]
+async fn a_master_that_may_evict_locks_does_not_vote_and_the_error_says_why() {
+    let set = |policy| ["CONFIG", "SET", "maxmemory-policy", policy];
+    barred(&set("allkeys-lru"), "it may evict locks", &set("noeviction")).await;
+}
+
+/// Two of three masters are made unfit while the proxy runs, and fit again.
+async fn barred(make: &[&str], why: &str, mend: &[&str]) {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    assert_eq!(masters[0].ask(make).await, Reply::ok());
+    proxy.knows(0, "state", "barred").await;
+    assert!(proxy.says_of(0, "reason").await.contains(why));
+    assert_eq!(claim(&mut client, "one is unfit", "mine").await, Ok(Value::Okay));
+    assert_eq!(masters[1].ask(make).await, Reply::ok());
+    proxy.knows(1, "state", "barred").await;
+    let error = claim(&mut client, "two are unfit", "mine").await.expect_err("there is no quorum");
+    assert_eq!(error.code(), Some("CLUSTERDOWN"), "{error}");
+    assert!(error.to_string().contains(why), "{error}");
+    assert!(error.to_string().contains(&masters[1].address()), "{error}");
+    assert!(proxy.log().iter().any(|line| line.contains(why)), "{:?}", proxy.log());
+    for master in &masters[..2] {
+        assert_eq!(master.ask(mend).await, Reply::ok());
+    }
+    proxy.knows(0, "state", "probation").await;
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_does_not_vote() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let node = Master::start_with(&["--cluster-enabled", "yes"]);
+    let masters = Masters::start(2);
+    let addresses = [masters.addresses(), vec![node.address()]].concat();
+    let proxy = Proxy::unready(&addresses, &SHORT_VOTE);
+    proxy.expect_warnings();
+    proxy.knows(2, "state", "barred").await;
+    assert!(proxy.says_of(2, "reason").await.contains("it is a node of a cluster"));
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+}
+
+/// A clock that was set ends locks before their time, or lets masters disagree for ever.
+#[tokio::test]
+async fn a_master_whose_clock_is_set_does_not_vote_until_it_goes_right() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let clock = Clock::new();
+    let masters = Masters::start(2);
+    let third = Master::start_by(&clock);
+    let addresses = [masters.addresses(), vec![third.address()]].concat();
+    let proxy = Proxy::in_front_of(&addresses, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    proxy.knows(2, "state", "voter").await;
+    third.holds("lock", "mine").await;
+    clock.set_ahead_by(3600.0);
+    third.forgets("lock").await;
+    proxy.knows(2, "state", "probation").await;
+    let reason = proxy.says_of(2, "reason").await;
+    assert!(reason.contains("its clock has gained 3"), "{reason}");
+    proxy.knows(2, "state", "voter").await;
+    third.holds("lock", "mine").await;
+}
+
+#[tokio::test]
+async fn two_proxies_with_other_masters_do_not_serve_side_by_side() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let fourth = Master::start();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    let addresses = [masters[0].address(), masters[1].address(), fourth.address()];
+    let rival = Proxy::unready(&addresses, &SHORT_VOTE);
+    rival.expect_warnings();
+    let mut other = rival.connection().await;
+    for client in [&mut other, &mut client] {
+        let error = eventually("a proxy refuses to serve", || {
+            let mut client = client.clone();
+            async move { claim(&mut client, "free", "other").await.err() }
+        })
+        .await;
+        assert_eq!(error.code(), Some("CLUSTERDOWN"), "{error}");
+        for master in [&masters[2], &fourth] {
+            assert!(error.to_string().contains(&master.address()), "{error}");
+        }
+    }
+    drop(rival);
+    eventually("the first serves again", || {
+        let mut client = client.clone();
+        async move { claim(&mut client, "later", "mine").await.ok() }
+    })
+    .await;
+}
+
+/// Nobody with the same masters is kept from serving, whatever the order, and clients see nothing of it.
+#[tokio::test]
+async fn two_proxies_with_the_same_masters_serve_side_by_side() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut addresses = masters.addresses();
+    addresses.reverse();
+    let other = Proxy::in_front_of(&addresses, &SHORT_VOTE);
+    other.expect_warnings();
+    for (n, proxy) in [&proxy, &other].into_iter().enumerate() {
+        let mut client = proxy.connection().await;
+        assert_eq!(claim(&mut client, &format!("lock {n}"), "mine").await, Ok(Value::Okay));
+        assert_eq!(value(&mut client, &["PUBSUB", "CHANNELS"]).await, Ok(Value::Array(Vec::new())));
+    }
+}
+
+#[tokio::test]
+async fn check_prints_a_verdict_for_each_master() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    assert_eq!(masters[1].ask(&["REPLICAOF", "127.0.0.1", "1"]).await, Reply::ok());
+    let output = check(&masters.addresses());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    for heading in
+        ["role", "version", "run id", "uptime", "persistence", "eviction", "clock", "round trip"]
+    {
+        assert!(lines[0].contains(heading), "{text}");
+    }
+    assert!(lines[1].starts_with(&masters[0].address()) && lines[1].ends_with("votes"), "{text}");
+    assert!(lines[2].contains("slave") && lines[2].contains("it is a replica"), "{text}");
+    assert!(lines[3].contains("noeviction") && lines[3].ends_with("votes"), "{text}");
+    assert!(
+        text.ends_with("2 of 3 masters could vote and 2 are needed: a quorum could vote.\n"),
+        "{text}"
+    );
+    masters[2].kill_9();
+    let output = check(&masters.addresses());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("cannot connect"), "{text}");
+    assert!(text.ends_with("that is no quorum.\n"), "{text}");
+}
+
+fn check(addresses: &[String]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+        .args(["--master", &addresses.join(","), "check"])
+        .output()
+        .expect("the proxy's executable runs")
+}
+
+fn three_masters() -> Option<(Masters, Proxy)> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &SHORT_VOTE);
+    proxy.expect_warnings();
+    Some((masters, proxy))
+}
+
+async fn claim(client: &mut MultiplexedConnection, key: &str, token: &str) -> RedisResult<Value> {
+    value(client, &["SET", key, token, "NX", "PX", LEASE]).await
+}
