@@ -4,7 +4,7 @@ CARGO ?= cargo
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-clients clients-page lint bench fuzz docs
+.PHONY: help run test test-model test-clients clients-page lint bench fuzz docs
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,6 +17,9 @@ run: ## build, start three local masters and the proxy on 127.0.0.1:6379
 test: ## run all tests against real redis-server processes
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm
 	$(CARGO) test --locked
+
+test-model: ## explore all orders of events that the model of the decisions has, for some minutes
+	$(CARGO) test --release --locked --test model -- --include-ignored
 
 test-clients: ## run the published clients of every language, some of which make test leaves out
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm \

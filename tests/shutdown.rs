@@ -393,6 +393,9 @@ async fn a_proxy_without_masters_says_so_at_once_and_works_when_they_come() {
     }
     assert_eq!(raw.ask(&["PING"]).await, Reply::Simple("PONG".into()));
     masters.iter_mut().for_each(Master::restart_empty);
+    for master in 0..3 {
+        proxy.knows(master, "link", "up").await;
+    }
     // The last to be met is on probation for some vote timeouts.
     voters(&mut raw, 2).await;
     assert_eq!(raw.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Instant;
 
 /// What a master said when it was asked at `at`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {
     /// `run_id`: another one means that the process was restarted.
     pub run_id: String,
@@ -40,7 +40,7 @@ impl Facts {
 }
 
 /// What no vote of a master can be trusted with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Bar {
     /// It follows another instance, which may take its locks away.
     #[error("it is a replica: name its master instead")]

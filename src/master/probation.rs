@@ -16,7 +16,7 @@ use crate::clock::Instant;
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// What becomes of masters that are all young when the proxy meets them first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColdStart {
     /// They are a first deployment: they vote at once.
     Trust,
@@ -31,7 +31,7 @@ const CALM: Duration = Duration::from_secs(10);
 const TOGETHER: Duration = Duration::from_secs(2);
 
 /// Why a master is on probation.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Cause {
     /// Another process answers than before.
     #[error("it was restarted and may have forgotten locks")]
@@ -51,7 +51,7 @@ pub enum Cause {
 }
 
 /// Whether a master may vote.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// Nobody has asked it yet.
     Unknown,
@@ -73,7 +73,7 @@ pub enum Standing {
 }
 
 /// What decides about probation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
     /// How many of how many.
     pub quorum: Quorum,
@@ -84,7 +84,7 @@ pub struct Terms {
 }
 
 /// One master, as it has shown itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Known {
     standing: Standing,
     facts: Option<Facts>,
@@ -94,7 +94,7 @@ struct Known {
 }
 
 /// All masters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Probation {
     terms: Terms,
     known: Vec<Known>,
@@ -289,5 +289,142 @@ impl Probation {
             known.since = now;
             known.epoch += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    const WAIT: Duration = Duration::from_secs(60);
+
+    fn probation(cold_start: ColdStart) -> (Probation, Instant) {
+        // Later than the first hour of the clock, so that masters can be older than that.
+        let now = clock::now() + Duration::from_secs(3600);
+        let terms = Terms { quorum: Quorum::of(3), restart_wait: WAIT, cold_start };
+        (Probation::new(terms, now), now)
+    }
+
+    fn id(master: usize) -> MasterId {
+        MasterId::new(master)
+    }
+
+    fn facts(run_id: &str, uptime_s: u64, at: Instant) -> Facts {
+        Facts {
+            run_id: run_id.to_owned(),
+            version: "7.0.15".to_owned(),
+            role: "master".to_owned(),
+            persistence: "none".to_owned(),
+            eviction: "noeviction".to_owned(),
+            databases: 16,
+            uptime: Duration::from_secs(uptime_s),
+            bar: None,
+            is_durable: false,
+            losses: 0,
+            at,
+        }
+    }
+
+    /// Three masters that vote because they are old.
+    fn old() -> (Probation, Instant) {
+        let (mut probation, now) = probation(ColdStart::Trust);
+        for (master, run_id) in ["a", "b", "c"].into_iter().enumerate() {
+            probation.observe(id(master), facts(run_id, 1_000, now));
+        }
+        assert_eq!(probation.voters().len(), 3);
+        (probation, now)
+    }
+
+    #[test]
+    fn a_restarted_master_votes_again_when_it_has_copied_from_a_quorum_to_which_nothing_happened() {
+        let (mut probation, now) = old();
+        probation.observe(id(1), facts("new", 0, now));
+        assert_eq!(probation.voters(), [id(0), id(2)].into_iter().collect());
+        let sources = probation.sources(id(1)).expect("the other two");
+        probation.observe(id(2), Facts { losses: 1, ..facts("c", 1_001, now) });
+        assert!(!probation.has_copied(id(1), &sources, now), "one has forgotten meanwhile");
+        assert_eq!(probation.sources(id(1)), None, "one is no quorum");
+        assert!(!probation.has_waited(id(1), now + WAIT - Duration::from_millis(1)));
+        assert!(probation.has_waited(id(1), now + WAIT));
+        let sources = probation.sources(id(2)).expect("the other two");
+        assert!(probation.has_copied(id(2), &sources, now));
+        assert_eq!(probation.voters().len(), 3);
+    }
+
+    #[test]
+    fn a_second_restart_makes_what_was_copied_worthless() {
+        let (mut probation, now) = old();
+        probation.observe(id(1), facts("new", 0, now));
+        let sources = probation.sources(id(1)).expect("the other two");
+        probation.observe(id(1), facts("newer", 0, now + Duration::from_secs(1)));
+        assert!(!probation.has_copied(id(1), &sources, now));
+    }
+
+    #[test]
+    fn only_a_master_that_was_durable_before_and_after_forgets_nothing() {
+        for (before, after) in [(true, true), (true, false), (false, true)] {
+            let (mut probation, now) = old();
+            probation.observe(id(0), Facts { is_durable: before, ..facts("a", 1_001, now) });
+            probation.observe(id(0), Facts { is_durable: after, ..facts("new", 0, now) });
+            assert_eq!(*probation.standing(id(0)) == Standing::Voter, before && after);
+        }
+    }
+
+    #[test]
+    fn who_was_unfit_to_vote_is_on_probation_first() {
+        let (mut probation, now) = old();
+        probation.observe(id(0), Facts { bar: Some(Bar::Replica), ..facts("a", 1_001, now) });
+        assert_eq!(*probation.standing(id(0)), Standing::Barred(Bar::Replica));
+        probation.observe(id(0), facts("a", 1_002, now));
+        assert!(matches!(
+            probation.standing(id(0)),
+            Standing::Probation { cause: Cause::Barred(_), .. }
+        ));
+    }
+
+    #[test]
+    fn a_clock_has_to_go_right_for_a_while_before_its_master_copies() {
+        let (mut probation, now) = old();
+        probation.suspect(id(0), Cause::Clock("jumped".to_owned()), now);
+        assert_eq!(probation.may_copy_from(id(0), Duration::from_millis(50)), Some(now + CALM));
+        assert_eq!(probation.may_copy_from(id(1), Duration::from_millis(50)), None);
+    }
+
+    #[test]
+    fn a_first_deployment_is_trusted_or_waits_until_it_is_old() {
+        for cold_start in [ColdStart::Trust, ColdStart::Wait] {
+            let (mut probation, now) = probation(cold_start);
+            probation.observe(id(0), facts("a", 10, now));
+            probation.observe(id(1), facts("b", 11, now));
+            assert!(probation.voters().is_empty(), "the third may be old");
+            probation.everybody_was_met(now);
+            let trusted = if cold_start == ColdStart::Trust { 2 } else { 0 };
+            assert_eq!(probation.voters().len(), trusted);
+            assert!(!probation.has_waited(id(0), now + Duration::from_secs(49)));
+            assert_eq!(probation.has_waited(id(0), now + Duration::from_secs(50)), trusted == 0);
+        }
+    }
+
+    #[test]
+    fn a_young_master_among_old_ones_was_restarted_whenever_it_is_met() {
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            let (mut probation, now) = probation(ColdStart::Trust);
+            for master in order {
+                let uptime = if master == 1 { 1 } else { 1_000 };
+                probation.observe(id(master), facts(&master.to_string(), uptime, now));
+            }
+            assert_eq!(probation.voters(), [id(0), id(2)].into_iter().collect(), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn the_youngest_of_a_young_deployment_may_have_been_restarted() {
+        let (mut probation, now) = probation(ColdStart::Trust);
+        for (master, uptime) in [(0, 30), (1, 31), (2, 3)] {
+            probation.observe(id(master), facts(&master.to_string(), uptime, now));
+        }
+        assert_eq!(probation.voters(), [id(0), id(1)].into_iter().collect());
+        assert!(matches!(probation.standing(id(2)), Standing::Probation { .. }));
     }
 }

@@ -134,6 +134,11 @@ impl Claim {
         now > self.deadline
     }
 
+    /// Whether it waits for the end of a pause, to be sent again.
+    pub fn is_pausing(&self) -> bool {
+        self.phase == Phase::Pausing
+    }
+
     /// Whether the claim was granted.
     pub fn is_granted(&self) -> bool {
         self.phase == Phase::Granted
