@@ -167,6 +167,36 @@ async fn a_restart_of_one_master_costs_no_claim() {
     assert!(proxy.log().iter().any(|line| line.contains("on probation: it was restarted")));
 }
 
+/// Locks that are taken and released all the while leave nothing on the master that comes back.
+#[tokio::test]
+async fn copying_leaves_no_ghosts_of_locks_that_were_released_meanwhile() {
+    let Some((mut masters, proxy)) = three_masters(&LONG_WAIT) else { return };
+    let mut client = proxy.connection().await;
+    for _ in 0..3 {
+        masters[1].kill_9();
+        masters[1].restart_empty();
+        eventually("the master votes again", || {
+            let mut client = client.clone();
+            let proxy = &proxy;
+            async move {
+                for n in 0..50 {
+                    let key = format!("lock {n}");
+                    assert_eq!(claim(&mut client, &key, "mine").await, Ok(Value::Okay));
+                    let release = ["EVAL", RELEASE, "1", &key, "mine"];
+                    assert_eq!(int(&mut client, &release).await, 1);
+                }
+                (proxy.says_of(1, "state").await == "voter").then_some(())
+            }
+        })
+        .await;
+        eventually("all locks are gone", || async {
+            (masters[1].key_count().await == 0).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(int(&mut client, &["DBSIZE"]).await, 0);
+}
+
 /// Two of three have forgotten: the third alone is no quorum to copy from, so all wait.
 #[tokio::test]
 async fn without_a_quorum_that_remembers_masters_wait() {

@@ -116,8 +116,8 @@ fn master_fields(engine: &Engine, link: &Link) -> String {
     let standing = electorate.standing(master);
     let down = if link.is_up() { None } else { link.last_error() };
     let (state, reason) = match (&standing, down) {
-        (Standing::Voter, None) => ("voter", None),
-        (Standing::Young | Standing::Unknown, None) => ("waiting", None),
+        (Standing::Voter, None) if electorate.was_looked_at(master) => ("voter", None),
+        (Standing::Voter | Standing::Young | Standing::Unknown, None) => ("waiting", None),
         (Standing::Probation { cause, .. }, None) => ("probation", Some(cause.to_string())),
         (Standing::Barred(bar), None) => ("barred", Some(bar.to_string())),
         (_, Some(why)) => ("down", Some(why)),

@@ -121,11 +121,21 @@ impl<D: Dial + Clone> Rejoin<D> {
             return Err(why);
         }
         let strangers = HashMap::new();
-        let mut copying =
-            Copying { rejoin: self, master, target, sources, others, strangers, copied: 0 };
+        let adopted = Vec::new();
+        let mut copying = Copying {
+            rejoin: self,
+            master,
+            target,
+            sources,
+            others,
+            strangers,
+            adopted,
+            copied: 0,
+        };
         for _ in 0..PASSES {
             copying.pass().await?;
             tokio::time::sleep(2 * self.vote_timeout).await;
+            copying.forget_what_has_ended().await?;
         }
         Ok((copying.sources, copying.copied))
     }
@@ -175,6 +185,8 @@ struct Copying<'a, D> {
     /// Keys of the master that hold something that the others do not know, what it is, and since when it is
     /// known to hold it.
     strangers: HashMap<(u32, Vec<u8>), (Vec<u8>, Instant)>,
+    /// What was copied in this pass: database, key and digest.
+    adopted: Vec<(u32, Vec<u8>, Vec<u8>)>,
     copied: u64,
 }
 
@@ -279,9 +291,32 @@ impl<D: Dial + Clone> Copying<'_, D> {
             image::adopt(&mut self.target.connection.clone(), key, &ours, &wanted).await?;
         if adopted {
             self.copied += 1;
+            self.adopted.push((db, key.to_vec(), wanted.state.digest));
             self.rejoin.electorate.copied(self.master);
         }
         Ok(adopted)
+    }
+
+    /// A lock that was released, or a claim that was rolled back, just before it was copied would stay here
+    /// as a ghost.
+    async fn forget_what_has_ended(&mut self) -> Result<(), Failed> {
+        let mut selected = None;
+        for (db, key, digest) in std::mem::take(&mut self.adopted) {
+            if selected.replace(db) != Some(db) {
+                self.select(db).await?;
+            }
+            let mut holders = 0;
+            for other in &self.others {
+                let states =
+                    image::states(&mut other.connection.clone(), std::slice::from_ref(&key))
+                        .await?;
+                holders += states.iter().filter(|state| state.digest == digest).count();
+            }
+            if holders == 0 {
+                image::forget(&mut self.target.connection.clone(), &key, &digest).await?;
+            }
+        }
+        Ok(())
     }
 
     /// A claim that is on its way, and about to be refused or granted, does not stay what it is.

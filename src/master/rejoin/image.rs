@@ -105,11 +105,23 @@ pub(super) async fn adopt(
     eval.query_async(connection).await
 }
 
+/// Deletes `key` if it still holds what has this digest.
+pub(super) async fn forget(
+    connection: &mut MultiplexedConnection,
+    key: &[u8],
+    digest: &[u8],
+) -> RedisResult<()> {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(FORGET.as_str()).arg(1).arg(key).arg(digest).query_async(connection).await
+}
+
 const DIGEST: &str = include_str!("../../lua/program/digest.lua");
 static STATE: LazyLock<String> =
     LazyLock::new(|| [DIGEST, include_str!("../../lua/rejoin/state.lua")].concat());
 static IMAGE: LazyLock<String> =
     LazyLock::new(|| [DIGEST, include_str!("../../lua/rejoin/image.lua")].concat());
+static FORGET: LazyLock<String> =
+    LazyLock::new(|| [DIGEST, include_str!("../../lua/rejoin/forget.lua")].concat());
 static ADOPT: LazyLock<String> =
     LazyLock::new(|| [DIGEST, include_str!("../../lua/rejoin/adopt.lua")].concat());
 
