@@ -97,6 +97,11 @@ impl Electorate {
         self.state().probation.since(master)
     }
 
+    /// What it said last about itself.
+    pub fn facts(&self, master: MasterId) -> Option<Facts> {
+        self.state().probation.facts(master).cloned()
+    }
+
     /// Whether it is known on this master which other proxies are there.
     pub fn was_looked_at(&self, master: MasterId) -> bool {
         self.state().looked_at.contains(master)

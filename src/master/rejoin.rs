@@ -23,7 +23,7 @@ use super::dial::{Dial, Stream as _};
 use super::electorate::Electorate;
 use super::link::CONNECT_TIMEOUT;
 use super::probation::Sources;
-use super::probe::{ProbeError, connection_info};
+use super::probe::{self, ProbeError, connection_info};
 use crate::clock::{self, Instant};
 use crate::config::MasterAddr;
 use crate::quorum::{MasterId, Quorum};
@@ -159,7 +159,11 @@ impl<D: Dial + Clone> Rejoin<D> {
             }
         });
         let connection = open.await.expect("the driver says how it went")?;
-        Ok(Rc::new(Connection { connection, driver }))
+        let connection = Connection { connection, driver };
+        // A process that nobody has met yet would have nothing to tell, or would be told in another's place.
+        let run_id = probe::facts(&mut connection.connection.clone()).await?.run_id;
+        let known = self.electorate.facts(master).map(|facts| facts.run_id);
+        if known == Some(run_id) { Ok(Rc::new(connection)) } else { Err(Failed::Overtaken) }
     }
 }
 
