@@ -28,7 +28,7 @@ pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome
 fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     let timeout = timeout(spec, args)?;
     let command = OneCommand::new(front, spec, args);
-    let mut keys = keys::of(spec, args).unwrap_or_default();
+    let mut keys = keys::of(spec, args);
     if moves(spec) {
         keys.truncate(1);
     }
@@ -81,7 +81,7 @@ fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action 
         "hscan" | "zscan" => 2,
         _ => 0,
     };
-    let keys = keys::of(spec, args).unwrap_or_default();
+    let keys = keys::of(spec, args);
     let query = Query::new(request::of(args.iter()), nothing).unordered(items_each);
     let query = query.of_many_keys(keys.len() != 1);
     let first = keys.first().copied().unwrap_or_default();

@@ -7,8 +7,13 @@ use super::number::parse_i64;
 use super::table::{Family, Spec};
 use crate::client::decoder::Args;
 
-/// The keys of a command, in its order; `None` when a count does not fit the words after it.
-pub(super) fn of<'a>(spec: &Spec, args: Args<'a>) -> Option<Vec<&'a [u8]>> {
+/// The keys of a command, in its order; none when a count does not fit the words after it.
+pub(super) fn of<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
+    checked(spec, args).unwrap_or_default()
+}
+
+/// The same, but `None` in that case.
+pub(super) fn checked<'a>(spec: &Spec, args: Args<'a>) -> Option<Vec<&'a [u8]>> {
     let mut keys = fixed(spec, args);
     if spec.has_counted_keys() {
         let at = count_at(spec, !keys.is_empty());

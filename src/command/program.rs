@@ -46,7 +46,7 @@ pub(super) struct OneCommand {
 impl OneCommand {
     /// The command that `spec` describes.
     pub(super) fn new(front: &Front, spec: &Spec, args: Args<'_>) -> Self {
-        let keys = keys::of(spec, args).unwrap_or_default();
+        let keys = keys::of(spec, args);
         let key = keys.first().copied().unwrap_or_default().into();
         let text = front.worker.transactions().with(&[]).program;
         let call = transaction(front, text, &keys, &[], &command_words(spec, args));
@@ -89,7 +89,7 @@ pub(super) fn transaction(
 
 /// A command as [`transaction`] wants it. Those that wait become those that do not.
 pub(super) fn command_words(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
-    let keys = keys::of(spec, args).unwrap_or_default();
+    let keys = keys::of(spec, args);
     let words: Vec<_> = args.iter().collect();
     let count = keys.len().to_string();
     let pop = |name: &'static str, end: &'static str| {

@@ -139,7 +139,7 @@ fn keys_of(args: Args<'_>) -> Outcome {
     if !spec.accepts(args.len()) {
         return Err(Reply::error("ERR Invalid number of arguments specified for command"));
     }
-    let keys = match keys::of(spec, args) {
+    let keys = match keys::checked(spec, args) {
         Some(keys) if !keys.is_empty() => keys,
         _ if spec.flags.contains(&"no_mandatory_keys") => Vec::new(),
         None => return Err(error::INVALID_KEY_ARGUMENTS),

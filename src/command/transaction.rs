@@ -184,8 +184,7 @@ impl Plan {
         } else if is_run_by_masters(spec) {
             self.queued.push(asked(spec, args));
             self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
-            self.keys
-                .extend(keys::of(spec, args).unwrap_or_default().into_iter().map(<[u8]>::to_vec));
+            self.keys.extend(keys::of(spec, args).into_iter().map(<[u8]>::to_vec));
         } else {
             self.queued.push(Queued::Known(known(front, spec, args)));
         }
