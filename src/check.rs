@@ -7,12 +7,10 @@ use tokio::task::JoinSet;
 
 use crate::clock;
 use crate::config::Settings;
-use crate::master::clocks::Reading;
 use crate::master::dial::Tcp;
-use crate::master::facts::Facts;
 use crate::master::membership::Membership;
 use crate::master::probation::{Probation, Standing, Terms};
-use crate::master::probe::{ProbeError, look_once};
+use crate::master::probe::{Look, ProbeError, look_once};
 use crate::quorum::{MasterId, Quorum};
 
 /// How long a master may take for everything.
@@ -25,18 +23,6 @@ pub struct Report {
     pub text: String,
     /// Whether a quorum could vote.
     pub has_quorum: bool,
-}
-
-/// What one look has shown.
-pub struct Look {
-    /// What the master says about itself.
-    pub facts: Facts,
-    /// Its clock.
-    pub reading: Reading,
-    /// What its clock is ahead of ours, in microseconds.
-    pub ahead_us: i64,
-    /// Another list of masters that a running proxy has.
-    pub rival: Option<String>,
 }
 
 const HEADINGS: [&str; 10] = [

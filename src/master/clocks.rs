@@ -105,12 +105,9 @@ impl Clocks {
     /// A jump is ours if every other master that can be read has seen the same one; it is the master's as
     /// soon as one has not, or has not been heard of for too long.
     fn judge(&mut self, now: Instant) -> Vec<(MasterId, Deviation)> {
-        let suspects =
-            || (0..self.masters.len()).filter(|index| self.masters[*index].jump.is_some());
-        let mut wrong = Vec::new();
-        let mut ours = false;
-        for index in suspects() {
-            let Some(jump) = self.masters[index].jump else { continue };
+        let (mut wrong, mut ours) = (Vec::new(), false);
+        let jumps = self.masters.iter().enumerate().filter_map(|(at, it)| Some((at, it.jump?)));
+        for (index, jump) in jumps {
             match self.who_jumped(index, jump, now) {
                 Who::Master => wrong.push((MasterId::new(index), jump.deviation)),
                 Who::We => ours = true,
@@ -127,11 +124,11 @@ impl Clocks {
     }
 
     fn who_jumped(&self, index: usize, jump: Jump, now: Instant) -> Who {
-        let mut others = self.masters.iter().enumerate().filter(|(other, _)| *other != index);
         let is_known =
             |clock: &Clock| clock.last.is_some_and(|last| last + CONFIRMATION >= jump.at);
+        let others = self.masters.iter().enumerate().filter(|(other, _)| *other != index);
         let known: Vec<&Clock> =
-            others.by_ref().map(|(_, clock)| clock).filter(|clock| is_known(clock)).collect();
+            others.map(|(_, clock)| clock).filter(|clock| is_known(clock)).collect();
         let has_seen_it = |clock: &&Clock| clock.jump.is_some_and(|other| other.is_like(&jump));
         let is_read = |clock: &&Clock| clock.last.is_some_and(|last| last > jump.at);
         if known.is_empty() || known.iter().any(|clock| is_read(clock) && !has_seen_it(clock)) {

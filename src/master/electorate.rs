@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
 use super::clocks::{Clocks, Reading};
 use super::facts::Facts;
 use super::membership::Membership;
@@ -20,9 +23,12 @@ use crate::quorum::{MasterId, MasterSet};
 #[derive(Debug)]
 pub struct Electorate {
     addresses: Vec<MasterAddr>,
+    membership: Membership,
     state: Mutex<State>,
     /// The voters once more, for the hot path.
     voters: AtomicU32,
+    /// The standing of some master has changed.
+    changed: Notify,
     seen: Vec<Seen>,
 }
 
@@ -61,7 +67,9 @@ impl Electorate {
             rivals_seen: vec![0; addresses.len()],
         };
         let seen = addresses.iter().map(|_| Seen::default()).collect();
-        Self { addresses, state: Mutex::new(state), voters: AtomicU32::new(0), seen }
+        let membership = Membership::of(&addresses);
+        let (voters, changed) = (AtomicU32::new(0), Notify::new());
+        Self { addresses, membership, state: Mutex::new(state), voters, changed, seen }
     }
 
     /// The masters that may vote, if they can be reached.
@@ -110,7 +118,7 @@ impl Electorate {
     /// The other list of masters that a proxy serves at the same time, and ours.
     pub fn rival(&self) -> Option<(String, String)> {
         let theirs = self.state().rivals.iter().flatten().next().cloned()?;
-        Some((Membership::of(&self.addresses).list().to_owned(), theirs))
+        Some((self.membership.list().to_owned(), theirs))
     }
 
     /// A link has asked a master about itself.
@@ -120,8 +128,7 @@ impl Electorate {
 
     /// What to announce on every master: the list of them, as far as they are known.
     pub fn announcement(&self) -> String {
-        let run_ids = self.state().run_ids();
-        Membership::of(&self.addresses).channel(&run_ids)
+        self.membership.channel(&self.state().run_ids())
     }
 
     /// It was seen on a master who else is there, and how its clock goes.
@@ -146,8 +153,7 @@ impl Electorate {
     /// Whoever is there first is not put out by a list that is about to be corrected: after a restart, not
     /// all proxies learn of it at the same time.
     fn compare(&self, state: &mut State, master: MasterId, announced: &[String]) {
-        let ours = Membership::of(&self.addresses);
-        let rival = ours.rival(&state.run_ids(), announced);
+        let rival = self.membership.rival(&state.run_ids(), announced);
         let seen = &mut state.rivals_seen[master.index()];
         *seen = if rival.is_some() { seen.saturating_add(1) } else { 0 };
         let is_new_here = !state.looked_at.contains(master);
@@ -156,7 +162,7 @@ impl Electorate {
             tracing::error!(
                 "another proxy has other masters, so that neither may serve: {theirs} there, {} here. \
                  Give all proxies the same list",
-                ours.list()
+                self.membership.list()
             );
         }
         state.rivals[master.index()] = rival;
@@ -175,6 +181,11 @@ impl Electorate {
     /// See [`Probation::everybody_was_met`].
     pub fn everybody_was_met(&self) {
         self.change(|state| state.probation.everybody_was_met(clock::now()));
+    }
+
+    /// Resolves at the next change of any standing after this call.
+    pub fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// See [`Probation::may_copy_from`].
@@ -230,6 +241,7 @@ impl Electorate {
         self.voters.store(state.voters().bits(), Ordering::Relaxed);
         for id in ids().filter(|id| before[id.index()] != *state.probation.standing(*id)) {
             self.report(id, &before[id.index()], state.probation.standing(id));
+            self.changed.notify_waiters();
         }
         result
     }

@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
-use super::dial::{Dial, Stream as _};
-use super::probe::{ProbeError, connection_info};
+use super::dial::Dial;
+use super::probe::{self, ProbeError};
 use crate::client::reply::Reply;
 use crate::command::error;
 use crate::config::MasterAddr;
@@ -41,16 +40,10 @@ pub async fn kill_scripts(dial: impl Dial + Clone, masters: Vec<MasterAddr>) -> 
 }
 
 async fn kill_script(dial: &impl Dial, address: &MasterAddr) -> Result<(), ProbeError> {
-    let stream = dial.dial(address).await?;
-    stream.abort_on_close();
-    let info = connection_info(address);
-    let (mut connection, driver) = MultiplexedConnection::new(&info, stream).await?;
-    let mut kill = redis::cmd("SCRIPT");
-    kill.arg("KILL");
-    tokio::select! {
-        killed = kill.query_async(&mut connection) => Ok(killed?),
-        () = driver => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
-    }
+    probe::connected(dial, address, |mut connection| async move {
+        Ok(redis::cmd("SCRIPT").arg("KILL").query_async(&mut connection).await?)
+    })
+    .await
 }
 
 /// It has written, so that ending it would leave half of it.

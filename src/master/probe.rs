@@ -7,10 +7,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisConnectionInfo, RedisResult};
 
 use super::clocks::Reading;
-use super::dial::{Dial, Stream as _};
+use super::dial::{Dial, Stream};
 use super::facts::{Facts, Info};
 use super::membership::{self, Membership};
-use crate::check::Look;
 use crate::clock;
 use crate::config::MasterAddr;
 use crate::lua::canonical::Canonical;
@@ -51,13 +50,39 @@ pub async fn probe(
     address: &MasterAddr,
     predecessor: Option<&Predecessor>,
 ) -> Result<Facts, ProbeError> {
+    connected(dial, address, |mut connection| async move {
+        connection.set_response_timeout(ANSWER_TIMEOUT);
+        Ok(interview(&mut connection, predecessor).await?)
+    })
+    .await
+}
+
+/// Does `task` over a connection of its own, which ends with it.
+pub(super) async fn connected<T, F>(
+    dial: &impl Dial,
+    address: &MasterAddr,
+    task: impl FnOnce(MultiplexedConnection) -> F,
+) -> Result<T, ProbeError>
+where
+    F: Future<Output = Result<T, ProbeError>>,
+{
     let stream = dial.dial(address).await?;
+    over(stream, &connection_info(address), task).await
+}
+
+/// The same, over a `stream` that is there already.
+pub(super) async fn over<T, F>(
+    stream: impl Stream,
+    info: &RedisConnectionInfo,
+    task: impl FnOnce(MultiplexedConnection) -> F,
+) -> Result<T, ProbeError>
+where
+    F: Future<Output = Result<T, ProbeError>>,
+{
     stream.abort_on_close();
-    let info = connection_info(address);
-    let (mut connection, driver) = MultiplexedConnection::new(&info, stream).await?;
-    connection.set_response_timeout(ANSWER_TIMEOUT);
+    let (connection, driver) = MultiplexedConnection::new(info, stream).await?;
     tokio::select! {
-        facts = interview(&mut connection, predecessor) => Ok(facts?),
+        done = task(connection) => done,
         () = driver => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
     }
 }
@@ -135,6 +160,18 @@ fn persistence(info: &Info<'_>, config: &HashMap<String, String>) -> String {
     }
 }
 
+/// What one look has shown.
+pub struct Look {
+    /// What the master says about itself.
+    pub facts: Facts,
+    /// Its clock.
+    pub reading: Reading,
+    /// What its clock is ahead of ours, in microseconds.
+    pub ahead_us: i64,
+    /// Another list of masters that a running proxy has.
+    pub rival: Option<String>,
+}
+
 /// One look at a master, of a proxy that is not running.
 ///
 /// # Errors
@@ -144,10 +181,7 @@ pub async fn look_once(
     address: &MasterAddr,
     membership: &Membership,
 ) -> Result<Look, ProbeError> {
-    let stream = dial.dial(address).await?;
-    let info = connection_info(address);
-    let (mut connection, driver) = MultiplexedConnection::new(&info, stream).await?;
-    let look = async {
+    connected(dial, address, |mut connection| async move {
         let facts = facts(&mut connection).await?;
         let known = std::iter::once(facts.run_id.clone()).collect();
         let announced = membership::announced(&mut connection).await.unwrap_or_default();
@@ -157,11 +191,8 @@ pub async fn look_once(
         let took = (reading.answered - reading.asked).as_micros() as i64;
         let ahead_us = reading.unix_micros - (ours - took / 2);
         Ok(Look { facts, reading, ahead_us, rival })
-    };
-    tokio::select! {
-        look = look => look,
-        () = driver => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
-    }
+    })
+    .await
 }
 
 /// Reads its clock, and how long that took.

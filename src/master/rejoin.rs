@@ -75,11 +75,13 @@ impl<D: Dial + Clone> Rejoin<D> {
     pub async fn run(self, master: MasterId) {
         let mut last_error = None;
         loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            let changed = self.electorate.changed();
             let Some(start) = self.electorate.may_copy_from(master, self.vote_timeout) else {
                 last_error = None;
+                changed.await;
                 continue;
             };
+            tokio::time::sleep(LOOK_AGAIN).await;
             let now = clock::now();
             if self.electorate.has_waited(master, now) || now < start {
                 continue;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{ProtocolVersion, RedisResult};
 
-use super::dial::{Dial, Stream as _};
+use super::dial::Dial;
 use super::electorate::Electorate;
 use super::link::{BACKOFF, CONNECT_TIMEOUT, backoff};
 use super::membership::{self, Announcement};
@@ -56,14 +56,12 @@ impl Watch {
     async fn look(&self, dial: &impl Dial, answered: &mut impl FnMut()) -> Result<(), ProbeError> {
         let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&self.address)).await;
         let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
-        stream.abort_on_close();
         let info = connection_info(&self.address).set_protocol(ProtocolVersion::RESP3);
-        let (mut connection, driver) = MultiplexedConnection::new(&info, stream).await?;
-        connection.set_response_timeout(ANSWER_TIMEOUT);
-        tokio::select! {
-            error = self.look_again_and_again(connection, answered) => Err(error),
-            () = driver => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
-        }
+        probe::over(stream, &info, |mut connection| async move {
+            connection.set_response_timeout(ANSWER_TIMEOUT);
+            Err(self.look_again_and_again(connection, answered).await)
+        })
+        .await
     }
 
     async fn look_again_and_again(
