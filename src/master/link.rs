@@ -244,9 +244,23 @@ impl Link {
         self.append(db, request, Expected::Operation(waiting));
     }
 
+    /// The same, behind the program that the request calls, if the master was not given that yet.
+    pub fn send_program(
+        &self,
+        program: Option<&Program>,
+        db: u32,
+        request: &[u8],
+        waiting: Waiting,
+    ) {
+        if let Some(program) = program {
+            self.load(program);
+        }
+        self.send(db, request, waiting);
+    }
+
     /// Gives the master a program before it is called for the first time. It is not left to an answer of
     /// `NOSCRIPT`: what is sent after it must find it done.
-    pub fn load(&self, program: &Program) {
+    fn load(&self, program: &Program) {
         let mut state = self.state.borrow_mut();
         if state.loaded.contains(&program.sha) {
             return;

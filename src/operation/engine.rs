@@ -358,10 +358,7 @@ impl Engine {
         held_back.iter().for_each(|master| self.hold(waiting, master));
         for master in asked.without(held_back).iter() {
             let link = &self.links[master.index()];
-            if let Some(program) = &program {
-                link.load(program);
-            }
-            link.send(db, &scratch, waiting);
+            link.send_program(program.as_deref(), db, &scratch, waiting);
         }
         self.deadlines.push(now + self.rules.vote_timeout, id, waiting.round);
     }

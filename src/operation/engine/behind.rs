@@ -31,14 +31,14 @@ struct Held {
 }
 
 impl Engine {
-    /// Those of `voters` to which the operation must not be sent yet.
-    pub(super) fn held_back(&self, id: OperationId, voters: MasterSet) -> MasterSet {
+    /// Those of `asked` to which the operation must not be sent yet.
+    pub(super) fn held_back(&self, id: OperationId, asked: MasterSet) -> MasterSet {
         let behind = self.behind.borrow();
         let owed = self.with(id, |flight| flight.awaited).unwrap_or_default();
         if behind.open.is_empty() && behind.held.is_empty() && owed.is_empty() {
             return MasterSet::EMPTY;
         }
-        voters.iter().filter(|master| self.is_behind(id, *master, &behind.held)).collect()
+        asked.iter().filter(|master| self.is_behind(id, *master, &behind.held)).collect()
     }
 
     /// Sends it to `master` when its time has come.
@@ -136,9 +136,6 @@ impl Engine {
         if scratch.is_empty() {
             return self.settle(master, waiting, None, clock::now());
         }
-        if let Some(program) = program {
-            link.load(&program);
-        }
-        link.send(db, &scratch, waiting);
+        link.send_program(program.as_deref(), db, &scratch, waiting);
     }
 }
