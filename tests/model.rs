@@ -318,7 +318,7 @@ impl Model for World {
                 // The clients are alike: one begins.
                 None if index > 0 && state.clients[index - 1].claim.is_none() => {}
                 None => actions.push(Action::Start(index)),
-                Some(claim) if is_pausing(claim) => actions.push(Action::Again(index)),
+                Some(claim) if claim.is_pausing() => actions.push(Action::Again(index)),
                 Some(_) if is_due(client) => actions.push(Action::Deadline(index)),
                 Some(claim) if is_open(claim) => {}
                 Some(_) if client.holds_until.is_some() && self.releases => {
@@ -443,20 +443,16 @@ fn known(_: &World, state: &State) -> bool {
     state.clients.iter().enumerate().filter(|(_, client)| client.holds_until.is_some()).all(
         |(index, client)| {
             let token = (index, client.attempt);
-            let knows = |master: &&Master| {
+            let knows = |master: &Master| {
                 master.life > 0 || master.held.is_some_and(|(held, _)| held == token)
             };
             let known: MasterSet = (0..MASTERS)
-                .filter(|master| knows(&&state.masters[*master]))
+                .filter(|master| knows(&state.masters[*master]))
                 .map(MasterId::new)
                 .collect();
             Quorum::of(MASTERS).reached_by(known)
         },
     )
-}
-
-fn is_pausing(claim: &Claim) -> bool {
-    claim.is_pausing()
 }
 
 fn is_open(claim: &Claim) -> bool {

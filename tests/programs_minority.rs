@@ -22,8 +22,8 @@ const LEASE: &str = "600000";
 async fn a_lock_that_only_a_minority_grants_is_taken_back() {
     let Some((masters, proxy)) = three_masters() else { return };
     for master in &masters[..2] {
-        ask(master, &["HSET", "lock", "other", "1"]).await;
-        ask(master, &["PEXPIRE", "lock", "500000"]).await;
+        master.ask(&["HSET", "lock", "other", "1"]).await;
+        master.ask(&["PEXPIRE", "lock", "500000"]).await;
     }
     let before = State::on(&masters[2], "lock").await;
     let runs = masters[2].calls("hincrby").await;
@@ -32,7 +32,7 @@ async fn a_lock_that_only_a_minority_grants_is_taken_back() {
     has_run(&masters[2], "hincrby", runs).await;
     put_back(&masters[2], "lock", &before).await;
     for master in &masters[..2] {
-        assert_eq!(ask(master, &["HGETALL", "lock"]).await, holder("other"));
+        assert_eq!(master.ask(&["HGETALL", "lock"]).await, holder("other"));
     }
 }
 
@@ -41,8 +41,8 @@ async fn a_lock_that_only_a_minority_grants_is_taken_back() {
 #[tokio::test]
 async fn a_lock_that_only_a_minority_refuses_is_granted() {
     let Some((masters, proxy)) = three_masters() else { return };
-    ask(&masters[2], &["HSET", "lock", "other", "1"]).await;
-    ask(&masters[2], &["PEXPIRE", "lock", "500000"]).await;
+    masters[2].ask(&["HSET", "lock", "other", "1"]).await;
+    masters[2].ask(&["PEXPIRE", "lock", "500000"]).await;
     let before = State::on(&masters[2], "lock").await;
     let runs = masters[2].calls("hexists").await;
     let mut client = proxy.connection().await;
@@ -50,7 +50,7 @@ async fn a_lock_that_only_a_minority_refuses_is_granted() {
     has_run(&masters[2], "hexists", runs).await;
     put_back(&masters[2], "lock", &before).await;
     for master in &masters[..2] {
-        assert_eq!(ask(master, &["HGETALL", "lock"]).await, holder("mine"));
+        assert_eq!(master.ask(&["HGETALL", "lock"]).await, holder("mine"));
     }
 }
 
@@ -60,10 +60,10 @@ async fn a_lock_that_only_a_minority_refuses_is_granted() {
 async fn keys_of_every_type_are_put_back() {
     let Some((masters, proxy)) = three_masters() else { return };
     for master in &masters[..2] {
-        ask(master, &["SET", "guard", "held", "PX", LEASE]).await;
+        master.ask(&["SET", "guard", "held", "PX", LEASE]).await;
     }
     for line in OF_EVERY_TYPE {
-        ask(&masters[2], &support::words(line)).await;
+        masters[2].ask(&support::words(line)).await;
     }
     let mut before = Vec::new();
     for key in KEYS {
@@ -113,11 +113,11 @@ const CHANGE_ALL: &str = "
 async fn what_only_a_minority_read_of_a_group_is_given_back() {
     let Some((masters, proxy)) = three_masters() else { return };
     for master in &masters[..] {
-        ask(master, &["XADD", "stream", "1-1", "f", "v"]).await;
-        ask(master, &["XGROUP", "CREATE", "stream", "group", "0"]).await;
+        master.ask(&["XADD", "stream", "1-1", "f", "v"]).await;
+        master.ask(&["XGROUP", "CREATE", "stream", "group", "0"]).await;
     }
     for master in &masters[..2] {
-        ask(master, &["SET", "guard", "held", "PX", LEASE]).await;
+        master.ask(&["SET", "guard", "held", "PX", LEASE]).await;
     }
     let script = "if redis.call('exists', KEYS[1]) == 1 then return 'refused' end
         redis.call('xreadgroup', 'GROUP', 'group', 'consumer', 'COUNT', 1, 'STREAMS', KEYS[2], '>')
@@ -128,7 +128,7 @@ async fn what_only_a_minority_read_of_a_group_is_given_back() {
     assert_eq!(refused, Ok(Value::BulkString(b"refused".to_vec())));
     has_run(&masters[2], "xreadgroup", runs).await;
     eventually("nobody has taken the entry", || async {
-        let pending = ask(&masters[2], &["XPENDING", "stream", "group"]).await;
+        let pending = masters[2].ask(&["XPENDING", "stream", "group"]).await;
         matches!(pending, Reply::Array(parts) if parts[0] == Reply::Int(0)).then_some(())
     })
     .await;
@@ -139,7 +139,7 @@ async fn what_only_a_minority_read_of_a_group_is_given_back() {
 async fn a_transaction_that_only_a_minority_could_run_is_taken_back() {
     let Some((masters, proxy)) = three_masters() else { return };
     for master in &masters[..2] {
-        ask(master, &["SET", "lock", "other", "PX", LEASE]).await;
+        master.ask(&["SET", "lock", "other", "PX", LEASE]).await;
     }
     let before = State::on(&masters[2], "lock").await;
     let runs = masters[2].calls("set").await;
@@ -158,7 +158,7 @@ async fn a_transaction_that_only_a_minority_could_run_is_taken_back() {
 #[tokio::test]
 async fn what_a_minority_did_before_it_raised_is_taken_back() {
     let Some((masters, proxy)) = three_masters() else { return };
-    ask(&masters[2], &["SET", "list", "no list"]).await;
+    masters[2].ask(&["SET", "list", "no list"]).await;
     let script = "redis.call('incr', KEYS[1]) return redis.call('rpush', KEYS[2], 'a')";
     let runs = masters[2].calls("rpush").await;
     let mut client = proxy.connection().await;
@@ -234,10 +234,10 @@ async fn a_master_that_paused_while_others_disagreed_is_asked_again() {
     }
     masters[0].stop();
     assert!(int(&mut client, &lock("lock", "mine")).await > 0);
-    ask(&masters[1], &["DEL", "lock"]).await;
+    masters[1].ask(&["DEL", "lock"]).await;
     assert_undecided(value(&mut client, &lock("lock", "mine")).await);
     masters[0].cont();
-    ask(&masters[0], &["DEL", "lock"]).await;
+    masters[0].ask(&["DEL", "lock"]).await;
     eventually("two free masters of three grant the lock", || {
         let mut client = client.clone();
         async move {
@@ -253,9 +253,7 @@ async fn scripts_go_on_behind_a_broken_network() {
         return;
     }
     let masters = Masters::start(3);
-    let relay = Relay::to(&masters[0]);
-    let mut addresses = masters.addresses();
-    addresses[0] = relay.address();
+    let (relay, addresses) = Relay::in_place_of(&masters, 0);
     let proxy = Proxy::in_front_of(&addresses, &LONG_VOTE);
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
@@ -350,7 +348,7 @@ async fn a_script_that_ends_a_redis_does_not_end_the_masters() {
         assert!(matches!(reply, Reply::Error(_)), "{script} was answered {reply:?}");
     }
     for master in masters.iter() {
-        assert_eq!(ask(master, &["PING"]).await, Reply::Simple("PONG".into()));
+        assert_eq!(master.ask(&["PING"]).await, Reply::Simple("PONG".into()));
     }
 }
 
@@ -409,11 +407,6 @@ fn assert_undecided(reply: redis::RedisResult<Value>) {
     assert!(["CLUSTERDOWN", "TRYAGAIN"].contains(&code), "{error}");
 }
 
-/// Straight to a master, in RESP3.
-async fn ask<S: AsRef<[u8]>>(master: &Master, request: &[S]) -> Reply {
-    support::Raw::connect_resp3(&master.address()).await.ask(request).await
-}
-
 /// Waits until a master has run a command once more: only then it tells something that it is as it
 /// was before.
 async fn has_run(master: &Master, command: &str, before: u64) {
@@ -432,7 +425,7 @@ async fn put_back(master: &Master, key: &str, before: &State) {
 
 async fn held_by(master: &Master, key: &str, name: &str) {
     eventually(&format!("{key} is held by {name} on a master"), || async {
-        (ask(master, &["HGETALL", key]).await == holder(name)).then_some(())
+        (master.ask(&["HGETALL", key]).await == holder(name)).then_some(())
     })
     .await;
 }
@@ -441,14 +434,14 @@ impl Master {
     /// [`Master::forgets`] for a key of any type.
     async fn forgets_any(&self, key: &str) {
         eventually(&format!("{key} disappears from a master"), || async {
-            (ask(self, &["EXISTS", key]).await == Reply::Int(0)).then_some(())
+            (self.ask(&["EXISTS", key]).await == Reply::Int(0)).then_some(())
         })
         .await;
     }
 
     async fn does_not_hold_for(&self, key: &str, name: &str) {
         eventually(&format!("{key} is not held by {name} on a master"), || async {
-            (ask(self, &["HEXISTS", key, name]).await == Reply::Int(0)).then_some(())
+            (self.ask(&["HEXISTS", key, name]).await == Reply::Int(0)).then_some(())
         })
         .await;
     }

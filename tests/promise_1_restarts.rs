@@ -41,13 +41,11 @@ async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
     let mut client = proxy.connection().await;
     assert_eq!(value(&mut client, &["SELECT", "3"]).await, Ok(Value::Okay));
     assert_eq!(hash_lock(&mut client, "mine").await, Ok(Value::Nil));
-    let mut direct = support::Raw::connect_resp3(&masters[2].address()).await;
-    assert_eq!(direct.ask(&["SELECT", "3"]).await, Reply::ok());
     eventually("the third master has it as well", || {
         let address = masters[2].address();
         async move {
             let mut direct = support::Raw::connect_resp3(&address).await;
-            direct.ask(&["SELECT", "3"]).await;
+            assert_eq!(direct.ask(&["SELECT", "3"]).await, Reply::ok());
             (direct.ask(&["DEL", "lock"]).await == Reply::Int(1)).then_some(())
         }
     })
@@ -220,11 +218,7 @@ async fn without_a_quorum_that_remembers_masters_wait() {
     for master in [1, 2] {
         proxy.knows(master, "state", "probation").await;
     }
-    eventually("they have waited for long enough", || {
-        let mut client = client.clone();
-        async move { (claim(&mut client, "free", "mine").await == Ok(Value::Okay)).then_some(()) }
-    })
-    .await;
+    granted(&client, "free", "they have waited for long enough").await;
 }
 
 /// A first deployment is trusted, or not.
@@ -240,11 +234,7 @@ async fn masters_that_are_all_young_wait_when_told_to() {
     let mut client = proxy.connection().await;
     let error = claim(&mut client, "lock", "mine").await.expect_err("they are young");
     assert_eq!(error.code(), Some("LOADING"), "{error}");
-    eventually("they are old enough", || {
-        let mut client = client.clone();
-        async move { (claim(&mut client, "lock", "mine").await == Ok(Value::Okay)).then_some(()) }
-    })
-    .await;
+    granted(&client, "lock", "they are old enough").await;
 }
 
 /// A proxy that starts after the restart cannot have known the process before. It is told by its age.
@@ -349,6 +339,15 @@ async fn hash_lock_by_other(mut client: MultiplexedConnection) -> RedisResult<Va
 async fn forget(master: &Master, key: &str) {
     eventually("the master has the key", || async {
         (master.ask(&["DEL", key]).await == Reply::Int(1)).then_some(())
+    })
+    .await;
+}
+
+/// Waits until a claim of `key` is granted.
+async fn granted(client: &MultiplexedConnection, key: &str, why: &str) {
+    eventually(why, || {
+        let mut client = client.clone();
+        async move { (claim(&mut client, key, "mine").await == Ok(Value::Okay)).then_some(()) }
     })
     .await;
 }

@@ -64,8 +64,32 @@ async fn a_node_of_a_cluster_does_not_vote() {
 /// A clock that was set ends locks before their time, or lets masters disagree for ever.
 #[tokio::test]
 async fn a_master_whose_clock_is_set_does_not_vote_until_it_goes_right() {
+    let Some((clock, third, proxy, _others)) = a_master_with_its_own_clock().await else { return };
+    clock.set_ahead_by(3600.0);
+    third.forgets("lock").await;
+    proxy.knows(2, "state", "probation").await;
+    let reason = proxy.says_of(2, "reason").await;
+    assert!(reason.contains("its clock has gained 3"), "{reason}");
+    proxy.knows(2, "state", "voter").await;
+    third.holds("lock", "mine").await;
+}
+
+/// So does one that runs too fast, and it never goes right for long enough.
+#[tokio::test]
+async fn a_master_whose_clock_runs_fast_does_not_vote() {
+    let Some((clock, _third, proxy, _others)) = a_master_with_its_own_clock().await else { return };
+    clock.gain(0.2);
+    proxy.knows(2, "state", "probation").await;
+    let reason = proxy.says_of(2, "reason").await;
+    assert!(reason.contains("its clock has gained"), "{reason}");
+    clock.gain(0.0);
+    proxy.knows(2, "state", "voter").await;
+}
+
+/// The third of three, all of which hold a lock; the proxy, and the other two.
+async fn a_master_with_its_own_clock() -> Option<(Clock, Master, Proxy, Masters)> {
     if target_is_plain_redis() {
-        return;
+        return None;
     }
     let clock = Clock::new();
     let masters = Masters::start(2);
@@ -77,13 +101,7 @@ async fn a_master_whose_clock_is_set_does_not_vote_until_it_goes_right() {
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
     proxy.knows(2, "state", "voter").await;
     third.holds("lock", "mine").await;
-    clock.set_ahead_by(3600.0);
-    third.forgets("lock").await;
-    proxy.knows(2, "state", "probation").await;
-    let reason = proxy.says_of(2, "reason").await;
-    assert!(reason.contains("its clock has gained 3"), "{reason}");
-    proxy.knows(2, "state", "voter").await;
-    third.holds("lock", "mine").await;
+    Some((clock, third, proxy, masters))
 }
 
 #[tokio::test]

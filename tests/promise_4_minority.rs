@@ -97,9 +97,7 @@ async fn a_master_that_comes_back_takes_part_again() {
         return;
     }
     let mut masters = Masters::start(3);
-    let relay = Relay::to(&masters[1]);
-    let mut addresses = masters.addresses();
-    addresses[1] = relay.address();
+    let (relay, addresses) = Relay::in_place_of(&masters, 1);
     let proxy = Proxy::in_front_of(&addresses, &[]);
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
@@ -130,9 +128,7 @@ async fn a_rollback_is_not_in_vain_because_it_arrives_late() {
         return;
     }
     let masters = Masters::start(3);
-    let relay = Relay::to(&masters[2]);
-    let mut addresses = masters.addresses();
-    addresses[2] = relay.address();
+    let (relay, addresses) = Relay::in_place_of(&masters, 2);
     let proxy = Proxy::in_front_of(&addresses, &LONG_VOTE);
     let mut client = proxy.connection().await;
     all_take_part(&mut client, &masters).await;

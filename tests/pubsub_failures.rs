@@ -216,9 +216,7 @@ impl Stage {
             return None;
         }
         let masters = Masters::start(3);
-        let relay = Relay::to(&masters[0]);
-        let mut addresses = masters.addresses();
-        addresses[0] = relay.address();
+        let (relay, addresses) = Relay::in_place_of(&masters, 0);
         // Messages are no locks: masters that forget need not wait.
         let flags = [&["--restart-wait", "0s"], flags].concat();
         let proxies = [(); 2].map(|()| Proxy::in_front_of(&addresses, &flags));

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::Master;
+use super::{Master, Masters};
 
 /// Forwards TCP connections to one master. It runs on a thread of its own, so that a busy test does
 /// not slow it down.
@@ -45,6 +45,14 @@ impl Relay {
         let master: SocketAddr = master.address().parse().expect("the master's address");
         std::thread::spawn(move || run(listener, master, watching, ended));
         Relay { address, network, _end_of_thread: end }
+    }
+
+    /// In front of one of `masters`, and the addresses of all by which it is reached through the relay.
+    pub fn in_place_of(masters: &Masters, index: usize) -> (Relay, Vec<String>) {
+        let relay = Relay::to(&masters[index]);
+        let mut addresses = masters.addresses();
+        addresses[index] = relay.address();
+        (relay, addresses)
     }
 
     pub fn address(&self) -> String {
