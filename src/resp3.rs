@@ -54,7 +54,8 @@ impl Element<'_> {
 /// When it is none.
 pub fn element(buf: &[u8]) -> Result<Option<Element<'_>>, Malformed> {
     let Some(end) = line_end(buf) else { return Ok(None) };
-    let (marker, line, start) = (buf[0], &buf[1..end], end + 2);
+    let (marker, line) = buf[..end].split_first().ok_or(Malformed)?;
+    let (marker, start) = (*marker, end + 2);
     match marker {
         b'$' | b'=' | b'!' => match bulk_len(line)? {
             None => Ok(Some(Element { marker, line, body: None, bytes: &buf[..start] })),
@@ -165,6 +166,12 @@ mod tests {
         let mut bytes = b"*1\r\n".repeat(100_000);
         bytes.extend_from_slice(b":1\r\n");
         assert_eq!(split_frame(&bytes), Some((&bytes[..], &b""[..])));
+    }
+
+    #[test]
+    fn an_empty_line_is_refused() {
+        assert_eq!(element(b"\r\n"), Err(Malformed));
+        assert_eq!(split_frame(b"\r\n:1\r\n"), None);
     }
 
     #[test]
