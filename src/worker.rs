@@ -23,6 +23,7 @@ use crate::lua::transactions::Transactions;
 use crate::master::dial::{Dial, Tcp};
 use crate::master::electorate::Electorate;
 use crate::master::link::Link;
+use crate::master::orphans::Sweeper;
 use crate::master::probation::Terms;
 use crate::master::probe::DEFAULT_DATABASES;
 use crate::master::rejoin::Rejoin;
@@ -212,8 +213,20 @@ impl Worker {
             tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
         }
         tokio::task::spawn_local(deadlines(Rc::clone(&self.engine)));
+        let suspects = Rc::clone(self.engine.suspects());
+        tokio::task::spawn_local(self.sweeper(dial.clone()).run(suspects));
         if self.index == 0 {
             self.look_after_masters(dial);
+        }
+    }
+
+    fn sweeper<D: Dial>(&self, dial: D) -> Sweeper<D> {
+        Sweeper {
+            dial,
+            addresses: self.settings.masters.clone().into(),
+            electorate: self.engine.shared_electorate(),
+            quorum: self.engine.rules().quorum,
+            vote_timeout: self.settings.vote_timeout,
         }
     }
 

@@ -123,7 +123,7 @@ fn master_fields(engine: &Engine, link: &Link) -> String {
         (_, Some(why)) => ("down", Some(why)),
     };
     let (ballots, unknown) = link.ballots();
-    let fields: [(&str, &dyn std::fmt::Display); 10] = [
+    let fields: [(&str, &dyn std::fmt::Display); 11] = [
         ("address", link.address()),
         ("state", &state),
         ("since_seconds", &electorate.since(master).elapsed().as_secs()),
@@ -132,6 +132,7 @@ fn master_fields(engine: &Engine, link: &Link) -> String {
         ("ballots", &ballots),
         ("unknown_ballots", &unknown),
         ("copied_keys", &electorate.keys_copied(master)),
+        ("removed_orphans", &electorate.orphans_removed(master)),
         ("version", &link.facts().map_or_else(String::new, |facts| facts.version)),
         ("deferred_releases", &link.deferred()),
     ];

@@ -54,6 +54,8 @@ struct Seen {
     latency_us: AtomicU64,
     /// Keys that were copied to it.
     copied: AtomicU64,
+    /// Orphans that were removed from it.
+    removed: AtomicU64,
 }
 
 impl Electorate {
@@ -221,6 +223,16 @@ impl Electorate {
     /// How many keys were copied to it since the start of the process.
     pub fn keys_copied(&self, master: MasterId) -> u64 {
         self.seen[master.index()].copied.load(Ordering::Relaxed)
+    }
+
+    /// An orphan was removed from `master`.
+    pub fn removed_orphan(&self, master: MasterId) {
+        self.seen[master.index()].removed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many orphans were removed from it since the start of the process.
+    pub fn orphans_removed(&self, master: MasterId) -> u64 {
+        self.seen[master.index()].removed.load(Ordering::Relaxed)
     }
 
     /// How long its last answer took.

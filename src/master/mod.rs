@@ -6,6 +6,7 @@
 //! * [`dial`] opens connections, the seam for tests and simulations;
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
+//! * [`orphans`] removes what a claim of a proxy that has died left on a minority;
 //! * [`feed`] listens for what is published;
 //! * [`kill`] ends scripts that never end;
 //! * [`deferred`] keeps what has to be delivered once the link is back.
@@ -14,11 +15,13 @@ pub mod clocks;
 pub mod deferred;
 pub mod dial;
 pub mod electorate;
+mod errand;
 pub mod facts;
 pub mod feed;
 pub mod kill;
 pub mod link;
 pub mod membership;
+pub mod orphans;
 pub mod probation;
 pub mod probe;
 mod reader;

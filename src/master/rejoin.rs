@@ -10,20 +10,16 @@
 mod image;
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::RedisResult;
-use redis::aio::MultiplexedConnection;
-use tokio::sync::oneshot;
 
-use super::dial::{Dial, Stream as _};
+use super::dial::Dial;
 use super::electorate::Electorate;
-use super::link::CONNECT_TIMEOUT;
+use super::errand::{Errand, Failed};
 use super::probation::Sources;
-use super::probe::{self, ProbeError, connection_info};
 use crate::clock::{self, Instant};
 use crate::config::MasterAddr;
 use crate::quorum::{MasterId, Quorum};
@@ -38,22 +34,8 @@ const LEAST_PAUSE: Duration = Duration::from_millis(1);
 /// How often an unsettled key, or a master that waits, is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
-/// How long a master may take for each answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// So many passes over all keys: while a program is taken back, a key may be missing for a moment.
 const PASSES: u32 = 2;
-
-/// Why it could not be copied.
-#[derive(Debug, thiserror::Error)]
-enum Failed {
-    #[error(transparent)]
-    Unreachable(#[from] ProbeError),
-    #[error("{0}")]
-    Refused(#[from] redis::RedisError),
-    #[error("something has happened to a master meanwhile")]
-    Overtaken,
-}
 
 /// What brings masters back.
 #[derive(Clone)]
@@ -142,42 +124,9 @@ impl<D: Dial + Clone> Rejoin<D> {
         Ok((copying.sources, copying.copied))
     }
 
-    async fn connect(&self, master: MasterId) -> Result<Rc<Connection>, Failed> {
+    async fn connect(&self, master: MasterId) -> Result<Rc<Errand>, Failed> {
         let address = &self.addresses[master.index()];
-        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, self.dial.dial(address)).await;
-        let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
-        let stream = stream.map_err(ProbeError::from)?;
-        stream.abort_on_close();
-        let info = connection_info(address);
-        let (opened, open) = oneshot::channel();
-        let driver = tokio::task::spawn_local(async move {
-            match MultiplexedConnection::new(&info, stream).await {
-                Ok((mut connection, driver)) => {
-                    connection.set_response_timeout(ANSWER_TIMEOUT);
-                    let _ = opened.send(Ok(connection));
-                    driver.await;
-                }
-                Err(error) => _ = opened.send(Err(error)),
-            }
-        });
-        let connection = open.await.expect("the driver says how it went")?;
-        let connection = Connection { connection, driver };
-        // A process that nobody has met yet would have nothing to tell, or would be told in another's place.
-        let run_id = probe::facts(&mut connection.connection.clone()).await?.run_id;
-        let known = self.electorate.facts(master).map(|facts| facts.run_id);
-        if known == Some(run_id) { Ok(Rc::new(connection)) } else { Err(Failed::Overtaken) }
-    }
-}
-
-/// Ends with its last user.
-struct Connection {
-    connection: MultiplexedConnection,
-    driver: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
+        Ok(Rc::new(Errand::to(master, address, &self.dial, &self.electorate).await?))
     }
 }
 
@@ -185,9 +134,9 @@ impl Drop for Connection {
 struct Copying<'a, D> {
     rejoin: &'a Rejoin<D>,
     master: MasterId,
-    target: Rc<Connection>,
+    target: Rc<Errand>,
     sources: Sources,
-    others: Vec<Rc<Connection>>,
+    others: Vec<Rc<Errand>>,
     /// Keys of the master that hold something that the others do not know, what it is, and since when it is
     /// known to hold it.
     strangers: HashMap<(u32, Vec<u8>), (Vec<u8>, Instant)>,
@@ -214,7 +163,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
         Ok(())
     }
 
-    async fn scan(&mut self, source: &Connection, db: u32) -> Result<(), Failed> {
+    async fn scan(&mut self, source: &Errand, db: u32) -> Result<(), Failed> {
         let mut cursor = 0u64;
         loop {
             let started = clock::now();
@@ -237,12 +186,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
     }
 
     /// Most keys are the same, and are seen to be at a glance.
-    async fn compare(
-        &mut self,
-        source: &Connection,
-        db: u32,
-        keys: &[Vec<u8>],
-    ) -> Result<(), Failed> {
+    async fn compare(&mut self, source: &Errand, db: u32, keys: &[Vec<u8>]) -> Result<(), Failed> {
         let theirs = image::states(&mut source.connection.clone(), keys).await?;
         let ours = image::states(&mut self.target.connection.clone(), keys).await?;
         for (key, (theirs, ours)) in keys.iter().zip(theirs.iter().zip(&ours)) {

@@ -62,6 +62,8 @@ struct Sent {
     since: Instant,
     /// Masters that have said that they found the key free.
     confirmed: MasterSet,
+    /// Some master has found it held.
+    was_refused: bool,
 }
 
 impl Claim {
@@ -91,13 +93,14 @@ impl Claim {
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
         let deadline = now + rules.vote_timeout;
         if let Some(sent) = &mut self.sent {
-            sent.confirmed = MasterSet::EMPTY;
+            (sent.confirmed, sent.was_refused) = (MasterSet::EMPTY, false);
             return sent.decision.ask(asked, deadline);
         }
         let retries = rules.split_vote_retries;
         let claim = decision::Claim::new(rules.quorum, asked, deadline, retries);
         let decision = if self.persist { claim.then_persist() } else { claim };
-        self.sent = Some(Sent { decision, since: now, confirmed: MasterSet::EMPTY });
+        let confirmed = MasterSet::EMPTY;
+        self.sent = Some(Sent { decision, since: now, confirmed, was_refused: false });
     }
 
     /// Whether a key that already holds the token is granted as well.
@@ -141,6 +144,7 @@ impl Claim {
         if vote == Vote::Taken {
             sent.confirmed.insert(received.master);
         }
+        sent.was_refused |= vote == Vote::Refused;
         let next = sent.decision.vote(received.round, received.master, vote, received.now);
         self.next(rules, next)
     }
@@ -201,6 +205,12 @@ impl Claim {
     pub(super) fn is_lost(&self) -> bool {
         let lost = self.sent.as_ref().is_some_and(|sent| sent.decision.is_lost());
         lost && self.how == How::IfFree
+    }
+
+    /// It is decided, and some master holds the key for somebody else, whether that counts or not.
+    pub(super) fn met_another(&self) -> bool {
+        let decided = |sent: &Sent| sent.decision.is_granted() || sent.decision.is_lost();
+        self.sent.as_ref().is_some_and(|sent| sent.was_refused && decided(sent))
     }
 
     pub(super) fn is_granted(&self) -> bool {

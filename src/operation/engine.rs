@@ -23,6 +23,7 @@ use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
 use crate::master::electorate::Electorate;
 use crate::master::link::{Link, Part, Waiting};
+use crate::master::orphans::Suspects;
 use crate::master::reply::Answer;
 use crate::operation::changes::Changes;
 use crate::operation::program::Message;
@@ -55,6 +56,7 @@ pub struct Engine {
     stamps: Stamps,
     scratch: RefCell<Vec<u8>>,
     changes: Rc<Changes>,
+    suspects: Rc<Suspects>,
     /// What programs have held back and may be published now.
     announcements: RefCell<Vec<Message>>,
     behind: RefCell<Behind>,
@@ -113,6 +115,7 @@ impl Engine {
             stamps: Stamps::default(),
             scratch: RefCell::default(),
             changes: Rc::default(),
+            suspects: Rc::default(),
             announcements: RefCell::default(),
             behind: RefCell::default(),
             ready: RefCell::default(),
@@ -151,6 +154,11 @@ impl Engine {
     /// The same, for whoever finds out about masters.
     pub fn shared_electorate(&self) -> Arc<Electorate> {
         Arc::clone(&self.electorate)
+    }
+
+    /// Keys that may have orphans.
+    pub fn suspects(&self) -> &Rc<Suspects> {
+        &self.suspects
     }
 
     /// The masters that may vote now.
@@ -274,7 +282,12 @@ impl Engine {
                 Part::Ballot => {
                     flight.awaited.remove(master);
                     let round = waiting.round;
-                    flight.operation.received(rules, Received { master, round, answer, raw, now })
+                    let received = Received { master, round, answer, raw, now };
+                    let next = flight.operation.received(rules, received);
+                    if flight.operation.met_another() {
+                        self.suspects.add(flight.operation.db, &flight.operation.key);
+                    }
+                    next
                 }
                 Part::Undo => Next::WAIT,
             }

@@ -360,6 +360,15 @@ impl Operation {
         }
     }
 
+    /// Whether some master holds the key for somebody who need not exist any more.
+    pub fn met_another(&self) -> bool {
+        match &self.kind {
+            Kind::Claim(claim) => claim.met_another(),
+            Kind::Swap(swap) => swap.is_lost(),
+            _ => false,
+        }
+    }
+
     /// What was changed, now that the reply is known: database and key.
     pub fn changed_keys(&self) -> Vec<(u32, Vec<u8>)> {
         match &self.kind {

@@ -8,10 +8,12 @@
 //! * [`claim`] takes a key that must not exist yet (Redlock's acquire, with rollback and retry);
 //! * [`release`] gives a key back; [`swap`] replaces a value that a majority holds;
 //! * [`program`] runs anything else, and counts what masters did and said alike;
+//! * [`orphans`] finds what never ends and counts for nobody;
 //! * [`validity`] is Redlock's drift and validity arithmetic;
 //! * [`turn`] keeps two claims of one worker from racing on the masters.
 
 pub mod claim;
+pub mod orphans;
 pub mod program;
 pub mod read;
 pub mod release;

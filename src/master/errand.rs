@@ -1,0 +1,73 @@
+//! A connection for work on a master that is not hot: copying to it, and cleaning up on it.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tokio::sync::oneshot;
+
+use super::dial::{Dial, Stream as _};
+use super::electorate::Electorate;
+use super::link::CONNECT_TIMEOUT;
+use super::probe::{self, ProbeError, connection_info};
+use crate::config::MasterAddr;
+use crate::quorum::MasterId;
+
+/// How long a master may take for each answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why the work could not be done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    #[error(transparent)]
+    Unreachable(#[from] ProbeError),
+    #[error("{0}")]
+    Refused(#[from] redis::RedisError),
+    #[error("something has happened to a master meanwhile")]
+    Overtaken,
+}
+
+/// Ends with its last user.
+pub(super) struct Errand {
+    pub(super) connection: MultiplexedConnection,
+    driver: tokio::task::JoinHandle<()>,
+}
+
+impl Errand {
+    /// A connection to the process that `electorate` knows as `master`: one that nobody has met yet would
+    /// have nothing to tell, or would be told in another's place.
+    pub(super) async fn to(
+        master: MasterId,
+        address: &MasterAddr,
+        dial: &impl Dial,
+        electorate: &Electorate,
+    ) -> Result<Self, Failed> {
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(address)).await;
+        let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
+        let stream = stream.map_err(ProbeError::from)?;
+        stream.abort_on_close();
+        let info = connection_info(address);
+        let (opened, open) = oneshot::channel();
+        let driver = tokio::task::spawn_local(async move {
+            match MultiplexedConnection::new(&info, stream).await {
+                Ok((mut connection, driver)) => {
+                    connection.set_response_timeout(ANSWER_TIMEOUT);
+                    let _ = opened.send(Ok(connection));
+                    driver.await;
+                }
+                Err(error) => _ = opened.send(Err(error)),
+            }
+        });
+        let connection = open.await.expect("the driver says how it went")?;
+        let errand = Self { connection, driver };
+        let run_id = probe::facts(&mut errand.connection.clone()).await?.run_id;
+        let known = electorate.facts(master).map(|facts| facts.run_id);
+        if known == Some(run_id) { Ok(errand) } else { Err(Failed::Overtaken) }
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
