@@ -58,8 +58,6 @@ pub struct Worker {
     read_buffer: RefCell<Box<[u8]>>,
     started: Instant,
     draining: Cell<bool>,
-    /// Wall clock at `started`, so that it need not be asked for every request.
-    started_unix_ms: i64,
 }
 
 impl Worker {
@@ -72,11 +70,13 @@ impl Worker {
         electorate: Arc<Electorate>,
     ) -> Rc<Self> {
         let pad = Pad::new(settings.vote_timeout, settings.drift);
+        let unix_time = Arc::clone(electorate.unix_time());
         let rules = Rules {
             quorum: Quorum::of(settings.masters.len()),
             pad,
             vote_timeout: settings.vote_timeout,
             split_vote_retries: settings.split_vote_retries,
+            unix_time,
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
         let links = masters.map(|master| Link::new(master, &settings, pad));
@@ -93,7 +93,6 @@ impl Worker {
             read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
-            started_unix_ms: clock::unix_ms(),
         })
     }
 
@@ -172,11 +171,6 @@ impl Worker {
     /// How long this worker has been running.
     pub fn uptime(&self) -> Duration {
         clock::now() - self.started
-    }
-
-    /// About the wall clock, for `CLIENT LIST`.
-    pub fn unix_ms(&self) -> i64 {
-        self.started_unix_ms + self.uptime().as_millis() as i64
     }
 
     /// Whether the proxy is about to stop: no new requests.

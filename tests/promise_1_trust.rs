@@ -7,7 +7,10 @@ use std::process::{Command, Output};
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
-use support::{Clock, Master, Masters, Proxy, Reply, eventually, target_is_plain_redis, value};
+use support::scripts::RELEASE;
+use support::{
+    Clock, Master, Masters, Proxy, Reply, eventually, int, target_is_plain_redis, value,
+};
 
 const LEASE: &str = "600000";
 const SHORT_VOTE: [&str; 2] = ["--vote-timeout", "200ms"];
@@ -84,6 +87,49 @@ async fn a_master_whose_clock_runs_fast_does_not_vote() {
     assert!(reason.contains("its clock has gained"), "{reason}");
     clock.gain(0.0);
     proxy.knows(2, "state", "voter").await;
+}
+
+/// Whoever names a moment means the clock of his Redis. That of the proxy's host may be wrong from the start, and
+/// jump either way.
+#[tokio::test]
+async fn the_clock_of_the_proxys_host_may_jump() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let clock = Clock::new();
+    clock.set_ahead_by(3600.0);
+    let masters = Masters::start(3);
+    let proxy = Proxy::start_by(&clock, &masters, &[]);
+    let mut client = proxy.connection().await;
+    let mut raw = proxy.raw().await;
+    for (number, ahead) in [3600.0, -3600.0, 0.0].into_iter().enumerate() {
+        clock.set_ahead_by(ahead);
+        let now = unix_seconds();
+        let (key, end) = (format!("lock {number}"), now + 600);
+        let lock = ["SET", &key, "mine", "NX", "EXAT", &end.to_string()];
+        assert_eq!(value(&mut client, &lock).await, Ok(Value::Okay));
+        let around = |moment: i64, seconds: i64| (seconds - 100..=seconds + 100).contains(&moment);
+        assert!(around(int(&mut client, &["TTL", &key]).await, 600));
+        assert!(around(int(&mut client, &["EXPIRETIME", &key]).await, end));
+        assert_eq!(int(&mut client, &["EXPIREAT", &key, &(now + 900).to_string()]).await, 1);
+        assert!(around(int(&mut client, &["TTL", &key]).await, 900));
+        let script = "return tonumber(redis.call('TIME')[1])";
+        assert!(around(int(&mut client, &["EVAL", script, "0"]).await, now));
+        let Reply::Array(time) = raw.ask(&["TIME"]).await else { panic!("TIME is an array") };
+        assert!(around(time[0].text().parse().expect("seconds"), now));
+        let age = raw.ask(&["CLIENT", "INFO"]).await.text();
+        let (_, age) = age.split_once(" age=").expect("an age");
+        assert!(!age.starts_with("36") && !age.starts_with('-'), "{age}");
+    }
+    for number in 0..3 {
+        let release = ["EVAL", RELEASE, "1", &format!("lock {number}"), "mine"];
+        assert_eq!(int(&mut client, &release).await, 1);
+    }
+}
+
+fn unix_seconds() -> i64 {
+    let since = std::time::UNIX_EPOCH.elapsed().expect("a time after 1970");
+    i64::try_from(since.as_secs()).expect("a time before the end of the world")
 }
 
 /// The third of three, all of which hold a lock; the proxy, and the other two.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::command::table::{self, Spec};
 use crate::pubsub::audience::Audience;
 use crate::pubsub::subscriber::Counts;
@@ -35,7 +35,8 @@ pub struct Client {
     pub address: SocketAddr,
     /// Ours.
     pub local_address: SocketAddr,
-    since_ms: i64,
+    since: Instant,
+    /// Milliseconds after `since`.
     seen_ms: AtomicU64,
     killed: AtomicBool,
     /// The last command: its place in the table, and one more.
@@ -76,13 +77,12 @@ impl Registry {
         }
         self.accepted.fetch_add(1, Ordering::Relaxed);
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let now_ms = clock::unix_ms();
         let client = Arc::new(Client {
             id,
             address,
             local_address,
-            since_ms: now_ms,
-            seen_ms: AtomicU64::new(now_ms as u64),
+            since: clock::now(),
+            seen_ms: AtomicU64::new(0),
             killed: AtomicBool::new(false),
             command: AtomicU16::new(0),
             words: Mutex::new(Words { resp: 2, ..Words::default() }),
@@ -156,8 +156,12 @@ impl Client {
     }
 
     /// The client has sent something.
-    pub fn seen(&self, now_ms: i64) {
-        self.seen_ms.store(now_ms as u64, Ordering::Relaxed);
+    pub fn seen(&self) {
+        self.seen_ms.store(self.age_ms(), Ordering::Relaxed);
+    }
+
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The client has sent this command.
@@ -185,9 +189,9 @@ impl Client {
     pub fn line(&self) -> String {
         let words = self.words().clone();
         let subscriptions = words.subscriptions;
-        let now_ms = clock::unix_ms();
-        let age = (now_ms - self.since_ms) / 1000;
-        let idle = (now_ms - self.seen_ms.load(Ordering::Relaxed) as i64) / 1000;
+        let age_ms = self.age_ms();
+        let idle_ms = age_ms.saturating_sub(self.seen_ms.load(Ordering::Relaxed));
+        let (age, idle) = (age_ms / 1000, idle_ms / 1000);
         let mut line = String::new();
         let _ = write!(
             line,
@@ -198,8 +202,8 @@ impl Client {
             self.address,
             self.local_address,
             words.name,
-            age.max(0),
-            idle.max(0),
+            age,
+            idle,
             if subscriptions.any() { 'P' } else { 'N' },
             words.db,
             subscriptions.channels,

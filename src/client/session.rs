@@ -190,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let mut free = ReadBuf::new(&mut buffer);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free))?;
         let read = free.filled();
-        self.front.client.seen(worker.unix_ms());
+        self.front.client.seen();
         if self.pending.is_empty() {
             let done = self.requests(read);
             self.pending.extend_from_slice(&read[done..]);
@@ -239,6 +239,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 }
 
 impl Front {
+    /// The time of day by the masters' clocks, in milliseconds.
+    pub fn unix_ms(&self) -> i64 {
+        self.worker.engine().rules().unix_time.ms()
+    }
+
     /// A transaction may have selected another database.
     pub fn adopt_db(&mut self) {
         if let Some(db) = self.chosen_db.take() {

@@ -5,7 +5,6 @@ use super::table::Command;
 use super::{Action, Outcome, check_ttl, key, operation};
 use crate::client::decoder::Args;
 use crate::client::session::Front;
-use crate::clock;
 use crate::operation::Kind;
 use crate::operation::change::{Change, Replies, What};
 use crate::operation::read::{Question, Unit};
@@ -23,7 +22,7 @@ pub(super) fn ttl(front: &Front, args: Args<'_>, command: Command) -> Outcome {
 
 /// `EXPIRE key seconds [NX | XX | GT | LT]` and its siblings
 pub(super) fn expire(front: &Front, args: Args<'_>, command: Command) -> Outcome {
-    let options = ExpireOptions::parse(command, args, clock::unix_ms())?;
+    let options = ExpireOptions::parse(command, args, front.unix_ms())?;
     check_ttl(front, command.spec().name, options.ttl_ms)?;
     let words = [(options.nx, "NX"), (options.xx, "XX"), (options.gt, "GT"), (options.lt, "LT")];
     let conditions = words.into_iter().filter(|(given, _)| *given).map(|(_, word)| word);

@@ -8,7 +8,6 @@ use super::{Action, Outcome, error, key, operation, padded_ttl};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
-use crate::clock;
 use crate::config::NoTtl;
 use crate::operation::Kind;
 use crate::operation::claim::{Claim, How, Replies};
@@ -20,7 +19,7 @@ use crate::operation::swap::{self, Answered, Swap, Update};
 /// `SET key value [NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`
 pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
-    let options = SetOptions::parse(args.from(3), clock::unix_ms())?;
+    let options = SetOptions::parse(args.from(3), front.unix_ms())?;
     let expired = matches!(options.ttl, SetTtl::Ms(..=0));
     if options.condition == Condition::Absent && !options.get && !expired {
         return claim(front, key, value, options.ttl, Replies::new(Reply::OK, Reply::Nil));
@@ -54,7 +53,7 @@ pub(super) fn setnx(front: &Front, args: Args<'_>) -> Outcome {
 pub(super) fn setex(front: &Front, args: Args<'_>, command: Command) -> Outcome {
     let unit = if command == Command::SetEx { Unit::Seconds } else { Unit::Milliseconds };
     let time = Time::new(args.at(2), unit, Base::Now);
-    let ttl_ms = time.ttl_ms(command.spec().name, clock::unix_ms())?;
+    let ttl_ms = time.ttl_ms(command.spec().name, front.unix_ms())?;
     let ttl = NewTtl::Millis(padded_ttl(front, command.spec().name, ttl_ms)?);
     overwrite(front, args.at(1), args.at(3), ttl, Answered::Ok)
 }
@@ -74,7 +73,7 @@ pub(super) fn getex(front: &Front, args: Args<'_>) -> Outcome {
     let update = match GetexTtl::parse(args.from(2))? {
         GetexTtl::Unchanged => return key::read(front, args, Question::Value),
         GetexTtl::Never => Update::Expire(NewTtl::None),
-        GetexTtl::Time(time) => match time.ttl_ms("getex", clock::unix_ms()) {
+        GetexTtl::Time(time) => match time.ttl_ms("getex", front.unix_ms()) {
             Ok(ttl_ms) if ttl_ms <= 0 => Update::ExpireNow,
             Ok(ttl_ms) => Update::Expire(NewTtl::Millis(padded_ttl(front, "getex", ttl_ms)?)),
             Err(error) => Update::Refuse(error),

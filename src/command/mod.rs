@@ -220,7 +220,7 @@ fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         C::Config => server::config(front, args),
         C::Command => server::command(args),
         C::Role => server::role(),
-        C::Time => server::time(),
+        C::Time => server::time(front),
         C::Wait => server::wait(args),
         C::ReadOnly | C::ReadWrite | C::Cluster => Err(error::NO_CLUSTER),
     }

@@ -7,7 +7,6 @@ use super::{Action, Outcome, error, glob, keys};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
-use crate::clock;
 
 /// `ROLE`: a master without replicas.
 pub(super) fn role() -> Outcome {
@@ -16,9 +15,9 @@ pub(super) fn role() -> Outcome {
 }
 
 /// `TIME`
-pub(super) fn time() -> Outcome {
-    let micros = clock::unix_micros();
-    let part = |part: u128| Reply::bulk(part.to_string());
+pub(super) fn time(front: &Front) -> Outcome {
+    let micros = front.worker.engine().rules().unix_time.micros();
+    let part = |part: i64| Reply::bulk(part.to_string());
     let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
     Ok(Action::Reply(Reply::Array(vec![part(seconds), part(rest)])))
 }

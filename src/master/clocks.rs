@@ -52,7 +52,7 @@ impl fmt::Display for Deviation {
 pub struct Clocks {
     drift: f64,
     /// What differences are counted from.
-    start: Option<Instant>,
+    start: Instant,
     masters: Vec<Clock>,
 }
 
@@ -81,14 +81,20 @@ struct Jump {
 
 impl Clocks {
     /// Clocks that nobody has read yet. `drift` is the largest difference between the rates of two.
-    pub fn new(masters: usize, drift: f64) -> Self {
-        Self { drift, start: None, masters: vec![Clock::default(); masters] }
+    pub fn new(masters: usize, drift: f64, start: Instant) -> Self {
+        Self { drift, start, masters: vec![Clock::default(); masters] }
+    }
+
+    /// What the clock of `master` was at `start` if it always went as ours does, by the last reading, and how
+    /// far that may be off; both in microseconds.
+    pub fn at_start(&self, master: MasterId) -> Option<(i64, i64)> {
+        let last = self.masters[master.index()].readings.back()?;
+        Some((last.micros, last.uncertain_us))
     }
 
     /// The clock of `master` was read. Says whose clocks are found to be wrong by that.
     pub fn read(&mut self, master: MasterId, reading: Reading) -> Vec<(MasterId, Deviation)> {
-        let start = *self.start.get_or_insert(reading.asked);
-        let difference = Difference::of(reading, start);
+        let difference = Difference::of(reading, self.start);
         let clock = &mut self.masters[master.index()];
         clock.last = Some(reading.answered);
         if let Some(jump) = clock.compare(difference, self.drift) {
@@ -177,7 +183,7 @@ impl Difference {
     fn of(reading: Reading, start: Instant) -> Self {
         let took = reading.answered - reading.asked;
         let at = reading.asked + took / 2;
-        let ours = i64::try_from((at - start).as_micros()).unwrap_or(i64::MAX);
+        let ours = i64::try_from(at.duration_since(start).as_micros()).unwrap_or(i64::MAX);
         // A millisecond more: neither clock is read in no time.
         let uncertain_us = i64::try_from(took.as_micros() / 2).unwrap_or(i64::MAX / 4) + 1_000;
         Self { at, micros: reading.unix_micros - ours, uncertain_us }
@@ -194,7 +200,8 @@ mod tests {
     /// Reads the clocks of three masters once a second; `clock` says how far each is off, by master and
     /// second, in milliseconds.
     fn wrong(seconds: u64, clock: impl Fn(usize, u64) -> i64) -> Vec<(usize, u64)> {
-        let (start, mut clocks, mut wrong) = (clock::now(), Clocks::new(3, 0.01), Vec::new());
+        let start = clock::now();
+        let (mut clocks, mut wrong) = (Clocks::new(3, 0.01, start), Vec::new());
         for second in 0..seconds {
             for master in 0..3 {
                 let asked =

@@ -110,11 +110,12 @@ pub struct Restore {
 impl Restore {
     /// Takes these changes back, as far as that can be done later. What has no end cannot be told from
     /// a younger key that holds the same, and what was deleted may have been given up for good since.
-    pub fn later(changes: &[Change]) -> Option<Self> {
+    /// It is `unix_ms` by the clock of that master now.
+    pub fn later(changes: &[Change], unix_ms: i64) -> Option<Self> {
         let has_end = |change: &&Change| !change.left.is_empty() && change.end_left_ms >= 0;
         let changes: Vec<Change> = changes.iter().filter(has_end).cloned().collect();
         let last_ms = changes.iter().map(|change| change.end_left_ms).max()?;
-        let left_ms = u64::try_from(last_ms - clock::unix_ms()).unwrap_or(0);
+        let left_ms = u64::try_from(last_ms - unix_ms).unwrap_or(0);
         let end = clock::now() + Duration::from_millis(left_ms).min(FOREVER);
         Some(Self { changes, end })
     }
@@ -272,11 +273,12 @@ mod tests {
 
     #[test]
     fn only_what_a_program_set_with_an_end_is_restored_later() {
-        let soon = clock::unix_ms() + 10_000;
+        let unix_ms = 1_000_000;
+        let soon = unix_ms + 10_000;
         let changes = [change(b"checksum", -1), change(b"", -2), change(b"checksum", soon)];
-        let restore = Restore::later(&changes).expect("one of them");
+        let restore = Restore::later(&changes, unix_ms).expect("one of them");
         assert_eq!(restore.changes, [changes[2].clone()]);
-        assert!(Restore::later(&changes[..2]).is_none());
+        assert!(Restore::later(&changes[..2], unix_ms).is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -12,6 +12,7 @@ use super::clocks::{Clocks, Reading};
 use super::facts::Facts;
 use super::membership::Membership;
 use super::probation::{Cause, Probation, Sources, Standing, Terms};
+use super::unix_time::UnixTime;
 use crate::clock::{self, Instant};
 use crate::config::MasterAddr;
 use crate::quorum::{MasterId, MasterSet};
@@ -27,6 +28,7 @@ pub struct Electorate {
     state: Mutex<State>,
     /// The voters once more, for the hot path.
     voters: AtomicU32,
+    unix_time: Arc<UnixTime>,
     /// The standing of some master has changed.
     changed: Notify,
     seen: Vec<Seen>,
@@ -61,9 +63,10 @@ struct Seen {
 impl Electorate {
     /// Masters that nobody has asked yet. `drift` is the largest difference in rate between two clocks.
     pub fn new(terms: Terms, drift: f64, addresses: Vec<MasterAddr>) -> Self {
+        let unix_time = Arc::new(UnixTime::new(addresses.len()));
         let state = State {
             probation: Probation::new(terms, clock::now()),
-            clocks: Clocks::new(addresses.len(), drift),
+            clocks: Clocks::new(addresses.len(), drift, unix_time.start()),
             looked_at: MasterSet::EMPTY,
             rivals: vec![None; addresses.len()],
             rivals_seen: vec![0; addresses.len()],
@@ -71,7 +74,12 @@ impl Electorate {
         let seen = addresses.iter().map(|_| Seen::default()).collect();
         let membership = Membership::of(&addresses);
         let (voters, changed) = (AtomicU32::new(0), Notify::new());
-        Self { addresses, membership, state: Mutex::new(state), voters, changed, seen }
+        Self { addresses, membership, state: Mutex::new(state), voters, unix_time, changed, seen }
+    }
+
+    /// The time of day by the masters' clocks.
+    pub fn unix_time(&self) -> &Arc<UnixTime> {
+        &self.unix_time
     }
 
     /// The masters that may vote, if they can be reached.
@@ -177,6 +185,10 @@ impl Electorate {
         for (master, deviation) in state.clocks.read(master, reading) {
             let cause = Cause::Clock(deviation.to_string());
             state.probation.suspect(master, cause, reading.answered);
+        }
+        if let Some((micros, uncertain_us)) = state.clocks.at_start(master) {
+            self.unix_time.heard_of(master, micros, uncertain_us);
+            self.unix_time.follow(state.probation.voters().iter(), uncertain_us);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The masters: one link per worker to each, and what could not be delivered to them yet.
 //!
 //! * [`electorate`] says who may vote, and [`probation`] decides it from [`facts`] and [`clocks`];
+//! * [`unix_time`] is the time of day by their clocks;
 //! * [`membership`] tells proxies with other masters from those with the same;
 //! * [`watch`] looks after one master, and [`rejoin`] gives it back what it has forgotten;
 //! * [`dial`] opens connections, the seam for tests and simulations;
@@ -27,4 +28,5 @@ pub mod probe;
 mod reader;
 pub mod rejoin;
 pub mod reply;
+pub mod unix_time;
 pub mod watch;

@@ -197,10 +197,12 @@ impl Channels {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
     use crate::clock;
+    use crate::master::unix_time::UnixTime;
     use crate::operation::Then;
     use crate::quorum::Quorum;
     use crate::quorum::validity::Pad;
@@ -208,7 +210,8 @@ mod tests {
     fn rules() -> Rules {
         let vote_timeout = Duration::from_millis(50);
         let pad = Pad::new(vote_timeout, 0.01);
-        Rules { quorum: Quorum::of(3), pad, vote_timeout, split_vote_retries: 0 }
+        let unix_time = Arc::new(UnixTime::new(3));
+        Rules { quorum: Quorum::of(3), pad, vote_timeout, split_vote_retries: 0, unix_time }
     }
 
     /// Asked of the first `masters` masters.

@@ -458,6 +458,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::master::probation::{ColdStart, Terms};
+    use crate::master::unix_time::UnixTime;
     use crate::operation::Kind;
     use crate::operation::everywhere::{Everywhere, What};
     use crate::quorum::Quorum;
@@ -471,6 +472,7 @@ mod tests {
             pad: Pad::new(vote_timeout, 0.01),
             vote_timeout,
             split_vote_retries: 0,
+            unix_time: Arc::new(UnixTime::new(3)),
         };
         let cold_start = ColdStart::Trust;
         let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };

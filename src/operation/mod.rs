@@ -28,13 +28,14 @@ use crate::clock::Instant;
 use crate::lua;
 use crate::master::deferred::{Debt, Rollback};
 use crate::master::reply::Answer;
+use crate::master::unix_time::UnixTime;
 use crate::operation::request::Form;
 use crate::quorum::turn;
 use crate::quorum::validity::Pad;
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// What decisions need to know about the proxy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Rules {
     /// How many masters must agree.
     pub quorum: Quorum,
@@ -44,6 +45,8 @@ pub struct Rules {
     pub vote_timeout: std::time::Duration,
     /// How often a split vote is tried again.
     pub split_vote_retries: u32,
+    /// The time of day.
+    pub unix_time: Arc<UnixTime>,
 }
 
 impl Rules {
@@ -413,9 +416,9 @@ impl Operation {
     }
 
     /// What to keep for a master that could not be told to undo, if anything.
-    pub fn debt(&self, master: MasterId) -> Option<Debt> {
+    pub fn debt(&self, rules: &Rules, master: MasterId) -> Option<Debt> {
         match &self.kind {
-            Kind::Program(program) => program.restore(master).map(Debt::Restore),
+            Kind::Program(program) => program.restore(rules, master).map(Debt::Restore),
             _ => self.rollback(master).map(Debt::Rollback),
         }
     }

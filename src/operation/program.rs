@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::client::reply::Reply;
-use crate::clock::{self, Instant};
+use crate::clock::Instant;
 use crate::command::number::parse_i64;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
@@ -91,7 +91,7 @@ pub struct Program {
     first_round: u8,
     decision: Option<decision::Program<Ballot>>,
     /// The wall clock of the current round, which is the time on all masters.
-    micros: u128,
+    micros: i64,
     /// The remaining times that they are to hand out in the current round: those of the round before.
     agreed: Times,
     /// The next round does not wait until the one before has been taken back.
@@ -162,7 +162,7 @@ impl Program {
         self.deadlines.push(now + rules.vote_timeout);
         let new = || decision::Program::new(rules.quorum, rules.split_vote_retries);
         self.decision.get_or_insert_with(new).ask(asked);
-        self.micros = clock::unix_micros();
+        self.micros = rules.unix_time.micros();
         self.answers.clear();
     }
 
@@ -309,9 +309,9 @@ impl Program {
     }
 
     /// What to keep for a master that could not be told to undo.
-    pub(super) fn restore(&self, master: MasterId) -> Option<Restore> {
+    pub(super) fn restore(&self, rules: &Rules, master: MasterId) -> Option<Restore> {
         let effect = self.effect(master).filter(|effect| effect.matters())?;
-        Restore::later(&effect.changes)
+        Restore::later(&effect.changes, rules.unix_time.ms_of(master))
     }
 }
 

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
 use crate::client::reply::Reply;
-use crate::clock;
 use crate::command::options::Range;
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
@@ -269,7 +268,8 @@ impl Question {
             (Self::Remaining(_) | Self::End(_), _) if ttl_ms < 0 => Reply::Int(-1),
             (Self::Remaining(unit), _) => Reply::Int(unit.remaining(rules.pad.unpad(ttl_ms))),
             (Self::End(unit), _) => {
-                Reply::Int(unit.end(clock::unix_ms().saturating_add(rules.pad.unpad(ttl_ms))))
+                let left_ms = rules.pad.unpad(ttl_ms);
+                Reply::Int(unit.end(rules.unix_time.ms().saturating_add(left_ms)))
             }
             (Self::Value | Self::ValueOrNil, Some(value)) => Reply::bulk(value),
             (Self::Range(range), Some(value)) => Reply::bulk(value.slice_ref(range.of(&value))),

@@ -51,7 +51,7 @@ impl Hub {
     /// A hub without subscriptions, whose feeds are not connected.
     pub fn new(engine: &Engine, registry: Arc<Registry>) -> Rc<Self> {
         Rc::new(Self {
-            rules: *engine.rules(),
+            rules: engine.rules().clone(),
             feeds: engine.links().iter().map(|link| Feed::new(Rc::clone(link))).collect(),
             registry,
             topics: RefCell::default(),

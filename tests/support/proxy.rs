@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 
 use super::{
-    Masters, Raw, client, eventually, eventually_blocking, master::signal, target_is_plain_redis,
+    Clock, Masters, Raw, client, eventually, eventually_blocking, master::signal,
+    target_is_plain_redis,
 };
 
 /// A running proxy. When it is dropped it is killed, and the test fails if the process had died by
@@ -32,7 +34,17 @@ impl Proxy {
         if target_is_plain_redis() {
             return Proxy::stand_in(&addresses[0], flags);
         }
-        let mut proxy = Proxy::unready(addresses, flags);
+        Proxy::with_links(Proxy::unready(addresses, flags), addresses, flags)
+    }
+
+    /// The same, and its host has this wall clock.
+    pub fn start_by(clock: &Clock, masters: &Masters, flags: &[&str]) -> Proxy {
+        let addresses = masters.addresses();
+        let process = spawn(&addresses, flags, clock.environment());
+        Proxy::with_links(Proxy::listening(process), &addresses, flags)
+    }
+
+    fn with_links(mut proxy: Proxy, addresses: &[String], flags: &[&str]) -> Proxy {
         let (process, log) = (proxy.process.as_mut().expect("just started"), &proxy.log);
         wait_for_links(&proxy.address, addresses, password(flags), || {
             let ended = process.try_wait().expect("the state of the proxy");
@@ -43,8 +55,11 @@ impl Proxy {
 
     /// The same, not waiting until a lock can be taken: perhaps none ever can.
     pub fn unready(addresses: &[String], flags: &[&str]) -> Proxy {
+        Proxy::listening(spawn(addresses, flags, Vec::new()))
+    }
+
+    fn listening(mut process: Child) -> Proxy {
         let log = Arc::default();
-        let mut process = spawn(addresses, flags);
         collect_log(&mut process, &log);
         let address = eventually_blocking("the proxy says where it listens", || {
             let ended = process.try_wait().expect("the state of the proxy");
@@ -150,7 +165,7 @@ impl Drop for Proxy {
 /// count as one that failed.
 pub const ROOMY: [&str; 2] = ["--vote-timeout", "500ms"];
 
-fn spawn(addresses: &[String], flags: &[&str]) -> Child {
+fn spawn(addresses: &[String], flags: &[&str], environment: Vec<(&str, PathBuf)>) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
     for address in addresses {
         command.args(["--master", address]);
@@ -161,6 +176,7 @@ fn spawn(addresses: &[String], flags: &[&str]) -> Child {
     }
     command
         .args(flags)
+        .envs(environment)
         .env_remove("RUST_LOG")
         .env("NO_COLOR", "1")
         .stdin(Stdio::null())

@@ -207,7 +207,7 @@ commands! {
         UNSUBSCRIBE;
     Time "time" 1 NO_KEY ["loading" "stale" "fast"]
         "2.6.0" Server "The server's wall clock",
-        "The proxy's wall clock.";
+        "The time of day, by the clock in the middle of the masters'.";
     Touch "touch" -2 KEYS ["readonly" "fast"]
         "3.2.1" Key "Count which of the keys exist, and mark them used",
         VOTED_SUM;

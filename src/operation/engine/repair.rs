@@ -119,7 +119,7 @@ impl Engine {
     }
 
     pub(super) fn defer(&self, id: OperationId, master: MasterId) {
-        let debt = self.with(id, |flight| flight.operation.debt(master)).flatten();
+        let debt = self.with(id, |flight| flight.operation.debt(&self.rules, master)).flatten();
         if let Some(debt) = debt.and_then(|debt| debt.for_later(clock::now())) {
             self.links[master.index()].defer(debt);
         }
