@@ -123,7 +123,7 @@ fn master_fields(engine: &Engine, link: &Link) -> String {
         (_, Some(why)) => ("down", Some(why)),
     };
     let (ballots, unknown) = link.ballots();
-    let fields: [(&str, &dyn std::fmt::Display); 11] = [
+    let fields: [(&str, &dyn std::fmt::Display); 12] = [
         ("address", link.address()),
         ("state", &state),
         ("since_seconds", &electorate.since(master).elapsed().as_secs()),
@@ -135,6 +135,7 @@ fn master_fields(engine: &Engine, link: &Link) -> String {
         ("removed_orphans", &electorate.orphans_removed(master)),
         ("version", &link.facts().map_or_else(String::new, |facts| facts.version)),
         ("deferred_releases", &link.deferred()),
+        ("dropped_releases", &link.dropped()),
     ];
     let reason = reason.unwrap_or_default().replace(['\r', '\n', ','], " ");
     fields.iter().map(|(name, value)| format!("{name}={value},")).collect::<String>()

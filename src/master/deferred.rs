@@ -213,13 +213,21 @@ pub struct Deferred {
 
 impl Deferred {
     /// Keeps `debt` until the link is back.
-    pub fn push(&mut self, debt: Debt) {
+    pub fn push(&mut self, debt: Debt, now: Instant) {
+        while self.waiting.front().is_some_and(|(end, _)| *end <= now) {
+            self.pop();
+        }
         self.bytes += debt.bytes();
         self.waiting.push_back((debt.end(), debt));
         while self.waiting.len() > MAX_DEFERRED || self.bytes > MAX_DEFERRED_BYTES {
-            let Some((_, dropped)) = self.waiting.pop_front() else { return };
-            self.bytes -= dropped.bytes();
+            self.pop();
             self.dropped += 1;
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some((_, oldest)) = self.waiting.pop_front() {
+            self.bytes -= oldest.bytes();
         }
     }
 
@@ -230,14 +238,9 @@ impl Deferred {
         waiting.filter(|(end, _)| *end > now).map(|(_, debt)| debt).collect()
     }
 
-    /// How many are waiting.
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-
-    /// Whether none is waiting.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// How many are waiting whose key has not expired by `now`.
+    pub fn count(&self, now: Instant) -> usize {
+        self.waiting.iter().filter(|(end, _)| *end > now).count()
     }
 
     /// How many were dropped because there were too many.
@@ -259,10 +262,12 @@ mod tests {
     fn what_has_expired_is_not_sent() {
         let now = clock::now();
         let mut deferred = Deferred::default();
-        deferred.push(rollback(1_000, now));
-        deferred.push(rollback(60_000, now));
-        assert_eq!(deferred.take(now + Duration::from_secs(10)).len(), 1);
-        assert!(deferred.is_empty());
+        deferred.push(rollback(1_000, now), now);
+        deferred.push(rollback(60_000, now), now);
+        let later = now + Duration::from_secs(10);
+        assert_eq!((deferred.count(now), deferred.count(later)), (2, 1));
+        assert_eq!(deferred.take(later).len(), 1);
+        assert_eq!(deferred.count(now), 0);
     }
 
     fn change(left: &'static [u8], end_left_ms: i64) -> Change {
@@ -285,7 +290,7 @@ mod tests {
     fn a_thousand_years_can_be_deferred() {
         let now = clock::now();
         let mut deferred = Deferred::default();
-        deferred.push(rollback(31_557_600_000_000, now));
+        deferred.push(rollback(31_557_600_000_000, now), now);
         assert_eq!(deferred.take(now).len(), 1);
     }
 
@@ -294,8 +299,20 @@ mod tests {
         let now = clock::now();
         let mut deferred = Deferred::default();
         for _ in 0..MAX_DEFERRED + 3 {
-            deferred.push(rollback(60_000, now));
+            deferred.push(rollback(60_000, now), now);
         }
-        assert_eq!((deferred.len(), deferred.dropped()), (MAX_DEFERRED, 3));
+        assert_eq!((deferred.count(now), deferred.dropped()), (MAX_DEFERRED, 3));
+    }
+
+    #[test]
+    fn what_has_expired_makes_room_and_is_not_missed() {
+        let now = clock::now();
+        let mut deferred = Deferred::default();
+        for _ in 0..MAX_DEFERRED {
+            deferred.push(rollback(1_000, now), now);
+        }
+        let later = now + Duration::from_secs(10);
+        deferred.push(rollback(60_000, now), later);
+        assert_eq!((deferred.count(later), deferred.dropped()), (1, 0));
     }
 }

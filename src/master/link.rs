@@ -231,7 +231,12 @@ impl Link {
 
     /// How many releases and rollbacks wait for the link to come back.
     pub fn deferred(&self) -> usize {
-        self.state.borrow().deferred.len()
+        self.state.borrow().deferred.count(clock::now())
+    }
+
+    /// How many were given up because too many waited.
+    pub fn dropped(&self) -> u64 {
+        self.state.borrow().deferred.dropped()
     }
 
     /// How long the interval between two [`Link::heartbeat`]s is.
@@ -283,7 +288,7 @@ impl Link {
 
     /// Keeps `debt` until the link is back.
     pub fn defer(&self, debt: Debt) {
-        self.state.borrow_mut().deferred.push(debt);
+        self.state.borrow_mut().deferred.push(debt, clock::now());
     }
 
     /// Notices a master that has gone silent, keeps an idle link honest, and delivers what could not
