@@ -38,20 +38,20 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
 }
 
 /// A way to take and give back a lock.
-trait Locker: Clone + Send + 'static {
+pub(crate) trait Locker: Clone + Send + 'static {
     /// Takes the lock on `key` and releases it; whether both worked.
     fn cycle(&mut self, key: &str) -> impl Future<Output = bool> + Send;
 }
 
 /// `SET NX PX` and the release script, as with a single Redis.
 #[derive(Clone)]
-struct Plain {
+pub(crate) struct Plain {
     connection: MultiplexedConnection,
     release: redis::Script,
 }
 
 impl Plain {
-    fn connect(runtime: &Runtime, deployment: &Deployment) -> Result<Plain> {
+    pub(crate) fn connect(runtime: &Runtime, deployment: &Deployment) -> Result<Plain> {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", deployment.port))?;
         let connection = runtime.block_on(client.get_multiplexed_async_connection())?;
         Ok(Plain { connection, release: redis::Script::new(wire::RELEASE) })
@@ -93,12 +93,13 @@ impl Locker for Redlock {
 }
 
 /// What the tasks did in one run.
-struct Run {
-    per_second: f64,
-    p99_ms: f64,
+pub(crate) struct Run {
+    pub(crate) per_second: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) longest_ms: f64,
     /// CPU time per cycle of the application, which is this process.
     application_us: f64,
-    failed: f64,
+    pub(crate) failed: f64,
 }
 
 fn run(
@@ -109,13 +110,24 @@ fn run(
     settings: &Settings,
 ) -> Result<Run> {
     deployment.flush()?;
+    run_as_is(runtime, name, locker, settings.duration())
+}
+
+/// The same, without emptying the masters first.
+pub(crate) fn run_as_is(
+    runtime: &Runtime,
+    name: &str,
+    locker: &impl Locker,
+    duration: Duration,
+) -> Result<Run> {
     let cpu_before = own_cpu_time()?;
-    let (count, elapsed) = runtime.block_on(share(locker, settings.duration()))?;
+    let (count, elapsed) = runtime.block_on(share(locker, duration))?;
     let cpu = own_cpu_time()? - cpu_before;
     let cycles = count.latency_us.len() as f64;
     let run = Run {
         per_second: cycles / elapsed.as_secs_f64(),
         p99_ms: count.latency_us.value_at_quantile(0.99) as f64 / 1e3,
+        longest_ms: count.latency_us.max() as f64 / 1e3,
         application_us: cpu.as_secs_f64() * 1e6 / cycles,
         failed: count.failed as f64,
     };

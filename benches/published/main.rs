@@ -18,6 +18,7 @@ mod paused;
 mod process;
 mod programs;
 mod report;
+mod restarted;
 mod settings;
 mod stats;
 mod throughput;
@@ -54,5 +55,6 @@ fn measure(group: Group, settings: &Settings) -> Result<Table> {
         Group::Idle => idle::measure(settings),
         Group::Cycles => cycles::measure(settings),
         Group::Programs => programs::measure(settings),
+        Group::Restarted => restarted::measure(settings),
     }
 }

@@ -75,6 +75,13 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
+    /// Ends the process without a word to anybody.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }

@@ -23,10 +23,13 @@ use super::probation::Sources;
 use crate::clock::{self, Instant};
 use crate::config::MasterAddr;
 use crate::quorum::{MasterId, Quorum};
-use image::{Image, State, choose};
+use image::{Image, State, Wish, choose};
 
 /// How many keys are compared at a time.
 const BATCH: usize = 100;
+
+/// How many are copied at a time: they may be large.
+const IMAGES: usize = 25;
 
 /// The least pause between two batches; the rule is as long as the batch took.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
@@ -130,6 +133,16 @@ impl<D: Dial + Clone> Rejoin<D> {
     }
 }
 
+/// What is to be copied to a key.
+enum Wanted {
+    /// It is settled as it is.
+    Nothing,
+    /// It cannot be told yet.
+    Later,
+    /// This.
+    Image(Image),
+}
+
 /// One attempt.
 struct Copying<'a, D> {
     rejoin: &'a Rejoin<D>,
@@ -185,12 +198,19 @@ impl<D: Dial + Clone> Copying<'_, D> {
         }
     }
 
-    /// Most keys are the same, and are seen to be at a glance.
+    /// Most keys are the same, and are seen to be at a glance, or are missing and copied many at a time.
     async fn compare(&mut self, source: &Errand, db: u32, keys: &[Vec<u8>]) -> Result<(), Failed> {
         let theirs = image::states(&mut source.connection.clone(), keys).await?;
         let ours = image::states(&mut self.target.connection.clone(), keys).await?;
-        for (key, (theirs, ours)) in keys.iter().zip(theirs.iter().zip(&ours)) {
-            if !theirs.is_missing() && !self.is_settled(ours, theirs) {
+        let pairs = keys.iter().zip(theirs.iter().zip(ours));
+        let differ: Vec<(&[u8], State)> = pairs
+            .filter(|(_, (theirs, ours))| !theirs.is_missing() && !self.is_settled(ours, theirs))
+            .map(|(key, (_, ours))| (&key[..], ours))
+            .collect();
+        for keys in differ.chunks(IMAGES) {
+            let adopted = self.adopt(db, keys).await?;
+            let others = keys.iter().zip(adopted).filter(|(_, adopted)| !adopted);
+            for ((key, _), _) in others {
                 self.settle(db, key).await?;
             }
         }
@@ -210,61 +230,92 @@ impl<D: Dial + Clone> Copying<'_, D> {
 
     /// Looks at a key until the master holds what the others do.
     async fn settle(&mut self, db: u32, key: &[u8]) -> Result<(), Failed> {
-        while !self.is_adopted(db, key).await? {
+        loop {
             if !self.may_go_on() {
                 return Err(Failed::Overtaken);
             }
             tokio::time::sleep(LOOK_AGAIN).await;
+            let target = &mut self.target.connection.clone();
+            let ours = image::states(target, &[key.to_vec()]).await?.into_iter();
+            let ours: Vec<(&[u8], State)> = ours.map(|ours| (key, ours)).collect();
+            if self.adopt(db, &ours).await?.contains(&true) {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    async fn is_adopted(&mut self, db: u32, key: &[u8]) -> Result<bool, Failed> {
-        let mut images: Vec<Image> = Vec::new();
+    /// Gives the master what the others hold under `keys`, each with what it holds itself. Says which of them
+    /// are settled by that.
+    async fn adopt(&mut self, db: u32, keys: &[(&[u8], State)]) -> Result<Vec<bool>, Failed> {
+        let names: Vec<&[u8]> = keys.iter().map(|(key, _)| *key).collect();
+        let mut images = vec![Vec::new(); keys.len()];
         for other in &self.others {
-            images.extend(image::image(&mut other.connection.clone(), key).await?);
+            let theirs = image::images(&mut other.connection.clone(), &names).await?;
+            images.iter_mut().zip(theirs).for_each(|(all, theirs)| all.extend(theirs));
         }
-        if images.is_empty() {
-            return Ok(true);
+        let mut settled = vec![false; keys.len()];
+        let mut wanted = Vec::new();
+        for (at, ((key, ours), images)) in keys.iter().zip(images).enumerate() {
+            match self.wanted(db, key, ours, images) {
+                Wanted::Nothing => settled[at] = true,
+                Wanted::Later => {}
+                Wanted::Image(image) => wanted.push((at, image)),
+            }
         }
-        let Some(wanted) = choose(images) else { return Ok(false) };
-        let ours = image::states(&mut self.target.connection.clone(), &[key.to_vec()]).await?;
-        let Some(ours) = ours.into_iter().next() else { return Ok(false) };
-        if self.is_settled(&ours, &wanted.state) {
-            return Ok(true);
-        }
-        let is_other = !ours.is_missing() && ours.digest != wanted.state.digest;
-        if is_other && !self.is_stranger_for_long(db, key, &ours) {
-            return Ok(false);
-        }
-        let adopted =
-            image::adopt(&mut self.target.connection.clone(), key, &ours, &wanted).await?;
-        if adopted {
+        let wishes: Vec<Wish<'_>> = wanted
+            .iter()
+            .map(|(at, wanted)| Wish { key: names[*at], ours: &keys[*at].1, wanted })
+            .collect();
+        let adopted = image::adopt(&mut self.target.connection.clone(), &wishes).await?;
+        for ((at, image), _) in wanted.iter().zip(adopted).filter(|(_, adopted)| *adopted) {
+            settled[*at] = true;
             self.copied += 1;
-            self.adopted.push((db, key.to_vec(), wanted.state.digest));
+            self.adopted.push((db, names[*at].to_vec(), image.state.digest.clone()));
             self.rejoin.electorate.copied(self.master);
         }
-        Ok(adopted)
+        Ok(settled)
+    }
+
+    /// What the master should hold under `key` instead of `ours`, where the others hold `images`.
+    fn wanted(&mut self, db: u32, key: &[u8], ours: &State, images: Vec<Image>) -> Wanted {
+        if images.is_empty() {
+            return Wanted::Nothing;
+        }
+        let Some(wanted) = choose(images) else { return Wanted::Later };
+        if self.is_settled(ours, &wanted.state) {
+            return Wanted::Nothing;
+        }
+        let is_other = !ours.is_missing() && ours.digest != wanted.state.digest;
+        if is_other && !self.is_stranger_for_long(db, key, ours) {
+            return Wanted::Later;
+        }
+        Wanted::Image(wanted)
     }
 
     /// A lock that was released, or a claim that was rolled back, just before it was copied would stay here
     /// as a ghost.
     async fn forget_what_has_ended(&mut self) -> Result<(), Failed> {
-        let mut selected = None;
-        for (db, key, digest) in std::mem::take(&mut self.adopted) {
-            if selected.replace(db) != Some(db) {
-                self.select(db).await?;
+        let adopted = std::mem::take(&mut self.adopted);
+        for same_db in adopted.chunk_by(|(one, ..), (other, ..)| one == other) {
+            self.select(same_db[0].0).await?;
+            for batch in same_db.chunks(BATCH) {
+                self.forget_unheld(batch).await?;
             }
-            let mut holders = 0;
-            for other in &self.others {
-                let states =
-                    image::states(&mut other.connection.clone(), std::slice::from_ref(&key))
-                        .await?;
-                holders += states.iter().filter(|state| state.digest == digest).count();
+        }
+        Ok(())
+    }
+
+    async fn forget_unheld(&self, adopted: &[(u32, Vec<u8>, Vec<u8>)]) -> Result<(), Failed> {
+        let keys: Vec<Vec<u8>> = adopted.iter().map(|(_, key, _)| key.clone()).collect();
+        let mut held = vec![false; keys.len()];
+        for other in &self.others {
+            let theirs = image::states(&mut other.connection.clone(), &keys).await?;
+            for (at, theirs) in theirs.iter().enumerate() {
+                held[at] |= theirs.digest == adopted[at].2;
             }
-            if holders == 0 {
-                image::forget(&mut self.target.connection.clone(), &key, &digest).await?;
-            }
+        }
+        for ((_, key, digest), _) in adopted.iter().zip(held).filter(|(_, held)| !held) {
+            image::forget(&mut self.target.connection.clone(), key, digest).await?;
         }
         Ok(())
     }

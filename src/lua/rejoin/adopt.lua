@@ -1,15 +1,18 @@
--- Gives a key what others have: value ARGV[2] (DUMP) with digest ARGV[3] and at least ARGV[4] milliseconds
--- to live (-1: for ever), if it holds that already or still holds what has digest ARGV[1].
-local key = KEYS[1]
-local held, ttl = digest(key), tonumber(ARGV[4])
-if held ~= ARGV[3] then
-  if held ~= ARGV[1] then
-    return 0
+-- Gives keys what others have, each if it holds that already or still holds what it did; says which. Four
+-- arguments for each key: digest of what it held, value (DUMP), digest of that, and the milliseconds for which
+-- it has to live at least (-1: for ever).
+local adopted = {}
+for at, key in ipairs(KEYS) do
+  local before, value, wanted, ttl = unpack(ARGV, 4 * at - 3, 4 * at)
+  local held = digest(key)
+  ttl = tonumber(ttl)
+  adopted[at] = (held == wanted or held == before) and 1 or 0
+  if held ~= wanted and held == before then
+    redis.call('RESTORE', key, math.max(ttl, 0), value, 'REPLACE')
+  elseif held == wanted and ttl < 0 then
+    redis.call('PERSIST', key)
+  elseif held == wanted and redis.call('PTTL', key) >= 0 then
+    redis.call('PEXPIRE', key, ttl, 'GT')
   end
-  redis.call('RESTORE', key, math.max(ttl, 0), ARGV[2], 'REPLACE')
-elseif ttl < 0 then
-  redis.call('PERSIST', key)
-elseif redis.call('PTTL', key) >= 0 then
-  redis.call('PEXPIRE', key, ttl, 'GT')
 end
-return 1
+return adopted

@@ -1,7 +1,7 @@
--- All there is to know about a key, nothing if there is no such key.
-local key = KEYS[1]
-local dump = redis.call('DUMP', key)
-if not dump then
-  return {}
+-- All there is to know about each key, nothing where there is no such key.
+local images = {}
+for at, key in ipairs(KEYS) do
+  local dump = redis.call('DUMP', key)
+  images[at] = dump and { digest(key), redis.call('PTTL', key), redis.call('TYPE', key).ok, dump } or {}
 end
-return { digest(key), redis.call('PTTL', key), redis.call('TYPE', key).ok, dump }
+return images

@@ -28,6 +28,19 @@ pub(super) struct Image {
     dump: Vec<u8>,
 }
 
+impl Image {
+    fn read(words: &[Value]) -> RedisResult<Option<Self>> {
+        let [digest, ttl_ms, kind, dump] = words else { return Ok(None) };
+        let state = State {
+            digest: redis::from_redis_value_ref(digest)?,
+            ttl_ms: redis::from_redis_value_ref(ttl_ms)?,
+        };
+        let kind: String = redis::from_redis_value_ref(kind)?;
+        let dump = redis::from_redis_value_ref(dump)?;
+        Ok(Some(Self { state, is_string: kind == "string", dump }))
+    }
+}
+
 /// What a master should hold where others hold `images`: `None` when they have to agree first.
 ///
 /// Of different strings the one that most hold, or else the one that lasts longest: whatever it is, it has to
@@ -74,34 +87,40 @@ pub(super) async fn states(
         .collect()
 }
 
-/// What is under `key`, if anything.
-pub(super) async fn image(
+/// What is under each of `keys`, if anything.
+pub(super) async fn images(
     connection: &mut MultiplexedConnection,
-    key: &[u8],
-) -> RedisResult<Option<Image>> {
+    keys: &[&[u8]],
+) -> RedisResult<Vec<Option<Image>>> {
     let mut eval = redis::cmd("EVAL");
-    eval.arg(IMAGE.as_str()).arg(1).arg(key);
-    let words: Vec<Value> = eval.query_async(connection).await?;
-    let [digest, ttl_ms, kind, dump] = &words[..] else { return Ok(None) };
-    let state = State {
-        digest: redis::from_redis_value_ref(digest)?,
-        ttl_ms: redis::from_redis_value_ref(ttl_ms)?,
-    };
-    let kind: String = redis::from_redis_value_ref(kind)?;
-    let dump = redis::from_redis_value_ref(dump)?;
-    Ok(Some(Image { state, is_string: kind == "string", dump }))
+    eval.arg(IMAGE.as_str()).arg(keys.len()).arg(keys);
+    let found: Vec<Vec<Value>> = eval.query_async(connection).await?;
+    found.iter().map(|words| Image::read(words)).collect()
 }
 
-/// Gives `key` what is `wanted`, if it holds that or still is in the state `ours`; says whether it did.
+/// What a key should hold.
+pub(super) struct Wish<'a> {
+    pub(super) key: &'a [u8],
+    /// What it held when it was last seen.
+    pub(super) ours: &'a State,
+    pub(super) wanted: &'a Image,
+}
+
+/// Gives each key what is wanted, if it holds that or still is as it was; says which of them.
 pub(super) async fn adopt(
     connection: &mut MultiplexedConnection,
-    key: &[u8],
-    ours: &State,
-    wanted: &Image,
-) -> RedisResult<bool> {
+    wishes: &[Wish<'_>],
+) -> RedisResult<Vec<bool>> {
+    if wishes.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut eval = redis::cmd("EVAL");
-    eval.arg(ADOPT.as_str()).arg(1).arg(key).arg(&ours.digest);
-    eval.arg(&wanted.dump).arg(&wanted.state.digest).arg(wanted.state.ttl_ms);
+    eval.arg(ADOPT.as_str()).arg(wishes.len());
+    wishes.iter().for_each(|wish| _ = eval.arg(wish.key));
+    for Wish { ours, wanted, .. } in wishes {
+        eval.arg(&ours.digest).arg(&wanted.dump);
+        eval.arg(&wanted.state.digest).arg(wanted.state.ttl_ms);
+    }
     eval.query_async(connection).await
 }
 
