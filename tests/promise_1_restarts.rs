@@ -3,10 +3,14 @@
 
 mod support;
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use support::scripts::{REDISSON_LOCK, RELEASE};
-use support::{Master, Masters, Proxy, Reply, eventually, int, target_is_plain_redis, value};
+use support::{
+    Master, Masters, Proxy, Relay, Reply, eventually, int, target_is_plain_redis, value,
+};
 
 /// Longer than any test.
 const LEASE: &str = "600000";
@@ -56,6 +60,43 @@ async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
     let mut direct = support::Raw::connect_resp3(&masters[1].address()).await;
     assert_eq!(direct.ask(&["SELECT", "3"]).await, Reply::ok());
     assert_eq!(direct.ask(&["HGET", "lock", "mine"]).await, Reply::bulk("1"));
+}
+
+/// Others ask for the lock all the while: what they have not got yet is on the masters nearly all the time, and
+/// would last longer than the lock itself. That must not be copied in its place.
+#[tokio::test]
+async fn a_lock_is_not_granted_again_when_many_ask_for_it_while_it_is_copied() {
+    forgotten_while_many_ask(claim_by_other).await;
+}
+
+/// So it must not when the others' tokens are equal to the holder's, as those of old `SETNX` code are.
+#[tokio::test]
+async fn a_lock_is_not_granted_again_to_equal_tokens_while_it_is_copied() {
+    forgotten_while_many_ask(claim_by_twin).await;
+}
+
+/// The lock stands on the first two masters, the second forgets it, and claims stay long on the third.
+async fn forgotten_while_many_ask<F>(others_claim: fn(MultiplexedConnection) -> F)
+where
+    F: Future<Output = RedisResult<Value>>,
+{
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let (far, addresses) = Relay::in_place_of(&masters, 2);
+    let proxy = Proxy::in_front_of(&addresses, &LONG_WAIT);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    forget(&masters[2], "lock").await;
+    far.delay(Duration::from_millis(50), Duration::from_millis(50));
+    for _ in 0..3 {
+        masters[1].kill_9();
+        masters[1].restart_empty();
+        refused_until(&client, &proxy, 1, others_claim).await;
+        masters[1].holds("lock", "mine").await;
+    }
 }
 
 /// A master that was flushed has forgotten as well. That is noticed within a second or so.
@@ -330,6 +371,10 @@ async fn claim_by_other(mut client: MultiplexedConnection) -> RedisResult<Value>
 }
 
 /// OK if it was granted.
+async fn claim_by_twin(mut client: MultiplexedConnection) -> RedisResult<Value> {
+    claim(&mut client, "lock", "mine").await
+}
+
 async fn hash_lock_by_other(mut client: MultiplexedConnection) -> RedisResult<Value> {
     let reply = hash_lock(&mut client, "other").await?;
     Ok(if reply == Value::Nil { Value::Okay } else { Value::Nil })

@@ -5,8 +5,10 @@
 //! the one that has forgotten. It is not hot: the `redis` crate does it, with pauses as long as the work.
 //!
 //! Writes go to the master all along. So a key is settled when the master holds what the others hold, by
-//! itself or because it was copied, or when the others do not hold it any more.
+//! itself or because it was copied, or when the others do not hold it any more; [`decide`] tells that from two
+//! looks.
 
+mod decide;
 mod image;
 
 use std::collections::HashMap;
@@ -19,17 +21,25 @@ use redis::RedisResult;
 use super::dial::Dial;
 use super::electorate::Electorate;
 use super::errand::{Errand, Failed};
+use super::link::longest_silence;
 use super::probation::Sources;
 use crate::clock::{self, Instant};
 use crate::config::MasterAddr;
 use crate::quorum::{MasterId, Quorum};
-use image::{Image, State, Wish, choose};
+use decide::{Look, Move, Terms, decide};
+use image::{State, Wish};
 
-/// How many keys are compared at a time.
+/// How many keys a master is asked for at a time.
 const BATCH: usize = 100;
 
+/// About so many keys are looked at twice before others are: a look takes time, and has to be remembered.
+const WINDOW: usize = 10_000;
+
 /// How many are copied at a time: they may be large.
-const IMAGES: usize = 25;
+const DUMPS: usize = 25;
+
+/// After so many pairs of looks it is known that no lock stays under a key that has changed in all of them.
+const RESTLESS: u32 = 20;
 
 /// The least pause between two batches; the rule is as long as the batch took.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
@@ -107,22 +117,9 @@ impl<D: Dial + Clone> Rejoin<D> {
         if let Some(why) = missing.filter(|_| !self.quorum.reached_by(sources.masters)) {
             return Err(why);
         }
-        let strangers = HashMap::new();
-        let adopted = Vec::new();
-        let mut copying = Copying {
-            rejoin: self,
-            master,
-            target,
-            sources,
-            others,
-            strangers,
-            adopted,
-            copied: 0,
-        };
+        let mut copying = Copying { rejoin: self, master, target, sources, others, copied: 0 };
         for _ in 0..PASSES {
             copying.pass().await?;
-            tokio::time::sleep(2 * self.vote_timeout).await;
-            copying.forget_what_has_ended().await?;
         }
         Ok((copying.sources, copying.copied))
     }
@@ -133,14 +130,21 @@ impl<D: Dial + Clone> Rejoin<D> {
     }
 }
 
-/// What is to be copied to a key.
-enum Wanted {
-    /// It is settled as it is.
-    Nothing,
-    /// It cannot be told yet.
-    Later,
-    /// This.
-    Image(Image),
+/// What everybody held under a key.
+struct Seen {
+    ours: State,
+    theirs: Vec<State>,
+}
+
+impl Seen {
+    fn look(&self) -> Look<'_> {
+        Look { ours: &self.ours, theirs: &self.theirs }
+    }
+}
+
+/// The masters work for clients at least half of the time.
+async fn rest_after(started: Instant) {
+    tokio::time::sleep((clock::now() - started).max(LEAST_PAUSE)).await;
 }
 
 /// One attempt.
@@ -150,11 +154,6 @@ struct Copying<'a, D> {
     target: Rc<Errand>,
     sources: Sources,
     others: Vec<Rc<Errand>>,
-    /// Keys of the master that hold something that the others do not know, what it is, and since when it is
-    /// known to hold it.
-    strangers: HashMap<(u32, Vec<u8>), (Vec<u8>, Instant)>,
-    /// What was copied in this pass: database, key and digest.
-    adopted: Vec<(u32, Vec<u8>, Vec<u8>)>,
     copied: u64,
 }
 
@@ -163,7 +162,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
         for source in self.others.clone() {
             for db in image::databases(&mut source.connection.clone()).await? {
                 self.select(db).await?;
-                self.scan(&source, db).await?;
+                self.scan(&source).await?;
             }
         }
         Ok(())
@@ -176,158 +175,158 @@ impl<D: Dial + Clone> Copying<'_, D> {
         Ok(())
     }
 
-    async fn scan(&mut self, source: &Errand, db: u32) -> Result<(), Failed> {
-        let mut cursor = 0u64;
+    async fn scan(&mut self, source: &Errand) -> Result<(), Failed> {
+        let (mut cursor, mut keys) = (0u64, Vec::new());
         loop {
             let started = clock::now();
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("COUNT").arg(BATCH);
-            let (next, keys): (u64, Vec<Vec<u8>>) =
+            let (next, found): (u64, Vec<Vec<u8>>) =
                 scan.query_async(&mut source.connection.clone()).await?;
-            for keys in keys.chunks(BATCH) {
-                self.compare(source, db, keys).await?;
-            }
-            if !self.may_go_on() {
-                return Err(Failed::Overtaken);
+            keys.extend(found);
+            if next == 0 || keys.len() >= WINDOW {
+                self.settle(std::mem::take(&mut keys)).await?;
             }
             if next == 0 {
                 return Ok(());
             }
             cursor = next;
-            tokio::time::sleep((clock::now() - started).max(LEAST_PAUSE)).await;
+            rest_after(started).await;
         }
     }
 
-    /// Most keys are the same, and are seen to be at a glance, or are missing and copied many at a time.
-    async fn compare(&mut self, source: &Errand, db: u32, keys: &[Vec<u8>]) -> Result<(), Failed> {
-        let theirs = image::states(&mut source.connection.clone(), keys).await?;
-        let ours = image::states(&mut self.target.connection.clone(), keys).await?;
-        let pairs = keys.iter().zip(theirs.iter().zip(ours));
-        let differ: Vec<(&[u8], State)> = pairs
-            .filter(|(_, (theirs, ours))| !theirs.is_missing() && !self.is_settled(ours, theirs))
-            .map(|(key, (_, ours))| (&key[..], ours))
-            .collect();
-        for keys in differ.chunks(IMAGES) {
-            let adopted = self.adopt(db, keys).await?;
-            let others = keys.iter().zip(adopted).filter(|(_, adopted)| !adopted);
-            for ((key, _), _) in others {
-                self.settle(db, key).await?;
+    /// Looks at `keys` until the master holds what the others do.
+    async fn settle(&mut self, mut keys: Vec<Vec<u8>>) -> Result<(), Failed> {
+        let mut copied = HashMap::new();
+        for round in 0.. {
+            if keys.is_empty() {
+                break;
             }
-        }
-        Ok(())
-    }
-
-    /// What was written to both at the same time may end a little earlier on one.
-    fn is_settled(&self, ours: &State, theirs: &State) -> bool {
-        let slack_ms = self.rejoin.vote_timeout.as_millis() as i64;
-        let lasts = match (ours.ttl_ms, theirs.ttl_ms) {
-            (-1, _) => true,
-            (_, -1) => false,
-            (ours, theirs) => ours + slack_ms >= theirs,
-        };
-        ours.digest == theirs.digest && lasts
-    }
-
-    /// Looks at a key until the master holds what the others do.
-    async fn settle(&mut self, db: u32, key: &[u8]) -> Result<(), Failed> {
-        loop {
+            let before = self.look(&keys).await?;
+            tokio::time::sleep(2 * self.rejoin.vote_timeout).await;
+            let now = self.look(&keys).await?;
             if !self.may_go_on() {
                 return Err(Failed::Overtaken);
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            let terms = self.terms(round);
+            let looks = before.iter().zip(&now);
+            let moves = keys.iter().zip(looks).map(|(key, (before, now))| {
+                decide(before.look(), now.look(), terms, copied.get(key).map(Vec::as_slice))
+            });
+            let moves: Vec<Move> = moves.collect();
+            self.copy_all(&keys, &now, &moves, &mut copied).await?;
+            self.forget_all(&keys, &now, &moves).await?;
+            let is_open = |chosen: &Move| matches!(chosen, Move::LookAgain | Move::Copy { .. });
+            let open = keys.into_iter().zip(moves).filter(|(_, chosen)| is_open(chosen));
+            keys = open.map(|(key, _)| key).collect();
+        }
+        Ok(())
+    }
+
+    fn terms(&self, round: u32) -> Terms {
+        let quorum = self.rejoin.quorum;
+        let vote_timeout = self.rejoin.vote_timeout;
+        let reach = longest_silence(vote_timeout) + 2 * vote_timeout;
+        // Without the master itself, and with all that cannot be read.
+        let not_read = quorum.masters() - self.others.len();
+        Terms {
+            least_holders: quorum.needed().saturating_sub(not_read).max(1),
+            quorum: quorum.needed(),
+            slack_ms: vote_timeout.as_millis() as i64,
+            reach_ms: reach.as_millis() as i64,
+            is_restless: round >= RESTLESS,
+        }
+    }
+
+    /// What everybody holds under `keys`, at this moment or a little later.
+    async fn look(&self, keys: &[Vec<u8>]) -> Result<Vec<Seen>, Failed> {
+        let mut all = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(BATCH) {
+            let started = clock::now();
+            let mut seen: Vec<Seen> = Vec::new();
+            for ours in image::states(&mut self.target.connection.clone(), keys).await? {
+                seen.push(Seen { ours, theirs: Vec::new() });
+            }
+            for other in &self.others {
+                let theirs = image::states(&mut other.connection.clone(), keys).await?;
+                seen.iter_mut().zip(theirs).for_each(|(seen, theirs)| seen.theirs.push(theirs));
+            }
+            all.extend(seen);
+            rest_after(started).await;
+        }
+        Ok(all)
+    }
+
+    async fn copy_all(
+        &mut self,
+        keys: &[Vec<u8>],
+        now: &[Seen],
+        moves: &[Move],
+        copied: &mut HashMap<Vec<u8>, Vec<u8>>,
+    ) -> Result<(), Failed> {
+        for (number, other) in self.others.clone().iter().enumerate() {
+            let from_here = moves.iter().enumerate().filter_map(|(at, chosen)| match chosen {
+                Move::Copy { source, ttl_ms } if *source == number => Some((at, *ttl_ms)),
+                _ => None,
+            });
+            let from_here: Vec<(usize, i64)> = from_here.collect();
+            for chunk in from_here.chunks(DUMPS) {
+                let started = clock::now();
+                let names: Vec<Vec<u8>> = chunk.iter().map(|(at, _)| keys[*at].clone()).collect();
+                let dumps = image::dumps(&mut other.connection.clone(), &names).await?;
+                // Claims come and go: what is not to stay may be another one by now.
+                let ours = image::states(&mut self.target.connection.clone(), &names).await?;
+                let each = chunk.iter().zip(dumps.into_iter().zip(ours));
+                let wishes = each.filter_map(|((at, ttl_ms), (dump, ours))| {
+                    let (digest, dump) = dump?;
+                    let (wanted, then) = (&now[*at].theirs[number].digest, &now[*at].ours);
+                    let is_same = ours.digest == then.digest && ours.ends_at_ms == then.ends_at_ms;
+                    let may_go = ours.digest != *wanted || is_same;
+                    let key = &keys[*at];
+                    (digest == *wanted && may_go).then_some(Wish {
+                        key,
+                        ours,
+                        digest,
+                        dump,
+                        ttl_ms: *ttl_ms,
+                    })
+                });
+                self.adopt(&wishes.collect::<Vec<_>>(), copied).await?;
+                rest_after(started).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn adopt(
+        &mut self,
+        wishes: &[Wish<'_>],
+        copied: &mut HashMap<Vec<u8>, Vec<u8>>,
+    ) -> Result<(), Failed> {
+        if wishes.is_empty() {
+            return Ok(());
+        }
+        let adopted = image::adopt(&mut self.target.connection.clone(), wishes).await?;
+        for (wish, _) in wishes.iter().zip(adopted).filter(|(_, adopted)| *adopted) {
+            if copied.insert(wish.key.to_vec(), wish.digest.clone()).is_none() {
+                self.copied += 1;
+                self.rejoin.electorate.copied(self.master);
+            }
+        }
+        Ok(())
+    }
+
+    async fn forget_all(
+        &self,
+        keys: &[Vec<u8>],
+        now: &[Seen],
+        moves: &[Move],
+    ) -> Result<(), Failed> {
+        for (at, _) in moves.iter().enumerate().filter(|(_, chosen)| **chosen == Move::Forget) {
             let target = &mut self.target.connection.clone();
-            let ours = image::states(target, &[key.to_vec()]).await?.into_iter();
-            let ours: Vec<(&[u8], State)> = ours.map(|ours| (key, ours)).collect();
-            if self.adopt(db, &ours).await?.contains(&true) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Gives the master what the others hold under `keys`, each with what it holds itself. Says which of them
-    /// are settled by that.
-    async fn adopt(&mut self, db: u32, keys: &[(&[u8], State)]) -> Result<Vec<bool>, Failed> {
-        let names: Vec<&[u8]> = keys.iter().map(|(key, _)| *key).collect();
-        let mut images = vec![Vec::new(); keys.len()];
-        for other in &self.others {
-            let theirs = image::images(&mut other.connection.clone(), &names).await?;
-            images.iter_mut().zip(theirs).for_each(|(all, theirs)| all.extend(theirs));
-        }
-        let mut settled = vec![false; keys.len()];
-        let mut wanted = Vec::new();
-        for (at, ((key, ours), images)) in keys.iter().zip(images).enumerate() {
-            match self.wanted(db, key, ours, images) {
-                Wanted::Nothing => settled[at] = true,
-                Wanted::Later => {}
-                Wanted::Image(image) => wanted.push((at, image)),
-            }
-        }
-        let wishes: Vec<Wish<'_>> = wanted
-            .iter()
-            .map(|(at, wanted)| Wish { key: names[*at], ours: &keys[*at].1, wanted })
-            .collect();
-        let adopted = image::adopt(&mut self.target.connection.clone(), &wishes).await?;
-        for ((at, image), _) in wanted.iter().zip(adopted).filter(|(_, adopted)| *adopted) {
-            settled[*at] = true;
-            self.copied += 1;
-            self.adopted.push((db, names[*at].to_vec(), image.state.digest.clone()));
-            self.rejoin.electorate.copied(self.master);
-        }
-        Ok(settled)
-    }
-
-    /// What the master should hold under `key` instead of `ours`, where the others hold `images`.
-    fn wanted(&mut self, db: u32, key: &[u8], ours: &State, images: Vec<Image>) -> Wanted {
-        if images.is_empty() {
-            return Wanted::Nothing;
-        }
-        let Some(wanted) = choose(images) else { return Wanted::Later };
-        if self.is_settled(ours, &wanted.state) {
-            return Wanted::Nothing;
-        }
-        let is_other = !ours.is_missing() && ours.digest != wanted.state.digest;
-        if is_other && !self.is_stranger_for_long(db, key, ours) {
-            return Wanted::Later;
-        }
-        Wanted::Image(wanted)
-    }
-
-    /// A lock that was released, or a claim that was rolled back, just before it was copied would stay here
-    /// as a ghost.
-    async fn forget_what_has_ended(&mut self) -> Result<(), Failed> {
-        let adopted = std::mem::take(&mut self.adopted);
-        for same_db in adopted.chunk_by(|(one, ..), (other, ..)| one == other) {
-            self.select(same_db[0].0).await?;
-            for batch in same_db.chunks(BATCH) {
-                self.forget_unheld(batch).await?;
-            }
+            image::forget(target, &keys[at], &now[at].ours.digest).await?;
         }
         Ok(())
-    }
-
-    async fn forget_unheld(&self, adopted: &[(u32, Vec<u8>, Vec<u8>)]) -> Result<(), Failed> {
-        let keys: Vec<Vec<u8>> = adopted.iter().map(|(_, key, _)| key.clone()).collect();
-        let mut held = vec![false; keys.len()];
-        for other in &self.others {
-            let theirs = image::states(&mut other.connection.clone(), &keys).await?;
-            for (at, theirs) in theirs.iter().enumerate() {
-                held[at] |= theirs.digest == adopted[at].2;
-            }
-        }
-        for ((_, key, digest), _) in adopted.iter().zip(held).filter(|(_, held)| !held) {
-            image::forget(&mut self.target.connection.clone(), key, digest).await?;
-        }
-        Ok(())
-    }
-
-    /// A claim that is on its way, and about to be refused or granted, does not stay what it is.
-    fn is_stranger_for_long(&mut self, db: u32, key: &[u8], ours: &State) -> bool {
-        let now = clock::now();
-        let seen = self.strangers.entry((db, key.to_vec())).or_insert((ours.digest.clone(), now));
-        if seen.0 != ours.digest {
-            *seen = (ours.digest.clone(), now);
-        }
-        now >= seen.1 + 2 * self.rejoin.vote_timeout
     }
 
     /// Not when the master has waited long enough meanwhile, or something happens to a source.
