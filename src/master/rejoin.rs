@@ -5,7 +5,7 @@
 //! the one that has forgotten. It is not hot: the `redis` crate does it, with pauses as long as the work.
 //!
 //! Writes go to the master all along. So a key is settled when the master holds what the others hold, by
-//! itself or because it was copied, or when the others do not hold it any more; [`decide`] tells that from two
+//! itself or because it was copied, or when the others do not hold it any more; `decide` tells that from two
 //! looks.
 
 mod decide;
