@@ -5,7 +5,9 @@ for at, key in ipairs(KEYS) do
   local before, ends, value, ttl = unpack(ARGV, 4 * at - 3, 4 * at)
   local is_same = digest(key) == before and redis.call('PEXPIRETIME', key) == tonumber(ends)
   if is_same then
-    redis.call('RESTORE', key, math.max(tonumber(ttl), 0), value, 'REPLACE')
+    -- A key shows 0 in its last millisecond; to RESTORE that means for ever.
+    ttl = tonumber(ttl)
+    redis.call('RESTORE', key, ttl < 0 and 0 or math.max(ttl, 1), value, 'REPLACE')
   end
   adopted[at] = is_same and 1 or 0
 end
