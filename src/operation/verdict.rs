@@ -9,8 +9,12 @@ use crate::operation::Rules;
 pub struct Trouble(Option<Box<str>>);
 
 impl Trouble {
-    /// Remembers `error` unless there was one before.
+    /// Remembers `error` unless there was one before. A script that is not known is one of ours: it is for us
+    /// to send it again, and the client has no other to send.
     pub fn remember(&mut self, error: &[u8]) {
+        if error.starts_with(b"NOSCRIPT") {
+            return;
+        }
         self.0.get_or_insert_with(|| String::from_utf8_lossy(error).into());
     }
 
@@ -122,4 +126,18 @@ pub fn interfered() -> Reply {
 /// Too many clients wait for one key.
 pub fn too_many_waiting() -> Reply {
     Reply::error("TRYAGAIN too many clients are waiting for this key: try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_not_told_that_a_master_has_forgotten_one_of_our_scripts() {
+        let mut trouble = Trouble::default();
+        trouble.remember(b"NOSCRIPT No matching script. Please use EVAL.");
+        assert_eq!(trouble.or(Reply::OK), Reply::OK);
+        trouble.remember(b"OOM command not allowed");
+        assert_eq!(trouble.or(Reply::OK), Reply::error("OOM command not allowed".to_owned()));
+    }
 }
