@@ -1,9 +1,15 @@
 //! The one clock. Elapsed time and deadlines are monotonic; the wall clock only converts the
 //! absolute expiries that clients send (`EXAT`, `PXAT`, `EXPIREAT`).
 
+use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use tokio::time::Instant;
+
+thread_local! {
+    /// What a simulation has set the wall clock to, and when.
+    static SET: Cell<Option<(Duration, Instant)>> = const { Cell::new(None) };
+}
 
 /// The monotonic time. Paused and advanced by tests through tokio's test clock.
 #[inline]
@@ -12,14 +18,25 @@ pub fn now() -> Instant {
 }
 
 /// Milliseconds of Unix time, as Redis counts absolute expiries.
-#[allow(clippy::disallowed_methods, reason = "this is the seam")]
 pub fn unix_ms() -> i64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Microseconds of Unix time, for `TIME`.
-#[allow(clippy::disallowed_methods, reason = "this is the seam")]
 pub fn unix_micros() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros()
+    since_epoch().as_micros()
+}
+
+/// Sets the wall clock of this thread, which goes as the monotonic one from now on: a simulation has no
+/// other, and lets it jump.
+pub fn set_wall_clock(since_epoch: Duration) {
+    SET.set(Some((since_epoch, now())));
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is the seam")]
+fn since_epoch() -> Duration {
+    match SET.get() {
+        Some((since_epoch, at)) => since_epoch + at.elapsed(),
+        None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO),
+    }
 }

@@ -24,7 +24,6 @@ use crate::master::dial::{Dial, Tcp};
 use crate::master::electorate::Electorate;
 use crate::master::link::Link;
 use crate::master::orphans::Sweeper;
-use crate::master::probation::Terms;
 use crate::master::probe::DEFAULT_DATABASES;
 use crate::master::rejoin::Rejoin;
 use crate::master::watch::Watch;
@@ -184,8 +183,7 @@ impl Worker {
         listener: std::net::TcpListener,
         mut shutdown: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
-        self.connect(Tcp);
-        self.first_contact().await;
+        self.start(Tcp).await;
         let listener = TcpListener::from_std(listener)?;
         let accepting = tokio::task::spawn_local(listener::accept(listener, Rc::clone(&self)));
         let _ = shutdown.wait_for(|stop| *stop).await;
@@ -193,6 +191,13 @@ impl Worker {
         let _ = accepting.await;
         self.drain().await;
         Ok(())
+    }
+
+    /// Connects to the masters. Clients may come once this returns: then those that can be reached are
+    /// known.
+    pub async fn start(self: &Rc<Self>, dial: impl Dial + Clone) {
+        self.connect(dial);
+        self.first_contact().await;
     }
 
     /// Starts what runs beside the sessions.
@@ -302,12 +307,7 @@ pub fn serve(
     let settings = Arc::new(settings);
     let registry = Arc::new(Registry::default());
     let scripts = Arc::new(Mutex::new(ScriptCache::new()));
-    let terms = Terms {
-        quorum: Quorum::of(settings.masters.len()),
-        restart_wait: settings.restart_wait(),
-        cold_start: settings.cold_start,
-    };
-    let electorate = Arc::new(Electorate::new(terms, settings.drift, settings.masters.clone()));
+    let electorate = Arc::new(Electorate::of(&settings));
     let shared = settings.workers > 1;
     let first = listener::bind(resolve(&settings.listen)?, shared)?;
     let address = first.local_addr()?;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::session::Session;
 use crate::worker::Worker;
@@ -42,7 +42,10 @@ pub async fn accept(listener: TcpListener, worker: Rc<Worker>) {
         match listener.accept().await {
             Ok((stream, address)) => {
                 pause = ACCEPT_BACKOFF.0;
-                admit(stream, address, &worker);
+                let local_address = stream.local_addr().unwrap_or(address);
+                // Replies are written when they are complete; waiting for more would only delay them.
+                let _ = stream.set_nodelay(true);
+                admit(stream, address, local_address, &worker);
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a client");
@@ -53,10 +56,11 @@ pub async fn accept(listener: TcpListener, worker: Rc<Worker>) {
     }
 }
 
-fn admit(stream: TcpStream, address: SocketAddr, worker: &Rc<Worker>) {
-    let local_address = stream.local_addr().unwrap_or(address);
-    // Replies are written when they are complete; waiting for more would only delay them.
-    let _ = stream.set_nodelay(true);
+/// Serves the client at the other end of `stream`, or turns it away.
+pub fn admit<S>(stream: S, address: SocketAddr, local_address: SocketAddr, worker: &Rc<Worker>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     let max = worker.settings().max_clients;
     match worker.registry().enter(address, local_address, max) {
         Some(client) => {
@@ -68,6 +72,6 @@ fn admit(stream: TcpStream, address: SocketAddr, worker: &Rc<Worker>) {
     }
 }
 
-async fn turn_away(mut stream: TcpStream) {
+async fn turn_away(mut stream: impl AsyncWrite + Unpin) {
     let _ = stream.write_all(TOO_MANY_CLIENTS).await;
 }

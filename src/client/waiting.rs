@@ -75,6 +75,7 @@ impl Waiting {
                 return target.deliver(if is_split(&reply) { reply } else { Reply::NilArray });
             }
             tokio::select! {
+                biased;
                 () = turn => {}
                 () = self.look_around(&worker, &target, &changes) => {}
             }

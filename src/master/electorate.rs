@@ -14,8 +14,8 @@ use super::membership::Membership;
 use super::probation::{Cause, Probation, Sources, Standing, Terms};
 use super::unix_time::UnixTime;
 use crate::clock::{self, Instant};
-use crate::config::MasterAddr;
-use crate::quorum::{MasterId, MasterSet};
+use crate::config::{MasterAddr, Settings};
+use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// What the workers have found out about the masters, together.
 ///
@@ -61,6 +61,16 @@ struct Seen {
 }
 
 impl Electorate {
+    /// The masters of these settings, which nobody has asked yet.
+    pub fn of(settings: &Settings) -> Self {
+        let terms = Terms {
+            quorum: Quorum::of(settings.masters.len()),
+            restart_wait: settings.restart_wait(),
+            cold_start: settings.cold_start,
+        };
+        Self::new(terms, settings.drift, settings.masters.clone())
+    }
+
     /// Masters that nobody has asked yet. `drift` is the largest difference in rate between two clocks.
     pub fn new(terms: Terms, drift: f64, addresses: Vec<MasterAddr>) -> Self {
         let unix_time = Arc::new(UnixTime::new(addresses.len()));

@@ -162,6 +162,7 @@ impl Feed {
         };
         self.came_up(hub);
         tokio::select! {
+            biased;
             down = self.listen(Pin::new(&mut stream), hub) => down,
             () = self.silence() => Down::Silent,
         }

@@ -82,6 +82,7 @@ where
     stream.abort_on_close();
     let (connection, driver) = MultiplexedConnection::new(info, stream).await?;
     tokio::select! {
+        biased;
         done = task(connection) => done,
         () = driver => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
     }
