@@ -2,9 +2,12 @@
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 300
+SIM_HOURS ?= 1000
+SIM_FROM ?= 1000
+SIM_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-model test-clients clients-page lint bench fuzz docs
+.PHONY: help run test test-model test-sim test-clients clients-page lint bench fuzz docs
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -20,6 +23,10 @@ test: ## run all tests against real redis-server processes
 
 test-model: ## explore all orders of events that the model of the decisions has, for some minutes
 	$(CARGO) test --release --locked --test model -- --include-ignored
+
+test-sim: ## simulate SIM_HOURS of faults in virtual time, from seed SIM_FROM on; SIM_SEED=n shows one run
+	SIM_HOURS=$(SIM_HOURS) SIM_FROM=$(SIM_FROM) SIM_SEED=$(SIM_SEED) \
+		$(CARGO) test --profile simulation --locked --test simulation -- --ignored --nocapture
 
 test-clients: ## run the published clients of every language, some of which make test leaves out
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm \

@@ -1,0 +1,200 @@
+//! What masters answer to commands that are not about keys, and how commands are counted.
+
+use super::lua::sha1;
+use super::master::{Connection, Master, Process};
+use super::resp::Reply;
+
+impl Master {
+    /// Runs one command of connection `id`, at once and as a whole.
+    pub fn execute(&self, id: i64, words: &[Vec<u8>], out: &mut Vec<u8>) {
+        let mut process = self.process.borrow_mut();
+        let Some(process) = process.as_mut() else { return };
+        let replies = self.run(process, id, words);
+        let resp3 = process.connections.get(&id).is_some_and(|it| it.resp3);
+        replies.iter().for_each(|reply| reply.encode(resp3, out));
+    }
+
+    fn run(&self, process: &mut Process, id: i64, words: &[Vec<u8>]) -> Vec<Reply> {
+        let name = upper(words, 0);
+        let reply = match &name[..] {
+            "SUBSCRIBE" | "UNSUBSCRIBE" => return subscribe(process, id, &name, words),
+            "EVAL" | "EVALSHA" => self.eval(process, &name, words),
+            "SCRIPT" => self.script(process, words),
+            "INFO" => Reply::text(self.info(process)),
+            "TIME" => {
+                let micros = self.clock.borrow().micros();
+                let part = |number: i64| Reply::text(number.to_string());
+                Reply::Array(vec![part(micros / 1_000_000), part(micros % 1_000_000)])
+            }
+            "HELLO" => hello(process, id),
+            "CLIENT" => client(process, id, words),
+            "PUBSUB" => channels(process),
+            "CONFIG" => config(),
+            "PING" => Reply::Status("PONG".to_owned()),
+            "SELECT" | "AUTH" => Reply::ok(),
+            _ => self.on_keys(process, words),
+        };
+        process.count(&name, &reply);
+        vec![reply]
+    }
+
+    fn on_keys(&self, process: &mut Process, words: &[Vec<u8>]) -> Reply {
+        process.keys.command(self.now_ms(), words).unwrap_or_else(|| {
+            // An answer that the proxy takes for a master's refusal would hide that it is ours.
+            panic!("masters of a simulation do not know {}", String::from_utf8_lossy(&words[0]))
+        })
+    }
+
+    fn eval(&self, process: &mut Process, name: &str, words: &[Vec<u8>]) -> Reply {
+        let sha = if name == "EVALSHA" {
+            let sha = String::from_utf8_lossy(&words[1]).to_lowercase();
+            if !process.loaded.contains(&sha) {
+                return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
+            }
+            sha
+        } else {
+            match self.scripts.borrow_mut().compile(&words[1]) {
+                Ok(sha) => sha,
+                Err(why) => return why,
+            }
+        };
+        process.loaded.insert(sha.clone());
+        let keys: usize = text(&words[2]).parse().unwrap_or_default();
+        let (keys, argv) = words[3..].split_at(keys);
+        self.scripts.borrow().run(&sha, keys, argv, |words| {
+            // Scripts choose their database by themselves, and there is one.
+            let reply = match &upper(&words, 0)[..] {
+                "SELECT" => Reply::ok(),
+                _ => self.on_keys(process, &words),
+            };
+            process.count(&upper(&words, 0), &reply);
+            reply
+        })
+    }
+
+    fn script(&self, process: &mut Process, words: &[Vec<u8>]) -> Reply {
+        match &upper(words, 1)[..] {
+            "LOAD" => match self.scripts.borrow_mut().compile(&words[2]) {
+                Ok(sha) => {
+                    process.loaded.insert(sha.clone());
+                    Reply::text(sha)
+                }
+                Err(why) => why,
+            },
+            "FLUSH" => {
+                process.loaded.clear();
+                Reply::ok()
+            }
+            other => panic!("masters of a simulation do not know SCRIPT {other}"),
+        }
+    }
+
+    /// All that anybody asks for, whatever the sections. The uptime is by the wall clock, as in Redis.
+    fn info(&self, process: &mut Process) -> String {
+        let now_ms = self.now_ms();
+        let mut info = format!(
+            "# Server\r\nredis_version:7.2.4\r\nrun_id:{}\r\nuptime_in_seconds:{}\r\n\
+             role:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n\
+             aof_enabled:0\r\n",
+            process.run_id,
+            (now_ms - process.started_ms) / 1000,
+        );
+        for (name, (calls, failed)) in &process.stats {
+            info += &format!("cmdstat_{name}:calls={calls},usec=1,failed_calls={failed}\r\n");
+        }
+        let keys = process.keys.len(now_ms);
+        if keys > 0 {
+            info += &format!("db0:keys={keys},expires=0,avg_ttl=0\r\n");
+        }
+        info
+    }
+}
+
+impl Process {
+    /// `INFO commandstats`: of the commands that replace data, whoever calls them.
+    pub fn count(&mut self, name: &str, reply: &Reply) {
+        if matches!(name, "FLUSHALL" | "FLUSHDB") {
+            let (calls, failed) = self.stats.entry(name.to_lowercase()).or_default();
+            *calls += 1;
+            *failed += u64::from(reply.error_prefix().is_some());
+        }
+    }
+
+    fn connection(&mut self, id: i64) -> &mut Connection {
+        self.connections.get_mut(&id).expect("it is just talking")
+    }
+}
+
+fn hello(process: &mut Process, id: i64) -> Reply {
+    process.connection(id).resp3 = true;
+    let text = |text: &str| Reply::text(text);
+    Reply::Map(vec![
+        text("server"),
+        text("redis"),
+        text("version"),
+        text("7.2.4"),
+        text("proto"),
+        Reply::Int(3),
+        text("id"),
+        Reply::Int(id),
+        text("mode"),
+        text("standalone"),
+        text("role"),
+        text("master"),
+        text("modules"),
+        Reply::Array(Vec::new()),
+    ])
+}
+
+fn client(process: &mut Process, id: i64, words: &[Vec<u8>]) -> Reply {
+    match &upper(words, 1)[..] {
+        "ID" => Reply::Int(id),
+        "KILL" => {
+            let victim = text(&words[3]).parse().ok();
+            let victim = victim.and_then(|id: i64| process.connections.get(&id));
+            victim.inspect(|connection| connection.kill());
+            Reply::Int(i64::from(victim.is_some()))
+        }
+        _ => Reply::ok(),
+    }
+}
+
+fn subscribe(process: &mut Process, id: i64, name: &str, words: &[Vec<u8>]) -> Vec<Reply> {
+    let connection = process.connection(id);
+    let confirm = |channel: &Vec<u8>| {
+        let changed = match name {
+            "SUBSCRIBE" => connection.channels.insert(text(channel)),
+            _ => connection.channels.remove(&text(channel)),
+        };
+        assert!(changed, "the proxy subscribes once");
+        let count = Reply::Int(connection.channels.len() as i64);
+        let kind = Reply::text(name.to_lowercase());
+        Reply::Push(vec![kind, Reply::Bulk(channel.clone()), count])
+    };
+    words[1..].iter().map(confirm).collect()
+}
+
+/// `PUBSUB CHANNELS`, whatever the pattern: nobody else subscribes here.
+fn channels(process: &Process) -> Reply {
+    let all = process.connections.values().flat_map(|it| it.channels.iter());
+    let all: std::collections::BTreeSet<&String> = all.collect();
+    Reply::Array(all.into_iter().map(Reply::text).collect())
+}
+
+fn config() -> Reply {
+    let words = ["databases", "16", "appendfsync", "everysec", "save", ""];
+    Reply::Map(words.into_iter().map(Reply::text).collect())
+}
+
+fn upper(words: &[Vec<u8>], at: usize) -> String {
+    words.get(at).map(|word| text(word).to_uppercase()).unwrap_or_default()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_script_is_known_by_the_sha1_of_its_text() {
+    assert_eq!(sha1(b"return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+}

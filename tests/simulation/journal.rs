@@ -1,0 +1,172 @@
+//! What happened, in order, and what must not have happened.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+use tokio::time::{Duration, Instant};
+
+/// The history of one run.
+pub struct Journal {
+    start: Instant,
+    /// Printed as they are written.
+    is_loud: bool,
+    lines: RefCell<VecDeque<String>>,
+    digest: RefCell<sha1_smol::Sha1>,
+    violation: RefCell<Option<String>>,
+    holdings: RefCell<BTreeMap<String, Vec<Holding>>>,
+    /// Holders of one key at the same time, where that is not promised to be impossible.
+    excused: RefCell<BTreeSet<String>>,
+    counts: Cell<Counts>,
+}
+
+/// How much has happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// What clients have asked.
+    pub requests: u64,
+    /// Locks that they were granted.
+    pub grants: u64,
+    /// Locks that were held twice where that was not promised to be impossible.
+    pub excused: u64,
+}
+
+/// A client may rely on its lock.
+#[derive(Clone, Debug)]
+struct Holding {
+    token: String,
+    from: Instant,
+    until: Instant,
+}
+
+/// So many of the last events are shown with a violation.
+const SHOWN: usize = 120;
+
+/// A lock without an end.
+pub const FOREVER: Duration = Duration::from_secs(1_000_000);
+
+impl Journal {
+    pub fn new(is_loud: bool) -> Self {
+        Self {
+            start: Instant::now(),
+            is_loud,
+            lines: RefCell::default(),
+            digest: RefCell::default(),
+            violation: RefCell::default(),
+            holdings: RefCell::default(),
+            excused: RefCell::default(),
+            counts: Cell::default(),
+        }
+    }
+
+    /// Something has happened.
+    pub fn note(&self, what: impl fmt::Display) {
+        let line = format!("{:>10.3} {what}", self.start.elapsed().as_secs_f64());
+        if self.is_loud {
+            eprintln!("{line}");
+        }
+        self.digest.borrow_mut().update(line.as_bytes());
+        let mut lines = self.lines.borrow_mut();
+        if lines.len() == SHOWN {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    /// A rule is broken. The first one counts: what comes later may follow from it.
+    pub fn violation(&self, rule: impl fmt::Display) {
+        if self.violation.borrow().is_some() {
+            return;
+        }
+        self.note(format_args!("VIOLATION: {rule}"));
+        let lines: Vec<String> = self.lines.borrow().iter().cloned().collect();
+        *self.violation.borrow_mut() = Some(format!("{rule}\n{}", lines.join("\n")));
+    }
+
+    /// The broken rule, and what happened before.
+    pub fn broken(&self) -> Option<String> {
+        self.violation.borrow().clone()
+    }
+
+    /// The same for two runs with the same history.
+    pub fn digest(&self) -> String {
+        self.digest.borrow().hexdigest()
+    }
+
+    pub fn count_request(&self) {
+        self.count(|counts| counts.requests += 1);
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts.get()
+    }
+
+    fn count(&self, change: impl Fn(&mut Counts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// A lock was granted; see [`Journal::hold`].
+    pub fn granted(&self, key: &str, token: &str, lease: Duration, is_excused: bool) {
+        self.count(|counts| counts.grants += 1);
+        self.hold(key, token, lease, is_excused);
+    }
+
+    /// From now on a client may rely on `key` for `lease`. Rule 1: nobody else may at the same time, unless
+    /// that `is_excused`.
+    pub fn hold(&self, key: &str, token: &str, lease: Duration, is_excused: bool) {
+        if self.is_doubtful(key, token) {
+            return;
+        }
+        let now = Instant::now();
+        let mut all = self.holdings.borrow_mut();
+        let holdings = all.entry(key.to_owned()).or_default();
+        holdings.retain(|holding| holding.until > now);
+        let other = holdings.iter().find(|holding| holding.token != token).cloned();
+        if let Some(other) = other {
+            if is_excused {
+                self.count(|counts| counts.excused += 1);
+                self.note(format_args!("excused: {key} is granted to {token} and {}", other.token));
+                self.excused.borrow_mut().extend([name(key, token), name(key, &other.token)]);
+                return holdings.clear();
+            }
+            let (since, left) = (now - other.from, other.until - now);
+            self.violation(format_args!(
+                "rule 1: {key} is granted to {token} while {} has held it for {since:?} and holds it \
+                 for {left:?}",
+                other.token
+            ));
+        }
+        let until = now + lease;
+        match holdings.iter_mut().find(|holding| holding.token == token) {
+            Some(holding) => holding.until = until,
+            None => holdings.push(Holding { token: token.to_owned(), from: now, until }),
+        }
+    }
+
+    /// What follows from an excused fault is excused as well, until the holder starts anew.
+    fn is_doubtful(&self, key: &str, token: &str) -> bool {
+        self.excused.borrow().contains(&name(key, token))
+    }
+
+    /// The client does not rely on it any more.
+    pub fn gave_up(&self, key: &str, token: &str) {
+        self.excused.borrow_mut().remove(&name(key, token));
+        if let Some(holdings) = self.holdings.borrow_mut().get_mut(key) {
+            holdings.retain(|holding| holding.token != token);
+        }
+    }
+
+    /// Since when the client has relied on it, if it still may.
+    pub fn held_since(&self, key: &str, token: &str) -> Option<Instant> {
+        let now = Instant::now();
+        let all = self.holdings.borrow();
+        let mut holdings = all.get(key).into_iter().flatten();
+        holdings.find(|it| it.token == token && it.until > now).map(|it| it.from)
+    }
+}
+
+fn name(key: &str, token: &str) -> String {
+    format!("{key} {token}")
+}

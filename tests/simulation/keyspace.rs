@@ -1,0 +1,193 @@
+//! What one master remembers: strings under keys, some of which end.
+
+use std::collections::BTreeMap;
+
+use super::resp::Reply;
+
+/// The keys of one master. They end by that master's own wall clock, which every call is told.
+#[derive(Debug, Default)]
+pub struct Keyspace {
+    keys: BTreeMap<Vec<u8>, Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    value: Vec<u8>,
+    /// Unix time, by the master's clock.
+    ends_ms: Option<i64>,
+}
+
+/// What `SET` and `PEXPIRE` were told about time.
+enum Ends {
+    Keep,
+    Never,
+    At(i64),
+}
+
+const SYNTAX: &str = "ERR syntax error";
+
+impl Keyspace {
+    /// Runs a command on keys; `None` when it is none that masters of a simulation know.
+    pub fn command(&mut self, now_ms: i64, words: &[Vec<u8>]) -> Option<Reply> {
+        let name = words.first()?.to_ascii_uppercase();
+        self.end_keys(now_ms);
+        let key = words.get(1).map(Vec::as_slice).unwrap_or_default();
+        Some(match &name[..] {
+            b"GET" => self.keys.get(key).map_or(Reply::Nil, |it| Reply::Bulk(it.value.clone())),
+            b"SET" => self.set(now_ms, words),
+            b"DEL" => Reply::Int(words[1..].iter().filter(|it| self.delete(it)).count() as i64),
+            b"EXISTS" => Reply::Int(i64::from(self.keys.contains_key(key))),
+            b"TYPE" => self.kind(key),
+            b"PTTL" => Reply::Int(self.remaining_ms(now_ms, key)),
+            b"PEXPIRETIME" => Reply::Int(self.end_ms(key)),
+            b"PEXPIRE" => self.expire(now_ms, words),
+            b"PERSIST" => self.persist(key),
+            b"DUMP" => self.keys.get(key).map_or(Reply::Nil, |it| Reply::Bulk(dump(&it.value))),
+            b"RESTORE" => self.restore(now_ms, words),
+            b"SCAN" => self.scan(),
+            b"FLUSHALL" | b"FLUSHDB" => self.flush(words),
+            _ => return None,
+        })
+    }
+
+    /// Key, value and remaining time of everything that has not ended.
+    pub fn all(&mut self, now_ms: i64) -> Vec<(String, String, Option<i64>)> {
+        self.end_keys(now_ms);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let show = |(key, it): (&Vec<u8>, &Entry)| {
+            (text(key), text(&it.value), it.ends_ms.map(|end| end - now_ms))
+        };
+        self.keys.iter().map(show).collect()
+    }
+
+    pub fn len(&mut self, now_ms: i64) -> usize {
+        self.end_keys(now_ms);
+        self.keys.len()
+    }
+
+    /// A key is there up to and including its last millisecond (`db.c`, `keyIsExpired`).
+    fn end_keys(&mut self, now_ms: i64) {
+        self.keys.retain(|_, it| it.ends_ms.is_none_or(|end| now_ms <= end));
+    }
+
+    fn delete(&mut self, key: &[u8]) -> bool {
+        self.keys.remove(key).is_some()
+    }
+
+    fn kind(&self, key: &[u8]) -> Reply {
+        let name = if self.keys.contains_key(key) { "string" } else { "none" };
+        Reply::Status(name.to_owned())
+    }
+
+    fn remaining_ms(&self, now_ms: i64, key: &[u8]) -> i64 {
+        match self.end_ms(key) {
+            end if end < 0 => end,
+            end => end - now_ms,
+        }
+    }
+
+    fn end_ms(&self, key: &[u8]) -> i64 {
+        self.keys.get(key).map_or(-2, |it| it.ends_ms.unwrap_or(-1))
+    }
+
+    /// `SET key value [NX] [PX ms | KEEPTTL]`
+    fn set(&mut self, now_ms: i64, words: &[Vec<u8>]) -> Reply {
+        let [_, key, value, options @ ..] = words else { return Reply::error(SYNTAX) };
+        let (mut only_new, mut ends) = (false, Ends::Never);
+        let mut options = options.iter();
+        while let Some(option) = options.next() {
+            match &option.to_ascii_uppercase()[..] {
+                b"NX" => only_new = true,
+                b"KEEPTTL" => ends = Ends::Keep,
+                b"PX" => match options.next().and_then(|ms| number(ms)) {
+                    Some(ms) if ms > 0 => ends = Ends::At(now_ms + ms),
+                    _ => return Reply::error("ERR invalid expire time in 'set' command"),
+                },
+                _ => return Reply::error(SYNTAX),
+            }
+        }
+        if only_new && self.keys.contains_key(key) {
+            return Reply::Nil;
+        }
+        let kept = self.keys.get(key).and_then(|it| it.ends_ms);
+        let ends_ms = match ends {
+            Ends::Keep => kept,
+            Ends::Never => None,
+            Ends::At(end) => Some(end),
+        };
+        self.keys.insert(key.clone(), Entry { value: value.clone(), ends_ms });
+        Reply::ok()
+    }
+
+    /// `PEXPIRE key ms [GT]`
+    fn expire(&mut self, now_ms: i64, words: &[Vec<u8>]) -> Reply {
+        let [_, key, ms, options @ ..] = words else { return Reply::error(SYNTAX) };
+        let Some(ms) = number(ms) else { return Reply::error(SYNTAX) };
+        let only_longer = options.iter().any(|option| option.eq_ignore_ascii_case(b"GT"));
+        let Some(entry) = self.keys.get_mut(key) else { return Reply::Int(0) };
+        let end = now_ms + ms;
+        if only_longer && entry.ends_ms.is_none_or(|before| end <= before) {
+            return Reply::Int(0);
+        }
+        entry.ends_ms = Some(end);
+        if ms <= 0 {
+            self.delete(key);
+        }
+        Reply::Int(1)
+    }
+
+    fn persist(&mut self, key: &[u8]) -> Reply {
+        let ended = self.keys.get_mut(key).and_then(|it| it.ends_ms.take());
+        Reply::Int(i64::from(ended.is_some()))
+    }
+
+    /// `RESTORE key ms dump [REPLACE] [ABSTTL]`
+    fn restore(&mut self, now_ms: i64, words: &[Vec<u8>]) -> Reply {
+        let [_, key, ms, dumped, options @ ..] = words else { return Reply::error(SYNTAX) };
+        let has = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
+        let (Some(ms), Some(value)) = (number(ms), undump(dumped)) else {
+            return Reply::error("ERR DUMP payload version or checksum are wrong");
+        };
+        if self.keys.contains_key(key) && !has(b"REPLACE") {
+            return Reply::error("BUSYKEY Target key name already exists.");
+        }
+        let start_ms = if has(b"ABSTTL") { 0 } else { now_ms };
+        let ends_ms = (ms > 0).then_some(start_ms + ms);
+        self.keys.insert(key.clone(), Entry { value, ends_ms });
+        Reply::ok()
+    }
+
+    /// All in one page, which Redis may do as well.
+    fn scan(&self) -> Reply {
+        let keys = self.keys.keys().cloned().map(Reply::Bulk).collect();
+        Reply::Array(vec![Reply::text("0"), Reply::Array(keys)])
+    }
+
+    fn flush(&mut self, words: &[Vec<u8>]) -> Reply {
+        if words.len() > 1 {
+            return Reply::error(SYNTAX);
+        }
+        self.keys.clear();
+        Reply::ok()
+    }
+}
+
+/// The value behind a byte for its type, then two for the version of the format and eight of checksum, as
+/// the proxy knows them.
+fn dump(value: &[u8]) -> Vec<u8> {
+    let mut dump = vec![0];
+    dump.extend_from_slice(value);
+    dump.extend_from_slice(&[11, 0]);
+    let checksum = sha1_smol::Sha1::from(&dump).digest().bytes();
+    dump.extend_from_slice(&checksum[..8]);
+    dump
+}
+
+fn undump(dumped: &[u8]) -> Option<Vec<u8>> {
+    let value = dumped.get(1..dumped.len().checked_sub(10)?)?;
+    (dump(value) == dumped).then(|| value.to_vec())
+}
+
+fn number(word: &[u8]) -> Option<i64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}

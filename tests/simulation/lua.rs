@@ -1,0 +1,169 @@
+//! Runs scripts as Redis does: with Lua itself, so that the proxy's scripts are explored and not an
+//! imitation of them.
+
+use std::collections::HashMap;
+
+use mlua::{Function, Lua, MultiValue, Table, Value};
+
+use super::resp::Reply;
+
+/// Lua, and what it has compiled. All masters share it: scripts keep nothing between calls.
+pub struct Scripts {
+    lua: Lua,
+    compiled: HashMap<String, Function>,
+}
+
+/// Raises what failed as the table that Redis raises, and gives scripts the rest of their library.
+const LIBRARY: &str = r#"
+local library = {}
+function library.call(...)
+  local reply = redis.command(...)
+  if type(reply) == 'table' and reply.err then
+    error(reply, 0)
+  end
+  return reply
+end
+function library.pcall(...)
+  return redis.command(...)
+end
+function library.status_reply(text) return { ok = text } end
+function library.error_reply(text) return { err = text } end
+function library.setresp() end
+redis = library
+"#;
+
+impl Scripts {
+    pub fn new() -> Self {
+        let lua = Lua::new();
+        lua.load(LIBRARY).exec().expect("the library is Lua");
+        let sha1hex = lua.create_function(|_, text: mlua::LuaString| Ok(sha1(&text.as_bytes())));
+        let library: Table = lua.globals().get("redis").expect("it was just set");
+        library.set("sha1hex", sha1hex.expect("a function")).expect("a table takes anything");
+        Self { lua, compiled: HashMap::new() }
+    }
+
+    /// Whether `text` is Lua.
+    pub fn compile(&mut self, text: &[u8]) -> Result<String, Reply> {
+        let sha = sha1(text);
+        if !self.compiled.contains_key(&sha) {
+            let chunk = self.lua.load(text).set_name("@user_script");
+            let function = chunk.into_function().map_err(|why| {
+                Reply::error(format!("ERR Error compiling script (new function): {why}"))
+            })?;
+            self.compiled.insert(sha.clone(), function);
+        }
+        Ok(sha)
+    }
+
+    /// Runs what was compiled; `command` is what `redis.call` does.
+    pub fn run(
+        &self,
+        sha: &str,
+        keys: &[Vec<u8>],
+        argv: &[Vec<u8>],
+        mut command: impl FnMut(Vec<Vec<u8>>) -> Reply,
+    ) -> Reply {
+        let done = self.lua.scope(|scope| {
+            let globals = self.lua.globals();
+            globals.set("KEYS", self.words(keys)?)?;
+            globals.set("ARGV", self.words(argv)?)?;
+            let redis: Table = globals.get("redis")?;
+            let command = scope.create_function_mut(|lua, words: MultiValue| {
+                let words = words.into_iter().map(word).collect::<mlua::Result<_>>()?;
+                to_lua(lua, command(words))
+            })?;
+            redis.set("command", command)?;
+            self.compiled[sha].call::<Value>(())
+        });
+        match done {
+            Ok(value) => from_lua(&value).unwrap_or_else(|why| Reply::error(format!("ERR {why}"))),
+            Err(why) => failed(&why),
+        }
+    }
+
+    fn words(&self, words: &[Vec<u8>]) -> mlua::Result<Table> {
+        let words = words.iter().map(|word| self.lua.create_string(word));
+        self.lua.create_sequence_from(words.collect::<mlua::Result<Vec<_>>>()?)
+    }
+}
+
+pub fn sha1(text: &[u8]) -> String {
+    sha1_smol::Sha1::from(text).hexdigest()
+}
+
+fn word(value: Value) -> mlua::Result<Vec<u8>> {
+    match value {
+        Value::String(text) => Ok(text.as_bytes().to_vec()),
+        Value::Integer(number) => Ok(number.to_string().into_bytes()),
+        // `%.17g` as Redis has it; scripts only make whole numbers.
+        Value::Number(number) => Ok(format!("{number}").into_bytes()),
+        other => Err(mlua::Error::runtime(format!("no argument: {other:?}"))),
+    }
+}
+
+/// Redis's conversion of a reply (RESP2) to Lua.
+fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
+    let table = |name: &str, text: String| {
+        let table = lua.create_table()?;
+        table.set(name, text)?;
+        Ok(Value::Table(table))
+    };
+    match reply {
+        Reply::Status(text) => table("ok", text),
+        Reply::Error(text) => table("err", text),
+        Reply::Int(number) => Ok(Value::Number(number as f64)),
+        Reply::Bulk(bytes) => Ok(Value::String(lua.create_string(bytes)?)),
+        Reply::Nil => Ok(Value::Boolean(false)),
+        Reply::Array(elements) | Reply::Map(elements) | Reply::Push(elements) => {
+            let elements = elements.into_iter().map(|element| to_lua(lua, element));
+            let elements = elements.collect::<mlua::Result<Vec<_>>>()?;
+            Ok(Value::Table(lua.create_sequence_from(elements)?))
+        }
+    }
+}
+
+/// And back: what a script returns.
+fn from_lua(value: &Value) -> mlua::Result<Reply> {
+    Ok(match value {
+        Value::Integer(number) => Reply::Int(*number),
+        Value::Number(number) => Reply::Int(*number as i64),
+        Value::String(text) => Reply::Bulk(text.as_bytes().to_vec()),
+        Value::Boolean(true) => Reply::Int(1),
+        Value::Table(table) => {
+            if let Some(text) = table.raw_get::<Option<String>>("ok")? {
+                return Ok(Reply::Status(text));
+            }
+            if let Some(text) = table.raw_get::<Option<String>>("err")? {
+                return Ok(Reply::Error(text));
+            }
+            let elements = (1..=table.raw_len()).map(|at| from_lua(&table.raw_get(at)?));
+            Reply::Array(elements.collect::<mlua::Result<_>>()?)
+        }
+        _ => Reply::Nil,
+    })
+}
+
+fn failed(why: &mlua::Error) -> Reply {
+    Reply::error(format!("ERR {}", why.to_string().replace(['\r', '\n'], " ")))
+}
+
+#[test]
+fn a_key_that_is_copied_in_its_last_millisecond_does_not_stay_for_ever() {
+    use super::keyspace::Keyspace;
+
+    let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
+    let (mut keys, mut scripts) = (Keyspace::default(), Scripts::new());
+    let mut command = |now_ms, words: &[Vec<u8>]| keys.command(now_ms, words).expect("it is known");
+    command(0, &words(&[b"SET", b"key", b"token", b"PX", b"10"]));
+    let Reply::Bulk(dump) = command(10, &words(&[b"DUMP", b"key"])) else { panic!("it is there") };
+    assert_eq!(command(10, &words(&[b"PTTL", b"key"])), Reply::Int(0));
+    let adopt = [
+        include_str!("../../src/lua/program/digest.lua"),
+        include_str!("../../src/lua/rejoin/adopt.lua"),
+    ];
+    let sha = scripts.compile(adopt.concat().as_bytes()).expect("it is Lua");
+    let argv = words(&[b"", &dump, b"digest", b"0"]);
+    let adopted = scripts.run(&sha, &words(&[b"other"]), &argv, |words| command(10, &words));
+    assert_eq!(adopted, Reply::Int(1));
+    assert_ne!(command(10, &words(&[b"PTTL", b"other"])), Reply::Int(-1), "it has no end");
+}

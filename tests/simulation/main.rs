@@ -1,0 +1,170 @@
+//! The whole proxy (sessions, engine, links, timers) in virtual time, before masters and networks that
+//! fail in every way it promises to bear.
+//!
+//! ```text
+//! clients --> proxy 0 --ways--> master 0..N     faults: what goes wrong, and when
+//! clients --> proxy 1 --ways--> master 0..N     journal: what happened, and what must not have
+//! ```
+//!
+//! The proxies are the ones of production: [`redlock_proxy::worker::Worker`], handed connections from
+//! simulated networks. Masters keep keys and run the proxy's scripts in Lua itself. All time is virtual
+//! and all chance comes from one seed, so that a run that breaks a rule can be seen again:
+//!
+//! ```text
+//! make test-sim SIM_SEED=42
+//! ```
+#![allow(unreachable_pub, reason = "a test binary has no users")]
+#![allow(missing_docs, reason = "names and types tell it; what needs a word has one")]
+
+mod canary;
+mod client;
+mod commands;
+mod faults;
+mod habits;
+mod journal;
+mod keyspace;
+mod lua;
+mod master;
+mod network;
+mod plan;
+mod proxy;
+mod resp;
+mod socket;
+mod world;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use journal::Counts;
+use network::lock;
+use plan::Plan;
+use tokio::task::LocalSet;
+use world::{Outcome, World};
+
+/// How often a long run tells how far it is: every ten hours of virtual time.
+const PROGRESS_S: u64 = 36_000;
+
+/// The seeds of `make test`.
+const SEEDS: std::ops::Range<u64> = 0..4;
+
+#[test]
+fn no_rule_is_broken_whatever_goes_wrong() {
+    for seed in SEEDS {
+        let outcome = simulate(Plan::of(seed), false);
+        outcome.expect_sound(seed);
+        assert!(outcome.counts.grants > 0, "seed {seed}: nobody got a lock");
+    }
+}
+
+#[test]
+fn the_same_seed_has_the_same_history() {
+    let histories = || [5, 6].map(|seed| simulate(Plan::of(seed), false));
+    let once = histories();
+    assert_eq!(once, histories());
+    assert_ne!(once[0].digest, once[1].digest);
+}
+
+/// With the protection off, the classic fault of Redlock: a master is restarted empty and votes for
+/// somebody else. A checker that did not find it would find nothing.
+#[test]
+fn masters_that_forget_and_vote_at_once_are_found_to_break_the_first_rule() {
+    let finds = |seed| {
+        let plan = Plan { restart_wait: Duration::ZERO, ..Plan::of(seed) };
+        simulate(plan, false).broken.is_some_and(|rule| rule.starts_with("rule 1"))
+    };
+    assert!((20..60).any(finds), "no seed finds a lock that is held twice");
+}
+
+/// `SIM_SEED` shows one run, with the log of its proxies; else `SIM_HOURS` of virtual time, from `SIM_FROM` on.
+#[test]
+#[ignore = "takes long: run by make test-sim"]
+fn thousands_of_hours() {
+    if let Some(seed) = setting("SIM_SEED") {
+        tracing_subscriber::fmt().without_time().with_writer(std::io::stderr).init();
+        return simulate(Plan::of(seed), true).expect_sound(seed);
+    }
+    let hours = setting("SIM_HOURS").unwrap_or(1000);
+    let first = setting("SIM_FROM").unwrap_or(1000);
+    soak(first, Duration::from_secs(3600 * hours));
+}
+
+/// Runs seed after seed, on all processors, until they make `enough` together.
+fn soak(first: u64, enough: Duration) {
+    let (next, soaked) = (AtomicU64::new(first), Mutex::new(Soaked::default()));
+    let work = || {
+        while lock(&soaked).simulated < enough {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let outcome = simulate(Plan::of(seed), false);
+            lock(&soaked).add(seed, outcome);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+    let mut soaked = lock(&soaked);
+    soaked.tell(next.into_inner());
+    soaked.broken.sort();
+    let seeds: Vec<u64> = soaked.broken.iter().map(|(seed, _)| *seed).collect();
+    if let Some((seed, broken)) = soaked.broken.first() {
+        panic!("{seeds:?} break rules\n{}", report(*seed, broken));
+    }
+}
+
+/// What came of many runs.
+#[derive(Default)]
+struct Soaked {
+    simulated: Duration,
+    counts: Counts,
+    broken: Vec<(u64, String)>,
+}
+
+impl Soaked {
+    fn add(&mut self, seed: u64, outcome: Outcome) {
+        let before = self.simulated;
+        self.simulated += outcome.simulated;
+        self.counts.requests += outcome.counts.requests;
+        self.counts.grants += outcome.counts.grants;
+        self.counts.excused += outcome.counts.excused;
+        if self.simulated.as_secs() / PROGRESS_S > before.as_secs() / PROGRESS_S {
+            self.tell(seed);
+        }
+        if let Some(broken) = outcome.broken {
+            eprintln!("seed {seed}: {}", broken.lines().next().unwrap_or_default());
+            self.broken.push((seed, broken));
+        }
+    }
+
+    fn tell(&self, seed: u64) {
+        let hours = self.simulated.as_secs() / 3_600;
+        eprintln!("{hours} hours, up to seed {seed}: {:?}", self.counts);
+    }
+}
+
+/// One run, on a thread of its own: nothing is left of the one before.
+fn simulate(plan: Plan, is_loud: bool) -> Outcome {
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        LocalSet::new().block_on(&runtime, World::run(plan, is_loud))
+    };
+    std::thread::spawn(run).join().expect("a simulation does not panic")
+}
+
+impl Outcome {
+    fn expect_sound(&self, seed: u64) {
+        if let Some(broken) = &self.broken {
+            panic!("{}", report(seed, broken));
+        }
+    }
+}
+
+fn report(seed: u64, broken: &str) -> String {
+    format!("seed {seed} breaks {broken}\nto see it again: make test-sim SIM_SEED={seed}")
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}

@@ -1,0 +1,272 @@
+//! A master: a process that can be stopped, killed and started again, with a clock of its own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::keyspace::Keyspace;
+use super::lua::Scripts;
+use super::resp::decode_request;
+use super::socket::Socket;
+
+/// One master, whatever process it runs at the moment.
+pub struct Master {
+    pub index: usize,
+    pub clock: RefCell<WallClock>,
+    pub process: RefCell<Option<Process>>,
+    pub scripts: Rc<RefCell<Scripts>>,
+    rng: RefCell<Rng>,
+    stopped: Cell<bool>,
+    /// It was continued.
+    continued: Notify,
+    /// How long a command takes.
+    pub service: Cell<Duration>,
+    calls: RefCell<Option<mpsc::UnboundedSender<Socket>>>,
+    running: RefCell<Option<tokio::task::JoinHandle<()>>>,
+}
+
+/// What ends with the process.
+pub struct Process {
+    pub run_id: String,
+    pub started_ms: i64,
+    pub keys: Keyspace,
+    /// SHA1s that `EVALSHA` finds.
+    pub loaded: BTreeSet<String>,
+    /// Calls, and how many of them failed, by command.
+    pub stats: BTreeMap<String, (u64, u64)>,
+    pub connections: BTreeMap<i64, Connection>,
+    last_id: i64,
+}
+
+/// One of its clients.
+#[derive(Default)]
+pub struct Connection {
+    pub channels: BTreeSet<String>,
+    pub killed: Rc<Cell<bool>>,
+    pub end: Rc<Notify>,
+    pub resp3: bool,
+}
+
+/// A clock that need not be right.
+#[derive(Clone, Copy, Debug)]
+pub struct WallClock {
+    at: Instant,
+    micros: i64,
+    rate: f64,
+}
+
+impl WallClock {
+    pub fn new(micros: i64, rate: f64) -> Self {
+        Self { at: Instant::now(), micros, rate }
+    }
+
+    pub fn micros(&self) -> i64 {
+        self.micros + (self.at.elapsed().as_micros() as f64 * self.rate) as i64
+    }
+
+    pub fn ms(&self) -> i64 {
+        self.micros() / 1000
+    }
+
+    pub fn step(&mut self, ms: i64) {
+        self.micros += 1000 * ms;
+    }
+
+    pub fn set_rate(&mut self, rate: f64) {
+        *self = Self::new(self.micros(), rate);
+    }
+}
+
+impl Master {
+    /// A master that has been running for `age`.
+    pub fn new(
+        index: usize,
+        mut rng: Rng,
+        scripts: Rc<RefCell<Scripts>>,
+        age: Duration,
+    ) -> Rc<Self> {
+        // Masters may be days apart: only the rates matter, as far as the drift bound allows.
+        let day_us = 86_400_000_000;
+        let micros = 20_000 * day_us + rng.i64(-day_us..day_us);
+        let rate = 1.0 + rng.i32(-40..=40) as f64 / 10_000.0;
+        let master = Rc::new(Self {
+            index,
+            clock: RefCell::new(WallClock::new(micros, rate)),
+            process: RefCell::default(),
+            scripts,
+            rng: RefCell::new(rng),
+            stopped: Cell::new(false),
+            continued: Notify::new(),
+            service: Cell::new(Duration::ZERO),
+            calls: RefCell::default(),
+            running: RefCell::default(),
+        });
+        master.start();
+        if let Some(process) = &mut *master.process.borrow_mut() {
+            process.started_ms -= age.as_millis() as i64;
+        }
+        master
+    }
+
+    pub fn now_ms(&self) -> i64 {
+        self.clock.borrow().ms()
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.process.borrow().is_some()
+    }
+
+    /// Starts a new process, which remembers nothing.
+    pub fn start(self: &Rc<Self>) {
+        let run_id = format!("{:040x}", self.rng.borrow_mut().u128(..));
+        *self.process.borrow_mut() = Some(Process {
+            run_id,
+            started_ms: self.now_ms(),
+            keys: Keyspace::default(),
+            loaded: BTreeSet::new(),
+            stats: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            last_id: 0,
+        });
+        let (calls, accepted) = mpsc::unbounded_channel();
+        *self.calls.borrow_mut() = Some(calls);
+        let running = tokio::task::spawn_local(Rc::clone(self).accept(accepted));
+        *self.running.borrow_mut() = Some(running);
+    }
+
+    /// Ends the process with all it knew, and its connections with it.
+    pub fn kill(&self) {
+        *self.process.borrow_mut() = None;
+        *self.calls.borrow_mut() = None;
+        self.resume();
+        if let Some(running) = self.running.borrow_mut().take() {
+            running.abort();
+        }
+    }
+
+    /// SIGSTOP: the kernel goes on accepting connections and bytes, and nothing is done with them.
+    pub fn stop(&self) {
+        self.stopped.set(true);
+    }
+
+    /// SIGCONT: all that has been received in the meantime is done.
+    pub fn resume(&self) {
+        self.stopped.set(false);
+        self.continued.notify_waiters();
+    }
+
+    /// `FLUSHALL`, by somebody.
+    pub fn flush(&self) {
+        let now_ms = self.now_ms();
+        if let Some(process) = &mut *self.process.borrow_mut() {
+            let reply = process.keys.command(now_ms, &[b"FLUSHALL".to_vec()]).expect("it is known");
+            process.count("FLUSHALL", &reply);
+        }
+    }
+
+    /// Takes a connection, if anybody listens.
+    pub fn call(&self, socket: Socket) {
+        if let Some(calls) = &*self.calls.borrow() {
+            let _ = calls.send(socket);
+        }
+    }
+
+    async fn accept(self: Rc<Self>, mut calls: mpsc::UnboundedReceiver<Socket>) {
+        let mut serving = JoinSet::new();
+        while let Some(socket) = calls.recv().await {
+            serving.spawn_local(Rc::clone(&self).serve(socket));
+            while serving.try_join_next().is_some() {}
+        }
+    }
+
+    async fn serve(self: Rc<Self>, mut socket: Socket) {
+        self.gate().await;
+        let (id, end) = self.enter();
+        let mut received = Vec::new();
+        loop {
+            let more = tokio::select! {
+                biased;
+                () = end.notified() => break,
+                more = socket.read_buf(&mut received) => more,
+            };
+            if !matches!(more, Ok(1..)) {
+                break;
+            }
+            self.gate().await;
+            if !self.requests(id, &mut received, &mut socket).await {
+                break;
+            }
+        }
+        if let Some(process) = &mut *self.process.borrow_mut() {
+            process.connections.remove(&id);
+        }
+    }
+
+    /// Does what was received; false when the connection has been killed meanwhile.
+    async fn requests(&self, id: i64, received: &mut Vec<u8>, socket: &mut Socket) -> bool {
+        let mut done = 0;
+        let mut replies = Vec::new();
+        while let Some((words, len)) = decode_request(&received[done..]) {
+            done += len;
+            if !self.service.get().is_zero() {
+                tokio::time::sleep(self.service.get()).await;
+                self.gate().await;
+            }
+            if self.is_killed(id) {
+                return false;
+            }
+            self.execute(id, &words, &mut replies);
+            if !self.service.get().is_zero() {
+                let _ = socket.write_all(&std::mem::take(&mut replies)).await;
+            }
+        }
+        received.drain(..done);
+        if !replies.is_empty() {
+            let _ = socket.write_all(&replies).await;
+        }
+        true
+    }
+
+    /// Waits while the process is stopped. When it goes on it looks at all connections in one turn of its
+    /// event loop, in any order.
+    async fn gate(&self) {
+        while self.stopped.get() {
+            self.continued.notified().await;
+            let others = self.rng.borrow_mut().u8(0..4);
+            for _ in 0..others {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn enter(&self) -> (i64, Rc<Notify>) {
+        let mut process = self.process.borrow_mut();
+        let process = process.as_mut().expect("connections end with the process");
+        process.last_id += 1;
+        let connection = Connection::default();
+        let end = Rc::clone(&connection.end);
+        process.connections.insert(process.last_id, connection);
+        (process.last_id, end)
+    }
+
+    fn is_killed(&self, id: i64) -> bool {
+        let process = self.process.borrow();
+        let known = process.as_ref().and_then(|it| it.connections.get(&id));
+        known.is_none_or(|connection| connection.killed.get())
+    }
+}
+
+impl Connection {
+    /// `CLIENT KILL`
+    pub fn kill(&self) {
+        self.killed.set(true);
+        self.end.notify_one();
+    }
+}

@@ -1,0 +1,88 @@
+//! What one run looks like, drawn from its seed.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use redlock_proxy::config::Settings;
+use redlock_proxy::master::probation::ColdStart;
+
+use super::network::{Conditions, FAIR};
+
+/// The shape of a run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub masters: usize,
+    pub proxies: usize,
+    pub clients_per_proxy: usize,
+    /// So few that clients meet.
+    pub keys: u8,
+    /// Clients pause up to so long between two things they do.
+    pub idle_ms: u64,
+    pub longest_lease: Duration,
+    /// How long a master that has forgotten must wait, as operators are told to set it: as long as the
+    /// longest lease.
+    pub restart_wait: Duration,
+    pub cold_start: ColdStart,
+    /// Locks without TTL: they outlive any wait, so that a master that has forgotten them must have copied
+    /// them before it votes.
+    pub may_hold_forever: bool,
+    /// How long faults go on.
+    pub chaos: Duration,
+    /// The longest pause between two faults.
+    pub longest_calm: Duration,
+    pub usual: Conditions,
+}
+
+/// Longer than a quorum of the others is ever away, so that nobody votes who has not copied what it forgot.
+const LONG_WAIT: Duration = Duration::from_secs(60);
+
+impl Plan {
+    pub fn of(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let restart_wait = pick(&mut rng, &[2_000, 5_000, 15_000, 60_000]);
+        let cold_start = if restart_wait == LONG_WAIT || rng.bool() {
+            ColdStart::Trust
+        } else {
+            ColdStart::Wait
+        };
+        let usual = Conditions { longest: pick(&mut rng, &[1, 3, 10]), ..FAIR };
+        Self {
+            seed,
+            masters: if rng.u8(0..3) == 0 { 5 } else { 3 },
+            proxies: 2,
+            clients_per_proxy: rng.usize(2..=4),
+            keys: rng.u8(1..=4),
+            idle_ms: if rng.bool() { 300 } else { 2_000 },
+            longest_lease: pick(&mut rng, &[500, 2_000, 15_000]).min(restart_wait),
+            restart_wait,
+            cold_start,
+            may_hold_forever: restart_wait == LONG_WAIT,
+            chaos: Duration::from_secs(rng.u64(60..=240)),
+            longest_calm: pick(&mut rng, &[1_000, 4_000, 12_000]),
+            usual,
+        }
+    }
+
+    pub fn settings(&self) -> Settings {
+        let address = |port| format!("master:{port}").parse().expect("an address");
+        let masters = (1..=self.masters).map(address).collect();
+        let settings = Settings::try_new(masters).expect("several masters");
+        let restart_wait = Some(self.restart_wait);
+        Settings { restart_wait, cold_start: self.cold_start, ..settings }
+    }
+
+    /// How many masters may be away, or forget.
+    pub fn minority(&self) -> usize {
+        (self.masters - 1) / 2
+    }
+
+    /// What was going on when the faults ended has come to its end after this.
+    pub fn settling(&self) -> Duration {
+        2 * self.restart_wait + 2 * self.longest_lease + Duration::from_secs(10)
+    }
+}
+
+fn pick(rng: &mut Rng, choices_ms: &[u64]) -> Duration {
+    Duration::from_millis(choices_ms[rng.usize(0..choices_ms.len())])
+}

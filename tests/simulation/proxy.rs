@@ -1,0 +1,123 @@
+//! A proxy: one worker as it runs in production, on simulated connections.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use redlock_proxy::client::listener;
+use redlock_proxy::client::registry::Registry;
+use redlock_proxy::config::{MasterAddr, Settings};
+use redlock_proxy::lua::ScriptCache;
+use redlock_proxy::master::dial::Dial;
+use redlock_proxy::master::electorate::Electorate;
+use redlock_proxy::worker::Worker;
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, LocalSet};
+use tokio::time::Instant;
+
+use super::master::Master;
+use super::network::{Way, connection};
+use super::socket::Socket;
+
+/// A proxy that can die and come back.
+pub struct Proxy {
+    pub index: usize,
+    settings: Settings,
+    roads: Roads,
+    worker: RefCell<Option<Rc<Worker>>>,
+    calls: RefCell<Option<mpsc::UnboundedSender<DuplexStream>>>,
+    running: RefCell<Option<JoinHandle<()>>>,
+    /// When it was started, or died.
+    pub since: Cell<Instant>,
+}
+
+/// From one proxy to every master, in the order of the list.
+#[derive(Clone)]
+pub struct Roads(pub Rc<[Road]>);
+
+/// From a proxy to one master, and back.
+pub struct Road {
+    pub there: Arc<Way>,
+    pub back: Arc<Way>,
+    pub master: Rc<Master>,
+}
+
+/// How much a client and its session may have in their sockets.
+const CLIENT_BUFFER: usize = 64 << 10;
+
+impl Proxy {
+    pub fn new(index: usize, settings: Settings, roads: Roads) -> Rc<Self> {
+        let since = Cell::new(Instant::now());
+        let (worker, calls, running) = Default::default();
+        Rc::new(Self { index, settings, roads, worker, calls, running, since })
+    }
+
+    /// Starts a new process. All of its tasks are in a set of their own, and end with it.
+    pub fn start(&self) {
+        let settings = Arc::new(self.settings.clone());
+        let electorate = Arc::new(Electorate::of(&settings));
+        let scripts = Arc::new(Mutex::new(ScriptCache::new()));
+        let worker = Worker::new(0, settings, Arc::new(Registry::default()), scripts, electorate);
+        let (calls, accepted) = mpsc::unbounded_channel();
+        let process = LocalSet::new();
+        process.spawn_local(serve(Rc::clone(&worker), self.roads.clone(), accepted));
+        *self.worker.borrow_mut() = Some(worker);
+        *self.calls.borrow_mut() = Some(calls);
+        *self.running.borrow_mut() = Some(tokio::task::spawn_local(process));
+        self.since.set(Instant::now());
+    }
+
+    /// Ends the process without any farewell.
+    pub fn kill(&self) {
+        *self.worker.borrow_mut() = None;
+        *self.calls.borrow_mut() = None;
+        if let Some(running) = self.running.borrow_mut().take() {
+            running.abort();
+        }
+        self.since.set(Instant::now());
+    }
+
+    pub fn worker(&self) -> Option<Rc<Worker>> {
+        self.worker.borrow().clone()
+    }
+
+    /// A client's new connection, if the proxy runs.
+    pub fn connect(&self) -> Option<DuplexStream> {
+        let (client, session) = tokio::io::duplex(CLIENT_BUFFER);
+        self.calls.borrow().as_ref()?.send(session).ok()?;
+        Some(client)
+    }
+}
+
+async fn serve(
+    worker: Rc<Worker>,
+    roads: Roads,
+    mut accepted: mpsc::UnboundedReceiver<DuplexStream>,
+) {
+    worker.start(roads).await;
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+    while let Some(stream) = accepted.recv().await {
+        listener::admit(stream, nowhere, nowhere, &worker);
+    }
+}
+
+impl Dial for Roads {
+    type Stream = Socket;
+
+    /// SYN and SYN-ACK: where either way is blocked the caller waits, as for a host that is silent.
+    async fn dial(&self, address: &MasterAddr) -> io::Result<Socket> {
+        let Road { there, back, master } = &self.0[usize::from(address.port) - 1];
+        there.pass().await;
+        let listens = master.is_running();
+        back.pass().await;
+        if !listens || !master.is_running() {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (ours, theirs) = connection(there, back);
+        master.call(theirs);
+        Ok(ours)
+    }
+}

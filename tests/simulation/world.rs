@@ -1,0 +1,271 @@
+//! One run: masters, proxies, clients and what goes wrong between them, all drawn from one seed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use redlock_proxy::clock;
+use redlock_proxy::quorum::MasterId;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::canary;
+use super::client::Client;
+use super::faults;
+use super::journal::{Counts, Journal};
+use super::lua::Scripts;
+use super::master::Master;
+use super::network::Way;
+use super::plan::Plan;
+use super::proxy::{Proxy, Road, Roads};
+
+/// Everything there is in a run.
+pub struct World {
+    pub plan: Plan,
+    pub journal: Journal,
+    pub masters: Vec<Rc<Master>>,
+    pub proxies: Vec<Rc<Proxy>>,
+    roads: Vec<Roads>,
+    health: RefCell<Vec<Vec<Health>>>,
+    /// When something last happened to each master's keys that proxies only notice when they look.
+    meddled: RefCell<Vec<Option<Instant>>>,
+    ending: Cell<bool>,
+}
+
+/// Whether anything is wrong between a proxy and a master.
+#[derive(Clone, Copy)]
+struct Health {
+    faults: u32,
+    /// When the last one ended.
+    since: Instant,
+}
+
+/// What came of a run.
+#[derive(Debug, PartialEq)]
+pub struct Outcome {
+    /// The rule that was broken, and what happened before.
+    pub broken: Option<String>,
+    pub counts: Counts,
+    pub simulated: Duration,
+    /// Of everything that happened.
+    pub digest: String,
+}
+
+/// Some day in 2023.
+const WALL_CLOCK: Duration = Duration::from_secs(1_700_000_000);
+
+/// How old masters are when a run begins: older than any wait.
+const AGE: Duration = Duration::from_secs(3_600);
+
+/// So long after the last fault between a proxy and a master nothing of it is left: the link is back after
+/// a second at the latest, and what was slow has been answered.
+const RECOVERY: Duration = Duration::from_secs(6);
+
+/// So long a flush or a clock that was set may go unnoticed where nothing else is wrong.
+const NOTICED: Duration = Duration::from_secs(5);
+
+impl World {
+    /// Runs `plan` from its beginning to its end.
+    pub async fn run(plan: Plan, is_loud: bool) -> Outcome {
+        let start = Instant::now();
+        let mut rng = Rng::with_seed(plan.seed);
+        // All that the proxy draws comes from here.
+        fastrand::seed(rng.u64(..));
+        clock::set_wall_clock(WALL_CLOCK);
+        let world = Self::new(plan, is_loud, &mut rng);
+        world.proxies.iter().for_each(|proxy| proxy.start());
+        world.live(&mut rng).await;
+        world.settle().await;
+        let journal = &world.journal;
+        let (broken, counts, digest) = (journal.broken(), journal.counts(), journal.digest());
+        Outcome { broken, counts, simulated: start.elapsed(), digest }
+    }
+
+    fn new(plan: Plan, is_loud: bool, rng: &mut Rng) -> Rc<Self> {
+        let journal = Journal::new(is_loud);
+        journal.note(format_args!("{plan:?}"));
+        let scripts = Rc::new(RefCell::new(Scripts::new()));
+        let masters =
+            (0..plan.masters).map(|at| Master::new(at, rng.fork(), Rc::clone(&scripts), AGE));
+        let masters: Vec<_> = masters.collect();
+        let mut way = || {
+            let way = Way::new(rng.fork());
+            way.set(plan.usual);
+            way
+        };
+        let roads = (0..plan.proxies).map(|_| {
+            let road = |master| Road { there: way(), back: way(), master: Rc::clone(master) };
+            Roads(masters.iter().map(road).collect())
+        });
+        let roads: Vec<_> = roads.collect();
+        let proxy = |(at, roads): (usize, &Roads)| Proxy::new(at, plan.settings(), roads.clone());
+        let proxies = roads.iter().enumerate().map(proxy).collect();
+        let health = Health { faults: 0, since: Instant::now() };
+        let health = RefCell::new(vec![vec![health; plan.masters]; plan.proxies]);
+        let meddled = RefCell::new(vec![None; plan.masters]);
+        let ending = Cell::new(false);
+        Rc::new(Self { plan, journal, masters, proxies, roads, health, meddled, ending })
+    }
+
+    /// Until the faults and then the clients have come to an end.
+    async fn live(self: &Rc<Self>, rng: &mut Rng) {
+        let mut clients = JoinSet::new();
+        for proxy in 0..self.proxies.len() {
+            for client in 0..self.plan.clients_per_proxy {
+                let name = format!("p{proxy}c{client}");
+                clients.spawn_local(Client::new(self, proxy, name, rng.fork()).live());
+            }
+            clients.spawn_local(canary::sing(Rc::clone(self), proxy, rng.fork()));
+        }
+        sleep(Duration::from_secs(3)).await;
+        faults::haunt(Rc::clone(self), rng.fork()).await;
+        self.journal.note("! all is well again");
+        sleep(RECOVERY).await;
+        self.ending.set(true);
+        while let Some(done) = clients.join_next().await {
+            done.expect("clients do not panic");
+        }
+    }
+
+    /// All TTLs pass, and whatever was put off is made up for.
+    async fn settle(self: &Rc<Self>) {
+        sleep(self.plan.settling()).await;
+        for proxy in &self.proxies {
+            self.nothing_is_left(proxy);
+        }
+        self.masters.iter().for_each(|master| self.nothing_is_kept(master));
+        canary::everything_is_free(self).await;
+    }
+
+    /// Rule 4: nothing stays in flight, no debt is left, and every master votes.
+    fn nothing_is_left(&self, proxy: &Proxy) {
+        let index = proxy.index;
+        let worker = proxy.worker().expect("it was started again");
+        let in_flight = worker.engine().in_flight();
+        if in_flight > 0 {
+            self.journal.violation(format_args!(
+                "rule 4: proxy {index} still has {in_flight} operations in flight"
+            ));
+        }
+        for link in worker.engine().links() {
+            let is_well = link.is_up()
+                && link.deferred() == 0
+                && worker.engine().electorate().voters().contains(link.master());
+            if !is_well {
+                self.journal.violation(format_args!(
+                    "rule 4: proxy {index} has not recovered: master {} is {}, owes {}, {:?}",
+                    link.master().index(),
+                    if link.is_up() { "up" } else { "down" },
+                    link.deferred(),
+                    worker.engine().electorate().standing(link.master())
+                ));
+            }
+        }
+    }
+
+    /// Rule 4: no lock is held any more, so no master has a key.
+    fn nothing_is_kept(&self, master: &Master) {
+        let now_ms = master.now_ms();
+        let mut process = master.process.borrow_mut();
+        let process = process.as_mut().expect("it was started again");
+        for (key, token, ttl_ms) in process.keys.all(now_ms) {
+            if !self.may_keep(&key, ttl_ms) {
+                self.journal.violation(format_args!(
+                    "rule 4: master {} still has {key} = {token}, for {ttl_ms:?} ms",
+                    master.index
+                ));
+            }
+        }
+    }
+
+    /// A lock without a TTL that a master missed to give back is not made up for where the connection was
+    /// lost or the proxy died: nothing would tell it from a younger one.
+    fn may_keep(&self, key: &str, ttl_ms: Option<i64>) -> bool {
+        key.starts_with("nx-") && ttl_ms.is_none()
+    }
+
+    /// Whether somebody who has held a lock since then may be told that it is another's. When a master
+    /// forgets a lock, and of the others one has it and one the rest of a lost claim, it may be given
+    /// either. Nobody else gets the lock.
+    pub fn may_lose(&self, held_since: Instant) -> bool {
+        let since_ms = (held_since.elapsed() + 2 * self.plan.restart_wait).as_millis() as i64;
+        let forgot = |master: &Rc<Master>| {
+            let process = master.process.borrow();
+            process.as_ref().is_none_or(|it| master.now_ms() - it.started_ms < since_ms)
+        };
+        let meddled = self.meddled.borrow();
+        let since = Duration::from_millis(since_ms as u64);
+        let lately = |at: &Instant| at.elapsed() < since;
+        self.masters.iter().any(forgot) || meddled.iter().flatten().any(lately)
+    }
+
+    /// Somebody flushes a master, or sets its clock.
+    pub fn meddle(&self, master: usize) {
+        self.meddled.borrow_mut()[master] = Some(Instant::now());
+    }
+
+    /// Whether a proxy may count a vote of a master that has forgotten something because it was flushed or
+    /// its clock was set: it looks once a second, and one that was not there then never knows.
+    pub fn may_not_know_yet(&self, proxy: usize) -> bool {
+        let meddled = self.meddled.borrow();
+        let started = self.proxies[proxy].since.get();
+        let lasting = self.plan.longest_lease.mul_f64(1.1) + NOTICED;
+        let is_unknown = |(master, at): (usize, &Option<Instant>)| {
+            let Some(at) = *at else { return false };
+            let health = self.health.borrow()[proxy][master];
+            let undisturbed = if health.faults > 0 { Instant::now() } else { health.since.max(at) };
+            let is_new = started + Duration::from_secs(1) > at;
+            undisturbed.elapsed() < NOTICED || is_new && at.elapsed() < lasting
+        };
+        meddled.iter().enumerate().any(is_unknown)
+    }
+
+    pub fn is_ending(&self) -> bool {
+        self.ending.get() || self.journal.broken().is_some()
+    }
+
+    /// From a proxy to a master, and back.
+    pub fn road(&self, proxy: usize, master: usize) -> &Road {
+        &self.roads[proxy].0[master]
+    }
+
+    /// A fault begins or ends.
+    pub fn disturb(&self, between: Vec<(usize, usize)>, begins: bool) {
+        let mut all = self.health.borrow_mut();
+        for (proxy, master) in between {
+            let health = &mut all[proxy][master];
+            health.faults = if begins { health.faults + 1 } else { health.faults - 1 };
+            health.since = Instant::now();
+        }
+    }
+
+    /// The masters that are well, and long have been, for this proxy.
+    pub fn well(&self, proxy: usize) -> BTreeSet<usize> {
+        let host = &self.proxies[proxy];
+        let settled = host.worker().filter(|_| host.since.get().elapsed() >= RECOVERY);
+        let Some(worker) = settled else { return BTreeSet::new() };
+        let voters = worker.engine().electorate().voters();
+        let is_undisturbed = |master: &MasterId| {
+            let health = self.health.borrow()[proxy][master.index()];
+            health.faults == 0 && health.since.elapsed() >= RECOVERY
+        };
+        voters.iter().filter(is_undisturbed).map(MasterId::index).collect()
+    }
+
+    /// Whether these decide.
+    pub fn are_quorum(&self, masters: &BTreeSet<usize>) -> bool {
+        masters.len() > self.plan.masters / 2
+    }
+
+    /// Masters that a new proxy would take for young, or that are not there.
+    pub fn young_masters(&self) -> impl Iterator<Item = usize> {
+        let wait_ms = self.plan.restart_wait.as_millis() as i64 + 5_000;
+        let is_young = move |master: &&Rc<Master>| {
+            let process = master.process.borrow();
+            process.as_ref().is_none_or(|it| master.now_ms() - it.started_ms < wait_ms)
+        };
+        self.masters.iter().filter(is_young).map(|master| master.index)
+    }
+}
