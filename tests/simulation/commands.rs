@@ -16,7 +16,11 @@ impl Master {
 
     fn run(&self, process: &mut Process, id: i64, words: &[Vec<u8>]) -> Vec<Reply> {
         let name = upper(words, 0);
+        if let Some(reply) = queued(process, id, &name, words) {
+            return vec![reply];
+        }
         let reply = match &name[..] {
+            "WATCH" | "UNWATCH" | "MULTI" | "EXEC" => self.transaction(process, id, &name, words),
             "SUBSCRIBE" | "UNSUBSCRIBE" => return subscribe(process, id, &name, words),
             "EVAL" | "EVALSHA" => self.eval(process, &name, words),
             "SCRIPT" => self.script(process, words),
@@ -43,6 +47,30 @@ impl Master {
             // An answer that the proxy takes for a master's refusal would hide that it is ours.
             panic!("masters of a simulation do not know {}", String::from_utf8_lossy(&words[0]))
         })
+    }
+
+    /// `WATCH`, `UNWATCH`, `MULTI` and `EXEC`, of commands on keys.
+    fn transaction(&self, process: &mut Process, id: i64, name: &str, words: &[Vec<u8>]) -> Reply {
+        let (keys, connection) = (&process.keys, process.connections.get_mut(&id));
+        let connection = connection.expect("it is just talking");
+        match name {
+            "WATCH" => {
+                let watched = words[1..].iter().map(|key| (key.clone(), keys.writes(key)));
+                connection.watched.extend(watched);
+                return Reply::ok();
+            }
+            "MULTI" => {
+                connection.queue = Some(Vec::new());
+                return Reply::ok();
+            }
+            _ => {}
+        }
+        let watched = std::mem::take(&mut connection.watched);
+        let Some(queue) = connection.queue.take() else { return Reply::ok() };
+        if watched.iter().any(|(key, writes)| keys.writes(key) != *writes) {
+            return Reply::Nil;
+        }
+        Reply::Array(queue.iter().map(|words| self.on_keys(process, words)).collect())
     }
 
     fn eval(&self, process: &mut Process, name: &str, words: &[Vec<u8>]) -> Reply {
@@ -123,6 +151,13 @@ impl Process {
     fn connection(&mut self, id: i64) -> &mut Connection {
         self.connections.get_mut(&id).expect("it is just talking")
     }
+}
+
+/// After `MULTI`.
+fn queued(process: &mut Process, id: i64, name: &str, words: &[Vec<u8>]) -> Option<Reply> {
+    let queue = process.connection(id).queue.as_mut().filter(|_| name != "EXEC")?;
+    queue.push(words.to_vec());
+    Some(Reply::Status("QUEUED".to_owned()))
 }
 
 fn hello(process: &mut Process, id: i64) -> Reply {

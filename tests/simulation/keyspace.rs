@@ -8,6 +8,8 @@ use super::resp::Reply;
 #[derive(Debug, Default)]
 pub struct Keyspace {
     keys: BTreeMap<Vec<u8>, Entry>,
+    /// How often each key was written, whether it is still there or not.
+    writes: BTreeMap<Vec<u8>, u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,10 +34,31 @@ impl Keyspace {
         let name = words.first()?.to_ascii_uppercase();
         self.end_keys(now_ms);
         let key = words.get(1).map(Vec::as_slice).unwrap_or_default();
-        Some(match &name[..] {
+        let reply = self.run(now_ms, &name, key, words)?;
+        let is_write =
+            matches!(&name[..], b"SET" | b"DEL" | b"UNLINK" | b"PEXPIRE" | b"PERSIST" | b"RESTORE");
+        if is_write && !matches!(reply, Reply::Nil | Reply::Int(0) | Reply::Error(_)) {
+            words[1..].iter().for_each(|key| self.wrote(key));
+        }
+        Some(reply)
+    }
+
+    /// How often `key` was written: what `WATCH` compares.
+    pub fn writes(&self, key: &[u8]) -> u64 {
+        self.writes.get(key).copied().unwrap_or_default()
+    }
+
+    fn wrote(&mut self, key: &[u8]) {
+        *self.writes.entry(key.to_vec()).or_default() += 1;
+    }
+
+    fn run(&mut self, now_ms: i64, name: &[u8], key: &[u8], words: &[Vec<u8>]) -> Option<Reply> {
+        Some(match name {
             b"GET" => self.keys.get(key).map_or(Reply::Nil, |it| Reply::Bulk(it.value.clone())),
             b"SET" => self.set(now_ms, words),
-            b"DEL" => Reply::Int(words[1..].iter().filter(|it| self.delete(it)).count() as i64),
+            b"DEL" | b"UNLINK" => {
+                Reply::Int(words[1..].iter().filter(|it| self.delete(it)).count() as i64)
+            }
             b"EXISTS" => Reply::Int(i64::from(self.keys.contains_key(key))),
             b"TYPE" => self.kind(key),
             b"PTTL" => Reply::Int(self.remaining_ms(now_ms, key)),
@@ -167,6 +190,8 @@ impl Keyspace {
         if words.len() > 1 {
             return Reply::error(SYNTAX);
         }
+        let keys: Vec<Vec<u8>> = self.keys.keys().cloned().collect();
+        keys.iter().for_each(|key| self.wrote(key));
         self.keys.clear();
         Reply::ok()
     }

@@ -52,6 +52,10 @@ pub struct Connection {
     pub killed: Rc<Cell<bool>>,
     pub end: Rc<Notify>,
     pub resp3: bool,
+    /// Keys under `WATCH`, and how often each had been written.
+    pub watched: BTreeMap<Vec<u8>, u64>,
+    /// Commands after `MULTI`.
+    pub queue: Option<Vec<Vec<Vec<u8>>>>,
 }
 
 /// A clock that need not be right.
