@@ -200,21 +200,46 @@ mod tests {
     /// Reads the clocks of three masters once a second; `clock` says how far each is off, by master and
     /// second, in milliseconds.
     fn wrong(seconds: u64, clock: impl Fn(usize, u64) -> i64) -> Vec<(usize, u64)> {
+        wrong_among_those_read(seconds, |master, second| Some(clock(master, second)))
+    }
+
+    /// The same; one that cannot be read is `None`.
+    fn wrong_among_those_read(
+        seconds: u64,
+        clock: impl Fn(usize, u64) -> Option<i64>,
+    ) -> Vec<(usize, u64)> {
         let start = clock::now();
         let (mut clocks, mut wrong) = (Clocks::new(3, 0.01, start), Vec::new());
         for second in 0..seconds {
             for master in 0..3 {
-                let asked =
-                    start + Duration::from_secs(second) + Duration::from_millis(master as u64);
-                let answered = asked + Duration::from_millis(2);
-                let ours = i64::try_from((asked - start).as_micros()).expect("a short test");
-                let unix_micros = DAY_US + ours + 1_000 + 1_000 * clock(master, second);
-                let reading = Reading { asked, answered, unix_micros };
+                let Some(off_ms) = clock(master, second) else { continue };
+                let at = Duration::from_secs(second) + Duration::from_millis(3 * master as u64);
+                let read = reading(start, at, Duration::from_millis(2), Duration::from_millis(1));
+                let reading = Reading { unix_micros: read.unix_micros + 1_000 * off_ms, ..read };
                 let found = clocks.read(MasterId::new(master), reading);
                 wrong.extend(found.into_iter().map(|(master, _)| (master.index(), second)));
             }
         }
         wrong
+    }
+
+    /// What a right clock said that was asked `at` so long after `start`, looked at itself after a part of
+    /// the time that it `took` to answer.
+    fn reading(start: Instant, at: Duration, took: Duration, part: Duration) -> Reading {
+        let asked = start + at;
+        let micros = i64::try_from((at + part).as_micros()).expect("a short test");
+        Reading { asked, answered: asked + took, unix_micros: DAY_US + micros }
+    }
+
+    /// Which masters were found in these seconds, and none before or after.
+    fn masters_within(
+        found: &[(usize, u64)],
+        seconds: std::ops::RangeInclusive<u64>,
+    ) -> Vec<usize> {
+        assert!(found.iter().all(|(_, second)| seconds.contains(second)), "{found:?}");
+        let mut masters: Vec<usize> = found.iter().map(|(master, _)| *master).collect();
+        masters.sort_unstable();
+        masters
     }
 
     #[test]
@@ -233,6 +258,39 @@ mod tests {
         }
     }
 
+    /// 1 % of a second, and 2 ms for each of two readings.
+    #[test]
+    fn a_clock_may_be_as_wrong_as_drift_and_reading_make_it() {
+        let jumps =
+            |ms| wrong(20, |master, second| if master == 1 && second >= 7 { ms } else { 0 });
+        assert_eq!(jumps(14), []);
+        assert_eq!(masters_within(&jumps(15), 7..=7), [1]);
+    }
+
+    #[test]
+    fn a_slow_answer_is_no_jump_and_hides_none_that_is_larger() {
+        let (second, slow) = (Duration::from_secs(1), Duration::from_millis(400));
+        for (part, off_ms, is_wrong) in
+            [(Duration::ZERO, 0, false), (slow, 0, false), (slow / 2, 300, true)]
+        {
+            let start = clock::now();
+            let mut clocks = Clocks::new(1, 0.01, start);
+            let master = MasterId::new(0);
+            clocks.read(master, reading(start, second, Duration::ZERO, Duration::ZERO));
+            let read = reading(start, 2 * second, slow, part);
+            let reading = Reading { unix_micros: read.unix_micros + 1_000 * off_ms, ..read };
+            assert_eq!(clocks.read(master, reading).len(), usize::from(is_wrong), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn a_deviation_is_told_in_words() {
+        let within = Duration::from_millis(2_900);
+        let told = |ahead_us| Deviation { ahead_us, within }.to_string();
+        assert_eq!(told(3_000_999), "gained 3000 ms within 2 s");
+        assert_eq!(told(-15_000), "lost 15 ms within 2 s");
+    }
+
     #[test]
     fn a_clock_that_runs_fast_is_found_again_and_again() {
         let found = wrong(60, |master, second| if master == 2 { 30 * second as i64 } else { 0 });
@@ -240,17 +298,39 @@ mod tests {
         assert!(found.iter().all(|(master, _)| *master == 2), "{found:?}");
     }
 
+    /// Within one second it is no more than a reading may be uncertain.
+    #[test]
+    fn a_clock_that_runs_a_little_too_fast_is_found_over_some_time() {
+        let found = wrong(60, |master, second| if master == 2 { 12 * second as i64 } else { 0 });
+        assert!(found.first().is_some_and(|(_, second)| (2..10).contains(second)), "{found:?}");
+        assert!(found.iter().all(|(master, _)| *master == 2), "{found:?}");
+    }
+
     #[test]
     fn when_all_jump_alike_it_was_our_own_clock() {
         assert_eq!(wrong(20, |_, second| if second >= 7 { 5_000 } else { 0 }), []);
+        let nearly = |master, second| if second >= 7 { 5_000 + 3 * master as i64 } else { 0 };
+        assert_eq!(wrong(20, nearly), [], "no two are read at quite the same time");
+    }
+
+    #[test]
+    fn when_all_jump_but_not_alike_it_was_theirs() {
+        let jump = |master, second| if second >= 7 { 5_000 + 10 * master as i64 } else { 0 };
+        assert_eq!(masters_within(&wrong(20, jump), 7..=8), [0, 1, 2]);
+    }
+
+    /// The third cannot confirm that the jump was ours, and is not waited for.
+    #[test]
+    fn two_that_jump_are_found_although_the_third_is_out_of_reach() {
+        let found = wrong_among_those_read(20, |master, second| {
+            (master < 2 || second < 7).then_some(if second >= 7 { 5_000 } else { 0 })
+        });
+        assert_eq!(masters_within(&found, 9..=9), [0, 1]);
     }
 
     #[test]
     fn two_that_jump_are_both_found() {
-        let mut found =
-            wrong(20, |master, second| if master < 2 && second >= 7 { 5_000 } else { 0 });
-        found.sort_unstable();
-        let masters: Vec<usize> = found.iter().map(|(master, _)| *master).collect();
-        assert_eq!(masters, [0, 1], "{found:?}");
+        let found = wrong(20, |master, second| if master < 2 && second >= 7 { 5_000 } else { 0 });
+        assert_eq!(masters_within(&found, 7..=8), [0, 1]);
     }
 }

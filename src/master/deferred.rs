@@ -270,6 +270,14 @@ mod tests {
         assert_eq!(deferred.count(now), 0);
     }
 
+    #[test]
+    fn what_may_have_become_persistent_is_not_kept_for_later() {
+        let now = clock::now();
+        let (key, token) = ((*b"k").into(), (*b"t").into());
+        let rollback = Rollback { db: 0, key, token, cause: Cause::Persisted };
+        assert!(rollback.for_later(now).is_none(), "no TTL tells it from a younger lock");
+    }
+
     fn change(left: &'static [u8], end_left_ms: i64) -> Change {
         let (db, key) = (bytes::Bytes::from_static(b"0"), bytes::Bytes::from_static(b"k"));
         let left = bytes::Bytes::from_static(left);

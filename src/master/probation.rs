@@ -372,6 +372,29 @@ mod tests {
     }
 
     #[test]
+    fn a_durable_master_is_trusted_when_it_is_met_and_not_once_it_was_flushed() {
+        let (mut probation, now) = probation(ColdStart::Wait);
+        probation.observe(id(0), Facts { is_durable: true, ..facts("a", 1, now) });
+        assert_eq!(*probation.standing(id(0)), Standing::Voter);
+        let flushed = Facts { is_durable: true, losses: 1, ..facts("new", 0, now) };
+        probation.observe(id(0), flushed);
+        assert!(matches!(
+            probation.standing(id(0)),
+            Standing::Probation { cause: Cause::Flushed, .. }
+        ));
+    }
+
+    #[test]
+    fn one_young_master_alone_says_nothing_about_the_others() {
+        let (mut probation, now) = probation(ColdStart::Trust);
+        probation.observe(id(0), facts("a", 10, now));
+        probation.everybody_was_met(now);
+        assert_eq!(*probation.standing(id(0)), Standing::Young, "the others are out of reach");
+        probation.observe(id(1), facts("b", 10, now));
+        assert_eq!(probation.voters().len(), 2);
+    }
+
+    #[test]
     fn who_was_unfit_to_vote_is_on_probation_first() {
         let (mut probation, now) = old();
         probation.observe(id(0), Facts { bar: Some(Bar::Replica), ..facts("a", 1_001, now) });
@@ -389,6 +412,14 @@ mod tests {
         probation.suspect(id(0), Cause::Clock("jumped".to_owned()), now);
         assert_eq!(probation.may_copy_from(id(0), Duration::from_millis(50)), Some(now + CALM));
         assert_eq!(probation.may_copy_from(id(1), Duration::from_millis(50)), None);
+    }
+
+    #[test]
+    fn what_had_counted_the_lost_vote_is_decided_before_anything_is_copied() {
+        let (mut probation, now) = old();
+        let vote_timeout = Duration::from_millis(50);
+        probation.observe(id(1), facts("new", 0, now));
+        assert_eq!(probation.may_copy_from(id(1), vote_timeout), Some(now + 2 * vote_timeout));
     }
 
     #[test]
@@ -415,6 +446,7 @@ mod tests {
                 probation.observe(id(master), facts(&master.to_string(), uptime, now));
             }
             assert_eq!(probation.voters(), [id(0), id(2)].into_iter().collect(), "{order:?}");
+            assert!(probation.has_waited(id(1), now + WAIT), "since its start, not longer");
         }
     }
 

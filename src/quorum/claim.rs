@@ -304,12 +304,18 @@ mod tests {
         })
     }
 
+    /// The three phases that others ask for, and the end.
+    fn phases(claim: &Claim) -> [bool; 4] {
+        [claim.is_pausing(), claim.is_persisting(), claim.is_granted(), claim.is_lost()]
+    }
+
     #[test]
     fn two_of_three_are_enough_and_the_third_may_come_late() {
         let (mut claim, now) = claim(3);
         let next = cast(&mut claim, now, &[(0, Vote::Taken), (2, Vote::Taken)]);
         assert_eq!(next, Next { undo: MasterSet::EMPTY, step: Step::Granted });
         assert_eq!(cast(&mut claim, now, &[(1, Vote::Refused)]), Next::WAIT);
+        assert_eq!(phases(&claim), [false, false, true, false]);
     }
 
     #[test]
@@ -317,6 +323,37 @@ mod tests {
         let (mut claim, now) = claim(3);
         let next = cast(&mut claim, now, &[(0, Vote::Refused), (1, Vote::Refused)]);
         assert_eq!(next, Next { undo: MasterSet::EMPTY, step: Step::Held });
+        assert_eq!(phases(&claim), [false, false, false, true]);
+    }
+
+    #[test]
+    fn a_quorum_that_answered_differently_has_split_the_vote() {
+        let (mut claim, now) = claim(3);
+        cast(&mut claim, now, &[(0, Vote::Taken), (1, Vote::Refused)]);
+        assert_eq!(claim.deadline(), Next { undo: masters(&[0]), step: Step::Pause });
+        assert_eq!(phases(&claim), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_sent_again_is_taken_back() {
+        let (claim, now) = claim(3);
+        let mut claim = claim.then_persist();
+        cast(&mut claim, now, &[(0, Vote::Taken), (2, Vote::Taken)]);
+        assert_eq!(claim.abandon(), masters(&[0, 2]));
+        assert_eq!(phases(&claim), [false, false, false, true]);
+    }
+
+    #[test]
+    fn what_most_masters_held_for_us_before_is_prolonged_and_not_taken() {
+        for (third, mostly_owned) in [(Vote::Owned, true), (Vote::Taken, false)] {
+            let (mut claim, now) = claim(4);
+            cast(&mut claim, now, &[(0, Vote::Owned), (1, Vote::Taken), (2, third)]);
+            assert!(claim.is_granted());
+            assert_eq!(claim.mostly_owned(), mostly_owned, "{third:?}");
+        }
+        let (mut even, now) = claim(2);
+        cast(&mut even, now, &[(0, Vote::Owned), (1, Vote::Taken)]);
+        assert!(!even.mostly_owned(), "as many took it");
     }
 
     #[test]
@@ -341,6 +378,20 @@ mod tests {
     }
 
     #[test]
+    fn a_ballot_of_an_earlier_round_does_not_count_in_this_one() {
+        let (mut claim, now) = claim(3);
+        let first = claim.round();
+        cast(&mut claim, now, &[(0, Vote::Taken), (1, Vote::Refused), (2, Vote::Refused)]);
+        claim.ask(MasterSet::first(3), now + Duration::from_millis(50));
+        cast(&mut claim, now, &[(0, Vote::Taken)]);
+        let late = claim.vote(first, MasterId::new(1), Vote::Taken, now);
+        assert_eq!(late, Next::WAIT, "it is being taken back there");
+        assert_eq!(cast(&mut claim, now, &[(1, Vote::Refused)]), Next::WAIT);
+        let next = cast(&mut claim, now, &[(2, Vote::Refused)]);
+        assert_eq!(next, Next { undo: masters(&[0, 1]), step: Step::Pause });
+    }
+
+    #[test]
     fn silence_of_a_majority_is_not_a_refusal() {
         let (mut claim, now) = claim(3);
         cast(&mut claim, now, &[(1, Vote::Taken)]);
@@ -361,6 +412,15 @@ mod tests {
     }
 
     #[test]
+    fn a_yes_at_the_deadline_is_in_time() {
+        let (mut claim, now) = claim(3);
+        let last = now + Duration::from_millis(50);
+        assert!(!claim.is_over(last) && claim.is_over(last + Duration::from_nanos(1)));
+        cast(&mut claim, now, &[(0, Vote::Taken)]);
+        assert_eq!(cast(&mut claim, last, &[(1, Vote::Taken)]).step, Step::Granted);
+    }
+
+    #[test]
     fn a_token_that_was_there_before_is_never_undone() {
         let (mut claim, now) = claim(3);
         let votes = [(0, Vote::Owned), (1, Vote::Refused), (2, Vote::Refused)];
@@ -374,9 +434,33 @@ mod tests {
         let mut claim = claim.then_persist();
         let next = cast(&mut claim, now, &[(0, Vote::Taken), (1, Vote::Taken)]);
         assert_eq!(next.step, Step::Persist);
-        claim.ask(MasterSet::first(3), now + Duration::from_millis(50));
+        assert_eq!(phases(&claim), [false, true, false, false]);
+        let last = now + Duration::from_millis(50);
+        claim.ask(MasterSet::first(3), last);
         assert_eq!(cast(&mut claim, now, &[(0, Vote::Taken)]), Next::WAIT);
-        assert_eq!(cast(&mut claim, now, &[(2, Vote::Taken)]).step, Step::Granted);
+        assert_eq!(cast(&mut claim, last, &[(2, Vote::Taken)]).step, Step::Granted);
+    }
+
+    #[test]
+    fn a_persistence_that_is_confirmed_too_late_is_none() {
+        let (claim, now) = claim(3);
+        let mut claim = claim.then_persist();
+        cast(&mut claim, now, &[(0, Vote::Taken), (1, Vote::Taken)]);
+        claim.ask(MasterSet::first(3), now + Duration::from_millis(50));
+        cast(&mut claim, now, &[(0, Vote::Taken)]);
+        let next = cast(&mut claim, now + Duration::from_millis(51), &[(1, Vote::Taken)]);
+        assert_eq!(next.undo, masters(&[0, 1]));
+        assert_eq!(next.step, Step::Unavailable { answered: 1 });
+    }
+
+    #[test]
+    fn a_lock_that_ends_before_it_is_persistent_is_fought_for_again() {
+        let (claim, now) = claim(3);
+        let mut claim = claim.then_persist();
+        cast(&mut claim, now, &[(0, Vote::Taken), (1, Vote::Taken)]);
+        claim.ask(MasterSet::first(3), now + Duration::from_millis(50));
+        let next = cast(&mut claim, now, &[(2, Vote::Refused), (1, Vote::Refused)]);
+        assert_eq!(next, Next { undo: masters(&[0, 1]), step: Step::Pause });
     }
 
     #[test]

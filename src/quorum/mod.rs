@@ -230,4 +230,15 @@ mod tests {
         assert_eq!(set.len(), 1);
         assert_eq!(MasterSet::first(3).without(MasterSet::first(1)).len(), 2);
     }
+
+    #[test]
+    fn sets_have_the_members_that_their_names_say() {
+        let set =
+            |indices: [usize; 2]| indices.map(MasterId::new).into_iter().collect::<MasterSet>();
+        let (left, right) = (set([0, 2]), set([2, 3]));
+        assert_eq!(left.and(right), set([2, 2]));
+        assert_eq!(left.union(right).len(), 3);
+        assert_eq!(MasterSet::from_bits(left.bits()), left);
+        assert_eq!(left.bits(), 0b101);
+    }
 }

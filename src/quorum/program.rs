@@ -428,6 +428,35 @@ mod tests {
         assert_eq!(next.step, Step::Split { answered: 3 });
     }
 
+    #[test]
+    fn who_gives_no_answer_is_not_waited_for() {
+        let mut program = program(3, 0);
+        assert_eq!(program.unknown(7, MasterId::new(0)), Next::WAIT, "of another round");
+        vote(&mut program, 0, false, 1);
+        assert_eq!(program.unknown(program.round(), MasterId::new(1)), Next::WAIT);
+        assert!(!program.is_over());
+        let next = program.unknown(program.round(), MasterId::new(2));
+        assert_eq!(next.step, Step::Unavailable { answered: 1 });
+        assert!(program.is_over());
+        assert_eq!(program.unknown(program.round(), MasterId::new(2)), Next::WAIT, "it is lost");
+    }
+
+    #[test]
+    fn a_quorum_that_answered_differently_is_split_and_not_out_of_reach() {
+        let mut program = program(3, 0);
+        vote(&mut program, 0, false, 1);
+        vote(&mut program, 1, false, 2);
+        assert_eq!(program.deadline().step, Step::Split { answered: 2 });
+    }
+
+    #[test]
+    fn a_late_failure_that_changed_nothing_leaves_nothing_to_undo() {
+        let mut program = program(3, 0);
+        vote(&mut program, 0, true, 1);
+        vote(&mut program, 1, true, 1);
+        assert_eq!(vote(&mut program, 2, false, ERROR), Next::WAIT);
+    }
+
     proptest! {
         /// Whatever the order: a win is the win of a quorum that did and said the same, and in the end
         /// exactly those changes stay that a majority made as well.

@@ -157,11 +157,30 @@ mod tests {
     }
 
     #[test]
+    fn whoever_gave_no_answer_does_not_count_as_one() {
+        let mut one = read(3, &[Some(Some(1)), None]);
+        assert_eq!((one.answered(), one.quorum_answered()), (1, false));
+        assert_eq!(one.unknown(MasterId::new(2)), Some(Verdict::Undecided));
+        assert!(read(3, &[Some(Some(1)), Some(None)]).quorum_answered());
+    }
+
+    #[test]
+    fn nobody_is_heard_twice() {
+        let mut read = read(3, &[Some(Some(1))]);
+        let first = MasterId::new(0);
+        assert_eq!(read.missing(first), None);
+        assert_eq!(read.value(first, |value| *value == 2, || 2), None);
+        assert_eq!(read.answered(), 1);
+    }
+
+    #[test]
     fn the_ttl_is_what_a_quorum_guarantees() {
         let quorum = Quorum::of(3);
         assert_eq!(guaranteed_ttl_ms(quorum, [5000, 4000, 9000].into_iter()), 5000);
         assert_eq!(guaranteed_ttl_ms(quorum, [-1, 4000, -1].into_iter()), -1);
         assert_eq!(guaranteed_ttl_ms(quorum, [-1, 4000].into_iter()), 4000);
+        assert_eq!(guaranteed_ttl_ms(quorum, [0, 0].into_iter()), 0, "it ends now");
+        assert_eq!(guaranteed_ttl_ms(quorum, [4000].into_iter()), 0, "one guarantees nothing");
     }
 
     proptest! {

@@ -120,6 +120,7 @@ mod tests {
         assert_eq!(verdict(3, &[Deleted, Missing, Missing]), Verdict::Missing);
         assert_eq!(verdict(3, &[Deleted, Other, Other]), Verdict::Other);
         assert_eq!(verdict(5, &[Missing, Other, Missing, Deleted, Deleted]), Verdict::Missing);
+        assert_eq!(verdict(3, &[Missing, Other, Deleted]), Verdict::Other, "somebody holds it");
     }
 
     #[test]
@@ -128,6 +129,7 @@ mod tests {
         assert_eq!(verdict(3, &[Deleted, Unknown, Unknown]), Verdict::Deleted);
         let undecided = Verdict::Undecided { answered: 1 };
         assert_eq!(verdict(3, &[Missing, Unknown, Unknown]), undecided);
+        assert_eq!(verdict(3, &[Unknown; 3]), Verdict::Undecided { answered: 0 });
     }
 
     #[test]

@@ -137,8 +137,11 @@ mod tests {
 
     #[test]
     fn a_quorum_of_compare_and_sets_is_a_swap() {
-        let next = cast(&mut swap(), &[(0, Ballot::Yes), (2, Ballot::Yes)]);
+        let mut swap = swap();
+        assert!(!swap.is_done() && !swap.is_lost());
+        let next = cast(&mut swap, &[(0, Ballot::Yes), (2, Ballot::Yes)]);
         assert_eq!(next.step, Step::Swapped);
+        assert!(swap.is_done() && !swap.is_lost());
     }
 
     #[test]
@@ -147,6 +150,7 @@ mod tests {
         let lost = [(0, Ballot::Yes), (1, Ballot::No), (2, Ballot::No)];
         let next = cast(&mut swap, &lost);
         assert_eq!(next, Next { undo: MasterSet::first(1), step: Step::Pause });
+        assert!(swap.is_lost() && !swap.is_done());
         swap.ask(MasterSet::first(3));
         assert_eq!(cast(&mut swap, &lost).step, Step::GaveUp);
     }

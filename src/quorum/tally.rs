@@ -62,16 +62,6 @@ impl Tally {
         }
     }
 
-    /// Who said yes.
-    pub fn yes(&self) -> MasterSet {
-        self.yes
-    }
-
-    /// Who said no.
-    pub fn no(&self) -> MasterSet {
-        self.no
-    }
-
     /// Who still owes an answer.
     pub fn pending(&self) -> MasterSet {
         self.pending

@@ -180,6 +180,17 @@ mod tests {
     }
 
     #[test]
+    fn a_loser_does_not_settle_claims_that_came_behind_a_swap() {
+        let mut turns = entered(&[1]);
+        turns.enter(KEY, 2, Kind::Alone);
+        assert_eq!(turns.leave(KEY, End::Lost), Concerned { sharing: vec![], next: Some(2) });
+        turns.enter(KEY, 3, Kind::Alone);
+        turns.enter(KEY, 4, Kind::Claim);
+        assert_eq!(turns.leave(KEY, End::Done), Concerned { sharing: vec![], next: Some(3) });
+        assert_eq!(turns.leave(KEY, End::Granted), Concerned { sharing: vec![4], next: None });
+    }
+
+    #[test]
     fn waiters_are_bounded() {
         let mut turns = Turns::default();
         turns.enter(KEY, 0, Kind::Claim);

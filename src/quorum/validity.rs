@@ -134,6 +134,31 @@ mod tests {
     }
 
     #[test]
+    fn every_ttl_is_padded_by_one_vote_and_the_granularity() {
+        assert_eq!(pad().fixed_ms(), 52);
+        assert_eq!(pad().vote_timeout(), Duration::from_millis(50));
+        assert_eq!(pad().pad(10_000), 10_000 + 100 + 52);
+        assert_eq!(pad().drift(), 0.01);
+    }
+
+    #[test]
+    fn a_window_is_as_wide_as_clocks_may_differ() {
+        let second = Duration::from_secs(1);
+        let window = TtlWindow::of_claim(pad(), 30_000, second, second);
+        assert_eq!((window.least_ms, window.most_ms), (29_000 - 12, 29_000 + 12));
+        let window = TtlWindow::of_release(pad(), 10_000, second);
+        assert_eq!((window.least_ms, window.most_ms), (0, 9_000 + 102));
+    }
+
+    #[test]
+    fn a_lock_without_ttl_is_only_in_the_windows_for_such() {
+        assert_eq!(TtlWindow::ANY.least_ms, -1);
+        let of_release = |remaining_ms| TtlWindow::of_release(pad(), remaining_ms, Duration::ZERO);
+        assert_eq!(of_release(-1), TtlWindow { least_ms: -1, most_ms: -1 });
+        assert_eq!(of_release(0), TtlWindow { least_ms: 0, most_ms: 2 });
+    }
+
+    #[test]
     fn the_window_lets_our_claim_in_and_an_older_one_out() {
         let window = |latest| {
             let latest = Duration::from_millis(latest);

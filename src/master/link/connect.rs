@@ -107,3 +107,32 @@ fn require_databases(facts: &Facts, engine: &Engine) -> Result<(), Down> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+    use crate::config::Settings;
+    use crate::quorum::MasterId;
+    use crate::quorum::validity::Pad;
+
+    /// What a process with this `run_id` makes of a greeting that is meant for `probed`.
+    async fn hello(probed: &str, run_id: &str) -> Result<i64, Down> {
+        let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
+        let settings = Settings::try_new(masters).expect("one master is enough");
+        let pad = Pad::new(settings.vote_timeout, settings.drift);
+        let link = Link::new(MasterId::new(0), &settings, pad);
+        let (mut ours, mut theirs) = duplex(4096);
+        let info = format!("run_id:{run_id}\r\n");
+        let replies = format!("%0\r\n:7\r\n${}\r\n{info}\r\n", info.len());
+        theirs.write_all(replies.as_bytes()).await.expect("room for all of it");
+        link.hello(&mut ours, probed).await
+    }
+
+    #[tokio::test]
+    async fn a_master_that_was_restarted_after_it_was_probed_gets_no_link() {
+        assert!(matches!(hello("abc", "abc").await, Ok(7)));
+        assert!(matches!(hello("abc", "xyz").await, Err(Down::Restarted)));
+    }
+}
