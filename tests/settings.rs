@@ -636,7 +636,10 @@ async fn one_instance_under_two_names_has_one_vote() {
     masters[1].kill_9();
     voters(&mut raw, 1).await;
     for line in ["GET lock", "SET lock other", "SET new mine NX PX 60000", "DEL lock"] {
-        assert!(raw.ask(&words(line)).await.is_error("CLUSTERDOWN 1 of 3 "), "{line}");
+        let error = raw.ask(&words(line)).await;
+        assert!(error.is_error("CLUSTERDOWN 1 of 3 "), "{line}: {error:?}");
+        let why = format!("{again}: it is the same instance as {}", masters[0].address());
+        assert!(error.text().contains(&why), "{line}: {error:?}");
     }
     assert_eq!(masters[0].get("lock").await.as_deref(), Some(b"mine".as_slice()));
 }

@@ -135,6 +135,8 @@ struct State {
     facts: Option<Facts>,
     tried: bool,
     last_error: Option<String>,
+    /// It is the reason for which the master was turned away.
+    is_misfit: bool,
 }
 
 /// Why a link went down.
@@ -160,6 +162,13 @@ enum Down {
     Restarted,
     #[error("{0}")]
     Broken(&'static str),
+}
+
+impl Down {
+    /// Whether the master is there, but does not fit in with the others.
+    fn is_misfit(&self) -> bool {
+        matches!(self, Self::SameInstance(_) | Self::FewerDatabases(..))
+    }
 }
 
 impl Link {
@@ -217,6 +226,12 @@ impl Link {
     /// Why the link is down.
     pub fn last_error(&self) -> Option<String> {
         self.state.borrow().last_error.clone()
+    }
+
+    /// Why the master was turned away, if it does not fit in with the others.
+    pub fn misfit(&self) -> Option<String> {
+        let state = self.state.borrow();
+        state.last_error.clone().filter(|_| state.is_misfit)
     }
 
     /// The operations that wait for an answer on this link, in the order in which they were sent.
@@ -400,6 +415,7 @@ impl Link {
             tracing::warn!(master = %self.address, "the master is down: {why}");
         }
         state.tried = true;
+        state.is_misfit = down.is_misfit();
         state.last_error = Some(why);
     }
 

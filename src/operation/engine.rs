@@ -394,12 +394,19 @@ impl Engine {
         }
         let waiting = asked.without(voters).iter().filter(|master| self.electorate.waits(*master));
         let waiting: MasterSet = waiting.collect();
-        let why = self.electorate.why_not(self.rules.quorum.everybody().without(voters));
+        let others = self.rules.quorum.everybody().without(voters);
+        let why = self.electorate.why_not(others) + &self.misfits();
         if self.rules.quorum.reached_by(voters.union(waiting)) {
             verdict::on_probation(&self.rules, voters.len(), &why)
         } else {
             verdict::too_few_voters(&self.rules, voters.len(), &why)
         }
+    }
+
+    /// `; ADDRESS: why` for each master that can be reached but does not fit in with the others.
+    fn misfits(&self) -> String {
+        let why = |link: &Rc<Link>| Some(format!("; {}: {}", link.address(), link.misfit()?));
+        self.links.iter().filter_map(why).collect()
     }
 
     /// A split vote: wait a random time, so that those who split it do not meet again.

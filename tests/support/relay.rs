@@ -2,6 +2,8 @@
 //! whole again.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,6 +19,7 @@ use super::{Master, Masters};
 pub struct Relay {
     address: SocketAddr,
     network: watch::Sender<Network>,
+    seen: Arc<Seen>,
     _end_of_thread: oneshot::Sender<()>,
 }
 
@@ -28,10 +31,55 @@ struct Network {
     /// Bytes wait, as TCP lets them wait when packets are lost, and arrive late if the connection
     /// lives that long.
     silent: bool,
+    /// The same, only for what masters answer.
+    withheld: bool,
+    /// What becomes of a connection on which the proxy sends this.
+    trap: Option<(&'static str, Fate)>,
     /// Connections are refused.
     broken: bool,
     /// A connection of an earlier epoch is reset.
     epoch: u64,
+}
+
+/// How often something has happened.
+#[derive(Debug, Default)]
+struct Seen {
+    refused: AtomicUsize,
+    caught: AtomicUsize,
+}
+
+/// From there on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    /// Nothing is delivered to the master any more.
+    Swallowed,
+    /// Nothing is, until the network is healed.
+    HeldBack,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    TowardsMaster,
+    TowardsProxy,
+}
+
+impl Network {
+    fn delay(&self, way: Way) -> Duration {
+        match way {
+            Way::TowardsMaster => self.towards_master,
+            Way::TowardsProxy => self.towards_proxy,
+        }
+    }
+
+    fn lets_through(&self, way: Way) -> bool {
+        !(self.silent || self.withheld && way == Way::TowardsProxy)
+    }
+
+    fn catches(&self, way: Way, bytes: &[u8]) -> Option<Fate> {
+        let (text, fate) = self.trap?;
+        let contains = || bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        (way == Way::TowardsMaster && contains()).then_some(fate)
+    }
 }
 
 impl Relay {
@@ -43,8 +91,10 @@ impl Relay {
         listener.set_nonblocking(true).expect("a non-blocking listener");
         let address = listener.local_addr().expect("the relay's address");
         let master: SocketAddr = master.address().parse().expect("the master's address");
-        std::thread::spawn(move || run(listener, master, watching, ended));
-        Relay { address, network, _end_of_thread: end }
+        let seen = Arc::<Seen>::default();
+        let counting = Arc::clone(&seen);
+        std::thread::spawn(move || run(listener, master, watching, counting, ended));
+        Relay { address, network, seen, _end_of_thread: end }
     }
 
     /// In front of one of `masters`, and the addresses of all by which it is reached through the relay.
@@ -70,6 +120,39 @@ impl Relay {
     /// Nothing arrives any more, in either direction, and nobody is told.
     pub fn black_hole(&self) {
         self.network.send_modify(|network| network.silent = true);
+    }
+
+    /// What masters answer does not arrive any more; what they are sent does.
+    pub fn withhold_answers(&self) {
+        self.network.send_modify(|network| network.withheld = true);
+    }
+
+    /// The network is as good as new, but for connections on which the proxy sends `text` in one piece:
+    /// neither that nor what comes after it ever arrives, and nobody is told.
+    pub fn swallow(&self, text: &'static str) {
+        self.trap(text, Fate::Swallowed);
+    }
+
+    /// The same, but it arrives when the network is healed.
+    pub fn hold_back(&self, text: &'static str) {
+        self.trap(text, Fate::HeldBack);
+    }
+
+    fn trap(&self, text: &'static str, fate: Fate) {
+        self.network.send_modify(|network| {
+            let epoch = network.epoch;
+            *network = Network { epoch, trap: Some((text, fate)), ..Network::default() };
+        });
+    }
+
+    /// How many connections have been swallowed or held back so far.
+    pub fn caught(&self) -> usize {
+        self.seen.caught.load(Ordering::Relaxed)
+    }
+
+    /// How many connections have been refused so far.
+    pub fn refused(&self) -> usize {
+        self.seen.refused.load(Ordering::Relaxed)
     }
 
     /// Resets the open connections; what was under way is lost. New connections work.
@@ -98,35 +181,49 @@ fn run(
     listener: std::net::TcpListener,
     master: SocketAddr,
     network: watch::Receiver<Network>,
+    seen: Arc<Seen>,
     ended: oneshot::Receiver<()>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime for the relay").block_on(async {
         let listener = TcpListener::from_std(listener).expect("the relay's listener");
         tokio::select! {
-            () = accept(listener, master, network) => (),
+            () = accept(listener, master, network, seen) => (),
             _ = ended => (),
         }
     });
 }
 
-async fn accept(listener: TcpListener, master: SocketAddr, network: watch::Receiver<Network>) {
+async fn accept(
+    listener: TcpListener,
+    master: SocketAddr,
+    network: watch::Receiver<Network>,
+    seen: Arc<Seen>,
+) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(connect(stream, master, network.clone()));
+            tokio::spawn(connect(stream, master, network.clone(), Arc::clone(&seen)));
         }
     }
 }
 
 /// One connection of the proxy's, until either side closes or the network breaks it.
-async fn connect(client: TcpStream, master: SocketAddr, mut network: watch::Receiver<Network>) {
+async fn connect(
+    client: TcpStream,
+    master: SocketAddr,
+    mut network: watch::Receiver<Network>,
+    seen: Arc<Seen>,
+) {
     let now = *network.borrow();
-    let Some(server) = dial(master, now, &mut network).await else { return reset(&client) };
+    let Some(server) = dial(master, now, &mut network).await else {
+        seen.refused.fetch_add(1, Ordering::Relaxed);
+        return reset(&client);
+    };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, network.clone(), |network| network.towards_master);
-    let back = pump(from_server, to_client, network.clone(), |network| network.towards_proxy);
+    let there = pump(from_client, to_server, network.clone(), Way::TowardsMaster, &seen);
+    let back = pump(from_server, to_client, network.clone(), Way::TowardsProxy, &seen);
     tokio::select! {
         // Either side's end is the connection's end; the proxy never half-closes.
         () = there => (),
@@ -160,24 +257,35 @@ async fn pump(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
     network: watch::Receiver<Network>,
-    delay: fn(&Network) -> Duration,
+    way: Way,
+    seen: &Seen,
 ) {
     let (queue, waiting) = mpsc::unbounded_channel();
-    let _ =
-        tokio::try_join!(stamp(from, queue, network.clone(), delay), deliver(to, waiting, network));
+    let _ = tokio::try_join!(
+        stamp(from, queue, network.clone(), way, seen),
+        deliver(to, waiting, network, way)
+    );
 }
 
 async fn stamp(
     mut from: OwnedReadHalf,
     queue: mpsc::UnboundedSender<(Instant, Vec<u8>)>,
-    network: watch::Receiver<Network>,
-    delay: fn(&Network) -> Duration,
+    mut network: watch::Receiver<Network>,
+    way: Way,
+    seen: &Seen,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
+    let mut is_swallowed = false;
     loop {
         let length = from.read(&mut buffer).await?;
-        let due = Instant::now() + delay(&network.borrow());
-        if length == 0 || queue.send((due, buffer[..length].to_vec())).is_err() {
+        let due = Instant::now() + network.borrow().delay(way);
+        let fate = network.borrow().catches(way, &buffer[..length]);
+        seen.caught.fetch_add(usize::from(fate.is_some()), Ordering::Relaxed);
+        is_swallowed |= fate == Some(Fate::Swallowed);
+        if fate == Some(Fate::HeldBack) {
+            let _ = network.wait_for(|network| network.trap.is_none()).await;
+        }
+        if length == 0 || !is_swallowed && queue.send((due, buffer[..length].to_vec())).is_err() {
             return Ok(());
         }
     }
@@ -187,10 +295,11 @@ async fn deliver(
     mut to: OwnedWriteHalf,
     mut waiting: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
     mut network: watch::Receiver<Network>,
+    way: Way,
 ) -> std::io::Result<()> {
     while let Some((due, bytes)) = waiting.recv().await {
         tokio::time::sleep_until(due).await;
-        if network.wait_for(|network| !network.silent).await.is_err() {
+        if network.wait_for(|network| network.lets_through(way)).await.is_err() {
             break;
         }
         to.write_all(&bytes).await?;

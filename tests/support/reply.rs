@@ -60,6 +60,14 @@ impl Reply {
         }
     }
 
+    /// A bulk string, whatever its bytes.
+    pub fn bytes(self) -> Vec<u8> {
+        match self {
+            Reply::Bulk(bytes) => bytes,
+            other => panic!("no bulk string: {other:?}"),
+        }
+    }
+
     /// The value of a field, in a map or in the flat array that RESP2 makes of a map.
     pub fn field(&self, name: &str) -> Option<Reply> {
         let fields = match self {
