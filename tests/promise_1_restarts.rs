@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use support::scripts::{REDISSON_LOCK, RELEASE};
 use support::{
-    Master, Masters, Proxy, Relay, Reply, eventually, int, target_is_plain_redis, value,
+    Master, Masters, Proxy, Raw, Relay, Reply, State, eventually, int, target_is_plain_redis, value,
 };
 
 /// Longer than any test.
@@ -38,6 +38,21 @@ async fn a_lock_is_not_granted_again_by_a_master_that_forgot_it() {
     assert_eq!(claim(&mut client, "lock", "other").await, Ok(Value::Okay));
 }
 
+/// Whoever looks after the master every second may come too late: the links have to notice by themselves.
+#[tokio::test]
+async fn a_restart_is_noticed_before_a_link_carries_votes() {
+    let Some((mut masters, relay, proxy)) = one_behind_a_relay(1).await else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    forget(&masters[2], "lock").await;
+    relay.swallow("redlock-proxy-watch");
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    refused_until(&client, &proxy, 1, claim_by_other).await;
+    eventually("nobody looks after it", || async { (relay.caught() > 0).then_some(()) }).await;
+    masters[1].holds("lock", "mine").await;
+}
+
 /// The same for a lock in a hash, taken by a script that the proxy does not know, in another database.
 #[tokio::test]
 async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
@@ -48,7 +63,7 @@ async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
     eventually("the third master has it as well", || {
         let address = masters[2].address();
         async move {
-            let mut direct = support::Raw::connect_resp3(&address).await;
+            let mut direct = Raw::connect_resp3(&address).await;
             assert_eq!(direct.ask(&["SELECT", "3"]).await, Reply::ok());
             (direct.ask(&["DEL", "lock"]).await == Reply::Int(1)).then_some(())
         }
@@ -57,7 +72,7 @@ async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
     masters[1].kill_9();
     masters[1].restart_empty();
     refused_until(&client, &proxy, 1, hash_lock_by_other).await;
-    let mut direct = support::Raw::connect_resp3(&masters[1].address()).await;
+    let mut direct = Raw::connect_resp3(&masters[1].address()).await;
     assert_eq!(direct.ask(&["SELECT", "3"]).await, Reply::ok());
     assert_eq!(direct.ask(&["HGET", "lock", "mine"]).await, Reply::bulk("1"));
 }
@@ -169,16 +184,13 @@ async fn a_master_gets_back_whatever_it_has_forgotten() {
     proxy.knows(0, "state", "voter").await;
     for db in ["0", "7"] {
         let (mut whole, mut copy) = (
-            support::Raw::connect_resp3(&masters[1].address()).await,
-            support::Raw::connect_resp3(&masters[0].address()).await,
+            Raw::connect_resp3(&masters[1].address()).await,
+            Raw::connect_resp3(&masters[0].address()).await,
         );
         whole.ask(&["SELECT", db]).await;
         copy.ask(&["SELECT", db]).await;
         for key in ["string", "soon", "hash", "list", "set", "zset", "bits"] {
-            let (whole, copy) = (
-                support::State::of(key, &mut whole).await,
-                support::State::of(key, &mut copy).await,
-            );
+            let (whole, copy) = (State::of(key, &mut whole).await, State::of(key, &mut copy).await);
             assert!(copy.holds_the_same(&whole), "{key} in {db}: {copy:?}, not {whole:?}");
         }
     }
@@ -236,6 +248,103 @@ async fn copying_leaves_no_ghosts_of_locks_that_were_released_meanwhile() {
     assert_eq!(int(&mut client, &["DBSIZE"]).await, 0);
 }
 
+/// A lock is released after it was read on the others, and before it is written to the master.
+#[tokio::test]
+async fn a_lock_that_is_released_while_it_is_copied_is_gone() {
+    let Some((mut masters, relay, proxy)) = one_behind_a_relay(1).await else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    let first_line = include_str!("../src/lua/rejoin/adopt.lua").lines().next().expect("a comment");
+    relay.hold_back(first_line);
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    eventually("it is to be written", || async { (relay.caught() > 0).then_some(()) }).await;
+    assert_eq!(int(&mut client, &["EVAL", RELEASE, "1", "lock", "mine"]).await, 1);
+    relay.heal();
+    proxy.knows(1, "state", "voter").await;
+    assert_eq!(masters[1].get("lock").await, None);
+}
+
+/// A master may have missed an extension, or lost a part of its memory only.
+#[tokio::test]
+async fn a_lock_is_copied_with_the_extension_that_the_master_missed() {
+    let Some((masters, proxy)) = three_masters(&LONG_WAIT) else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters[1].holds("lock", "mine").await;
+    all_vote(&proxy).await;
+    let mut direct = Raw::connect_resp3(&masters[1].address()).await;
+    assert_eq!(direct.ask(&["PEXPIRE", "lock", "100000"]).await, Reply::Int(1));
+    assert_eq!(direct.ask(&["SELECT", "1"]).await, Reply::ok());
+    assert_eq!(direct.ask(&["FLUSHDB"]).await, Reply::ok());
+    proxy.knows(1, "copied_keys", "1").await;
+    assert!(masters[1].pttl("lock").await > 500_000);
+}
+
+/// What was written since others were asked stays, also when it is as young as that.
+#[tokio::test]
+async fn copying_does_not_replace_what_was_written_meanwhile() {
+    const DIGEST: &str = include_str!("../src/lua/program/digest.lua");
+    const OF_KEY: &str = include_str!("../src/lua/canonical/digest.lua");
+    const ADOPT: &str = include_str!("../src/lua/rejoin/adopt.lua");
+    let master = Master::start();
+    let (of_key, adopt) = ([DIGEST, OF_KEY].concat(), [DIGEST, ADOPT].concat());
+    master.ask(&["SET", "theirs", "old"]).await;
+    let digest = master.ask(&["EVAL", &of_key, "1", "theirs"]).await.bytes();
+    let dump = master.ask(&["DUMP", "theirs"]).await.bytes();
+    let words = |key: &'static str| {
+        let words = [b"EVAL", adopt.as_bytes(), b"1", key.as_bytes(), b"", &dump, &digest, b"9999"];
+        words.map(<[u8]>::to_vec)
+    };
+    master.ask(&["SET", "lock", "young"]).await;
+    assert_eq!(master.ask(&words("lock")).await, Reply::Int(0));
+    master.holds("lock", "young").await;
+    assert_eq!(master.ask(&words("free")).await, Reply::Int(1));
+    master.holds("free", "old").await;
+}
+
+/// A lock that is taken while a master is on probation is on that master when it votes again, also if its
+/// key was looked at before.
+#[tokio::test]
+async fn a_master_on_probation_gets_what_is_written() {
+    let Some((mut masters, proxy)) = three_masters(&["--vote-timeout", "5s"]) else { return };
+    let mut client = proxy.connection().await;
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    proxy.knows(1, "state", "probation").await;
+    proxy.knows(1, "link", "up").await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters[1].holds("lock", "mine").await;
+    assert_eq!(proxy.says_of(1, "copied_keys").await, "0");
+}
+
+/// Of the two that vote, the one that remembers cannot be reached: the other has nothing to tell.
+#[tokio::test]
+async fn what_only_a_master_out_of_reach_remembers_is_waited_for() {
+    let Some((mut masters, relay, proxy)) = one_behind_a_relay(0).await else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters[0].holds("lock", "mine").await;
+    forget(&masters[2], "lock").await;
+    relay.cut();
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    eventually("the proxy says that nothing can be copied yet", || {
+        let (client, proxy) = (client.clone(), &proxy);
+        async move {
+            let reply = claim_by_other(client).await;
+            assert_ne!(reply, Ok(Value::Okay), "the lock was granted twice");
+            let is_told =
+                |line: &String| line.contains("what it has forgotten cannot be copied yet");
+            proxy.log().iter().any(is_told).then_some(())
+        }
+    })
+    .await;
+    relay.heal();
+    refused_until(&client, &proxy, 1, claim_by_other).await;
+    masters[1].holds("lock", "mine").await;
+}
+
 /// Two of three have forgotten: the third alone is no quorum to copy from, so all wait.
 #[tokio::test]
 async fn without_a_quorum_that_remembers_masters_wait() {
@@ -260,9 +369,23 @@ async fn without_a_quorum_that_remembers_masters_wait() {
         proxy.knows(master, "state", "probation").await;
     }
     granted(&client, "free", "they have waited for long enough").await;
+    let log = proxy.log();
+    let first = log.iter().find(|line| line.contains("the master votes again")).expect("a voter");
+    let (_, first) = first.split_once("master=").expect("which one");
+    let has_copied = |line: &String| line.contains("was copied") && line.contains(first.trim());
+    assert!(!log.iter().any(has_copied), "from whom? {log:?}");
 }
 
-/// A first deployment is trusted, or not.
+/// A first deployment is trusted, and the log says that it is.
+#[tokio::test]
+async fn masters_that_are_all_young_are_trusted_unless_told_otherwise() {
+    let Some((_masters, proxy)) = three_masters(&["--restart-wait", "1h"]) else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    let is_told = |line: &String| line.contains("WARN") && line.contains("--cold-start trust");
+    assert!(proxy.log().iter().any(is_told), "{:?}", proxy.log());
+}
+
 #[tokio::test]
 async fn masters_that_are_all_young_wait_when_told_to() {
     let flags = ["--cold-start", "wait", "--restart-wait", "4s"];
@@ -333,6 +456,37 @@ async fn a_durable_master_votes_again_at_once() {
     .await;
     assert_eq!(claim(&mut client, "lock", "other").await, Ok(Value::Nil));
     assert!(!proxy.log().iter().any(|line| line.contains("probation")), "{:?}", proxy.log());
+}
+
+/// One that writes it only once a second forgets what it was told last.
+#[tokio::test]
+async fn a_master_that_writes_to_disk_once_a_second_is_not_trusted_at_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let persistent = &["--appendonly", "yes", "--appendfsync", "everysec"];
+    let mut masters = Masters::start_with(3, persistent);
+    let proxy = Proxy::start(&masters, &LONG_WAIT);
+    proxy.expect_warnings();
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    eventually("the log says that the master is on probation", || async {
+        let is_told = |line: &String| line.contains("on probation: it was restarted");
+        proxy.log().iter().any(is_told).then_some(())
+    })
+    .await;
+}
+
+/// Three masters, one of them behind a relay.
+async fn one_behind_a_relay(index: usize) -> Option<(Masters, Relay, Proxy)> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let (relay, addresses) = Relay::in_place_of(&masters, index);
+    let proxy = Proxy::in_front_of(&addresses, &LONG_WAIT);
+    proxy.expect_warnings();
+    Some((masters, relay, proxy))
 }
 
 fn three_masters(flags: &[&str]) -> Option<(Masters, Proxy)> {

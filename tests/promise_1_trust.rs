@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use support::scripts::RELEASE;
 use support::{
-    Clock, Master, Masters, Proxy, Reply, eventually, int, target_is_plain_redis, value,
+    Clock, Master, Masters, Proxy, Relay, Reply, eventually, int, target_is_plain_redis, value,
 };
 
 const LEASE: &str = "600000";
@@ -54,7 +54,7 @@ async fn a_node_of_a_cluster_does_not_vote() {
         return;
     }
     let node = Master::start_with(&["--cluster-enabled", "yes"]);
-    let masters = Masters::start(2);
+    let mut masters = Masters::start(2);
     let addresses = [masters.addresses(), vec![node.address()]].concat();
     let proxy = Proxy::unready(&addresses, &SHORT_VOTE);
     proxy.expect_warnings();
@@ -62,6 +62,20 @@ async fn a_node_of_a_cluster_does_not_vote() {
     assert!(proxy.says_of(2, "reason").await.contains("it is a node of a cluster"));
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters[1].kill_9();
+    let error = eventually("there is no quorum", || {
+        let mut client = client.clone();
+        async move {
+            let error = claim(&mut client, "free", "mine").await.err()?;
+            error.to_string().contains("can vote").then_some(error)
+        }
+    })
+    .await;
+    assert_eq!(error.code(), Some("CLUSTERDOWN"), "{error}");
+    for told in [error.to_string(), proxy.log().join("\n")] {
+        assert!(told.contains(&node.address()), "{told}");
+        assert!(told.contains("it is a node of a cluster"), "{told}");
+    }
 }
 
 /// A clock that was set ends locks before their time, or lets masters disagree for ever.
@@ -192,6 +206,51 @@ async fn two_proxies_with_the_same_masters_serve_side_by_side() {
         assert_eq!(claim(&mut client, &format!("lock {n}"), "mine").await, Ok(Value::Okay));
         assert_eq!(value(&mut client, &["PUBSUB", "CHANNELS"]).await, Ok(Value::Array(Vec::new())));
     }
+}
+
+/// A proxy with other masters may be there already. Until that is known on a master, it does not vote.
+#[tokio::test]
+async fn a_master_does_not_vote_before_it_was_seen_who_else_is_there() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    relays.iter().for_each(|relay| relay.swallow("redlock-proxy-watch"));
+    let proxy = Proxy::unready(&addresses, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    for (master, relay) in relays.iter().enumerate() {
+        proxy.knows(master, "link", "up").await;
+        eventually("nobody sees", || async { (relay.caught() > 0).then_some(()) }).await;
+        assert_eq!(proxy.says_of(master, "state").await, "waiting");
+    }
+    let error = claim(&mut client, "lock", "mine").await.expect_err("nobody has looked");
+    assert_eq!(error.code(), Some("CLUSTERDOWN"), "{error}");
+    relays.iter().for_each(Relay::heal);
+    relays.iter().for_each(Relay::reset);
+    eventually("the proxy serves", || {
+        let mut client = client.clone();
+        async move { claim(&mut client, "lock", "mine").await.ok() }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn check_tells_that_two_names_are_one_instance() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(2);
+    let again = format!("localhost:{}", masters[0].port);
+    let output = check(&[masters.addresses(), vec![again]].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].ends_with("votes") && lines[2].ends_with("votes"), "{text}");
+    let why = format!("the same instance as {}", masters[0].address());
+    assert!(lines[3].ends_with(&why), "{text}");
+    assert!(text.contains("2 of 3 masters could vote"), "{text}");
 }
 
 #[tokio::test]

@@ -139,7 +139,7 @@ async fn a_release_reaches_a_master_that_was_cut_off() {
 }
 
 /// The same when the master's link is known to be down, so that the release is never sent before it
-/// is back.
+/// is back, however often that is tried in vain.
 #[tokio::test]
 async fn a_release_waits_for_a_master_without_a_link() {
     if target_is_plain_redis() {
@@ -154,8 +154,36 @@ async fn a_release_waits_for_a_master_without_a_link() {
 
     relay.cut();
     assert_eq!(release(&mut client, "lock", "mine").await, 1);
+    proxy.knows(0, "deferred_releases", "1").await;
+    eventually("many attempts to connect", || async { (relay.refused() > 20).then_some(()) }).await;
+    assert_eq!(proxy.says_of(0, "deferred_releases").await, "1");
     relay.heal();
     masters[0].forgets("lock").await;
+    proxy.knows(0, "deferred_releases", "0").await;
+}
+
+/// And when the link breaks again while the release is on its way to the master.
+#[tokio::test]
+async fn a_release_that_is_lost_a_second_time_is_sent_a_third_time() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relay = Relay::to(&masters[0]);
+    let proxy = partly_relayed(&masters, &relay);
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "unlucky lock", "mine").await, "OK");
+    masters[0].holds("unlucky lock", "mine").await;
+
+    relay.cut();
+    assert_eq!(release(&mut client, "unlucky lock", "mine").await, 1);
+    proxy.knows(0, "deferred_releases", "1").await;
+    relay.swallow("unlucky lock");
+    eventually("it is on its way", || async { (relay.caught() > 0).then_some(()) }).await;
+    assert_eq!(masters[0].get("unlucky lock").await.as_deref(), Some(b"mine".as_slice()));
+    relay.heal();
+    relay.reset();
+    masters[0].forgets("unlucky lock").await;
 }
 
 /// A release that comes late must not hit the next holder, who may have claimed the key everywhere
@@ -208,7 +236,6 @@ async fn a_claim_without_quorum_leaves_nothing_when_the_network_heals() {
     masters.forget("lock").await;
 }
 
-/// The first master is behind the relay.
 /// A client that could not get an answer may try again through another proxy, with the same token.
 /// What the first proxy makes up for when its links are back is the old claim and not that lock.
 #[tokio::test]
@@ -250,6 +277,7 @@ async fn a_late_rollback_spares_the_lock_of_a_second_try() {
     assert_eq!(claim(&mut second, "lock", "stranger").await, "nil");
 }
 
+/// The first master is behind the relay.
 fn partly_relayed(masters: &Masters, relay: &Relay) -> Proxy {
     let mut addresses = masters.addresses();
     addresses[0] = relay.address();

@@ -139,6 +139,71 @@ async fn a_release_that_one_master_confirmed_is_a_release() {
     masters.forget("lock").await;
 }
 
+/// What a minority does not hold may be held by all others.
+#[tokio::test]
+async fn a_release_that_no_master_confirmed_is_an_error() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    for master in masters.iter() {
+        master.holds("lock", "mine").await;
+    }
+    assert_eq!(int(&mut masters[0].connection().await, &["DEL", "lock"]).await, 1);
+    masters[1].stop();
+    masters[2].stop();
+    assert_unknown(value(&mut client, &["EVAL", RELEASE, "1", "lock", "mine"]).await);
+    masters[1].cont();
+    masters[2].cont();
+}
+
+/// Answers are there in time, but the proxy sleeps. When it wakes up, keys may already have ended that it
+/// would call granted or extended.
+#[tokio::test]
+async fn answers_that_are_read_too_late_are_not_believed() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "1s"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "held", "mine").await, Ok(Value::Okay));
+    let extend = ["EVAL", EXTEND, "1", "held", "mine", "700000"];
+    let take = ["SET", "free", "mine", "NX", "PX", TEN_MINUTES];
+    for words in [&extend[..], &take] {
+        relays.iter().for_each(Relay::withhold_answers);
+        let reply = {
+            let (mut client, words) = (client.clone(), words.iter().map(|word| (*word).to_owned()));
+            let words: Vec<String> = words.collect();
+            tokio::spawn(async move {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                value(&mut client, &words).await
+            })
+        };
+        for master in masters.iter() {
+            eventually("the master has done it", || async {
+                let extended = master.pttl("held").await > 600_000 + 60_000;
+                let taken = master.get("free").await.is_some();
+                (if words == extend { extended } else { taken }).then_some(())
+            })
+            .await;
+        }
+        proxy.stop();
+        relays.iter().for_each(Relay::heal);
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        proxy.cont();
+        assert_unknown(reply.await.expect("a task that does not panic"));
+    }
+    masters.forget("free").await;
+}
+
 #[tokio::test]
 async fn ok_means_that_a_quorum_holds_the_key() {
     let masters = Masters::start(5);
