@@ -236,6 +236,28 @@ async fn a_claim_without_quorum_leaves_nothing_when_the_network_heals() {
     masters.forget("lock").await;
 }
 
+/// The same when the masters have executed it, and their answers are lost with their links.
+#[tokio::test]
+async fn a_claim_whose_answers_are_lost_leaves_nothing() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays = [Relay::to(&masters[0]), Relay::to(&masters[1])];
+    let mut addresses = masters.addresses();
+    addresses[..2].clone_from_slice(&relays.each_ref().map(Relay::address));
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "100ms"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+
+    relays.iter().for_each(Relay::withhold_answers);
+    let reply = value(&mut client, &["SET", "lock", "mine", "NX", "PX", TEN_MINUTES]).await;
+    reply.expect_err("a claim that only one master has answered");
+    relays.iter().for_each(Relay::reset);
+    relays.iter().for_each(Relay::heal);
+    masters.forget("lock").await;
+}
+
 /// A client that could not get an answer may try again through another proxy, with the same token.
 /// What the first proxy makes up for when its links are back is the old claim and not that lock.
 #[tokio::test]
@@ -275,6 +297,33 @@ async fn a_late_rollback_spares_the_lock_of_a_second_try() {
     beacon(&mut first, &masters).await;
     assert_eq!(masters.holding("lock", b"mine").await, masters.len());
     assert_eq!(claim(&mut second, "lock", "stranger").await, "nil");
+}
+
+/// The key may belong to somebody else by then, for just as long.
+#[tokio::test]
+async fn a_late_rollback_spares_the_lock_of_somebody_else() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays = [Relay::to(&masters[0]), Relay::to(&masters[1])];
+    let mut addresses = masters.addresses();
+    addresses[..2].clone_from_slice(&relays.each_ref().map(Relay::address));
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "100ms"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+
+    relays.iter().for_each(|relay| relay.swallow("contested lock"));
+    let reply = value(&mut client, &["SET", "contested lock", "mine", "NX", "PX", TEN_MINUTES]);
+    reply.await.expect_err("a claim that only one master saw");
+    for master in &masters[..2] {
+        let theirs = ["SET", "contested lock", "theirs", "PX", "606102"];
+        assert_eq!(master.ask(&theirs).await, support::Reply::ok());
+    }
+    relays.iter().for_each(Relay::reset);
+    relays.iter().for_each(Relay::heal);
+    beacon(&mut client, &masters).await;
+    assert_eq!(masters.holding("contested lock", b"theirs").await, 2);
 }
 
 /// The first master is behind the relay.

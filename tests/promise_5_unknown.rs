@@ -161,47 +161,49 @@ async fn a_release_that_no_master_confirmed_is_an_error() {
     masters[2].cont();
 }
 
-/// Answers are there in time, but the proxy sleeps. When it wakes up, keys may already have ended that it
-/// would call granted or extended.
+/// Masters that die while a claim is on its way to them have not refused it.
 #[tokio::test]
-async fn answers_that_are_read_too_late_are_not_believed() {
+async fn a_link_that_is_lost_is_no_refusal() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let flags = ["--vote-timeout", "10s", "--split-vote-retries", "0"];
+    let proxy = Proxy::start(&masters, &flags);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    for master in &masters[..2] {
+        master.stop();
+    }
+    let reply = tokio::spawn(async move { claim(&mut client, "free", "mine").await });
+    masters[2].holds("free", "mine").await;
+    for master in &mut masters[..2] {
+        master.kill_9();
+    }
+    assert_unknown(reply.await.expect("a task that does not panic"));
+    masters[2].forgets("free").await;
+}
+
+/// A slow master still owes the answer to one claim when the next one is sent.
+#[tokio::test]
+async fn a_late_answer_counts_only_for_the_claim_it_belongs_to() {
     if target_is_plain_redis() {
         return;
     }
     let masters = Masters::start(3);
-    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
-    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
-    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "1s"]);
+    let (relay, addresses) = Relay::in_place_of(&masters, 2);
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "3s"]);
     proxy.expect_warnings();
-    let mut client = proxy.connection().await;
-    assert_eq!(claim(&mut client, "held", "mine").await, Ok(Value::Okay));
-    let extend = ["EVAL", EXTEND, "1", "held", "mine", "700000"];
-    let take = ["SET", "free", "mine", "NX", "PX", TEN_MINUTES];
-    for words in [&extend[..], &take] {
-        relays.iter().for_each(Relay::withhold_answers);
-        let reply = {
-            let (mut client, words) = (client.clone(), words.iter().map(|word| (*word).to_owned()));
-            let words: Vec<String> = words.collect();
-            tokio::spawn(async move {
-                let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                value(&mut client, &words).await
-            })
-        };
-        for master in masters.iter() {
-            eventually("the master has done it", || async {
-                let extended = master.pttl("held").await > 600_000 + 60_000;
-                let taken = master.get("free").await.is_some();
-                (if words == extend { extended } else { taken }).then_some(())
-            })
-            .await;
-        }
-        proxy.stop();
-        relays.iter().for_each(Relay::heal);
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
-        proxy.cont();
-        assert_unknown(reply.await.expect("a task that does not panic"));
+    for master in [&masters[0], &masters[2]] {
+        let mut theirs = master.connection().await;
+        assert_eq!(claim(&mut theirs, "held", "theirs").await, Ok(Value::Okay));
     }
-    masters.forget("free").await;
+    relay.delay(Duration::ZERO, Duration::from_millis(200));
+    let mut client = proxy.connection().await;
+    for turn in 0..3 {
+        assert_eq!(claim(&mut client, &format!("free {turn}"), "mine").await, Ok(Value::Okay));
+        assert_eq!(claim(&mut client, "held", "mine").await, Ok(Value::Nil), "turn {turn}");
+    }
 }
 
 #[tokio::test]
@@ -210,6 +212,25 @@ async fn ok_means_that_a_quorum_holds_the_key() {
     let proxy = Proxy::start(&masters, &[]);
     let mut client = proxy.connection().await;
     for turn in 0..50 {
+        let key = format!("lock {turn}");
+        assert_eq!(claim(&mut client, &key, "mine").await, Ok(Value::Okay));
+        let holding = masters.holding(&key, b"mine").await;
+        assert!(holding >= masters.quorum(), "OK with {holding} of {} masters", masters.len());
+    }
+}
+
+/// The same when a majority is slow, so that the client hears it before they could catch up.
+#[tokio::test]
+async fn ok_waits_for_the_last_vote_that_is_needed() {
+    let masters = Masters::start(5);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "5s"]);
+    let mut client = proxy.connection().await;
+    for relay in &relays[masters.len() - masters.quorum()..] {
+        relay.delay(Duration::from_millis(200), Duration::ZERO);
+    }
+    for turn in 0..3 {
         let key = format!("lock {turn}");
         assert_eq!(claim(&mut client, &key, "mine").await, Ok(Value::Okay));
         let holding = masters.holding(&key, b"mine").await;

@@ -101,7 +101,7 @@ impl Master {
     /// The process stands still: connections stay open, the kernel still accepts new ones, nothing
     /// answers.
     pub fn stop(&self) {
-        signal("STOP", self.process.id());
+        stop(&self.process);
     }
 
     pub fn cont(&self) {
@@ -246,6 +246,14 @@ fn process_id_at(port: u16) -> Option<u32> {
     stream.read_to_string(&mut answer).ok()?;
     let id = answer.lines().find_map(|line| line.strip_prefix("process_id:"))?;
     id.trim().parse().ok()
+}
+
+/// Returns once all threads of `process` stand still: `kill` alone does not wait for that.
+pub fn stop(process: &Child) {
+    signal("STOP", process.id());
+    let pid = rustix::process::Pid::from_child(process);
+    let stopped = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::UNTRACED);
+    assert!(stopped.is_ok_and(|status| status.is_some()), "process {pid} stands still");
 }
 
 /// Sends a signal by name. The shell's own `kill` is on every machine.

@@ -125,15 +125,6 @@ impl Proxy {
         self.log().into_iter().filter(|line| is_warning(line)).collect()
     }
 
-    /// The process stands still, as when its host is suspended.
-    pub fn stop(&self) {
-        self.process.iter().for_each(|process| signal("STOP", process.id()));
-    }
-
-    pub fn cont(&self) {
-        self.process.iter().for_each(|process| signal("CONT", process.id()));
-    }
-
     /// Asks it to end (SIGTERM) and returns how it did.
     pub fn terminate(mut self) -> ExitStatus {
         let mut process = self.process.take().expect("only a real proxy can be terminated");
