@@ -258,6 +258,80 @@ mod tests {
         Debt::Rollback(Rollback { db: 0, key: (*b"k").into(), token: (*b"t").into(), cause })
     }
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn window(cause: Cause, now: Instant) -> TtlWindow {
+        let (key, token) = ((*b"k").into(), (*b"t").into());
+        Rollback { db: 0, key, token, cause }.window(Pad::new(SECOND / 20, 0.01), now)
+    }
+
+    /// 50 ms of the vote, or 500 ms of the link's patience, and what clocks may differ by in a second.
+    #[test]
+    fn a_rollback_takes_what_its_claim_may_have_left_and_nothing_else() {
+        let since = clock::now();
+        let claim = |until, confirmed| Cause::Claim { ttl_ms: 30_000, since, until, confirmed };
+        let at_once = window(claim(None, false), since + SECOND);
+        assert_eq!((at_once.least_ms, at_once.most_ms), (29_000 - 50 - 13, 30_000 + 2));
+        let confirmed = window(claim(None, true), since + SECOND);
+        assert_eq!((confirmed.least_ms, confirmed.most_ms), (29_000 - 500 - 17, 30_000 + 2));
+        let later = window(claim(Some(since), false), since + SECOND);
+        assert_eq!((later.least_ms, later.most_ms), (29_000 - 50 - 13, 29_000 + 12));
+        let release = window(Cause::Release { remaining_ms: 5_000, since }, since + SECOND);
+        assert_eq!((release.least_ms, release.most_ms), (0, 4_000 + 52));
+        assert_eq!(window(Cause::Persisted, since + SECOND), TtlWindow::ANY);
+    }
+
+    #[test]
+    fn a_claim_that_nobody_answered_counts_as_executed_when_its_link_is_lost() {
+        let now = clock::now();
+        let cause = Cause::Claim { ttl_ms: 30_000, since: now, until: None, confirmed: false };
+        let (key, token) = ((*b"k").into(), (*b"t").into());
+        let debt = Debt::Rollback(Rollback { db: 3, key, token, cause });
+        assert_eq!(debt.db(), 3);
+        let first = debt.for_later(now + SECOND).expect("a TTL tells it from younger ones");
+        let again = first.for_later(now + 2 * SECOND).expect("still");
+        let Debt::Rollback(Rollback { cause: Cause::Claim { until, .. }, .. }) = again else {
+            panic!("a claim's");
+        };
+        assert_eq!(until, Some(now + SECOND), "when it was lost first");
+    }
+
+    /// A 64th longer than its key, for a clock that is slow.
+    #[test]
+    fn a_release_is_kept_for_as_long_as_its_key_may_be_there() {
+        let now = clock::now();
+        let is_kept = |remaining_ms, after| {
+            let cause = Cause::Release { remaining_ms, since: now };
+            let (key, token) = ((*b"k").into(), (*b"t").into());
+            let mut deferred = Deferred::default();
+            deferred.push(Debt::Rollback(Rollback { db: 0, key, token, cause }));
+            !deferred.take(now + after).is_empty()
+        };
+        assert!(is_kept(64_000, 65 * SECOND - SECOND / 1_000) && !is_kept(64_000, 65 * SECOND));
+        assert!(is_kept(-1, UNKNOWN_END - SECOND) && !is_kept(-1, UNKNOWN_END));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_by_its_bytes_too() {
+        let now = clock::now();
+        let large = |bytes: usize| {
+            let cause = Cause::Claim { ttl_ms: 60_000, since: now, until: None, confirmed: true };
+            let (key, token) = (vec![b'k'; bytes / 2].into(), vec![b't'; bytes / 2].into());
+            Debt::Rollback(Rollback { db: 0, key, token, cause })
+        };
+        let mut deferred = Deferred::default();
+        for _ in 0..4 {
+            deferred.push(large(MAX_DEFERRED_BYTES / 4));
+        }
+        assert_eq!((deferred.len(), deferred.dropped()), (4, 0), "they fit exactly");
+        deferred.push(large(2));
+        deferred.push(large(MAX_DEFERRED_BYTES / 4));
+        assert_eq!((deferred.len(), deferred.dropped()), (4, 2));
+        deferred.take(now);
+        deferred.push(large(MAX_DEFERRED_BYTES));
+        assert_eq!((deferred.len(), deferred.dropped()), (1, 2), "what was taken needs no room");
+    }
+
     #[test]
     fn what_has_expired_is_not_sent() {
         let now = clock::now();
@@ -291,6 +365,8 @@ mod tests {
         let changes = [change(b"checksum", -1), change(b"", -2), change(b"checksum", soon)];
         let restore = Restore::later(&changes, unix_ms).expect("one of them");
         assert_eq!(restore.changes, [changes[2].clone()]);
+        let left = restore.end - clock::now();
+        assert!(left > 9 * SECOND && left <= 10 * SECOND, "{left:?}");
         assert!(Restore::later(&changes[..2], unix_ms).is_none());
     }
 

@@ -316,3 +316,185 @@ impl State {
         self.probation.voters().and(self.looked_at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::master::facts::{Bar, Info};
+    use crate::master::probation::ColdStart;
+    use crate::quorum::Quorum;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn id(master: usize) -> MasterId {
+        MasterId::new(master)
+    }
+
+    fn facts(run_id: &str) -> Facts {
+        Facts {
+            run_id: run_id.to_owned(),
+            version: "7.0.15".to_owned(),
+            role: "master".to_owned(),
+            persistence: "none".to_owned(),
+            eviction: "noeviction".to_owned(),
+            databases: 16,
+            uptime: 2 * HOUR,
+            bar: Info::parse("").bar(),
+            is_durable: false,
+            losses: 0,
+            at: clock::now(),
+        }
+    }
+
+    /// Three masters that have been running for long, and were not looked at yet.
+    fn electorate() -> Electorate {
+        let terms =
+            Terms { quorum: Quorum::of(3), restart_wait: HOUR, cold_start: ColdStart::Trust };
+        let addresses = ["a:1", "b:1", "c:1"].map(|text| text.parse().expect("an address"));
+        let electorate = Electorate::new(terms, 0.01, addresses.into());
+        for (master, run_id) in ["a", "b", "c"].into_iter().enumerate() {
+            electorate.observe(id(master), facts(run_id));
+        }
+        electorate
+    }
+
+    /// The same, each looked at, with nobody else there.
+    fn voting() -> Electorate {
+        let electorate = electorate();
+        (0..3).for_each(|master| electorate.looked_at(id(master), &[], None));
+        assert_eq!(electorate.voters().len(), 3);
+        electorate
+    }
+
+    /// What a proxy with other masters announces.
+    fn rivals() -> [String; 1] {
+        let others = ["a:1", "b:1", "d:1"].map(|text| text.parse().expect("an address"));
+        [Membership::of(&others).channel(&["a", "b", "d"].map(str::to_owned).into())]
+    }
+
+    #[test]
+    fn a_master_does_not_vote_before_it_was_looked_at() {
+        let electorate = electorate();
+        assert!(electorate.voters().is_empty());
+        electorate.looked_at(id(1), &[], None);
+        assert_eq!(electorate.voters(), [id(1)].into_iter().collect());
+        assert!(electorate.was_looked_at(id(1)) && !electorate.was_looked_at(id(0)));
+    }
+
+    #[test]
+    fn a_proxy_that_comes_to_others_with_other_masters_does_not_serve_at_all() {
+        let electorate = electorate();
+        electorate.looked_at(id(0), &rivals(), None);
+        (1..3).for_each(|master| electorate.looked_at(id(master), &[], None));
+        assert!(electorate.voters().is_empty());
+        let told = Some(("a:1,b:1,c:1".to_owned(), "a:1,b:1,d:1".to_owned()));
+        assert_eq!(electorate.rival(), told);
+        electorate.lost_sight(id(0));
+        assert_eq!((electorate.rival(), electorate.voters().len()), (None, 3));
+    }
+
+    /// After a restart, not all proxies learn of it at the same time.
+    #[test]
+    fn a_proxy_that_serves_gives_others_time_to_correct_their_list() {
+        let electorate = voting();
+        for _ in 1..PATIENCE {
+            electorate.looked_at(id(0), &rivals(), None);
+            assert_eq!(electorate.voters().len(), 3);
+        }
+        electorate.looked_at(id(0), &[], None);
+        for look in 1..=PATIENCE {
+            electorate.looked_at(id(0), &rivals(), None);
+            assert_eq!(electorate.voters().is_empty(), look == PATIENCE, "look {look}");
+        }
+        electorate.looked_at(id(0), &[], None);
+        assert_eq!(electorate.voters().len(), 3);
+    }
+
+    #[test]
+    fn it_announces_the_processes_that_it_knows() {
+        let electorate = voting();
+        assert!(electorate.announcement().ends_with("a:1,b:1,c:1|a,b,c"));
+        electorate.observe(id(2), Facts { run_id: String::new(), ..facts("") });
+        assert!(electorate.announcement().ends_with("|a,b"), "one does not tell");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_costs_the_vote() {
+        let electorate = voting();
+        let start = clock::now();
+        let reading = |second: u32, ahead_micros: i64| {
+            let asked = start + second * Duration::from_secs(1);
+            let unix_micros = i64::from(second) * 1_000_000 + ahead_micros;
+            Some(Reading { asked, answered: asked + Duration::from_millis(4), unix_micros })
+        };
+        for master in 0..3 {
+            electorate.looked_at(id(master), &[], reading(1, 0));
+            electorate.looked_at(id(master), &[], reading(2, 0));
+        }
+        assert_eq!(electorate.latency(id(1)), Duration::from_millis(4));
+        electorate.looked_at(id(1), &[], reading(3, 5_000_000));
+        for (master, ahead_micros) in [(0, 0), (1, 5_000_000), (2, 0)] {
+            electorate.looked_at(id(master), &[], reading(4, ahead_micros));
+        }
+        assert!(!electorate.voters().contains(id(1)));
+        assert!(electorate.waits(id(1)) && !electorate.waits(id(0)));
+        let why = electorate.why_not(Quorum::of(3).everybody());
+        assert!(why.starts_with("; b:1: its clock has gained 5"), "{why}");
+    }
+
+    #[test]
+    fn a_master_that_has_forgotten_votes_when_it_has_copied_or_waited() {
+        let electorate = voting();
+        assert_eq!(electorate.may_copy_from(id(0), Duration::ZERO), None);
+        electorate.observe(id(0), facts("new"));
+        assert!(electorate.may_copy_from(id(0), Duration::ZERO).is_some());
+        assert_eq!(electorate.facts(id(0)).map(|facts| facts.run_id), Some("new".to_owned()));
+        let sources = electorate.sources(id(0)).expect("two others");
+        assert!(electorate.are_as_before(&sources));
+        assert!(electorate.has_copied(id(0), &sources) && electorate.voters().len() == 3);
+        electorate.observe(id(0), facts("newer"));
+        electorate.observe(id(1), facts("newer as well"));
+        assert!(!electorate.are_as_before(&sources) && !electorate.has_copied(id(0), &sources));
+        assert!(!electorate.has_waited(id(0), clock::now()));
+        assert!(electorate.has_waited(id(0), clock::now() + HOUR));
+        assert_eq!(electorate.voters(), [id(0), id(2)].into_iter().collect());
+    }
+
+    #[test]
+    fn a_master_that_must_not_vote_is_named_with_the_reason() {
+        let electorate = voting();
+        electorate.observe(id(2), Facts { bar: Some(Bar::Replica), ..facts("c") });
+        let why = electorate.why_not(Quorum::of(3).everybody());
+        assert_eq!(why, format!("; c:1: {}", Bar::Replica));
+        assert_eq!(electorate.standing(id(2)), Standing::Barred(Bar::Replica));
+        assert!(!electorate.waits(id(2)), "it does not get better by itself");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_change_hears_of_it_and_of_nothing_else() {
+        let electorate = voting();
+        let changed = electorate.changed();
+        electorate.observe(id(0), facts("a"));
+        electorate.copied(id(0));
+        assert_eq!((electorate.keys_copied(id(0)), electorate.keys_copied(id(1))), (1, 0));
+        let mut changed = std::pin::pin!(changed);
+        assert!(tokio::time::timeout(Duration::ZERO, changed.as_mut()).await.is_err());
+        electorate.observe(id(0), facts("new"));
+        changed.await;
+    }
+
+    #[test]
+    fn young_masters_are_judged_once_everybody_was_met() {
+        let electorate = electorate();
+        let (quorum, restart_wait) = (Quorum::of(3), 5 * HOUR);
+        let terms = Terms { quorum, restart_wait, cold_start: ColdStart::Trust };
+        let young = Electorate::new(terms, 0.01, electorate.addresses.clone());
+        for (master, run_id) in ["a", "b"].into_iter().enumerate() {
+            young.observe(id(master), facts(run_id));
+            young.looked_at(id(master), &[], None);
+        }
+        assert!(young.voters().is_empty(), "the third may be old");
+        young.everybody_was_met();
+        assert_eq!(young.voters().len(), 2);
+    }
+}
