@@ -7,7 +7,7 @@ SIM_FROM ?= 1000
 SIM_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-model test-sim test-clients clients-page lint bench fuzz docs
+.PHONY: help run test test-model test-sim test-planted test-mutants test-clients clients-page lint bench fuzz docs
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,14 @@ test-model: ## explore all orders of events that the model of the decisions has,
 test-sim: ## simulate SIM_HOURS of faults in virtual time, from seed SIM_FROM on; SIM_SEED=n shows one run
 	SIM_HOURS=$(SIM_HOURS) SIM_FROM=$(SIM_FROM) SIM_SEED=$(SIM_SEED) \
 		$(CARGO) test --profile simulation --locked --test simulation -- --ignored --nocapture
+
+test-planted: ## plant every bug of tests/planted, for half an hour, and see that the test it names fails
+	@scripts/install-missing redis-server redis-tools patch
+	CARGO=$(CARGO) scripts/planted-bugs
+
+test-mutants: ## change the decisions in every way that cargo-mutants knows, and see that a test fails
+	@if ! $(CARGO) mutants --version >/dev/null 2>&1; then $(CARGO) install --locked cargo-mutants; fi
+	$(CARGO) mutants --jobs 1 --output target
 
 test-clients: ## run the published clients of every language, some of which make test leaves out
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm \

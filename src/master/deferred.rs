@@ -304,7 +304,7 @@ mod tests {
             let cause = Cause::Release { remaining_ms, since: now };
             let (key, token) = ((*b"k").into(), (*b"t").into());
             let mut deferred = Deferred::default();
-            deferred.push(Debt::Rollback(Rollback { db: 0, key, token, cause }));
+            deferred.push(Debt::Rollback(Rollback { db: 0, key, token, cause }), now);
             !deferred.take(now + after).is_empty()
         };
         assert!(is_kept(64_000, 65 * SECOND - SECOND / 1_000) && !is_kept(64_000, 65 * SECOND));
@@ -321,15 +321,15 @@ mod tests {
         };
         let mut deferred = Deferred::default();
         for _ in 0..4 {
-            deferred.push(large(MAX_DEFERRED_BYTES / 4));
+            deferred.push(large(MAX_DEFERRED_BYTES / 4), now);
         }
-        assert_eq!((deferred.len(), deferred.dropped()), (4, 0), "they fit exactly");
-        deferred.push(large(2));
-        deferred.push(large(MAX_DEFERRED_BYTES / 4));
-        assert_eq!((deferred.len(), deferred.dropped()), (4, 2));
+        assert_eq!((deferred.count(now), deferred.dropped()), (4, 0), "they fit exactly");
+        deferred.push(large(2), now);
+        deferred.push(large(MAX_DEFERRED_BYTES / 4), now);
+        assert_eq!((deferred.count(now), deferred.dropped()), (4, 2));
         deferred.take(now);
-        deferred.push(large(MAX_DEFERRED_BYTES));
-        assert_eq!((deferred.len(), deferred.dropped()), (1, 2), "what was taken needs no room");
+        deferred.push(large(MAX_DEFERRED_BYTES), now);
+        assert_eq!((deferred.count(now), deferred.dropped()), (1, 2), "what was taken needs no room");
     }
 
     #[test]
