@@ -17,6 +17,9 @@ use super::network::Conditions;
 use super::proxy::Road;
 use super::world::World;
 
+/// So many kinds of faults there are.
+pub const KINDS: u8 = 16;
+
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -85,23 +88,23 @@ impl Fault {
     fn draw(world: &World, rng: &mut Rng) -> Self {
         let (proxy, master) =
             (rng.usize(0..world.proxies.len()), rng.usize(0..world.masters.len()));
-        match rng.u8(0..33) {
-            0..=3 => Self::Partition(proxy, master),
-            4 => Self::OneWay(proxy, master, Direction::There),
-            5 => Self::OneWay(proxy, master, Direction::Back),
-            6..=7 => Self::Isolation(master),
-            8..=11 => Self::Cut(proxy, master),
-            12..=13 => Self::Loss(proxy, master),
-            14..=15 => Self::Slowness(master),
-            16..=19 => Self::Stop(master),
-            20..=24 => Self::Restart(master),
-            25 => Self::ProxyDeath(proxy),
-            26 => Self::ScriptFlush(master),
-            27 => Self::ClientKill(master),
-            28 => Self::WallJump(rng.i64(-100_000..100_000)),
-            29 => Self::Flush(master),
-            30 => Self::ClockStep(master, rng.i64(-20_000..20_000)),
-            31 => Self::ClockRate(master, 0.5 + rng.f64()),
+        let kinds = &world.plan.faults;
+        match kinds[rng.usize(0..kinds.len())] {
+            0 => Self::Partition(proxy, master),
+            1 => Self::OneWay(proxy, master, Direction::There),
+            2 => Self::OneWay(proxy, master, Direction::Back),
+            3 => Self::Isolation(master),
+            4 => Self::Cut(proxy, master),
+            5 => Self::Loss(proxy, master),
+            6 => Self::Slowness(master),
+            7 => Self::Stop(master),
+            8 => Self::ProxyDeath(proxy),
+            9 => Self::ScriptFlush(master),
+            10 => Self::ClientKill(master),
+            11 => Self::WallJump(rng.i64(-100_000..100_000)),
+            12 => Self::Flush(master),
+            13 => Self::ClockStep(master, rng.i64(-20_000..20_000)),
+            14 => Self::ClockRate(master, 0.5 + rng.f64()),
             _ => Self::Restart(master),
         }
     }

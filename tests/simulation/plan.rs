@@ -6,6 +6,7 @@ use fastrand::Rng;
 use redlock_proxy::config::Settings;
 use redlock_proxy::master::probation::ColdStart;
 
+use super::faults::KINDS;
 use super::network::{Conditions, FAIR};
 
 /// The shape of a run.
@@ -27,6 +28,8 @@ pub struct Plan {
     /// Locks without TTL: they outlive any wait, so that a master that has forgotten them must have copied
     /// them before it votes.
     pub may_hold_forever: bool,
+    /// Which kinds of faults there are: with fewer kinds each of them meets itself more often.
+    pub faults: Vec<u8>,
     /// How long faults go on.
     pub chaos: Duration,
     /// The longest pause between two faults.
@@ -58,6 +61,7 @@ impl Plan {
             restart_wait,
             cold_start,
             may_hold_forever: restart_wait == LONG_WAIT,
+            faults: some_kinds(&mut rng),
             chaos: Duration::from_secs(rng.u64(60..=240)),
             longest_calm: pick(&mut rng, &[1_000, 4_000, 12_000]),
             usual,
@@ -81,6 +85,16 @@ impl Plan {
     pub fn settling(&self) -> Duration {
         2 * self.restart_wait + 2 * self.longest_lease + Duration::from_secs(10)
     }
+}
+
+/// About half of them; restarts are what Redlock is about, and are there more often than not.
+fn some_kinds(rng: &mut Rng) -> Vec<u8> {
+    let (restart, others) = (KINDS - 1, 0..KINDS - 1);
+    let mut kinds: Vec<u8> = others.filter(|_| rng.bool()).collect();
+    if kinds.is_empty() || rng.u8(0..4) > 0 {
+        kinds.extend([restart, restart]);
+    }
+    kinds
 }
 
 fn pick(rng: &mut Rng, choices_ms: &[u64]) -> Duration {
