@@ -371,6 +371,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_of_a_program_counts_with_its_keys_and_values() {
+        let before = Some(bytes::Bytes::from_static(b"value before"));
+        let change = Change { before, ..change(b"checksum", clock::unix_ms() + 10_000) };
+        let restore = Restore::later(&[change.clone(), change]).expect("both");
+        let debt = Debt::Restore(restore);
+        assert_eq!((debt.bytes(), debt.db()), (2 * (1 + 12), 0));
+    }
+
+    #[test]
+    fn every_debt_is_a_request() {
+        let (now, soon) = (clock::now(), clock::unix_ms() + 10_000);
+        let restore = Restore::later(&[change(b"checksum", soon)]).map(Debt::Restore);
+        for debt in [rollback(1_000, now), restore.expect("it has an end")] {
+            let mut request = Vec::new();
+            debt.encode(Pad::new(SECOND, 0.01), now, Form::Sha, &mut request);
+            assert!(request.starts_with(b"*") && request.ends_with(b"\r\n"));
+            assert!(debt.for_later(now).is_some());
+        }
+    }
+
+    #[test]
     fn a_thousand_years_can_be_deferred() {
         let now = clock::now();
         let mut deferred = Deferred::default();
