@@ -17,6 +17,9 @@ impl Engine {
     }
 
     /// Takes the operation's effect back on `master`, now or when its link is back.
+    ///
+    /// With the text of the script: a master that had forgotten it would be sent it again behind a later claim
+    /// with the same token, and take that back.
     pub(super) fn undo(&self, id: OperationId, master: MasterId) {
         let link = &self.links[master.index()];
         if !link.is_up() {
@@ -28,7 +31,7 @@ impl Engine {
         let sent = self.with(id, |flight| {
             let round = flight.operation.round();
             let undo = Undo { master, round, now };
-            flight.operation.encode_undo(&self.rules, &undo, Form::Sha, &mut scratch);
+            flight.operation.encode_undo(&self.rules, &undo, Form::Text, &mut scratch);
             if !scratch.is_empty() {
                 flight.outstanding += 1;
             }
