@@ -37,7 +37,8 @@ impl Master {
         Master::start_in(&[], clock.environment())
     }
 
-    fn start_in(
+    /// With more flags and variables of the environment.
+    pub fn start_in(
         flags: &'static [&'static str],
         environment: Vec<(&'static str, PathBuf)>,
     ) -> Master {

@@ -125,6 +125,19 @@ impl Proxy {
         self.log().into_iter().filter(|line| is_warning(line)).collect()
     }
 
+    /// The process stands still: connections stay open, nothing answers.
+    pub fn stop(&self) {
+        self.signal("STOP");
+    }
+
+    pub fn cont(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        signal(name, self.process.as_ref().expect("only a real proxy gets signals").id());
+    }
+
     /// Asks it to end (SIGTERM) and returns how it did.
     pub fn terminate(mut self) -> ExitStatus {
         let mut process = self.process.take().expect("only a real proxy can be terminated");
