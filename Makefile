@@ -7,7 +7,8 @@ SIM_FROM ?= 1000
 SIM_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-model test-sim test-planted test-mutants test-clients clients-page lint bench fuzz docs
+.PHONY: help run test test-model test-sim test-planted test-mutants test-clients clients-page \
+	chaos reliability-page lint bench fuzz docs
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,6 +44,13 @@ test-clients: ## run the published clients of every language, some of which make
 
 clients-page: ## the same, and write docs/clients.md
 	UPDATE_DOCS=1 $(MAKE) test-clients
+
+chaos: ## let everything fail under clients of this proxy and of others, CHAOS_SECONDS for each kind, from CHAOS_SEED
+	@scripts/install-missing redis-server redis-tools python3 python3-venv npm
+	$(CARGO) test --locked --test chaos every_system -- --include-ignored --nocapture
+
+reliability-page: ## the same, and write what was seen into docs/reliability.md
+	UPDATE_DOCS=1 $(MAKE) chaos
 
 lint: ## check format, lints, documentation and dependencies
 	$(CARGO) fmt --check

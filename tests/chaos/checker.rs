@@ -1,0 +1,165 @@
+//! Reads a history and says what should not be in it.
+
+use crate::history::{Answer, Call, History, MILLISECOND, Nanos, Operation, Outage};
+use crate::leases::{Lease, Validity, leases};
+
+/// What a system promises.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) validity: Validity,
+    /// How much longer than asked its masters may keep a key.
+    pub(crate) pad: Nanos,
+    /// How its errors may begin.
+    pub(crate) errors: &'static [&'static str],
+}
+
+/// What was found, each in words.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// A lease began while another token's was valid.
+    pub(crate) overlaps: Vec<String>,
+    /// In the middle of a lease its holder was told that there is none.
+    pub(crate) losses: Vec<String>,
+    /// A key that nobody can hold was refused for long.
+    pub(crate) ghosts: Vec<String>,
+    /// A reply of an unexpected kind.
+    pub(crate) wrong: Vec<String>,
+    /// No reply.
+    pub(crate) missing: Vec<String>,
+    /// No reply, and the proxy that was asked was stopped or killed.
+    pub(crate) excused: usize,
+    pub(crate) grants: usize,
+    /// The longest time without any grant.
+    pub(crate) pause: Nanos,
+}
+
+pub(crate) fn check(history: &History, rules: Rules) -> Findings {
+    // The journal hears of them a moment later, not always in this order.
+    let mut calls = history.calls.clone();
+    calls.sort_by_key(|call| call.asked);
+    let calls = &calls;
+    let (leases, lost) = leases(calls, rules.validity);
+    let mut findings = Findings {
+        overlaps: overlaps(leases),
+        losses: lost.into_iter().map(describe).collect(),
+        ghosts: ghosts(calls, rules.pad),
+        wrong: calls.iter().filter(|call| is_wrong(call, rules.errors)).map(describe).collect(),
+        grants: grants(calls).count(),
+        pause: pause(calls),
+        ..Findings::default()
+    };
+    for call in calls.iter().filter(|call| matches!(call.answer, Answer::Lost(_))) {
+        if history.outages.iter().any(|outage| excuses(outage, call)) {
+            findings.excused += 1;
+        } else {
+            findings.missing.push(describe(call));
+        }
+    }
+    findings
+}
+
+/// One for each token that came while another's lease was valid, however often it was extended then.
+fn overlaps(mut leases: Vec<Lease>) -> Vec<String> {
+    leases.sort_by(|a, b| (&a.key, a.from).cmp(&(&b.key, b.from)));
+    let mut found: Vec<(&str, String)> = Vec::new();
+    for (index, lease) in leases.iter().enumerate() {
+        let earlier = leases[..index].iter().filter(|other| other.key == lease.key);
+        let mut others = earlier.filter(|other| other.token != lease.token);
+        let other = others.find(|other| other.until > lease.from);
+        if let Some(other) = other.filter(|_| found.iter().all(|it| it.0 != lease.token)) {
+            found.push((&lease.token, format!("{lease:?} began while {other:?} was valid")));
+        }
+    }
+    found.into_iter().map(|(_, words)| words).collect()
+}
+
+/// One for each stretch of time in which a key was only refused although nobody held it or might have held it.
+fn ghosts(calls: &[Call], pad: Nanos) -> Vec<String> {
+    let mut keys: Vec<&str> = calls.iter().map(|call| call.key.as_str()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_iter().flat_map(|key| ghosts_of(key, calls, pad)).collect()
+}
+
+fn ghosts_of(key: &str, calls: &[Call], pad: Nanos) -> Vec<String> {
+    let calls: Vec<&Call> = calls.iter().filter(|call| call.key == key).collect();
+    let excuses = may_be_held(&calls, pad);
+    let refused = |call: &&&Call| call.operation == Operation::Claim && call.answer == Answer::No;
+    let mut found = Vec::new();
+    let mut spell: Option<(Nanos, Nanos)> = None;
+    for call in calls.iter().filter(refused) {
+        let (from, until) = (call.asked, call.answered);
+        let held = excuses.iter().any(|excuse| excuse.0 <= until && from <= excuse.1);
+        let between =
+            |since: Nanos| excuses.iter().any(|excuse| since < excuse.1 && excuse.0 < from);
+        spell = match spell {
+            _ if held => None,
+            Some((since, _)) if !between(since) => Some((since, until)),
+            _ => Some((from, until)),
+        };
+        if let Some((since, until)) = spell.filter(|spell| spell.1 - spell.0 > GHOST) {
+            let ms = (until - since) / MILLISECOND;
+            found.push(format!("{key} was free and refused for {ms} ms until {until}"));
+            spell = None;
+        }
+    }
+    found
+}
+
+/// The times in which a key may be held on so many masters that it has to be refused.
+fn may_be_held(calls: &[&Call], pad: Nanos) -> Vec<(Nanos, Nanos)> {
+    let mut excuses = Vec::new();
+    for call in calls {
+        let released = calls.iter().find(|other| {
+            other.operation == Operation::Release
+                && other.token == call.token
+                && matches!(other.answer, Answer::Yes | Answer::No)
+        });
+        let expired = call.answered.saturating_add(call.px + pad);
+        let end = released.map_or(expired, |release| release.answered.min(expired));
+        if call.operation != Operation::Release && call.answer != Answer::No {
+            excuses.push((call.asked, end.saturating_add(AFTERWARDS)));
+        }
+    }
+    excuses
+}
+
+fn is_wrong(call: &Call, errors: &[&str]) -> bool {
+    match &call.answer {
+        Answer::Odd(_) => true,
+        Answer::Error(text) => !errors.iter().any(|prefix| text.starts_with(prefix)),
+        Answer::Yes | Answer::No | Answer::Lost(_) | Answer::Unanswered => false,
+    }
+}
+
+fn excuses(outage: &Outage, call: &Call) -> bool {
+    outage.server == call.server && outage.from <= call.answered && call.asked <= outage.until
+}
+
+fn grants(calls: &[Call]) -> impl Iterator<Item = &Call> {
+    calls.iter().filter(|call| call.operation == Operation::Claim && call.answer == Answer::Yes)
+}
+
+/// The time before the first grant and after the last one counts as well.
+fn pause(calls: &[Call]) -> Nanos {
+    let answered = calls.iter().filter(|call| call.answer != Answer::Unanswered);
+    let mut times: Vec<Nanos> = grants(calls).map(|call| call.answered).collect();
+    times.extend(calls.iter().map(|call| call.asked).min());
+    times.extend(answered.map(|call| call.answered).max());
+    times.sort_unstable();
+    times.windows(2).map(|two| two[1] - two[0]).max().unwrap_or_default()
+}
+
+fn describe(call: &Call) -> String {
+    format!("{call:?}")
+}
+
+/// A free key that is refused for so long is no split vote.
+const GHOST: Nanos = 2_000 * MILLISECOND;
+
+/// What a system may take to find out that a lock is gone, on a busy machine.
+const AFTERWARDS: Nanos = 1_000 * MILLISECOND;
+
+#[cfg(test)]
+#[path = "checker_tests.rs"]
+mod tests;

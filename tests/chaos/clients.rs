@@ -1,0 +1,51 @@
+//! The clients' side: processes in several languages, and tasks in this one.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+use crate::rust_client::{Driver, run};
+
+/// What takes locks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Program {
+    RedisPy,
+    RedlockPy,
+    Ioredis,
+    RedisCrate,
+    Rslock,
+}
+
+/// Starts them all. They end by themselves when they are told to, or with the set.
+pub(crate) fn start(programs: &[Program], journal: SocketAddr) -> JoinSet<Result<(), String>> {
+    let mut clients = JoinSet::new();
+    for program in programs {
+        match program {
+            Program::RedisPy => clients.spawn(process("python", "redis_py.py", journal)),
+            Program::RedlockPy => clients.spawn(process("python", "redlock_py.py", journal)),
+            Program::Ioredis => clients.spawn(process("node", "ioredis.mjs", journal)),
+            Program::RedisCrate => clients.spawn(run(journal, Driver::redis_crate())),
+            Program::Rslock => clients.spawn(run(journal, Driver::rslock())),
+        };
+    }
+    clients
+}
+
+/// Runs a program with the packages that `tests/clients` has pinned.
+async fn process(language: &str, file: &str, journal: SocketAddr) -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut command = Command::new(root.join("clients/run"));
+    command.args([language, "program"]);
+    if language == "python" {
+        command.arg("redis-8");
+    }
+    command.arg(root.join("chaos/clients").join(file)).env("CHAOS_JOURNAL", journal.to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    let output =
+        command.stderr(Stdio::piped()).output().await.map_err(|error| error.to_string())?;
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("{file}: {complaints}")) }
+}

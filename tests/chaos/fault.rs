@@ -1,0 +1,145 @@
+//! What goes wrong, and how a table calls it.
+
+use crate::orders::{Habits, USUAL};
+use crate::system::System;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    Calm,
+    RestartEmpty,
+    /// While the lock stands on a bare majority: a third master was away when it was taken.
+    RestartEmptyBare,
+    RestartEverysec,
+    RestartAlways,
+    StopMaster,
+    StopProxy,
+    KillProxy,
+    Reset,
+    BlackHole,
+    Delay,
+    ClientKill,
+    ScriptFlush,
+    SlowDisk,
+    MaxMemory,
+    /// Those before it, in changing order.
+    Mixed,
+    ClockRate,
+    ClockStep,
+    ClockStepBare,
+    Flush,
+    FlushBare,
+    Sleepers,
+}
+
+impl Fault {
+    /// In the order of the table.
+    pub(crate) const ALL: [Fault; 22] = [
+        Fault::Calm,
+        Fault::RestartEmpty,
+        Fault::RestartEmptyBare,
+        Fault::RestartEverysec,
+        Fault::RestartAlways,
+        Fault::StopMaster,
+        Fault::StopProxy,
+        Fault::KillProxy,
+        Fault::Reset,
+        Fault::BlackHole,
+        Fault::Delay,
+        Fault::ClientKill,
+        Fault::ScriptFlush,
+        Fault::SlowDisk,
+        Fault::MaxMemory,
+        Fault::Mixed,
+        Fault::ClockRate,
+        Fault::ClockStep,
+        Fault::ClockStepBare,
+        Fault::Flush,
+        Fault::FlushBare,
+        Fault::Sleepers,
+    ];
+
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Fault::Calm => "none",
+            Fault::RestartEmpty => "`kill -9`, restarted empty",
+            Fault::RestartEmptyBare => "the same, the lock on a bare majority",
+            Fault::RestartEverysec => "`kill -9`, restarted with AOF `everysec`",
+            Fault::RestartAlways => "`kill -9`, restarted with AOF `always`",
+            Fault::StopMaster => "master stands still (SIGSTOP, SIGCONT)",
+            Fault::StopProxy => "proxy stands still (SIGSTOP, SIGCONT)",
+            Fault::KillProxy => "proxy killed (`kill -9`) and replaced",
+            Fault::Reset => "connections reset",
+            Fault::BlackHole => "network black hole",
+            Fault::Delay => "network delay, 20 to 80 ms each way",
+            Fault::ClientKill => "`CLIENT KILL TYPE normal`",
+            Fault::ScriptFlush => "`SCRIPT FLUSH` on every master",
+            Fault::SlowDisk => "slow disk, AOF `always`",
+            Fault::MaxMemory => "`maxmemory` reached",
+            Fault::ClockRate => "clock 20 % fast",
+            Fault::ClockStep => "clock set by an hour, either way",
+            Fault::ClockStepBare => "clock set an hour ahead, the lock on a bare majority",
+            Fault::Flush => "`FLUSHALL`",
+            Fault::FlushBare => "`FLUSHALL`, the lock on a bare majority",
+            Fault::Mixed => "all of these by turns, but for AOF",
+            Fault::Sleepers => "client works on beyond its TTL",
+        }
+    }
+
+    /// What the proxy does not protect from, as its documentation says, or not until it has noticed.
+    pub(crate) fn is_beyond_promise(self) -> bool {
+        use Fault::{ClockRate, ClockStep, ClockStepBare, Flush, FlushBare};
+        matches!(self, ClockRate | ClockStep | ClockStepBare | Flush | FlushBare)
+    }
+
+    /// Whether there is something that can suffer it.
+    pub(crate) fn concerns(self, system: System) -> bool {
+        match self {
+            Fault::StopProxy | Fault::KillProxy => system == System::Proxies,
+            _ if self.is_bare() => system != System::Redis,
+            _ => true,
+        }
+    }
+
+    /// Whether a third master is away first, so that what is held stands on two of three.
+    pub(crate) fn is_bare(self) -> bool {
+        matches!(self, Fault::RestartEmptyBare | Fault::ClockStepBare | Fault::FlushBare)
+    }
+
+    /// What happens one after the other, before it begins again.
+    pub(crate) fn deck(self, system: System) -> Vec<Fault> {
+        let all = if self == Fault::Mixed { MIXED.to_vec() } else { vec![self] };
+        all.into_iter().filter(|fault| fault.concerns(system)).collect()
+    }
+
+    /// How masters are started.
+    pub(crate) fn master_flags(self) -> &'static [&'static str] {
+        match self {
+            Fault::RestartEverysec => &["--appendonly", "yes", "--appendfsync", "everysec"],
+            Fault::RestartAlways | Fault::SlowDisk => {
+                &["--appendonly", "yes", "--appendfsync", "always"]
+            }
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn habits(self, system: System) -> Habits {
+        let habits = Habits { extends: system.extends(), ..USUAL };
+        if self == Fault::Sleepers { Habits { hold: (50, 150), ..habits } } else { habits }
+    }
+}
+
+/// Whatever needs no other way of starting masters.
+const MIXED: [Fault; 11] = [
+    Fault::RestartEmpty,
+    Fault::RestartEmptyBare,
+    Fault::StopMaster,
+    Fault::StopProxy,
+    Fault::KillProxy,
+    Fault::Reset,
+    Fault::BlackHole,
+    Fault::Delay,
+    Fault::ClientKill,
+    Fault::ScriptFlush,
+    Fault::MaxMemory,
+];

@@ -1,0 +1,149 @@
+//! Chaos on real servers: clients in several languages take locks while masters, proxies, networks, clocks and
+//! disks fail, and a checker reads what everybody was told.
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod bed;
+mod checker;
+mod clients;
+mod disk;
+mod fault;
+mod history;
+mod journal;
+mod leases;
+mod orders;
+mod phase;
+mod report;
+mod rust_client;
+mod strike;
+mod system;
+mod witness;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use fault::Fault;
+use phase::{Outcome, Phase};
+use support::target_is_plain_redis;
+use system::System;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn faults_by_turns_break_no_promise() {
+    keeps_its_promises(Fault::Mixed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn masters_that_wait_for_their_disks_break_no_promise() {
+    keeps_its_promises(Fault::RestartAlways).await;
+    keeps_its_promises(Fault::SlowDisk).await;
+}
+
+/// The test of the test: where every master is trusted at once, locks are granted twice, and both the checker
+/// and the witness see it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn without_protection_a_master_that_forgets_is_caught() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let fault = Fault::RestartEmptyBare;
+    let proxy_flags = &["--restart-wait", "0s"];
+    for seed in 0..ATTEMPTS {
+        let phase = Phase { proxy_flags, ..short(fault, seed) };
+        let outcome = seen("without protection", phase).await;
+        if !outcome.findings.overlaps.is_empty() && outcome.crowds > 0 {
+            assert!(!outcome.broken_promises(fault).is_empty());
+            return;
+        }
+    }
+    panic!("nobody noticed anything, {ATTEMPTS} times");
+}
+
+/// Every cell of the tables, one after the other. `CHAOS_ONLY` names some of them: a part of `SYSTEM: FAULT`. What
+/// everybody said goes into the directory `CHAOS_HISTORIES`, if there is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "takes many minutes: run by make chaos"]
+async fn every_system_under_every_fault() {
+    let lasting = Duration::from_secs(number("CHAOS_SECONDS").unwrap_or(10));
+    let (seed, only) = (seed(), std::env::var("CHAOS_ONLY").unwrap_or_default());
+    let mut rows = Vec::new();
+    let mut broken = Vec::new();
+    for fault in Fault::ALL {
+        let mut cells = Vec::new();
+        for system in System::ALL {
+            let name = format!("{}: {}", system.name(), fault.name());
+            let wanted = fault.concerns(system) && name.contains(&only);
+            let phase = Phase { system, fault, lasting, seed, proxy_flags: &[] };
+            let outcome = if wanted { Some(seen(&name, phase).await) } else { None };
+            let own = outcome.iter().filter(|_| system == System::Proxies);
+            broken.extend(own.flat_map(|outcome| outcome.broken_promises(fault)));
+            cells.push(outcome);
+        }
+        rows.push((fault, cells));
+    }
+    let tables = report::tables(&rows);
+    println!("{tables}");
+    if std::env::var_os("UPDATE_DOCS").is_some() && only.is_empty() {
+        report::write(&tables, lasting, seed);
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// A kind of fault without a row has been forgotten, and so has a system without a column.
+#[test]
+fn the_page_of_reliability_has_a_row_for_each_fault() {
+    let page = report::page();
+    for fault in Fault::ALL {
+        let rows = page.lines().filter(|line| line.starts_with(&format!("| {} |", fault.name())));
+        assert_eq!(rows.count(), 2, "{}: run `make reliability-page`", fault.name());
+    }
+    let columns = System::ALL.map(System::name).join(" | ");
+    assert_eq!(page.matches(&columns).count(), 2, "{columns}: run `make reliability-page`");
+}
+
+/// Each fault of a kind once.
+async fn keeps_its_promises(fault: Fault) {
+    if target_is_plain_redis() {
+        return;
+    }
+    let outcome = seen(fault.name(), short(fault, seed())).await;
+    let broken = outcome.broken_promises(fault);
+    assert!(broken.is_empty(), "{broken:#?}\nlogs: {:#?}", outcome.logs);
+    assert!(outcome.findings.grants > 0, "nobody ever held a lock");
+}
+
+fn short(fault: Fault, seed: u64) -> Phase {
+    let (system, lasting) = (System::Proxies, Duration::ZERO);
+    Phase { system, fault, lasting, seed, proxy_flags: &[] }
+}
+
+/// Runs a phase and tells what came of it.
+async fn seen(name: &str, phase: Phase) -> Outcome {
+    let outcome = phase.run().await;
+    let findings = &outcome.findings;
+    println!(
+        "{name}, seed {}: {} strikes, witness {} and {}, {findings:#?}",
+        phase.seed, outcome.strikes, outcome.crowds, outcome.trespasses
+    );
+    if let Some(directory) = std::env::var_os("CHAOS_HISTORIES") {
+        let calls: String = outcome.calls.iter().map(|call| format!("{call:?}\n")).collect();
+        let text = format!("{:#?}\n{calls}", outcome.logs);
+        let file = format!("{}-{}", phase.system.name(), name.replace(['/', '`', ' '], "_"));
+        std::fs::write(Path::new(&directory).join(file), text).expect("a directory for histories");
+    }
+    outcome
+}
+
+/// `CHAOS_SEED`, or a new one.
+fn seed() -> u64 {
+    number("CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok().filter(|text| !text.is_empty())?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text}")))
+}
+
+/// Everything else would have to fall into place at once.
+const ATTEMPTS: u64 = 10;

@@ -1,0 +1,136 @@
+//! What each client is told to do next. All chance is here, so the programs in other languages stay small.
+
+use fastrand::Rng;
+
+use crate::history::Answer;
+
+/// Gives orders to all clients of one test.
+#[derive(Debug)]
+pub(crate) struct Orders {
+    random: Rng,
+    /// Where a client may ask: the address of each proxy, or all masters at once for a library that does Redlock.
+    pub(crate) routes: Vec<String>,
+    pub(crate) habits: Habits,
+    pub(crate) ended: bool,
+    given: u64,
+}
+
+/// How clients use their locks at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habits {
+    pub(crate) ttls_ms: &'static [u64],
+    /// Work for as long as this part of the TTL, in hundredths.
+    pub(crate) hold: (u64, u64),
+    /// Some locks are extended. Not every library can.
+    pub(crate) extends: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) server: String,
+    pub(crate) key: String,
+    pub(crate) token: String,
+    pub(crate) px_ms: u64,
+    hold_ms: u64,
+    extend: bool,
+    release: bool,
+}
+
+/// One client as the orders know it.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) client: usize,
+    /// How often it had to look for another server.
+    detours: usize,
+    rested: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Next {
+    Try(Order),
+    Rest(u64),
+    End,
+}
+
+impl Standing {
+    pub(crate) fn of(client: usize) -> Standing {
+        Standing { client, detours: 0, rested: false }
+    }
+}
+
+impl Orders {
+    pub(crate) fn new(seed: u64, routes: Vec<String>, habits: Habits) -> Orders {
+        Orders { random: Rng::with_seed(seed), routes, habits, ended: false, given: 0 }
+    }
+
+    /// What a client does after `last`: who was refused waits a little, who was left without an answer goes
+    /// elsewhere and comes back some time later.
+    pub(crate) fn next(&mut self, standing: &mut Standing, last: Option<&Answer>) -> Next {
+        if self.ended {
+            return Next::End;
+        }
+        if !std::mem::replace(&mut standing.rested, true) {
+            match last {
+                Some(Answer::Lost(_)) => standing.detours += 1,
+                // Otherwise all would stay with the proxy that was never down.
+                _ if self.random.u8(..20) == 0 => standing.detours = 0,
+                _ => {}
+            }
+            let longest_ms = if last == Some(&Answer::Yes) { 5 } else { 25 };
+            return Next::Rest(self.random.u64(1..longest_ms));
+        }
+        standing.rested = false;
+        Next::Try(self.order(standing))
+    }
+
+    fn order(&mut self, standing: &Standing) -> Order {
+        self.given += 1;
+        let Habits { ttls_ms, hold, extends } = self.habits;
+        let px_ms = ttls_ms[self.random.usize(..ttls_ms.len())];
+        let extend = extends && self.random.u8(..4) == 0;
+        let hold_ms = px_ms * self.random.u64(hold.0..=hold.1) / 100;
+        Order {
+            server: self.routes[(standing.client + standing.detours) % self.routes.len()].clone(),
+            key: format!("key-{}", self.random.usize(..KEYS)),
+            token: format!("token-{}-{}", standing.client, self.given),
+            px_ms,
+            hold_ms: if extend { hold_ms / 2 } else { hold_ms },
+            extend,
+            release: self.random.u8(..4) > 0,
+        }
+    }
+}
+
+impl std::fmt::Display for Next {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Next::End => formatter.write_str("end"),
+            Next::Rest(ms) => write!(formatter, "rest {ms}"),
+            Next::Try(order) => {
+                let Order { server, key, token, px_ms, hold_ms, .. } = order;
+                let [extend, release] = [order.extend, order.release].map(u8::from);
+                write!(
+                    formatter,
+                    "try {server} {key} {token} {px_ms} {hold_ms} {extend} {release} {PATIENCE_MS}"
+                )
+            }
+        }
+    }
+}
+
+/// How long a client waits for a reply: longer than a proxy takes for the worst of split votes on a busy machine.
+pub(crate) const PATIENCE_MS: u64 = 5000;
+
+/// Few, so that there is always somebody who wants what is held.
+const KEYS: usize = 3;
+
+pub(crate) fn keys() -> impl Iterator<Item = String> {
+    (0..KEYS).map(|n| format!("key-{n}"))
+}
+
+/// Short enough that locks run out while others wait for them.
+pub(crate) const USUAL: Habits =
+    Habits { ttls_ms: &[300, 600, 1200], hold: (20, 90), extends: true };
+
+/// Long enough to find a lock on two masters only, after the third has come back.
+pub(crate) const PATIENT: Habits = Habits { ttls_ms: &[4000], hold: (85, 95), ..USUAL };

@@ -1,0 +1,153 @@
+//! One system under one kind of fault, from the start of its processes to the verdict.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bed::Bed;
+use crate::checker::{Findings, check};
+use crate::clients;
+use crate::fault::Fault;
+use crate::history::{Answer, Call, Nanos, Operation, now};
+use crate::journal::Journal;
+use crate::orders::{Orders, keys};
+use crate::strike::strike;
+use crate::system::System;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Phase {
+    pub(crate) system: System,
+    pub(crate) fault: Fault,
+    /// Faults follow each other for so long, and until each has happened once.
+    pub(crate) lasting: Duration,
+    pub(crate) seed: u64,
+    pub(crate) proxy_flags: &'static [&'static str],
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) findings: Findings,
+    pub(crate) strikes: usize,
+    pub(crate) calls: Vec<Call>,
+    /// What the witness has seen.
+    pub(crate) crowds: usize,
+    pub(crate) trespasses: usize,
+    pub(crate) nonsense: Vec<String>,
+    pub(crate) logs: Vec<Vec<String>>,
+}
+
+impl Phase {
+    pub(crate) async fn run(&self) -> Outcome {
+        let Phase { system, fault, .. } = *self;
+        let mut bed = Bed::start(system, fault.master_flags(), self.proxy_flags);
+        let orders = Orders::new(self.seed, bed.routes(), fault.habits(system));
+        let journal = Journal::open(orders).await;
+        let mut clients = clients::start(&system.programs(), journal.address);
+        all_present(&journal, &mut clients).await;
+        let strikes = self.strikes(&mut bed, &journal).await;
+        let ghosts = keys_nobody_gets(&journal).await;
+        journal.books().orders.ended = true;
+        all_gone(&mut clients).await;
+        self.outcome(&bed, &journal, strikes, ghosts)
+    }
+
+    async fn strikes(&self, bed: &mut Bed, journal: &Journal) -> usize {
+        let mut random = Rng::with_seed(self.seed);
+        let end = Instant::now() + self.lasting;
+        let mut deck = self.fault.deck(self.system);
+        let mut strikes = 0;
+        while strikes < deck.len() || Instant::now() < end {
+            if strikes % deck.len() == 0 {
+                random.shuffle(&mut deck);
+            }
+            strike(deck[strikes % deck.len()], bed, journal, &mut random).await;
+            bed.recovers().await;
+            strikes += 1;
+        }
+        strikes
+    }
+
+    fn outcome(
+        &self,
+        bed: &Bed,
+        journal: &Journal,
+        strikes: usize,
+        ghosts: Vec<String>,
+    ) -> Outcome {
+        let mut books = journal.books();
+        let mut findings = check(&books.history, self.system.rules());
+        findings.ghosts.extend(ghosts);
+        Outcome {
+            findings,
+            strikes,
+            calls: std::mem::take(&mut books.history.calls),
+            crowds: books.witness.crowds,
+            trespasses: books.witness.trespasses,
+            nonsense: std::mem::take(&mut books.nonsense),
+            logs: bed.logs(),
+        }
+    }
+}
+
+impl Outcome {
+    /// Everything that the proxy promises not to let happen under this fault and that did, in words.
+    pub(crate) fn broken_promises(&self, fault: Fault) -> Vec<String> {
+        let Findings { overlaps, losses, ghosts, wrong, missing, .. } = &self.findings;
+        let mut broken = [ghosts, wrong, missing, &self.nonsense].map(Vec::as_slice).concat();
+        if !fault.is_beyond_promise() {
+            broken.extend(overlaps.iter().chain(losses).cloned());
+            broken.extend((self.crowds > 0).then(|| format!("a crowd {} times", self.crowds)));
+        }
+        broken
+    }
+}
+
+/// The first start of a client may have to install what it needs.
+async fn all_present(journal: &Journal, clients: &mut JoinSet<Result<(), String>>) {
+    let limit = Instant::now() + INSTALLATION;
+    while journal.books().present < clients.len() {
+        if let Some(ended) = clients.try_join_next() {
+            panic!("a client ended before it began: {ended:?}");
+        }
+        assert!(Instant::now() < limit, "a client does not begin");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn all_gone(clients: &mut JoinSet<Result<(), String>>) {
+    while let Some(ended) = timeout(FAREWELL, clients.join_next()).await.expect("clients end") {
+        ended.expect("a client that does not panic").expect("a client that does not fail");
+    }
+}
+
+/// Those keys that are not granted to anybody once everything works again.
+async fn keys_nobody_gets(journal: &Journal) -> Vec<String> {
+    let healed = now();
+    let limit = Instant::now() + GHOST;
+    let mut missing: Vec<String> = keys().collect();
+    while !missing.is_empty() && Instant::now() < limit {
+        missing.retain(|key| !is_granted(journal, key, healed));
+        sleep(Duration::from_millis(20)).await;
+    }
+    missing.into_iter().map(|key| format!("{key} is not granted after all faults")).collect()
+}
+
+fn is_granted(journal: &Journal, key: &str, after: Nanos) -> bool {
+    journal.books().history.calls.iter().any(|call| {
+        call.operation == Operation::Claim
+            && call.answer == Answer::Yes
+            && call.asked > after
+            && call.key == key
+    })
+}
+
+const INSTALLATION: Duration = Duration::from_secs(600);
+
+/// Longer than a client holds a lock and waits for a reply.
+const FAREWELL: Duration = Duration::from_secs(60);
+
+/// Far longer than any TTL.
+const GHOST: Duration = Duration::from_secs(30);
