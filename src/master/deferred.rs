@@ -329,7 +329,11 @@ mod tests {
         assert_eq!((deferred.count(now), deferred.dropped()), (4, 2));
         deferred.take(now);
         deferred.push(large(MAX_DEFERRED_BYTES), now);
-        assert_eq!((deferred.count(now), deferred.dropped()), (1, 2), "what was taken needs no room");
+        assert_eq!(
+            (deferred.count(now), deferred.dropped()),
+            (1, 2),
+            "what was taken needs no room"
+        );
     }
 
     #[test]
@@ -373,16 +377,16 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_program_counts_with_its_keys_and_values() {
         let before = Some(bytes::Bytes::from_static(b"value before"));
-        let change = Change { before, ..change(b"checksum", clock::unix_ms() + 10_000) };
-        let restore = Restore::later(&[change.clone(), change]).expect("both");
+        let change = Change { before, ..change(b"checksum", 10_000) };
+        let restore = Restore::later(&[change.clone(), change], 0).expect("both");
         let debt = Debt::Restore(restore);
         assert_eq!((debt.bytes(), debt.db()), (2 * (1 + 12), 0));
     }
 
     #[test]
     fn every_debt_is_a_request() {
-        let (now, soon) = (clock::now(), clock::unix_ms() + 10_000);
-        let restore = Restore::later(&[change(b"checksum", soon)]).map(Debt::Restore);
+        let now = clock::now();
+        let restore = Restore::later(&[change(b"checksum", 10_000)], 0).map(Debt::Restore);
         for debt in [rollback(1_000, now), restore.expect("it has an end")] {
             let mut request = Vec::new();
             debt.encode(Pad::new(SECOND, 0.01), now, Form::Sha, &mut request);

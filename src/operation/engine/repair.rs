@@ -44,22 +44,24 @@ impl Engine {
 
     /// `master` has forgotten our script and gets its text, if its answer still matters. What has
     /// been decided is sent again only to catch up with the others, and not once anything else was sent
-    /// that touches the same keys: a lock that has been released since would come back.
+    /// that touches the same keys: a lock that has been released since would come back. Nor is a release, which
+    /// might hit a younger claim with the same token: it is made up for, when the time to live tells the two apart.
     pub(super) fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
         let round = waiting.round;
-        let undo = Undo { master, round, now: clock::now() };
         let may_catch_up = self.may_catch_up(master, waiting);
+        let is_overtaken = self.is_overtaken(waiting.operation, master);
         let db = self.with(waiting.operation, |flight| {
             let operation = &flight.operation;
-            let matters = flight.target.is_some() && round == operation.round() && !flight.pausing;
-            match waiting.part {
-                Part::Undo => operation.encode_undo(&self.rules, &undo, Form::Text, &mut scratch),
-                Part::Ballot if matters || operation.must_arrive() || may_catch_up => {
-                    operation.encode(&self.rules, Form::Text, &mut scratch);
-                }
-                Part::Ballot => {}
+            let is_current = flight.target.is_some() && round == operation.round();
+            let matters = if operation.must_arrive() {
+                !is_overtaken
+            } else {
+                is_current && !flight.pausing || may_catch_up
+            };
+            if matters && waiting.part == Part::Ballot {
+                operation.encode(&self.rules, Form::Text, &mut scratch);
             }
             (operation.db, operation.program())
         });
