@@ -118,7 +118,7 @@ async fn interview(
 pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult<Facts> {
     let at = clock::now();
     let info: String = redis::cmd("INFO").arg(&SECTIONS).query_async(connection).await?;
-    let config = config(connection).await;
+    let config = config(connection).await?;
     let info = Info::parse(&info);
     let text = |name| info.get(name).unwrap_or_default().to_owned();
     let is_always = config.get("appendfsync").is_some_and(|when| when == "always");
@@ -144,11 +144,15 @@ pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult
 const SECTIONS: [&str; 7] =
     ["server", "replication", "cluster", "memory", "stats", "persistence", "commandstats"];
 
-/// What `CONFIG GET` says, nothing where it is not allowed.
-async fn config(connection: &mut MultiplexedConnection) -> HashMap<String, String> {
+/// What `CONFIG GET` says, nothing where the master refuses to say it. That it has not answered in time means
+/// nothing.
+async fn config(connection: &mut MultiplexedConnection) -> RedisResult<HashMap<String, String>> {
     let mut get = redis::cmd("CONFIG");
     get.arg("GET").arg("databases").arg("appendfsync").arg("save");
-    get.query_async(connection).await.unwrap_or_default()
+    match get.query_async(connection).await {
+        Err(error) if error.code().is_some() => Ok(HashMap::new()),
+        answer => answer,
+    }
 }
 
 fn persistence(info: &Info<'_>, config: &HashMap<String, String>) -> String {
