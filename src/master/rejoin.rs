@@ -26,7 +26,7 @@ use super::probation::Sources;
 use crate::clock::{self, Instant};
 use crate::config::MasterAddr;
 use crate::quorum::{MasterId, Quorum};
-use decide::{Look, Move, Terms, decide};
+use decide::{Look, Move, Terms, decide, may_copy_over};
 use image::{State, Wish};
 
 /// How many keys a master is asked for at a time.
@@ -276,12 +276,12 @@ impl<D: Dial + Clone> Copying<'_, D> {
                 let dumps = image::dumps(&mut other.connection.clone(), &names).await?;
                 // Claims come and go: what is not to stay may be another one by now.
                 let ours = image::states(&mut self.target.connection.clone(), &names).await?;
+                let terms = self.terms(0);
                 let each = chunk.iter().zip(dumps.into_iter().zip(ours));
                 let wishes = each.filter_map(|((at, ttl_ms), (dump, ours))| {
                     let (digest, dump) = dump?;
                     let (wanted, then) = (&now[*at].theirs[number].digest, &now[*at].ours);
-                    let is_same = ours.digest == then.digest && ours.ends_at_ms == then.ends_at_ms;
-                    let may_go = ours.digest != *wanted || is_same;
+                    let may_go = may_copy_over(then, &ours, wanted, *ttl_ms, terms);
                     let key = &keys[*at];
                     (digest == *wanted && may_go).then_some(Wish {
                         key,

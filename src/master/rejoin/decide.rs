@@ -149,7 +149,6 @@ fn agree<'a>(mut states: impl Iterator<Item = &'a State>) -> bool {
 /// How the master comes to hold what `source` does.
 fn give(before: Look<'_>, now: Look<'_>, terms: Terms, source: usize) -> Move {
     let wanted = &now.theirs[source];
-    let lasts = |ttl_ms: i64| if ttl_ms < 0 { i64::MAX } else { ttl_ms };
     // Not what a claim on its way with an equal token would have: then its rollback would hit the copy.
     let of_lock = |(then, theirs): &(&State, &State)| {
         theirs.digest == wanted.digest
@@ -170,9 +169,30 @@ fn give(before: Look<'_>, now: Look<'_>, terms: Terms, source: usize) -> Move {
         true if ours.saturating_add(terms.slack_ms) >= longest => Move::Settled,
         true => copy,
         // A claim with an equal token, whose rollback is told by the time to live from the lock.
-        false if ours.abs_diff(longest) > terms.reach_ms.unsigned_abs() => copy,
+        false if is_told_apart(now.ours, longest, terms) => copy,
         false => Move::LookAgain,
     }
+}
+
+/// Whether what was to be copied over `then`, with so much time to live, may be copied over what is there `now`.
+pub(super) fn may_copy_over(
+    then: &State,
+    now: &State,
+    digest: &[u8],
+    ttl_ms: i64,
+    terms: Terms,
+) -> bool {
+    let is_same = then.digest == now.digest && then.ends_at_ms == now.ends_at_ms;
+    is_same || now.digest != digest || is_told_apart(now, lasts(ttl_ms), terms)
+}
+
+/// Whether no rollback of the claim that is here can hit a copy that ends so much later or earlier.
+fn is_told_apart(ours: &State, ttl_ms: i64, terms: Terms) -> bool {
+    lasts(ours.ttl_ms).abs_diff(ttl_ms) > terms.reach_ms.unsigned_abs()
+}
+
+fn lasts(ttl_ms: i64) -> i64 {
+    if ttl_ms < 0 { i64::MAX } else { ttl_ms }
 }
 
 #[cfg(test)]
