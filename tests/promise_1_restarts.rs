@@ -117,6 +117,23 @@ where
     }
 }
 
+/// Nobody has to come by and look first: not even the next claim finds the master empty.
+#[tokio::test]
+async fn a_lock_is_not_granted_again_in_the_moment_after_a_flush() {
+    let Some((masters, proxy)) = three_masters(&LONG_WAIT) else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    forget(&masters[2], "lock").await;
+    let mut direct = Raw::connect_resp3(&masters[1].address()).await;
+    for flush in ["FLUSHALL", "FLUSHDB", "FLUSHALL"] {
+        assert_eq!(direct.ask(&[flush]).await, Reply::ok());
+        let reply = claim(&mut client, "lock", "other").await;
+        assert_ne!(reply, Ok(Value::Okay), "the lock was granted twice");
+        refused_until(&client, &proxy, 1, claim_by_other).await;
+        masters[1].holds("lock", "mine").await;
+    }
+}
+
 /// A master that was flushed has forgotten as well. That is noticed within a second or so.
 #[tokio::test]
 async fn what_somebody_flushed_on_one_master_comes_back() {

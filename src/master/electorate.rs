@@ -58,6 +58,12 @@ struct Seen {
     copied: AtomicU64,
     /// Orphans that were removed from it.
     removed: AtomicU64,
+    /// How often [`Watch`](super::watch::Watch) has begun to look at it, and which look has ended last.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// Somebody does not want to wait for the next look, or waits for the end of one.
+    wanted: Notify,
+    has_ended: Notify,
 }
 
 impl Electorate {
@@ -139,6 +145,38 @@ impl Electorate {
     pub fn rival(&self) -> Option<(String, String)> {
         let theirs = self.state().rivals.iter().flatten().next().cloned()?;
         Some((self.membership.list().to_owned(), theirs))
+    }
+
+    /// Somebody begins to look at a master.
+    pub fn look_begins(&self, master: MasterId) {
+        self.seen[master.index()].begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was seen has been told.
+    pub fn look_ends(&self, master: MasterId) {
+        let seen = &self.seen[master.index()];
+        seen.ended.store(seen.begun.load(Ordering::Relaxed), Ordering::Release);
+        seen.has_ended.notify_waiters();
+    }
+
+    /// Resolves when somebody wants to know about a master at once.
+    pub async fn look_is_wanted(&self, master: MasterId) {
+        self.seen[master.index()].wanted.notified().await;
+    }
+
+    /// Resolves once a look at `master` has ended that had not begun before this call.
+    pub async fn look_again(&self, master: MasterId) {
+        let seen = &self.seen[master.index()];
+        let before = seen.begun.load(Ordering::Relaxed);
+        seen.wanted.notify_one();
+        loop {
+            let mut ended = std::pin::pin!(seen.has_ended.notified());
+            ended.as_mut().enable();
+            if seen.ended.load(Ordering::Acquire) > before {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// A link has asked a master about itself.

@@ -28,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::deferred::{Debt, Deferred};
 use super::dial::Dial;
 use super::facts::Facts;
+use super::probation::Standing;
 use super::probe::ProbeError;
 use super::reader::Reader;
 use super::reply::Answer;
@@ -132,6 +133,8 @@ struct State {
     silent_heartbeats: u32,
     /// Why the link must be torn down.
     broken: Option<&'static str>,
+    /// The master was flushed, and it is not known yet by whom.
+    flushed: bool,
     facts: Option<Facts>,
     tried: bool,
     last_error: Option<String>,
@@ -445,6 +448,9 @@ impl Link {
         let mut reader = Reader::default();
         let mut stream = Pin::new(&mut stream);
         loop {
+            if let Err(down) = self.reassure(&mut reader, engine).await {
+                return down;
+            }
             let has_requests = |state: &State| !state.out.is_empty();
             let turn = poll_fn(|cx| {
                 self.poll_read(stream.as_mut(), &mut reader, engine, has_requests, cx)
@@ -479,7 +485,9 @@ impl Link {
         enough: impl Fn(&State) -> bool,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Down>> {
-        while let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx) {
+        while !self.state.borrow().flushed
+            && let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx)
+        {
             read?;
             self.state.borrow_mut().heard = true;
             self.replies(reader, engine)?;
@@ -488,7 +496,7 @@ impl Link {
         if let Some(why) = state.broken {
             return Poll::Ready(Err(Down::Broken(why)));
         }
-        if enough(&state) {
+        if enough(&state) || state.flushed {
             state.waker = None;
             return Poll::Ready(Ok(()));
         }
@@ -496,10 +504,32 @@ impl Link {
         Poll::Pending
     }
 
+    /// What a master answers after a flush counts only if it was a proxy that flushed it. Nothing more is read
+    /// before that is known.
+    async fn reassure(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
+        while self.state.borrow().flushed {
+            let look = engine.electorate().look_again(self.master);
+            if tokio::time::timeout(self.silence, look).await.is_err() {
+                return Err(Down::Broken("it was flushed, and does not say by whom"));
+            }
+            if engine.electorate().standing(self.master) != Standing::Voter {
+                return Err(Down::Broken("it was flushed"));
+            }
+            self.state.borrow_mut().flushed = false;
+            self.replies(reader, engine)?;
+        }
+        Ok(())
+    }
+
     fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
         let now = clock::now();
         while let Some((answer, raw)) = reader.peek()? {
             let len = raw.len();
+            if raw.starts_with(b">") {
+                reader.taken(len);
+                self.state.borrow_mut().flushed = true;
+                return Ok(());
+            }
             let expected = self.state.borrow_mut().expected.pop_front();
             match expected {
                 Some(Expected::Operation(waiting)) => {

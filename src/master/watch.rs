@@ -80,7 +80,8 @@ impl Watch {
                 return error.into();
             }
             answered();
-            tokio::time::sleep(INTERVAL).await;
+            let wanted = self.electorate.look_is_wanted(self.master);
+            let _ = tokio::time::timeout(INTERVAL, wanted).await;
         }
     }
 
@@ -89,8 +90,10 @@ impl Watch {
         connection: &mut MultiplexedConnection,
         announcement: &mut Announcement,
     ) -> RedisResult<()> {
+        self.electorate.look_begins(self.master);
         let facts = probe::facts(connection).await?;
         self.electorate.observe(self.master, facts);
+        self.electorate.look_ends(self.master);
         let channel = self.electorate.announcement();
         where_allowed(announcement.make(connection, channel).await)?;
         let announced = where_allowed(membership::announced(connection).await)?;

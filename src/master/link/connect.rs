@@ -68,7 +68,10 @@ impl Link {
         request::encode(&mut requests, &hello);
         request::encode(&mut requests, &[b"CLIENT", b"ID"]);
         request::encode(&mut requests, &[b"INFO", b"server"]);
-        let mut replies = 3;
+        // Not a key is tracked (`OPTIN`), but a flush is told on this connection before anything after it is
+        // answered (`tracking.c`, `trackingInvalidateKeysOnFlush`).
+        request::encode(&mut requests, &[b"CLIENT", b"TRACKING", b"ON", b"OPTIN"]);
+        let mut replies = 4;
         stream.write_all(&requests).await?;
         let (mut buffer, mut client_id, mut is_same) = (BytesMut::new(), 0, run_id.is_empty());
         while replies > 0 {
@@ -79,6 +82,8 @@ impl Link {
                 continue;
             };
             match answer {
+                // Where that is not allowed, a flush is noticed by whoever looks after the master.
+                Answer::Error(_) if replies == 1 => {}
                 Answer::Error(error) => {
                     return Err(Down::Hello(String::from_utf8_lossy(error).into_owned()));
                 }
