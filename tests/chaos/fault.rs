@@ -21,13 +21,13 @@ pub(crate) enum Fault {
     ScriptFlush,
     SlowDisk,
     MaxMemory,
+    Flush,
+    FlushBare,
     /// Those before it, in changing order.
     Mixed,
     ClockRate,
     ClockStep,
     ClockStepBare,
-    Flush,
-    FlushBare,
     Sleepers,
 }
 
@@ -49,12 +49,12 @@ impl Fault {
         Fault::ScriptFlush,
         Fault::SlowDisk,
         Fault::MaxMemory,
+        Fault::Flush,
+        Fault::FlushBare,
         Fault::Mixed,
         Fault::ClockRate,
         Fault::ClockStep,
         Fault::ClockStepBare,
-        Fault::Flush,
-        Fault::FlushBare,
         Fault::Sleepers,
     ];
 
@@ -88,8 +88,7 @@ impl Fault {
 
     /// What the proxy does not protect from, as its documentation says, or not until it has noticed.
     pub(crate) fn is_beyond_promise(self) -> bool {
-        use Fault::{ClockRate, ClockStep, ClockStepBare, Flush, FlushBare};
-        matches!(self, ClockRate | ClockStep | ClockStepBare | Flush | FlushBare)
+        matches!(self, Fault::ClockRate | Fault::ClockStep | Fault::ClockStepBare)
     }
 
     /// Whether there is something that can suffer it.
@@ -130,7 +129,7 @@ impl Fault {
 }
 
 /// Whatever needs no other way of starting masters.
-const MIXED: [Fault; 11] = [
+const MIXED: [Fault; 13] = [
     Fault::RestartEmpty,
     Fault::RestartEmptyBare,
     Fault::StopMaster,
@@ -142,4 +141,6 @@ const MIXED: [Fault; 11] = [
     Fault::ClientKill,
     Fault::ScriptFlush,
     Fault::MaxMemory,
+    Fault::Flush,
+    Fault::FlushBare,
 ];
