@@ -10,6 +10,7 @@ use tokio::sync::futures::Notified;
 
 use super::clocks::{Clocks, Reading};
 use super::facts::Facts;
+use super::looks::Looks;
 use super::membership::Membership;
 use super::probation::{Cause, Probation, Sources, Standing, Terms};
 use super::unix_time::UnixTime;
@@ -58,12 +59,7 @@ struct Seen {
     copied: AtomicU64,
     /// Orphans that were removed from it.
     removed: AtomicU64,
-    /// How often [`Watch`](super::watch::Watch) has begun to look at it, and which look has ended last.
-    begun: AtomicU64,
-    ended: AtomicU64,
-    /// Somebody does not want to wait for the next look, or waits for the end of one.
-    wanted: Notify,
-    has_ended: Notify,
+    looks: Looks,
 }
 
 impl Electorate {
@@ -147,36 +143,9 @@ impl Electorate {
         Some((self.membership.list().to_owned(), theirs))
     }
 
-    /// Somebody begins to look at a master.
-    pub fn look_begins(&self, master: MasterId) {
-        self.seen[master.index()].begun.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// What was seen has been told.
-    pub fn look_ends(&self, master: MasterId) {
-        let seen = &self.seen[master.index()];
-        seen.ended.store(seen.begun.load(Ordering::Relaxed), Ordering::Release);
-        seen.has_ended.notify_waiters();
-    }
-
-    /// Resolves when somebody wants to know about a master at once.
-    pub async fn look_is_wanted(&self, master: MasterId) {
-        self.seen[master.index()].wanted.notified().await;
-    }
-
-    /// Resolves once a look at `master` has ended that had not begun before this call.
-    pub async fn look_again(&self, master: MasterId) {
-        let seen = &self.seen[master.index()];
-        let before = seen.begun.load(Ordering::Relaxed);
-        seen.wanted.notify_one();
-        loop {
-            let mut ended = std::pin::pin!(seen.has_ended.notified());
-            ended.as_mut().enable();
-            if seen.ended.load(Ordering::Acquire) > before {
-                return;
-            }
-            ended.await;
-        }
+    /// The looks at a master.
+    pub fn looks(&self, master: MasterId) -> &Looks {
+        &self.seen[master.index()].looks
     }
 
     /// A link has asked a master about itself.

@@ -508,7 +508,7 @@ impl Link {
     /// before that is known.
     async fn reassure(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
         while self.state.borrow().flushed {
-            let look = engine.electorate().look_again(self.master);
+            let look = engine.electorate().looks(self.master).another();
             if tokio::time::timeout(self.silence, look).await.is_err() {
                 return Err(Down::Broken("it was flushed, and does not say by whom"));
             }

@@ -3,7 +3,7 @@
 //! * [`electorate`] says who may vote, and [`probation`] decides it from [`facts`] and [`clocks`];
 //! * [`unix_time`] is the time of day by their clocks;
 //! * [`membership`] tells proxies with other masters from those with the same;
-//! * [`watch`] looks after one master, and [`rejoin`] gives it back what it has forgotten;
+//! * [`watch`] looks after one master ([`looks`] lets others wait for that), and [`rejoin`] gives it back what it has forgotten;
 //! * [`dial`] opens connections, the seam for tests and simulations;
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
@@ -21,6 +21,7 @@ pub mod facts;
 pub mod feed;
 pub mod kill;
 pub mod link;
+pub mod looks;
 pub mod membership;
 pub mod orphans;
 pub mod probation;

@@ -80,7 +80,7 @@ impl Watch {
                 return error.into();
             }
             answered();
-            let wanted = self.electorate.look_is_wanted(self.master);
+            let wanted = self.electorate.looks(self.master).is_wanted();
             let _ = tokio::time::timeout(INTERVAL, wanted).await;
         }
     }
@@ -90,10 +90,11 @@ impl Watch {
         connection: &mut MultiplexedConnection,
         announcement: &mut Announcement,
     ) -> RedisResult<()> {
-        self.electorate.look_begins(self.master);
+        let looks = self.electorate.looks(self.master);
+        looks.begin();
         let facts = probe::facts(connection).await?;
         self.electorate.observe(self.master, facts);
-        self.electorate.look_ends(self.master);
+        looks.end();
         let channel = self.electorate.announcement();
         where_allowed(announcement.make(connection, channel).await)?;
         let announced = where_allowed(membership::announced(connection).await)?;
