@@ -31,13 +31,16 @@ pub struct Cli {
     pub action: Option<Action>,
 }
 
+/// How [`Action::Check`] is typed.
+const CHECK: &str = "check";
+
 /// What to do instead of serving the configured masters.
 #[derive(Subcommand)]
 pub enum Action {
     /// Start local masters and a proxy before them, for a first try (settings go before `dev`).
     Dev(DevArgs),
     /// Ask every master about itself, print a table, and exit with 1 if no quorum could vote.
-    Check,
+    Check(Box<CheckArgs>),
     /// Exit with 0 if a proxy answers, else with 1: for health checks of containers.
     Health(HealthArgs),
 }
@@ -52,6 +55,17 @@ pub struct DevArgs {
     /// Where clients connect. [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<Word>,
+}
+
+/// The words after `check`: the settings may as well stand before it.
+#[derive(Args)]
+pub struct CheckArgs {
+    /// The settings.
+    #[command(flatten)]
+    pub typed: Typed,
+    /// A TOML file with settings.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// The words after `health`.
@@ -223,6 +237,9 @@ impl Cli {
             Some(Some(value)) if value.is_empty() => arg.env(Resettable::Reset),
             _ => arg,
         });
+        // The environment is read once, and less than any flag.
+        let command =
+            command.mut_subcommand(CHECK, |check| check.mut_args(|arg| arg.env(Resettable::Reset)));
         Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
@@ -231,8 +248,13 @@ impl Cli {
     /// # Errors
     /// There is a configuration file, and it cannot be read.
     pub fn settings(&self) -> Result<Typed, UnreadableFile> {
-        let file = self.config.as_deref().map(Typed::read_file).transpose()?;
-        Ok(self.typed.clone().or(file.unwrap_or_default()))
+        let (mut typed, mut config) = (self.typed.clone(), self.config.as_deref());
+        if let Some(Action::Check(after)) = &self.action {
+            typed = after.typed.clone().or(typed);
+            config = after.config.as_deref().or(config);
+        }
+        let file = config.map(Typed::read_file).transpose()?;
+        Ok(typed.or(file.unwrap_or_default()))
     }
 }
 

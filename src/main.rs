@@ -47,7 +47,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         None => serve(&typed),
         Some(Action::Dev(args)) => dev(typed, args),
         Some(Action::Health(args)) => check_health(&typed, args),
-        Some(Action::Check) => check_masters(&typed),
+        Some(Action::Check(_)) => check_masters(&typed),
     }
 }
 

@@ -42,8 +42,11 @@ fn every_flag_is_explained_with_its_variable_and_default() {
         }
     }
     for subcommand in cli.get_subcommands() {
+        let name = subcommand.get_name();
         for flag in subcommand.get_arguments().filter_map(|arg| arg.get_long()) {
-            row(&page, &format!("| `{} --{flag}", subcommand.get_name()));
+            // `check` takes the settings themselves.
+            let own = if name == "check" { String::new() } else { format!("{name} ") };
+            row(&page, &format!("| `{own}--{flag}"));
         }
     }
 }

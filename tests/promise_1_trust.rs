@@ -284,11 +284,18 @@ async fn check_prints_a_verdict_for_each_master() {
     assert!(text.ends_with("that is no quorum.\n"), "{text}");
 }
 
+/// The masters may be named before the word and after it; flags beat the environment.
 fn check(addresses: &[String]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
-        .args(["--master", &addresses.join(","), "check"])
-        .output()
-        .expect("the proxy's executable runs")
+    let masters = addresses.join(",");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
+        command.args(words).env("REDLOCK_PROXY_MASTERS", "nowhere:1");
+        command.output().expect("the proxy's executable runs")
+    };
+    let (before, after) =
+        (run(&["--master", &masters, "check"]), run(&["check", "--master", &masters]));
+    assert_eq!(before.status, after.status);
+    after
 }
 
 fn three_masters() -> Option<(Masters, Proxy)> {
