@@ -97,7 +97,11 @@ impl Link {
             buffer.advance(len);
             replies -= 1;
         }
-        if is_same { Ok(client_id) } else { Err(Down::Restarted) }
+        match (is_same, buffer.is_empty()) {
+            (true, true) => Ok(client_id),
+            (true, false) => Err(Down::Broken("it was flushed just now")),
+            (false, _) => Err(Down::Restarted),
+        }
     }
 }
 
@@ -124,15 +128,34 @@ mod tests {
 
     /// What a process with this `run_id` makes of a greeting that is meant for `probed`.
     async fn hello(probed: &str, run_id: &str) -> Result<i64, Down> {
+        hello_and_then(probed, run_id, "+OK\r\n").await
+    }
+
+    /// The same, with these bytes in the end, where it was told to track nothing.
+    async fn hello_and_then(probed: &str, run_id: &str, end: &str) -> Result<i64, Down> {
         let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
         let settings = Settings::try_new(masters).expect("one master is enough");
         let pad = Pad::new(settings.vote_timeout, settings.drift);
         let link = Link::new(MasterId::new(0), &settings, pad);
         let (mut ours, mut theirs) = duplex(4096);
         let info = format!("run_id:{run_id}\r\n");
-        let replies = format!("%0\r\n:7\r\n${}\r\n{info}\r\n", info.len());
+        let replies = format!("%0\r\n:7\r\n${}\r\n{info}\r\n{end}", info.len());
         theirs.write_all(replies.as_bytes()).await.expect("room for all of it");
         link.hello(&mut ours, probed).await
+    }
+
+    #[tokio::test]
+    async fn a_master_that_may_not_be_told_to_track_is_greeted_all_the_same() {
+        let refused =
+            "-NOPERM this user has no permissions to run the 'client|tracking' command\r\n";
+        assert_eq!(hello_and_then("a", "a", refused).await.expect("a link"), 7);
+    }
+
+    #[tokio::test]
+    async fn a_master_that_is_flushed_while_it_is_greeted_gets_no_link() {
+        let flushed = "+OK\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n";
+        let down = hello_and_then("a", "a", flushed).await.expect_err("no link");
+        assert_eq!(down.to_string(), "it was flushed just now");
     }
 
     #[tokio::test]
