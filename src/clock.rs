@@ -1,5 +1,5 @@
-//! The one clock. Elapsed time and deadlines are monotonic; the wall clock only converts the
-//! absolute expiries that clients send (`EXAT`, `PXAT`, `EXPIREAT`).
+//! The one clock. Elapsed time and deadlines are monotonic; the wall clock only stands in for the masters'
+//! ([`UnixTime`](crate::master::unix_time::UnixTime)) until one of them is known.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,14 +17,9 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Milliseconds of Unix time, as Redis counts absolute expiries.
-pub fn unix_ms() -> i64 {
-    i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Microseconds of Unix time, for `TIME`.
-pub fn unix_micros() -> u128 {
-    since_epoch().as_micros()
+/// Microseconds of Unix time.
+pub fn unix_micros() -> i64 {
+    i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Sets the wall clock of this thread, which goes as the monotonic one from now on: a simulation has no

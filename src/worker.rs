@@ -22,6 +22,7 @@ use crate::lua::program::Ttls;
 use crate::lua::transactions::Transactions;
 use crate::master::dial::{Dial, Tcp};
 use crate::master::electorate::Electorate;
+use crate::master::errand::Errands;
 use crate::master::link::Link;
 use crate::master::orphans::Sweeper;
 use crate::master::probe::DEFAULT_DATABASES;
@@ -213,14 +214,14 @@ impl Worker {
         }
         tokio::task::spawn_local(deadlines(Rc::clone(&self.engine)));
         let suspects = Rc::clone(self.engine.suspects());
-        tokio::task::spawn_local(self.sweeper(dial.clone()).run(suspects));
+        tokio::task::spawn_local(Sweeper(self.errands(dial.clone())).run(suspects));
         if self.index == 0 {
             self.look_after_masters(dial);
         }
     }
 
-    fn sweeper<D: Dial>(&self, dial: D) -> Sweeper<D> {
-        Sweeper {
+    fn errands<D: Dial>(&self, dial: D) -> Errands<D> {
+        Errands {
             dial,
             addresses: self.settings.masters.clone().into(),
             electorate: self.engine.shared_electorate(),
@@ -232,13 +233,7 @@ impl Worker {
     /// The first worker does that for all.
     fn look_after_masters(&self, dial: impl Dial + Clone) {
         let electorate = self.engine.shared_electorate();
-        let rejoin = Rejoin {
-            dial: dial.clone(),
-            addresses: self.settings.masters.clone().into(),
-            electorate: Arc::clone(&electorate),
-            quorum: self.engine.rules().quorum,
-            vote_timeout: self.settings.vote_timeout,
-        };
+        let rejoin = Rejoin(self.errands(dial.clone()));
         for link in self.engine.links() {
             let (master, address) = (link.master(), link.address().clone());
             let watch = Watch { master, address, electorate: Arc::clone(&electorate) };

@@ -1,6 +1,7 @@
 //! A connection for work on a master that is not hot: copying to it, and cleaning up on it.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -11,7 +12,7 @@ use super::electorate::Electorate;
 use super::link::CONNECT_TIMEOUT;
 use super::probe::{self, ProbeError, connection_info};
 use crate::config::MasterAddr;
-use crate::quorum::MasterId;
+use crate::quorum::{MasterId, Quorum};
 
 /// How long a master may take for each answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,22 +28,33 @@ pub(super) enum Failed {
     Overtaken,
 }
 
+/// What such work has to know, and where it goes.
+#[derive(Clone)]
+pub struct Errands<D> {
+    /// Opens connections.
+    pub dial: D,
+    /// All masters, in the order of the list.
+    pub addresses: Arc<[MasterAddr]>,
+    /// Who votes.
+    pub electorate: Arc<Electorate>,
+    /// How many masters make a value count.
+    pub quorum: Quorum,
+    /// How long one round of ballots may take.
+    pub vote_timeout: Duration,
+}
+
 /// Ends with its last user.
 pub(super) struct Errand {
     pub(super) connection: MultiplexedConnection,
     driver: tokio::task::JoinHandle<()>,
 }
 
-impl Errand {
-    /// A connection to the process that `electorate` knows as `master`: one that nobody has met yet would
+impl<D: Dial> Errands<D> {
+    /// A connection to the process that the electorate knows as `master`: one that nobody has met yet would
     /// have nothing to tell, or would be told in another's place.
-    pub(super) async fn to(
-        master: MasterId,
-        address: &MasterAddr,
-        dial: &impl Dial,
-        electorate: &Electorate,
-    ) -> Result<Self, Failed> {
-        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(address)).await;
+    pub(super) async fn to(&self, master: MasterId) -> Result<Errand, Failed> {
+        let address = &self.addresses[master.index()];
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, self.dial.dial(address)).await;
         let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
         let stream = stream.map_err(ProbeError::from)?;
         stream.abort_on_close();
@@ -59,9 +71,9 @@ impl Errand {
             }
         });
         let connection = open.await.expect("the driver says how it went")?;
-        let errand = Self { connection, driver };
+        let errand = Errand { connection, driver };
         let run_id = probe::facts(&mut errand.connection.clone()).await?.run_id;
-        let known = electorate.facts(master).map(|facts| facts.run_id);
+        let known = self.electorate.facts(master).map(|facts| facts.run_id);
         if known == Some(run_id) { Ok(errand) } else { Err(Failed::Overtaken) }
     }
 }

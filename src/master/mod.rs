@@ -8,6 +8,7 @@
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
 //! * [`orphans`] removes what a claim of a proxy that has died left on a minority;
+//! * [`errand`] is a connection for what is not hot, such as these two;
 //! * [`feed`] listens for what is published;
 //! * [`kill`] ends scripts that never end;
 //! * [`deferred`] keeps what has to be delivered once the link is back.
@@ -16,7 +17,7 @@ pub mod clocks;
 pub mod deferred;
 pub mod dial;
 pub mod electorate;
-mod errand;
+pub mod errand;
 pub mod facts;
 pub mod feed;
 pub mod kill;

@@ -9,20 +9,17 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{RedisResult, Value};
 use tokio::sync::Notify;
 
 use super::dial::Dial;
-use super::electorate::Electorate;
-use super::errand::{Errand, Failed};
+use super::errand::{Errand, Errands, Failed};
 use super::probe;
-use crate::config::MasterAddr;
 use crate::lua::canonical::Canonical;
 use crate::quorum::orphans::{Held, orphans};
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::quorum::{MasterId, MasterSet};
 
 /// So many keys wait for being looked at. Others come again, with the next claim.
 const MOST_SUSPECTS: usize = 16;
@@ -63,18 +60,7 @@ impl Suspects {
 }
 
 /// What looks at suspects.
-pub struct Sweeper<D> {
-    /// Opens connections.
-    pub dial: D,
-    /// All masters, in the order of the list.
-    pub addresses: Arc<[MasterAddr]>,
-    /// Who votes.
-    pub electorate: Arc<Electorate>,
-    /// How many masters make a value count.
-    pub quorum: Quorum,
-    /// How long one round of ballots may take.
-    pub vote_timeout: Duration,
-}
+pub struct Sweeper<D>(pub Errands<D>);
 
 impl<D: Dial> Sweeper<D> {
     /// Looks at `suspects` for ever.
@@ -112,14 +98,13 @@ impl<D: Dial> Sweeper<D> {
     }
 
     fn all_vote(&self) -> bool {
-        self.electorate.voters() == self.quorum.everybody()
+        self.0.electorate.voters() == self.0.quorum.everybody()
     }
 
     async fn connect(&self) -> Result<Vec<Errand>, Failed> {
         let mut masters = Vec::new();
-        for master in self.quorum.everybody().iter() {
-            let address = &self.addresses[master.index()];
-            masters.push(Errand::to(master, address, &self.dial, &self.electorate).await?);
+        for master in self.0.quorum.everybody().iter() {
+            masters.push(self.0.to(master).await?);
         }
         Ok(masters)
     }
@@ -129,7 +114,7 @@ impl<D: Dial> Sweeper<D> {
         for master in masters {
             all.push(held(master, key).await?);
         }
-        Ok(orphans(self.quorum, &all))
+        Ok(orphans(self.0.quorum, &all))
     }
 
     /// Removes what these masters hold, if it is an orphan all the time and nothing touches it.
@@ -143,7 +128,7 @@ impl<D: Dial> Sweeper<D> {
             ask(&masters[master.index()], redis::cmd("WATCH").arg(key)).await?;
         }
         let mut found = suspected.and(self.orphans(masters, key).await?);
-        tokio::time::sleep(2 * self.vote_timeout).await;
+        tokio::time::sleep(2 * self.0.vote_timeout).await;
         found = found.and(self.orphans(masters, key).await?);
         for master in suspected.iter() {
             let errand = &masters[master.index()];
@@ -160,7 +145,7 @@ impl<D: Dial> Sweeper<D> {
     async fn all_remember(&self, masters: &[Errand]) -> Result<bool, Failed> {
         for (index, errand) in masters.iter().enumerate() {
             let facts = probe::facts(&mut errand.connection.clone()).await?;
-            self.electorate.observe(MasterId::new(index), facts);
+            self.0.electorate.observe(MasterId::new(index), facts);
         }
         Ok(self.all_vote())
     }
@@ -176,9 +161,9 @@ impl<D: Dial> Sweeper<D> {
         let removed: Option<(u64,)> =
             transaction.query_async(&mut errand.connection.clone()).await?;
         if removed == Some((1,)) {
-            self.electorate.removed_orphan(master);
+            self.0.electorate.removed_orphan(master);
             tracing::info!(
-                master = %self.addresses[master.index()], key = %key.escape_ascii(),
+                master = %self.0.addresses[master.index()], key = %key.escape_ascii(),
                 "a value without TTL that no quorum holds was removed"
             );
         }

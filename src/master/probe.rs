@@ -192,7 +192,7 @@ pub async fn look_once(
         let announced = membership::announced(&mut connection).await.unwrap_or_default();
         let rival = membership.rival(&known, &announced);
         let reading = read_clock(&mut connection).await?;
-        let ours = i64::try_from(clock::unix_micros()).unwrap_or(i64::MAX);
+        let ours = clock::unix_micros();
         let took = (reading.answered - reading.asked).as_micros() as i64;
         let ahead_us = reading.unix_micros - (ours - took / 2);
         Ok(Look { facts, reading, ahead_us, rival })

@@ -13,21 +13,18 @@ mod image;
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::RedisResult;
 
 use super::dial::Dial;
-use super::electorate::Electorate;
-use super::errand::{Errand, Failed};
+use super::errand::{Errand, Errands, Failed};
 use super::link::longest_silence;
 use super::probation::Sources;
 use crate::clock::{self, Instant};
-use crate::config::MasterAddr;
-use crate::quorum::{MasterId, Quorum};
+use crate::quorum::MasterId;
 use decide::{Look, Move, Terms, decide, may_copy_over};
-use image::{State, Wish};
+use image::Wish;
 
 /// How many keys a master is asked for at a time.
 const BATCH: usize = 100;
@@ -52,46 +49,35 @@ const PASSES: u32 = 2;
 
 /// What brings masters back.
 #[derive(Clone)]
-pub struct Rejoin<D> {
-    /// Opens connections.
-    pub dial: D,
-    /// All masters, in the order of the list.
-    pub addresses: Arc<[MasterAddr]>,
-    /// Who votes.
-    pub electorate: Arc<Electorate>,
-    /// How many others must remember.
-    pub quorum: Quorum,
-    /// How long one round of ballots may take.
-    pub vote_timeout: Duration,
-}
+pub struct Rejoin<D>(pub Errands<D>);
 
 impl<D: Dial + Clone> Rejoin<D> {
     /// Brings `master` back whenever it is on probation.
     pub async fn run(self, master: MasterId) {
         let mut last_error = None;
         loop {
-            let changed = self.electorate.changed();
-            let Some(start) = self.electorate.may_copy_from(master, self.vote_timeout) else {
+            let changed = self.0.electorate.changed();
+            let Some(start) = self.0.electorate.may_copy_from(master, self.0.vote_timeout) else {
                 last_error = None;
                 changed.await;
                 continue;
             };
             tokio::time::sleep(LOOK_AGAIN).await;
             let now = clock::now();
-            if self.electorate.has_waited(master, now) || now < start {
+            if self.0.electorate.has_waited(master, now) || now < start {
                 continue;
             }
-            let Some(sources) = self.electorate.sources(master) else { continue };
+            let Some(sources) = self.0.electorate.sources(master) else { continue };
             match self.copy(master, sources).await {
-                Ok((sources, copied)) if self.electorate.has_copied(master, &sources) => {
-                    let address = &self.addresses[master.index()];
+                Ok((sources, copied)) if self.0.electorate.has_copied(master, &sources) => {
+                    let address = &self.0.addresses[master.index()];
                     tracing::info!(master = %address, copied, "what it may have forgotten was copied");
                 }
                 Ok(_) | Err(Failed::Overtaken) => {}
                 Err(why) => {
                     let why = why.to_string();
                     if last_error.as_ref() != Some(&why) {
-                        let address = &self.addresses[master.index()];
+                        let address = &self.0.addresses[master.index()];
                         tracing::warn!(master = %address, "what it has forgotten cannot be copied yet: {why}");
                     }
                     last_error = Some(why);
@@ -103,42 +89,25 @@ impl<D: Dial + Clone> Rejoin<D> {
     /// Copies from those of `sources` that can be reached, if they are a quorum. Says who they were, and how
     /// many keys were copied.
     async fn copy(&self, master: MasterId, mut sources: Sources) -> Result<(Sources, u64), Failed> {
-        let target = self.connect(master).await?;
+        let target = self.0.to(master).await?;
         let (mut others, mut missing) = (Vec::new(), None);
         for source in sources.masters.iter() {
-            match self.connect(source).await {
-                Ok(connection) => others.push(connection),
+            match self.0.to(source).await {
+                Ok(errand) => others.push(Rc::new(errand)),
                 Err(why) => {
                     sources.masters.remove(source);
                     missing = Some(why);
                 }
             }
         }
-        if let Some(why) = missing.filter(|_| !self.quorum.reached_by(sources.masters)) {
+        if let Some(why) = missing.filter(|_| !self.0.quorum.reached_by(sources.masters)) {
             return Err(why);
         }
-        let mut copying = Copying { rejoin: self, master, target, sources, others, copied: 0 };
+        let mut copying = Copying { errands: &self.0, master, target, sources, others, copied: 0 };
         for _ in 0..PASSES {
             copying.pass().await?;
         }
         Ok((copying.sources, copying.copied))
-    }
-
-    async fn connect(&self, master: MasterId) -> Result<Rc<Errand>, Failed> {
-        let address = &self.addresses[master.index()];
-        Ok(Rc::new(Errand::to(master, address, &self.dial, &self.electorate).await?))
-    }
-}
-
-/// What everybody held under a key.
-struct Seen {
-    ours: State,
-    theirs: Vec<State>,
-}
-
-impl Seen {
-    fn look(&self) -> Look<'_> {
-        Look { ours: &self.ours, theirs: &self.theirs }
     }
 }
 
@@ -149,9 +118,9 @@ async fn rest_after(started: Instant) {
 
 /// One attempt.
 struct Copying<'a, D> {
-    rejoin: &'a Rejoin<D>,
+    errands: &'a Errands<D>,
     master: MasterId,
-    target: Rc<Errand>,
+    target: Errand,
     sources: Sources,
     others: Vec<Rc<Errand>>,
     copied: u64,
@@ -169,7 +138,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
     }
 
     async fn select(&self, db: u32) -> RedisResult<()> {
-        for each in self.others.iter().chain([&self.target]) {
+        for each in self.others.iter().map(Rc::as_ref).chain([&self.target]) {
             redis::cmd("SELECT").arg(db).query_async::<()>(&mut each.connection.clone()).await?;
         }
         Ok(())
@@ -203,7 +172,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
                 break;
             }
             let before = self.look(&keys).await?;
-            tokio::time::sleep(2 * self.rejoin.vote_timeout).await;
+            tokio::time::sleep(2 * self.errands.vote_timeout).await;
             let now = self.look(&keys).await?;
             if !self.may_go_on() {
                 return Err(Failed::Overtaken);
@@ -211,10 +180,10 @@ impl<D: Dial + Clone> Copying<'_, D> {
             let terms = self.terms(round);
             let looks = before.iter().zip(&now);
             let moves = keys.iter().zip(looks).map(|(key, (before, now))| {
-                decide(before.look(), now.look(), terms, copied.get(key).map(Vec::as_slice))
+                decide(before, now, terms, copied.get(key).map(Vec::as_slice))
             });
             let moves: Vec<Move> = moves.collect();
-            self.copy_all(&keys, &now, &moves, &mut copied).await?;
+            self.copy_all(&keys, &now, &moves, terms, &mut copied).await?;
             self.forget_all(&keys, &now, &moves).await?;
             let is_open = |chosen: &Move| matches!(chosen, Move::LookAgain | Move::Copy { .. });
             let open = keys.into_iter().zip(moves).filter(|(_, chosen)| is_open(chosen));
@@ -224,8 +193,8 @@ impl<D: Dial + Clone> Copying<'_, D> {
     }
 
     fn terms(&self, round: u32) -> Terms {
-        let quorum = self.rejoin.quorum;
-        let vote_timeout = self.rejoin.vote_timeout;
+        let quorum = self.errands.quorum;
+        let vote_timeout = self.errands.vote_timeout;
         let reach = longest_silence(vote_timeout) + 2 * vote_timeout;
         // Without the master itself, and with all that cannot be read.
         let not_read = quorum.masters() - self.others.len();
@@ -239,13 +208,13 @@ impl<D: Dial + Clone> Copying<'_, D> {
     }
 
     /// What everybody holds under `keys`, at this moment or a little later.
-    async fn look(&self, keys: &[Vec<u8>]) -> Result<Vec<Seen>, Failed> {
+    async fn look(&self, keys: &[Vec<u8>]) -> Result<Vec<Look>, Failed> {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(BATCH) {
             let started = clock::now();
-            let mut seen: Vec<Seen> = Vec::new();
+            let mut seen: Vec<Look> = Vec::new();
             for ours in image::states(&mut self.target.connection.clone(), keys).await? {
-                seen.push(Seen { ours, theirs: Vec::new() });
+                seen.push(Look { ours, theirs: Vec::new() });
             }
             for other in &self.others {
                 let theirs = image::states(&mut other.connection.clone(), keys).await?;
@@ -260,8 +229,9 @@ impl<D: Dial + Clone> Copying<'_, D> {
     async fn copy_all(
         &mut self,
         keys: &[Vec<u8>],
-        now: &[Seen],
+        now: &[Look],
         moves: &[Move],
+        terms: Terms,
         copied: &mut HashMap<Vec<u8>, Vec<u8>>,
     ) -> Result<(), Failed> {
         for (number, other) in self.others.clone().iter().enumerate() {
@@ -276,7 +246,6 @@ impl<D: Dial + Clone> Copying<'_, D> {
                 let dumps = image::dumps(&mut other.connection.clone(), &names).await?;
                 // Claims come and go: what is not to stay may be another one by now.
                 let ours = image::states(&mut self.target.connection.clone(), &names).await?;
-                let terms = self.terms(0);
                 let each = chunk.iter().zip(dumps.into_iter().zip(ours));
                 let wishes = each.filter_map(|((at, ttl_ms), (dump, ours))| {
                     let (digest, dump) = dump?;
@@ -310,7 +279,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
         for (wish, _) in wishes.iter().zip(adopted).filter(|(_, adopted)| *adopted) {
             if copied.insert(wish.key.to_vec(), wish.digest.clone()).is_none() {
                 self.copied += 1;
-                self.rejoin.electorate.copied(self.master);
+                self.errands.electorate.copied(self.master);
             }
         }
         Ok(())
@@ -319,7 +288,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
     async fn forget_all(
         &self,
         keys: &[Vec<u8>],
-        now: &[Seen],
+        now: &[Look],
         moves: &[Move],
     ) -> Result<(), Failed> {
         for (at, _) in moves.iter().enumerate().filter(|(_, chosen)| **chosen == Move::Forget) {
@@ -331,7 +300,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
 
     /// Not when the master has waited long enough meanwhile, or something happens to a source.
     fn may_go_on(&self) -> bool {
-        let electorate = &self.rejoin.electorate;
+        let electorate = &self.errands.electorate;
         !electorate.has_waited(self.master, clock::now()) && electorate.are_as_before(&self.sources)
     }
 }

@@ -26,7 +26,7 @@ pub struct UnixTime {
 impl UnixTime {
     /// By the clock of this host, until `masters` clocks are known.
     pub fn new(masters: usize) -> Self {
-        let middle = AtomicI64::new(i64::try_from(clock::unix_micros()).unwrap_or(i64::MAX));
+        let middle = AtomicI64::new(clock::unix_micros());
         let masters = (0..masters).map(|_| AtomicI64::new(UNKNOWN)).collect();
         Self { start: clock::now(), middle, masters }
     }
@@ -124,7 +124,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn before_any_master_is_known_it_is_the_hosts() {
         let time = UnixTime::new(3);
-        let ours = clock::unix_ms();
+        let ours = clock::unix_micros() / 1000;
         assert!(time.ms().abs_diff(ours) < 60_000);
         assert_eq!(time.ms_of(MasterId::new(2)), time.ms());
     }

@@ -203,7 +203,7 @@ impl Fault {
                 world.masters[master].clock.borrow_mut().set_rate(rate);
             }
             Self::WallJump(ms) => {
-                let now_ms = u64::try_from(clock::unix_ms() + ms).unwrap_or_default();
+                let now_ms = u64::try_from(clock::unix_micros() / 1000 + ms).unwrap_or_default();
                 clock::set_wall_clock(Duration::from_millis(now_ms));
             }
         }

@@ -13,12 +13,12 @@ use std::collections::HashMap;
 use super::image::State;
 
 /// What everybody held under a key at one look.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look<'a> {
+#[derive(Debug)]
+pub(super) struct Look {
     /// The master that has forgotten.
-    pub(super) ours: &'a State,
+    pub(super) ours: State,
     /// The others, by number.
-    pub(super) theirs: &'a [State],
+    pub(super) theirs: Vec<State>,
 }
 
 /// What a decision needs to know besides.
@@ -55,8 +55,8 @@ pub(super) enum Move {
 }
 
 /// Decides on a key after two looks; `copied` is the digest of what it was given by an earlier decision.
-pub(super) fn decide(before: Look<'_>, now: Look<'_>, terms: Terms, copied: Option<&[u8]>) -> Move {
-    let is_free = |look: Look<'_>| look.theirs.iter().all(State::is_missing);
+pub(super) fn decide(before: &Look, now: &Look, terms: Terms, copied: Option<&[u8]>) -> Move {
+    let is_free = |look: &Look| look.theirs.iter().all(State::is_missing);
     match (is_free(before), is_free(now)) {
         (true, true) if copied == Some(&now.ours.digest) => Move::Forget,
         (true, true) => Move::Settled,
@@ -77,7 +77,7 @@ pub(super) fn decide(before: Look<'_>, now: Look<'_>, terms: Terms, copied: Opti
 
 /// Whether so many of the others hold what `source` does, since the same moment, that it does not depend on this
 /// master.
-fn is_on_a_quorum(now: Look<'_>, source: usize, terms: Terms) -> bool {
+fn is_on_a_quorum(now: &Look, source: usize, terms: Terms) -> bool {
     let is_same = |state: &&State| is_in_step(state, &now.theirs[source], terms);
     now.theirs.iter().filter(is_same).count() >= terms.quorum
 }
@@ -99,7 +99,7 @@ enum Lock {
     At(usize),
 }
 
-fn lock(before: Look<'_>, now: Look<'_>, terms: Terms) -> Lock {
+fn lock(before: &Look, now: &Look, terms: Terms) -> Lock {
     let held_by = |source: &usize| !now.theirs[*source].is_missing();
     let everybody = (0..now.theirs.len()).filter(held_by);
     if let Some(source) = everybody.clone().find(|at| is_on_a_quorum(now, *at, terms)) {
@@ -147,29 +147,29 @@ fn agree<'a>(mut states: impl Iterator<Item = &'a State>) -> bool {
 }
 
 /// How the master comes to hold what `source` does.
-fn give(before: Look<'_>, now: Look<'_>, terms: Terms, source: usize) -> Move {
+fn give(before: &Look, now: &Look, terms: Terms, source: usize) -> Move {
     let wanted = &now.theirs[source];
     // Not what a claim on its way with an equal token would have: then its rollback would hit the copy.
     let of_lock = |(then, theirs): &(&State, &State)| {
         theirs.digest == wanted.digest
             && (is_steady(then, theirs, terms) || is_in_step(theirs, wanted, terms))
     };
-    let all = before.theirs.iter().zip(now.theirs).filter(of_lock);
+    let all = before.theirs.iter().zip(&now.theirs).filter(of_lock);
     let longest = all.map(|(_, theirs)| lasts(theirs.ttl_ms)).max().unwrap_or(0);
     let copy = Move::Copy { source, ttl_ms: if longest == i64::MAX { -1 } else { longest } };
     if now.ours.digest != wanted.digest {
         // What is here was not agreed upon. Should it be taken back, that does not concern another value.
         return copy;
     }
-    let stays = is_steady(before.ours, now.ours, terms)
-        || is_in_step(before.ours, &before.theirs[source], terms)
-            && is_in_step(now.ours, wanted, terms);
+    let stays = is_steady(&before.ours, &now.ours, terms)
+        || is_in_step(&before.ours, &before.theirs[source], terms)
+            && is_in_step(&now.ours, wanted, terms);
     let ours = lasts(now.ours.ttl_ms);
     match stays {
         true if ours.saturating_add(terms.slack_ms) >= longest => Move::Settled,
         true => copy,
         // A claim with an equal token, whose rollback is told by the time to live from the lock.
-        false if is_told_apart(now.ours, longest, terms) => copy,
+        false if is_told_apart(&now.ours, longest, terms) => copy,
         false => Move::LookAgain,
     }
 }

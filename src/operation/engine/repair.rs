@@ -50,15 +50,16 @@ impl Engine {
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
         let round = waiting.round;
-        let may_catch_up = self.may_catch_up(master, waiting);
         let is_overtaken = self.is_overtaken(waiting.operation, master);
         let db = self.with(waiting.operation, |flight| {
             let operation = &flight.operation;
-            let is_current = flight.target.is_some() && round == operation.round();
-            let matters = if operation.must_arrive() {
-                !is_overtaken
-            } else {
-                is_current && !flight.pausing || may_catch_up
+            let is_round = round == operation.round();
+            let is_open = is_round && flight.target.is_some() && !flight.pausing;
+            // A program that has won without the master may still be run there.
+            let may_catch_up = is_round && operation.catches_up() && !is_overtaken;
+            let matters = match operation.must_arrive() {
+                true => !is_overtaken,
+                false => is_open || may_catch_up,
             };
             if matters && waiting.part == Part::Ballot {
                 operation.encode(&self.rules, Form::Text, &mut scratch);
@@ -73,15 +74,6 @@ impl Engine {
             self.links[master.index()].send(db, &scratch, waiting);
         }
         !scratch.is_empty()
-    }
-
-    /// Whether a program that has won without `master` may still be run there: everything that was sent
-    /// after it is still waiting on the link.
-    pub(super) fn may_catch_up(&self, master: MasterId, waiting: Waiting) -> bool {
-        let may = self.with(waiting.operation, |flight| {
-            flight.operation.catches_up() && waiting.round == flight.operation.round()
-        });
-        may == Some(true) && !self.is_overtaken(waiting.operation, master)
     }
 
     /// Whether something that uses one of its keys was sent to `master` after it, and not answered yet.

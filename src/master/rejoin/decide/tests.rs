@@ -22,13 +22,11 @@ fn terms(others: usize) -> Terms {
 }
 
 fn decided(before: &[&str], now: &[&str], terms: Terms, copied: Option<&str>) -> Move {
-    let states = |texts: &[&str], at_ms| -> Vec<State> {
-        texts.iter().map(|text| state(text, at_ms)).collect()
+    let look = |texts: &[&str], at_ms| Look {
+        ours: state(texts[0], at_ms),
+        theirs: texts[1..].iter().map(|text| state(text, at_ms)).collect(),
     };
-    let (before, now) = (states(before, 0), states(now, 100));
-    let look = |all: &'static [State]| Look { ours: &all[0], theirs: &all[1..] };
-    let (before, now) = (before.leak(), now.leak());
-    decide(look(before), look(now), terms, copied.map(str::as_bytes))
+    decide(&look(before, 0), &look(now, 100), terms, copied.map(str::as_bytes))
 }
 
 /// The master that has forgotten comes first, then the others.
