@@ -11,10 +11,11 @@
 mod decide;
 mod image;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use redis::RedisResult;
 
 use super::dial::Dial;
@@ -23,7 +24,7 @@ use super::link::longest_silence;
 use super::probation::Sources;
 use crate::clock::{self, Instant};
 use crate::quorum::MasterId;
-use decide::{Look, Move, Terms, decide, may_copy_over};
+use decide::{Look, Move, Terms, decide, is_everywhere, may_copy_over};
 use image::Wish;
 
 /// How many keys a master is asked for at a time.
@@ -31,6 +32,9 @@ const BATCH: usize = 100;
 
 /// About so many keys are looked at twice before others are: a look takes time, and has to be remembered.
 const WINDOW: usize = 10_000;
+
+/// Of so many keys it is remembered that they are settled, so that they are not looked at again.
+const REMEMBERED: usize = 1_000_000;
 
 /// How many are copied at a time: they may be large.
 const DUMPS: usize = 25;
@@ -103,8 +107,19 @@ impl<D: Dial + Clone> Rejoin<D> {
         if let Some(why) = missing.filter(|_| !self.0.quorum.reached_by(sources.masters)) {
             return Err(why);
         }
-        let mut copying = Copying { errands: &self.0, master, target, sources, others, copied: 0 };
-        for _ in 0..PASSES {
+        let mut copying = Copying {
+            errands: &self.0,
+            master,
+            target,
+            sources,
+            others,
+            settled: HashMap::new(),
+            copied: 0,
+        };
+        for pass in 0..PASSES {
+            if pass > 0 {
+                tokio::time::sleep(2 * self.0.vote_timeout).await;
+            }
             copying.pass().await?;
         }
         Ok((copying.sources, copying.copied))
@@ -123,6 +138,8 @@ struct Copying<'a, D> {
     target: Errand,
     sources: Sources,
     others: Vec<Rc<Errand>>,
+    /// The keys of each database that need no other look.
+    settled: HashMap<u32, HashSet<Vec<u8>>>,
     copied: u64,
 }
 
@@ -131,7 +148,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
         for source in self.others.clone() {
             for db in image::databases(&mut source.connection.clone()).await? {
                 self.select(db).await?;
-                self.scan(&source).await?;
+                self.scan(db, &source).await?;
             }
         }
         Ok(())
@@ -144,7 +161,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
         Ok(())
     }
 
-    async fn scan(&mut self, source: &Errand) -> Result<(), Failed> {
+    async fn scan(&mut self, db: u32, source: &Errand) -> Result<(), Failed> {
         let (mut cursor, mut keys) = (0u64, Vec::new());
         loop {
             let started = clock::now();
@@ -152,9 +169,9 @@ impl<D: Dial + Clone> Copying<'_, D> {
             scan.arg(cursor).arg("COUNT").arg(BATCH);
             let (next, found): (u64, Vec<Vec<u8>>) =
                 scan.query_async(&mut source.connection.clone()).await?;
-            keys.extend(found);
+            keys.extend(found.into_iter().filter(|key| !self.is_settled(db, key)));
             if next == 0 || keys.len() >= WINDOW {
-                self.settle(std::mem::take(&mut keys)).await?;
+                self.settle(db, std::mem::take(&mut keys)).await?;
             }
             if next == 0 {
                 return Ok(());
@@ -165,7 +182,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
     }
 
     /// Looks at `keys` until the master holds what the others do.
-    async fn settle(&mut self, mut keys: Vec<Vec<u8>>) -> Result<(), Failed> {
+    async fn settle(&mut self, db: u32, mut keys: Vec<Vec<u8>>) -> Result<(), Failed> {
         let mut copied = HashMap::new();
         for round in 0.. {
             if keys.is_empty() {
@@ -185,11 +202,29 @@ impl<D: Dial + Clone> Copying<'_, D> {
             let moves: Vec<Move> = moves.collect();
             self.copy_all(&keys, &now, &moves, terms, &mut copied).await?;
             self.forget_all(&keys, &now, &moves).await?;
-            let is_open = |chosen: &Move| matches!(chosen, Move::LookAgain | Move::Copy { .. });
-            let open = keys.into_iter().zip(moves).filter(|(_, chosen)| is_open(chosen));
-            keys = open.map(|(key, _)| key).collect();
+            let mut open = Vec::new();
+            for (at, key) in keys.into_iter().enumerate() {
+                match moves[at] {
+                    Move::LookAgain | Move::Copy { .. } => open.push(key),
+                    Move::Settled if is_everywhere(&before[at], &now[at], terms) => {
+                        self.remember(db, key);
+                    }
+                    Move::Settled | Move::Forget => {}
+                }
+            }
+            keys = open;
         }
         Ok(())
+    }
+
+    fn remember(&mut self, db: u32, key: Vec<u8>) {
+        if self.settled.values().map(HashSet::len).sum::<usize>() < REMEMBERED {
+            self.settled.entry(db).or_default().insert(key);
+        }
+    }
+
+    fn is_settled(&self, db: u32, key: &[u8]) -> bool {
+        self.settled.get(&db).is_some_and(|keys| keys.contains(key))
     }
 
     fn terms(&self, round: u32) -> Terms {
@@ -212,12 +247,12 @@ impl<D: Dial + Clone> Copying<'_, D> {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(BATCH) {
             let started = clock::now();
-            let mut seen: Vec<Look> = Vec::new();
-            for ours in image::states(&mut self.target.connection.clone(), keys).await? {
-                seen.push(Look { ours, theirs: Vec::new() });
-            }
-            for other in &self.others {
-                let theirs = image::states(&mut other.connection.clone(), keys).await?;
+            let everybody = std::iter::once(&self.target).chain(self.others.iter().map(Rc::as_ref));
+            let states = everybody.map(|each| image::states(each.connection.clone(), keys));
+            let mut states = try_join_all(states).await?.into_iter();
+            let ours = states.next().into_iter().flatten();
+            let mut seen: Vec<Look> = ours.map(|ours| Look { ours, theirs: Vec::new() }).collect();
+            for theirs in states {
                 seen.iter_mut().zip(theirs).for_each(|(seen, theirs)| seen.theirs.push(theirs));
             }
             all.extend(seen);
@@ -245,7 +280,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
                 let names: Vec<Vec<u8>> = chunk.iter().map(|(at, _)| keys[*at].clone()).collect();
                 let dumps = image::dumps(&mut other.connection.clone(), &names).await?;
                 // Claims come and go: what is not to stay may be another one by now.
-                let ours = image::states(&mut self.target.connection.clone(), &names).await?;
+                let ours = image::states(self.target.connection.clone(), &names).await?;
                 let each = chunk.iter().zip(dumps.into_iter().zip(ours));
                 let wishes = each.filter_map(|((at, ttl_ms), (dump, ours))| {
                     let (digest, dump) = dump?;

@@ -1,9 +1,9 @@
--- What a key holds, the same for the same content on every master, whatever order a master keeps it in.
+-- What a key holds, the same for the same content on every master, whatever order a master keeps it in; and its type.
 local function digest(key)
   local kind = redis.call('TYPE', key).ok
   local parts
   if kind == 'none' then
-    return ''
+    return '', kind
   elseif kind == 'string' then
     parts = { redis.call('GET', key) }
   elseif kind == 'list' then
@@ -28,5 +28,5 @@ local function digest(key)
   for _, part in ipairs(parts) do
     content[#content + 1] = #part .. ':' .. part
   end
-  return redis.sha1hex(table.concat(content))
+  return redis.sha1hex(table.concat(content)), kind
 end

@@ -75,6 +75,15 @@ pub(super) fn decide(before: &Look, now: &Look, terms: Terms, copied: Option<&[u
     }
 }
 
+/// Whether the master and all others hold the same, and go on holding it: then no other look is needed. A lock that
+/// had counted the lost vote is back, and whatever ends or changes it now, the master is told.
+pub(super) fn is_everywhere(before: &Look, now: &Look, terms: Terms) -> bool {
+    let is_here = |state: &State| !state.is_missing() && state.digest == now.ours.digest;
+    let then = std::iter::once(&before.ours).chain(&before.theirs);
+    let mut all = then.zip(std::iter::once(&now.ours).chain(&now.theirs));
+    all.all(|(then, now)| is_here(now) && is_steady(then, now, terms))
+}
+
 /// Whether so many of the others hold what `source` does, since the same moment, that it does not depend on this
 /// master.
 fn is_on_a_quorum(now: &Look, source: usize, terms: Terms) -> bool {

@@ -55,12 +55,12 @@ pub(super) async fn databases(connection: &mut MultiplexedConnection) -> RedisRe
 
 /// The states of `keys`, in their order.
 pub(super) async fn states(
-    connection: &mut MultiplexedConnection,
+    mut connection: MultiplexedConnection,
     keys: &[Vec<u8>],
 ) -> RedisResult<Vec<State>> {
     let mut eval = redis::cmd("EVAL");
     eval.arg(STATE.as_str()).arg(keys.len()).arg(keys);
-    let states: Vec<Vec<Value>> = eval.query_async(connection).await?;
+    let states: Vec<Vec<Value>> = eval.query_async(&mut connection).await?;
     states.iter().map(|words| State::read(words)).collect()
 }
 

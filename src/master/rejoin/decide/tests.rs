@@ -22,16 +22,21 @@ fn terms(others: usize) -> Terms {
 }
 
 fn decided(before: &[&str], now: &[&str], terms: Terms, copied: Option<&str>) -> Move {
-    let look = |texts: &[&str], at_ms| Look {
-        ours: state(texts[0], at_ms),
-        theirs: texts[1..].iter().map(|text| state(text, at_ms)).collect(),
-    };
-    decide(&look(before, 0), &look(now, 100), terms, copied.map(str::as_bytes))
+    let (before, now) = looks(before, now);
+    decide(&before, &now, terms, copied.map(str::as_bytes))
 }
 
 /// The master that has forgotten comes first, then the others.
 fn after(before: &[&str], now: &[&str]) -> Move {
     decided(before, now, terms(now.len() - 1), None)
+}
+
+fn looks(before: &[&str], now: &[&str]) -> (Look, Look) {
+    let look = |texts: &[&str], at_ms| Look {
+        ours: state(texts[0], at_ms),
+        theirs: texts[1..].iter().map(|text| state(text, at_ms)).collect(),
+    };
+    (look(before, 0), look(now, 100))
 }
 
 fn copy(source: usize, ttl_ms: i64) -> Move {
@@ -133,4 +138,23 @@ fn a_ghost_is_forgotten_once_nobody_else_has_held_it_for_a_while() {
     assert_eq!(gone(&["a", "a", ""], &["a", "", ""]), Move::LookAgain);
     assert_eq!(gone(&["b", "", ""], &["b", "", ""]), Move::Settled);
     assert_eq!(after(&["a", "", ""], &["a", "", ""]), Move::Settled, "it was not copied");
+}
+
+#[test]
+fn only_what_everybody_holds_all_the_time_needs_no_other_look() {
+    let is_done = |before: &[&str], now: &[&str]| {
+        let (before, now) = looks(before, now);
+        is_everywhere(&before, &now, terms(now.theirs.len()))
+    };
+    assert!(is_done(&["a@900", "a@900", "a@500"], &["a@800", "a@800", "a@400"]));
+    assert!(is_done(&["{a}@-1", "{a}@-1", "{a}@-1"], &["{a}@-1", "{a}@-1", "{a}@-1"]));
+    for (before, now) in [
+        (["a", "a", ""], ["a@9900", "a@9900", ""]),
+        (["", "", ""], ["", "", ""]),
+        (["", "a@900", "a@900"], ["a@800", "a@800", "a@800"]),
+        (["a@900", "a@900", "a@900"], ["a@1000", "a@800", "a@1000"]),
+        (["a@900", "a@900", "b@900"], ["a@800", "a@800", "b@800"]),
+    ] {
+        assert!(!is_done(&before, &now), "{before:?} {now:?}");
+    }
 }
