@@ -3,8 +3,10 @@
 
 mod support;
 
-use support::scripts::{EXTEND, RELEASE};
-use support::{Masters, Proxy, Reply, target_is_plain_redis};
+use std::time::Duration;
+
+use support::scripts::{EXTEND, RELEASE, TAKE_OR_EXTEND};
+use support::{Masters, Proxy, Relay, Reply, eventually, target_is_plain_redis};
 
 #[tokio::test]
 async fn clients_do_not_notice_that_masters_have_forgotten_scripts() {
@@ -33,13 +35,44 @@ async fn clients_do_not_notice_that_masters_have_forgotten_scripts() {
     assert!(masters.holding("value", b"2").await >= masters.quorum());
 }
 
+/// A far master cannot run the release of a lock, and the next claim, with the same token, is on its way there before
+/// anybody learns of that.
+#[tokio::test]
+async fn a_release_that_a_master_has_to_be_told_twice_does_not_end_the_next_lock() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(5);
+    let (far, addresses) = Relay::in_place_of(&masters, 3);
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "5s"]);
+    let mut raw = proxy.raw().await;
+    let take = |key, ttl_ms| ["EVAL", TAKE_OR_EXTEND, "1", key, "mine", ttl_ms];
+    assert_eq!(raw.ask(&take("lock", "60000")).await, Reply::Int(1));
+    for master in masters.iter() {
+        master.holds("lock", "mine").await;
+    }
+    assert_eq!(masters[3].ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
+    // It learns again how to take a lock, but not how to release one.
+    while masters[3].get("another").await.is_none() {
+        assert_eq!(raw.ask(&take("another", "60000")).await, Reply::Int(1));
+    }
+    far.delay(Duration::from_millis(300), Duration::from_millis(300));
+    assert_eq!(raw.ask(&["EVAL", RELEASE, "1", "lock", "mine"]).await, Reply::Int(1));
+    for near in [0, 1] {
+        assert_eq!(masters[near].ask(&["SET", "lock", "another's"]).await, Reply::ok());
+    }
+    assert_eq!(raw.ask(&take("lock", "600000")).await, Reply::Int(1));
+    far.heal();
+    // What is sent there now comes after whatever the proxy has thought of meanwhile.
+    let is_told = async || (proxy.says_of(3, "deferred_releases").await == "0").then_some(());
+    eventually("nothing is left to tell it", is_told).await;
+    assert_eq!(raw.ask(&["SET", "behind", "1", "NX", "PX", "60000"]).await, Reply::ok());
+    masters[3].holds("behind", "1").await;
+    assert_eq!(masters[3].get("lock").await.as_deref(), Some(&b"mine"[..]));
+}
+
 async fn forget_scripts(masters: &Masters) {
     for master in masters.iter() {
-        let mut connection = master.connection().await;
-        redis::cmd("SCRIPT")
-            .arg("FLUSH")
-            .query_async::<()>(&mut connection)
-            .await
-            .expect("SCRIPT FLUSH on a master");
+        assert_eq!(master.ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
     }
 }
