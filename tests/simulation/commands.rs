@@ -25,11 +25,7 @@ impl Master {
             "EVAL" | "EVALSHA" => self.eval(process, &name, words),
             "SCRIPT" => self.script(process, words),
             "INFO" => Reply::text(self.info(process)),
-            "TIME" => {
-                let micros = self.clock.borrow().micros();
-                let part = |number: i64| Reply::text(number.to_string());
-                Reply::Array(vec![part(micros / 1_000_000), part(micros % 1_000_000)])
-            }
+            "TIME" => self.time(),
             "HELLO" => hello(process, id),
             "CLIENT" => client(process, id, words),
             "PUBSUB" => channels(process),
@@ -40,6 +36,12 @@ impl Master {
         };
         process.count(&name, &reply);
         vec![reply]
+    }
+
+    fn time(&self) -> Reply {
+        let micros = self.clock.borrow().micros();
+        let part = |number: i64| Reply::text(number.to_string());
+        Reply::Array(vec![part(micros / 1_000_000), part(micros % 1_000_000)])
     }
 
     fn on_keys(&self, process: &mut Process, words: &[Vec<u8>]) -> Reply {
@@ -93,6 +95,7 @@ impl Master {
             // Scripts choose their database by themselves, and there is one.
             let reply = match &upper(&words, 0)[..] {
                 "SELECT" => Reply::ok(),
+                "TIME" => self.time(),
                 _ => self.on_keys(process, &words),
             };
             process.count(&upper(&words, 0), &reply);

@@ -32,8 +32,9 @@ mod resp;
 mod socket;
 mod world;
 
-use std::sync::Mutex;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
 use std::time::Duration;
 
 use journal::Counts;
@@ -148,9 +149,28 @@ fn simulate(plan: Plan, is_loud: bool) -> Outcome {
             .start_paused(true)
             .build()
             .expect("a runtime");
-        LocalSet::new().block_on(&runtime, World::run(plan, is_loud))
+        let outcome = LocalSet::new().block_on(&runtime, World::run(plan, is_loud));
+        // A runtime goes on when one of its tasks has panicked.
+        assert_eq!(PANICS.get(), 0, "no task panics");
+        outcome
     };
+    count_panics();
     std::thread::spawn(run).join().expect("a simulation does not panic")
+}
+
+thread_local! {
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let tell = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            tell(info);
+        }));
+    });
 }
 
 impl Outcome {
