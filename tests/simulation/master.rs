@@ -64,11 +64,17 @@ pub struct WallClock {
     at: Instant,
     micros: i64,
     rate: f64,
+    set_back_ms: u64,
 }
 
 impl WallClock {
     pub fn new(micros: i64, rate: f64) -> Self {
-        Self { at: Instant::now(), micros, rate }
+        Self { at: Instant::now(), micros, rate, set_back_ms: 0 }
+    }
+
+    /// By how much it was set back, all in all: so much longer may keys live.
+    pub fn set_back(&self) -> Duration {
+        Duration::from_millis(self.set_back_ms)
     }
 
     pub fn micros(&self) -> i64 {
@@ -81,10 +87,11 @@ impl WallClock {
 
     pub fn step(&mut self, ms: i64) {
         self.micros += 1000 * ms;
+        self.set_back_ms += u64::try_from(-ms).unwrap_or_default();
     }
 
     pub fn set_rate(&mut self, rate: f64) {
-        *self = Self::new(self.micros(), rate);
+        *self = Self { set_back_ms: self.set_back_ms, ..Self::new(self.micros(), rate) };
     }
 }
 

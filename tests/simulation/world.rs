@@ -135,6 +135,10 @@ impl World {
         for proxy in &self.proxies {
             self.nothing_is_left(proxy);
         }
+        if self.masters.iter().any(|master| !self.kept(master).is_empty()) {
+            let set_back = self.masters.iter().map(|master| master.clock.borrow().set_back()).max();
+            sleep(set_back.unwrap_or_default()).await;
+        }
         self.masters.iter().for_each(|master| self.nothing_is_kept(master));
         canary::everything_is_free(self).await;
     }
@@ -167,17 +171,22 @@ impl World {
 
     /// Rule 4: no lock is held any more, so no master has a key.
     fn nothing_is_kept(&self, master: &Master) {
+        for (key, token, ttl_ms) in self.kept(master) {
+            self.journal.violation(format_args!(
+                "rule 4: master {} still has {key} = {token}, for {ttl_ms:?} ms",
+                master.index
+            ));
+        }
+    }
+
+    /// What it has and must not keep.
+    fn kept(&self, master: &Master) -> Vec<(String, String, Option<i64>)> {
         let now_ms = master.now_ms();
         let mut process = master.process.borrow_mut();
         let process = process.as_mut().expect("it was started again");
-        for (key, token, ttl_ms) in process.keys.all(now_ms) {
-            if !self.may_keep(&key, ttl_ms) {
-                self.journal.violation(format_args!(
-                    "rule 4: master {} still has {key} = {token}, for {ttl_ms:?} ms",
-                    master.index
-                ));
-            }
-        }
+        let mut all = process.keys.all(now_ms);
+        all.retain(|(key, _, ttl_ms)| !self.may_keep(key, *ttl_ms));
+        all
     }
 
     /// A lock without a TTL that a master missed to give back is not made up for where the connection was
