@@ -24,7 +24,7 @@ use super::link::longest_silence;
 use super::probation::Sources;
 use crate::clock::{self, Instant};
 use crate::quorum::MasterId;
-use decide::{Look, Move, Terms, decide, is_everywhere, may_copy_over};
+use decide::{Look, Move, Terms, Wished, decide, is_everywhere, may_replace};
 use image::Wish;
 
 /// How many keys a master is asked for at a time.
@@ -131,6 +131,13 @@ async fn rest_after(started: Instant) {
     tokio::time::sleep((clock::now() - started).max(LEAST_PAUSE)).await;
 }
 
+/// Two looks at the same keys.
+#[derive(Clone, Copy)]
+struct Looks<'a> {
+    before: &'a [Look],
+    now: &'a [Look],
+}
+
 /// One attempt.
 struct Copying<'a, D> {
     errands: &'a Errands<D>,
@@ -200,7 +207,8 @@ impl<D: Dial + Clone> Copying<'_, D> {
                 decide(before, now, terms, copied.get(key).map(Vec::as_slice))
             });
             let moves: Vec<Move> = moves.collect();
-            self.copy_all(&keys, &now, &moves, terms, &mut copied).await?;
+            let looks = Looks { before: &before, now: &now };
+            self.copy_all(&keys, looks, &moves, terms, &mut copied).await?;
             self.forget_all(&keys, &now, &moves).await?;
             let mut open = Vec::new();
             for (at, key) in keys.into_iter().enumerate() {
@@ -264,7 +272,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
     async fn copy_all(
         &mut self,
         keys: &[Vec<u8>],
-        now: &[Look],
+        looks: Looks<'_>,
         moves: &[Move],
         terms: Terms,
         copied: &mut HashMap<Vec<u8>, Vec<u8>>,
@@ -284,16 +292,11 @@ impl<D: Dial + Clone> Copying<'_, D> {
                 let each = chunk.iter().zip(dumps.into_iter().zip(ours));
                 let wishes = each.filter_map(|((at, ttl_ms), (dump, ours))| {
                     let (digest, dump) = dump?;
-                    let (wanted, then) = (&now[*at].theirs[number].digest, &now[*at].ours);
-                    let may_go = may_copy_over(then, &ours, wanted, *ttl_ms, terms);
-                    let key = &keys[*at];
-                    (digest == *wanted && may_go).then_some(Wish {
-                        key,
-                        ours,
-                        digest,
-                        dump,
-                        ttl_ms: *ttl_ms,
-                    })
+                    let (before, now) = (&looks.before[*at], &looks.now[*at]);
+                    let wished = Wished { digest: &digest, ttl_ms: *ttl_ms };
+                    let may_go = digest == now.theirs[number].digest
+                        && may_replace(before, now, &ours, wished, terms);
+                    may_go.then_some(Wish { key: &keys[*at], ours, digest, dump, ttl_ms: *ttl_ms })
                 });
                 self.adopt(&wishes.collect::<Vec<_>>(), copied).await?;
                 rest_after(started).await;
@@ -328,7 +331,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
     ) -> Result<(), Failed> {
         for (at, _) in moves.iter().enumerate().filter(|(_, chosen)| **chosen == Move::Forget) {
             let target = &mut self.target.connection.clone();
-            image::forget(target, &keys[at], &now[at].ours.digest).await?;
+            image::forget(target, &keys[at], &now[at].ours).await?;
         }
         Ok(())
     }

@@ -54,6 +54,15 @@ pub(super) enum Move {
     Forget,
 }
 
+/// What a decision to copy has come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wished<'a> {
+    /// Of what is copied.
+    pub(super) digest: &'a [u8],
+    /// For how long it is to live; -1: for ever.
+    pub(super) ttl_ms: i64,
+}
+
 /// Decides on a key after two looks; `copied` is the digest of what it was given by an earlier decision.
 pub(super) fn decide(before: &Look, now: &Look, terms: Terms, copied: Option<&[u8]>) -> Move {
     let is_free = |look: &Look| look.theirs.iter().all(State::is_missing);
@@ -66,7 +75,9 @@ pub(super) fn decide(before: &Look, now: &Look, terms: Terms, copied: Option<&[u
             Lock::None => Move::Settled,
             Lock::Doubtful => Move::LookAgain,
             Lock::At(source) => match give(before, now, terms, source) {
-                Move::LookAgain if terms.is_restless && is_on_a_quorum(now, source, terms) => {
+                Move::LookAgain | Move::Copy { .. }
+                    if terms.is_restless && is_on_a_quorum(now, source, terms) =>
+                {
                     Move::Settled
                 }
                 chosen => chosen,
@@ -167,7 +178,7 @@ fn give(before: &Look, now: &Look, terms: Terms, source: usize) -> Move {
     let longest = all.map(|(_, theirs)| lasts(theirs.ttl_ms)).max().unwrap_or(0);
     let copy = Move::Copy { source, ttl_ms: if longest == i64::MAX { -1 } else { longest } };
     if now.ours.digest != wanted.digest {
-        // What is here was not agreed upon. Should it be taken back, that does not concern another value.
+        // If something is here, whether it may be replaced is seen when that is to happen.
         return copy;
     }
     let stays = is_steady(&before.ours, &now.ours, terms)
@@ -178,21 +189,33 @@ fn give(before: &Look, now: &Look, terms: Terms, source: usize) -> Move {
         true if ours.saturating_add(terms.slack_ms) >= longest => Move::Settled,
         true => copy,
         // A claim with an equal token, whose rollback is told by the time to live from the lock.
-        false if is_told_apart(&now.ours, longest, terms) => copy,
+        false if ours < longest && is_told_apart(&now.ours, longest, terms) => copy,
         false => Move::LookAgain,
     }
 }
 
-/// Whether what was to be copied over `then`, with so much time to live, may be copied over what is there `now`.
-pub(super) fn may_copy_over(
-    then: &State,
-    now: &State,
-    digest: &[u8],
-    ttl_ms: i64,
+/// Whether what is `wished`, which was decided on after these looks, may take the place of what is here by now.
+///
+/// Another proxy may know this master as a voter all the while: one that was there when it came back, while this one
+/// has just been started. Then what is here may be a lock that has counted this vote a moment ago. It is never
+/// shortened, and replaced only when it was there long enough for all of its ballots to be in, and they are too few.
+pub(super) fn may_replace(
+    before: &Look,
+    now: &Look,
+    here: &State,
+    wished: Wished<'_>,
     terms: Terms,
 ) -> bool {
-    let is_same = then.digest == now.digest && then.ends_at_ms == now.ends_at_ms;
-    is_same || now.digest != digest || is_told_apart(now, lasts(ttl_ms), terms)
+    if here.is_missing() {
+        return true;
+    }
+    let is_same = here.digest == now.ours.digest && here.ends_at_ms == now.ours.ends_at_ms;
+    if here.digest == wished.digest {
+        let longest = lasts(wished.ttl_ms);
+        return lasts(here.ttl_ms) < longest && (is_same || is_told_apart(here, longest, terms));
+    }
+    let holders = now.theirs.iter().filter(|theirs| theirs.digest == here.digest).count();
+    is_same && is_steady(&before.ours, &now.ours, terms) && holders < terms.least_holders
 }
 
 /// Whether no rollback of the claim that is here can hit a copy that ends so much later or earlier.

@@ -90,14 +90,15 @@ pub(super) async fn adopt(
     eval.query_async(connection).await
 }
 
-/// Deletes `key` if it still holds what has this digest.
+/// Deletes `key` if it still holds what it did, until the same moment.
 pub(super) async fn forget(
     connection: &mut MultiplexedConnection,
     key: &[u8],
-    digest: &[u8],
+    ours: &State,
 ) -> RedisResult<()> {
     let mut eval = redis::cmd("EVAL");
-    eval.arg(FORGET.as_str()).arg(1).arg(key).arg(digest).query_async(connection).await
+    eval.arg(FORGET.as_str()).arg(1).arg(key).arg(&ours.digest).arg(ours.ends_at_ms);
+    eval.query_async(connection).await
 }
 
 const DIGEST: &str = include_str!("../../lua/program/digest.lua");

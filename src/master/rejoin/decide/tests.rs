@@ -87,7 +87,7 @@ fn what_the_master_holds_counts_only_if_it_stays() {
     let both = after(&["a@1000", "a@900", "a@1000"], &["a@1000", "a@800", "a@1000"]);
     assert_eq!(both, Move::LookAgain);
     let much_older = after(&["", "a@900", ""], &["a@10000", "a@800", "a@10000"]);
-    assert_eq!(much_older, copy(0, 800), "the rollback spares it");
+    assert_eq!(much_older, Move::LookAgain, "it may be longer since a moment ago");
     let short = after(&["", "a@900", "a@10000"], &["", "a@800", "a@10000"]);
     assert_eq!(short, copy(0, 800), "or the rollback of the claim would hit it");
     let shorter = after(&["a@300", "a@900", ""], &["a@200", "a@800", ""]);
@@ -157,4 +157,45 @@ fn only_what_everybody_holds_all_the_time_needs_no_other_look() {
     ] {
         assert!(!is_done(&before, &now), "{before:?} {now:?}");
     }
+}
+
+/// Whether `a` may take the place of what is here, with 800 ms to live.
+fn may_replace_by_a(before: &[&str], now: &[&str], here: &str) -> bool {
+    let (before, now) = looks(before, now);
+    let wished = Wished { digest: b"a", ttl_ms: 800 };
+    may_replace(&before, &now, &state(here, 100), wished, terms(now.theirs.len()))
+}
+
+#[test]
+fn what_was_granted_with_the_vote_of_the_master_a_moment_ago_is_not_replaced() {
+    let (before, now) = (["", "a@900", "a@900"], ["b", "a@800", "b"]);
+    assert!(!may_replace_by_a(&before, &now, "b"), "b stands on two of three");
+    assert!(
+        !may_replace_by_a(&before, &["b", "a@800", ""], "b"),
+        "its other yes may be on its way"
+    );
+    assert!(!may_replace_by_a(&before, &["", "a@800", ""], "b"), "it has come after the looks");
+    assert!(may_replace_by_a(&before, &now, ""), "it is not here any more");
+}
+
+#[test]
+fn what_stays_and_stands_on_too_few_is_replaced() {
+    let rest = (["b@900", "a@900", ""], ["b@800", "a@800", ""]);
+    assert!(may_replace_by_a(&rest.0, &rest.1, "b@800"));
+    assert!(!may_replace_by_a(&rest.0, &rest.1, "b@10000"), "it is another one by now");
+    assert!(!may_replace_by_a(&["b@900", "a@900", "b@900"], &["b@800", "a@800", "b@800"], "b@800"));
+    let of_five = ["b@800", "a@800", "a@800", "b@800", ""];
+    let before = ["b@900", "a@900", "a@900", "b@900", ""];
+    assert!(may_replace_by_a(&before, &of_five, "b@800"), "two of five");
+    let of_five = ["b@800", "a@800", "a@800", "b@800", "b@800"];
+    let before = ["b@900", "a@900", "a@900", "b@900", "b@900"];
+    assert!(!may_replace_by_a(&before, &of_five, "b@800"), "three of five");
+}
+
+#[test]
+fn an_equal_value_is_prolonged_and_never_shortened() {
+    let looks = (["a@300", "a@900", ""], ["a@200", "a@800", ""]);
+    assert!(may_replace_by_a(&looks.0, &looks.1, "a@200"));
+    assert!(!may_replace_by_a(&looks.0, &looks.1, "a@10000"));
+    assert!(!may_replace_by_a(&looks.0, &looks.1, "a@-1"));
 }
