@@ -26,6 +26,7 @@ async fn a_lock_that_only_a_minority_grants_is_taken_back() {
         master.ask(&["PEXPIRE", "lock", "500000"]).await;
     }
     let before = State::on(&masters[2], "lock").await;
+    teach(&proxy, REDISSON_LOCK).await;
     let runs = masters[2].calls("hincrby").await;
     let left = int(&mut proxy.connection().await, &lock("lock", "mine")).await;
     assert!((480_000..=500_000).contains(&left), "the holder has {left} ms left");
@@ -44,6 +45,7 @@ async fn a_lock_that_only_a_minority_refuses_is_granted() {
     masters[2].ask(&["HSET", "lock", "other", "1"]).await;
     masters[2].ask(&["PEXPIRE", "lock", "500000"]).await;
     let before = State::on(&masters[2], "lock").await;
+    teach(&proxy, REDISSON_LOCK).await;
     let runs = masters[2].calls("hexists").await;
     let mut client = proxy.connection().await;
     assert_eq!(value(&mut client, &lock("lock", "mine")).await, Ok(Value::Nil));
@@ -69,6 +71,7 @@ async fn keys_of_every_type_are_put_back() {
     for key in KEYS {
         before.push(State::on(&masters[2], key).await);
     }
+    teach(&proxy, CHANGE_ALL).await;
     let runs = masters[2].calls("incr").await;
     let refused = value(&mut proxy.connection().await, &["EVAL", CHANGE_ALL, "1", "guard"]).await;
     assert_eq!(refused, Ok(Value::BulkString(b"refused".to_vec())));
@@ -122,6 +125,7 @@ async fn what_only_a_minority_read_of_a_group_is_given_back() {
     let script = "if redis.call('exists', KEYS[1]) == 1 then return 'refused' end
         redis.call('xreadgroup', 'GROUP', 'group', 'consumer', 'COUNT', 1, 'STREAMS', KEYS[2], '>')
         return 'read'";
+    teach(&proxy, script).await;
     let runs = masters[2].calls("xreadgroup").await;
     let refused =
         value(&mut proxy.connection().await, &["EVAL", script, "2", "guard", "stream"]).await;
@@ -160,6 +164,7 @@ async fn what_a_minority_did_before_it_raised_is_taken_back() {
     let Some((masters, proxy)) = three_masters() else { return };
     masters[2].ask(&["SET", "list", "no list"]).await;
     let script = "redis.call('incr', KEYS[1]) return redis.call('rpush', KEYS[2], 'a')";
+    teach(&proxy, script).await;
     let runs = masters[2].calls("rpush").await;
     let mut client = proxy.connection().await;
     assert_eq!(int(&mut client, &["EVAL", script, "2", "count", "list"]).await, 1);
@@ -409,6 +414,13 @@ fn assert_undecided(reply: redis::RedisResult<Value>) {
 
 /// Waits until a master has run a command once more: only then it tells something that it is as it
 /// was before.
+/// Has masters look at a script before anything depends on it: one that still owes the answer to that when the others
+/// have decided is not asked to run it at all.
+async fn teach(proxy: &Proxy, script: &str) {
+    let taught = proxy.raw().await.ask(&["SCRIPT", "LOAD", script]).await;
+    assert!(matches!(taught, Reply::Bulk(_)), "{taught:?}");
+}
+
 async fn has_run(master: &Master, command: &str, before: u64) {
     eventually(&format!("{command} runs on a master"), || async {
         (master.calls(command).await > before).then_some(())
