@@ -153,6 +153,11 @@ impl Electorate {
         self.change(|state| state.probation.observe(master, facts));
     }
 
+    /// See [`Membership::is_alone`].
+    pub fn is_alone(&self, announced: &[String]) -> bool {
+        self.membership.is_alone(announced)
+    }
+
     /// What to announce on every master: the list of them, as far as they are known.
     pub fn announcement(&self) -> String {
         self.membership.channel(&self.state().run_ids())
@@ -420,9 +425,9 @@ mod tests {
     #[test]
     fn it_announces_the_processes_that_it_knows() {
         let electorate = voting();
-        assert!(electorate.announcement().ends_with("a:1,b:1,c:1|a,b,c"));
+        assert!(electorate.announcement().contains("a:1,b:1,c:1|a,b,c|"));
         electorate.observe(id(2), Facts { run_id: String::new(), ..facts("") });
-        assert!(electorate.announcement().ends_with("|a,b"), "one does not tell");
+        assert!(electorate.announcement().contains("|a,b|"), "one does not tell");
     }
 
     #[test]

@@ -19,10 +19,12 @@ use crate::config::MasterAddr;
 pub const PREFIX: &str = "redlock-proxy:masters:";
 
 /// The list of masters, however it is ordered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Membership {
     masters: usize,
     list: String,
+    /// Tells one proxy from another.
+    process: String,
 }
 
 impl Membership {
@@ -31,7 +33,8 @@ impl Membership {
         let name = |master: &MasterAddr| format!("{}:{}", master.host.to_lowercase(), master.port);
         let mut names: Vec<String> = masters.iter().map(name).collect();
         names.sort_unstable();
-        Self { masters: masters.len(), list: names.join(",") }
+        let process = format!("{:016x}", fastrand::u64(..));
+        Self { masters: masters.len(), list: names.join(","), process }
     }
 
     /// The masters, by their addresses.
@@ -42,13 +45,19 @@ impl Membership {
     /// The channel that announces it; `run_ids` are those that are known.
     pub fn channel(&self, run_ids: &BTreeSet<String>) -> String {
         let ids: Vec<&str> = run_ids.iter().map(String::as_str).collect();
-        format!("{PREFIX}{}|{}", self.list, ids.join(","))
+        format!("{PREFIX}{}|{}|{}", self.list, ids.join(","), self.process)
+    }
+
+    /// Whether none of these channels is another proxy's.
+    pub fn is_alone(&self, channels: &[String]) -> bool {
+        channels.iter().all(|channel| channel.ends_with(&self.process))
     }
 
     /// The list of other masters that one of these channels announces.
     pub fn rival(&self, run_ids: &BTreeSet<String>, channels: &[String]) -> Option<String> {
         let parts = |channel: &String| {
-            let (list, ids) = channel.strip_prefix(PREFIX)?.split_once('|')?;
+            let (list, rest) = channel.strip_prefix(PREFIX)?.split_once('|')?;
+            let ids = rest.split('|').next().unwrap_or_default();
             let ids = ids.split(',').filter(|id| !id.is_empty()).map(str::to_owned);
             Some((list.to_owned(), ids.collect::<BTreeSet<_>>()))
         };
@@ -106,8 +115,17 @@ mod tests {
     #[test]
     fn the_order_of_a_list_does_not_matter_and_passwords_are_not_told() {
         let one = membership(&["B:2", "redis://me:secret@a:1"]);
-        assert_eq!(one, membership(&["a:1", "b:2"]));
+        assert_eq!(one.list(), membership(&["a:1", "b:2"]).list());
         assert_eq!(one.list(), "a:1,b:2");
+    }
+
+    #[test]
+    fn a_proxy_tells_its_own_announcement_from_those_of_others() {
+        let [one, other] = [(); 2].map(|()| membership(&["a:1", "b:1"]));
+        let ours = [one.channel(&ids(&["x"])), one.channel(&ids(&["x", "y"]))];
+        assert!(one.is_alone(&ours) && one.is_alone(&[]));
+        assert!(!other.is_alone(&ours));
+        assert!(!one.is_alone(&[ours[0].clone(), other.channel(&ids(&["x"]))]));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use redis::RedisResult;
 use super::dial::Dial;
 use super::errand::{Errand, Errands, Failed};
 use super::link::longest_silence;
+use super::membership;
 use super::probation::Sources;
 use crate::clock::{self, Instant};
 use crate::quorum::MasterId;
@@ -195,13 +196,15 @@ impl<D: Dial + Clone> Copying<'_, D> {
             if keys.is_empty() {
                 break;
             }
+            let was_alone = self.is_alone().await;
             let before = self.look(&keys).await?;
             tokio::time::sleep(2 * self.errands.vote_timeout).await;
             let now = self.look(&keys).await?;
             if !self.may_go_on() {
                 return Err(Failed::Overtaken);
             }
-            let terms = self.terms(round);
+            let is_alone = was_alone && self.is_alone().await;
+            let terms = Terms { is_alone, ..self.terms(round) };
             let looks = before.iter().zip(&now);
             let moves = keys.iter().zip(looks).map(|(key, (before, now))| {
                 decide(before, now, terms, copied.get(key).map(Vec::as_slice))
@@ -247,7 +250,20 @@ impl<D: Dial + Clone> Copying<'_, D> {
             slack_ms: vote_timeout.as_millis() as i64,
             reach_ms: reach.as_millis() as i64,
             is_restless: round >= RESTLESS,
+            is_alone: false,
         }
+    }
+
+    /// Whether no other proxy can be seen on any of the masters. Where that cannot be told there may be one.
+    async fn is_alone(&self) -> bool {
+        let everybody = std::iter::once(&self.target).chain(self.others.iter().map(Rc::as_ref));
+        for each in everybody {
+            match membership::announced(&mut each.connection.clone()).await {
+                Ok(channels) if self.errands.electorate.is_alone(&channels) => {}
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// What everybody holds under `keys`, at this moment or a little later.

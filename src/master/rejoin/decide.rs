@@ -34,6 +34,8 @@ pub(super) struct Terms {
     pub(super) reach_ms: i64,
     /// The key has been looked at often enough to know that no lock stays there.
     pub(super) is_restless: bool,
+    /// No other proxy has been there since before the first look: nobody has counted this master's vote since.
+    pub(super) is_alone: bool,
 }
 
 /// What to do.
@@ -189,7 +191,9 @@ fn give(before: &Look, now: &Look, terms: Terms, source: usize) -> Move {
         true if ours.saturating_add(terms.slack_ms) >= longest => Move::Settled,
         true => copy,
         // A claim with an equal token, whose rollback is told by the time to live from the lock.
-        false if ours < longest && is_told_apart(&now.ours, longest, terms) => copy,
+        false if may_shorten(ours, longest, terms) && is_told_apart(&now.ours, longest, terms) => {
+            copy
+        }
         false => Move::LookAgain,
     }
 }
@@ -199,6 +203,7 @@ fn give(before: &Look, now: &Look, terms: Terms, source: usize) -> Move {
 /// Another proxy may know this master as a voter all the while: one that was there when it came back, while this one
 /// has just been started. Then what is here may be a lock that has counted this vote a moment ago. It is never
 /// shortened, and replaced only when it was there long enough for all of its ballots to be in, and they are too few.
+/// Where many keep asking that may take until they stop. A proxy that is alone knows that nobody has counted it.
 pub(super) fn may_replace(
     before: &Look,
     now: &Look,
@@ -212,10 +217,18 @@ pub(super) fn may_replace(
     let is_same = here.digest == now.ours.digest && here.ends_at_ms == now.ours.ends_at_ms;
     if here.digest == wished.digest {
         let longest = lasts(wished.ttl_ms);
-        return lasts(here.ttl_ms) < longest && (is_same || is_told_apart(here, longest, terms));
+        let may_go = is_same || is_told_apart(here, longest, terms);
+        return may_go && may_shorten(lasts(here.ttl_ms), longest, terms);
     }
     let holders = now.theirs.iter().filter(|theirs| theirs.digest == here.digest).count();
-    is_same && is_steady(&before.ours, &now.ours, terms) && holders < terms.least_holders
+    let stays_on_too_few =
+        is_same && is_steady(&before.ours, &now.ours, terms) && holders < terms.least_holders;
+    terms.is_alone || stays_on_too_few
+}
+
+/// Whether what lives for `ours` may be made to live for `longest`.
+fn may_shorten(ours: i64, longest: i64, terms: Terms) -> bool {
+    terms.is_alone || ours < longest
 }
 
 /// Whether no rollback of the claim that is here can hit a copy that ends so much later or earlier.

@@ -18,7 +18,8 @@ fn state(text: &str, at_ms: i64) -> State {
 fn terms(others: usize) -> Terms {
     // Of three masters one holds a lock that had counted the lost vote; of five, two.
     let (least_holders, quorum) = (others / 2, others / 2 + 1);
-    Terms { least_holders, quorum, slack_ms: SLACK_MS, reach_ms: REACH_MS, is_restless: false }
+    let (slack_ms, reach_ms) = (SLACK_MS, REACH_MS);
+    Terms { least_holders, quorum, slack_ms, reach_ms, is_restless: false, is_alone: false }
 }
 
 fn decided(before: &[&str], now: &[&str], terms: Terms, copied: Option<&str>) -> Move {
@@ -87,7 +88,10 @@ fn what_the_master_holds_counts_only_if_it_stays() {
     let both = after(&["a@1000", "a@900", "a@1000"], &["a@1000", "a@800", "a@1000"]);
     assert_eq!(both, Move::LookAgain);
     let much_older = after(&["", "a@900", ""], &["a@10000", "a@800", "a@10000"]);
-    assert_eq!(much_older, Move::LookAgain, "it may be longer since a moment ago");
+    assert_eq!(much_older, Move::LookAgain, "another proxy may have prolonged it a moment ago");
+    let looks = (["", "a@900", ""], ["a@10000", "a@800", "a@10000"]);
+    let alone = Terms { is_alone: true, ..terms(2) };
+    assert_eq!(decided(&looks.0, &looks.1, alone, None), copy(0, 800), "the rollback spares it");
     let short = after(&["", "a@900", "a@10000"], &["", "a@800", "a@10000"]);
     assert_eq!(short, copy(0, 800), "or the rollback of the claim would hit it");
     let shorter = after(&["a@300", "a@900", ""], &["a@200", "a@800", ""]);
@@ -162,9 +166,10 @@ fn only_what_everybody_holds_all_the_time_needs_no_other_look() {
 /// Whether `a` may take the place of what is here, with 800 ms to live.
 fn may_replace_by_a(before: &[&str], now: &[&str], here: &str) -> bool {
     let (before, now) = looks(before, now);
-    let wished = Wished { digest: b"a", ttl_ms: 800 };
-    may_replace(&before, &now, &state(here, 100), wished, terms(now.theirs.len()))
+    may_replace(&before, &now, &state(here, 100), WISHED, terms(now.theirs.len()))
 }
+
+const WISHED: Wished<'_> = Wished { digest: b"a", ttl_ms: 800 };
 
 #[test]
 fn what_was_granted_with_the_vote_of_the_master_a_moment_ago_is_not_replaced() {
@@ -198,4 +203,18 @@ fn an_equal_value_is_prolonged_and_never_shortened() {
     assert!(may_replace_by_a(&looks.0, &looks.1, "a@200"));
     assert!(!may_replace_by_a(&looks.0, &looks.1, "a@10000"));
     assert!(!may_replace_by_a(&looks.0, &looks.1, "a@-1"));
+}
+
+#[test]
+fn a_proxy_that_is_alone_replaces_what_nobody_has_counted() {
+    let alone = Terms { is_alone: true, ..terms(2) };
+    let (before, now) = looks(&["", "a@900", ""], &["b", "a@800", "b"]);
+    for here in ["b", "c", "a@10000", ""] {
+        assert!(may_replace(&before, &now, &state(here, 100), WISHED, alone), "{here}");
+    }
+    let not_told_apart = state("a@900", 100);
+    assert!(
+        !may_replace(&before, &now, &not_told_apart, WISHED, alone),
+        "its rollback would hit it"
+    );
 }
