@@ -230,7 +230,7 @@ async fn a_master_that_paused_while_others_disagreed_is_asked_again() {
         return;
     }
     let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--vote-timeout", "300ms"]);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "1s"]);
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
     assert_eq!(value(&mut client, &lock("lock", "theirs")).await, Ok(Value::Nil));
