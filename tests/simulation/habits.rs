@@ -57,7 +57,12 @@ impl Client {
         let (key, token, lease) = (self.key(), self.name.clone(), self.lease());
         let px = lease.as_millis().to_string();
         for _ in 0..self.rng.u8(1..4) {
-            let reply = self.script(script, &["1", &key, &token, &px]).await?;
+            let reply = self.script(script, &["1", &key, &token, &px]).await;
+            if !matches!(&reply, Ok(reply) if reply.error_prefix().is_none()) {
+                // What it held before may by now be held for the new time, and that may be shorter.
+                self.world.journal.gave_up(&key, &token);
+            }
+            let reply = reply?;
             let answer = match &reply {
                 Reply::Array(words) => words[0].clone(),
                 other => other.clone(),
