@@ -12,7 +12,7 @@ COPY config/redlock-proxy.toml /etc/redlock-proxy/redlock-proxy.toml
 USER redlock-proxy
 
 # In a container only the published ports are reachable, so listen on all interfaces.
-ENV REDLOCK_PROXY_LISTEN=0.0.0.0:6379
+ENV REDLOCK_PROXY_LISTEN=0.0.0.0:6379 REDLOCK_PROXY_PROTECTED_MODE=no
 EXPOSE 6379
 # Docker sends SIGTERM, which drains, and by default SIGKILL after 10 s: run with --stop-timeout 15.
 STOPSIGNAL SIGTERM

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::clock;
 use crate::config::Settings;
-use crate::master::dial::Tcp;
+use crate::master::dial::Network;
 use crate::master::membership::Membership;
 use crate::master::probation::{Probation, Standing, Terms};
 use crate::master::probe::{Look, ProbeError, look_once};
@@ -39,13 +39,13 @@ const HEADINGS: [&str; 10] = [
 ];
 
 /// Connects to each master once.
-pub async fn check(settings: &Settings) -> Report {
+pub async fn check(settings: &Settings, network: &Network) -> Report {
     let membership = Membership::of(&settings.masters);
     let mut looks = JoinSet::new();
     for (index, address) in settings.masters.iter().cloned().enumerate() {
-        let membership = membership.clone();
+        let (membership, network) = (membership.clone(), network.clone());
         looks.spawn_local(async move {
-            let look = look_once(&Tcp, &address, &membership);
+            let look = look_once(&network, &address, &membership);
             let look = tokio::time::timeout(PATIENCE, look).await;
             (index, look.unwrap_or_else(|_| Err(too_late())))
         });

@@ -87,7 +87,8 @@ pub struct HealthArgs {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 #[allow(missing_docs, reason = "these comments are the text of --help")]
 pub struct Typed {
-    /// A master: host:port or redis://user:password@host:port; repeat it, or separate by commas.
+    /// A master: host:port, redis:// or (by TLS) rediss://user:password@host:port; repeat it, or separate by
+    /// commas.
     #[arg(
         long = "master",
         visible_alias = "masters",
@@ -98,9 +99,101 @@ pub struct Typed {
     #[serde(deserialize_with = "one_or_many")]
     pub masters: Option<Vec<Word>>,
 
-    /// Where clients connect. [default: 127.0.0.1:6379]
+    /// Where clients connect, or none. [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT", env = "REDLOCK_PROXY_LISTEN", hide_env_values = true)]
     pub listen: Option<Word>,
+
+    /// Where clients connect by TLS, beside --listen.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "REDLOCK_PROXY_TLS_LISTEN",
+        hide_env_values = true
+    )]
+    pub tls_listen: Option<Word>,
+
+    /// The proxy's certificate and those that lead to its authority, in PEM format.
+    #[arg(long, value_name = "FILE", env = "REDLOCK_PROXY_TLS_CERT_FILE", hide_env_values = true)]
+    pub tls_cert_file: Option<Word>,
+
+    /// Its private key.
+    #[arg(long, value_name = "FILE", env = "REDLOCK_PROXY_TLS_KEY_FILE", hide_env_values = true)]
+    pub tls_key_file: Option<Word>,
+
+    /// Who has signed the clients' certificates, in PEM format.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REDLOCK_PROXY_TLS_CA_CERT_FILE",
+        hide_env_values = true
+    )]
+    pub tls_ca_cert_file: Option<Word>,
+
+    /// Whether clients must show a certificate: yes (if not set, with tls-ca-cert-file), optional or no.
+    #[arg(
+        long,
+        value_name = "RULE",
+        env = "REDLOCK_PROXY_TLS_AUTH_CLIENTS",
+        hide_env_values = true
+    )]
+    pub tls_auth_clients: Option<Word>,
+
+    /// Where clients of this host connect without a network, beside --listen.
+    #[arg(long, value_name = "PATH", env = "REDLOCK_PROXY_UNIXSOCKET", hide_env_values = true)]
+    pub unixsocket: Option<Word>,
+
+    /// The mode of that socket, such as 770; if not set, as the umask says.
+    #[arg(long, value_name = "MODE", env = "REDLOCK_PROXY_UNIXSOCKETPERM", hide_env_values = true)]
+    pub unixsocketperm: Option<Word>,
+
+    /// The user of masters whose URL names none.
+    #[arg(long, value_name = "NAME", env = "REDLOCK_PROXY_MASTER_USER", hide_env_values = true)]
+    pub master_user: Option<Word>,
+
+    /// A file with the password of masters whose URL has none.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REDLOCK_PROXY_MASTER_PASSWORD_FILE",
+        hide_env_values = true
+    )]
+    pub master_password_file: Option<Word>,
+
+    /// Who has signed the certificates of rediss:// masters; if not set, whom the system trusts.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REDLOCK_PROXY_MASTER_TLS_CA_CERT_FILE",
+        hide_env_values = true
+    )]
+    pub master_tls_ca_cert_file: Option<Word>,
+
+    /// The certificate that such masters are shown.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REDLOCK_PROXY_MASTER_TLS_CERT_FILE",
+        hide_env_values = true
+    )]
+    pub master_tls_cert_file: Option<Word>,
+
+    /// Its private key.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REDLOCK_PROXY_MASTER_TLS_KEY_FILE",
+        hide_env_values = true
+    )]
+    pub master_tls_key_file: Option<Word>,
+
+    /// The name in the certificates of such masters; if not set, the host in their address.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "REDLOCK_PROXY_MASTER_TLS_SERVER_NAME",
+        hide_env_values = true
+    )]
+    pub master_tls_server_name: Option<Word>,
 
     /// How long a master may take to answer. [default: 50ms]
     #[arg(
@@ -149,6 +242,19 @@ pub struct Typed {
         hide_env_values = true
     )]
     pub requirepass: Option<Word>,
+
+    /// A file with that password.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REDLOCK_PROXY_REQUIREPASS_FILE",
+        hide_env_values = true
+    )]
+    pub requirepass_file: Option<Word>,
+
+    /// Refuse to listen for other hosts without a password or client certificates. [default: true]
+    #[arg(long, value_name = "BOOL", env = "REDLOCK_PROXY_PROTECTED_MODE", hide_env_values = true)]
+    pub protected_mode: Option<Word>,
 
     /// How many clients may be connected at a time. [default: 10000]
     #[arg(long, value_name = "N", env = "REDLOCK_PROXY_MAX_CLIENTS", hide_env_values = true)]
@@ -265,6 +371,19 @@ impl Typed {
         Self {
             masters: self.masters.or(below.masters),
             listen: self.listen.or(below.listen),
+            tls_listen: self.tls_listen.or(below.tls_listen),
+            tls_cert_file: self.tls_cert_file.or(below.tls_cert_file),
+            tls_key_file: self.tls_key_file.or(below.tls_key_file),
+            tls_ca_cert_file: self.tls_ca_cert_file.or(below.tls_ca_cert_file),
+            tls_auth_clients: self.tls_auth_clients.or(below.tls_auth_clients),
+            unixsocket: self.unixsocket.or(below.unixsocket),
+            unixsocketperm: self.unixsocketperm.or(below.unixsocketperm),
+            master_user: self.master_user.or(below.master_user),
+            master_password_file: self.master_password_file.or(below.master_password_file),
+            master_tls_ca_cert_file: self.master_tls_ca_cert_file.or(below.master_tls_ca_cert_file),
+            master_tls_cert_file: self.master_tls_cert_file.or(below.master_tls_cert_file),
+            master_tls_key_file: self.master_tls_key_file.or(below.master_tls_key_file),
+            master_tls_server_name: self.master_tls_server_name.or(below.master_tls_server_name),
             vote_timeout: self.vote_timeout.or(below.vote_timeout),
             max_ttl: self.max_ttl.or(below.max_ttl),
             drift: self.drift.or(below.drift),
@@ -272,6 +391,8 @@ impl Typed {
             split_vote_delay: self.split_vote_delay.or(below.split_vote_delay),
             no_ttl: self.no_ttl.or(below.no_ttl),
             requirepass: self.requirepass.or(below.requirepass),
+            requirepass_file: self.requirepass_file.or(below.requirepass_file),
+            protected_mode: self.protected_mode.or(below.protected_mode),
             max_clients: self.max_clients.or(below.max_clients),
             max_request_bytes: self.max_request_bytes.or(below.max_request_bytes),
             workers: self.workers.or(below.workers),

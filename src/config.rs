@@ -1,12 +1,14 @@
 //! What the flags mean. A [`Settings`] is checked when it is made; past this file nobody has to ask
 //! again whether a value makes sense.
 
+mod access;
 mod master_addr;
 mod secret;
+mod tls;
 mod values;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cli::{Typed, Word};
@@ -15,14 +17,21 @@ use crate::quorum::{MAX_MASTERS, Quorum};
 
 pub use master_addr::{InvalidMasterAddr, MasterAddr};
 pub use secret::Secret;
+pub use tls::{MasterTls, TlsListen};
 
 /// Everything that can be configured about the serving proxy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The independent masters, 1 to 31 of them, no two at the same address.
     pub masters: Vec<MasterAddr>,
-    /// `host:port` to accept clients on; port 0 lets the system choose.
-    pub listen: String,
+    /// `host:port` to accept clients on; port 0 lets the system choose, `None` is nowhere.
+    pub listen: Option<String>,
+    /// Where to accept clients by TLS.
+    pub tls: Option<TlsListen>,
+    /// Where to accept clients of this host.
+    pub unix_socket: Option<UnixSocket>,
+    /// How masters with `rediss://` are known.
+    pub master_tls: MasterTls,
     /// How long a master may take to answer before its ballot counts as unknown.
     pub vote_timeout: Duration,
     /// The longest TTL a client may ask for; `None` accepts all that Redis accepts.
@@ -37,6 +46,8 @@ pub struct Settings {
     pub no_ttl: NoTtl,
     /// The password that clients must give with `AUTH` or `HELLO`.
     pub requirepass: Option<Secret>,
+    /// Whether to refuse strangers that need no password and no certificate (`protected-mode` of redis.conf).
+    pub protected_mode: bool,
     /// How many clients may be connected at a time.
     pub max_clients: usize,
     /// The largest request, headers included, in bytes.
@@ -67,6 +78,15 @@ pub enum NoTtl {
     Lease(Duration),
 }
 
+/// A socket in the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnixSocket {
+    /// Its path.
+    pub path: PathBuf,
+    /// Who may connect, as in `chmod`; `None` is as the umask says.
+    pub mode: Option<u32>,
+}
+
 /// How the log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
@@ -82,6 +102,12 @@ pub enum LogFormat {
 #[error("{0}")]
 pub struct InvalidSetting(String);
 
+impl InvalidSetting {
+    fn new(sentence: impl Into<String>) -> Self {
+        Self(sentence.into())
+    }
+}
+
 impl Settings {
     /// The defaults for these masters.
     ///
@@ -90,7 +116,10 @@ impl Settings {
     pub fn try_new(masters: Vec<MasterAddr>) -> Result<Self, InvalidSetting> {
         Ok(Self {
             masters: checked_masters(masters)?,
-            listen: "127.0.0.1:6379".to_owned(),
+            listen: Some("127.0.0.1:6379".to_owned()),
+            tls: None,
+            unix_socket: None,
+            master_tls: MasterTls::default(),
             vote_timeout: Duration::from_millis(50),
             max_ttl: None,
             drift: 0.01,
@@ -98,6 +127,7 @@ impl Settings {
             split_vote_delay: Duration::from_millis(20),
             no_ttl: NoTtl::Keep,
             requirepass: None,
+            protected_mode: true,
             max_clients: 10_000,
             max_request_bytes: 1 << 20,
             workers: 1,
@@ -122,7 +152,9 @@ impl Settings {
     /// # Errors
     /// The first value that is malformed or out of its range.
     pub fn from_typed(typed: &Typed) -> Result<Self, InvalidSetting> {
-        let mut settings = Self::try_new(parse_masters(typed)?)?;
+        let mut masters = parse_masters(typed)?;
+        access::log_in(&mut masters, typed)?;
+        let mut settings = Self::try_new(masters)?;
         settings.apply(typed)?;
         Ok(settings)
     }
@@ -137,7 +169,7 @@ impl Settings {
     ) -> Result<Self, InvalidSetting> {
         if typed.masters.is_some() {
             let reason = "masters cannot be named for `dev`, which starts its own";
-            return Err(InvalidSetting(reason.to_owned()));
+            return Err(InvalidSetting::new(reason));
         }
         let mut settings = Self::try_new(masters)?;
         settings.apply(typed)?;
@@ -145,12 +177,12 @@ impl Settings {
     }
 
     /// The lines that tell an operator what has just started.
-    pub fn start_lines(&self, listening_on: SocketAddr) -> Vec<String> {
+    pub fn start_lines(&self, listening_on: &[String]) -> Vec<String> {
         let quorum = Quorum::of(self.masters.len());
         let (n, needed) = (quorum.masters(), quorum.needed());
         vec![
             format!("redlock-proxy {}", env!("CARGO_PKG_VERSION")),
-            format!("listening on {listening_on}"),
+            format!("listening on {}", listening_on.join(", ")),
             format!("masters: {}", self.master_list(", ")),
             format!("quorum: {needed} of {n}"),
             format!("tolerates: {} of {n} masters down", quorum.tolerates()),
@@ -176,7 +208,13 @@ impl Settings {
     fn apply(&mut self, typed: &Typed) -> Result<(), InvalidSetting> {
         use values::{bytes_within, duration_within, listen_address, number_within, switch};
 
-        set(&mut self.listen, "listen", &typed.listen, listen_address)?;
+        set(&mut self.listen, "listen", &typed.listen, |text| match text {
+            "none" => Ok(None),
+            _ => listen_address(text).map(Some),
+        })?;
+        self.tls = TlsListen::from_typed(typed)?;
+        self.unix_socket = access::unix_socket(typed)?;
+        self.master_tls = MasterTls::from_typed(typed)?;
         set(
             &mut self.vote_timeout,
             "vote-timeout",
@@ -189,7 +227,8 @@ impl Settings {
         set(&mut self.split_vote_retries, "split-vote-retries", retries, number_within(0..=100))?;
         set(&mut self.split_vote_delay, "split-vote-delay", delay, duration_within(1..=10_000))?;
         set(&mut self.no_ttl, "no-ttl", &typed.no_ttl, no_ttl)?;
-        set(&mut self.requirepass, "requirepass", &typed.requirepass, requirepass)?;
+        self.requirepass = access::requirepass(typed)?;
+        set(&mut self.protected_mode, "protected-mode", &typed.protected_mode, switch)?;
         set(
             &mut self.max_clients,
             "max-clients",
@@ -215,7 +254,9 @@ impl Settings {
             duration_within(0..=3_600_000),
         )?;
         set(&mut self.allow_flush, "allow-flush", &typed.allow_flush, switch)?;
-        set(&mut self.redis_version, "redis-version", &typed.redis_version, redis_version)
+        set(&mut self.redis_version, "redis-version", &typed.redis_version, redis_version)?;
+        access::require_entrance(self)?;
+        access::require_protection(self)
     }
 
     fn master_list(&self, separator: &str) -> String {
@@ -244,7 +285,12 @@ impl LogFormat {
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = values::shown_duration;
-        write!(f, "masters={} listen={}", self.master_list(","), self.listen)?;
+        write!(f, "masters={}", self.master_list(","))?;
+        write!(f, " listen={}", self.listen.as_deref().unwrap_or("none"))?;
+        let tls = self.tls.as_ref().map(|tls| tls.listen.as_str());
+        write!(f, " tls-listen={}", tls.unwrap_or("none"))?;
+        let unix_socket = self.unix_socket.as_ref().map(|socket| socket.path.display().to_string());
+        write!(f, " unixsocket={}", unix_socket.as_deref().unwrap_or("none"))?;
         write!(f, " vote-timeout={}", shown(self.vote_timeout))?;
         write!(f, " max-ttl={}", self.max_ttl.map_or_else(|| "none".to_owned(), shown))?;
         write!(f, " drift={}", self.drift)?;
@@ -252,6 +298,7 @@ impl fmt::Display for Settings {
         write!(f, " split-vote-delay={}", shown(self.split_vote_delay))?;
         write!(f, " no-ttl={}", self.no_ttl)?;
         write!(f, " requirepass={}", if self.requirepass.is_some() { "***" } else { "none" })?;
+        write!(f, " protected-mode={}", self.protected_mode)?;
         write!(f, " max-clients={}", self.max_clients)?;
         write!(f, " max-request-bytes={} workers={}", self.max_request_bytes, self.workers)?;
         write!(f, " restart-wait={}", shown(self.restart_wait()))?;
@@ -301,7 +348,7 @@ fn parse_masters(typed: &Typed) -> Result<Vec<MasterAddr>, InvalidSetting> {
 
 fn checked_masters(masters: Vec<MasterAddr>) -> Result<Vec<MasterAddr>, InvalidSetting> {
     if masters.is_empty() {
-        return Err(InvalidSetting(NO_MASTERS.to_owned()));
+        return Err(InvalidSetting::new(NO_MASTERS));
     }
     if masters.len() > MAX_MASTERS {
         let count = masters.len();
@@ -315,6 +362,21 @@ fn checked_masters(masters: Vec<MasterAddr>) -> Result<Vec<MasterAddr>, InvalidS
         }
     }
     Ok(masters)
+}
+
+/// What was typed; an empty word is none, as in the environment.
+fn given(word: &Option<Word>) -> Option<&str> {
+    word.as_deref().filter(|text| !text.is_empty())
+}
+
+/// Like [`set`], for settings that an empty word leaves as they are.
+fn set_given<T>(
+    slot: &mut T,
+    name: &str,
+    word: &Option<Word>,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<(), InvalidSetting> {
+    given(word).map_or(Ok(()), |_| set(slot, name, word, parse))
 }
 
 /// Puts the meaning of `word`, if there is one, into `slot`.
@@ -353,11 +415,6 @@ fn cold_start(text: &str) -> Result<ColdStart, String> {
         "wait" => Ok(ColdStart::Wait),
         _ => Err("must be trust or wait".to_owned()),
     }
-}
-
-/// An empty password is none, as in `redis.conf`.
-fn requirepass(text: &str) -> Result<Option<Secret>, String> {
-    Ok(Some(text).filter(|text| !text.is_empty()).map(Secret::new))
 }
 
 fn redis_version(text: &str) -> Result<Option<String>, String> {
@@ -493,7 +550,7 @@ mod tests {
         let mut with_password = masters(4);
         with_password.push("redis://:hunter2@e:1".parse().unwrap());
         let settings = Settings::try_new(with_password).unwrap();
-        let lines = settings.start_lines("127.0.0.1:7000".parse().unwrap());
+        let lines = settings.start_lines(&["127.0.0.1:7000".to_owned()]);
         assert_eq!(
             lines[1..],
             [

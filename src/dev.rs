@@ -74,6 +74,7 @@ impl LocalMasters {
             port: server.port,
             user: None,
             password: None,
+            is_tls: false,
         };
         self.servers.iter().map(address).collect()
     }

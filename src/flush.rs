@@ -23,5 +23,6 @@ pub(crate) fn poll_flush(
         }
         bytes.advance(written);
     }
-    Poll::Ready(Ok(()))
+    // With TLS, what was written may still have to be sent.
+    stream.poll_flush(cx)
 }

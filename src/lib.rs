@@ -14,6 +14,7 @@
 //! * [`quorum`]: the decisions, pure: no sockets, no clock, no runtime;
 //! * [`master`]: the links to the masters, and what could not be delivered to them yet;
 //! * [`pubsub`]: messages, from every master to every subscriber once;
+//! * [`tls`]: whose certificates are shown and trusted, on both sides;
 //! * [`lua`]: our canonical scripts, and the recognition of everybody else's.
 //!
 //! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving; [`cli`] and [`config`] say what was typed and what it means.
@@ -32,4 +33,5 @@ pub mod operation;
 pub mod pubsub;
 pub mod quorum;
 pub mod resp3;
+pub mod tls;
 pub mod worker;

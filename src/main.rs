@@ -9,16 +9,17 @@
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
 
 mod health;
-mod stop;
+mod signals;
 
 use std::io::{self, IsTerminal, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redlock_proxy::cli::{self, Action, Cli, DevArgs, HealthArgs, Typed};
+use redlock_proxy::client::listener::{CannotListen, Listeners};
 use redlock_proxy::config::{LogFormat, Settings};
 use redlock_proxy::dev::LocalMasters;
+use redlock_proxy::worker::Certificates;
 use redlock_proxy::{check, worker};
 use tracing_subscriber::EnvFilter;
 
@@ -55,6 +56,7 @@ fn test_config(typed: &Typed) -> Result<(), Failure> {
     let settings = Settings::from_typed(typed).map_err(Failure::usage)?;
     let log_format = LogFormat::from_typed(typed).map_err(Failure::usage)?;
     log_filter()?;
+    certificates(&settings)?;
     say(&format!("settings are valid: {settings} log-format={log_format}\n"));
     Ok(())
 }
@@ -62,9 +64,24 @@ fn test_config(typed: &Typed) -> Result<(), Failure> {
 fn serve(typed: &Typed) -> Result<(), Failure> {
     let settings = Settings::from_typed(typed).map_err(Failure::usage)?;
     start_logging(LogFormat::from_typed(typed).map_err(Failure::usage)?)?;
-    require_free(&settings.listen)?;
-    let shutdown = stop::on_signals(|| ()).map_err(Failure::other)?;
-    serve_until(settings, |_| (), shutdown)
+    let certificates = certificates(&settings)?;
+    require_free(&settings)?;
+    let shutdown = signals::listen(reading_again(&certificates), || ()).map_err(Failure::other)?;
+    serve_until(settings, certificates, |_| (), shutdown)
+}
+
+/// Unreadable certificates are wrong settings.
+fn certificates(settings: &Settings) -> Result<Certificates, Failure> {
+    Certificates::read(settings).map_err(Failure::usage)
+}
+
+/// What SIGHUP does.
+fn reading_again(certificates: &Certificates) -> impl FnMut() + Send + 'static {
+    let certificates = certificates.clone();
+    move || match certificates.read_again() {
+        Ok(()) => tracing::info!("SIGHUP: certificates were read again"),
+        Err(why) => tracing::error!("SIGHUP: certificates stay as they are: {why}"),
+    }
 }
 
 fn dev(mut typed: Typed, args: DevArgs) -> Result<(), Failure> {
@@ -74,7 +91,8 @@ fn dev(mut typed: Typed, args: DevArgs) -> Result<(), Failure> {
     // All that can be wrong with the settings is said before a process is started.
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
     let checked = Settings::with_own_masters(&typed, example).map_err(Failure::usage)?;
-    require_free(&checked.listen)?;
+    let certificates = certificates(&checked)?;
+    require_free(&checked)?;
     start_logging(log_format)?;
 
     let masters = LocalMasters::start(args.masters.into()).map_err(Failure::unavailable)?;
@@ -85,20 +103,24 @@ fn dev(mut typed: Typed, args: DevArgs) -> Result<(), Failure> {
         let masters = Arc::clone(&masters);
         move || drop(masters.lock().unwrap_or_else(PoisonError::into_inner).take())
     };
-    let shutdown = stop::on_signals(end_masters.clone()).map_err(Failure::other)?;
-    let welcome = |address| {
-        if let Some(masters) = &*masters.lock().unwrap_or_else(PoisonError::into_inner) {
+    let shutdown = signals::listen(reading_again(&certificates), end_masters.clone());
+    let shutdown = shutdown.map_err(Failure::other)?;
+    let welcome = |listeners: &Listeners| {
+        let masters = masters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(masters), Some(address)) = (&*masters, listeners.address()) {
             say(&masters.welcome(address));
         }
     };
-    let served = serve_until(settings, welcome, shutdown);
+    let served = serve_until(settings, certificates, welcome, shutdown);
     end_masters();
     served
 }
 
 fn check_masters(typed: &Typed) -> Result<(), Failure> {
     let settings = Settings::from_typed(typed).map_err(Failure::usage)?;
-    let report = worker::on_one_thread(check::check(&settings)).map_err(Failure::other)?;
+    let network = certificates(&settings)?.network;
+    let report =
+        worker::on_one_thread(check::check(&settings, &network)).map_err(Failure::other)?;
     say(&report.text);
     if report.has_quorum {
         Ok(())
@@ -117,24 +139,23 @@ fn check_health(typed: &Typed, args: HealthArgs) -> Result<(), Failure> {
 
 fn serve_until(
     settings: Settings,
-    ready: impl FnOnce(SocketAddr),
+    certificates: Certificates,
+    ready: impl FnOnce(&Listeners),
     shutdown: tokio::sync::watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let announced = settings.clone();
-    let listener_ready = |address| {
-        for line in announced.start_lines(address) {
+    let listening = |listeners: &Listeners| {
+        for line in announced.start_lines(&listeners.places()) {
             tracing::info!("{line}");
         }
         if let Some(warning) = announced.warning() {
             tracing::warn!("{warning}");
         }
-        ready(address);
+        ready(listeners);
     };
-    let listen = settings.listen.clone();
-    worker::serve(settings, listener_ready, shutdown).map_err(|error| {
-        let cause = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-        match cause.filter(|why| why.kind() == io::ErrorKind::AddrInUse) {
-            Some(why) => cannot_listen(&listen, why),
+    worker::serve(settings, certificates, listening, shutdown).map_err(|error| {
+        match error.downcast_ref::<CannotListen>() {
+            Some(cannot) => cannot_listen(&cannot.place, &cannot.why),
             None => Failure::other(format!("{error:#}")),
         }
     })
@@ -142,20 +163,21 @@ fn serve_until(
 
 /// Fails where somebody listens already. The workers' own listeners would not notice another proxy
 /// of the same user: with `SO_REUSEPORT` the two would share the clients.
-fn require_free(listen: &str) -> Result<(), Failure> {
-    match std::net::TcpListener::bind(listen) {
-        Ok(_) => Ok(()),
-        Err(why) => Err(cannot_listen(listen, &why)),
+fn require_free(settings: &Settings) -> Result<(), Failure> {
+    let tls = settings.tls.as_ref().map(|tls| &tls.listen);
+    for listen in settings.listen.iter().chain(tls) {
+        std::net::TcpListener::bind(listen).map_err(|why| cannot_listen(listen, &why))?;
     }
+    Ok(())
 }
 
-fn cannot_listen(listen: &str, why: &io::Error) -> Failure {
+fn cannot_listen(place: &str, why: &io::Error) -> Failure {
     Failure::unavailable(match why.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "{listen} is in use: stop what listens there (a redis-server?) or choose another \
+            "{place} is in use: stop what listens there (a redis-server?) or choose another \
              address with --listen"
         ),
-        _ => format!("cannot listen on {listen} ({why}): choose another address with --listen"),
+        _ => format!("cannot listen on {place} ({why}): choose another address with --listen"),
     })
 }
 

@@ -2,17 +2,15 @@
 //! between workers on the hot path.
 
 use std::cell::{Cell, RefCell, RefMut};
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 
-use crate::client::listener;
+use crate::client::listener::Listeners;
 use crate::client::registry::Registry;
 use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
@@ -20,7 +18,7 @@ use crate::config::Settings;
 use crate::lua::ScriptCache;
 use crate::lua::program::Ttls;
 use crate::lua::transactions::Transactions;
-use crate::master::dial::{Dial, Tcp};
+use crate::master::dial::{Dial, Network};
 use crate::master::electorate::Electorate;
 use crate::master::errand::Errands;
 use crate::master::link::Link;
@@ -33,6 +31,8 @@ use crate::operation::engine::Engine;
 use crate::pubsub::hub::Hub;
 use crate::quorum::validity::Pad;
 use crate::quorum::{MasterId, Quorum};
+use crate::tls::Unusable;
+use crate::tls::server::Server;
 
 /// How long the first clients are kept waiting for the masters that can be reached.
 const FIRST_CONTACT: Duration = Duration::from_secs(1);
@@ -46,11 +46,42 @@ const UNKNOWN_VERSION: &str = "7.0.0";
 /// Beyond the two rounds of a claim without TTL: room for a busy machine.
 const PROVISIONAL_RESERVE_MS: i64 = 500;
 
+/// All certificates that the settings name, read.
+#[derive(Clone, Default)]
+pub struct Certificates {
+    /// For clients, if they may use TLS.
+    pub server: Option<Arc<Server>>,
+    /// For masters.
+    pub network: Network,
+}
+
+impl Certificates {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read(settings: &Settings) -> Result<Self, Unusable> {
+        let server = settings.tls.as_ref().map(|tls| Server::read(&tls.files)).transpose()?;
+        let network = Network::of(&settings.masters, &settings.master_tls)?;
+        Ok(Self { server: server.map(Arc::new), network })
+    }
+
+    /// Reads them again; those that cannot be used stay as they were.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read_again(&self) -> Result<(), Unusable> {
+        let network = self.network.read_again();
+        self.server.as_ref().map_or(Ok(()), |server| server.read_again()).and(network)
+    }
+}
+
 /// What the sessions of one worker share.
 pub struct Worker {
     index: usize,
     settings: Arc<Settings>,
     registry: Arc<Registry>,
+    network: Network,
     engine: Rc<Engine>,
     hub: Rc<Hub>,
     scripts: Arc<Mutex<ScriptCache>>,
@@ -65,6 +96,7 @@ impl Worker {
     pub fn new(
         index: usize,
         settings: Arc<Settings>,
+        network: Network,
         registry: Arc<Registry>,
         scripts: Arc<Mutex<ScriptCache>>,
         electorate: Arc<Electorate>,
@@ -86,6 +118,7 @@ impl Worker {
             index,
             transactions: RefCell::new(Transactions::new(Ttls { pad, longest: settings.max_ttl })),
             settings,
+            network,
             registry,
             engine,
             hub,
@@ -104,6 +137,11 @@ impl Worker {
     /// What was configured.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// How masters are reached.
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 
     /// Who is connected, to any worker.
@@ -181,15 +219,13 @@ impl Worker {
     /// Connects to the masters, serves clients until `shutdown`, then lets them finish.
     async fn serve(
         self: Rc<Self>,
-        listener: std::net::TcpListener,
+        listeners: Listeners,
         mut shutdown: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
-        self.start(Tcp).await;
-        let listener = TcpListener::from_std(listener)?;
-        let accepting = tokio::task::spawn_local(listener::accept(listener, Rc::clone(&self)));
+        self.start(self.network.clone()).await;
+        let mut accepting = listeners.accept(&self)?;
         let _ = shutdown.wait_for(|stop| *stop).await;
-        accepting.abort();
-        let _ = accepting.await;
+        accepting.shutdown().await;
         self.drain().await;
         Ok(())
     }
@@ -290,31 +326,32 @@ async fn deadlines(engine: Rc<Engine>) {
 }
 
 /// Serves with `settings` until `shutdown` becomes true and all workers are drained.
-/// `listener_ready` learns the address, e.g. the port that the system chose.
+/// `listening` learns where clients connect, e.g. at the port that the system chose.
 ///
 /// # Errors
-/// When the address cannot be listened on, or a worker cannot be started.
+/// When an address cannot be listened on, or a worker cannot be started.
 pub fn serve(
     settings: Settings,
-    listener_ready: impl FnOnce(SocketAddr),
+    certificates: Certificates,
+    listening: impl FnOnce(&Listeners),
     shutdown: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let settings = Arc::new(settings);
     let registry = Arc::new(Registry::default());
     let scripts = Arc::new(Mutex::new(ScriptCache::new()));
     let electorate = Arc::new(Electorate::of(&settings));
-    let shared = settings.workers > 1;
-    let first = listener::bind(resolve(&settings.listen)?, shared)?;
-    let address = first.local_addr()?;
-    let others = (1..settings.workers).map(|_| listener::bind(address, shared));
-    let listeners = std::iter::once(Ok(first)).chain(others).collect::<Result<Vec<_>, _>>()?;
-    listener_ready(address);
-    let threads = listeners.into_iter().enumerate().map(|(index, listener)| {
+    let first = Listeners::bind(&settings, certificates.server)?;
+    let others = (1..settings.workers).map(|_| first.another());
+    let others = others.collect::<Result<Vec<_>, _>>()?;
+    listening(&first);
+    let listeners = std::iter::once(first).chain(others);
+    let threads = listeners.into_iter().enumerate().map(|(index, listeners)| {
         let (settings, registry) = (Arc::clone(&settings), Arc::clone(&registry));
         let (scripts, shutdown) = (Arc::clone(&scripts), shutdown.clone());
-        let electorate = Arc::clone(&electorate);
+        let (electorate, network) = (Arc::clone(&electorate), certificates.network.clone());
         std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            run(|| Worker::new(index, settings, registry, scripts, electorate), listener, shutdown)
+            let worker = || Worker::new(index, settings, network, registry, scripts, electorate);
+            run(worker, listeners, shutdown)
         })
     });
     let threads = threads.collect::<Result<Vec<_>, _>>().context("cannot start a worker")?;
@@ -326,13 +363,13 @@ pub fn serve(
 
 fn run(
     worker: impl FnOnce() -> Rc<Worker>,
-    listener: std::net::TcpListener,
+    listeners: Listeners,
     shutdown: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     // Not a `LocalSet` on a runtime: it would be woken through an eventfd, one system call for
     // every turn of the event loop.
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    runtime.block_on(async { worker().serve(listener, shutdown).await })
+    runtime.block_on(async { worker().serve(listeners, shutdown).await })
 }
 
 /// Runs one task to its end, on this thread.
@@ -351,10 +388,4 @@ fn version_numbers(version: &str) -> Option<[u32; 3]> {
         digits.parse().ok()
     });
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
-}
-
-fn resolve(listen: &str) -> anyhow::Result<SocketAddr> {
-    let mut addresses =
-        listen.to_socket_addrs().with_context(|| format!("cannot resolve {listen}"))?;
-    addresses.next().with_context(|| format!("{listen} has no address"))
 }

@@ -4,8 +4,9 @@
 //! is taken when a client comes, goes, or asks.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -32,9 +33,9 @@ pub struct Client {
     /// Its number, never used twice.
     pub id: u64,
     /// Its address.
-    pub address: SocketAddr,
+    pub address: Peer,
     /// Ours.
-    pub local_address: SocketAddr,
+    pub local_address: Peer,
     since: Instant,
     /// Milliseconds after `since`.
     seen_ms: AtomicU64,
@@ -43,6 +44,25 @@ pub struct Client {
     command: AtomicU16,
     words: Mutex<Words>,
     waker: Mutex<Option<Waker>>,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug)]
+pub enum Peer {
+    /// `host:port`
+    Tcp(SocketAddr),
+    /// The path of the socket.
+    Unix(Arc<Path>),
+}
+
+/// As in `CLIENT LIST` of Redis.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{}:0", path.display()),
+        }
+    }
 }
 
 /// What a client says about itself.
@@ -64,12 +84,7 @@ pub struct Words {
 
 impl Registry {
     /// Lets a client in, unless there are `max` already.
-    pub fn enter(
-        &self,
-        address: SocketAddr,
-        local_address: SocketAddr,
-        max: usize,
-    ) -> Option<Arc<Client>> {
+    pub fn enter(&self, address: Peer, local_address: Peer, max: usize) -> Option<Arc<Client>> {
         let mut clients = lock(&self.clients);
         if clients.len() >= max {
             self.rejected.fetch_add(1, Ordering::Relaxed);

@@ -23,7 +23,6 @@ use super::waiting::Waiting;
 use crate::command::transaction::Transaction;
 use crate::command::{self, Action};
 use crate::flush::poll_flush;
-use crate::master::dial::Tcp;
 use crate::master::kill::kill_scripts;
 use crate::operation::Operation;
 use crate::operation::watch::Watched;
@@ -363,7 +362,8 @@ impl Front {
 
     fn kill_scripts(&mut self) -> bool {
         let masters = self.worker.settings().masters.clone();
-        self.run_alone(|target| async { target.deliver(kill_scripts(Tcp, masters).await) })
+        let network = self.worker.network().clone();
+        self.run_alone(|target| async { target.deliver(kill_scripts(network, masters).await) })
     }
 
     /// Starts a task that answers, and lets nothing begin before that.

@@ -1,4 +1,5 @@
-//! Where a master is and how to log in to it: `host:port` or `redis://user:password@host:port`.
+//! Where a master is and how to log in to it: `host:port`, `redis://user:password@host:port`, or the same by TLS
+//! with `rediss://`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,6 +19,8 @@ pub struct MasterAddr {
     pub user: Option<String>,
     /// The password to send in `AUTH` or `HELLO`.
     pub password: Option<Secret>,
+    /// Whether it is reached by TLS.
+    pub is_tls: bool,
 }
 
 impl FromStr for MasterAddr {
@@ -27,7 +30,7 @@ impl FromStr for MasterAddr {
         match split_scheme(text) {
             None => parse_endpoint(text),
             Some(("redis", rest)) => parse_url(rest),
-            Some(("rediss", _)) => Err(InvalidMasterAddr::Tls),
+            Some(("rediss", rest)) => Ok(MasterAddr { is_tls: true, ..parse_url(rest)? }),
             Some(_) => Err(InvalidMasterAddr::Scheme),
         }
     }
@@ -49,9 +52,7 @@ impl fmt::Display for MasterAddr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum InvalidMasterAddr {
-    #[error("uses rediss://, but TLS to masters comes in a later release")]
-    Tls,
-    #[error("has an unknown scheme: write host:port or redis://user:password@host:port")]
+    #[error("has an unknown scheme: write host:port, redis:// or rediss://user:password@host:port")]
     Scheme,
     #[error("has a database or options in its URL: clients choose the database with SELECT")]
     Path,
@@ -105,7 +106,7 @@ fn parse_endpoint(text: &str) -> Result<MasterAddr, InvalidMasterAddr> {
     if port == 0 {
         return Err(InvalidMasterAddr::Port);
     }
-    Ok(MasterAddr { host, port, user: None, password: None })
+    Ok(MasterAddr { host, port, user: None, password: None, is_tls: false })
 }
 
 fn parse_url(rest: &str) -> Result<MasterAddr, InvalidMasterAddr> {
@@ -202,6 +203,12 @@ mod tests {
     }
 
     #[test]
+    fn two_letters_more_ask_for_tls() {
+        assert!(parsed("rediss://:pw@h:1").is_tls);
+        assert!(!parsed("redis://:pw@h:1").is_tls && !parsed("h:1").is_tls);
+    }
+
+    #[test]
     fn a_password_alone_belongs_to_the_default_user() {
         let master = parsed("redis://:pass@word@h");
         assert_eq!(master.user, None);
@@ -212,7 +219,6 @@ mod tests {
     fn what_is_refused_and_why() {
         use InvalidMasterAddr::*;
         for (text, why) in [
-            ("rediss://h:1", Tls),
             ("http://h:1", Scheme),
             ("redis://h:1/0", Path),
             ("redis://h:1?protocol=3", Path),

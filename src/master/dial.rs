@@ -1,11 +1,18 @@
 //! Opening a connection to a master.
 
 use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::config::MasterAddr;
+use crate::config::{MasterAddr, MasterTls};
+use crate::tls::Unusable;
+use crate::tls::client::Client;
 
 /// What a link and a probe run over.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
@@ -26,23 +33,105 @@ pub trait Dial: 'static {
     fn dial(&self, address: &MasterAddr) -> impl Future<Output = io::Result<Self::Stream>>;
 }
 
-/// Plain TCP.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Tcp;
+/// TCP, with TLS over it where an address asks for that.
+#[derive(Clone, Default)]
+pub struct Network {
+    tls: Option<Arc<Client>>,
+    server_name: Option<String>,
+}
 
-impl Dial for Tcp {
-    type Stream = TcpStream;
+/// A connection of [`Network`].
+pub enum Connection {
+    /// Readable by everybody on its way.
+    Plain(TcpStream),
+    /// By nobody else.
+    Tls(Box<TlsStream<TcpStream>>),
+}
 
-    async fn dial(&self, address: &MasterAddr) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
+impl Network {
+    /// Reads certificates if one of `masters` asks for TLS.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn of(masters: &[MasterAddr], tls: &MasterTls) -> Result<Self, Unusable> {
+        let is_needed = masters.iter().any(|master| master.is_tls);
+        let client = is_needed.then(|| Client::read(&tls.files)).transpose()?;
+        Ok(Self { tls: client.map(Arc::new), server_name: tls.server_name.clone() })
+    }
+
+    /// Reads the certificates again. Connections that are open stay as they are.
+    ///
+    /// # Errors
+    /// They cannot be used; the ones before go on to count.
+    pub fn read_again(&self) -> Result<(), Unusable> {
+        self.tls.as_ref().map_or(Ok(()), |client| client.read_again())
     }
 }
 
-impl Stream for TcpStream {
+impl Dial for Network {
+    type Stream = Connection;
+
+    async fn dial(&self, address: &MasterAddr) -> io::Result<Connection> {
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        stream.set_nodelay(true)?;
+        if !address.is_tls {
+            return Ok(Connection::Plain(stream));
+        }
+        let client = self.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let name = self.server_name.as_ref().unwrap_or(&address.host).clone();
+        let name = ServerName::try_from(name).map_err(io::Error::other)?;
+        let stream = client.connector().connect(name, stream).await?;
+        Ok(Connection::Tls(Box::new(stream)))
+    }
+}
+
+impl Stream for Connection {
     fn abort_on_close(&self) {
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        };
         // Should it fail, the connection is closed in the ordinary way.
-        let _ = self.set_zero_linger();
+        let _ = stream.set_zero_linger();
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
     }
 }

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use redlock_proxy::client::listener;
-use redlock_proxy::client::registry::Registry;
+use redlock_proxy::client::registry::{Peer, Registry};
 use redlock_proxy::config::{MasterAddr, Settings};
 use redlock_proxy::lua::ScriptCache;
-use redlock_proxy::master::dial::Dial;
+use redlock_proxy::master::dial::{Dial, Network};
 use redlock_proxy::master::electorate::Electorate;
 use redlock_proxy::worker::Worker;
 use tokio::io::DuplexStream;
@@ -60,7 +60,8 @@ impl Proxy {
         let settings = Arc::new(self.settings.clone());
         let electorate = Arc::new(Electorate::of(&settings));
         let scripts = Arc::new(Mutex::new(ScriptCache::new()));
-        let worker = Worker::new(0, settings, Arc::new(Registry::default()), scripts, electorate);
+        let (network, registry) = (Network::default(), Arc::new(Registry::default()));
+        let worker = Worker::new(0, settings, network, registry, scripts, electorate);
         let (calls, accepted) = mpsc::unbounded_channel();
         let process = LocalSet::new();
         process.spawn_local(serve(Rc::clone(&worker), self.roads.clone(), accepted));
@@ -100,7 +101,7 @@ async fn serve(
     worker.start(roads).await;
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
     while let Some(stream) = accepted.recv().await {
-        listener::admit(stream, nowhere, nowhere, &worker);
+        listener::admit(stream, (Peer::Tcp(nowhere), Peer::Tcp(nowhere)), &worker);
     }
 }
 

@@ -147,6 +147,11 @@ impl Masters {
         Masters((0..count).map(|_| Master::start_with(flags)).collect())
     }
 
+    /// Those that were started one by one.
+    pub fn of(masters: Vec<Master>) -> Masters {
+        Masters(masters)
+    }
+
     pub fn quorum(&self) -> usize {
         self.0.len() / 2 + 1
     }

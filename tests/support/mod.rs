@@ -16,6 +16,7 @@
 #![allow(missing_docs, reason = "names and types tell it; what needs a word has one")]
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
+pub mod certificates;
 pub mod client;
 pub mod clock;
 pub mod master;

@@ -86,6 +86,19 @@ impl Proxy {
         &self.address
     }
 
+    /// Where it takes clients by TLS.
+    pub fn tls_address(&self) -> String {
+        let log = self.log();
+        let line = log.iter().find(|line| line.contains("listening on ")).expect("it listens");
+        let before = line.split(" (TLS)").next().expect("it listens by TLS");
+        before.rsplit(' ').next().expect("an address").to_owned()
+    }
+
+    /// Asks it to read again what can change.
+    pub fn hang_up(&self) {
+        self.signal("HUP");
+    }
+
     pub async fn connection(&self) -> MultiplexedConnection {
         client::connection(&self.address).await
     }

@@ -1,23 +1,32 @@
 //! A client that sends exactly the bytes it is told to, and sees exactly the bytes that come back.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{PATIENCE, Reply};
 
 pub struct Raw {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     received: Vec<u8>,
     consumed: usize,
 }
 
+/// Whatever a connection is made of.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 impl Raw {
+    pub fn over(stream: impl Stream + 'static) -> Raw {
+        Raw { stream: Box::new(stream), received: Vec::new(), consumed: 0 }
+    }
+
     pub async fn connect(address: &str) -> Raw {
         let stream = timeout(PATIENCE, TcpStream::connect(address)).await;
         let stream = stream.expect("connected in time").expect("a listener");
         stream.set_nodelay(true).expect("TCP_NODELAY");
-        Raw { stream, received: Vec::new(), consumed: 0 }
+        Raw::over(stream)
     }
 
     /// Connects and speaks RESP3 from then on.

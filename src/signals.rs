@@ -1,4 +1,5 @@
-//! The end of the process: the first SIGTERM or SIGINT asks for it, the second enforces it.
+//! Signals: the first SIGTERM or SIGINT asks the process to end, the second enforces it. SIGHUP has what can change
+//! read again.
 
 use std::io;
 
@@ -6,12 +7,14 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Listens for signals from now on, on a thread of its own. The receiver turns `true` with the first
-/// one; the second one calls `at_once` and ends the process with 128 plus the signal's number.
+/// Listens for signals from now on, on a thread of its own. The receiver turns `true` with the first that asks for the
+/// end; the second one calls `at_once` and ends the process with 128 plus the signal's number. `read_again` is called
+/// for each SIGHUP before that.
 ///
 /// # Errors
 /// The system refuses a thread or a signal handler.
-pub(crate) fn on_signals(
+pub(crate) fn listen(
+    mut read_again: impl FnMut() + Send + 'static,
     at_once: impl FnOnce() + Send + 'static,
 ) -> io::Result<watch::Receiver<bool>> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
@@ -20,15 +23,27 @@ pub(crate) fn on_signals(
         Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
         }
     };
     let (stop, stopping) = watch::channel(false);
     let listen = async move {
-        let name = signals.next().await.name();
+        let first = loop {
+            match signals.next().await {
+                Received::HangUp => read_again(),
+                end => break end,
+            }
+        };
+        let name = first.name();
         tracing::info!("{name}: finishing what is in flight, a second signal ends at once");
         // Nobody listens any more only if the proxy is ending anyway.
         let _ = stop.send(true);
-        let second = signals.next().await;
+        let second = loop {
+            match signals.next().await {
+                Received::HangUp => {}
+                end => break end,
+            }
+        };
         tracing::warn!("second signal ({}): ending at once", second.name());
         at_once();
         std::process::exit(second.exit_code())
@@ -42,6 +57,7 @@ pub(crate) fn on_signals(
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -49,6 +65,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Received::Interrupt,
             _ = self.terminate.recv() => Received::Terminate,
+            _ = self.hang_up.recv() => Received::HangUp,
         }
     }
 }
@@ -57,6 +74,7 @@ impl Signals {
 enum Received {
     Interrupt,
     Terminate,
+    HangUp,
 }
 
 impl Received {
@@ -64,6 +82,7 @@ impl Received {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
+            Self::HangUp => "SIGHUP",
         }
     }
 
@@ -72,6 +91,7 @@ impl Received {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
+            Self::HangUp => 129,
         }
     }
 }

@@ -1,0 +1,113 @@
+//! Who gets in: passwords, where strangers come from, and the proxy's own passwords for the masters.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use super::master_addr::split_host_port;
+use super::{InvalidSetting, MasterAddr, Secret, Settings, UnixSocket, given, set_given};
+use crate::cli::Typed;
+use crate::tls::server::AuthClients;
+
+/// The password that clients must give; an empty one is none, as in `redis.conf`.
+pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSetting> {
+    match (given(&typed.requirepass), given(&typed.requirepass_file)) {
+        (Some(_), Some(_)) => {
+            Err(InvalidSetting::new("requirepass and requirepass-file are both set: choose one"))
+        }
+        (password, None) => Ok(password.map(Secret::new)),
+        (None, Some(path)) => secret_from("requirepass-file", path).map(Some),
+    }
+}
+
+/// Gives masters whose URL says nothing about it the user and the password that are meant for all.
+pub(super) fn log_in(masters: &mut [MasterAddr], typed: &Typed) -> Result<(), InvalidSetting> {
+    let user = given(&typed.master_user);
+    let Some(path) = given(&typed.master_password_file) else {
+        return match user {
+            None => Ok(()),
+            Some(_) => Err(InvalidSetting::new(
+                "master-user has no password: name the file that holds it with master-password-file",
+            )),
+        };
+    };
+    let password = secret_from("master-password-file", path)?;
+    for master in masters.iter_mut().filter(|master| master.password.is_none()) {
+        master.password = Some(password.clone());
+        master.user = user.map(str::to_owned);
+    }
+    Ok(())
+}
+
+/// The first line of a file: editors and `echo` end it.
+fn secret_from(name: &str, path: &str) -> Result<Secret, InvalidSetting> {
+    let refused = |why: &str| InvalidSetting::new(format!("{name} {path} {why}"));
+    let text =
+        std::fs::read_to_string(path).map_err(|why| refused(&format!("cannot be read: {why}")))?;
+    match text.lines().next().unwrap_or_default() {
+        "" => Err(refused("has no password in its first line")),
+        password => Ok(Secret::new(password)),
+    }
+}
+
+pub(super) fn unix_socket(typed: &Typed) -> Result<Option<UnixSocket>, InvalidSetting> {
+    let mut mode = None;
+    set_given(&mut mode, "unixsocketperm", &typed.unixsocketperm, |text| {
+        let octal = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+        octal.map(Some).ok_or_else(|| "must be an octal mode such as 770".to_owned())
+    })?;
+    match (given(&typed.unixsocket).map(PathBuf::from), mode) {
+        (Some(path), mode) => Ok(Some(UnixSocket { path, mode })),
+        (None, Some(_)) => Err(InvalidSetting::new("unixsocketperm has no use without unixsocket")),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A proxy that nobody can reach is a mistake.
+pub(super) fn require_entrance(settings: &Settings) -> Result<(), InvalidSetting> {
+    let entrances = settings.listen.is_some() || settings.tls.is_some();
+    match entrances || settings.unix_socket.is_some() {
+        true => Ok(()),
+        false => Err(InvalidSetting::new(
+            "there is nowhere to connect: set listen, tls-listen or unixsocket",
+        )),
+    }
+}
+
+/// Whoever reaches the proxy can take and release every lock.
+pub(super) fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
+    if !settings.protected_mode || settings.requirepass.is_some() {
+        return Ok(());
+    }
+    let shown = settings.tls.as_ref().filter(|tls| tls.files.auth_clients != AuthClients::Yes);
+    let open = [settings.listen.as_ref(), shown.map(|tls| &tls.listen)];
+    match open.into_iter().flatten().find(|listen| !is_loopback(listen)) {
+        None => Ok(()),
+        Some(listen) => Err(InvalidSetting::new(format!(
+            "{listen} can be reached from other hosts, and nothing is asked of them: set requirepass or \
+             requirepass-file, or demand certificates (tls-auth-clients yes), or say protected-mode no"
+        ))),
+    }
+}
+
+/// A name other than `localhost` may mean any address.
+fn is_loopback(listen: &str) -> bool {
+    let host = split_host_port(listen).map(|(host, _)| host).unwrap_or_default();
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_hosts_are_strangers() {
+        for near in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "LOCALHOST:1"] {
+            assert!(is_loopback(near), "{near}");
+        }
+        for far in
+            ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "example.org:1", "localhost.org:1", "127.1:1"]
+        {
+            assert!(!is_loopback(far), "{far}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What the proxy shows to masters that are reached by TLS, and how it knows them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::{PairFiles, Unusable, authorities, provider};
+
+/// Where the certificates are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// Who has signed those of the masters; `None`: whom the system trusts.
+    pub authorities: Option<PathBuf>,
+    /// What masters with `tls-auth-clients` are shown.
+    pub pair: Option<PairFiles>,
+}
+
+/// Opens connections by what the files held when they were last read.
+pub struct Client {
+    files: Files,
+    current: Mutex<TlsConnector>,
+}
+
+impl Client {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read(files: &Files) -> Result<Self, Unusable> {
+        Ok(Self { current: Mutex::new(files.connector()?), files: files.clone() })
+    }
+
+    /// Reads the files again. When they cannot be used, what they held before goes on to count.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read_again(&self) -> Result<(), Unusable> {
+        let connector = self.files.connector()?;
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = connector;
+        Ok(())
+    }
+
+    /// For one handshake.
+    pub fn connector(&self) -> TlsConnector {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Files {
+    fn connector(&self) -> Result<TlsConnector, Unusable> {
+        let authorities = match &self.authorities {
+            Some(path) => authorities(path)?,
+            None => of_the_system()?,
+        };
+        let wrong = |why| match (&self.pair, &self.authorities) {
+            (Some(pair), _) => pair.wrong(why),
+            (None, path) => {
+                let path = path.clone().unwrap_or_default();
+                Unusable::Authority { path, why: why.to_string() }
+            }
+        };
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(wrong)?
+            .with_root_certificates(authorities);
+        let config = match &self.pair {
+            Some(pair) => {
+                let (chain, key) = pair.read()?;
+                builder.with_client_auth_cert(chain, key).map_err(wrong)?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        Ok(Arc::new(config).into())
+    }
+}
+
+fn of_the_system() -> Result<RootCertStore, Unusable> {
+    let mut authorities = RootCertStore::empty();
+    // A few that cannot be parsed are no reason to trust none.
+    authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    match authorities.is_empty() {
+        true => Err(Unusable::NoAuthority("master-tls-ca-cert-file")),
+        false => Ok(authorities),
+    }
+}

@@ -1,0 +1,91 @@
+//! TLS, for clients and towards masters: which certificates, and whom to trust. All the rest is rustls.
+//!
+//! * [`server`]: what the proxy shows to clients, and what it asks of them
+//! * [`client`]: what it shows to masters, and how it knows them
+//!
+//! Certificates are read again when settings are (`SIGHUP`): what they are replaced with counts for connections
+//! that are opened from then on.
+
+pub mod client;
+pub mod server;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{RootCertStore, crypto};
+
+/// Why files with certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum Unusable {
+    #[error("cannot read {}: {why}", path.display())]
+    Unreadable { path: PathBuf, why: std::io::Error },
+    #[error("{} holds no {what} in PEM format", path.display())]
+    Missing { path: PathBuf, what: &'static str },
+    #[error("{} is not valid PEM: {why}", path.display())]
+    Malformed { path: PathBuf, why: pem::Error },
+    #[error("the certificate in {} and the key in {} cannot be used: {why}", cert.display(), key.display())]
+    Pair { cert: PathBuf, key: PathBuf, why: tokio_rustls::rustls::Error },
+    #[error("the certificates in {} cannot be trusted: {why}", path.display())]
+    Authority { path: PathBuf, why: String },
+    #[error("the system has no certificate authorities: name yours with {0}")]
+    NoAuthority(&'static str),
+}
+
+/// A certificate with its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PairFiles {
+    /// The certificate, and those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+impl PairFiles {
+    fn read(&self) -> Result<Chain, Unusable> {
+        let certificates = certificates(&self.cert)?;
+        let key = PrivateKeyDer::from_pem_file(&self.key);
+        Ok((certificates, key.map_err(|why| unusable(&self.key, "private key", why))?))
+    }
+
+    fn wrong(&self, why: tokio_rustls::rustls::Error) -> Unusable {
+        Unusable::Pair { cert: self.cert.clone(), key: self.key.clone(), why }
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let found: Vec<_> = found.map_err(|why| unusable(path, "certificate", why))?;
+    match found.is_empty() {
+        true => Err(Unusable::Missing { path: path.to_owned(), what: "certificate" }),
+        false => Ok(found),
+    }
+}
+
+fn unusable(path: &Path, what: &'static str, why: pem::Error) -> Unusable {
+    let path = path.to_owned();
+    match why {
+        pem::Error::Io(why) => Unusable::Unreadable { path, why },
+        pem::Error::NoItemsFound => Unusable::Missing { path, what },
+        why => Unusable::Malformed { path, why },
+    }
+}
+
+/// The authorities in a file.
+fn authorities(path: &Path) -> Result<RootCertStore, Unusable> {
+    let mut authorities = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        let added = authorities.add(certificate);
+        added.map_err(|why| Unusable::Authority { path: path.to_owned(), why: why.to_string() })?;
+    }
+    Ok(authorities)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(crypto::ring::default_provider())
+}

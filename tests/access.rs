@@ -1,0 +1,138 @@
+//! Who gets in, and where: sockets in the file system, other hosts, passwords from files.
+
+mod support;
+
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use support::{Masters, Proxy, Raw, Reply, target_is_plain_redis, words};
+use tokio::net::UnixStream;
+
+fn run(flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+        .args(["--master", "127.0.0.1:1"])
+        .args(flags)
+        .output()
+        .expect("the proxy's binary")
+}
+
+#[tokio::test]
+async fn clients_of_the_same_host_need_no_network() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (masters, directory) = (Masters::start(3), tempfile::tempdir().expect("a directory"));
+    let path = directory.path().join("proxy.sock");
+    let flag = path.to_str().expect("a path");
+    // What another process has left behind is in nobody's way.
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    let proxy = Proxy::start(&masters, &["--unixsocket", flag, "--unixsocketperm", "700"]);
+    let metadata = std::fs::metadata(&path).expect("the socket");
+    assert!(metadata.file_type().is_socket());
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o700);
+
+    let mut client = Raw::over(UnixStream::connect(&path).await.expect("a listener"));
+    assert_eq!(client.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
+    let info = client.ask(&["CLIENT", "INFO"]).await.text();
+    assert!(info.contains(&format!(" addr={flag}:0 laddr={flag}:0 ")), "{info}");
+    let cli = Command::new("redis-cli").args(["-s", flag, "GET", "lock"]).output();
+    assert_eq!(cli.expect("redis-cli").stdout, b"mine\n");
+    // By TCP it is the same proxy.
+    assert_eq!(proxy.raw().await.ask(&["GET", "lock"]).await, Reply::bulk("mine"));
+}
+
+#[test]
+fn a_socket_on_which_somebody_listens_is_left_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("taken.sock");
+    let _taken = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    let output = run(&["--listen", "none", "--unixsocket", path.to_str().expect("a path")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("taken.sock is in use"), "{said}");
+    assert_eq!(output.status.code(), Some(69));
+    assert!(path.exists());
+}
+
+/// As `protected-mode` of Redis: whoever reaches the proxy can take and release every lock.
+#[test]
+fn other_hosts_get_in_with_a_password_or_a_certificate_only() {
+    for open in ["0.0.0.0:0", "[::]:0"] {
+        let output = run(&["--listen", open]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let sentence =
+            format!("{open} can be reached from other hosts, and nothing is asked of them");
+        assert!(said.contains(&sentence) && said.trim().lines().count() == 1, "{said}");
+        assert_eq!(output.status.code(), Some(64));
+        for closed in [&["--requirepass", "secret"][..], &["--protected-mode", "no"]] {
+            let output = run(&[&["--listen", open, "--test-config"], closed].concat());
+            assert!(output.status.success(), "{closed:?}: {output:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn passwords_come_from_files_and_are_shown_nowhere() {
+    if target_is_plain_redis() {
+        return;
+    }
+    const SECRETS: [&str; 2] = ["correct horse", "battery staple"];
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, format!("{text}\n")).expect("written");
+        path.to_str().expect("a path").to_owned()
+    };
+    let (ours, theirs) = (file("ours", SECRETS[0]), file("theirs", SECRETS[1]));
+    let masters = Masters::start(3);
+    for master in masters.iter() {
+        let asked = master.ask(&["CONFIG", "SET", "requirepass", SECRETS[1]]).await;
+        assert_eq!(asked, Reply::ok());
+    }
+    let flags = ["--requirepass-file", &ours, "--master-password-file", &theirs];
+    let proxy = Proxy::unready(&masters.addresses(), &flags);
+    let mut client = proxy.raw().await;
+    let ping = client.ask(&["PING"]).await;
+    assert_eq!(ping, Reply::Error("NOAUTH Authentication required.".into()));
+    let wrong = client.ask(&["AUTH", "correct"]).await;
+    assert!(wrong.is_error("WRONGPASS"), "{wrong:?}");
+    assert_eq!(client.ask(&["AUTH", SECRETS[0]]).await, Reply::ok());
+    // The masters let the proxy in by then.
+    assert_eq!(client.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
+
+    let mut shown = proxy.log().join("\n");
+    shown += &client.ask(&["INFO", "everything"]).await.text();
+    shown += &client.ask(&["CLIENT", "LIST"]).await.text();
+    shown += &format!("{:?}", client.ask(&["CONFIG", "GET", "*"]).await);
+    shown += &String::from_utf8_lossy(&run(&[&flags[..], &["--test-config"]].concat()).stdout);
+    // What `ps` shows.
+    for process in std::fs::read_dir("/proc").expect("/proc").flatten() {
+        let words = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        shown += if words.contains("redlock-proxy") { &words } else { "" };
+    }
+    for secret in SECRETS {
+        assert!(!shown.contains(secret), "{secret} in {shown}");
+    }
+}
+
+#[test]
+fn files_without_a_password_end_the_proxy_with_one_sentence() {
+    let empty = tempfile::NamedTempFile::new().expect("a file");
+    let empty: &Path = empty.path();
+    let empty = empty.to_str().expect("a path");
+    for (flags, sentence) in [
+        (["--requirepass-file", "/nowhere"], "requirepass-file /nowhere cannot be read: "),
+        (["--requirepass-file", empty], "has no password in its first line"),
+        (["--master-password-file", empty], "has no password in its first line"),
+        (["--master-user", "alice"], "master-user has no password"),
+        (["--unixsocketperm", "770"], "unixsocketperm has no use without unixsocket"),
+        (["--unixsocketperm", "999"], "must be an octal mode such as 770"),
+        (["--listen", "none"], "there is nowhere to connect"),
+    ] {
+        let output = run(&flags);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(sentence), "{flags:?}: {said}");
+        assert_eq!((output.status.code(), said.trim().lines().count()), (Some(64), 1), "{said}");
+    }
+}
