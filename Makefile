@@ -7,7 +7,7 @@ SIM_FROM ?= 1000
 SIM_SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-model test-sim test-planted test-mutants test-clients clients-page \
+.PHONY: help run test test-model test-sim test-planted test-mutants test-browser test-clients clients-page \
 	chaos reliability-page lint bench fuzz docs
 
 help: ## list these targets
@@ -36,6 +36,10 @@ test-planted: ## plant every bug of tests/planted, for half an hour, and see tha
 test-mutants: ## change the decisions in every way that cargo-mutants knows, and see that a test fails
 	@if ! $(CARGO) mutants --version >/dev/null 2>&1; then $(CARGO) install --locked cargo-mutants; fi
 	$(CARGO) mutants --jobs 1 --output target
+
+test-browser: ## look at the status page with a headless Chromium
+	@scripts/install-missing redis-server redis-tools chromium chromium-driver
+	$(CARGO) test --locked --test status_page -- --include-ignored
 
 test-clients: ## run the published clients of every language, some of which make test leaves out
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm \

@@ -195,6 +195,10 @@ pub struct Typed {
     )]
     pub master_tls_server_name: Option<Word>,
 
+    /// Where operators find metrics and the status page, by HTTP.
+    #[arg(long, value_name = "HOST:PORT", env = "REDLOCK_PROXY_ADMIN", hide_env_values = true)]
+    pub admin: Option<Word>,
+
     /// How long a master may take to answer. [default: 50ms]
     #[arg(
         long,
@@ -384,6 +388,7 @@ impl Typed {
             master_tls_cert_file: self.master_tls_cert_file.or(below.master_tls_cert_file),
             master_tls_key_file: self.master_tls_key_file.or(below.master_tls_key_file),
             master_tls_server_name: self.master_tls_server_name.or(below.master_tls_server_name),
+            admin: self.admin.or(below.admin),
             vote_timeout: self.vote_timeout.or(below.vote_timeout),
             max_ttl: self.max_ttl.or(below.max_ttl),
             drift: self.drift.or(below.drift),

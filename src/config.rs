@@ -32,6 +32,8 @@ pub struct Settings {
     pub unix_socket: Option<UnixSocket>,
     /// How masters with `rediss://` are known.
     pub master_tls: MasterTls,
+    /// `host:port` for operators; `None` is nowhere.
+    pub admin: Option<String>,
     /// How long a master may take to answer before its ballot counts as unknown.
     pub vote_timeout: Duration,
     /// The longest TTL a client may ask for; `None` accepts all that Redis accepts.
@@ -120,6 +122,7 @@ impl Settings {
             tls: None,
             unix_socket: None,
             master_tls: MasterTls::default(),
+            admin: None,
             vote_timeout: Duration::from_millis(50),
             max_ttl: None,
             drift: 0.01,
@@ -215,6 +218,7 @@ impl Settings {
         self.tls = TlsListen::from_typed(typed)?;
         self.unix_socket = access::unix_socket(typed)?;
         self.master_tls = MasterTls::from_typed(typed)?;
+        set_given(&mut self.admin, "admin", &typed.admin, |text| listen_address(text).map(Some))?;
         set(
             &mut self.vote_timeout,
             "vote-timeout",
@@ -291,6 +295,7 @@ impl fmt::Display for Settings {
         write!(f, " tls-listen={}", tls.unwrap_or("none"))?;
         let unix_socket = self.unix_socket.as_ref().map(|socket| socket.path.display().to_string());
         write!(f, " unixsocket={}", unix_socket.as_deref().unwrap_or("none"))?;
+        write!(f, " admin={}", self.admin.as_deref().unwrap_or("none"))?;
         write!(f, " vote-timeout={}", shown(self.vote_timeout))?;
         write!(f, " max-ttl={}", self.max_ttl.map_or_else(|| "none".to_owned(), shown))?;
         write!(f, " drift={}", self.drift)?;

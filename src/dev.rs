@@ -81,11 +81,14 @@ impl LocalMasters {
 
     /// What somebody who tries the proxy for the first time wants to read: what runs, and what to
     /// paste into another terminal.
-    pub fn welcome(&self, proxy: SocketAddr) -> String {
+    pub fn welcome(&self, proxy: SocketAddr, admin: Option<SocketAddr>) -> String {
         let mut text = String::new();
         for server in &self.servers {
             let pid = server.process.id();
             text += &format!("started redis-server on 127.0.0.1:{} (pid {pid})\n", server.port);
+        }
+        if let Some(admin) = admin {
+            text += &format!("status page at http://{admin}/\n");
         }
         text + &lines_to_paste(proxy, self.servers.len())
     }

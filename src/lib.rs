@@ -19,6 +19,7 @@
 //!
 //! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving; [`cli`] and [`config`] say what was typed and what it means.
 
+pub mod admin;
 pub mod check;
 pub mod cli;
 pub mod client;
@@ -29,6 +30,7 @@ pub mod dev;
 mod flush;
 pub mod lua;
 pub mod master;
+pub mod metrics;
 pub mod operation;
 pub mod pubsub;
 pub mod quorum;

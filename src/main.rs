@@ -9,19 +9,22 @@
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
 
 mod health;
+mod logging;
 mod signals;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use logging::Log;
+use redlock_proxy::admin::Admin;
 use redlock_proxy::cli::{self, Action, Cli, DevArgs, HealthArgs, Typed};
 use redlock_proxy::client::listener::{CannotListen, Listeners};
 use redlock_proxy::config::{LogFormat, Settings};
 use redlock_proxy::dev::LocalMasters;
-use redlock_proxy::worker::Certificates;
+use redlock_proxy::worker::{Certificates, Shared};
 use redlock_proxy::{check, worker};
-use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
@@ -55,7 +58,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
 fn test_config(typed: &Typed) -> Result<(), Failure> {
     let settings = Settings::from_typed(typed).map_err(Failure::usage)?;
     let log_format = LogFormat::from_typed(typed).map_err(Failure::usage)?;
-    log_filter()?;
+    logging::filter().map_err(Failure::usage)?;
     certificates(&settings)?;
     say(&format!("settings are valid: {settings} log-format={log_format}\n"));
     Ok(())
@@ -63,11 +66,11 @@ fn test_config(typed: &Typed) -> Result<(), Failure> {
 
 fn serve(typed: &Typed) -> Result<(), Failure> {
     let settings = Settings::from_typed(typed).map_err(Failure::usage)?;
-    start_logging(LogFormat::from_typed(typed).map_err(Failure::usage)?)?;
+    let log = start_logging(LogFormat::from_typed(typed).map_err(Failure::usage)?)?;
     let certificates = certificates(&settings)?;
     require_free(&settings)?;
     let shutdown = signals::listen(reading_again(&certificates), || ()).map_err(Failure::other)?;
-    serve_until(settings, certificates, |_| (), shutdown)
+    serve_until(settings, certificates, log, |_, _| (), shutdown)
 }
 
 /// Unreadable certificates are wrong settings.
@@ -87,13 +90,14 @@ fn reading_again(certificates: &Certificates) -> impl FnMut() + Send + 'static {
 fn dev(mut typed: Typed, args: DevArgs) -> Result<(), Failure> {
     typed.listen = args.listen.or(typed.listen);
     typed.allow_flush = Some("true".into());
+    typed.admin = typed.admin.or_else(|| Some(dev_admin().into()));
     let log_format = LogFormat::from_typed(&typed).map_err(Failure::usage)?;
     // All that can be wrong with the settings is said before a process is started.
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
     let checked = Settings::with_own_masters(&typed, example).map_err(Failure::usage)?;
     let certificates = certificates(&checked)?;
     require_free(&checked)?;
-    start_logging(log_format)?;
+    let log = start_logging(log_format)?;
 
     let masters = LocalMasters::start(args.masters.into()).map_err(Failure::unavailable)?;
     let settings =
@@ -105,15 +109,21 @@ fn dev(mut typed: Typed, args: DevArgs) -> Result<(), Failure> {
     };
     let shutdown = signals::listen(reading_again(&certificates), end_masters.clone());
     let shutdown = shutdown.map_err(Failure::other)?;
-    let welcome = |listeners: &Listeners| {
+    let welcome = |listeners: &Listeners, admin: Option<SocketAddr>| {
         let masters = masters.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(masters), Some(address)) = (&*masters, listeners.address()) {
-            say(&masters.welcome(address));
+            say(&masters.welcome(address, admin));
         }
     };
-    let served = serve_until(settings, certificates, welcome, shutdown);
+    let served = serve_until(settings, certificates, log, welcome, shutdown);
     end_masters();
     served
+}
+
+/// Where `dev` shows its status page: any port will do if the usual one is in use.
+fn dev_admin() -> &'static str {
+    const USUAL: &str = "127.0.0.1:9379";
+    if TcpListener::bind(USUAL).is_ok() { USUAL } else { "127.0.0.1:0" }
 }
 
 fn check_masters(typed: &Typed) -> Result<(), Failure> {
@@ -137,21 +147,33 @@ fn check_health(typed: &Typed, args: HealthArgs) -> Result<(), Failure> {
         .map_err(Failure::other)
 }
 
+fn start_logging(format: LogFormat) -> Result<Log, Failure> {
+    Ok(logging::start(format, logging::filter().map_err(Failure::usage)?))
+}
+
 fn serve_until(
     settings: Settings,
     certificates: Certificates,
-    ready: impl FnOnce(&Listeners),
+    log: Log,
+    ready: impl FnOnce(&Listeners, Option<SocketAddr>),
     shutdown: tokio::sync::watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let announced = settings.clone();
-    let listening = |listeners: &Listeners| {
+    let admin = settings.admin.as_ref().map(bind_admin).transpose()?;
+    let listening = |listeners: &Listeners, shared: &Shared| {
         for line in announced.start_lines(&listeners.places()) {
             tracing::info!("{line}");
+        }
+        let address = admin.as_ref().map(|admin| admin.local_addr()).transpose()?;
+        if let (Some(admin), Some(address)) = (admin, address) {
+            tracing::info!("metrics and status at http://{address}/");
+            Admin::new(shared.clone(), log.events, log.level).serve(admin)?;
         }
         if let Some(warning) = announced.warning() {
             tracing::warn!("{warning}");
         }
-        ready(listeners);
+        ready(listeners, address);
+        Ok(())
     };
     worker::serve(settings, certificates, listening, shutdown).map_err(|error| {
         match error.downcast_ref::<CannotListen>() {
@@ -161,12 +183,20 @@ fn serve_until(
     })
 }
 
+fn bind_admin(listen: &String) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).map_err(|why| {
+        Failure::unavailable(format!(
+            "cannot listen on {listen} ({why}): choose another address with --admin"
+        ))
+    })
+}
+
 /// Fails where somebody listens already. The workers' own listeners would not notice another proxy
 /// of the same user: with `SO_REUSEPORT` the two would share the clients.
 fn require_free(settings: &Settings) -> Result<(), Failure> {
     let tls = settings.tls.as_ref().map(|tls| &tls.listen);
     for listen in settings.listen.iter().chain(tls) {
-        std::net::TcpListener::bind(listen).map_err(|why| cannot_listen(listen, &why))?;
+        TcpListener::bind(listen).map_err(|why| cannot_listen(listen, &why))?;
     }
     Ok(())
 }
@@ -179,27 +209,6 @@ fn cannot_listen(place: &str, why: &io::Error) -> Failure {
         ),
         _ => format!("cannot listen on {place} ({why}): choose another address with --listen"),
     })
-}
-
-fn start_logging(format: LogFormat) -> Result<(), Failure> {
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(log_filter()?).with_writer(io::stderr);
-    match format {
-        LogFormat::Json => subscriber.json().init(),
-        LogFormat::Text => {
-            let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            subscriber.with_ansi(io::stderr().is_terminal() && !no_color).init();
-        }
-    }
-    Ok(())
-}
-
-/// `RUST_LOG`, or everything from `info` on.
-fn log_filter() -> Result<EnvFilter, Failure> {
-    let directives = std::env::var("RUST_LOG").unwrap_or_default();
-    let directives = if directives.is_empty() { "info" } else { &directives };
-    EnvFilter::try_new(directives)
-        .map_err(|why| Failure::usage(format!("RUST_LOG `{directives}` is not valid: {why}")))
 }
 
 /// Writes to stdout. A reader that has gone away is no reason to fail.

@@ -26,6 +26,7 @@ use crate::master::orphans::Sweeper;
 use crate::master::probe::DEFAULT_DATABASES;
 use crate::master::rejoin::Rejoin;
 use crate::master::watch::Watch;
+use crate::metrics::Metrics;
 use crate::operation::Rules;
 use crate::operation::engine::Engine;
 use crate::pubsub::hub::Hub;
@@ -42,6 +43,9 @@ const DRAIN_POLL: Duration = Duration::from_millis(5);
 
 /// The version that clients are told before any master has been reached: the oldest that is served.
 const UNKNOWN_VERSION: &str = "7.0.0";
+
+/// How often a worker looks at itself.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Beyond the two rounds of a claim without TTL: room for a busy machine.
 const PROVISIONAL_RESERVE_MS: i64 = 500;
@@ -76,15 +80,45 @@ impl Certificates {
     }
 }
 
+/// What all workers of a process share.
+#[derive(Clone)]
+pub struct Shared {
+    /// What was configured.
+    pub settings: Arc<Settings>,
+    /// How masters are reached.
+    pub network: Network,
+    /// Who is connected.
+    pub registry: Arc<Registry>,
+    /// The scripts that clients have sent.
+    pub scripts: Arc<Mutex<ScriptCache>>,
+    /// Who may vote.
+    pub electorate: Arc<Electorate>,
+    /// What each worker counts.
+    pub metrics: Arc<[Arc<Metrics>]>,
+}
+
+impl Shared {
+    /// For the workers that `settings` ask for.
+    pub fn new(settings: Settings, network: Network) -> Self {
+        let metrics = (0..settings.workers).map(|_| Arc::new(Metrics::new(settings.masters.len())));
+        Self {
+            network,
+            registry: Arc::default(),
+            scripts: Arc::new(Mutex::new(ScriptCache::new())),
+            electorate: Arc::new(Electorate::of(&settings)),
+            metrics: metrics.collect(),
+            settings: Arc::new(settings),
+        }
+    }
+}
+
 /// What the sessions of one worker share.
 pub struct Worker {
     index: usize,
-    settings: Arc<Settings>,
-    registry: Arc<Registry>,
-    network: Network,
+    shared: Shared,
+    metrics: Arc<Metrics>,
     engine: Rc<Engine>,
     hub: Rc<Hub>,
-    scripts: Arc<Mutex<ScriptCache>>,
     transactions: RefCell<Transactions>,
     read_buffer: RefCell<Box<[u8]>>,
     started: Instant,
@@ -93,15 +127,10 @@ pub struct Worker {
 
 impl Worker {
     /// A worker whose links are down.
-    pub fn new(
-        index: usize,
-        settings: Arc<Settings>,
-        network: Network,
-        registry: Arc<Registry>,
-        scripts: Arc<Mutex<ScriptCache>>,
-        electorate: Arc<Electorate>,
-    ) -> Rc<Self> {
+    pub fn new(index: usize, shared: Shared) -> Rc<Self> {
+        let settings = &shared.settings;
         let pad = Pad::new(settings.vote_timeout, settings.drift);
+        let electorate = Arc::clone(&shared.electorate);
         let unix_time = Arc::clone(electorate.unix_time());
         let rules = Rules {
             quorum: Quorum::of(settings.masters.len()),
@@ -111,21 +140,21 @@ impl Worker {
             unix_time,
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
-        let links = masters.map(|master| Link::new(master, &settings, pad));
-        let engine = Engine::new(rules, settings.split_vote_delay, links.collect(), electorate);
-        let hub = Hub::new(&engine, Arc::clone(&registry));
+        let links = masters.map(|master| Link::new(master, settings, pad)).collect();
+        let metrics = Arc::clone(&shared.metrics[index]);
+        let delay = settings.split_vote_delay;
+        let engine = Engine::new(rules, delay, links, electorate, Arc::clone(&metrics));
+        let hub = Hub::new(&engine, Arc::clone(&shared.registry));
         Rc::new(Self {
             index,
             transactions: RefCell::new(Transactions::new(Ttls { pad, longest: settings.max_ttl })),
-            settings,
-            network,
-            registry,
+            metrics,
             engine,
             hub,
-            scripts,
             read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
+            shared,
         })
     }
 
@@ -136,17 +165,22 @@ impl Worker {
 
     /// What was configured.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.shared.settings
     }
 
     /// How masters are reached.
     pub fn network(&self) -> &Network {
-        &self.network
+        &self.shared.network
     }
 
     /// Who is connected, to any worker.
     pub fn registry(&self) -> &Registry {
-        &self.registry
+        &self.shared.registry
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The operations.
@@ -162,12 +196,12 @@ impl Worker {
     /// The scripts that clients have sent, to any worker: a client whose connections are served by
     /// different ones loads a script once.
     pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
-        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What scripts may do with times to live.
     pub fn ttls(&self) -> Ttls {
-        Ttls { pad: self.engine.rules().pad, longest: self.settings.max_ttl }
+        Ttls { pad: self.engine.rules().pad, longest: self.shared.settings.max_ttl }
     }
 
     /// The programs that run transactions.
@@ -183,7 +217,7 @@ impl Worker {
     /// The version that clients are told: the configured one, or else the lowest among the masters,
     /// so that no client counts on what one of them lacks.
     pub fn redis_version(&self) -> String {
-        let configured = self.settings.redis_version.clone();
+        let configured = self.shared.settings.redis_version.clone();
         configured.or_else(|| self.lowest_version()).unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
     }
 
@@ -202,7 +236,7 @@ impl Worker {
     /// The TTL under which a lock without TTL is claimed, before it is made persistent: time for
     /// both rounds, each with its own vote timeout, on a clock that may be fast.
     pub fn provisional_ttl_ms(&self) -> i64 {
-        let two_rounds_ms = 2 * self.settings.vote_timeout.as_millis() as i64;
+        let two_rounds_ms = 2 * self.shared.settings.vote_timeout.as_millis() as i64;
         self.engine.rules().pad.pad(2 * two_rounds_ms + PROVISIONAL_RESERVE_MS)
     }
 
@@ -222,7 +256,7 @@ impl Worker {
         listeners: Listeners,
         mut shutdown: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
-        self.start(self.network.clone()).await;
+        self.start(self.shared.network.clone()).await;
         let mut accepting = listeners.accept(&self)?;
         let _ = shutdown.wait_for(|stop| *stop).await;
         accepting.shutdown().await;
@@ -250,6 +284,7 @@ impl Worker {
         }
         tokio::task::spawn_local(deadlines(Rc::clone(&self.engine)));
         let suspects = Rc::clone(self.engine.suspects());
+        tokio::task::spawn_local(look_at_itself(Rc::clone(self)));
         tokio::task::spawn_local(Sweeper(self.errands(dial.clone())).run(suspects));
         if self.index == 0 {
             self.look_after_masters(dial);
@@ -259,10 +294,10 @@ impl Worker {
     fn errands<D: Dial>(&self, dial: D) -> Errands<D> {
         Errands {
             dial,
-            addresses: self.settings.masters.clone().into(),
+            addresses: self.shared.settings.masters.clone().into(),
             electorate: self.engine.shared_electorate(),
             quorum: self.engine.rules().quorum,
-            vote_timeout: self.settings.vote_timeout,
+            vote_timeout: self.shared.settings.vote_timeout,
         }
     }
 
@@ -294,15 +329,35 @@ impl Worker {
 
     async fn drain(&self) {
         self.draining.set(true);
-        self.registry.wake_all();
+        self.shared.registry.wake_all();
         let gone = async {
             // Rollbacks are on their way even when their clients have gone.
-            while self.registry.connected() > 0 || self.engine.in_flight() > 0 {
+            while self.shared.registry.connected() > 0 || self.engine.in_flight() > 0 {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
         };
-        if tokio::time::timeout(self.settings.drain_timeout, gone).await.is_err() {
-            tracing::warn!(clients = self.registry.connected(), "not all clients were finished");
+        if tokio::time::timeout(self.shared.settings.drain_timeout, gone).await.is_err() {
+            tracing::warn!(
+                clients = self.shared.registry.connected(),
+                "not all clients were finished"
+            );
+        }
+    }
+}
+
+/// Notes what is not counted when it happens, and how late the event loop is.
+async fn look_at_itself(worker: Rc<Worker>) {
+    loop {
+        let wanted = clock::now() + LOOK;
+        tokio::time::sleep_until(wanted).await;
+        let metrics = &worker.metrics;
+        metrics.lag.observe(clock::now().saturating_duration_since(wanted));
+        metrics.in_flight.set(worker.engine.in_flight() as u64);
+        for link in worker.engine.links() {
+            let master = metrics.master(link.master());
+            master.is_up.set(u64::from(link.is_up()));
+            master.deferred.set(link.deferred() as u64);
+            master.dropped.set(link.dropped());
         }
     }
 }
@@ -326,31 +381,27 @@ async fn deadlines(engine: Rc<Engine>) {
 }
 
 /// Serves with `settings` until `shutdown` becomes true and all workers are drained.
-/// `listening` learns where clients connect, e.g. at the port that the system chose.
+/// `listening` learns where clients connect, e.g. at the port that the system chose, and what the workers share.
 ///
 /// # Errors
 /// When an address cannot be listened on, or a worker cannot be started.
 pub fn serve(
     settings: Settings,
     certificates: Certificates,
-    listening: impl FnOnce(&Listeners),
+    listening: impl FnOnce(&Listeners, &Shared) -> anyhow::Result<()>,
     shutdown: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let settings = Arc::new(settings);
-    let registry = Arc::new(Registry::default());
-    let scripts = Arc::new(Mutex::new(ScriptCache::new()));
-    let electorate = Arc::new(Electorate::of(&settings));
+    let shared = Shared::new(settings, certificates.network);
+    let settings = Arc::clone(&shared.settings);
     let first = Listeners::bind(&settings, certificates.server)?;
     let others = (1..settings.workers).map(|_| first.another());
     let others = others.collect::<Result<Vec<_>, _>>()?;
-    listening(&first);
+    listening(&first, &shared)?;
     let listeners = std::iter::once(first).chain(others);
     let threads = listeners.into_iter().enumerate().map(|(index, listeners)| {
-        let (settings, registry) = (Arc::clone(&settings), Arc::clone(&registry));
-        let (scripts, shutdown) = (Arc::clone(&scripts), shutdown.clone());
-        let (electorate, network) = (Arc::clone(&electorate), certificates.network.clone());
+        let (shared, shutdown) = (shared.clone(), shutdown.clone());
         std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            let worker = || Worker::new(index, settings, network, registry, scripts, electorate);
+            let worker = || Worker::new(index, shared);
             run(worker, listeners, shutdown)
         })
     });

@@ -6,12 +6,14 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::BytesMut;
 use tokio::sync::oneshot;
 
 use super::reply::{Protocol, Reply};
+use crate::metrics::Metrics;
 
 /// Where an operation's reply goes.
 #[derive(Debug)]
@@ -125,6 +127,8 @@ struct State {
     ended: bool,
     /// Replies to parts of one request, gathered into one.
     gathering: Option<Gathering>,
+    /// Where replies are counted.
+    metrics: Option<Arc<Metrics>>,
 }
 
 #[derive(Debug)]
@@ -143,6 +147,8 @@ pub struct Ticket {
     pub order: Order,
     /// How large it is.
     pub bytes: usize,
+    /// The place of its command in the table, or [`crate::metrics::NO_COMMAND`].
+    pub command: u16,
 }
 
 /// How an operation stands to others of its session that are still in flight.
@@ -197,6 +203,12 @@ struct Gathering {
 }
 
 impl Outbox {
+    /// One whose replies are counted in `metrics`.
+    pub fn counted(metrics: Arc<Metrics>) -> Rc<Self> {
+        let state = State { metrics: Some(metrics), ..State::default() };
+        Rc::new(Self { state: RefCell::new(state) })
+    }
+
     /// A slot for an operation.
     pub fn reserve(self: &Rc<Self>, ticket: Ticket, silent: bool) -> Target {
         let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
@@ -228,13 +240,14 @@ impl Outbox {
         self.state.borrow().gathering.is_some()
     }
 
-    /// A reply that is known at once.
-    pub fn push_reply(&self, reply: Reply) {
+    /// A reply to this command that is known at once.
+    pub fn push_reply(&self, command: u16, reply: Reply) {
         let state = &mut *self.state.borrow_mut();
         if state.slots.is_empty() {
+            state.count(command, &reply);
             reply.encode(state.protocol, &mut state.bytes);
         } else {
-            let ticket = Ticket { key: 0, order: Order::Read, bytes: 0 };
+            let ticket = Ticket { key: 0, order: Order::Read, bytes: 0, command };
             let purpose = Purpose::Answer;
             state.slots.push_back(Slot { reply: Some(reply), ticket, purpose });
         }
@@ -347,26 +360,35 @@ impl State {
             self.request_bytes -= ticket.bytes;
             match purpose {
                 Purpose::Answer => {
+                    self.count(ticket.command, &reply);
                     let before = self.bytes.len();
                     reply.encode(self.protocol, &mut self.bytes);
                     self.window.replied(self.bytes.len() - before);
                 }
-                Purpose::Silence => {}
-                Purpose::Part => self.part(reply),
+                Purpose::Silence => self.count(ticket.command, &reply),
+                Purpose::Part => self.part(ticket.command, reply),
             }
         }
     }
 
-    fn part(&mut self, reply: Reply) {
+    fn count(&self, command: u16, reply: &Reply) {
+        if let Some(metrics) = &self.metrics {
+            metrics.request(command, matches!(reply, Reply::Error(_)));
+        }
+    }
+
+    fn part(&mut self, command: u16, reply: Reply) {
         let Some(gathering) = &mut self.gathering else { return };
         if let Reply::Bulk(value) = &reply {
             self.window.replied(value.len());
         }
         if let Some(whole) = gathering.add(reply) {
-            if !gathering.silent {
+            let is_silent = gathering.silent;
+            self.gathering = None;
+            self.count(command, &whole);
+            if !is_silent {
                 whole.encode(self.protocol, &mut self.bytes);
             }
-            self.gathering = None;
         }
     }
 }
@@ -396,13 +418,14 @@ impl Gathering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::NO_COMMAND;
 
     fn written(outbox: &Outbox) -> String {
         String::from_utf8(outbox.bytes().split().to_vec()).expect("our replies are text here")
     }
 
     fn ticket(key: u64, order: Order) -> Ticket {
-        Ticket { key, order, bytes: 0 }
+        Ticket { key, order, bytes: 0, command: NO_COMMAND }
     }
 
     #[test]
@@ -410,7 +433,7 @@ mod tests {
         let outbox = Rc::new(Outbox::default());
         let first = outbox.reserve(ticket(1, Order::Plain), false);
         let second = outbox.reserve(ticket(2, Order::Plain), false);
-        outbox.push_reply(Reply::Simple("PONG"));
+        outbox.push_reply(NO_COMMAND, Reply::Simple("PONG"));
         second.deliver(Reply::Int(2));
         assert_eq!(written(&outbox), "");
         first.deliver(Reply::Int(1));

@@ -24,6 +24,7 @@ use crate::command::transaction::Transaction;
 use crate::command::{self, Action};
 use crate::flush::poll_flush;
 use crate::master::kill::kill_scripts;
+use crate::metrics::NO_COMMAND;
 use crate::operation::Operation;
 use crate::operation::watch::Watched;
 use crate::pubsub::subscriber::Subscriber;
@@ -61,6 +62,8 @@ pub struct Front {
     pub client: Arc<Client>,
     /// Its replies.
     pub outbox: Rc<Outbox>,
+    /// The place of the current request's command in the table, or [`NO_COMMAND`].
+    pub command: u16,
     /// `SELECT`
     pub db: u32,
     /// Whether the client has given the password, or none is needed.
@@ -102,9 +105,10 @@ impl<S> Session<S> {
     pub fn new(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
         let authenticated = worker.settings().requirepass.is_none();
         let front = Front {
+            outbox: Outbox::counted(Arc::clone(worker.metrics())),
             worker,
             client,
-            outbox: Rc::default(),
+            command: NO_COMMAND,
             db: 0,
             authenticated,
             replies: Replies::On,
@@ -190,6 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free))?;
         let read = free.filled();
         self.front.client.seen();
+        worker.metrics().bytes_in.add(read.len() as u64);
         if self.pending.is_empty() {
             let done = self.requests(read);
             self.pending.extend_from_slice(&read[done..]);
@@ -216,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                     done += len;
                 }
                 Err(error) => {
-                    self.front.outbox.push_reply(error.reply());
+                    self.front.outbox.push_reply(NO_COMMAND, error.reply());
                     self.front.closing = true;
                     done = bytes.len();
                 }
@@ -230,7 +235,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outbox = Rc::clone(&self.front.outbox);
         let mut bytes = outbox.bytes();
-        ready!(poll_flush(Pin::new(&mut self.stream), &mut bytes, cx))?;
+        let before = bytes.len();
+        let flushed = poll_flush(Pin::new(&mut self.stream), &mut bytes, cx);
+        self.front.worker.metrics().bytes_out.add((before - bytes.len()) as u64);
+        ready!(flushed)?;
         // An idle connection keeps no buffer.
         *bytes = BytesMut::new();
         Poll::Ready(Ok(()))
@@ -283,7 +291,7 @@ impl Front {
 
     fn answer(&mut self, reply: Reply) {
         if !self.is_silent() {
-            self.outbox.push_reply(reply);
+            self.outbox.push_reply(self.command, reply);
         }
     }
 
@@ -314,7 +322,7 @@ impl Front {
     fn confirmation(&mut self) -> Target {
         debug_assert_eq!(self.outbox.in_flight(), 0, "a message may follow it at once");
         let _ = self.is_silent();
-        self.outbox.reserve(Ticket { key: 0, order: Order::Plain, bytes: 0 }, false)
+        self.outbox.reserve(self.ticket_of(Order::Plain), false)
     }
 
     /// What this session has subscribed to.
@@ -375,7 +383,7 @@ impl Front {
             return false;
         }
         let silent = self.is_silent();
-        let ticket = Ticket { key: 0, order: Order::Alone, bytes: 0 };
+        let ticket = self.ticket_of(Order::Alone);
         let target = self.outbox.reserve(ticket, silent);
         tokio::task::spawn_local(task(target));
         true
@@ -395,7 +403,13 @@ impl Front {
             key: self.worker.engine().fingerprint(operation.db, &operation.key),
             order: operation.order(),
             bytes,
+            command: self.command,
         }
+    }
+
+    /// Of a request without a key.
+    fn ticket_of(&self, order: Order) -> Ticket {
+        Ticket { key: 0, order, bytes: 0, command: self.command }
     }
 
     /// Whether the reply to the current request is unwanted; consumes a `CLIENT REPLY SKIP`.

@@ -8,6 +8,7 @@ use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::master::link::Link;
 use crate::master::probation::Standing;
+use crate::metrics::Metrics;
 use crate::operation::engine::Engine;
 
 type Section = (&'static str, fn(&Front) -> String);
@@ -106,12 +107,17 @@ fn redlock(front: &Front) -> String {
     ]);
     for link in engine.links() {
         let master = link.master();
-        let _ = write!(text, "master{}:{}\r\n", master.index(), master_fields(engine, link));
+        let _ = write!(
+            text,
+            "master{}:{}\r\n",
+            master.index(),
+            master_fields(engine, front.worker.metrics(), link)
+        );
     }
     text
 }
 
-fn master_fields(engine: &Engine, link: &Link) -> String {
+fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {
     let (electorate, master) = (engine.electorate(), link.master());
     let standing = electorate.standing(master);
     let down = if link.is_up() { None } else { link.last_error() };
@@ -122,7 +128,8 @@ fn master_fields(engine: &Engine, link: &Link) -> String {
         (Standing::Barred(bar), None) => ("barred", Some(bar.to_string())),
         (_, Some(why)) => ("down", Some(why)),
     };
-    let (ballots, unknown) = link.ballots();
+    let metrics = metrics.master(master);
+    let (ballots, unknown) = (metrics.answered.get(), metrics.unknown.get());
     let fields: [(&str, &dyn std::fmt::Display); 12] = [
         ("address", link.address()),
         ("state", &state),

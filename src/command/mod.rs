@@ -32,6 +32,7 @@ use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::client::waiting::Waiting;
+use crate::metrics::NO_COMMAND;
 use crate::operation::{Kind, Operation};
 use crate::pubsub::{ChannelKind, Topic, TopicKind};
 use table::{Command, Spec};
@@ -74,11 +75,13 @@ type Outcome = Result<Action, Reply>;
 /// `processCommand`): does it exist, are there enough arguments, may the client send it.
 pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
     front.adopt_db();
+    front.command = NO_COMMAND;
     let spec = match accepted(front, args) {
         Ok(spec) => spec,
         Err(Some(refused)) => return transaction::refused(front, args, refused),
         Err(None) => return Action::HangUp,
     };
+    front.command = spec.place;
     if front.waits_for_masters() {
         return Action::Later;
     }

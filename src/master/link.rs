@@ -114,7 +114,6 @@ pub struct Link {
     pad: Pad,
     up: Cell<bool>,
     /// Trustworthy answers of the master to operations, and others.
-    ballots: Cell<(u64, u64)>,
     state: RefCell<State>,
 }
 
@@ -185,7 +184,6 @@ impl Link {
             max_backlog_bytes: largest.max(LEAST_BACKLOG_BYTES),
             pad,
             up: Cell::new(false),
-            ballots: Cell::default(),
             state: RefCell::default(),
         })
     }
@@ -203,17 +201,6 @@ impl Link {
     /// Whether the master may vote.
     pub fn is_up(&self) -> bool {
         self.up.get()
-    }
-
-    /// How many answers to operations could be trusted, and how many could not.
-    pub fn ballots(&self) -> (u64, u64) {
-        self.ballots.get()
-    }
-
-    /// One more.
-    pub fn count_ballot(&self, is_trusted: bool) {
-        let (trusted, unknown) = self.ballots.get();
-        self.ballots.set(if is_trusted { (trusted + 1, unknown) } else { (trusted, unknown + 1) });
     }
 
     /// What the master said about itself when the link to it was last made.

@@ -25,6 +25,7 @@ use crate::master::electorate::Electorate;
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::orphans::Suspects;
 use crate::master::reply::Answer;
+use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
 use crate::operation::program::Message;
 use crate::operation::request::Form;
@@ -48,6 +49,7 @@ pub struct Engine {
     split_vote_delay: Duration,
     links: Vec<Rc<Link>>,
     electorate: Arc<Electorate>,
+    metrics: Arc<Metrics>,
     flights: RefCell<Slab<Flight>>,
     turns: RefCell<Turns<OperationId>>,
     hasher: foldhash::fast::RandomState,
@@ -101,12 +103,14 @@ impl Engine {
         split_vote_delay: Duration,
         links: Vec<Rc<Link>>,
         electorate: Arc<Electorate>,
+        metrics: Arc<Metrics>,
     ) -> Rc<Self> {
         Rc::new(Self {
             rules,
             split_vote_delay,
             links,
             electorate,
+            metrics,
             flights: RefCell::default(),
             turns: RefCell::default(),
             hasher: foldhash::fast::RandomState::default(),
@@ -274,7 +278,7 @@ impl Engine {
         }
         if waiting.part == Part::Ballot {
             let is_trusted = !is_late && !matches!(answer, None | Some(Answer::Error(_)));
-            self.links[master.index()].count_ballot(is_trusted);
+            self.count_ballot(master, waiting, is_trusted, now);
         }
         let next = self.with(id, |flight| {
             flight.outstanding -= 1;
@@ -300,6 +304,21 @@ impl Engine {
         self.let_through(master);
         self.retire(id);
         self.start_ready();
+    }
+
+    fn count_ballot(&self, master: MasterId, waiting: Waiting, is_trusted: bool, now: Instant) {
+        let metrics = self.metrics.master(master);
+        if !is_trusted {
+            return metrics.unknown.one();
+        }
+        metrics.answered.one();
+        let asked = self.with(waiting.operation, |flight| {
+            let is_current = flight.operation.round() == waiting.round;
+            flight.deadline.filter(|_| is_current)?.checked_sub(self.rules.vote_timeout)
+        });
+        if let Some(asked) = asked.flatten() {
+            metrics.round_trip.observe(now.saturating_duration_since(asked));
+        }
     }
 
     /// The event loop may be so late that answers are read before their deadline is noticed. The pad
@@ -329,6 +348,7 @@ impl Engine {
     }
 
     fn act(self: &Rc<Self>, id: OperationId, next: Next) {
+        self.metrics.rollbacks.add(next.undo.len() as u64);
         for master in next.undo.iter() {
             self.undo(id, master);
         }
@@ -412,6 +432,7 @@ impl Engine {
     /// A split vote: wait a random time, so that those who split it do not meet again.
     fn pause(self: &Rc<Self>, id: OperationId) {
         self.with(id, |flight| flight.pausing = true);
+        self.metrics.split_votes.one();
         let longest_ms = self.split_vote_delay.as_millis().max(1) as u64;
         let pause = Duration::from_millis(fastrand::u64(1..=longest_ms));
         let engine = Rc::clone(self);
@@ -430,6 +451,7 @@ impl Engine {
     fn reply(&self, id: OperationId, reply: Reply, end: turn::End) {
         let taken = self.with(id, |flight| (flight.target.take(), flight.turn.take()));
         let Some((Some(target), turn)) = taken else { return };
+        self.count_verdict(id, &reply);
         self.make_up(id);
         self.keep_others_behind(id);
         self.leave_turns(id);
@@ -443,6 +465,25 @@ impl Engine {
             self.ready.borrow_mut().extend(concerned.next);
         }
         target.deliver(reply);
+    }
+
+    fn count_verdict(&self, id: OperationId, reply: &Reply) {
+        let verdict = self.with(id, |flight| {
+            let outcome = match (reply, flight.operation.changes_nothing()) {
+                (Reply::Error(error), _) if verdict::is_undecided(error) => Outcome::Undecided,
+                (Reply::Error(_), _) => Outcome::Refused,
+                (_, false) if !flight.operation.has_changed() => Outcome::Refused,
+                _ => Outcome::Granted,
+            };
+            let question = flight.operation.question();
+            if (question, outcome) == (Question::Claim, Outcome::Refused) {
+                self.metrics.contention.met(&flight.operation.key);
+            }
+            (question, outcome)
+        });
+        if let Some((question, outcome)) = verdict {
+            self.metrics.verdict(question, outcome);
+        }
     }
 
     /// Forgets the operation once it is answered and nothing of it is on its way any more.
@@ -484,7 +525,7 @@ mod tests {
         let cold_start = ColdStart::Trust;
         let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
         let electorate = Arc::new(Electorate::new(terms, 0.01, Vec::new()));
-        Engine::new(rules, vote_timeout, Vec::new(), electorate)
+        Engine::new(rules, vote_timeout, Vec::new(), electorate, Arc::new(Metrics::new(3)))
     }
 
     #[tokio::test]

@@ -29,6 +29,7 @@ use crate::lua;
 use crate::master::deferred::{Debt, Rollback};
 use crate::master::reply::Answer;
 use crate::master::unix_time::UnixTime;
+use crate::metrics::Question;
 use crate::operation::request::Form;
 use crate::quorum::turn;
 use crate::quorum::validity::Pad;
@@ -217,6 +218,24 @@ impl Operation {
             Kind::Program(program) if program.has_one_key() => Order::Rounds,
             Kind::Program(_) | Kind::Load(_) => Order::Alone,
         }
+    }
+
+    /// What it asks of the masters, for those who count.
+    pub fn question(&self) -> Question {
+        match &self.kind {
+            Kind::Claim(_) => Question::Claim,
+            Kind::Release(_) => Question::Release,
+            Kind::Change(_) => Question::Expiry,
+            Kind::Swap(_) => Question::Swap,
+            Kind::Program(_) | Kind::Load(_) => Question::Program,
+            Kind::Channels(_) => Question::Message,
+            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Everywhere(_) => Question::Read,
+        }
+    }
+
+    /// Whether an answer is all that it can bring.
+    pub fn changes_nothing(&self) -> bool {
+        matches!(self.question(), Question::Read | Question::Message | Question::Program)
     }
 
     /// Whether it takes a quorum; otherwise any master will do.

@@ -128,6 +128,11 @@ pub fn too_many_waiting() -> Reply {
     Reply::error("TRYAGAIN too many clients are waiting for this key: try again")
 }
 
+/// Whether a client that was told this does not know what became of its request, or has to come again.
+pub fn is_undecided(error: &str) -> bool {
+    ["CLUSTERDOWN ", "TRYAGAIN ", "LOADING "].iter().any(|code| error.starts_with(code))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

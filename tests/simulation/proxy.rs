@@ -4,15 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use redlock_proxy::client::listener;
-use redlock_proxy::client::registry::{Peer, Registry};
+use redlock_proxy::client::registry::Peer;
 use redlock_proxy::config::{MasterAddr, Settings};
-use redlock_proxy::lua::ScriptCache;
 use redlock_proxy::master::dial::{Dial, Network};
-use redlock_proxy::master::electorate::Electorate;
-use redlock_proxy::worker::Worker;
+use redlock_proxy::worker::{Shared, Worker};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet};
@@ -57,11 +55,8 @@ impl Proxy {
 
     /// Starts a new process. All of its tasks are in a set of their own, and end with it.
     pub fn start(&self) {
-        let settings = Arc::new(self.settings.clone());
-        let electorate = Arc::new(Electorate::of(&settings));
-        let scripts = Arc::new(Mutex::new(ScriptCache::new()));
-        let (network, registry) = (Network::default(), Arc::new(Registry::default()));
-        let worker = Worker::new(0, settings, network, registry, scripts, electorate);
+        let shared = Shared::new(self.settings.clone(), Network::default());
+        let worker = Worker::new(0, shared);
         let (calls, accepted) = mpsc::unbounded_channel();
         let process = LocalSet::new();
         process.spawn_local(serve(Rc::clone(&worker), self.roads.clone(), accepted));

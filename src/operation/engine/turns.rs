@@ -81,6 +81,7 @@ impl Engine {
             (flight.target.take(), flight.operation.shared(reply))
         });
         if let Some((Some(target), reply)) = taken {
+            self.count_verdict(id, &reply);
             target.deliver(reply);
         }
         self.retire(id);

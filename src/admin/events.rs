@@ -1,0 +1,92 @@
+//! What has happened to the masters lately, in words: the last lines that their part of the log would have, whatever
+//! the log's filter is.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event as Logged, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::clock;
+
+/// So many are remembered.
+const REMEMBERED: usize = 100;
+
+/// Where the masters' lines come from.
+const TARGET: &str = "redlock_proxy::master";
+
+/// Something that has happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Event {
+    /// Milliseconds of Unix time, by the clock of this host, as in the log.
+    pub at_ms: u64,
+    /// Whether it should worry somebody.
+    pub is_warning: bool,
+    /// The address of the master that it is about, if it is about one.
+    pub master: String,
+    /// What it was.
+    pub text: String,
+}
+
+/// The last of them. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Events(Arc<Mutex<VecDeque<Event>>>);
+
+impl Events {
+    /// The latest first.
+    pub fn latest(&self) -> Vec<Event> {
+        let events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        events.iter().rev().cloned().collect()
+    }
+
+    /// What listens to the log.
+    pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
+        let filter = Targets::new().with_target(TARGET, LevelFilter::INFO);
+        Listener(self.clone()).with_filter(filter)
+    }
+
+    fn add(&self, event: Event) {
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() >= REMEMBERED {
+            events.pop_front();
+        }
+        events.push_back(event);
+    }
+}
+
+struct Listener(Events);
+
+impl<S: Subscriber> Layer<S> for Listener {
+    fn on_event(&self, logged: &Logged<'_>, _: Context<'_, S>) {
+        let mut event = Event {
+            at_ms: u64::try_from(clock::unix_micros() / 1000).unwrap_or_default(),
+            is_warning: *logged.metadata().level() <= Level::WARN,
+            master: String::new(),
+            text: String::new(),
+        };
+        logged.record(&mut Words(&mut event));
+        self.0.add(event);
+    }
+}
+
+struct Words<'a>(&'a mut Event);
+
+impl Visit for Words<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.0.text, "{value:?}"),
+            "master" => write!(self.0.master, "{value:?}"),
+            // Counts that say nothing when they are none.
+            _ if format!("{value:?}") == "0" => Ok(()),
+            name => write!(self.0.text, ", {name}: {value:?}"),
+        };
+    }
+}

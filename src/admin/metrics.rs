@@ -1,0 +1,305 @@
+//! `/metrics`: everything that is counted, in the text format of Prometheus (OpenMetrics).
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::status;
+use crate::master::probation::Standing;
+use crate::metrics::{Histogram, Metrics, Outcome, Question};
+use crate::quorum::{MasterId, Quorum};
+use crate::worker::Shared;
+
+/// What a scraper is told that it gets.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Everything, as it is now.
+///
+/// # Errors
+/// None that is known: the text is written to memory.
+pub fn text(shared: &Shared) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("redlock");
+    registry.register_collector(Box::new(All(shared.clone())));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+struct All(Shared);
+
+impl fmt::Debug for All {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("all metrics")
+    }
+}
+
+type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
+
+impl Collector for All {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page { shared: &self.0, encoder };
+        page.requests()?;
+        page.verdicts()?;
+        page.clients()?;
+        page.masters()?;
+        page.clocks()?;
+        page.process()
+    }
+}
+
+struct Page<'a, 'e> {
+    shared: &'a Shared,
+    encoder: DescriptorEncoder<'e>,
+}
+
+impl Page<'_, '_> {
+    fn requests(&mut self) -> fmt::Result {
+        let all = self.shared.metrics.iter().flat_map(|metrics| metrics.requests());
+        let mut sums = std::collections::BTreeMap::<_, u64>::new();
+        for (command, is_error, count) in all {
+            *sums.entry((command, is_error)).or_default() += count;
+        }
+        let mut family =
+            self.counters("requests", "Requests of clients, by command and outcome.")?;
+        for ((command, is_error), count) in sums {
+            let outcome = if is_error { "error" } else { "ok" };
+            counter(&mut family, &[("command", command), ("outcome", outcome)], count)?;
+        }
+        Ok(())
+    }
+
+    fn verdicts(&mut self) -> fmt::Result {
+        let workers = &self.shared.metrics;
+        let help = "What became of what masters were asked, by kind of question.";
+        let mut family =
+            self.encoder.encode_descriptor("verdicts", help, None, MetricType::Counter)?;
+        for question in Question::ALL {
+            for outcome in Outcome::ALL {
+                let count = sum(workers, |metrics| metrics.verdicts(question, outcome));
+                let labels = [("operation", question.name()), ("verdict", outcome.name())];
+                counter(&mut family, &labels, count)?;
+            }
+        }
+        let count = sum(workers, |metrics| metrics.split_votes.get());
+        self.counter(
+            "split_votes",
+            "Rounds in which nobody won and that were tried again.",
+            count,
+        )?;
+        let count = sum(workers, |metrics| metrics.rollbacks.get());
+        self.counter("rollbacks", "Effects that were taken back on a master.", count)
+    }
+
+    fn clients(&mut self) -> fmt::Result {
+        let (registry, workers) = (&self.shared.registry, &self.shared.metrics);
+        let (accepted, rejected) = registry.accepted_and_rejected();
+        let (connected, max) = (registry.connected(), self.shared.settings.max_clients);
+        self.gauge("clients", "Clients that are connected.", None, connected as f64)?;
+        self.gauge("max_clients", "How many may be.", None, max as f64)?;
+        self.counter("connections", "Clients that were let in.", accepted)?;
+        self.counter("rejected_connections", "Clients that were one too many.", rejected)?;
+        let bytes = sum(workers, |metrics| metrics.bytes_in.get());
+        self.counter("received_bytes", "What clients sent.", bytes)?;
+        let bytes = sum(workers, |metrics| metrics.bytes_out.get());
+        self.counter("sent_bytes", "What clients were sent.", bytes)?;
+        let count = sum(workers, |metrics| metrics.in_flight.get());
+        self.gauge("operations_in_flight", "What masters are being asked.", None, count as f64)
+    }
+
+    fn masters(&mut self) -> fmt::Result {
+        let shared = self.shared;
+        let quorum = Quorum::of(shared.settings.masters.len());
+        let voters = status::voters(shared).len();
+        self.gauge("masters", "Masters that are configured.", None, quorum.masters() as f64)?;
+        self.gauge("quorum", "How many have to agree.", None, quorum.needed() as f64)?;
+        self.gauge("voters", "How many can vote.", None, voters as f64)?;
+
+        self.of_masters("master_up", "Whether a worker is connected to it.", |master| {
+            f64::from(u8::from(status::is_up(shared, master)))
+        })?;
+        let help = "1 for the state that a master is in.";
+        let mut family = self.gauges("master_state", help, None)?;
+        for (master, address) in masters(shared) {
+            let current = status::state(shared, master);
+            for state in status::STATES {
+                let labels = [("master", &*address), ("state", state)];
+                gauge(&mut family, &labels, f64::from(u8::from(state == current)))?;
+            }
+        }
+        let help = "Why a master does not vote, if it could be reached.";
+        let mut family = self.gauges("master_reason", help, None)?;
+        for (master, address) in masters(shared) {
+            let reason = match shared.electorate.standing(master) {
+                Standing::Probation { cause, .. } => cause.to_string(),
+                Standing::Barred(bar) => bar.to_string(),
+                Standing::Unknown | Standing::Young | Standing::Voter => continue,
+            };
+            gauge(&mut family, &[("master", &address), ("reason", &reason)], 1.0)?;
+        }
+        self.ballots()?;
+        self.debts()
+    }
+
+    fn ballots(&mut self) -> fmt::Result {
+        let shared = self.shared;
+        let workers = &shared.metrics;
+        let mut family = self.counters("ballots", "Answers of masters, by whether they count.")?;
+        for (master, address) in masters(shared) {
+            let answered = sum(workers, |metrics| metrics.master(master).answered.get());
+            let unknown = sum(workers, |metrics| metrics.master(master).unknown.get());
+            counter(&mut family, &[("master", &address), ("ballot", "answered")], answered)?;
+            counter(&mut family, &[("master", &address), ("ballot", "unknown")], unknown)?;
+        }
+        let help = "From a request to the ballot of a master.";
+        let kind = MetricType::Histogram;
+        let name = "round_trip";
+        let mut family = self.encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
+        for (master, address) in masters(shared) {
+            let all = workers.iter().map(|metrics| &metrics.master(master).round_trip);
+            histogram(&mut family, &[("master", &address)], all)?;
+        }
+        Ok(())
+    }
+
+    fn debts(&mut self) -> fmt::Result {
+        let shared = self.shared;
+        let workers = &shared.metrics;
+        self.of_masters("deferred_releases", "What a master still has to be told.", |master| {
+            sum(workers, |metrics| metrics.master(master).deferred.get()) as f64
+        })?;
+        let help = "What it was not told for want of room.";
+        let mut family = self.counters("dropped_releases", help)?;
+        for (master, address) in masters(shared) {
+            let dropped = sum(workers, |metrics| metrics.master(master).dropped.get());
+            counter(&mut family, &[("master", &address)], dropped)?;
+        }
+        let mut family = self.counters("copied_keys", "Keys that it was given back.")?;
+        for (master, address) in masters(shared) {
+            counter(&mut family, &[("master", &address)], shared.electorate.keys_copied(master))?;
+        }
+        let help = "Values without TTL that no quorum held, removed there.";
+        let mut family = self.counters("removed_orphans", help)?;
+        for (master, address) in masters(shared) {
+            counter(
+                &mut family,
+                &[("master", &address)],
+                shared.electorate.orphans_removed(master),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn clocks(&mut self) -> fmt::Result {
+        let shared = self.shared;
+        let help = "How far its clock is ahead of the one in the middle.";
+        let mut family = self.gauges("clock_offset", help, Some(&Unit::Seconds))?;
+        for (master, address) in masters(shared) {
+            let unix_time = shared.electorate.unix_time();
+            let ahead_ms = unix_time.ms_of(master) - unix_time.ms();
+            gauge(&mut family, &[("master", &address)], ahead_ms as f64 / 1000.0)?;
+        }
+        Ok(())
+    }
+
+    fn process(&mut self) -> fmt::Result {
+        let help = "How late the event loop was for a timer.";
+        let unit = Some(&Unit::Seconds);
+        let mut family =
+            self.encoder.encode_descriptor("event_loop_lag", help, unit, MetricType::Histogram)?;
+        for (worker, metrics) in self.shared.metrics.iter().enumerate() {
+            histogram(&mut family, &[("worker", &worker.to_string())], [&metrics.lag].into_iter())?;
+        }
+        let mut family = self.gauges("build_info", "The version that runs.", None)?;
+        gauge(&mut family, &[("version", env!("CARGO_PKG_VERSION"))], 1.0)
+    }
+
+    fn counter(&mut self, name: &str, help: &str, count: u64) -> fmt::Result {
+        ConstCounter::new(count).encode(self.counters(name, help)?)
+    }
+
+    fn counters<'s>(
+        &'s mut self,
+        name: &'s str,
+        help: &str,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.encoder.encode_descriptor(name, help, None, MetricType::Counter)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, value: f64) -> fmt::Result {
+        ConstGauge::new(value).encode(self.gauges(name, help, unit)?)
+    }
+
+    fn gauges<'s>(
+        &'s mut self,
+        name: &'s str,
+        help: &str,
+        unit: Option<&'s Unit>,
+    ) -> Result<MetricEncoder<'s>, fmt::Error> {
+        self.encoder.encode_descriptor(name, help, unit, MetricType::Gauge)
+    }
+
+    fn of_masters(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl Fn(MasterId) -> f64,
+    ) -> fmt::Result {
+        let shared = self.shared;
+        let mut family = self.gauges(name, help, None)?;
+        for (master, address) in masters(shared) {
+            gauge(&mut family, &[("master", &address)], value(master))?;
+        }
+        Ok(())
+    }
+}
+
+fn masters(shared: &Shared) -> impl Iterator<Item = (MasterId, String)> {
+    let addresses = shared.settings.masters.iter().map(ToString::to_string);
+    addresses.enumerate().map(|(index, address)| (MasterId::new(index), address))
+}
+
+fn sum(workers: &[std::sync::Arc<Metrics>], of: impl Fn(&Metrics) -> u64) -> u64 {
+    workers.iter().map(|metrics| of(metrics)).sum()
+}
+
+fn counter<const N: usize>(
+    family: &mut MetricEncoder<'_>,
+    labels: &Labels<'_, N>,
+    count: u64,
+) -> fmt::Result {
+    ConstCounter::new(count).encode(family.encode_family(labels)?)
+}
+
+fn gauge<const N: usize>(
+    family: &mut MetricEncoder<'_>,
+    labels: &Labels<'_, N>,
+    value: f64,
+) -> fmt::Result {
+    ConstGauge::new(value).encode(family.encode_family(labels)?)
+}
+
+/// The sum of several.
+fn histogram<'a, const N: usize>(
+    family: &mut MetricEncoder<'_>,
+    labels: &Labels<'_, N>,
+    parts: impl Iterator<Item = &'a Histogram>,
+) -> fmt::Result {
+    let mut buckets: Vec<(f64, u64)> = Vec::new();
+    let mut sum = 0.0;
+    for part in parts {
+        sum += part.sum();
+        for (at, (bound, count)) in part.buckets().enumerate() {
+            match buckets.get_mut(at) {
+                Some((_, all)) => *all += count,
+                None => buckets.push((bound, count)),
+            }
+        }
+    }
+    let count = buckets.iter().map(|(_, count)| count).sum();
+    family.encode_family(labels)?.encode_histogram::<Labels<'_, 0>>(sum, count, &buckets, None)
+}

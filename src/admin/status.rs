@@ -1,0 +1,154 @@
+//! `/status.json`: what the status page shows, each time it asks.
+
+use serde::Serialize;
+
+use super::events::{Event, Events};
+use crate::client::registry::Registry;
+use crate::master::probation::Standing;
+use crate::metrics::{Outcome, Question};
+use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::worker::Shared;
+
+/// How many keys are shown.
+const HOTTEST: usize = 10;
+
+/// The states of a master, as in `INFO redlock`.
+pub const STATES: [&str; 5] = ["voter", "waiting", "probation", "barred", "down"];
+
+/// The page in numbers and words. Counts are those since the start of the process.
+#[derive(Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Status {
+    pub version: &'static str,
+    /// Milliseconds of Unix time, by the masters' clocks.
+    pub now_ms: i64,
+    pub quorum: usize,
+    pub voters: usize,
+    pub clients: usize,
+    pub operations_in_flight: u64,
+    pub claims: Claims,
+    pub masters: Vec<Master>,
+    pub hot_keys: Vec<HotKey>,
+    pub events: Vec<Event>,
+}
+
+/// What became of claims.
+#[derive(Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Claims {
+    pub granted: u64,
+    pub refused: u64,
+    pub undecided: u64,
+}
+
+/// One master.
+#[derive(Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Master {
+    pub address: String,
+    pub state: &'static str,
+    pub reason: String,
+    pub since_seconds: u64,
+    pub latency_us: u128,
+    pub clock_offset_ms: i64,
+    pub ballots: u64,
+    pub unknown_ballots: u64,
+    pub deferred_releases: u64,
+}
+
+/// A key for which claims were refused, or had to wait.
+#[derive(Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct HotKey {
+    pub key: String,
+    /// About so many in the last minute or two.
+    pub contended: u64,
+}
+
+impl Status {
+    /// As it is now.
+    pub fn of(shared: &Shared, events: &Events) -> Self {
+        let quorum = Quorum::of(shared.settings.masters.len());
+        let claims = |outcome| sum(shared, |metrics| metrics.verdicts(Question::Claim, outcome));
+        let registry: &Registry = &shared.registry;
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            now_ms: shared.electorate.unix_time().ms(),
+            quorum: quorum.needed(),
+            voters: voters(shared).len(),
+            clients: registry.connected(),
+            operations_in_flight: sum(shared, |metrics| metrics.in_flight.get()),
+            claims: Claims {
+                granted: claims(Outcome::Granted),
+                refused: claims(Outcome::Refused),
+                undecided: claims(Outcome::Undecided),
+            },
+            masters: quorum.everybody().iter().map(|id| Master::of(shared, id)).collect(),
+            hot_keys: hot_keys(shared),
+            events: events.latest(),
+        }
+    }
+}
+
+impl Master {
+    fn of(shared: &Shared, id: MasterId) -> Self {
+        let electorate = &shared.electorate;
+        let reason = match electorate.standing(id) {
+            _ if !is_up(shared, id) => "it cannot be reached".to_owned(),
+            Standing::Probation { cause, .. } => cause.to_string(),
+            Standing::Barred(bar) => bar.to_string(),
+            Standing::Unknown | Standing::Young | Standing::Voter => String::new(),
+        };
+        let unix_time = electorate.unix_time();
+        Self {
+            address: shared.settings.masters[id.index()].to_string(),
+            state: state(shared, id),
+            reason,
+            since_seconds: electorate.since(id).elapsed().as_secs(),
+            latency_us: electorate.latency(id).as_micros(),
+            clock_offset_ms: unix_time.ms_of(id) - unix_time.ms(),
+            ballots: sum(shared, |metrics| metrics.master(id).answered.get()),
+            unknown_ballots: sum(shared, |metrics| metrics.master(id).unknown.get()),
+            deferred_releases: sum(shared, |metrics| metrics.master(id).deferred.get()),
+        }
+    }
+}
+
+fn hot_keys(shared: &Shared) -> Vec<HotKey> {
+    let mut hottest: Vec<_> =
+        shared.metrics.iter().flat_map(|metrics| metrics.contention.hottest()).collect();
+    hottest.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    hottest.truncate(HOTTEST);
+    let shown = |(key, contended): (Box<[u8]>, u64)| HotKey {
+        key: String::from_utf8_lossy(&key).into_owned(),
+        contended,
+    };
+    hottest.into_iter().map(shown).collect()
+}
+
+/// The masters that can vote: they may, and a worker is connected to them.
+pub(super) fn voters(shared: &Shared) -> MasterSet {
+    let electorate = &shared.electorate;
+    electorate.voters().iter().filter(|master| is_up(shared, *master)).collect()
+}
+
+/// Whether a worker is connected to it.
+pub(super) fn is_up(shared: &Shared, master: MasterId) -> bool {
+    shared.metrics.iter().any(|metrics| metrics.master(master).is_up.get() > 0)
+}
+
+/// One of [`STATES`].
+pub(super) fn state(shared: &Shared, master: MasterId) -> &'static str {
+    let electorate = &shared.electorate;
+    match electorate.standing(master) {
+        _ if !is_up(shared, master) => "down",
+        Standing::Voter if electorate.was_looked_at(master) => "voter",
+        Standing::Voter | Standing::Young | Standing::Unknown => "waiting",
+        Standing::Probation { .. } => "probation",
+        Standing::Barred(_) => "barred",
+    }
+}
+
+fn sum(shared: &Shared, of: impl Fn(&crate::metrics::Metrics) -> u64) -> u64 {
+    shared.metrics.iter().map(|metrics| of(metrics)).sum()
+}

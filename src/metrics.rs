@@ -1,0 +1,276 @@
+//! What a worker counts while it serves.
+//!
+//! Each worker has its own counts, and is the only one that writes them: a plain load and store, no lock and no
+//! locked instruction on the hot path. Whoever reads them (`crate::admin`) sees each as it was a moment ago.
+
+mod contention;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::command::table;
+use crate::quorum::MasterId;
+
+pub use contention::Contention;
+
+/// A number that one thread counts up, and others read.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Counts `more`.
+    pub fn add(&self, more: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// Counts one.
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    /// How many there were.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number as it was when it was last looked at.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    /// It is `value` now.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// What it was.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Upper bounds, in microseconds, of all buckets but the last: from a local network to what nobody waits for.
+const BOUNDS_US: [u64; 16] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 10_000_000,
+];
+
+/// How often something took how long.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [Count; BOUNDS_US.len() + 1],
+    sum_us: Count,
+}
+
+impl Histogram {
+    /// It took so long once.
+    pub fn observe(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS_US.iter().position(|bound| us <= *bound);
+        self.buckets[bucket.unwrap_or(BOUNDS_US.len())].one();
+        self.sum_us.add(us);
+    }
+
+    /// The sum of all times in seconds.
+    pub fn sum(&self) -> f64 {
+        self.sum_us.get() as f64 / 1e6
+    }
+
+    /// The upper bound of each bucket in seconds, and how many fell into it.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+        bounds.zip(self.buckets.iter().map(Count::get))
+    }
+}
+
+/// What is asked of the masters, as operators think of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// May I have this lock?
+    Claim,
+    /// Do I give this lock back?
+    Release,
+    /// May I keep it for longer?
+    Expiry,
+    /// May I replace this value?
+    Swap,
+    /// A script, a transaction, or a command of a composite type.
+    Program,
+    /// What is there?
+    Read,
+    /// Messages.
+    Message,
+}
+
+impl Question {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::Claim,
+        Self::Release,
+        Self::Expiry,
+        Self::Swap,
+        Self::Program,
+        Self::Read,
+        Self::Message,
+    ];
+
+    /// Its name as a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Release => "release",
+            Self::Expiry => "expiry",
+            Self::Swap => "swap",
+            Self::Program => "program",
+            Self::Read => "read",
+            Self::Message => "message",
+        }
+    }
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A quorum did it.
+    Granted,
+    /// A quorum had nothing against an answer, and it was no.
+    Refused,
+    /// It could have been either, or too few could be asked.
+    Undecided,
+}
+
+impl Outcome {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Granted, Self::Refused, Self::Undecided];
+
+    /// Its name as a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Granted => "granted",
+            Self::Refused => "refused",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+/// The place of what is no command.
+pub const NO_COMMAND: u16 = u16::MAX;
+
+/// The counts of one worker.
+#[derive(Debug)]
+pub struct Metrics {
+    /// Requests by the place of their command in the table: answered, and answered with an error.
+    requests: Vec<[Count; 2]>,
+    verdicts: [[Count; Outcome::ALL.len()]; Question::ALL.len()],
+    masters: Vec<MasterMetrics>,
+    /// Rounds in which nobody won and that were tried again.
+    pub split_votes: Count,
+    /// Effects that were taken back on a master.
+    pub rollbacks: Count,
+    /// Bytes that clients sent.
+    pub bytes_in: Count,
+    /// Bytes that clients were sent.
+    pub bytes_out: Count,
+    /// Operations in flight, a moment ago.
+    pub in_flight: Gauge,
+    /// How late the event loop was for a timer.
+    pub lag: Histogram,
+    /// Which keys are fought for.
+    pub contention: Contention,
+}
+
+/// Of one master.
+#[derive(Debug, Default)]
+pub struct MasterMetrics {
+    /// Ballots that were answered in time.
+    pub answered: Count,
+    /// Those that were late, errors or lost.
+    pub unknown: Count,
+    /// From the request to the ballot.
+    pub round_trip: Histogram,
+    /// Whether this worker is connected to it, a moment ago.
+    pub is_up: Gauge,
+    /// Releases and the like that it still has to get, a moment ago.
+    pub deferred: Gauge,
+    /// Those that were given up.
+    pub dropped: Gauge,
+}
+
+impl Metrics {
+    /// Nothing has happened yet before so many masters.
+    pub fn new(masters: usize) -> Self {
+        Self {
+            requests: (0..=table::all().len()).map(|_| Default::default()).collect(),
+            verdicts: Default::default(),
+            masters: (0..masters).map(|_| MasterMetrics::default()).collect(),
+            split_votes: Count::default(),
+            rollbacks: Count::default(),
+            bytes_in: Count::default(),
+            bytes_out: Count::default(),
+            in_flight: Gauge::default(),
+            lag: Histogram::default(),
+            contention: Contention::default(),
+        }
+    }
+
+    /// A request was answered. Beyond the end of the table are those that are no command.
+    pub fn request(&self, place: u16, is_error: bool) {
+        let place = usize::from(place).min(table::all().len());
+        self.requests[place][usize::from(is_error)].one();
+    }
+
+    /// A question was decided.
+    pub fn verdict(&self, question: Question, outcome: Outcome) {
+        self.verdicts[question as usize][outcome as usize].one();
+    }
+
+    /// How often it was.
+    pub fn verdicts(&self, question: Question, outcome: Outcome) -> u64 {
+        self.verdicts[question as usize][outcome as usize].get()
+    }
+
+    /// Those of one master.
+    pub fn master(&self, master: MasterId) -> &MasterMetrics {
+        &self.masters[master.index()]
+    }
+
+    /// The name of each command that was used, whether it was answered with an error, and how often.
+    pub fn requests(&self) -> impl Iterator<Item = (&'static str, bool, u64)> {
+        let names = table::all().iter().map(|spec| spec.name).chain(["unknown"]);
+        let outcomes = names.zip(&self.requests).flat_map(|(name, counts)| {
+            [(name, false, counts[0].get()), (name, true, counts[1].get())]
+        });
+        outcomes.filter(|(_, _, count)| *count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_fall_into_the_first_bucket_that_is_wide_enough() {
+        let histogram = Histogram::default();
+        for us in [0, 50, 51, 9_999_999, 10_000_001, u64::MAX] {
+            histogram.observe(Duration::from_micros(us));
+        }
+        let counts: Vec<u64> = histogram.buckets().map(|(_, count)| count).collect();
+        assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
+        let bounds: Vec<f64> = histogram.buckets().map(|(bound, _)| bound).collect();
+        assert!(bounds.is_sorted() && bounds[0] == 0.000_05);
+    }
+
+    #[test]
+    fn every_question_and_outcome_has_a_place_of_its_own() {
+        let metrics = Metrics::new(1);
+        for question in Question::ALL {
+            for outcome in Outcome::ALL {
+                metrics.verdict(question, outcome);
+                assert_eq!(metrics.verdicts(question, outcome), 1, "{question:?} {outcome:?}");
+            }
+        }
+        assert!(Question::ALL.iter().enumerate().all(|(place, it)| *it as usize == place));
+        assert!(Outcome::ALL.iter().enumerate().all(|(place, it)| *it as usize == place));
+    }
+}

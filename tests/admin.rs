@@ -1,0 +1,263 @@
+//! What operators see: metrics, probes, the status page's numbers, the filter of the log.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use support::http::{Answer, http};
+use support::{
+    Masters, Proxy, Reply, eventually, eventually_blocking, target_is_plain_redis, words,
+};
+
+fn get(address: &str, path: &str) -> Answer {
+    http(address, "GET", path, "")
+}
+
+/// The samples by name and labels, as they stand there.
+fn samples(address: &str) -> BTreeMap<String, f64> {
+    let answer = get(address, "/metrics");
+    assert_eq!(answer.status, 200);
+    assert!(answer.head.contains("content-type: application/openmetrics-text"), "{}", answer.head);
+    let lines = answer.body.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').expect("a value");
+        (sorted(name), value.parse().expect("a number"))
+    };
+    lines.map(sample).collect()
+}
+
+/// With its labels in the order of the alphabet: theirs means nothing.
+fn sorted(sample: &str) -> String {
+    let Some((name, labels)) = sample.trim_end_matches('}').split_once('{') else {
+        return sample.to_owned();
+    };
+    let mut labels: Vec<&str> =
+        labels.split_inclusive("\",").map(|label| label.trim_end_matches(',')).collect();
+    labels.sort_unstable();
+    format!("{name}{{{}}}", labels.join(","))
+}
+
+fn start(masters: &Masters) -> (Proxy, String) {
+    let proxy = Proxy::start(masters, &["--admin", "127.0.0.1:0"]);
+    let log = proxy.log();
+    let line = log.iter().find_map(|line| line.split_once("status at http://"));
+    let address = line.expect("the proxy says where").1.trim_end_matches('/').to_owned();
+    let all = format!("{0} of {0} masters vote\n", masters.len());
+    eventually_blocking("all masters vote", || (get(&address, "/ready").body == all).then_some(()));
+    (proxy, address)
+}
+
+#[tokio::test]
+async fn what_happens_is_counted() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let (proxy, admin) = start(&masters);
+    let before = samples(&admin);
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
+    assert_eq!(client.ask(&words("SET lock yours NX PX 60000")).await, Reply::Nil);
+    assert_eq!(client.ask(&["GET", "lock"]).await, Reply::bulk("mine"));
+    let release = ["EVAL", support::scripts::RELEASE, "1", "lock", "mine"];
+    assert_eq!(client.ask(&release).await, Reply::Int(1));
+    assert!(client.ask(&["GET"]).await.is_error("ERR wrong number"));
+    assert!(client.ask(&["NONSENSE"]).await.is_error("ERR unknown command"));
+    let after = samples(&admin);
+    let more = |sample: &str| {
+        after.get(sample).unwrap_or_else(|| panic!("no {sample} in {after:#?}"))
+            - before.get(sample).copied().unwrap_or_default()
+    };
+    for (sample, count) in [
+        (r#"redlock_requests_total{command="set",outcome="ok"}"#, 2.0),
+        (r#"redlock_requests_total{command="eval",outcome="ok"}"#, 1.0),
+        (r#"redlock_requests_total{command="get",outcome="ok"}"#, 1.0),
+        (r#"redlock_requests_total{command="unknown",outcome="error"}"#, 2.0),
+        (r#"redlock_verdicts_total{operation="claim",verdict="granted"}"#, 1.0),
+        (r#"redlock_verdicts_total{operation="claim",verdict="refused"}"#, 1.0),
+        (r#"redlock_verdicts_total{operation="release",verdict="granted"}"#, 1.0),
+        (r#"redlock_verdicts_total{operation="read",verdict="granted"}"#, 1.0),
+        (r#"redlock_verdicts_total{operation="claim",verdict="undecided"}"#, 0.0),
+    ] {
+        assert_eq!(more(sample), count, "{sample}");
+    }
+    assert!(more("redlock_received_bytes_total") >= 100.0);
+    assert!(more("redlock_sent_bytes_total") >= 20.0);
+    for (sample, value) in
+        [("redlock_masters", 3.0), ("redlock_quorum", 2.0), ("redlock_voters", 3.0)]
+    {
+        assert_eq!(after[sample], value, "{sample}");
+    }
+    for master in masters.iter() {
+        let address = master.address();
+        let of = |name: &str, labels: &str| {
+            after[&sorted(&format!("{name}{{master=\"{address}\"{labels}}}"))]
+        };
+        assert_eq!(of("redlock_master_up", ""), 1.0);
+        assert_eq!(of("redlock_master_state", ",state=\"voter\""), 1.0);
+        assert_eq!(of("redlock_master_state", ",state=\"down\""), 0.0);
+        assert!(of("redlock_ballots_total", ",ballot=\"answered\"") >= 3.0);
+        let count = of("redlock_round_trip_seconds_count", "");
+        assert!(count >= 3.0 && of("redlock_round_trip_seconds_bucket", ",le=\"+Inf\"") == count);
+        assert!(of("redlock_clock_offset_seconds", "").abs() < 1.0);
+        assert_eq!(of("redlock_deferred_releases", ""), 0.0);
+    }
+    assert!(after[r#"redlock_event_loop_lag_seconds_count{worker="0"}"#] > 0.0);
+}
+
+#[tokio::test]
+async fn it_is_ready_while_a_quorum_votes_and_lives_anyway() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let (proxy, admin) = start(&masters);
+    proxy.expect_warnings();
+    let ready = get(&admin, "/ready");
+    assert_eq!((ready.status, &*ready.body), (200, "3 of 3 masters vote\n"));
+    masters[0].kill_9();
+    proxy.knows(0, "state", "down").await;
+    eventually("one less is ready", || async {
+        (get(&admin, "/ready").body == "2 of 3 masters vote\n").then_some(())
+    })
+    .await;
+    masters[1].kill_9();
+    eventually("two less are not", || async {
+        (get(&admin, "/ready").status == 503).then_some(())
+    })
+    .await;
+    assert!(get(&admin, "/ready").body.starts_with("1 of 3 masters vote and 2 are needed"));
+    assert_eq!(get(&admin, "/live").status, 200);
+    let down =
+        format!("redlock_master_state{{master=\"{}\",state=\"down\"}}", masters[0].address());
+    assert_eq!(samples(&admin)[&down], 1.0);
+    let claim = proxy.raw().await.ask(&words("SET lock mine NX PX 60000")).await;
+    assert!(claim.is_error("CLUSTERDOWN"), "{claim:?}");
+    let undecided = r#"redlock_verdicts_total{operation="claim",verdict="undecided"}"#;
+    assert!(samples(&admin)[undecided] >= 1.0);
+}
+
+#[tokio::test]
+async fn the_page_shows_who_is_fought_for_and_what_has_happened() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let (proxy, admin) = start(&masters);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("SET hot<b>key</b> mine NX PX 60000")).await, Reply::ok());
+    for _ in 0..20 {
+        assert_eq!(client.ask(&words("SET hot<b>key</b> yours NX PX 60000")).await, Reply::Nil);
+    }
+    masters[2].kill_9();
+    masters[2].restart_empty();
+    proxy.knows(2, "state", "voter").await;
+    let page = get(&admin, "/");
+    assert!(page.status == 200 && page.head.contains("content-type: text/html"), "{}", page.head);
+    assert!(
+        !page.body.contains("http://") && !page.body.contains("https://"),
+        "nothing from outside"
+    );
+    let status: serde_json::Value =
+        serde_json::from_str(&get(&admin, "/status.json").body).expect("JSON");
+    let hottest = &status["hot_keys"][0];
+    assert_eq!(
+        (hottest["key"].as_str(), hottest["contended"].as_u64()),
+        (Some("hot<b>key</b>"), Some(20))
+    );
+    assert_eq!(status["masters"].as_array().map(Vec::len), Some(3));
+    let address = masters[2].address();
+    let events = status["events"].as_array().expect("events");
+    let about = |event: &&serde_json::Value| event["master"].as_str() == Some(&*address);
+    let told: Vec<_> =
+        events.iter().filter(about).filter_map(|event| event["text"].as_str()).collect();
+    for words in ["the master is down", "the master is on probation", "the master votes again"] {
+        assert!(told.iter().any(|text| text.starts_with(words)), "{words}: {told:#?}");
+    }
+}
+
+#[tokio::test]
+async fn the_filter_of_the_log_can_be_changed() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let (proxy, admin) = start(&masters);
+    assert_eq!(get(&admin, "/log-level").body, "info\n");
+    let wrong = http(&admin, "PUT", "/log-level", "redlock_proxy=nonsense");
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+    assert_eq!(http(&admin, "PUT", "/log-level", "debug").status, 200);
+    assert_eq!(get(&admin, "/log-level").body, "debug\n");
+    let filtered = || async {
+        proxy.log().iter().any(|line| line.contains("filtered by debug")).then_some(())
+    };
+    eventually("the log says so", filtered).await;
+}
+
+#[test]
+fn what_is_not_there_is_not_found() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(1);
+    let proxy = Proxy::unready(&masters.addresses(), &["--admin", "127.0.0.1:0"]);
+    proxy.expect_warnings();
+    let log = proxy.log();
+    let line = log.iter().find_map(|line| line.split_once("status at http://"));
+    let admin = line.expect("the proxy says where").1.trim_end_matches('/');
+    assert_eq!(get(admin, "/nowhere").status, 404);
+    assert_eq!(http(admin, "POST", "/metrics", "").status, 405);
+    assert_eq!(http(admin, "DELETE", "/log-level", "").status, 405);
+    assert_eq!(http(admin, "PUT", "/log-level", &"x".repeat(5_000)).status, 413);
+}
+
+#[test]
+fn an_admin_port_in_use_ends_the_proxy_with_one_sentence() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+        .args(["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", &address])
+        .output()
+        .expect("the proxy's binary");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("choose another address with --admin"), "{said}");
+    assert_eq!((output.status.code(), said.trim().lines().count()), (Some(69), 1), "{said}");
+}
+
+/// What the dashboard, the alerts and the manual ask for is there.
+#[tokio::test]
+async fn every_metric_that_is_spoken_of_exists() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let (_proxy, admin) = start(&masters);
+    let names = |text: &str| -> BTreeSet<String> {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        let words = text.split(|c| !is_name(c)).filter(|word| word.starts_with("redlock_"));
+        words.map(str::to_owned).collect()
+    };
+    let mut there: BTreeSet<String> =
+        samples(&admin).keys().flat_map(|sample| names(sample)).collect();
+    // It is there while a master has one.
+    there.insert("redlock_master_reason".to_owned());
+    let manual = include_str!("../docs/observing.md");
+    for (place, text) in [
+        ("dashboard", include_str!("../config/grafana-dashboard.json")),
+        ("alerts", include_str!("../config/prometheus-alerts.yaml")),
+    ] {
+        let unknown: Vec<_> = names(text).into_iter().filter(|name| !there.contains(name)).collect();
+        assert!(unknown.is_empty(), "the {place} asks for {unknown:?}, there is {there:#?}");
+    }
+    let family = |name: &String| {
+        let ends = ["_bucket", "_sum", "_count"];
+        ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned()
+    };
+    let families: BTreeSet<String> = there.iter().map(family).collect();
+    assert_eq!(names(manual), families, "the manual tells of each, and of no other");
+    for alert in include_str!("../config/prometheus-alerts.yaml").lines() {
+        if let Some((_, name)) = alert.split_once("- alert: ") {
+            assert!(manual.contains(&format!("### {name}\n")), "the manual does not tell of {name}");
+        }
+    }
+}

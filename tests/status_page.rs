@@ -1,0 +1,152 @@
+//! The status page in a real browser: a headless Chromium, driven as a person would look at it.
+
+mod support;
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use support::http::http;
+use support::{Masters, Proxy, Reply, eventually_blocking, free_port, words};
+use tempfile::TempDir;
+
+/// A browser window, by the WebDriver protocol.
+struct Browser {
+    driver: Child,
+    address: String,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Browser {
+    fn start() -> Browser {
+        let (port, profile) = (free_port(), tempfile::tempdir().expect("a directory"));
+        let driver = Command::new("chromedriver")
+            .arg(format!("--port={port}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver (Debian packages chromium and chromium-driver)");
+        let address = format!("127.0.0.1:{port}");
+        eventually_blocking("chromedriver listens", || {
+            std::net::TcpStream::connect(&address).ok().map(|_| ())
+        });
+        let user_data = format!("--user-data-dir={}", profile.path().display());
+        let args = [
+            "--headless",
+            // Nobody else's pages are opened, and in a container there is no other user to be.
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            &user_data,
+        ];
+        let mut browser = Browser { driver, address, session: String::new(), _profile: profile };
+        let options = json!({"capabilities": {"alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"args": args},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }}});
+        let opened = browser.ask("POST", "/session", &options);
+        browser.session = opened["sessionId"].as_str().expect("a session").to_owned();
+        browser
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if method == "GET" { String::new() } else { body.to_string() };
+        let answer = http(&self.address, method, path, &body);
+        let answer: Value = serde_json::from_str(&answer.body).expect("JSON");
+        assert!(answer["value"]["error"].is_null(), "{method} {path}: {answer}");
+        answer["value"].clone()
+    }
+
+    fn in_session(&self, path: &str, body: &Value) -> Value {
+        self.ask("POST", &format!("/session/{}{path}", self.session), body)
+    }
+
+    /// What a line of JavaScript returns.
+    fn run(&self, script: &str) -> Value {
+        self.in_session("/execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// The text that a person sees there.
+    fn sees(&self, id: &str) -> String {
+        let script = format!("return document.getElementById('{id}').innerText");
+        self.run(&script).as_str().expect("text").to_owned()
+    }
+
+    fn waits_for(&self, id: &str, text: &str) {
+        eventually_blocking(&format!("#{id} says {text:?}"), || {
+            self.sees(id).contains(text).then_some(())
+        });
+    }
+
+    /// Errors in the console, and requests that went elsewhere.
+    fn complaints(&self) -> Vec<Value> {
+        let log = self.in_session("/se/log", &json!({"type": "browser"}));
+        log.as_array().cloned().unwrap_or_default()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() {
+            let _ = http(&self.address, "DELETE", &format!("/session/{}", self.session), "");
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a browser: run by make test-browser"]
+async fn an_operator_sees_what_happens_without_reloading() {
+    let mut masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--admin", "127.0.0.1:0"]);
+    proxy.expect_warnings();
+    let log = proxy.log();
+    let url = log.iter().find_map(|line| line.split_once("status at ")).expect("a page").1;
+    let browser = Browser::start();
+    browser.in_session("/url", &json!({"url": url}));
+    browser.waits_for("verdict", "3 of 3 masters vote, 2 are needed");
+    assert_eq!(browser.sees("masters").matches("votes").count(), 3);
+    assert_eq!(browser.run("return document.title"), "redlock-proxy");
+
+    let mut client = proxy.raw().await;
+    let claim = words("SET <img/src=x/onerror=alert(1)> mine NX PX 60000");
+    assert_eq!(client.ask(&claim).await, Reply::ok());
+    assert_eq!(client.ask(&claim).await, Reply::Nil);
+    browser.waits_for("keys", "<img/src=x/onerror=alert(1)>");
+    masters[1].kill_9();
+    browser.waits_for("masters", "✗ down");
+    browser.waits_for("verdict", "2 of 3 masters vote");
+    browser.waits_for("events", "the master is down");
+    masters[1].restart_empty();
+    browser.waits_for("events", "the master votes again");
+    browser.waits_for("verdict", "3 of 3 masters vote");
+
+    // While claims go on, the rate is shown.
+    let going_on = tokio::spawn(async move {
+        for number in 0.. {
+            let claim = words(&format!("SET key-{number} mine NX PX 60000"));
+            assert_eq!(client.ask(&claim).await, Reply::ok());
+        }
+    });
+    eventually_blocking("claims are granted", || {
+        let shown = browser.sees("granted").replace(',', "");
+        shown.parse::<f64>().is_ok_and(|rate| rate > 1.0).then_some(())
+    });
+    going_on.abort();
+
+    // On a phone nothing is cut off.
+    browser.in_session("/window/rect", &json!({"width": 500, "height": 800}));
+    let script =
+        "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
+    assert_eq!(browser.run(script), 0, "it has to be scrolled sideways");
+    assert_eq!(browser.complaints(), Vec::<Value>::new());
+    drop(proxy);
+    browser.waits_for("lost", "does not answer");
+}
