@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use serde::{Deserialize, Deserializer};
 
 /// A Redis-protocol proxy that makes N independent masters look like one, and takes locks by majority.
@@ -43,6 +44,47 @@ pub enum Action {
     Check(Box<CheckArgs>),
     /// Exit with 0 if a proxy answers, else with 1: for health checks of containers.
     Health(HealthArgs),
+    /// Print a manual page, or what completes these words in a shell.
+    Generate(GenerateArgs),
+}
+
+/// The words after `generate`.
+#[derive(Args)]
+pub struct GenerateArgs {
+    /// What to print.
+    pub what: Generated,
+}
+
+/// What can be made of the flags.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Generated {
+    /// For `man`.
+    Man,
+    /// For `bash-completion`.
+    Bash,
+    /// For `compinit`.
+    Zsh,
+    /// For `fish`.
+    Fish,
+}
+
+impl Generated {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// When `out` does not take it.
+    pub fn write(self, out: &mut impl io::Write) -> io::Result<()> {
+        let mut command = Cli::command();
+        let shell = match self {
+            Self::Man => return clap_mangen::Man::new(command).render(out),
+            Self::Bash => Shell::Bash,
+            Self::Zsh => Shell::Zsh,
+            Self::Fish => Shell::Fish,
+        };
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut command, "redlock-proxy", &mut text);
+        out.write_all(&text)
+    }
 }
 
 /// The words after `dev`.
@@ -264,6 +306,19 @@ pub struct Typed {
     #[arg(long, value_name = "N", env = "REDLOCK_PROXY_MAX_CLIENTS", hide_env_values = true)]
     pub max_clients: Option<Word>,
 
+    /// Disconnect clients that send nothing for so long; 0 never. [default: 0]
+    #[arg(long, value_name = "DURATION", env = "REDLOCK_PROXY_TIMEOUT", hide_env_values = true)]
+    pub timeout: Option<Word>,
+
+    /// After so much silence ask whether a client is still there; 0 never. [default: 5m]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "REDLOCK_PROXY_TCP_KEEPALIVE",
+        hide_env_values = true
+    )]
+    pub tcp_keepalive: Option<Word>,
+
     /// The largest request, headers included, such as 1048576 or 64kb. [default: 1mb]
     #[arg(
         long,
@@ -399,6 +454,8 @@ impl Typed {
             requirepass_file: self.requirepass_file.or(below.requirepass_file),
             protected_mode: self.protected_mode.or(below.protected_mode),
             max_clients: self.max_clients.or(below.max_clients),
+            timeout: self.timeout.or(below.timeout),
+            tcp_keepalive: self.tcp_keepalive.or(below.tcp_keepalive),
             max_request_bytes: self.max_request_bytes.or(below.max_request_bytes),
             workers: self.workers.or(below.workers),
             log_format: self.log_format.or(below.log_format),

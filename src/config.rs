@@ -52,6 +52,10 @@ pub struct Settings {
     pub protected_mode: bool,
     /// How many clients may be connected at a time.
     pub max_clients: usize,
+    /// Clients that send nothing for so long are disconnected; zero: never (`timeout` of redis.conf).
+    pub timeout: Duration,
+    /// After so much silence TCP asks whether a client is still there; zero: never (`tcp-keepalive` there).
+    pub tcp_keepalive: Duration,
     /// The largest request, headers included, in bytes.
     pub max_request_bytes: usize,
     /// How many threads serve, each with its own event loop and links.
@@ -132,6 +136,8 @@ impl Settings {
             requirepass: None,
             protected_mode: true,
             max_clients: 10_000,
+            timeout: Duration::ZERO,
+            tcp_keepalive: Duration::from_secs(300),
             max_request_bytes: 1 << 20,
             workers: 1,
             restart_wait: None,
@@ -239,6 +245,13 @@ impl Settings {
             &typed.max_clients,
             number_within(1..=MAX_CLIENTS),
         )?;
+        set(&mut self.timeout, "timeout", &typed.timeout, duration_within(0..=YEAR_MS))?;
+        set(
+            &mut self.tcp_keepalive,
+            "tcp-keepalive",
+            &typed.tcp_keepalive,
+            duration_within(0..=DAY_MS),
+        )?;
         let request_bytes = bytes_within(MIN_REQUEST_BYTES..=MAX_REQUEST_BYTES);
         set(
             &mut self.max_request_bytes,
@@ -305,6 +318,8 @@ impl fmt::Display for Settings {
         write!(f, " requirepass={}", if self.requirepass.is_some() { "***" } else { "none" })?;
         write!(f, " protected-mode={}", self.protected_mode)?;
         write!(f, " max-clients={}", self.max_clients)?;
+        write!(f, " timeout={}", shown(self.timeout))?;
+        write!(f, " tcp-keepalive={}", shown(self.tcp_keepalive))?;
         write!(f, " max-request-bytes={} workers={}", self.max_request_bytes, self.workers)?;
         write!(f, " restart-wait={}", shown(self.restart_wait()))?;
         write!(f, " cold-start={}", self.cold_start)?;
@@ -438,7 +453,9 @@ const MIN_REQUEST_BYTES: usize = 1 << 10;
 /// `proto-max-bulk-len` of Redis.
 const MAX_REQUEST_BYTES: usize = 512 << 20;
 
-const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
+const YEAR_MS: u64 = 365 * DAY_MS;
 
 const NO_MASTERS: &str = "no masters are named: use --master host:port for each, REDLOCK_PROXY_MASTERS \
      or `masters` in the --config file, or try `redlock-proxy dev`";

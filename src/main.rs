@@ -19,12 +19,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use logging::Log;
 use redlock_proxy::admin::Admin;
-use redlock_proxy::cli::{self, Action, Cli, DevArgs, HealthArgs, Typed};
+use redlock_proxy::cli::{self, Action, Cli, DevArgs, Generated, HealthArgs, Typed};
 use redlock_proxy::client::listener::{CannotListen, Listeners};
 use redlock_proxy::config::{LogFormat, Settings};
 use redlock_proxy::dev::LocalMasters;
 use redlock_proxy::worker::{Certificates, Shared};
 use redlock_proxy::{check, worker};
+use sd_notify::NotifyState;
 
 fn main() -> ExitCode {
     let cli = match Cli::read(std::env::args_os()) {
@@ -52,7 +53,15 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Action::Dev(args)) => dev(typed, args),
         Some(Action::Health(args)) => check_health(&typed, args),
         Some(Action::Check(_)) => check_masters(&typed),
+        Some(Action::Generate(args)) => generate(args.what),
     }
+}
+
+fn generate(what: Generated) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    what.write(&mut text).map_err(Failure::other)?;
+    say(&String::from_utf8_lossy(&text));
+    Ok(())
 }
 
 fn test_config(typed: &Typed) -> Result<(), Failure> {
@@ -173,6 +182,7 @@ fn serve_until(
             tracing::warn!("{warning}");
         }
         ready(listeners, address);
+        tell_system(&[NotifyState::Ready]);
         Ok(())
     };
     worker::serve(settings, certificates, listening, shutdown).map_err(|error| {
@@ -189,6 +199,12 @@ fn bind_admin(listen: &String) -> Result<TcpListener, Failure> {
             "cannot listen on {listen} ({why}): choose another address with --admin"
         ))
     })
+}
+
+/// Tells a service manager that waits for it (`Type=notify`) how far the process is.
+fn tell_system(states: &[NotifyState<'_>]) {
+    // Where nobody waits, nobody is told.
+    let _ = sd_notify::notify(states);
 }
 
 /// Fails where somebody listens already. The workers' own listeners would not notice another proxy

@@ -287,6 +287,9 @@ impl Worker {
         tokio::task::spawn_local(look_at_itself(Rc::clone(self)));
         tokio::task::spawn_local(Sweeper(self.errands(dial.clone())).run(suspects));
         if self.index == 0 {
+            if !self.settings().timeout.is_zero() {
+                tokio::task::spawn_local(timeouts(Rc::clone(self)));
+            }
             self.look_after_masters(dial);
         }
     }
@@ -359,6 +362,17 @@ async fn look_at_itself(worker: Rc<Worker>) {
             master.deferred.set(link.deferred() as u64);
             master.dropped.set(link.dropped());
         }
+    }
+}
+
+/// Ends clients that have been silent for too long (`clientsCronHandleTimeout` in Redis's `timeout.c`). The first
+/// worker does that for all.
+async fn timeouts(worker: Rc<Worker>) {
+    let timeout = worker.settings().timeout;
+    let pause = (timeout / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    loop {
+        tokio::time::sleep(pause).await;
+        worker.registry().end_silent(timeout);
     }
 }
 

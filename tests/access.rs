@@ -136,3 +136,35 @@ fn files_without_a_password_end_the_proxy_with_one_sentence() {
         assert_eq!((output.status.code(), said.trim().lines().count()), (Some(64), 1), "{said}");
     }
 }
+
+#[tokio::test]
+async fn clients_that_are_silent_for_too_long_are_disconnected_unless_they_wait() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--timeout", "1s"]);
+    let (mut silent, mut waiting) = (proxy.raw().await, proxy.raw().await);
+    let (mut subscribed, mut busy) = (proxy.raw().await, proxy.raw().await);
+    assert_eq!(silent.ask(&["PING"]).await, Reply::Simple("PONG".into()));
+    subscribed.ask(&["SUBSCRIBE", "news"]).await;
+    waiting.send(&support::encode(&["BLPOP", "queue", "0"])).await;
+    let kept_busy = async { while silent.frame_or_end().await.is_some() {} };
+    let keep_busy = async {
+        loop {
+            assert_eq!(busy.ask(&["ECHO", "here"]).await, Reply::bulk("here"));
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = kept_busy => {}
+        () = keep_busy => {}
+    }
+    // Whoever was silent has gone; a whole timeout later the others are still there.
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    assert_eq!(proxy.raw().await.ask(&["RPUSH", "queue", "item"]).await, Reply::Int(1));
+    let item = Reply::Array(vec![Reply::bulk("queue"), Reply::bulk("item")]);
+    assert_eq!(waiting.reply().await, item);
+    assert_eq!(proxy.raw().await.ask(&["PUBLISH", "news", "hello"]).await, Reply::Int(1));
+    assert!(matches!(subscribed.reply().await, Reply::Array(_)));
+}

@@ -246,7 +246,8 @@ async fn every_metric_that_is_spoken_of_exists() {
         ("dashboard", include_str!("../config/grafana-dashboard.json")),
         ("alerts", include_str!("../config/prometheus-alerts.yaml")),
     ] {
-        let unknown: Vec<_> = names(text).into_iter().filter(|name| !there.contains(name)).collect();
+        let unknown: Vec<_> =
+            names(text).into_iter().filter(|name| !there.contains(name)).collect();
         assert!(unknown.is_empty(), "the {place} asks for {unknown:?}, there is {there:#?}");
     }
     let family = |name: &String| {
@@ -257,7 +258,10 @@ async fn every_metric_that_is_spoken_of_exists() {
     assert_eq!(names(manual), families, "the manual tells of each, and of no other");
     for alert in include_str!("../config/prometheus-alerts.yaml").lines() {
         if let Some((_, name)) = alert.split_once("- alert: ") {
-            assert!(manual.contains(&format!("### {name}\n")), "the manual does not tell of {name}");
+            assert!(
+                manual.contains(&format!("### {name}\n")),
+                "the manual does not tell of {name}"
+            );
         }
     }
 }

@@ -178,9 +178,9 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
         .env("REDLOCK_PROXY_MAX_TTL", "");
     assert_eq!(
         settings(command),
-        "masters=environment:1,environment:2 listen=127.0.0.1:2222 vote-timeout=50ms max-ttl=3s \
-         drift=0.2 split-vote-retries=3 split-vote-delay=20ms no-ttl=keep requirepass=none \
-         max-clients=10000 max-request-bytes=1048576 workers=3 restart-wait=3s cold-start=trust \
+        "masters=environment:1,environment:2 listen=127.0.0.1:2222 tls-listen=none unixsocket=none \
+         admin=none vote-timeout=50ms max-ttl=3s drift=0.2 split-vote-retries=3 split-vote-delay=20ms no-ttl=keep requirepass=none \
+         protected-mode=true max-clients=10000 timeout=0s tcp-keepalive=5m max-request-bytes=1048576 workers=3 restart-wait=3s cold-start=trust \
          drain-timeout=10s allow-flush=true \
          redis-version=auto log-format=json"
     );
@@ -389,4 +389,44 @@ fn health_is_1_for_any_other_answer() {
     let sentence = sentence(proxy(&["health", "--connect", &address]), 1);
     assert_eq!(sentence, format!("{address} answered PING with \"-LOADING not yet\""));
     server.join().unwrap();
+}
+
+#[test]
+fn the_manual_page_and_completions_know_every_flag() {
+    let help = stdout(&run(proxy(&["--help"])));
+    let flags: Vec<&str> =
+        help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 2).collect();
+    assert!(flags.len() > 30, "{flags:?}");
+    for what in ["man", "bash", "zsh", "fish"] {
+        let output = run(proxy(&["generate", what]));
+        assert!(output.status.success());
+        // roff writes a dash as `\-`, fish names long flags without them.
+        let text = stdout(&output).replace("\\-", "-");
+        for flag in &flags {
+            let name = flag.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+            let name = name.split(['=', '[', ',', '.', ']']).next().unwrap();
+            assert!(text.contains(name), "{what} does not know {name}");
+        }
+        if what == "bash" {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("completion.bash");
+            std::fs::write(&file, &output.stdout).unwrap();
+            assert!(Command::new("bash").arg("-n").arg(&file).status().unwrap().success());
+        }
+    }
+}
+
+#[test]
+fn a_service_manager_is_told_when_clients_may_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut command = proxy(&["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let mut running = Running::start(command);
+    let mut told = [0; 100];
+    let length = manager.recv(&mut told).expect("a word");
+    assert_eq!(String::from_utf8_lossy(&told[..length]).trim(), "READY=1");
+    running.process.kill().unwrap();
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use crate::clock::{self, Instant};
 use crate::command::table::{self, Spec};
@@ -40,6 +41,8 @@ pub struct Client {
     /// Milliseconds after `since`.
     seen_ms: AtomicU64,
     killed: AtomicBool,
+    /// It has been silent for longer than clients may be.
+    overdue: AtomicBool,
     /// The last command: its place in the table, and one more.
     command: AtomicU16,
     words: Mutex<Words>,
@@ -99,6 +102,7 @@ impl Registry {
             since: clock::now(),
             seen_ms: AtomicU64::new(0),
             killed: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
             command: AtomicU16::new(0),
             words: Mutex::new(Words { resp: 2, ..Words::default() }),
             waker: Mutex::new(None),
@@ -142,6 +146,15 @@ impl Registry {
         &self.audience
     }
 
+    /// Makes sessions end whose clients have been silent for `timeout`, if they wait for nothing.
+    pub fn end_silent(&self, timeout: Duration) {
+        let is_silent = |client: &&Arc<Client>| client.idle() >= timeout;
+        for client in self.clients().iter().filter(is_silent) {
+            client.overdue.store(true, Ordering::Relaxed);
+            client.wake();
+        }
+    }
+
     /// Makes every session look around, e.g. because the proxy is about to stop.
     pub fn wake_all(&self) {
         self.clients().iter().for_each(|client| client.wake());
@@ -170,9 +183,20 @@ impl Client {
         self.words().subscriptions.any()
     }
 
-    /// The client has sent something.
+    /// Whether [`Registry::end_silent`] found it so.
+    pub fn is_overdue(&self) -> bool {
+        self.overdue.load(Ordering::Relaxed)
+    }
+
+    /// The client has sent something, or was sent something.
     pub fn seen(&self) {
         self.seen_ms.store(self.age_ms(), Ordering::Relaxed);
+        self.overdue.store(false, Ordering::Relaxed);
+    }
+
+    fn idle(&self) -> Duration {
+        let idle_ms = self.age_ms().saturating_sub(self.seen_ms.load(Ordering::Relaxed));
+        Duration::from_millis(idle_ms)
     }
 
     fn age_ms(&self) -> u64 {
@@ -205,8 +229,7 @@ impl Client {
         let words = self.words().clone();
         let subscriptions = words.subscriptions;
         let age_ms = self.age_ms();
-        let idle_ms = age_ms.saturating_sub(self.seen_ms.load(Ordering::Relaxed));
-        let (age, idle) = (age_ms / 1000, idle_ms / 1000);
+        let (age, idle) = (age_ms / 1000, self.idle().as_secs());
         let mut line = String::new();
         let _ = write!(
             line,

@@ -236,6 +236,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let outbox = Rc::clone(&self.front.outbox);
         let mut bytes = outbox.bytes();
         let before = bytes.len();
+        if before > 0 && !self.front.worker.settings().timeout.is_zero() {
+            self.front.client.seen();
+        }
         let flushed = poll_flush(Pin::new(&mut self.stream), &mut bytes, cx);
         self.front.worker.metrics().bytes_out.add((before - bytes.len()) as u64);
         ready!(flushed)?;
@@ -439,7 +442,12 @@ impl Front {
     }
 
     fn must_disconnect(&self) -> bool {
-        self.client.is_killed() || self.outbox.ready_bytes() > REPLIES_TO_DISCONNECT
+        let has_timed_out = || {
+            self.client.is_overdue() && self.outbox.in_flight() == 0 && !self.has_subscriptions()
+        };
+        self.client.is_killed()
+            || self.outbox.ready_bytes() > REPLIES_TO_DISCONNECT
+            || has_timed_out()
     }
 
     /// Everything that was asked is answered, and nothing more will be.

@@ -72,8 +72,8 @@ fn parameters(front: &Front) -> Vec<(&'static str, String)> {
         ("replica-read-only", text("yes")),
         ("save", text("")),
         ("slave-read-only", text("yes")),
-        ("tcp-keepalive", text("0")),
-        ("timeout", text("0")),
+        ("tcp-keepalive", settings.tcp_keepalive.as_secs().to_string()),
+        ("timeout", settings.timeout.as_secs().to_string()),
     ]
 }
 
