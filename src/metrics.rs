@@ -115,6 +115,11 @@ impl Question {
         Self::Message,
     ];
 
+    /// Whether nothing is granted where nothing has changed. A program may have been run all the same.
+    pub fn is_about_a_change(self) -> bool {
+        matches!(self, Self::Claim | Self::Release | Self::Expiry | Self::Swap)
+    }
+
     /// Its name as a label.
     pub fn name(self) -> &'static str {
         match self {

@@ -28,22 +28,11 @@ pub(crate) fn listen(
     };
     let (stop, stopping) = watch::channel(false);
     let listen = async move {
-        let first = loop {
-            match signals.next().await {
-                Received::HangUp => read_again(),
-                end => break end,
-            }
-        };
-        let name = first.name();
+        let name = signals.end(&mut read_again).await.name();
         tracing::info!("{name}: finishing what is in flight, a second signal ends at once");
         // Nobody listens any more only if the proxy is ending anyway.
         let _ = stop.send(true);
-        let second = loop {
-            match signals.next().await {
-                Received::HangUp => {}
-                end => break end,
-            }
-        };
+        let second = signals.end(|| ()).await;
         tracing::warn!("second signal ({}): ending at once", second.name());
         at_once();
         std::process::exit(second.exit_code())
@@ -61,11 +50,14 @@ struct Signals {
 }
 
 impl Signals {
-    async fn next(&mut self) -> Received {
-        tokio::select! {
-            _ = self.interrupt.recv() => Received::Interrupt,
-            _ = self.terminate.recv() => Received::Terminate,
-            _ = self.hang_up.recv() => Received::HangUp,
+    /// The next that asks for the end.
+    async fn end(&mut self, mut on_hang_up: impl FnMut()) -> Received {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return Received::Interrupt,
+                _ = self.terminate.recv() => return Received::Terminate,
+                _ = self.hang_up.recv() => on_hang_up(),
+            }
         }
     }
 }
@@ -74,7 +66,6 @@ impl Signals {
 enum Received {
     Interrupt,
     Terminate,
-    HangUp,
 }
 
 impl Received {
@@ -82,7 +73,6 @@ impl Received {
         match self {
             Self::Interrupt => "SIGINT",
             Self::Terminate => "SIGTERM",
-            Self::HangUp => "SIGHUP",
         }
     }
 
@@ -91,7 +81,6 @@ impl Received {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
-            Self::HangUp => 129,
         }
     }
 }

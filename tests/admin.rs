@@ -38,9 +38,7 @@ fn sorted(sample: &str) -> String {
 
 fn start(masters: &Masters) -> (Proxy, String) {
     let proxy = Proxy::start(masters, &["--admin", "127.0.0.1:0"]);
-    let log = proxy.log();
-    let line = log.iter().find_map(|line| line.split_once("status at http://"));
-    let address = line.expect("the proxy says where").1.trim_end_matches('/').to_owned();
+    let address = proxy.admin_address();
     let all = format!("{0} of {0} masters vote\n", masters.len());
     eventually_blocking("all masters vote", || (get(&address, "/ready").body == all).then_some(()));
     (proxy, address)
@@ -202,9 +200,7 @@ fn what_is_not_there_is_not_found() {
     let masters = Masters::start(1);
     let proxy = Proxy::unready(&masters.addresses(), &["--admin", "127.0.0.1:0"]);
     proxy.expect_warnings();
-    let log = proxy.log();
-    let line = log.iter().find_map(|line| line.split_once("status at http://"));
-    let admin = line.expect("the proxy says where").1.trim_end_matches('/');
+    let admin = &proxy.admin_address();
     assert_eq!(get(admin, "/nowhere").status, 404);
     assert_eq!(http(admin, "POST", "/metrics", "").status, 405);
     assert_eq!(http(admin, "DELETE", "/log-level", "").status, 405);

@@ -107,8 +107,7 @@ async fn an_operator_sees_what_happens_without_reloading() {
     let mut masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &["--admin", "127.0.0.1:0"]);
     proxy.expect_warnings();
-    let log = proxy.log();
-    let url = log.iter().find_map(|line| line.split_once("status at ")).expect("a page").1;
+    let url = format!("http://{}/", proxy.admin_address());
     let browser = Browser::start();
     browser.in_session("/url", &json!({"url": url}));
     browser.waits_for("verdict", "3 of 3 masters vote, 2 are needed");

@@ -10,8 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::status;
-use crate::master::probation::Standing;
-use crate::metrics::{Histogram, Metrics, Outcome, Question};
+use crate::metrics::{Histogram, Outcome, Question};
 use crate::quorum::{MasterId, Quorum};
 use crate::worker::Shared;
 
@@ -74,40 +73,41 @@ impl Page<'_, '_> {
     }
 
     fn verdicts(&mut self) -> fmt::Result {
-        let workers = &self.shared.metrics;
+        let shared = self.shared;
         let help = "What became of what masters were asked, by kind of question.";
         let mut family =
             self.encoder.encode_descriptor("verdicts", help, None, MetricType::Counter)?;
         for question in Question::ALL {
             for outcome in Outcome::ALL {
-                let count = sum(workers, |metrics| metrics.verdicts(question, outcome));
+                let count = status::sum(shared, |metrics| metrics.verdicts(question, outcome));
                 let labels = [("operation", question.name()), ("verdict", outcome.name())];
                 counter(&mut family, &labels, count)?;
             }
         }
-        let count = sum(workers, |metrics| metrics.split_votes.get());
+        let count = status::sum(shared, |metrics| metrics.split_votes.get());
         self.counter(
             "split_votes",
             "Rounds in which nobody won and that were tried again.",
             count,
         )?;
-        let count = sum(workers, |metrics| metrics.rollbacks.get());
+        let count = status::sum(shared, |metrics| metrics.rollbacks.get());
         self.counter("rollbacks", "Effects that were taken back on a master.", count)
     }
 
     fn clients(&mut self) -> fmt::Result {
-        let (registry, workers) = (&self.shared.registry, &self.shared.metrics);
+        let shared = self.shared;
+        let registry = &shared.registry;
         let (accepted, rejected) = registry.accepted_and_rejected();
-        let (connected, max) = (registry.connected(), self.shared.settings.max_clients);
+        let (connected, max) = (registry.connected(), shared.settings.max_clients);
         self.gauge("clients", "Clients that are connected.", None, connected as f64)?;
         self.gauge("max_clients", "How many may be.", None, max as f64)?;
         self.counter("connections", "Clients that were let in.", accepted)?;
         self.counter("rejected_connections", "Clients that were one too many.", rejected)?;
-        let bytes = sum(workers, |metrics| metrics.bytes_in.get());
+        let bytes = status::sum(shared, |metrics| metrics.bytes_in.get());
         self.counter("received_bytes", "What clients sent.", bytes)?;
-        let bytes = sum(workers, |metrics| metrics.bytes_out.get());
+        let bytes = status::sum(shared, |metrics| metrics.bytes_out.get());
         self.counter("sent_bytes", "What clients were sent.", bytes)?;
-        let count = sum(workers, |metrics| metrics.in_flight.get());
+        let count = status::sum(shared, |metrics| metrics.in_flight.get());
         self.gauge("operations_in_flight", "What masters are being asked.", None, count as f64)
     }
 
@@ -134,11 +134,7 @@ impl Page<'_, '_> {
         let help = "Why a master does not vote, if it could be reached.";
         let mut family = self.gauges("master_reason", help, None)?;
         for (master, address) in masters(shared) {
-            let reason = match shared.electorate.standing(master) {
-                Standing::Probation { cause, .. } => cause.to_string(),
-                Standing::Barred(bar) => bar.to_string(),
-                Standing::Unknown | Standing::Young | Standing::Voter => continue,
-            };
+            let Some(reason) = shared.electorate.standing(master).reason() else { continue };
             gauge(&mut family, &[("master", &address), ("reason", &reason)], 1.0)?;
         }
         self.ballots()?;
@@ -147,11 +143,10 @@ impl Page<'_, '_> {
 
     fn ballots(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let workers = &shared.metrics;
         let mut family = self.counters("ballots", "Answers of masters, by whether they count.")?;
         for (master, address) in masters(shared) {
-            let answered = sum(workers, |metrics| metrics.master(master).answered.get());
-            let unknown = sum(workers, |metrics| metrics.master(master).unknown.get());
+            let answered = status::sum(shared, |metrics| metrics.master(master).answered.get());
+            let unknown = status::sum(shared, |metrics| metrics.master(master).unknown.get());
             counter(&mut family, &[("master", &address), ("ballot", "answered")], answered)?;
             counter(&mut family, &[("master", &address), ("ballot", "unknown")], unknown)?;
         }
@@ -160,7 +155,7 @@ impl Page<'_, '_> {
         let name = "round_trip";
         let mut family = self.encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
         for (master, address) in masters(shared) {
-            let all = workers.iter().map(|metrics| &metrics.master(master).round_trip);
+            let all = shared.metrics.iter().map(|metrics| &metrics.master(master).round_trip);
             histogram(&mut family, &[("master", &address)], all)?;
         }
         Ok(())
@@ -168,14 +163,13 @@ impl Page<'_, '_> {
 
     fn debts(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let workers = &shared.metrics;
         self.of_masters("deferred_releases", "What a master still has to be told.", |master| {
-            sum(workers, |metrics| metrics.master(master).deferred.get()) as f64
+            status::sum(shared, |metrics| metrics.master(master).deferred.get()) as f64
         })?;
         let help = "What it was not told for want of room.";
         let mut family = self.counters("dropped_releases", help)?;
         for (master, address) in masters(shared) {
-            let dropped = sum(workers, |metrics| metrics.master(master).dropped.get());
+            let dropped = status::sum(shared, |metrics| metrics.master(master).dropped.get());
             counter(&mut family, &[("master", &address)], dropped)?;
         }
         let mut family = self.counters("copied_keys", "Keys that it was given back.")?;
@@ -261,10 +255,6 @@ impl Page<'_, '_> {
 fn masters(shared: &Shared) -> impl Iterator<Item = (MasterId, String)> {
     let addresses = shared.settings.masters.iter().map(ToString::to_string);
     addresses.enumerate().map(|(index, address)| (MasterId::new(index), address))
-}
-
-fn sum(workers: &[std::sync::Arc<Metrics>], of: impl Fn(&Metrics) -> u64) -> u64 {
-    workers.iter().map(|metrics| of(metrics)).sum()
 }
 
 fn counter<const N: usize>(

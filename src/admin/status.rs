@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::events::{Event, Events};
 use crate::client::registry::Registry;
-use crate::master::probation::Standing;
-use crate::metrics::{Outcome, Question};
+use crate::metrics::{Metrics, Outcome, Question};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 use crate::worker::Shared;
 
@@ -93,11 +92,9 @@ impl Status {
 impl Master {
     fn of(shared: &Shared, id: MasterId) -> Self {
         let electorate = &shared.electorate;
-        let reason = match electorate.standing(id) {
-            _ if !is_up(shared, id) => "it cannot be reached".to_owned(),
-            Standing::Probation { cause, .. } => cause.to_string(),
-            Standing::Barred(bar) => bar.to_string(),
-            Standing::Unknown | Standing::Young | Standing::Voter => String::new(),
+        let reason = match is_up(shared, id) {
+            true => electorate.standing(id).reason().unwrap_or_default(),
+            false => "it cannot be reached".to_owned(),
         };
         let unix_time = electorate.unix_time();
         Self {
@@ -139,16 +136,13 @@ pub(super) fn is_up(shared: &Shared, master: MasterId) -> bool {
 
 /// One of [`STATES`].
 pub(super) fn state(shared: &Shared, master: MasterId) -> &'static str {
-    let electorate = &shared.electorate;
-    match electorate.standing(master) {
-        _ if !is_up(shared, master) => "down",
-        Standing::Voter if electorate.was_looked_at(master) => "voter",
-        Standing::Voter | Standing::Young | Standing::Unknown => "waiting",
-        Standing::Probation { .. } => "probation",
-        Standing::Barred(_) => "barred",
+    match is_up(shared, master) {
+        true => shared.electorate.standing(master).word(shared.electorate.was_looked_at(master)),
+        false => "down",
     }
 }
 
-fn sum(shared: &Shared, of: impl Fn(&crate::metrics::Metrics) -> u64) -> u64 {
+/// Of all workers.
+pub(super) fn sum(shared: &Shared, of: impl Fn(&Metrics) -> u64) -> u64 {
     shared.metrics.iter().map(|metrics| of(metrics)).sum()
 }

@@ -245,7 +245,7 @@ where
 
 /// The same after a handshake. Whoever does not finish it takes a place meanwhile.
 fn admit_by_tls(stream: TcpStream, ends: (Peer, Peer), server: &Server, worker: &Rc<Worker>) {
-    let handshake = server.acceptor().accept(stream);
+    let handshake = server.get().accept(stream);
     let Some(client) = enter(ends, worker) else { return };
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {

@@ -7,7 +7,6 @@ use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::master::link::Link;
-use crate::master::probation::Standing;
 use crate::metrics::Metrics;
 use crate::operation::engine::Engine;
 
@@ -121,12 +120,9 @@ fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {
     let (electorate, master) = (engine.electorate(), link.master());
     let standing = electorate.standing(master);
     let down = if link.is_up() { None } else { link.last_error() };
-    let (state, reason) = match (&standing, down) {
-        (Standing::Voter, None) if electorate.was_looked_at(master) => ("voter", None),
-        (Standing::Voter | Standing::Young | Standing::Unknown, None) => ("waiting", None),
-        (Standing::Probation { cause, .. }, None) => ("probation", Some(cause.to_string())),
-        (Standing::Barred(bar), None) => ("barred", Some(bar.to_string())),
-        (_, Some(why)) => ("down", Some(why)),
+    let (state, reason) = match down {
+        Some(why) => ("down", Some(why)),
+        None => (standing.word(electorate.was_looked_at(master)), standing.reason()),
     };
     let metrics = metrics.master(master);
     let (ballots, unknown) = (metrics.answered.get(), metrics.unknown.get());

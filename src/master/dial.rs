@@ -80,7 +80,7 @@ impl Dial for Network {
         let client = self.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let name = self.server_name.as_ref().unwrap_or(&address.host).clone();
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
-        let stream = client.connector().connect(name, stream).await?;
+        let stream = client.get().connect(name, stream).await?;
         Ok(Connection::Tls(Box::new(stream)))
     }
 }

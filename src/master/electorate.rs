@@ -111,13 +111,9 @@ impl Electorate {
 
     /// `; ADDRESS: why` for each of these that must not vote, apart from being out of reach.
     pub fn why_not(&self, masters: MasterSet) -> String {
-        let why = |master: MasterId| match self.standing(master) {
-            Standing::Probation { cause, .. } => Some(cause.to_string()),
-            Standing::Barred(bar) => Some(bar.to_string()),
-            Standing::Unknown | Standing::Young | Standing::Voter => None,
-        };
         let named = |master: MasterId| {
-            why(master).map(|why| format!("; {}: {why}", self.addresses[master.index()]))
+            let why = self.standing(master).reason();
+            why.map(|why| format!("; {}: {why}", self.addresses[master.index()]))
         };
         masters.iter().filter_map(named).collect()
     }

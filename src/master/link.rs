@@ -113,7 +113,6 @@ pub struct Link {
     max_backlog_bytes: usize,
     pad: Pad,
     up: Cell<bool>,
-    /// Trustworthy answers of the master to operations, and others.
     state: RefCell<State>,
 }
 

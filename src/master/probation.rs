@@ -72,6 +72,28 @@ pub enum Standing {
     Barred(Bar),
 }
 
+impl Standing {
+    /// In one word, for people; it does not tell whether the master can be reached. Without having been looked at for
+    /// other proxies, it is not judged yet.
+    pub fn word(&self, was_looked_at: bool) -> &'static str {
+        match self {
+            Self::Voter if was_looked_at => "voter",
+            Self::Voter | Self::Young | Self::Unknown => "waiting",
+            Self::Probation { .. } => "probation",
+            Self::Barred(_) => "barred",
+        }
+    }
+
+    /// Why it may not, apart from being out of reach.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Probation { cause, .. } => Some(cause.to_string()),
+            Self::Barred(bar) => Some(bar.to_string()),
+            Self::Unknown | Self::Young | Self::Voter => None,
+        }
+    }
+}
+
 /// What decides about probation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {

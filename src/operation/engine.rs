@@ -272,13 +272,22 @@ impl Engine {
         let (answer, raw) = heard.map_or((None, &b""[..]), |heard| (Some(heard.answer), heard.raw));
         let id = waiting.operation;
         let rules = &self.rules;
-        let is_late = self.is_overdue(waiting, now);
-        if is_late {
-            self.deadline(id, waiting.round);
-        }
         if waiting.part == Part::Ballot {
+            let deadline = self.with(id, |flight| {
+                let is_current = flight.operation.round() == waiting.round;
+                Some((flight.deadline?, is_current))
+            });
+            let deadline = deadline.flatten();
+            // The event loop may be so late that answers are read before their deadline is noticed. The pad on the
+            // masters covers one vote timeout and not more.
+            let is_late = deadline.is_some_and(|(deadline, _)| now > deadline);
+            if is_late {
+                self.deadline(id, waiting.round);
+            }
             let is_trusted = !is_late && !matches!(answer, None | Some(Answer::Error(_)));
-            self.count_ballot(master, waiting, is_trusted, now);
+            let current = deadline.filter(|(_, is_current)| *is_current);
+            let asked = current.and_then(|(deadline, _)| deadline.checked_sub(rules.vote_timeout));
+            self.count_ballot(master, is_trusted, asked, now);
         }
         let next = self.with(id, |flight| {
             flight.outstanding -= 1;
@@ -306,28 +315,22 @@ impl Engine {
         self.start_ready();
     }
 
-    fn count_ballot(&self, master: MasterId, waiting: Waiting, is_trusted: bool, now: Instant) {
+    /// `asked` is when the round began that the ballot belongs to, if it is still that round.
+    fn count_ballot(
+        &self,
+        master: MasterId,
+        is_trusted: bool,
+        asked: Option<Instant>,
+        now: Instant,
+    ) {
         let metrics = self.metrics.master(master);
         if !is_trusted {
             return metrics.unknown.one();
         }
         metrics.answered.one();
-        let asked = self.with(waiting.operation, |flight| {
-            let is_current = flight.operation.round() == waiting.round;
-            flight.deadline.filter(|_| is_current)?.checked_sub(self.rules.vote_timeout)
-        });
-        if let Some(asked) = asked.flatten() {
+        if let Some(asked) = asked {
             metrics.round_trip.observe(now.saturating_duration_since(asked));
         }
-    }
-
-    /// The event loop may be so late that answers are read before their deadline is noticed. The pad
-    /// on the masters covers one vote timeout and not more.
-    fn is_overdue(&self, waiting: Waiting, now: Instant) -> bool {
-        let overdue = self.with(waiting.operation, |flight| {
-            flight.deadline.is_some_and(|deadline| now > deadline)
-        });
-        waiting.part == Part::Ballot && overdue == Some(true)
     }
 
     fn deadline(self: &Rc<Self>, id: OperationId, round: u8) {
@@ -449,9 +452,12 @@ impl Engine {
 
     /// Answers the client and ends the turn, once.
     fn reply(&self, id: OperationId, reply: Reply, end: turn::End) {
-        let taken = self.with(id, |flight| (flight.target.take(), flight.turn.take()));
-        let Some((Some(target), turn)) = taken else { return };
-        self.count_verdict(id, &reply);
+        let taken = self.with(id, |flight| {
+            let target = flight.target.take()?;
+            self.count_verdict(&flight.operation, &reply);
+            Some((target, flight.turn.take()))
+        });
+        let Some((target, turn)) = taken.flatten() else { return };
         self.make_up(id);
         self.keep_others_behind(id);
         self.leave_turns(id);
@@ -467,23 +473,18 @@ impl Engine {
         target.deliver(reply);
     }
 
-    fn count_verdict(&self, id: OperationId, reply: &Reply) {
-        let verdict = self.with(id, |flight| {
-            let outcome = match (reply, flight.operation.changes_nothing()) {
-                (Reply::Error(error), _) if verdict::is_undecided(error) => Outcome::Undecided,
-                (Reply::Error(_), _) => Outcome::Refused,
-                (_, false) if !flight.operation.has_changed() => Outcome::Refused,
-                _ => Outcome::Granted,
-            };
-            let question = flight.operation.question();
-            if (question, outcome) == (Question::Claim, Outcome::Refused) {
-                self.metrics.contention.met(&flight.operation.key);
-            }
-            (question, outcome)
-        });
-        if let Some((question, outcome)) = verdict {
-            self.metrics.verdict(question, outcome);
+    fn count_verdict(&self, operation: &Operation, reply: &Reply) {
+        let question = operation.question();
+        let outcome = match reply {
+            Reply::Error(error) if verdict::is_undecided(error) => Outcome::Undecided,
+            Reply::Error(_) => Outcome::Refused,
+            _ if question.is_about_a_change() && !operation.has_changed() => Outcome::Refused,
+            _ => Outcome::Granted,
+        };
+        if (question, outcome) == (Question::Claim, Outcome::Refused) {
+            self.metrics.contention.met(&operation.key);
         }
+        self.metrics.verdict(question, outcome);
     }
 
     /// Forgets the operation once it is answered and nothing of it is on its way any more.

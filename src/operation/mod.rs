@@ -233,11 +233,6 @@ impl Operation {
         }
     }
 
-    /// Whether an answer is all that it can bring.
-    pub fn changes_nothing(&self) -> bool {
-        matches!(self.question(), Question::Read | Question::Message | Question::Program)
-    }
-
     /// Whether it takes a quorum; otherwise any master will do.
     pub fn needs_quorum(&self) -> bool {
         !matches!(self.kind, Kind::Channels(_))

@@ -1,12 +1,12 @@
 //! What the proxy shows to masters that are reached by TLS, and how it knows them.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::{PairFiles, Unusable, authorities, provider};
+use super::{Current, PairFiles, Unusable, authorities, provider};
 
 /// Where the certificates are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,39 +17,13 @@ pub struct Files {
     pub pair: Option<PairFiles>,
 }
 
-/// Opens connections by what the files held when they were last read.
-pub struct Client {
-    files: Files,
-    current: Mutex<TlsConnector>,
-}
+/// Opens connections to masters.
+pub type Client = Current<Files>;
 
-impl Client {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// One of them cannot be used.
-    pub fn read(files: &Files) -> Result<Self, Unusable> {
-        Ok(Self { current: Mutex::new(files.connector()?), files: files.clone() })
-    }
+impl super::Files for Files {
+    type Handshakes = TlsConnector;
 
-    /// Reads the files again. When they cannot be used, what they held before goes on to count.
-    ///
-    /// # Errors
-    /// One of them cannot be used.
-    pub fn read_again(&self) -> Result<(), Unusable> {
-        let connector = self.files.connector()?;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = connector;
-        Ok(())
-    }
-
-    /// For one handshake.
-    pub fn connector(&self) -> TlsConnector {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Files {
-    fn connector(&self) -> Result<TlsConnector, Unusable> {
+    fn handshakes(&self) -> Result<TlsConnector, Unusable> {
         let authorities = match &self.authorities {
             Some(path) => authorities(path)?,
             None => of_the_system()?,

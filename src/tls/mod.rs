@@ -10,7 +10,7 @@ pub mod client;
 pub mod server;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
@@ -33,6 +33,49 @@ pub enum Unusable {
     Authority { path: PathBuf, why: String },
     #[error("the system has no certificate authorities: name yours with {0}")]
     NoAuthority(&'static str),
+}
+
+/// Files with certificates, and what handshakes are made by that they hold.
+pub trait Files: Clone {
+    /// Cheap to clone.
+    type Handshakes: Clone;
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    fn handshakes(&self) -> Result<Self::Handshakes, Unusable>;
+}
+
+/// What the files held when they were last read.
+pub struct Current<F: Files> {
+    files: F,
+    handshakes: Mutex<F::Handshakes>,
+}
+
+impl<F: Files> Current<F> {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read(files: &F) -> Result<Self, Unusable> {
+        Ok(Self { handshakes: Mutex::new(files.handshakes()?), files: files.clone() })
+    }
+
+    /// Reads the files again. When they cannot be used, what they held before goes on to count.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read_again(&self) -> Result<(), Unusable> {
+        let handshakes = self.files.handshakes()?;
+        *self.handshakes.lock().unwrap_or_else(PoisonError::into_inner) = handshakes;
+        Ok(())
+    }
+
+    /// For one handshake.
+    pub fn get(&self) -> F::Handshakes {
+        self.handshakes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// A certificate with its key.

@@ -1,14 +1,14 @@
 //! What the proxy shows to clients that connect by TLS, and what it asks of them.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 
-use super::{PairFiles, Unusable, authorities, provider};
+use super::{Current, PairFiles, Unusable, authorities, provider};
 
 /// Where the certificates are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,39 +32,13 @@ pub enum AuthClients {
     Yes,
 }
 
-/// Accepts handshakes by what the files held when they were last read.
-pub struct Server {
-    files: Files,
-    current: Mutex<TlsAcceptor>,
-}
+/// Accepts clients.
+pub type Server = Current<Files>;
 
-impl Server {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// One of them cannot be used.
-    pub fn read(files: &Files) -> Result<Self, Unusable> {
-        Ok(Self { current: Mutex::new(files.acceptor()?), files: files.clone() })
-    }
+impl super::Files for Files {
+    type Handshakes = TlsAcceptor;
 
-    /// Reads the files again. When they cannot be used, what they held before goes on to count.
-    ///
-    /// # Errors
-    /// One of them cannot be used.
-    pub fn read_again(&self) -> Result<(), Unusable> {
-        let acceptor = self.files.acceptor()?;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = acceptor;
-        Ok(())
-    }
-
-    /// For one handshake.
-    pub fn acceptor(&self) -> TlsAcceptor {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Files {
-    fn acceptor(&self) -> Result<TlsAcceptor, Unusable> {
+    fn handshakes(&self) -> Result<TlsAcceptor, Unusable> {
         let (chain, key) = self.pair.read()?;
         let config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -74,7 +48,9 @@ impl Files {
             .map_err(|why| self.pair.wrong(why))?;
         Ok(Arc::new(config).into())
     }
+}
 
+impl Files {
     fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
         let (Some(path), AuthClients::Optional | AuthClients::Yes) =
             (&self.authorities, self.auth_clients)

@@ -94,6 +94,13 @@ impl Proxy {
         before.rsplit(' ').next().expect("an address").to_owned()
     }
 
+    /// Where operators ask it.
+    pub fn admin_address(&self) -> String {
+        let log = self.log();
+        let line = log.iter().find_map(|line| line.split_once("status at http://"));
+        line.expect("the proxy says where").1.trim_end_matches('/').to_owned()
+    }
+
     /// Asks it to read again what can change.
     pub fn hang_up(&self) {
         self.signal("HUP");

@@ -78,10 +78,11 @@ impl Engine {
     pub(super) fn share(&self, id: OperationId, reply: &Reply) {
         let taken = self.with(id, |flight| {
             flight.turn = None;
-            (flight.target.take(), flight.operation.shared(reply))
+            let (target, reply) = (flight.target.take()?, flight.operation.shared(reply));
+            self.count_verdict(&flight.operation, &reply);
+            Some((target, reply))
         });
-        if let Some((Some(target), reply)) = taken {
-            self.count_verdict(id, &reply);
+        if let Some((target, reply)) = taken.flatten() {
             target.deliver(reply);
         }
         self.retire(id);
