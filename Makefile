@@ -5,9 +5,11 @@ FUZZ_SECONDS ?= 300
 SIM_HOURS ?= 2000
 SIM_FROM ?= 1000
 SIM_SEED ?=
+# Panics name the files of crates, and where those lie differs from machine to machine.
+REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-model test-sim test-planted test-mutants test-browser test-clients clients-page \
+.PHONY: help run release test test-model test-sim test-planted test-mutants test-browser test-clients clients-page \
 	chaos reliability-page lint bench fuzz docs
 
 help: ## list these targets
@@ -17,6 +19,10 @@ run: ## build, start three local masters and the proxy on 127.0.0.1:6379
 	@scripts/install-missing redis-server redis-tools
 	$(CARGO) build --release --locked
 	@exec target/release/redlock-proxy dev
+
+release: ## build target/release/redlock-proxy, the same bytes in whatever directory
+	RUSTFLAGS="$(RUSTFLAGS) $(REMAP)" $(CARGO) build --release --locked
+	@sha256sum $${CARGO_TARGET_DIR:-target}/release/redlock-proxy
 
 test: ## run all tests against real redis-server processes
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm
