@@ -76,7 +76,7 @@ impl Generated {
     pub fn write(self, out: &mut impl io::Write) -> io::Result<()> {
         let mut command = Cli::command();
         let shell = match self {
-            Self::Man => return clap_mangen::Man::new(command).render(out),
+            Self::Man => return manual(command, out),
             Self::Bash => Shell::Bash,
             Self::Zsh => Shell::Zsh,
             Self::Fish => Shell::Fish,
@@ -85,6 +85,14 @@ impl Generated {
         clap_complete::generate(shell, &mut command, "redlock-proxy", &mut text);
         out.write_all(&text)
     }
+}
+
+/// The manual page. It has no date, and what is left out without a trace would be taken for the version.
+fn manual(command: clap::Command, out: &mut impl io::Write) -> io::Result<()> {
+    let mut text = Vec::new();
+    clap_mangen::Man::new(command).render(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    out.write_all(text.replacen("redlock-proxy 1  ", "redlock-proxy 1 \"\" ", 1).as_bytes())
 }
 
 /// The words after `dev`.
