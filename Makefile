@@ -9,8 +9,8 @@ SIM_SEED ?=
 REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-model test-sim test-planted test-mutants test-browser test-clients clients-page \
-	chaos reliability-page lint bench fuzz docs
+.PHONY: help run release test test-packages test-model test-sim test-planted test-mutants test-browser test-clients \
+	clients-page chaos reliability-page lint bench fuzz docs
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -27,6 +27,11 @@ release: ## build target/release/redlock-proxy, the same bytes in whatever direc
 test: ## run all tests against real redis-server processes
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm
 	$(CARGO) test --locked
+
+test-packages: ## give every file of config/, scripts and the metrics to the tool that will read it
+	@scripts/install-missing redis-server redis-tools systemd prometheus python3 python3-venv curl \
+		shellcheck yamllint mandoc zsh fish
+	scripts/check-packages
 
 test-model: ## explore all orders of events that the model of the decisions has, for some minutes
 	$(CARGO) test --release --locked --test model -- --include-ignored
