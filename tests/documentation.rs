@@ -2,6 +2,11 @@
 //! up in it, and the transcript of the README is played against a real proxy.
 #![allow(clippy::unwrap_used, reason = "a broken test set-up should end the test")]
 
+#[path = "documentation/links.rs"]
+mod links;
+#[path = "documentation/texts.rs"]
+mod texts;
+
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -54,7 +59,7 @@ fn every_flag_is_explained_with_its_variable_and_default() {
 /// `…` stands for what differs from reply to reply.
 #[test]
 fn every_error_that_is_explained_is_in_the_source() {
-    let sent = errors_in_the_source();
+    let sent = [errors_in_the_source(), texts::for_operators()].concat();
     let explained = explained_errors();
     assert!(explained.len() > 40, "the page has {} errors", explained.len());
     for error in explained {
@@ -73,17 +78,34 @@ fn every_error_in_the_source_is_explained() {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
-    for page in pages() {
-        let text = std::fs::read_to_string(&page).unwrap();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = target.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains("://") {
-                continue;
-            }
-            let linked = page.parent().unwrap().join(file);
-            assert!(linked.exists(), "{}: {target}", page.display());
-        }
+fn everything_that_operators_are_told_is_explained() {
+    let explained = explained_errors();
+    let told = texts::for_operators();
+    assert!(told.len() > 60, "operators are told {} things", told.len());
+    for text in told {
+        assert!(explained.contains(&text), "docs/errors.md does not explain: {text}");
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    assert_eq!(links::broken(), [""; 0]);
+}
+
+#[test]
+fn the_readme_leads_to_every_page() {
+    assert_eq!(links::unlisted(), [""; 0]);
+}
+
+#[test]
+fn every_alert_says_what_to_do() {
+    let rules = read("config/prometheus-alerts.yaml");
+    let runbooks: Vec<_> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("runbook: ")).collect();
+    assert_eq!(runbooks.len(), rules.matches("- alert: ").count());
+    for runbook in runbooks {
+        let (page, anchor) = runbook.split_once('#').unwrap();
+        assert!(links::anchors(&root().join(page)).contains(&anchor.to_owned()), "{runbook}");
     }
 }
 
@@ -213,12 +235,6 @@ fn read(page: &str) -> String {
     std::fs::read_to_string(root().join(page)).unwrap()
 }
 
-fn pages() -> Vec<PathBuf> {
-    let docs = files(&root().join("docs"), "md");
-    let others = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|page| root().join(page));
-    docs.into_iter().chain(others).collect()
-}
-
 fn row<'a>(page: &'a str, start: &str) -> &'a str {
     page.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no row {start}"))
 }
@@ -227,7 +243,9 @@ fn row<'a>(page: &'a str, start: &str) -> &'a str {
 fn explained_errors() -> Vec<String> {
     let page = read("docs/errors.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
-    rows.filter_map(|row| row.split("` |").next()).map(|text| text.replace("\\|", "|")).collect()
+    let texts = rows.filter_map(|row| row.split("` |").next()).map(|text| text.replace("\\|", "|"));
+    // As `filled_in` does.
+    texts.map(|text| text.trim_start_matches('-').to_owned()).collect()
 }
 
 /// The string literals of the source that are errors, tests aside.

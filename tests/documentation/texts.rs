@@ -1,0 +1,97 @@
+//! What operators are told, as it stands in the source: why the proxy does not start, what is wrong with a master,
+//! what the log warns of.
+
+use super::{files, filled_in, joined, root};
+
+/// All of that, with `…` where something is filled in, and without quotes of Markdown.
+pub(super) fn for_operators() -> Vec<String> {
+    let mut texts = Vec::new();
+    for file in files(&root().join("src"), "rs") {
+        if file.ends_with("tests.rs") {
+            continue;
+        }
+        let source = std::fs::read_to_string(&file).unwrap();
+        let source = joined(source.split("#[cfg(test)]").next().unwrap_or_default());
+        if SETTINGS.iter().any(|path| file.starts_with(root().join(path))) {
+            texts.extend(literals(&source));
+        }
+        for opening in ["#[error(", "warn!(", "error!("] {
+            let calls = source.split(opening).skip(1);
+            texts.extend(calls.filter_map(|call| literals(call).into_iter().next()));
+        }
+    }
+    let shown = texts.iter().map(|text| filled_in(text).replace('`', ""));
+    let told = shown.filter(|text| is_sentence(text) && !NOTHING_WRONG.contains(&text.as_str()));
+    told.filter(|text| !text.starts_with("Protocol error")).collect()
+}
+
+/// Where every text is about something that is wrong, but for those of [`NOTHING_WRONG`].
+const SETTINGS: [&str; 7] = [
+    "src/config.rs",
+    "src/config",
+    "src/main.rs",
+    "src/health.rs",
+    "src/logging.rs",
+    "src/master/link.rs",
+    "src/master/link",
+];
+
+/// What is no complaint, or stands in another text that is.
+const NOTHING_WRONG: [&str; 11] = [
+    "cannot listen on … (…)",
+    "listening on …",
+    "quorum: … of …",
+    "tolerates: … of … masters down",
+    "settings are valid: … log-format=…\\n",
+    "SIGHUP: certificates were read again",
+    "metrics and status at http://…/",
+    "the messages say it",
+    "the master is up",
+    "it is empty",
+    "the log is filtered by … from now on",
+];
+
+/// Three words, one of which is not filled in. What begins with a space goes on where another text ended.
+fn is_sentence(text: &str) -> bool {
+    let is_word = |word: &str| word.chars().filter(char::is_ascii_alphabetic).count() > 2;
+    text.split(' ').count() > 2 && text.split(' ').any(is_word) && !text.starts_with([' ', ';'])
+}
+
+/// The string literals up to the bracket that closes what is open where the piece of source begins.
+fn literals(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let (mut rest, mut depth) = (source, 0_i32);
+    while let Some(at) = rest.find(['"', '\'', '/', '(', ')']) {
+        let here = &rest[at..];
+        let skipped = match here.as_bytes() {
+            [b'/', b'/', ..] => here.find('\n').unwrap_or(here.len()),
+            [b'\'', b'\\', _, b'\'', ..] => 4,
+            [b'\'', _, b'\'', ..] => 3,
+            [b'"', ..] => {
+                let length = length_of_literal(&here[1..]);
+                found.push(here[1..=length].to_owned());
+                length + 2
+            }
+            [bracket, ..] => {
+                depth += i32::from(*bracket == b'(') - i32::from(*bracket == b')');
+                1
+            }
+            [] => 0,
+        };
+        if depth < 0 {
+            break;
+        }
+        rest = here.get(skipped..).unwrap_or_default();
+    }
+    found
+}
+
+fn length_of_literal(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text.bytes().position(|byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.unwrap_or(text.len())
+}
