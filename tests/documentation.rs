@@ -111,33 +111,47 @@ fn every_alert_says_what_to_do() {
 
 #[test]
 fn the_transcript_of_the_readme_is_what_happens() {
-    let readme = read("README.md");
-    let transcript = readme.split("```console\n").nth(1).and_then(|rest| rest.split("```").next());
+    assert_plays(&read("README.md"), 5);
+}
+
+#[test]
+fn the_transcripts_of_the_quick_start_are_what_happens() {
+    assert_plays(&read("docs/quick-start.md"), 6);
+}
+
+/// Plays what is typed into `redis-cli` in the transcripts of a page, and as many lines of it at least.
+fn assert_plays(page: &str, at_least: usize) {
+    let transcripts =
+        page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     let mut dev = Dev::start();
     let mut played = 0;
-    for entry in transcript.unwrap().split("$ ").skip(1) {
+    // Who reads the page starts it again.
+    let mut gone = "nothing yet";
+    for entry in transcripts.flat_map(|transcript| transcript.split("$ ").skip(1)) {
         let (command, expected) = entry.split_once('\n').unwrap();
         if command.starts_with("kill") {
             dev.kill_a_master();
-            continue;
+        } else if command.starts_with("redis-cli") && !command.starts_with(gone) {
+            assert_eq!(dev.play(command), expected.trim_end(), "{command}");
+            played += 1;
+            gone = command.strip_suffix(" SHUTDOWN NOSAVE").unwrap_or(gone);
         }
-        assert_eq!(dev.play(command), expected.trim_end(), "{command}");
-        played += 1;
     }
-    assert!(played >= 5, "{played} commands were played");
+    assert!(played >= at_least, "{played} commands were played");
 }
 
 /// `redlock-proxy dev` on a free port.
 struct Dev {
     process: Child,
     port: String,
-    masters: Vec<String>,
+    /// Their ports and process ids.
+    masters: Vec<(String, String)>,
 }
 
 impl Dev {
     fn start() -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
-            .args(["dev", "--listen", "127.0.0.1:0"])
+            .args(["--admin", "127.0.0.1:0", "dev", "--listen", "127.0.0.1:0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -146,8 +160,9 @@ impl Dev {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let port = loop {
             let line = lines.next().expect("dev says where it listens").unwrap();
-            if let Some((_, pid)) = line.split_once("(pid ") {
-                masters.push(pid.trim_end_matches(')').to_owned());
+            if let Some((port, pid)) = line.split_once(" (pid ") {
+                let (_, port) = port.rsplit_once(':').unwrap();
+                masters.push((port.to_owned(), pid.trim_end_matches(')').to_owned()));
             } else if let Some(rest) = line.strip_prefix("the proxy listens on 127.0.0.1:") {
                 break rest.split(' ').next().unwrap().to_owned();
             }
@@ -157,16 +172,27 @@ impl Dev {
         Self { process, port, masters }
     }
 
-    /// Runs a `redis-cli` line of the transcript, with the output a terminal would show.
+    /// Runs a `redis-cli` line of the transcript, with the output a terminal would show. The masters of a page have the
+    /// ports from 7001 on, and its proxy another.
     fn play(&self, command: &str) -> String {
         let words = command.strip_prefix("redis-cli ").expect("a redis-cli line");
-        let line = format!("redis-cli --no-raw -p {} {words}", self.port);
+        let (typed, words) = match words.strip_prefix("-p ").and_then(|rest| rest.split_once(' ')) {
+            Some((port, words)) => (port, words),
+            None => ("6379", words),
+        };
+        let port = self.master_at(typed).map_or(&self.port, |(port, _)| port);
+        let line = format!("redis-cli --no-raw -p {port} {words}");
         let output = Command::new("sh").args(["-c", &line]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
+    fn master_at(&self, port: &str) -> Option<&(String, String)> {
+        let number = port.strip_prefix("700")?.parse::<usize>().ok()?;
+        self.masters.get(number.checked_sub(1)?)
+    }
+
     fn kill_a_master(&mut self) {
-        let pid = self.masters.pop().expect("a master is left");
+        let (_, pid) = self.masters.pop().expect("a master is left");
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
     }
 }
