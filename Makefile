@@ -31,7 +31,7 @@ test: ## run all tests against real redis-server processes
 test-packages: ## give every file of config/, scripts and the metrics to the tool that will read it
 	@scripts/install-missing redis-server redis-tools systemd prometheus python3 python3-venv curl \
 		shellcheck yamllint mandoc zsh fish
-	scripts/check-packages
+	CARGO=$(CARGO) scripts/check-packages
 
 test-model: ## explore all orders of events that the model of the decisions has, for some minutes
 	$(CARGO) test --release --locked --test model -- --include-ignored
