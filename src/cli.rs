@@ -336,6 +336,29 @@ pub struct Typed {
     )]
     pub max_request_bytes: Option<Word>,
 
+    /// Disconnect clients with more bytes of replies that they do not read, such as 64mb. [default: 64mb]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "REDLOCK_PROXY_MAX_OUTPUT_BYTES",
+        hide_env_values = true
+    )]
+    pub max_output_bytes: Option<Word>,
+
+    /// Note requests that took more microseconds in SLOWLOG; 0 all, -1 none. [default: 10000]
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        env = "REDLOCK_PROXY_SLOWLOG_LOG_SLOWER_THAN",
+        hide_env_values = true
+    )]
+    #[arg(allow_negative_numbers = true)]
+    pub slowlog_log_slower_than: Option<Word>,
+
+    /// How many of them are kept. [default: 128]
+    #[arg(long, value_name = "N", env = "REDLOCK_PROXY_SLOWLOG_MAX_LEN", hide_env_values = true)]
+    pub slowlog_max_len: Option<Word>,
+
     /// How many threads serve clients. [default: 1]
     #[arg(long, value_name = "N", env = "REDLOCK_PROXY_WORKERS", hide_env_values = true)]
     pub workers: Option<Word>,
@@ -465,6 +488,9 @@ impl Typed {
             timeout: self.timeout.or(below.timeout),
             tcp_keepalive: self.tcp_keepalive.or(below.tcp_keepalive),
             max_request_bytes: self.max_request_bytes.or(below.max_request_bytes),
+            max_output_bytes: self.max_output_bytes.or(below.max_output_bytes),
+            slowlog_log_slower_than: self.slowlog_log_slower_than.or(below.slowlog_log_slower_than),
+            slowlog_max_len: self.slowlog_max_len.or(below.slowlog_max_len),
             workers: self.workers.or(below.workers),
             log_format: self.log_format.or(below.log_format),
             restart_wait: self.restart_wait.or(below.restart_wait),

@@ -2,12 +2,13 @@
 //! again whether a value makes sense.
 
 mod access;
+pub mod live;
 mod master_addr;
 mod secret;
+mod shown;
 mod tls;
 mod values;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +16,9 @@ use crate::cli::{Typed, Word};
 use crate::master::probation::ColdStart;
 use crate::quorum::{MAX_MASTERS, Quorum};
 
+use shown::differences;
+
+pub use live::Live;
 pub use master_addr::{InvalidMasterAddr, MasterAddr};
 pub use secret::Secret;
 pub use tls::{MasterTls, TlsListen};
@@ -44,18 +48,8 @@ pub struct Settings {
     pub split_vote_retries: u32,
     /// The longest random pause before such a retry.
     pub split_vote_delay: Duration,
-    /// What becomes of a lock that is claimed without a TTL.
-    pub no_ttl: NoTtl,
-    /// The password that clients must give with `AUTH` or `HELLO`.
-    pub requirepass: Option<Secret>,
     /// Whether to refuse strangers that need no password and no certificate (`protected-mode` of redis.conf).
     pub protected_mode: bool,
-    /// How many clients may be connected at a time.
-    pub max_clients: usize,
-    /// Clients that send nothing for so long are disconnected; zero: never (`timeout` of redis.conf).
-    pub timeout: Duration,
-    /// After so much silence TCP asks whether a client is still there; zero: never (`tcp-keepalive` there).
-    pub tcp_keepalive: Duration,
     /// The largest request, headers included, in bytes.
     pub max_request_bytes: usize,
     /// How many threads serve, each with its own event loop and links.
@@ -65,12 +59,8 @@ pub struct Settings {
     pub restart_wait: Option<Duration>,
     /// Whether masters that are all young vote at once.
     pub cold_start: ColdStart,
-    /// How long the proxy may finish what is in flight once it was told to stop.
-    pub drain_timeout: Duration,
-    /// Whether `FLUSHDB` and `FLUSHALL` are allowed.
-    pub allow_flush: bool,
-    /// The version in `INFO` and `HELLO`, strictly `d.d.d`; `None` is the lowest among the masters.
-    pub redis_version: Option<String>,
+    /// What can change while the proxy runs, as it is at the start.
+    pub live: Live,
 }
 
 /// What becomes of a lock that is claimed without a TTL.
@@ -132,19 +122,12 @@ impl Settings {
             drift: 0.01,
             split_vote_retries: 3,
             split_vote_delay: Duration::from_millis(20),
-            no_ttl: NoTtl::Keep,
-            requirepass: None,
             protected_mode: true,
-            max_clients: 10_000,
-            timeout: Duration::ZERO,
-            tcp_keepalive: Duration::from_secs(300),
             max_request_bytes: 1 << 20,
             workers: 1,
             restart_wait: None,
             cold_start: ColdStart::Trust,
-            drain_timeout: Duration::from_secs(10),
-            allow_flush: false,
-            redis_version: None,
+            live: Live::default(),
         })
     }
 
@@ -236,22 +219,7 @@ impl Settings {
         let (retries, delay) = (&typed.split_vote_retries, &typed.split_vote_delay);
         set(&mut self.split_vote_retries, "split-vote-retries", retries, number_within(0..=100))?;
         set(&mut self.split_vote_delay, "split-vote-delay", delay, duration_within(1..=10_000))?;
-        set(&mut self.no_ttl, "no-ttl", &typed.no_ttl, no_ttl)?;
-        self.requirepass = access::requirepass(typed)?;
         set(&mut self.protected_mode, "protected-mode", &typed.protected_mode, switch)?;
-        set(
-            &mut self.max_clients,
-            "max-clients",
-            &typed.max_clients,
-            number_within(1..=MAX_CLIENTS),
-        )?;
-        set(&mut self.timeout, "timeout", &typed.timeout, duration_within(0..=YEAR_MS))?;
-        set(
-            &mut self.tcp_keepalive,
-            "tcp-keepalive",
-            &typed.tcp_keepalive,
-            duration_within(0..=DAY_MS),
-        )?;
         let request_bytes = bytes_within(MIN_REQUEST_BYTES..=MAX_REQUEST_BYTES);
         set(
             &mut self.max_request_bytes,
@@ -264,16 +232,27 @@ impl Settings {
             if text == "auto" { Ok(None) } else { duration_within(0..=YEAR_MS)(text).map(Some) }
         })?;
         set(&mut self.cold_start, "cold-start", &typed.cold_start, cold_start)?;
-        set(
-            &mut self.drain_timeout,
-            "drain-timeout",
-            &typed.drain_timeout,
-            duration_within(0..=3_600_000),
-        )?;
-        set(&mut self.allow_flush, "allow-flush", &typed.allow_flush, switch)?;
-        set(&mut self.redis_version, "redis-version", &typed.redis_version, redis_version)?;
+        self.live.apply(typed)?;
         access::require_entrance(self)?;
-        access::require_protection(self)
+        self.require_protection(&self.live)
+    }
+
+    /// Refuses to serve strangers, unless that was asked for.
+    ///
+    /// # Errors
+    /// With `live`, they would need no password.
+    pub fn require_protection(&self, live: &Live) -> Result<(), InvalidSetting> {
+        access::require_protection(self, live)
+    }
+
+    /// The names of the settings in which `other` differs and that stay as they are until the next start.
+    pub fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
+        let mut names = differences(&self.fixed_fields(), &other.fixed_fields());
+        // Their passwords are not shown.
+        if self.masters != other.masters && !names.contains(&"masters") {
+            names.push("masters");
+        }
+        names
     }
 
     fn master_list(&self, separator: &str) -> String {
@@ -295,65 +274,6 @@ impl LogFormat {
             _ => Err("must be text or json".to_owned()),
         })?;
         Ok(format)
-    }
-}
-
-/// All settings on one line, by the names they have in the configuration file, without passwords.
-impl fmt::Display for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = values::shown_duration;
-        write!(f, "masters={}", self.master_list(","))?;
-        write!(f, " listen={}", self.listen.as_deref().unwrap_or("none"))?;
-        let tls = self.tls.as_ref().map(|tls| tls.listen.as_str());
-        write!(f, " tls-listen={}", tls.unwrap_or("none"))?;
-        let unix_socket = self.unix_socket.as_ref().map(|socket| socket.path.display().to_string());
-        write!(f, " unixsocket={}", unix_socket.as_deref().unwrap_or("none"))?;
-        write!(f, " admin={}", self.admin.as_deref().unwrap_or("none"))?;
-        write!(f, " vote-timeout={}", shown(self.vote_timeout))?;
-        write!(f, " max-ttl={}", self.max_ttl.map_or_else(|| "none".to_owned(), shown))?;
-        write!(f, " drift={}", self.drift)?;
-        write!(f, " split-vote-retries={}", self.split_vote_retries)?;
-        write!(f, " split-vote-delay={}", shown(self.split_vote_delay))?;
-        write!(f, " no-ttl={}", self.no_ttl)?;
-        write!(f, " requirepass={}", if self.requirepass.is_some() { "***" } else { "none" })?;
-        write!(f, " protected-mode={}", self.protected_mode)?;
-        write!(f, " max-clients={}", self.max_clients)?;
-        write!(f, " timeout={}", shown(self.timeout))?;
-        write!(f, " tcp-keepalive={}", shown(self.tcp_keepalive))?;
-        write!(f, " max-request-bytes={} workers={}", self.max_request_bytes, self.workers)?;
-        write!(f, " restart-wait={}", shown(self.restart_wait()))?;
-        write!(f, " cold-start={}", self.cold_start)?;
-        write!(f, " drain-timeout={}", shown(self.drain_timeout))?;
-        write!(f, " allow-flush={}", self.allow_flush)?;
-        write!(f, " redis-version={}", self.redis_version.as_deref().unwrap_or("auto"))
-    }
-}
-
-impl fmt::Display for LogFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        })
-    }
-}
-
-impl fmt::Display for ColdStart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Trust => "trust",
-            Self::Wait => "wait",
-        })
-    }
-}
-
-impl fmt::Display for NoTtl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Keep => f.write_str("keep"),
-            Self::Reject => f.write_str("reject"),
-            Self::Lease(ttl) => write!(f, "lease={}", values::shown_duration(*ttl)),
-        }
     }
 }
 
@@ -444,18 +364,13 @@ fn redis_version(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// File descriptors are 32-bit numbers.
-const MAX_CLIENTS: usize = i32::MAX as usize;
-
 /// Less would not hold the requests of common client libraries during their handshake.
 const MIN_REQUEST_BYTES: usize = 1 << 10;
 
 /// `proto-max-bulk-len` of Redis.
 const MAX_REQUEST_BYTES: usize = 512 << 20;
 
-const DAY_MS: u64 = 24 * 3600 * 1000;
-
-const YEAR_MS: u64 = 365 * DAY_MS;
+const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
 
 const NO_MASTERS: &str = "no masters are named: use --master host:port for each, REDLOCK_PROXY_MASTERS \
      or `masters` in the --config file, or try `redlock-proxy dev`";
@@ -532,12 +447,15 @@ mod tests {
         ));
         let expected = Settings {
             max_ttl: Some(Duration::from_secs(3600)),
-            no_ttl: NoTtl::Lease(Duration::from_secs(30)),
-            requirepass: Some(Secret::new("pw")),
             max_request_bytes: 2 << 20,
-            allow_flush: true,
-            redis_version: Some("7.2.4".to_owned()),
             drift: 0.0,
+            live: Live {
+                no_ttl: NoTtl::Lease(Duration::from_secs(30)),
+                requirepass: Some(Secret::new("pw")),
+                allow_flush: true,
+                redis_version: Some("7.2.4".to_owned()),
+                ..Live::default()
+            },
             ..Settings::try_new(vec!["a:1".parse().unwrap(), "b:2".parse().unwrap()]).unwrap()
         };
         assert_eq!(settings, Ok(expected));
@@ -588,6 +506,33 @@ mod tests {
     fn doubtful_numbers_of_masters_are_warned_about() {
         let warned = |n| Settings::try_new(masters(n)).unwrap().warning().is_some();
         assert_eq!((1..=7).filter(|n| warned(*n)).collect::<Vec<_>>(), [1, 2, 4, 6]);
+    }
+
+    #[test]
+    fn what_stays_until_the_next_start_is_named_when_it_differs() {
+        let settings = |toml: &str| {
+            Settings::from_typed(&typed(&format!("masters = 'redis://:a@a:1'\n{toml}"))).unwrap()
+        };
+        let ours = settings("");
+        let differences = |theirs: Settings| ours.fixed_differences(&theirs);
+        assert_eq!(differences(settings("drift = 0.1\nmax-clients = 7")), ["drift"]);
+        assert_eq!(differences(settings("workers = 2\nadmin = 'a:1'")), ["admin", "workers"]);
+        let other = Settings::from_typed(&typed("masters = 'redis://:b@a:1'")).unwrap();
+        assert_eq!(differences(other), ["masters"], "its password is another one");
+        assert!(differences(settings("max-clients = 7")).is_empty());
+    }
+
+    #[test]
+    fn all_settings_are_shown_by_their_names() {
+        let settings = Settings::try_new(masters(1)).unwrap();
+        let shown = [settings.fixed_fields(), settings.live.fields()].concat();
+        let mut shown: Vec<_> = shown.iter().map(|(name, _)| *name).collect();
+        let secrets = ["master-user", "master-password-file", "requirepass-file", "log-format"];
+        let all = Typed::settings().map(|name| name.replace('_', "-"));
+        let mut all: Vec<_> = all.filter(|name| !secrets.contains(&name.as_str())).collect();
+        shown.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(shown, all);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 mod health;
 mod logging;
+mod reload;
 mod signals;
 
 use std::io::{self, Write};
@@ -21,10 +22,11 @@ use logging::Log;
 use redlock_proxy::admin::Admin;
 use redlock_proxy::cli::{self, Action, Cli, DevArgs, Generated, HealthArgs, Typed};
 use redlock_proxy::client::listener::{CannotListen, Listeners};
-use redlock_proxy::config::{LogFormat, Settings};
+use redlock_proxy::config::{InvalidSetting, LogFormat, MasterAddr, Settings};
 use redlock_proxy::dev::LocalMasters;
 use redlock_proxy::worker::{Certificates, Shared};
 use redlock_proxy::{check, worker};
+use reload::{Read, Reload};
 use sd_notify::NotifyState;
 
 fn main() -> ExitCode {
@@ -44,13 +46,13 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     let typed = cli.settings().map_err(Failure::usage)?;
-    match cli.action {
+    match &cli.action {
         None if cli.test_config => test_config(&typed),
         Some(_) if cli.test_config => {
             Err(Failure::usage("--test-config goes without a subcommand"))
         }
-        None => serve(&typed),
-        Some(Action::Dev(args)) => dev(typed, args),
+        None => serve(cli),
+        Some(Action::Dev(_)) => dev(cli, typed),
         Some(Action::Health(args)) => check_health(&typed, args),
         Some(Action::Check(_)) => check_masters(&typed),
         Some(Action::Generate(args)) => generate(args.what),
@@ -73,13 +75,28 @@ fn test_config(typed: &Typed) -> Result<(), Failure> {
     Ok(())
 }
 
-fn serve(typed: &Typed) -> Result<(), Failure> {
-    let settings = Settings::from_typed(typed).map_err(Failure::usage)?;
-    let log = start_logging(LogFormat::from_typed(typed).map_err(Failure::usage)?)?;
+fn serve(cli: Cli) -> Result<(), Failure> {
+    let read: Read = Box::new(move || {
+        let typed = cli.settings().map_err(|why| why.to_string())?;
+        understood(&typed, Settings::from_typed)
+    });
+    let (settings, log_format) = read().map_err(Failure::usage)?;
+    let log = start_logging(log_format)?;
     let certificates = certificates(&settings)?;
     require_free(&settings)?;
-    let shutdown = signals::listen(reading_again(&certificates), || ()).map_err(Failure::other)?;
-    serve_until(settings, certificates, log, |_, _| (), shutdown)
+    let shared = Shared::new(settings, certificates.network.clone());
+    let reload =
+        Reload { read, log_format, shared: shared.clone(), certificates: certificates.clone() };
+    let shutdown = signals::listen(move || reload.again(), || ()).map_err(Failure::other)?;
+    serve_until(shared, certificates, log, |_, _| (), shutdown)
+}
+
+fn understood(
+    typed: &Typed,
+    settings: impl Fn(&Typed) -> Result<Settings, InvalidSetting>,
+) -> Result<(Settings, LogFormat), String> {
+    let both = settings(typed).and_then(|it| Ok((it, LogFormat::from_typed(typed)?)));
+    both.map_err(|why| why.to_string())
 }
 
 /// Unreadable certificates are wrong settings.
@@ -87,36 +104,30 @@ fn certificates(settings: &Settings) -> Result<Certificates, Failure> {
     Certificates::read(settings).map_err(Failure::usage)
 }
 
-/// What SIGHUP does.
-fn reading_again(certificates: &Certificates) -> impl FnMut() + Send + 'static {
-    let certificates = certificates.clone();
-    move || match certificates.read_again() {
-        Ok(()) => tracing::info!("SIGHUP: certificates were read again"),
-        Err(why) => tracing::error!("SIGHUP: certificates stay as they are: {why}"),
-    }
-}
-
-fn dev(mut typed: Typed, args: DevArgs) -> Result<(), Failure> {
-    typed.listen = args.listen.or(typed.listen);
-    typed.allow_flush = Some("true".into());
-    typed.admin = typed.admin.or_else(|| Some(dev_admin().into()));
-    let log_format = LogFormat::from_typed(&typed).map_err(Failure::usage)?;
+fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
+    let Some(Action::Dev(args)) = &cli.action else { return Ok(()) };
+    let admin = typed.admin.as_deref().unwrap_or_else(|| dev_admin()).to_owned();
+    let count = args.masters.into();
     // All that can be wrong with the settings is said before a process is started.
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
-    let checked = Settings::with_own_masters(&typed, example).map_err(Failure::usage)?;
+    let (checked, log_format) = dev_settings(&cli, &admin, example).map_err(Failure::usage)?;
     let certificates = certificates(&checked)?;
     require_free(&checked)?;
     let log = start_logging(log_format)?;
 
-    let masters = LocalMasters::start(args.masters.into()).map_err(Failure::unavailable)?;
-    let settings =
-        Settings::with_own_masters(&typed, masters.addresses()).map_err(Failure::usage)?;
+    let masters = LocalMasters::start(count).map_err(Failure::unavailable)?;
+    let addresses = masters.addresses();
+    let read: Read = Box::new(move || dev_settings(&cli, &admin, addresses.clone()));
+    let (settings, _) = read().map_err(Failure::usage)?;
     let masters = Arc::new(Mutex::new(Some(masters)));
     let end_masters = {
         let masters = Arc::clone(&masters);
         move || drop(masters.lock().unwrap_or_else(PoisonError::into_inner).take())
     };
-    let shutdown = signals::listen(reading_again(&certificates), end_masters.clone());
+    let shared = Shared::new(settings, certificates.network.clone());
+    let reload =
+        Reload { read, log_format, shared: shared.clone(), certificates: certificates.clone() };
+    let shutdown = signals::listen(move || reload.again(), end_masters.clone());
     let shutdown = shutdown.map_err(Failure::other)?;
     let welcome = |listeners: &Listeners, admin: Option<SocketAddr>| {
         let masters = masters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,9 +135,24 @@ fn dev(mut typed: Typed, args: DevArgs) -> Result<(), Failure> {
             say(&masters.welcome(address, admin));
         }
     };
-    let served = serve_until(settings, certificates, log, welcome, shutdown);
+    let served = serve_until(shared, certificates, log, welcome, shutdown);
     end_masters();
     served
+}
+
+/// Those of `dev`, before its own masters.
+fn dev_settings(
+    cli: &Cli,
+    admin: &str,
+    masters: Vec<MasterAddr>,
+) -> Result<(Settings, LogFormat), String> {
+    let mut typed = cli.settings().map_err(|why| why.to_string())?;
+    if let Some(Action::Dev(DevArgs { listen: Some(listen), .. })) = &cli.action {
+        typed.listen = Some(listen.clone());
+    }
+    typed.allow_flush = Some("true".into());
+    typed.admin = typed.admin.or_else(|| Some(admin.into()));
+    understood(&typed, |typed| Settings::with_own_masters(typed, masters.clone()))
 }
 
 /// Where `dev` shows its status page: any port will do if the usual one is in use.
@@ -148,9 +174,9 @@ fn check_masters(typed: &Typed) -> Result<(), Failure> {
     }
 }
 
-fn check_health(typed: &Typed, args: HealthArgs) -> Result<(), Failure> {
+fn check_health(typed: &Typed, args: &HealthArgs) -> Result<(), Failure> {
     let listen = typed.listen.as_deref().unwrap_or("127.0.0.1:6379");
-    let address = args.connect.unwrap_or_else(|| health::reachable(listen));
+    let address = args.connect.clone().unwrap_or_else(|| health::reachable(listen));
     let password = args.password.as_deref().or(typed.requirepass.as_deref());
     health::check(&address, password.filter(|password| !password.is_empty()))
         .map_err(Failure::other)
@@ -161,14 +187,14 @@ fn start_logging(format: LogFormat) -> Result<Log, Failure> {
 }
 
 fn serve_until(
-    settings: Settings,
+    shared: Shared,
     certificates: Certificates,
     log: Log,
     ready: impl FnOnce(&Listeners, Option<SocketAddr>),
     shutdown: tokio::sync::watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    let announced = settings.clone();
-    let admin = settings.admin.as_ref().map(bind_admin).transpose()?;
+    let announced = Arc::clone(&shared.settings);
+    let admin = announced.admin.as_ref().map(bind_admin).transpose()?;
     let listening = |listeners: &Listeners, shared: &Shared| {
         for line in announced.start_lines(&listeners.places()) {
             tracing::info!("{line}");
@@ -185,7 +211,7 @@ fn serve_until(
         tell_system(&[NotifyState::Ready]);
         Ok(())
     };
-    worker::serve(settings, certificates, listening, shutdown).map_err(|error| {
+    worker::serve(shared, certificates.server, listening, shutdown).map_err(|error| {
         match error.downcast_ref::<CannotListen>() {
             Some(cannot) => cannot_listen(&cannot.place, &cannot.why),
             None => Failure::other(format!("{error:#}")),

@@ -4,6 +4,11 @@
 //! locked instruction on the hot path. Whoever reads them (`crate::admin`) sees each as it was a moment ago.
 
 mod contention;
+pub mod errors;
+pub mod latency;
+pub mod process;
+pub mod slowlog;
+pub mod statistics;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +17,8 @@ use crate::command::table;
 use crate::quorum::MasterId;
 
 pub use contention::Contention;
+use errors::Errors;
+use latency::Latency;
 
 /// A number that one thread counts up, and others read.
 #[derive(Debug, Default)]
@@ -167,12 +174,18 @@ pub const NO_COMMAND: u16 = u16::MAX;
 pub struct Metrics {
     /// Requests by the place of their command in the table: answered, and answered with an error.
     requests: Vec<[Count; 2]>,
+    /// By the place of the command.
+    latencies: Vec<Latency>,
     verdicts: [[Count; Outcome::ALL.len()]; Question::ALL.len()],
     masters: Vec<MasterMetrics>,
-    /// Rounds in which nobody won and that were tried again.
-    pub split_votes: Count,
-    /// Effects that were taken back on a master.
+    /// Rounds that were begun again because nobody had won, by question.
+    retries: [Count; Question::ALL.len()],
+    /// Claims that were taken back on a master.
     pub rollbacks: Count,
+    /// Other effects that were.
+    pub undos: Count,
+    /// Requests that were refused because too many wait for the same key.
+    pub turned_away: Count,
     /// Bytes that clients sent.
     pub bytes_in: Count,
     /// Bytes that clients were sent.
@@ -181,6 +194,8 @@ pub struct Metrics {
     pub in_flight: Gauge,
     /// How late the event loop was for a timer.
     pub lag: Histogram,
+    /// Errors that clients were told.
+    pub errors: Errors,
     /// Which keys are fought for.
     pub contention: Contention,
 }
@@ -207,14 +222,18 @@ impl Metrics {
     pub fn new(masters: usize) -> Self {
         Self {
             requests: (0..=table::all().len()).map(|_| Default::default()).collect(),
+            latencies: table::all().iter().map(|_| Latency::default()).collect(),
             verdicts: Default::default(),
             masters: (0..masters).map(|_| MasterMetrics::default()).collect(),
-            split_votes: Count::default(),
+            retries: Default::default(),
             rollbacks: Count::default(),
+            undos: Count::default(),
+            turned_away: Count::default(),
             bytes_in: Count::default(),
             bytes_out: Count::default(),
             in_flight: Gauge::default(),
             lag: Histogram::default(),
+            errors: Errors::default(),
             contention: Contention::default(),
         }
     }
@@ -225,6 +244,24 @@ impl Metrics {
         self.requests[place][usize::from(is_error)].one();
     }
 
+    /// How often the command at this place was answered, and answered with an error.
+    pub fn requests_at(&self, place: usize) -> (u64, u64) {
+        let [done, failed] = &self.requests[place];
+        (done.get(), failed.get())
+    }
+
+    /// Masters took so long for a request with the command at this place.
+    pub fn took(&self, place: u16, took: Duration) {
+        if let Some(latency) = self.latencies.get(usize::from(place)) {
+            latency.observe(took);
+        }
+    }
+
+    /// How long they took for the command at this place.
+    pub fn latency(&self, place: usize) -> &Latency {
+        &self.latencies[place]
+    }
+
     /// A question was decided.
     pub fn verdict(&self, question: Question, outcome: Outcome) {
         self.verdicts[question as usize][outcome as usize].one();
@@ -233,6 +270,16 @@ impl Metrics {
     /// How often it was.
     pub fn verdicts(&self, question: Question, outcome: Outcome) -> u64 {
         self.verdicts[question as usize][outcome as usize].get()
+    }
+
+    /// A round is begun again.
+    pub fn retried(&self, question: Question) {
+        self.retries[question as usize].one();
+    }
+
+    /// How many were.
+    pub fn retries(&self, question: Question) -> u64 {
+        self.retries[question as usize].get()
     }
 
     /// Those of one master.

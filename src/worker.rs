@@ -1,7 +1,8 @@
 //! One thread with one event loop that owns its listener, sessions and links. Nothing is shared
 //! between workers on the hot path.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::client::listener::Listeners;
 use crate::client::registry::Registry;
 use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
-use crate::config::Settings;
+use crate::config::{Live, Settings};
 use crate::lua::ScriptCache;
 use crate::lua::program::Ttls;
 use crate::lua::transactions::Transactions;
@@ -27,6 +28,8 @@ use crate::master::probe::DEFAULT_DATABASES;
 use crate::master::rejoin::Rejoin;
 use crate::master::watch::Watch;
 use crate::metrics::Metrics;
+use crate::metrics::slowlog::Slowlog;
+use crate::metrics::statistics::Statistics;
 use crate::operation::Rules;
 use crate::operation::engine::Engine;
 use crate::pubsub::hub::Hub;
@@ -83,8 +86,10 @@ impl Certificates {
 /// What all workers of a process share.
 #[derive(Clone)]
 pub struct Shared {
-    /// What was configured.
+    /// What was configured; of what can change, how it was at the start.
     pub settings: Arc<Settings>,
+    /// What can change, as it is now.
+    live: Arc<watch::Sender<Arc<Live>>>,
     /// How masters are reached.
     pub network: Network,
     /// Who is connected.
@@ -95,20 +100,55 @@ pub struct Shared {
     pub electorate: Arc<Electorate>,
     /// What each worker counts.
     pub metrics: Arc<[Arc<Metrics>]>,
+    /// The requests that were slow.
+    pub slowlog: Arc<Slowlog>,
+    /// What had been counted by the last `CONFIG RESETSTAT`.
+    counted: Arc<Mutex<Statistics>>,
 }
 
 impl Shared {
     /// For the workers that `settings` ask for.
     pub fn new(settings: Settings, network: Network) -> Self {
         let metrics = (0..settings.workers).map(|_| Arc::new(Metrics::new(settings.masters.len())));
+        let slowlog = Slowlog::default();
+        slowlog.configure(&settings.live);
         Self {
             network,
             registry: Arc::default(),
             scripts: Arc::new(Mutex::new(ScriptCache::new())),
             electorate: Arc::new(Electorate::of(&settings)),
             metrics: metrics.collect(),
+            slowlog: Arc::new(slowlog),
+            counted: Arc::default(),
+            live: Arc::new(watch::Sender::new(Arc::new(settings.live.clone()))),
             settings: Arc::new(settings),
         }
+    }
+
+    /// What can change, as it is now.
+    pub fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live.borrow())
+    }
+
+    /// Changes it for all workers.
+    pub fn change(&self, live: Live) {
+        self.slowlog.configure(&live);
+        self.live.send_replace(Arc::new(live));
+    }
+
+    /// What was counted since the start, or the last [`Shared::reset_statistics`].
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(self).since(&self.counted())
+    }
+
+    /// Counts from nothing again.
+    pub fn reset_statistics(&self) {
+        *self.counted() = Statistics::of(self);
+    }
+
+    /// Nothing that panics is done under this lock.
+    fn counted(&self) -> MutexGuard<'_, Statistics> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,6 +156,7 @@ impl Shared {
 pub struct Worker {
     index: usize,
     shared: Shared,
+    live: RefCell<Arc<Live>>,
     metrics: Arc<Metrics>,
     engine: Rc<Engine>,
     hub: Rc<Hub>,
@@ -143,11 +184,13 @@ impl Worker {
         let links = masters.map(|master| Link::new(master, settings, pad)).collect();
         let metrics = Arc::clone(&shared.metrics[index]);
         let delay = settings.split_vote_delay;
-        let engine = Engine::new(rules, delay, links, electorate, Arc::clone(&metrics));
+        let slowlog = Arc::clone(&shared.slowlog);
+        let engine = Engine::new(rules, delay, links, electorate, Arc::clone(&metrics), slowlog);
         let hub = Hub::new(&engine, Arc::clone(&shared.registry));
         Rc::new(Self {
             index,
             transactions: RefCell::new(Transactions::new(Ttls { pad, longest: settings.max_ttl })),
+            live: RefCell::new(shared.live()),
             metrics,
             engine,
             hub,
@@ -163,9 +206,24 @@ impl Worker {
         self.index
     }
 
-    /// What was configured.
+    /// What was configured; of what can change, how it was at the start.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// What can change, as it is now.
+    pub fn live(&self) -> Ref<'_, Live> {
+        Ref::map(self.live.borrow(), |live| &**live)
+    }
+
+    /// Changes it: at once here, and soon in the other workers.
+    pub fn change(&self, live: Live) {
+        self.shared.change(live);
+        self.adopt();
+    }
+
+    fn adopt(&self) {
+        self.live.replace(self.shared.live());
     }
 
     /// How masters are reached.
@@ -174,8 +232,23 @@ impl Worker {
     }
 
     /// Who is connected, to any worker.
-    pub fn registry(&self) -> &Registry {
+    pub fn registry(&self) -> &Arc<Registry> {
         &self.shared.registry
+    }
+
+    /// The requests that were slow, in all workers.
+    pub fn slowlog(&self) -> &Slowlog {
+        &self.shared.slowlog
+    }
+
+    /// What all workers have counted since the last reset.
+    pub fn statistics(&self) -> Statistics {
+        self.shared.statistics()
+    }
+
+    /// Counts from nothing again.
+    pub fn reset_statistics(&self) {
+        self.shared.reset_statistics();
     }
 
     /// What it counts.
@@ -217,7 +290,7 @@ impl Worker {
     /// The version that clients are told: the configured one, or else the lowest among the masters,
     /// so that no client counts on what one of them lacks.
     pub fn redis_version(&self) -> String {
-        let configured = self.shared.settings.redis_version.clone();
+        let configured = self.live().redis_version.clone();
         configured.or_else(|| self.lowest_version()).unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
     }
 
@@ -286,10 +359,9 @@ impl Worker {
         let suspects = Rc::clone(self.engine.suspects());
         tokio::task::spawn_local(look_at_itself(Rc::clone(self)));
         tokio::task::spawn_local(Sweeper(self.errands(dial.clone())).run(suspects));
+        tokio::task::spawn_local(changes(Rc::clone(self)));
         if self.index == 0 {
-            if !self.settings().timeout.is_zero() {
-                tokio::task::spawn_local(timeouts(Rc::clone(self)));
-            }
+            tokio::task::spawn_local(timeouts(Rc::clone(self)));
             self.look_after_masters(dial);
         }
     }
@@ -339,7 +411,8 @@ impl Worker {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
         };
-        if tokio::time::timeout(self.shared.settings.drain_timeout, gone).await.is_err() {
+        let drain_timeout = self.live().drain_timeout;
+        if tokio::time::timeout(drain_timeout, gone).await.is_err() {
             tracing::warn!(
                 clients = self.shared.registry.connected(),
                 "not all clients were finished"
@@ -350,11 +423,15 @@ impl Worker {
 
 /// Notes what is not counted when it happens, and how late the event loop is.
 async fn look_at_itself(worker: Rc<Worker>) {
+    let mut rate = Rate::default();
     loop {
         let wanted = clock::now() + LOOK;
         tokio::time::sleep_until(wanted).await;
         let metrics = &worker.metrics;
         metrics.lag.observe(clock::now().saturating_duration_since(wanted));
+        if worker.index == 0 {
+            worker.registry().set_requests_per_second(rate.of(worker.registry().requests()));
+        }
         metrics.in_flight.set(worker.engine.in_flight() as u64);
         for link in worker.engine.links() {
             let master = metrics.master(link.master());
@@ -365,14 +442,46 @@ async fn look_at_itself(worker: Rc<Worker>) {
     }
 }
 
+/// Requests for each second, over so many looks (`STATS_METRIC_SAMPLES` in Redis's `server.h`).
+#[derive(Default)]
+struct Rate(VecDeque<(Instant, u64)>);
+
+impl Rate {
+    const LOOKS: usize = 16;
+
+    fn of(&mut self, requests: u64) -> u64 {
+        let now = clock::now();
+        self.0.push_back((now, requests));
+        if self.0.len() > Self::LOOKS {
+            self.0.pop_front();
+        }
+        let Some((then, before)) = self.0.front() else { return 0 };
+        let elapsed_ms = now.saturating_duration_since(*then).as_millis().max(1) as u64;
+        (requests - before) * 1000 / elapsed_ms
+    }
+}
+
 /// Ends clients that have been silent for too long (`clientsCronHandleTimeout` in Redis's `timeout.c`). The first
 /// worker does that for all.
 async fn timeouts(worker: Rc<Worker>) {
-    let timeout = worker.settings().timeout;
-    let pause = (timeout / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
     loop {
-        tokio::time::sleep(pause).await;
-        worker.registry().end_silent(timeout);
+        let timeout = worker.live().timeout;
+        let pause = (timeout / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        if timeout.is_zero() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        } else {
+            worker.registry().end_silent(timeout);
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Takes over what somebody else has changed.
+async fn changes(worker: Rc<Worker>) {
+    let mut changed = worker.shared.live.subscribe();
+    // The worker keeps the sender.
+    while changed.changed().await.is_ok() {
+        worker.adopt();
     }
 }
 
@@ -394,20 +503,19 @@ async fn deadlines(engine: Rc<Engine>) {
     }
 }
 
-/// Serves with `settings` until `shutdown` becomes true and all workers are drained.
+/// Serves until `shutdown` becomes true and all workers are drained; `server` is there if clients may use TLS.
 /// `listening` learns where clients connect, e.g. at the port that the system chose, and what the workers share.
 ///
 /// # Errors
 /// When an address cannot be listened on, or a worker cannot be started.
 pub fn serve(
-    settings: Settings,
-    certificates: Certificates,
+    shared: Shared,
+    server: Option<Arc<Server>>,
     listening: impl FnOnce(&Listeners, &Shared) -> anyhow::Result<()>,
     shutdown: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    let shared = Shared::new(settings, certificates.network);
     let settings = Arc::clone(&shared.settings);
-    let first = Listeners::bind(&settings, certificates.server)?;
+    let first = Listeners::bind(&settings, server)?;
     let others = (1..settings.workers).map(|_| first.another());
     let others = others.collect::<Result<Vec<_>, _>>()?;
     listening(&first, &shared)?;

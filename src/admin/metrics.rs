@@ -1,6 +1,7 @@
 //! `/metrics`: everything that is counted, in the text format of Prometheus (OpenMetrics).
 
 use std::fmt;
+use std::sync::PoisonError;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
@@ -10,6 +11,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::status;
+use crate::client::registry::Disconnected;
+use crate::master::probation::Cause;
+use crate::metrics::process;
 use crate::metrics::{Histogram, Outcome, Question};
 use crate::quorum::{MasterId, Quorum};
 use crate::worker::Shared;
@@ -84,25 +88,46 @@ impl Page<'_, '_> {
                 counter(&mut family, &labels, count)?;
             }
         }
-        let count = status::sum(shared, |metrics| metrics.split_votes.get());
-        self.counter(
-            "split_votes",
-            "Rounds in which nobody won and that were tried again.",
-            count,
-        )?;
+        self.retries()?;
         let count = status::sum(shared, |metrics| metrics.rollbacks.get());
-        self.counter("rollbacks", "Effects that were taken back on a master.", count)
+        self.counter("rollbacks", "Claims that were taken back on a master.", count)?;
+        let count = status::sum(shared, |metrics| metrics.undos.get());
+        self.counter("undos", "Other effects that were taken back on a master.", count)?;
+        let count = status::sum(shared, |metrics| metrics.turned_away.get());
+        self.counter("turned_away", "Requests refused because too many wait for one key.", count)
+    }
+
+    fn retries(&mut self) -> fmt::Result {
+        let shared = self.shared;
+        let split = status::sum(shared, |metrics| metrics.retries(Question::Claim));
+        self.counter("split_votes", "Rounds of claims in which nobody won.", split)?;
+        let mut family = self.counters("retries", "Rounds that were begun again.")?;
+        for question in Question::ALL {
+            let count = status::sum(shared, |metrics| metrics.retries(question));
+            counter(&mut family, &[("operation", question.name())], count)?;
+        }
+        Ok(())
     }
 
     fn clients(&mut self) -> fmt::Result {
         let shared = self.shared;
         let registry = &shared.registry;
         let (accepted, rejected) = registry.accepted_and_rejected();
-        let (connected, max) = (registry.connected(), shared.settings.max_clients);
+        let (connected, max) = (registry.connected(), shared.live().max_clients);
         self.gauge("clients", "Clients that are connected.", None, connected as f64)?;
         self.gauge("max_clients", "How many may be.", None, max as f64)?;
         self.counter("connections", "Clients that were let in.", accepted)?;
         self.counter("rejected_connections", "Clients that were one too many.", rejected)?;
+        let help = "Clients that the proxy has disconnected, by reason.";
+        let mut family = self.counters("disconnected_clients", help)?;
+        for why in Disconnected::ALL {
+            counter(&mut family, &[("reason", why.name())], registry.disconnections(why))?;
+        }
+        let errors = registry.not_accepted();
+        self.counter("accept_errors", "Connections that the system did not give us.", errors)?;
+        let blocked = registry.blocked();
+        self.gauge("blocked_clients", "Clients that wait for an element.", None, blocked as f64)?;
+        self.counter("slow_requests", "Requests noted in SLOWLOG.", shared.slowlog.noted())?;
         let bytes = status::sum(shared, |metrics| metrics.bytes_in.get());
         self.counter("received_bytes", "What clients sent.", bytes)?;
         let bytes = status::sum(shared, |metrics| metrics.bytes_out.get());
@@ -137,8 +162,21 @@ impl Page<'_, '_> {
             let Some(reason) = shared.electorate.standing(master).reason() else { continue };
             gauge(&mut family, &[("master", &address), ("reason", &reason)], 1.0)?;
         }
+        self.probations()?;
         self.ballots()?;
         self.debts()
+    }
+
+    fn probations(&mut self) -> fmt::Result {
+        let shared = self.shared;
+        let mut family = self.counters("probations", "How often it came on probation, and why.")?;
+        for (master, address) in masters(shared) {
+            let counts = shared.electorate.probations(master);
+            for (reason, count) in Cause::KINDS.into_iter().zip(counts) {
+                counter(&mut family, &[("master", &address), ("reason", reason)], count)?;
+            }
+        }
+        Ok(())
     }
 
     fn ballots(&mut self) -> fmt::Result {
@@ -208,6 +246,18 @@ impl Page<'_, '_> {
         for (worker, metrics) in self.shared.metrics.iter().enumerate() {
             histogram(&mut family, &[("worker", &worker.to_string())], [&metrics.lag].into_iter())?;
         }
+        let (scripts, bytes) = shared_scripts(self.shared);
+        self.gauge("scripts", "Scripts in the cache.", None, scripts as f64)?;
+        self.gauge("scripts", "What they take.", Some(&Unit::Bytes), bytes as f64)?;
+        let (system, user) = process::cpu_seconds();
+        let help = "Processor time that the process has had.";
+        let unit = Some(&Unit::Seconds);
+        let family =
+            self.encoder.encode_descriptor("process_cpu", help, unit, MetricType::Counter)?;
+        ConstCounter::new(system + user).encode(family)?;
+        let resident = process::resident_bytes();
+        let help = "Memory that the process holds.";
+        self.gauge("process_resident_memory", help, Some(&Unit::Bytes), resident as f64)?;
         let mut family = self.gauges("build_info", "The version that runs.", None)?;
         gauge(&mut family, &[("version", env!("CARGO_PKG_VERSION"))], 1.0)
     }
@@ -250,6 +300,10 @@ impl Page<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn shared_scripts(shared: &Shared) -> (usize, usize) {
+    shared.scripts.lock().unwrap_or_else(PoisonError::into_inner).size()
 }
 
 fn masters(shared: &Shared) -> impl Iterator<Item = (MasterId, String)> {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::task::JoinSet;
 
-use super::registry::{Client, Peer};
+use super::registry::{Client, Disconnected, Peer};
 use super::session::Session;
 use crate::config::{Settings, UnixSocket};
 use crate::tls::server::Server;
@@ -169,14 +169,17 @@ async fn accept_tcp(listener: TcpListener, tls: Option<Arc<Server>>, worker: Rc<
                 let local_address = stream.local_addr().unwrap_or(address);
                 // Replies are written when they are complete; waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
-                keep_alive(&stream, worker.settings().tcp_keepalive);
+                keep_alive(&stream, worker.live().tcp_keepalive);
                 let ends = (Peer::Tcp(address), Peer::Tcp(local_address));
                 match &tls {
                     None => admit(stream, ends, &worker),
                     Some(server) => admit_by_tls(stream, ends, server, &worker),
                 }
             }
-            Err(error) => backoff.rest(&error).await,
+            Err(error) => {
+                worker.registry().could_not_accept();
+                backoff.rest(&error).await;
+            }
         }
     }
 }
@@ -206,7 +209,10 @@ async fn accept_unix(listener: UnixListener, worker: Rc<Worker>) {
                 let end = Peer::Unix(Arc::clone(&path));
                 admit(stream, (end.clone(), end), &worker);
             }
-            Err(error) => backoff.rest(&error).await,
+            Err(error) => {
+                worker.registry().could_not_accept();
+                backoff.rest(&error).await;
+            }
         }
     }
 }
@@ -254,6 +260,7 @@ fn admit_by_tls(stream: TcpStream, ends: (Peer, Peer), server: &Server, worker: 
             failed => {
                 let why = failed.map(|refused| refused.err());
                 tracing::debug!(client = %client.address, ?why, "no TLS with a client");
+                worker.registry().disconnected(Disconnected::Handshake);
                 worker.registry().leave(client.id);
             }
         }
@@ -261,7 +268,7 @@ fn admit_by_tls(stream: TcpStream, ends: (Peer, Peer), server: &Server, worker: 
 }
 
 fn enter((address, local_address): (Peer, Peer), worker: &Worker) -> Option<Arc<Client>> {
-    worker.registry().enter(address, local_address, worker.settings().max_clients)
+    worker.registry().enter(address, local_address, worker.live().max_clients)
 }
 
 async fn turn_away(mut stream: impl AsyncWrite + Unpin) {

@@ -12,8 +12,9 @@ use std::task::Waker;
 use bytes::BytesMut;
 use tokio::sync::oneshot;
 
+use super::registry::Client;
 use super::reply::{Protocol, Reply};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, NO_COMMAND};
 
 /// Where an operation's reply goes.
 #[derive(Debug)]
@@ -21,8 +22,8 @@ pub struct Target(Recipient);
 
 #[derive(Debug)]
 enum Recipient {
-    /// A request of a session.
-    Slot(Rc<Outbox>, u64),
+    /// A request of a session, whose command has this place in the table.
+    Slot(Rc<Outbox>, u64, u16),
     /// A task of this worker.
     Task(oneshot::Sender<Reply>),
     Nobody,
@@ -43,7 +44,7 @@ impl Target {
     /// Whether the one who waited has gone.
     pub fn is_closed(&self) -> bool {
         match &self.0 {
-            Recipient::Slot(outbox, _) => outbox.state.borrow().closed,
+            Recipient::Slot(outbox, ..) => outbox.state.borrow().closed,
             Recipient::Task(sender) => sender.is_closed(),
             Recipient::Nobody => false,
         }
@@ -53,15 +54,31 @@ impl Target {
     /// it will send no more (`networking.c`, `readQueryFromClient`).
     pub fn is_abandoned(&self) -> bool {
         match &self.0 {
-            Recipient::Slot(outbox, _) => outbox.state.borrow().ended || self.is_closed(),
+            Recipient::Slot(outbox, ..) => outbox.state.borrow().ended || self.is_closed(),
             _ => self.is_closed(),
+        }
+    }
+
+    /// The place of the command in the table, if a client has sent one.
+    pub fn command(&self) -> Option<u16> {
+        match self.0 {
+            Recipient::Slot(_, _, command) if command != NO_COMMAND => Some(command),
+            _ => None,
+        }
+    }
+
+    /// The client that has asked.
+    pub fn client(&self) -> Option<Arc<Client>> {
+        match &self.0 {
+            Recipient::Slot(outbox, ..) => outbox.state.borrow().client.clone(),
+            _ => None,
         }
     }
 
     /// Hands the reply over.
     pub fn deliver(self, reply: Reply) {
         match self.0 {
-            Recipient::Slot(outbox, slot) => outbox.fill(slot, reply),
+            Recipient::Slot(outbox, slot, _) => outbox.fill(slot, reply),
             // A task that has stopped waiting does not want it any more.
             Recipient::Task(sender) => _ = sender.send(reply),
             Recipient::Nobody => {}
@@ -127,6 +144,8 @@ struct State {
     ended: bool,
     /// Replies to parts of one request, gathered into one.
     gathering: Option<Gathering>,
+    /// Whose they are.
+    client: Option<Arc<Client>>,
     /// Where replies are counted.
     metrics: Option<Arc<Metrics>>,
 }
@@ -147,7 +166,7 @@ pub struct Ticket {
     pub order: Order,
     /// How large it is.
     pub bytes: usize,
-    /// The place of its command in the table, or [`crate::metrics::NO_COMMAND`].
+    /// The place of its command in the table, or [`NO_COMMAND`].
     pub command: u16,
 }
 
@@ -203,9 +222,10 @@ struct Gathering {
 }
 
 impl Outbox {
-    /// One whose replies are counted in `metrics`.
-    pub fn counted(metrics: Arc<Metrics>) -> Rc<Self> {
-        let state = State { metrics: Some(metrics), ..State::default() };
+    /// That of `client`, whose replies are counted in `metrics`.
+    pub fn counted(client: Arc<Client>, metrics: Arc<Metrics>) -> Rc<Self> {
+        let (client, metrics) = (Some(client), Some(metrics));
+        let state = State { client, metrics, ..State::default() };
         Rc::new(Self { state: RefCell::new(state) })
     }
 
@@ -223,9 +243,10 @@ impl Outbox {
     fn push(self: &Rc<Self>, slot: Slot) -> Target {
         let mut state = self.state.borrow_mut();
         state.request_bytes += slot.ticket.bytes;
+        let command = slot.ticket.command;
         let number = state.first + state.slots.len() as u64;
         state.slots.push_back(slot);
-        Target(Recipient::Slot(Rc::clone(self), number))
+        Target(Recipient::Slot(Rc::clone(self), number, command))
     }
 
     /// The next `parts` slots belong to one request.
@@ -374,6 +395,9 @@ impl State {
     fn count(&self, command: u16, reply: &Reply) {
         if let Some(metrics) = &self.metrics {
             metrics.request(command, matches!(reply, Reply::Error(_)));
+            if let Reply::Error(text) = reply {
+                metrics.errors.told(text);
+            }
         }
     }
 
@@ -418,7 +442,6 @@ impl Gathering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::NO_COMMAND;
 
     fn written(outbox: &Outbox) -> String {
         String::from_utf8(outbox.bytes().split().to_vec()).expect("our replies are text here")

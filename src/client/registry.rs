@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use super::monitor::Monitors;
 use crate::clock::{self, Instant};
 use crate::command::table::{self, Spec};
 use crate::pubsub::audience::Audience;
@@ -24,8 +25,51 @@ pub struct Registry {
     last_id: AtomicU64,
     accepted: AtomicU64,
     rejected: AtomicU64,
+    not_accepted: AtomicU64,
+    disconnected: [AtomicU64; Disconnected::ALL.len()],
     requests: AtomicU64,
+    requests_per_second: AtomicU64,
+    blocked: AtomicUsize,
     audience: Audience,
+    monitors: Arc<Monitors>,
+}
+
+/// Why the proxy has ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disconnected {
+    /// `CLIENT KILL`, or a monitor that was too slow.
+    Killed,
+    /// It had been silent for `timeout`.
+    Timeout,
+    /// It did not read its replies: `max-output-bytes`.
+    Output,
+    /// It had no TLS to agree on.
+    Handshake,
+}
+
+impl Disconnected {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Killed, Self::Timeout, Self::Output, Self::Handshake];
+
+    /// Its name as a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "killed",
+            Self::Timeout => "timeout",
+            Self::Output => "output",
+            Self::Handshake => "handshake",
+        }
+    }
+}
+
+/// A client that waits.
+#[derive(Debug)]
+pub struct Blocked(Arc<Registry>);
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        self.0.blocked.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What is known about one client.
@@ -43,6 +87,11 @@ pub struct Client {
     killed: AtomicBool,
     /// It has been silent for longer than clients may be.
     overdue: AtomicBool,
+    monitor: AtomicBool,
+    /// Bytes that it has sent and that are no whole request yet, or must wait.
+    pending: AtomicU64,
+    /// Bytes of replies that it has not read yet.
+    unread: AtomicU64,
     /// The last command: its place in the table, and one more.
     command: AtomicU16,
     words: Mutex<Words>,
@@ -103,6 +152,9 @@ impl Registry {
             seen_ms: AtomicU64::new(0),
             killed: AtomicBool::new(false),
             overdue: AtomicBool::new(false),
+            monitor: AtomicBool::new(false),
+            pending: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
             command: AtomicU16::new(0),
             words: Mutex::new(Words { resp: 2, ..Words::default() }),
             waker: Mutex::new(None),
@@ -131,6 +183,26 @@ impl Registry {
         (self.accepted.load(Ordering::Relaxed), self.rejected.load(Ordering::Relaxed))
     }
 
+    /// The system did not give us a connection, e.g. for want of file descriptors.
+    pub fn could_not_accept(&self) {
+        self.not_accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was.
+    pub fn not_accepted(&self) -> u64 {
+        self.not_accepted.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection that the proxy has ended.
+    pub fn disconnected(&self, why: Disconnected) {
+        self.disconnected[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    pub fn disconnections(&self, why: Disconnected) -> u64 {
+        self.disconnected[why as usize].load(Ordering::Relaxed)
+    }
+
     /// Counts requests that were read together.
     pub fn count_requests(&self, requests: u64) {
         self.requests.fetch_add(requests, Ordering::Relaxed);
@@ -141,9 +213,35 @@ impl Registry {
         self.requests.load(Ordering::Relaxed)
     }
 
+    /// How many were read in the last second or two, for each of its seconds.
+    pub fn requests_per_second(&self) -> u64 {
+        self.requests_per_second.load(Ordering::Relaxed)
+    }
+
+    /// Remembers it.
+    pub fn set_requests_per_second(&self, rate: u64) {
+        self.requests_per_second.store(rate, Ordering::Relaxed);
+    }
+
+    /// How many clients wait in a `BLPOP` or the like.
+    pub fn blocked(&self) -> usize {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    /// One more does, until what is returned is dropped.
+    pub fn block(self: &Arc<Self>) -> Blocked {
+        self.blocked.fetch_add(1, Ordering::Relaxed);
+        Blocked(Arc::clone(self))
+    }
+
     /// What they have subscribed to.
     pub fn audience(&self) -> &Audience {
         &self.audience
+    }
+
+    /// Who watches them all.
+    pub fn monitors(&self) -> &Arc<Monitors> {
+        &self.monitors
     }
 
     /// Makes sessions end whose clients have been silent for `timeout`, if they wait for nothing.
@@ -183,6 +281,26 @@ impl Client {
         self.words().subscriptions.any()
     }
 
+    /// Whether it watches all requests.
+    pub fn is_monitor(&self) -> bool {
+        self.monitor.load(Ordering::Relaxed)
+    }
+
+    /// `MONITOR`, or no more.
+    pub fn set_monitor(&self, is_monitor: bool) {
+        self.monitor.store(is_monitor, Ordering::Relaxed);
+    }
+
+    /// The letters of `flags` in `CLIENT LIST`.
+    fn flags(&self, subscriptions: Counts) -> &'static str {
+        match (self.is_monitor(), subscriptions.any()) {
+            (true, true) => "OP",
+            (true, false) => "O",
+            (false, true) => "P",
+            (false, false) => "N",
+        }
+    }
+
     /// Whether [`Registry::end_silent`] found it so.
     pub fn is_overdue(&self) -> bool {
         self.overdue.load(Ordering::Relaxed)
@@ -213,6 +331,12 @@ impl Client {
         place.and_then(|place| table::all().get(place)).map_or("NULL", |spec| spec.name)
     }
 
+    /// So many bytes of it wait to be worked on, and so many to be read by it.
+    pub fn holds(&self, pending: usize, unread: usize) {
+        self.pending.store(pending as u64, Ordering::Relaxed);
+        self.unread.store(unread as u64, Ordering::Relaxed);
+    }
+
     /// Who is woken by [`Client::kill`] and [`Registry::wake_all`].
     pub fn wake_by(&self, waker: &Waker) {
         *lock(&self.waker) = Some(waker.clone());
@@ -229,24 +353,27 @@ impl Client {
         let words = self.words().clone();
         let subscriptions = words.subscriptions;
         let age_ms = self.age_ms();
+        let (pending, unread) =
+            (self.pending.load(Ordering::Relaxed), self.unread.load(Ordering::Relaxed));
         let (age, idle) = (age_ms / 1000, self.idle().as_secs());
         let mut line = String::new();
         let _ = write!(
             line,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
-             ssub={} multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-             tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             ssub={} multi=-1 qbuf={pending} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+             omem={unread} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
             words.name,
             age,
             idle,
-            if subscriptions.any() { 'P' } else { 'N' },
+            self.flags(subscriptions),
             words.db,
             subscriptions.channels,
             subscriptions.patterns,
             subscriptions.shards,
+            pending + unread,
             self.last_command(),
             words.resp,
             words.lib_name,

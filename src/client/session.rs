@@ -16,12 +16,13 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::decoder::{Args, Decoder, Limits};
+use super::monitor::Watching;
 use super::outbox::{Gather, Order, Outbox, Target, Ticket};
-use super::registry::Client;
+use super::registry::{Client, Disconnected};
 use super::reply::Reply;
 use super::waiting::Waiting;
 use crate::command::transaction::Transaction;
-use crate::command::{self, Action};
+use crate::command::{self, Action, table};
 use crate::flush::poll_flush;
 use crate::master::kill::kill_scripts;
 use crate::metrics::NO_COMMAND;
@@ -33,10 +34,6 @@ use crate::worker::Worker;
 
 /// With so many bytes of replies waiting, nothing more is read from a client that does not read.
 const REPLIES_TO_STOP_READING: usize = 64 << 10;
-
-/// With so many, the client is disconnected. What is in flight when reading stops still answers,
-/// so this leaves room for a large listing (Redis: `client-output-buffer-limit`).
-const REPLIES_TO_DISCONNECT: usize = 64 << 20;
 
 /// How often a session may read or start requests before it is the others' turn.
 const READS_AT_A_TIME: usize = 4;
@@ -78,6 +75,8 @@ pub struct Front {
     pub watched: Vec<Rc<Watched>>,
     /// What it has subscribed to, once it has.
     subscriber: Option<Rc<Subscriber>>,
+    /// `MONITOR`
+    watching: Option<Watching>,
     /// Operations of a request with many keys that have not been started yet.
     parts: VecDeque<Operation>,
     /// The next request has to wait for one before it.
@@ -103,9 +102,9 @@ pub enum Replies {
 impl<S> Session<S> {
     /// A session that has just been accepted.
     pub fn new(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
-        let authenticated = worker.settings().requirepass.is_none();
+        let authenticated = worker.live().requirepass.is_none();
         let front = Front {
-            outbox: Outbox::counted(Arc::clone(worker.metrics())),
+            outbox: Outbox::counted(Arc::clone(&client), Arc::clone(worker.metrics())),
             worker,
             client,
             command: NO_COMMAND,
@@ -116,6 +115,7 @@ impl<S> Session<S> {
             chosen_db: Rc::default(),
             watched: Vec::new(),
             subscriber: None,
+            watching: None,
             parts: VecDeque::new(),
             blocked: false,
             stalled: false,
@@ -142,7 +142,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
                 Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
                 _ => {}
             }
-            if session.front.must_disconnect() {
+            if let Some(why) = session.front.must_disconnect() {
+                session.front.disconnect(why);
                 return Poll::Ready(());
             }
             // Writing may have made room for what is already here.
@@ -236,10 +237,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let outbox = Rc::clone(&self.front.outbox);
         let mut bytes = outbox.bytes();
         let before = bytes.len();
-        if before > 0 && !self.front.worker.settings().timeout.is_zero() {
+        if before > 0 && !self.front.worker.live().timeout.is_zero() {
             self.front.client.seen();
         }
         let flushed = poll_flush(Pin::new(&mut self.stream), &mut bytes, cx);
+        self.front.client.holds(self.pending.len(), bytes.len());
         self.front.worker.metrics().bytes_out.add((before - bytes.len()) as u64);
         ready!(flushed)?;
         // An idle connection keeps no buffer.
@@ -267,7 +269,22 @@ impl Front {
         if args.is_empty() {
             return true;
         }
-        match command::prepare(self, args) {
+        let action = command::prepare(self, args);
+        let is_done = self.act(action, bytes);
+        if is_done && self.worker.registry().monitors().any() {
+            self.show_to_monitors(args);
+        }
+        is_done
+    }
+
+    fn show_to_monitors(&self, args: Args<'_>) {
+        if let Some(spec) = table::at(self.command) {
+            self.worker.registry().monitors().show(spec, args, self.db, &self.client.address);
+        }
+    }
+
+    fn act(&mut self, action: Action, bytes: usize) -> bool {
+        match action {
             Action::Later => false,
             Action::Reply(reply) => {
                 self.answer(reply);
@@ -289,6 +306,10 @@ impl Front {
             Action::Gather(how, operations) => self.gather(how, operations),
             Action::Wait(waiting) => self.wait(*waiting),
             Action::KillScripts => self.kill_scripts(),
+            Action::Monitor => {
+                self.monitor();
+                true
+            }
         }
     }
 
@@ -296,6 +317,21 @@ impl Front {
         if !self.is_silent() {
             self.outbox.push_reply(self.command, reply);
         }
+    }
+
+    fn monitor(&mut self) {
+        if self.watching.is_none() {
+            self.client.set_monitor(true);
+            let monitors = self.worker.registry().monitors();
+            self.watching = Some(monitors.watch(Arc::clone(&self.client), &self.outbox));
+        }
+        self.answer(Reply::OK);
+    }
+
+    /// No more requests of others for this session.
+    pub fn stop_monitoring(&mut self) {
+        self.watching = None;
+        self.client.set_monitor(false);
     }
 
     fn start(&mut self, operation: Operation, bytes: usize) -> bool {
@@ -441,13 +477,25 @@ impl Front {
         self.may_start() && !self.stalled && !self.worker.is_draining()
     }
 
-    fn must_disconnect(&self) -> bool {
-        let has_timed_out = || {
-            self.client.is_overdue() && self.outbox.in_flight() == 0 && !self.has_subscriptions()
-        };
-        self.client.is_killed()
-            || self.outbox.ready_bytes() > REPLIES_TO_DISCONNECT
-            || has_timed_out()
+    fn must_disconnect(&self) -> Option<Disconnected> {
+        let listens = self.has_subscriptions() || self.watching.is_some();
+        if self.client.is_killed() {
+            Some(Disconnected::Killed)
+        } else if self.outbox.ready_bytes() > self.worker.live().max_output_bytes {
+            Some(Disconnected::Output)
+        } else if self.client.is_overdue() && self.outbox.in_flight() == 0 && !listens {
+            Some(Disconnected::Timeout)
+        } else {
+            None
+        }
+    }
+
+    fn disconnect(&self, why: Disconnected) {
+        self.worker.registry().disconnected(why);
+        if why == Disconnected::Output {
+            let (address, bytes) = (&self.client.address, self.outbox.ready_bytes());
+            tracing::warn!(%address, bytes, "a client that does not read its replies is disconnected (max-output-bytes)");
+        }
     }
 
     /// Everything that was asked is answered, and nothing more will be.

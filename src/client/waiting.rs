@@ -55,6 +55,7 @@ fn is_nothing(reply: &Reply) -> bool {
 impl Waiting {
     /// Waits, and answers.
     pub async fn run(self, worker: Rc<Worker>, target: Target) {
+        let _blocked = worker.registry().block();
         let engine = worker.engine();
         let keys = self.keys.iter().map(|key| engine.fingerprint(self.db, key));
         let changes = engine.changes_of(keys.collect()).in_line();

@@ -32,8 +32,9 @@ pub(super) fn echo(args: Args<'_>) -> Outcome {
 /// `RESET`: the connection is as if it were new.
 pub(super) fn reset(front: &mut Front) -> Outcome {
     front.unsubscribe_all();
+    front.stop_monitoring();
     front.db = 0;
-    front.authenticated = front.worker.settings().requirepass.is_none();
+    front.authenticated = front.worker.live().requirepass.is_none();
     front.replies = Replies::On;
     front.transaction = None;
     front.watched.clear();
@@ -57,7 +58,7 @@ pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
 /// `AUTH [user] password` (`acl.c`, `authCommand`)
 pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
     match args.len() {
-        2 if front.worker.settings().requirepass.is_none() => Err(error::NO_PASSWORD_SET),
+        2 if front.worker.live().requirepass.is_none() => Err(error::NO_PASSWORD_SET),
         2 => authenticate(front, DEFAULT_USER, args.at(1)),
         3 => authenticate(front, args.at(1), args.at(2)),
         _ => Err(error::SYNTAX),
@@ -66,8 +67,10 @@ pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
 }
 
 fn authenticate(front: &mut Front, user: &[u8], password: &[u8]) -> Result<(), Reply> {
-    let required = &front.worker.settings().requirepass;
-    let matches = required.as_ref().is_none_or(|required| required.matches(password));
+    let matches = {
+        let live = front.worker.live();
+        live.requirepass.as_ref().is_none_or(|required| required.matches(password))
+    };
     if user != DEFAULT_USER || !matches {
         return Err(error::WRONG_PASS);
     }

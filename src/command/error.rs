@@ -102,6 +102,16 @@ pub const NO_KEY_ARGUMENTS: Reply = fixed("ERR The command has no key arguments"
 /// `COMMAND GETKEYS` of a command whose count of keys does not fit.
 pub const INVALID_KEY_ARGUMENTS: Reply = fixed("ERR Invalid arguments specified for command");
 
+/// `CONFIG SET` of what there is not.
+pub fn unknown_parameter(name: &str) -> Reply {
+    Reply::error(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"))
+}
+
+/// `CONFIG SET` of what must not be.
+pub fn config_set_failed(name: &str, why: &str) -> Reply {
+    Reply::error(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
 /// The number of arguments does not fit. `command` is its full name in lower case, `client|setname`
 /// for a subcommand.
 pub fn wrong_arity(command: &str) -> Reply {

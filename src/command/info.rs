@@ -4,36 +4,45 @@ use std::fmt::Write as _;
 
 use super::{Action, Outcome};
 use crate::client::decoder::Args;
+use crate::client::registry::Peer;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::master::link::Link;
 use crate::metrics::Metrics;
+use crate::metrics::process;
+use crate::metrics::statistics::CommandStatistics;
 use crate::operation::engine::Engine;
 
-type Section = (&'static str, fn(&Front) -> String);
+/// A section's name, whether `INFO` alone shows it, and its lines.
+type Section = (&'static str, bool, fn(&Front) -> String);
 
 /// The sections, in Redis's order. Clients such as ioredis wait for `loading:0`, others refuse a
 /// `redis_version` that is not `d.d.d` or a `role` that is not `master`.
-const SECTIONS: [Section; 8] = [
-    ("Server", server),
-    ("Clients", clients),
-    ("Memory", memory),
-    ("Persistence", persistence),
-    ("Stats", stats),
-    ("Replication", replication),
-    ("Cluster", cluster),
-    ("Redlock", redlock),
+const SECTIONS: [Section; 12] = [
+    ("Server", true, server),
+    ("Clients", true, clients),
+    ("Memory", true, memory),
+    ("Persistence", true, persistence),
+    ("Stats", true, stats),
+    ("Replication", true, replication),
+    ("CPU", true, cpu),
+    ("Commandstats", false, commandstats),
+    ("Errorstats", true, errorstats),
+    ("Latencystats", false, latencystats),
+    ("Cluster", true, cluster),
+    ("Redlock", true, redlock),
 ];
 
 /// `INFO [section...]`
 pub(super) fn info(front: &Front, args: Args<'_>) -> Outcome {
     let wanted: Vec<Vec<u8>> = args.from(1).iter().map(<[u8]>::to_ascii_lowercase).collect();
-    let every = |word: &Vec<u8>| matches!(&word[..], b"all" | b"everything" | b"default");
-    let all = wanted.is_empty() || wanted.iter().any(every);
+    let asked = |words: &[&[u8]]| wanted.iter().any(|word| words.contains(&&word[..]));
+    let all = asked(&[b"all", b"everything"]);
+    let default = wanted.is_empty() || asked(&[b"default"]);
     let mut text = String::new();
-    for (name, section) in SECTIONS {
-        let named = |word: &Vec<u8>| word.eq_ignore_ascii_case(name.as_bytes());
-        if all || wanted.iter().any(named) {
+    for (name, is_default, section) in SECTIONS {
+        let named = wanted.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
+        if all || named || default && is_default {
             let separator = if text.is_empty() { "" } else { "\r\n" };
             let _ = write!(text, "{separator}# {name}\r\n{}", section(front));
         }
@@ -48,12 +57,17 @@ fn lines(fields: &[(&str, &dyn std::fmt::Display)]) -> String {
 fn server(front: &Front) -> String {
     let version = front.worker.redis_version();
     let uptime = front.worker.uptime().as_secs();
+    let port = match &front.client.local_address {
+        Peer::Tcp(address) => address.port(),
+        Peer::Unix(_) => 0,
+    };
     lines(&[
         ("redis_version", &version),
         ("redis_mode", &"standalone"),
         ("os", &std::env::consts::OS),
         ("arch_bits", &usize::BITS),
         ("process_id", &std::process::id()),
+        ("tcp_port", &port),
         ("redlock_proxy_version", &env!("CARGO_PKG_VERSION")),
         ("uptime_in_seconds", &uptime),
         ("uptime_in_days", &(uptime / 86_400)),
@@ -61,15 +75,24 @@ fn server(front: &Front) -> String {
 }
 
 fn clients(front: &Front) -> String {
+    let clients = front.worker.registry().clients();
+    let subscribers = clients.iter().filter(|client| client.is_subscriber()).count();
     lines(&[
-        ("connected_clients", &front.worker.registry().connected()),
-        ("maxclients", &front.worker.settings().max_clients),
-        ("blocked_clients", &0),
+        ("connected_clients", &clients.len()),
+        ("maxclients", &front.worker.live().max_clients),
+        ("blocked_clients", &front.worker.registry().blocked()),
+        ("pubsub_clients", &subscribers),
     ])
 }
 
 fn memory(_: &Front) -> String {
-    lines(&[("maxmemory", &0), ("maxmemory_policy", &"noeviction")])
+    let used = process::resident_bytes();
+    lines(&[
+        ("used_memory", &used),
+        ("used_memory_rss", &used),
+        ("maxmemory", &0),
+        ("maxmemory_policy", &"noeviction"),
+    ])
 }
 
 fn persistence(_: &Front) -> String {
@@ -77,16 +100,58 @@ fn persistence(_: &Front) -> String {
 }
 
 fn stats(front: &Front) -> String {
-    let (accepted, rejected) = front.worker.registry().accepted_and_rejected();
+    let statistics = front.worker.statistics();
+    let errors: u64 = statistics.errors.values().sum();
     lines(&[
-        ("total_connections_received", &accepted),
-        ("total_commands_processed", &front.worker.registry().requests()),
-        ("rejected_connections", &rejected),
+        ("total_connections_received", &statistics.connections),
+        ("total_commands_processed", &statistics.requests),
+        ("instantaneous_ops_per_sec", &front.worker.registry().requests_per_second()),
+        ("total_net_input_bytes", &statistics.bytes_in),
+        ("total_net_output_bytes", &statistics.bytes_out),
+        ("rejected_connections", &statistics.rejected),
+        ("total_error_replies", &errors),
     ])
 }
 
 fn replication(_: &Front) -> String {
     lines(&[("role", &"master"), ("connected_slaves", &0), ("master_repl_offset", &0)])
+}
+
+fn cpu(_: &Front) -> String {
+    let (system, user) = process::cpu_seconds();
+    let shown = |seconds: f64| format!("{seconds:.6}");
+    lines(&[("used_cpu_sys", &shown(system)), ("used_cpu_user", &shown(user))])
+}
+
+/// The times are those that the masters took.
+fn commandstats(front: &Front) -> String {
+    let line = |(name, command): (&str, &CommandStatistics)| {
+        let calls = command.done + command.failed;
+        let (usec, timed) = (command.latencies.sum_us(), command.latencies.calls());
+        let per_call = usec as f64 / timed.max(1) as f64;
+        let failed = command.failed;
+        format!(
+            "cmdstat_{name}:calls={calls},usec={usec},usec_per_call={per_call:.2},\
+             rejected_calls=0,failed_calls={failed}\r\n"
+        )
+    };
+    front.worker.statistics().used().map(line).collect()
+}
+
+fn errorstats(front: &Front) -> String {
+    let statistics = front.worker.statistics();
+    let line = |(word, count)| format!("errorstat_{word}:count={count}\r\n");
+    statistics.errors.iter().map(line).collect()
+}
+
+fn latencystats(front: &Front) -> String {
+    let line = |(name, command): (&str, &CommandStatistics)| {
+        let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| command.latencies.percentile(share));
+        format!("latency_percentiles_usec_{name}:p50={p50},p99={p99},p99.9={p999}\r\n")
+    };
+    let statistics = front.worker.statistics();
+    let timed = statistics.used().filter(|(_, command)| command.latencies.calls() > 0);
+    timed.map(line).collect()
 }
 
 fn cluster(_: &Front) -> String {

@@ -28,7 +28,7 @@ pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, all: bool) -> Out
     if args.len() > 2 || mode.is_some_and(|mode| !known(mode)) {
         return Err(error::SYNTAX);
     }
-    if !front.worker.settings().allow_flush {
+    if !front.worker.live().allow_flush {
         return Err(Reply::error(format!(
             "ERR '{name}' would take every lock away from its holder: start the proxy with \
              --allow-flush if that is what you want"

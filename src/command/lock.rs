@@ -126,7 +126,7 @@ fn lease(front: &Front, ttl: SetTtl) -> Result<Option<i64>, Reply> {
     match ttl {
         SetTtl::Ms(ttl_ms) => padded_ttl(front, "set", ttl_ms).map(Some),
         // A key that does not exist yet has no TTL to keep.
-        SetTtl::Never | SetTtl::Keep => match front.worker.settings().no_ttl {
+        SetTtl::Never | SetTtl::Keep => match front.worker.live().no_ttl {
             NoTtl::Keep => Ok(None),
             NoTtl::Lease(lease) => padded_ttl(front, "set", lease.as_millis() as i64).map(Some),
             NoTtl::Reject => Err(Reply::error(

@@ -3,10 +3,11 @@
 //! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`]: Redis's texts;
 //! * [`options`], [`number`], [`glob`]: arguments as Redis reads them; `keys`: which of them are keys;
 //! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `pubsub` ask the masters,
-//!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `server`, `info`
-//!   answer at once.
+//!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `server`, `config`,
+//!   `latency`, `info` answer at once.
 
 mod client;
+mod config;
 mod connection;
 mod counter;
 mod data;
@@ -17,6 +18,7 @@ mod info;
 mod key;
 mod keys;
 mod keyspace;
+mod latency;
 mod lock;
 pub mod number;
 pub mod options;
@@ -58,6 +60,8 @@ pub enum Action {
     Start(Operation),
     /// Scripts that keep masters busy are ended.
     KillScripts,
+    /// The client sees all requests from now on.
+    Monitor,
     /// The client waits until there is something.
     Wait(Box<Waiting>),
     /// Messages are wanted.
@@ -141,6 +145,7 @@ fn changes_or_lists_everything(command: Command) -> bool {
             | C::FlushAll
             | C::Quit
             | C::Exec
+            | C::Monitor
             | C::Subscribe
             | C::Psubscribe
             | C::Ssubscribe
@@ -220,8 +225,11 @@ fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         C::Client => client::client(front, args),
         C::Acl => client::acl(args),
         C::Info => info::info(front, args),
-        C::Config => server::config(front, args),
+        C::Config => config::config(front, args),
         C::Command => server::command(args),
+        C::Slowlog => latency::slowlog(front, args),
+        C::Latency => latency::latency(front, args),
+        C::Monitor => Ok(Action::Monitor),
         C::Role => server::role(),
         C::Time => server::time(front),
         C::Wait => server::wait(args),

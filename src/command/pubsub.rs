@@ -111,7 +111,15 @@ fn is_container(command: Command) -> bool {
     use Command as C;
     matches!(
         command,
-        C::Acl | C::Client | C::Cluster | C::Command | C::Config | C::Pubsub | C::Script
+        C::Acl
+            | C::Client
+            | C::Cluster
+            | C::Command
+            | C::Config
+            | C::Latency
+            | C::Pubsub
+            | C::Script
+            | C::Slowlog
     )
 }
 

@@ -1,9 +1,9 @@
-//! Facts about the proxy, answered as a single Redis would: `INFO`, `CONFIG GET`, `COMMAND`, ...
+//! Facts about the proxy, answered as a single Redis would: `ROLE`, `TIME`, `COMMAND`, ...
 
 use bytes::Bytes;
 
 use super::table::{self, Spec};
-use super::{Action, Outcome, error, glob, keys};
+use super::{Action, Outcome, error, keys};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
@@ -32,49 +32,6 @@ pub(super) fn wait(args: Args<'_>) -> Outcome {
         Some(..0) => Err(error::TIMEOUT_NEGATIVE),
         Some(_) => Ok(Action::Reply(Reply::Int(0))),
     }
-}
-
-/// `CONFIG GET pattern...`: what clients ask for, with the values a Redis without persistence has.
-pub(super) fn config(front: &Front, args: Args<'_>) -> Outcome {
-    let subcommand = args.at(1).to_ascii_lowercase();
-    match (&subcommand[..], args.len()) {
-        (b"get", 3..) => {
-            let parameters = parameters(front);
-            let wanted = |name: &str| {
-                args.from(2).iter().any(|pattern| glob::matches(pattern, name.as_bytes(), true))
-            };
-            let found = parameters.into_iter().filter(|(name, _)| wanted(name));
-            let pairs = found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value)));
-            Ok(Action::Reply(Reply::Map(pairs.collect())))
-        }
-        (b"get", _) => Err(error::wrong_arity("config|get")),
-        (b"set", 4..) => Err(Reply::error(
-            "ERR settings of redlock-proxy are changed with its flags, environment or settings file",
-        )),
-        (b"set", _) => Err(error::wrong_arity("config|set")),
-        (b"resetstat", 2) => Ok(Action::Reply(Reply::OK)),
-        (b"rewrite", 2) => Err(Reply::error("ERR The server is running without a config file")),
-        _ => Err(error::unknown_subcommand("CONFIG", args.at(1))),
-    }
-}
-
-fn parameters(front: &Front) -> Vec<(&'static str, String)> {
-    let settings = front.worker.settings();
-    let text = |text: &str| text.to_owned();
-    vec![
-        ("appendonly", text("no")),
-        ("databases", front.worker.databases().to_string()),
-        ("maxclients", settings.max_clients.to_string()),
-        ("maxmemory", text("0")),
-        ("maxmemory-policy", text("noeviction")),
-        ("notify-keyspace-events", text("")),
-        ("proto-max-bulk-len", settings.max_request_bytes.to_string()),
-        ("replica-read-only", text("yes")),
-        ("save", text("")),
-        ("slave-read-only", text("yes")),
-        ("tcp-keepalive", settings.tcp_keepalive.as_secs().to_string()),
-        ("timeout", settings.timeout.as_secs().to_string()),
-    ]
 }
 
 /// `COMMAND [COUNT|INFO|DOCS|LIST|GETKEYS]`

@@ -159,6 +159,11 @@ pub fn all() -> &'static [Spec] {
     &ALL
 }
 
+/// The command at this place among [`all`]; there is none at [`crate::metrics::NO_COMMAND`].
+pub fn at(place: u16) -> Option<&'static Spec> {
+    ALL.get(usize::from(place))
+}
+
 fn place(name: &[u8]) -> Option<usize> {
     PACKED.binary_search(&pack(name)?).ok()
 }

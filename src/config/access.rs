@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use super::master_addr::split_host_port;
-use super::{InvalidSetting, MasterAddr, Secret, Settings, UnixSocket, given, set_given};
+use super::{InvalidSetting, Live, MasterAddr, Secret, Settings, UnixSocket, given, set_given};
 use crate::cli::Typed;
 use crate::tls::server::AuthClients;
 
@@ -74,8 +74,8 @@ pub(super) fn require_entrance(settings: &Settings) -> Result<(), InvalidSetting
 }
 
 /// Whoever reaches the proxy can take and release every lock.
-pub(super) fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
-    if !settings.protected_mode || settings.requirepass.is_some() {
+pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(), InvalidSetting> {
+    if !settings.protected_mode || live.requirepass.is_some() {
         return Ok(());
     }
     let shown = settings.tls.as_ref().filter(|tls| tls.files.auth_clients != AuthClients::Yes);

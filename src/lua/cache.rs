@@ -90,6 +90,11 @@ pub struct ScriptCache {
 }
 
 impl ScriptCache {
+    /// How many scripts there are, and how many bytes they are together.
+    pub fn size(&self) -> (usize, usize) {
+        (self.scripts.len(), self.bytes)
+    }
+
     /// An empty cache.
     pub fn new() -> ScriptCache {
         ScriptCache { scripts: HashMap::default(), bytes: 0, uses: 0 }

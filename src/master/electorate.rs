@@ -59,6 +59,8 @@ struct Seen {
     copied: AtomicU64,
     /// Orphans that were removed from it.
     removed: AtomicU64,
+    /// How often it came on probation, by [`Cause::kind`].
+    probations: [AtomicU64; Cause::KINDS.len()],
     looks: Looks,
 }
 
@@ -102,6 +104,11 @@ impl Electorate {
     /// How a master stands.
     pub fn standing(&self, master: MasterId) -> Standing {
         self.state().probation.standing(master).clone()
+    }
+
+    /// How often it came on probation, by [`Cause::kind`].
+    pub fn probations(&self, master: MasterId) -> [u64; Cause::KINDS.len()] {
+        self.seen[master.index()].probations.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Whether it only has to wait.
@@ -292,6 +299,7 @@ impl Electorate {
         let address = &self.addresses[master.index()];
         match (before, now) {
             (_, Standing::Probation { cause, .. }) => {
+                self.seen[master.index()].probations[cause.kind()].fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(master = %address, "the master is on probation: {cause}");
             }
             (_, Standing::Barred(bar)) => {

@@ -50,6 +50,22 @@ pub enum Cause {
     Clock(String),
 }
 
+impl Cause {
+    /// The kinds, in the order of [`Cause::kind`].
+    pub const KINDS: [&str; 5] = ["restarted", "young", "flushed", "barred", "clock"];
+
+    /// The place of its kind among [`Cause::KINDS`].
+    pub fn kind(&self) -> usize {
+        match self {
+            Self::Restarted => 0,
+            Self::Young => 1,
+            Self::Flushed => 2,
+            Self::Barred(_) => 3,
+            Self::Clock(_) => 4,
+        }
+    }
+}
+
 /// Whether a master may vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {

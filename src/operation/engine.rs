@@ -21,10 +21,12 @@ use slab::Slab;
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
+use crate::command::table;
 use crate::master::electorate::Electorate;
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::orphans::Suspects;
 use crate::master::reply::Answer;
+use crate::metrics::slowlog::Slowlog;
 use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
 use crate::operation::program::Message;
@@ -50,6 +52,10 @@ pub struct Engine {
     links: Vec<Rc<Link>>,
     electorate: Arc<Electorate>,
     metrics: Arc<Metrics>,
+    slowlog: Arc<Slowlog>,
+    /// When the masters were last asked or heard: near enough to tell how long something took, and
+    /// the clock is not read once more for it.
+    latest: Cell<Instant>,
     flights: RefCell<Slab<Flight>>,
     turns: RefCell<Turns<OperationId>>,
     hasher: foldhash::fast::RandomState,
@@ -70,6 +76,8 @@ pub struct Engine {
 struct Flight {
     operation: Operation,
     serial: u32,
+    /// When it was first to be sent; before that it may wait for its turn.
+    started: Option<Instant>,
     /// The client that gets the reply, until it has been delivered.
     target: Option<Target>,
     /// Fingerprint of the key whose turn this operation holds.
@@ -104,6 +112,7 @@ impl Engine {
         links: Vec<Rc<Link>>,
         electorate: Arc<Electorate>,
         metrics: Arc<Metrics>,
+        slowlog: Arc<Slowlog>,
     ) -> Rc<Self> {
         Rc::new(Self {
             rules,
@@ -111,6 +120,8 @@ impl Engine {
             links,
             electorate,
             metrics,
+            slowlog,
+            latest: Cell::new(clock::now()),
             flights: RefCell::default(),
             turns: RefCell::default(),
             hasher: foldhash::fast::RandomState::default(),
@@ -185,6 +196,7 @@ impl Engine {
         let flight = Flight {
             operation,
             serial,
+            started: None,
             target: Some(target),
             turn: turn_key,
             turns: 0,
@@ -201,7 +213,7 @@ impl Engine {
             .map_or(turn::Entry::Now, |(kind, key)| self.turns.borrow_mut().enter(key, id, kind));
         match entry {
             turn::Entry::Now => self.take_turns(id),
-            turn::Entry::Wait => {}
+            turn::Entry::Wait => self.waits_since(id),
             turn::Entry::Full => {
                 self.with(id, |flight| flight.turn = None);
                 self.turn_away(id);
@@ -233,6 +245,7 @@ impl Engine {
         heard: Heard<'_>,
         now: Instant,
     ) {
+        self.latest.set(now);
         if let Answer::Error(error) = heard.answer
             && error.starts_with(b"NOSCRIPT")
             && self.send_again(master, waiting)
@@ -249,6 +262,7 @@ impl Engine {
 
     /// Ends every round whose deadline has come, and says when the next one will.
     pub fn expire(self: &Rc<Self>, now: Instant) -> Option<Instant> {
+        self.latest.set(now);
         loop {
             match self.deadlines.due(now) {
                 Ok((id, round)) => self.deadline(id, round),
@@ -351,7 +365,6 @@ impl Engine {
     }
 
     fn act(self: &Rc<Self>, id: OperationId, next: Next) {
-        self.metrics.rollbacks.add(next.undo.len() as u64);
         for master in next.undo.iter() {
             self.undo(id, master);
         }
@@ -375,6 +388,7 @@ impl Engine {
             return self.retire(id);
         }
         let now = clock::now();
+        self.latest.set(now);
         let held_back = self.held_back(id, asked);
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
@@ -385,6 +399,7 @@ impl Engine {
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += asked.len() as u16;
             flight.awaited = flight.awaited.union(asked.without(held_back));
+            flight.started.get_or_insert(now);
             flight.deadline = Some(now + self.rules.vote_timeout);
             let round = operation.round();
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
@@ -434,8 +449,10 @@ impl Engine {
 
     /// A split vote: wait a random time, so that those who split it do not meet again.
     fn pause(self: &Rc<Self>, id: OperationId) {
-        self.with(id, |flight| flight.pausing = true);
-        self.metrics.split_votes.one();
+        self.with(id, |flight| {
+            flight.pausing = true;
+            self.metrics.retried(flight.operation.question());
+        });
         let longest_ms = self.split_vote_delay.as_millis().max(1) as u64;
         let pause = Duration::from_millis(fastrand::u64(1..=longest_ms));
         let engine = Rc::clone(self);
@@ -455,6 +472,7 @@ impl Engine {
         let taken = self.with(id, |flight| {
             let target = flight.target.take()?;
             self.count_verdict(&flight.operation, &reply);
+            self.count_time(flight, &target);
             Some((target, flight.turn.take()))
         });
         let Some((target, turn)) = taken.flatten() else { return };
@@ -471,6 +489,22 @@ impl Engine {
             self.ready.borrow_mut().extend(concerned.next);
         }
         target.deliver(reply);
+    }
+
+    fn waits_since(&self, id: OperationId) {
+        self.with(id, |flight| flight.started = Some(self.latest.get()));
+    }
+
+    fn count_time(&self, flight: &Flight, target: &Target) {
+        let (Some(command), Some(started)) = (target.command(), flight.started) else { return };
+        let took = self.latest.get().saturating_duration_since(started);
+        self.metrics.took(command, took);
+        if self.slowlog.is_slow(took)
+            && let (Some(spec), Some(client)) = (table::at(command), target.client())
+        {
+            let seconds = self.rules.unix_time.ms() / 1000;
+            self.slowlog.note((spec.name, &flight.operation.key), &client, took, seconds);
+        }
     }
 
     fn count_verdict(&self, operation: &Operation, reply: &Reply) {
@@ -526,7 +560,8 @@ mod tests {
         let cold_start = ColdStart::Trust;
         let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
         let electorate = Arc::new(Electorate::new(terms, 0.01, Vec::new()));
-        Engine::new(rules, vote_timeout, Vec::new(), electorate, Arc::new(Metrics::new(3)))
+        let metrics = Arc::new(Metrics::new(3));
+        Engine::new(rules, vote_timeout, Vec::new(), electorate, metrics, Arc::default())
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! What the proxy shows to clients that connect by TLS, and what it asks of them.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,6 +31,16 @@ pub enum AuthClients {
     Optional,
     /// Nobody is served without one.
     Yes,
+}
+
+impl fmt::Display for AuthClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::No => "no",
+            Self::Optional => "optional",
+            Self::Yes => "yes",
+        })
+    }
 }
 
 /// Accepts clients.

@@ -5,9 +5,9 @@
 pub(super) static OTHERS: &[&str] = &[
     "asking", "bgrewriteaof", "bgsave", "debug", "failover", "fcall", "fcall_ro",
     "function", "georadiusbymember", "georadiusbymember_ro", "hrandfield", "lastsave",
-    "latency", "lolwut", "memory", "migrate", "module", "monitor", "move", "pfdebug",
+    "lolwut", "memory", "migrate", "module", "move", "pfdebug",
     "pfselftest", "psync", "randomkey",
-    "replconf", "replicaof", "restore-asking", "save", "shutdown", "slaveof", "slowlog",
+    "replconf", "replicaof", "restore-asking", "save", "shutdown", "slaveof",
     "spop", "srandmember", "swapdb",
     "sync", "xread", "xreadgroup", "zrandmember",
 ];

@@ -26,8 +26,8 @@ commands! {
         "2.8.13" Server "Describe the commands",
         "Answered from the proxy's own command table.";
     Config "config" -2 NO_KEY []
-        "2.0.0" Server "Read settings",
-        "GET answers from the proxy's settings; changes are refused.";
+        "2.0.0" Server "Read and change settings",
+        "The proxy's settings; SET changes those that can change while it runs, until the next start.";
     DbSize "dbsize" 1 NO_KEY ["readonly" "fast"]
         "1.0.0" Keyspace "Count the keys",
         "The number of keys that a majority of masters holds.";
@@ -115,9 +115,15 @@ commands! {
     Keys "keys" 2 NO_KEY ["readonly"]
         "1.0.0" Keyspace "Keys that match a pattern",
         "The keys that a majority of masters holds.";
+    Latency "latency" -2 NO_KEY []
+        "2.8.13" Server "How long requests took",
+        "HISTOGRAM: from the first question to the masters to the reply, by command; there is no latency monitor.";
     Mget "mget" -2 KEYS ["readonly" "fast"]
         "1.0.0" Key "The values of several keys",
         "Each key is read by quorum.";
+    Monitor "monitor" 1 NO_KEY ["admin" "noscript" "loading" "stale"]
+        "1.0.0" Server "Watch the requests of all clients",
+        "Every request of every client of this proxy, as it is started.";
     Multi "multi" 1 NO_KEY ["noscript" "loading" "stale" "fast" "allow_busy"]
         "1.2.0" Transaction "Queue commands until EXEC",
         LOCAL;
@@ -187,6 +193,9 @@ commands! {
     SetNx "setnx" 3 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Lock "Claim a key that must not exist",
         "A claim: granted by a quorum in time, else rolled back where it was taken.";
+    Slowlog "slowlog" -2 NO_KEY []
+        "2.2.12" Server "The requests that took long",
+        "From the first question to the masters to the reply; of each request the command and its key.";
     Spublish "spublish" 3 ONE_KEY ["pubsub" "loading" "stale" "fast"]
         "7.0.0" Pubsub "Post a message to a shard channel",
         PUBLISH;

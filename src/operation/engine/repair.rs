@@ -3,6 +3,7 @@
 use super::{Engine, Flight, OperationId};
 use crate::clock;
 use crate::master::link::{Part, Waiting};
+use crate::metrics::Question;
 use crate::operation::Undo;
 use crate::operation::request::Form;
 use crate::quorum::MasterId;
@@ -21,6 +22,7 @@ impl Engine {
     /// With the text of the script: a master that had forgotten it would be sent it again behind a later claim
     /// with the same token, and take that back.
     pub(super) fn undo(&self, id: OperationId, master: MasterId) {
+        self.count_undo(id);
         let link = &self.links[master.index()];
         if !link.is_up() {
             return self.defer(id, master);
@@ -39,6 +41,14 @@ impl Engine {
         });
         if let (Some((db, round)), false) = (sent, scratch.is_empty()) {
             link.send(db, &scratch, Waiting { operation: id, round, part: Part::Undo });
+        }
+    }
+
+    fn count_undo(&self, id: OperationId) {
+        let question = self.with(id, |flight| flight.operation.question());
+        match question {
+            Some(Question::Claim) => self.metrics.rollbacks.one(),
+            _ => self.metrics.undos.one(),
         }
     }
 

@@ -34,6 +34,7 @@ impl Engine {
     }
 
     pub(super) fn turn_away(&self, id: OperationId) {
+        self.metrics.turned_away.one();
         self.reply(id, verdict::too_many_waiting(), turn::End::Done);
         self.retire(id);
     }
@@ -80,6 +81,7 @@ impl Engine {
             flight.turn = None;
             let (target, reply) = (flight.target.take()?, flight.operation.shared(reply));
             self.count_verdict(&flight.operation, &reply);
+            self.count_time(flight, &target);
             Some((target, reply))
         });
         if let Some((target, reply)) = taken.flatten() {

@@ -1,0 +1,176 @@
+//! `MONITOR`: every request of every client, as it comes, to whoever wants to see them (`replication.c`,
+//! `replicationFeedMonitors`).
+
+use std::fmt::Write as _;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{self, Receiver, Sender};
+
+use super::decoder::Args;
+use super::outbox::Outbox;
+use super::registry::{Client, Peer};
+use super::reply::Reply;
+use crate::clock;
+use crate::command::table::{Command, Spec};
+
+/// A monitor that is so many requests behind is disconnected.
+const BEHIND: usize = 16 << 10;
+
+/// Who watches, in all workers.
+#[derive(Debug)]
+pub struct Monitors {
+    watching: AtomicUsize,
+    requests: Sender<Bytes>,
+}
+
+/// A client watches as long as this lives.
+#[derive(Debug)]
+pub struct Watching(Arc<Monitors>);
+
+impl Default for Monitors {
+    fn default() -> Self {
+        Self { watching: AtomicUsize::new(0), requests: broadcast::channel(BEHIND).0 }
+    }
+}
+
+impl Monitors {
+    /// Whether anybody does.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.watching.load(Ordering::Relaxed) > 0
+    }
+
+    /// Shows a request to all of them. As in Redis, not what is for operators.
+    pub fn show(&self, spec: &Spec, args: Args<'_>, db: u32, address: &Peer) {
+        if !is_for_operators(spec) {
+            let line = format!("+{}\r\n", line(spec, args, db, address));
+            // Nobody receives any more if the last one has just gone.
+            let _ = self.requests.send(line.into());
+        }
+    }
+
+    /// Sends `client` all requests from now on, until what is returned is dropped.
+    pub fn watch(self: &Arc<Self>, client: Arc<Client>, outbox: &Rc<Outbox>) -> Watching {
+        self.watching.fetch_add(1, Ordering::Relaxed);
+        let requests = self.requests.subscribe();
+        tokio::task::spawn_local(forward(requests, client, Rc::downgrade(outbox)));
+        Watching(Arc::clone(self))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.watching.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn forward(mut requests: Receiver<Bytes>, client: Arc<Client>, outbox: Weak<Outbox>) {
+    loop {
+        let request = requests.recv().await;
+        let Some(outbox) = outbox.upgrade().filter(|_| client.is_monitor()) else { return };
+        match request {
+            Ok(line) => outbox.push_message(&Reply::Raw(line)),
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(client = %client.address, missed, "a monitor was too slow and is disconnected");
+                return client.kill();
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Redis marks them, or most of their subcommands, as `admin`.
+fn is_for_operators(spec: &Spec) -> bool {
+    use Command as C;
+    matches!(spec.id, C::Acl | C::Config | C::Latency | C::Monitor | C::Slowlog)
+}
+
+/// `1700000000.000001 [0 127.0.0.1:1234] "set" "key" "value"`
+fn line(spec: &Spec, args: Args<'_>, db: u32, address: &Peer) -> String {
+    let now = clock::unix_micros();
+    let (seconds, micros) = (now / 1_000_000, now % 1_000_000);
+    let from = match address {
+        Peer::Tcp(address) => address.to_string(),
+        Peer::Unix(path) => format!("unix:{}", path.display()),
+    };
+    let mut line = format!("{seconds}.{micros:06} [{db} {from}]");
+    let secrets = secrets(spec, args);
+    for (at, word) in args.iter().enumerate() {
+        line.push(' ');
+        match secrets.contains(&at) {
+            true => line.push_str("\"(redacted)\""),
+            false => quote(&mut line, word),
+        }
+    }
+    line
+}
+
+/// The places of passwords (`redactClientCommandArgument` in `acl.c` and `networking.c`).
+fn secrets(spec: &Spec, args: Args<'_>) -> std::ops::Range<usize> {
+    match spec.id {
+        Command::Auth => 1..args.len(),
+        Command::Hello => {
+            let auth = args.iter().position(|word| word.eq_ignore_ascii_case(b"auth"));
+            auth.map_or(0..0, |at| at + 1..(at + 3).min(args.len()))
+        }
+        _ => 0..0,
+    }
+}
+
+/// As `sdscatrepr` of Redis's `sds.c` writes a word.
+fn quote(line: &mut String, word: &[u8]) {
+    line.push('"');
+    for byte in word {
+        match byte {
+            b'\\' | b'"' => line.extend(['\\', char::from(*byte)]),
+            b'\n' => line.push_str("\\n"),
+            b'\r' => line.push_str("\\r"),
+            b'\t' => line.push_str("\\t"),
+            7 => line.push_str("\\a"),
+            8 => line.push_str("\\b"),
+            b' '..=b'~' => line.push(char::from(*byte)),
+            _ => _ = write!(line, "\\x{byte:02x}"),
+        }
+    }
+    line.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::decoder::{Decoder, Limits};
+    use crate::command::table;
+
+    fn shown(request: &str) -> String {
+        let (mut decoder, request) = (Decoder::new(), format!("{request}\n"));
+        let limits = Limits { max_request_bytes: 1000, authenticated: true };
+        decoder.decode(request.as_bytes(), limits).expect("valid").expect("complete");
+        let args = decoder.args(request.as_bytes());
+        let spec = table::lookup(args.at(0)).expect("a command");
+        let line = line(spec, args, 3, &Peer::Unix(std::path::Path::new("/s").into()));
+        line.split_once(" [3 unix:/s] ").expect("who and where").1.to_owned()
+    }
+
+    #[test]
+    fn requests_are_quoted_as_redis_does() {
+        assert_eq!(
+            shown("set k \"a\\\"b\\\\c\\r\\n\\t\\a\\b\\x00\\xff \""),
+            r#""set" "k" "a\"b\\c\r\n\t\a\b\x00\xff ""#
+        );
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(shown("auth hunter2"), r#""auth" "(redacted)""#);
+        assert_eq!(shown("AUTH alice hunter2"), r#""AUTH" "(redacted)" "(redacted)""#);
+        assert_eq!(
+            shown("HELLO 3 SETNAME me AUTH alice hunter2"),
+            r#""HELLO" "3" "SETNAME" "me" "AUTH" "(redacted)" "(redacted)""#
+        );
+        assert_eq!(shown("HELLO 3 AUTH hunter2"), r#""HELLO" "3" "AUTH" "(redacted)""#);
+    }
+}

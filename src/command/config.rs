@@ -1,0 +1,135 @@
+//! `CONFIG`: the proxy's settings by their own names, and what clients ask of a Redis by Redis's.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::number::parse_i64;
+use super::{Action, Outcome, error, glob};
+use crate::client::decoder::Args;
+use crate::client::reply::Reply;
+use crate::client::session::Front;
+use crate::config::{Live, Secret};
+
+/// `CONFIG GET|SET|RESETSTAT|REWRITE`
+pub(super) fn config(front: &Front, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (&subcommand[..], args.len()) {
+        (b"get", 3..) => Ok(Action::Reply(get(front, args.from(2)))),
+        (b"get", _) => Err(error::wrong_arity("config|get")),
+        (b"set", 4..) => set(front, args.from(2)),
+        (b"set", _) => Err(error::wrong_arity("config|set")),
+        (b"resetstat", 2) => {
+            front.worker.reset_statistics();
+            Ok(Action::Reply(Reply::OK))
+        }
+        (b"resetstat", _) => Err(error::wrong_arity("config|resetstat")),
+        (b"rewrite", 2) => Err(Reply::error("ERR The server is running without a config file")),
+        (b"rewrite", _) => Err(error::wrong_arity("config|rewrite")),
+        _ => Err(error::unknown_subcommand("CONFIG", args.at(1))),
+    }
+}
+
+fn get(front: &Front, patterns: Args<'_>) -> Reply {
+    let wanted =
+        |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes(), true));
+    let found = parameters(front).into_iter().filter(|(name, _)| wanted(name));
+    Reply::Map(found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect())
+}
+
+/// `CONFIG SET name value...`: all of them, or none.
+fn set(front: &Front, words: Args<'_>) -> Outcome {
+    if !words.len().is_multiple_of(2) {
+        return Err(error::SYNTAX);
+    }
+    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let names = words.iter().step_by(2).map(|name| text(name).to_ascii_lowercase());
+    let values = words.iter().skip(1).step_by(2).map(text);
+    let changes: Vec<(String, String)> = names.zip(values).collect();
+    let known = parameters(front);
+    let mut named = BTreeSet::new();
+    for (name, _) in &changes {
+        if !known.contains_key(name.as_str()) {
+            return Err(error::unknown_parameter(name));
+        }
+        if !named.insert(name) {
+            return Err(error::config_set_failed(name, "duplicate parameter"));
+        }
+    }
+    let before = front.worker.live().clone();
+    let mut live = before.clone();
+    for (name, value) in &changes {
+        change(&mut live, name, value).map_err(|why| error::config_set_failed(name, &why))?;
+    }
+    let protected = front.worker.settings().require_protection(&live);
+    protected.map_err(|why| error::config_set_failed("requirepass", &why.to_string()))?;
+    let changed = before.differences(&live).join(", ");
+    tracing::info!(client = %front.client.address, "CONFIG SET: {changed} changed until the next start");
+    front.worker.change(live);
+    Ok(Action::Reply(Reply::OK))
+}
+
+/// Redis counts the times of these two in seconds, and calls the third by a name of its own.
+const INTEGERS: [(&str, &str, &str); 5] = [
+    ("timeout", "timeout", "s"),
+    ("tcp-keepalive", "tcp-keepalive", "s"),
+    ("maxclients", "max-clients", ""),
+    ("slowlog-log-slower-than", "slowlog-log-slower-than", ""),
+    ("slowlog-max-len", "slowlog-max-len", ""),
+];
+
+fn change(live: &mut Live, name: &str, value: &str) -> Result<(), String> {
+    if name == "requirepass" {
+        live.requirepass = (!value.is_empty()).then(|| Secret::new(value));
+        return Ok(());
+    }
+    let integer = INTEGERS.iter().find(|(redis, ..)| *redis == name);
+    let done = match integer {
+        Some((_, ours, unit)) => {
+            let number = parse_i64(value.as_bytes());
+            let number = number.ok_or("argument couldn't be parsed into an integer")?;
+            live.set(ours, &format!("{number}{unit}"))
+        }
+        None => live.set(name, value),
+    };
+    let refused = |why| format!("argument {why}");
+    done.unwrap_or_else(|| Err(String::new())).map_err(|why| match why.is_empty() {
+        true => "can't set immutable config".to_owned(),
+        false => refused(why),
+    })
+}
+
+/// Everything that can be asked for.
+fn parameters(front: &Front) -> BTreeMap<&'static str, String> {
+    let (settings, live) = (front.worker.settings(), front.worker.live());
+    let mut all = BTreeMap::from_iter(settings.fixed_fields());
+    all.extend(live.fields());
+    all.extend(redis_parameters(front));
+    all
+}
+
+/// Those that clients know from a Redis, with the values of one without persistence.
+fn redis_parameters(front: &Front) -> [(&'static str, String); 15] {
+    let (settings, live) = (front.worker.settings(), front.worker.live());
+    let text = |text: &str| text.to_owned();
+    let output = live.max_output_bytes;
+    let password = if live.requirepass.is_some() { "***" } else { "" };
+    [
+        ("appendonly", text("no")),
+        (
+            "client-output-buffer-limit",
+            format!("normal {output} 0 0 slave 0 0 0 pubsub {output} 0 0"),
+        ),
+        ("databases", front.worker.databases().to_string()),
+        ("latency-tracking", text("yes")),
+        ("maxclients", live.max_clients.to_string()),
+        ("maxmemory", text("0")),
+        ("maxmemory-policy", text("noeviction")),
+        ("notify-keyspace-events", text("")),
+        ("proto-max-bulk-len", settings.max_request_bytes.to_string()),
+        ("replica-read-only", text("yes")),
+        ("requirepass", text(password)),
+        ("save", text("")),
+        ("slave-read-only", text("yes")),
+        ("tcp-keepalive", live.tcp_keepalive.as_secs().to_string()),
+        ("timeout", live.timeout.as_secs().to_string()),
+    ]
+}

@@ -1,0 +1,136 @@
+//! What was slow: `SLOWLOG` and `LATENCY`.
+
+use super::number::parse_i64;
+use super::{Action, Outcome, error, table};
+use crate::client::decoder::Args;
+use crate::client::reply::Reply;
+use crate::client::session::Front;
+use crate::metrics::slowlog::Entry;
+use crate::metrics::statistics::CommandStatistics;
+
+/// How many entries are shown unless more are asked for (`slowlog.c`).
+const SHOWN: usize = 10;
+
+/// `SLOWLOG GET|LEN|RESET|HELP`
+pub(super) fn slowlog(front: &Front, args: Args<'_>) -> Outcome {
+    let slowlog = front.worker.slowlog();
+    let subcommand = args.at(1).to_ascii_lowercase();
+    let reply = match (&subcommand[..], args.len()) {
+        (b"get", 2) => entries(front, SHOWN),
+        (b"get", 3) => entries(front, count(args.at(2))?),
+        (b"get", _) => return Err(error::subcommand_syntax("SLOWLOG", args.at(1))),
+        (b"len", 2) => Reply::Int(slowlog.len() as i64),
+        (b"len", _) => return Err(error::wrong_arity("slowlog|len")),
+        (b"reset", 2) => {
+            slowlog.reset();
+            Reply::OK
+        }
+        (b"reset", _) => return Err(error::wrong_arity("slowlog|reset")),
+        (b"help", 2) => help(&SLOWLOG_HELP),
+        _ => return Err(error::unknown_subcommand("SLOWLOG", args.at(1))),
+    };
+    Ok(Action::Reply(reply))
+}
+
+/// -1 is all of them.
+fn count(word: &[u8]) -> Result<usize, Reply> {
+    let refused = Reply::error("ERR count should be greater than or equal to -1");
+    match parse_i64(word) {
+        Some(-1) => Ok(usize::MAX),
+        Some(count) => usize::try_from(count).map_err(|_| refused),
+        None => Err(refused),
+    }
+}
+
+fn entries(front: &Front, count: usize) -> Reply {
+    Reply::Array(front.worker.slowlog().latest(count).iter().map(|entry| shown(entry)).collect())
+}
+
+/// The words after the key are not kept: tokens and values are nobody's business but their owner's.
+fn shown(entry: &Entry) -> Reply {
+    let words = vec![Reply::bulk(entry.command), Reply::bulk(entry.key.to_vec())];
+    Reply::Array(vec![
+        Reply::Int(entry.id as i64),
+        Reply::Int(entry.unix_seconds),
+        Reply::Int(entry.took.as_micros() as i64),
+        Reply::Array(words),
+        Reply::bulk(entry.address.clone()),
+        Reply::bulk(entry.name.clone()),
+    ])
+}
+
+/// `LATENCY HISTOGRAM [command...]`, and what a Redis without a latency monitor answers to the rest.
+pub(super) fn latency(front: &Front, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    let reply = match (&subcommand[..], args.len()) {
+        (b"histogram", _) => histograms(front, args.from(2)),
+        (b"latest", 2) => Reply::Array(Vec::new()),
+        (b"latest", _) => return Err(error::wrong_arity("latency|latest")),
+        (b"history", 3) => Reply::Array(Vec::new()),
+        (b"history", _) => return Err(error::wrong_arity("latency|history")),
+        (b"reset", _) => Reply::Int(0),
+        (b"doctor", 2) => Reply::Verbatim(DOCTOR.into()),
+        (b"doctor", _) => return Err(error::wrong_arity("latency|doctor")),
+        (b"help", 2) => help(&LATENCY_HELP),
+        _ => return Err(error::unknown_subcommand("LATENCY", args.at(1))),
+    };
+    Ok(Action::Reply(reply))
+}
+
+fn histograms(front: &Front, names: Args<'_>) -> Reply {
+    let wanted: Vec<_> = names.iter().filter_map(table::lookup).map(|spec| spec.name).collect();
+    let statistics = front.worker.statistics();
+    let used = statistics.used().filter(|(_, command)| command.latencies.calls() > 0);
+    let shown = used.filter(|(name, _)| names.is_empty() || wanted.contains(name));
+    Reply::Map(shown.map(|(name, command)| (Reply::bulk(name), histogram(command))).collect())
+}
+
+fn histogram(command: &CommandStatistics) -> Reply {
+    let latencies = &command.latencies;
+    let int = |count: u64| Reply::Int(count as i64);
+    let buckets = latencies.cumulative().map(|(us, calls)| (int(us), int(calls)));
+    Reply::Map(vec![
+        (Reply::bulk("calls"), int(latencies.calls())),
+        (Reply::bulk("histogram_usec"), Reply::Map(buckets.collect())),
+    ])
+}
+
+fn help(lines: &[&'static str]) -> Reply {
+    Reply::Array(lines.iter().copied().map(Reply::Simple).collect())
+}
+
+const DOCTOR: &str = "There is no latency monitor in redlock-proxy: see LATENCY HISTOGRAM, SLOWLOG GET, and the \
+     round trips of each master in INFO redlock and the metrics.\n";
+
+/// `slowlog.c`, `slowlogCommand`
+const SLOWLOG_HELP: [&str; 12] = [
+    "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET [<count>]",
+    "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+    "    Entries are made of:",
+    "    id, timestamp, time in microseconds, arguments array, client IP and port,",
+    "    client name",
+    "LEN",
+    "    Return the length of the slowlog.",
+    "RESET",
+    "    Reset the slowlog.",
+    "HELP",
+    "    Prints this help.",
+];
+
+/// The part of `latency.c`, `latencyCommand`, that is answered here.
+const LATENCY_HELP: [&str; 13] = [
+    "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "DOCTOR",
+    "    Return a human readable latency analysis report.",
+    "HISTORY <event>",
+    "    Return time-latency samples for the <event> class.",
+    "LATEST",
+    "    Return the latest latency samples for all events.",
+    "RESET [<event> ...]",
+    "    Reset latency data of one or more <event> classes.",
+    "HISTOGRAM [COMMAND ...]",
+    "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
+    "HELP",
+    "    Prints this help.",
+];

@@ -1,0 +1,190 @@
+//! What can change while the proxy runs: by SIGHUP, which has the settings read again, or by `CONFIG SET`.
+
+use std::time::Duration;
+
+use super::access;
+use super::values::{bytes_within, duration_within, number_within, shown_duration, switch};
+use super::{InvalidSetting, NoTtl, Secret, YEAR_MS, no_ttl, redis_version};
+use crate::cli::Typed;
+
+/// The part of [`super::Settings`] that can change. All that is here is looked up when it is needed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Live {
+    /// What becomes of a lock that is claimed without a TTL.
+    pub no_ttl: NoTtl,
+    /// The password that clients must give with `AUTH` or `HELLO`.
+    pub requirepass: Option<Secret>,
+    /// How many clients may be connected at a time.
+    pub max_clients: usize,
+    /// Clients that send nothing for so long are disconnected; zero: never (`timeout` of redis.conf).
+    pub timeout: Duration,
+    /// After so much silence TCP asks whether a client is still there; zero: never (`tcp-keepalive` there).
+    pub tcp_keepalive: Duration,
+    /// A client with more unread replies, in bytes, is disconnected (`client-output-buffer-limit` there).
+    pub max_output_bytes: usize,
+    /// Requests that took longer are noted, in microseconds; 0: all, negative: none.
+    pub slowlog_log_slower_than: i64,
+    /// How many are kept.
+    pub slowlog_max_len: usize,
+    /// How long the proxy may finish what is in flight once it was told to stop.
+    pub drain_timeout: Duration,
+    /// Whether `FLUSHDB` and `FLUSHALL` are allowed.
+    pub allow_flush: bool,
+    /// The version in `INFO` and `HELLO`, strictly `d.d.d`; `None` is the lowest among the masters.
+    pub redis_version: Option<String>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            no_ttl: NoTtl::Keep,
+            requirepass: None,
+            max_clients: 10_000,
+            timeout: Duration::ZERO,
+            tcp_keepalive: Duration::from_secs(300),
+            max_output_bytes: 64 << 20,
+            slowlog_log_slower_than: 10_000,
+            slowlog_max_len: 128,
+            drain_timeout: Duration::from_secs(10),
+            allow_flush: false,
+            redis_version: None,
+        }
+    }
+}
+
+impl Live {
+    /// The meaning of what was typed; what was not typed stays.
+    pub(super) fn apply(&mut self, typed: &Typed) -> Result<(), InvalidSetting> {
+        for (name, word) in [
+            ("no-ttl", &typed.no_ttl),
+            ("max-clients", &typed.max_clients),
+            ("timeout", &typed.timeout),
+            ("tcp-keepalive", &typed.tcp_keepalive),
+            ("max-output-bytes", &typed.max_output_bytes),
+            ("slowlog-log-slower-than", &typed.slowlog_log_slower_than),
+            ("slowlog-max-len", &typed.slowlog_max_len),
+            ("drain-timeout", &typed.drain_timeout),
+            ("allow-flush", &typed.allow_flush),
+            ("redis-version", &typed.redis_version),
+        ] {
+            if let Some(word) = word {
+                let refused = |why| InvalidSetting(format!("{name} `{}` {why}", &**word));
+                self.set(name, word).unwrap_or(Ok(())).map_err(refused)?;
+            }
+        }
+        self.requirepass = access::requirepass(typed)?;
+        Ok(())
+    }
+
+    /// Gives the setting called `name` the meaning of `text`; `None`: there is no such setting here.
+    ///
+    /// # Errors
+    /// What would have been right, to be read after the name and the text.
+    pub fn set(&mut self, name: &str, text: &str) -> Option<Result<(), String>> {
+        let output = bytes_within(MIN_OUTPUT_BYTES..=MAX_OUTPUT_BYTES);
+        Some(match name {
+            "no-ttl" => put(&mut self.no_ttl, no_ttl(text)),
+            "max-clients" => put(&mut self.max_clients, number_within(1..=MAX_CLIENTS)(text)),
+            "timeout" => put(&mut self.timeout, duration_within(0..=YEAR_MS)(text)),
+            "tcp-keepalive" => put(&mut self.tcp_keepalive, duration_within(0..=DAY_MS)(text)),
+            "max-output-bytes" => put(&mut self.max_output_bytes, output(text)),
+            "slowlog-log-slower-than" => {
+                put(&mut self.slowlog_log_slower_than, number_within(-1..=i64::MAX)(text))
+            }
+            "slowlog-max-len" => {
+                put(&mut self.slowlog_max_len, number_within(0..=MAX_SLOWLOG)(text))
+            }
+            "drain-timeout" => put(&mut self.drain_timeout, duration_within(0..=HOUR_MS)(text)),
+            "allow-flush" => put(&mut self.allow_flush, switch(text)),
+            "redis-version" => put(&mut self.redis_version, redis_version(text)),
+            _ => return None,
+        })
+    }
+
+    /// Each setting's name and meaning, without passwords.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let secret = if self.requirepass.is_some() { "***" } else { "none" };
+        vec![
+            ("no-ttl", self.no_ttl.to_string()),
+            ("requirepass", secret.to_owned()),
+            ("max-clients", self.max_clients.to_string()),
+            ("timeout", shown_duration(self.timeout)),
+            ("tcp-keepalive", shown_duration(self.tcp_keepalive)),
+            ("max-output-bytes", self.max_output_bytes.to_string()),
+            ("slowlog-log-slower-than", self.slowlog_log_slower_than.to_string()),
+            ("slowlog-max-len", self.slowlog_max_len.to_string()),
+            ("drain-timeout", shown_duration(self.drain_timeout)),
+            ("allow-flush", self.allow_flush.to_string()),
+            ("redis-version", self.redis_version.clone().unwrap_or_else(|| "auto".to_owned())),
+        ]
+    }
+
+    /// How long a request may take before it is noted; `None`: as long as it likes.
+    pub fn slow(&self) -> Option<Duration> {
+        u64::try_from(self.slowlog_log_slower_than).ok().map(Duration::from_micros)
+    }
+
+    /// The names of the settings in which `other` differs.
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        let mut names = super::differences(&self.fields(), &other.fields());
+        if self.requirepass != other.requirepass && !names.contains(&"requirepass") {
+            names.push("requirepass");
+        }
+        names
+    }
+}
+
+fn put<T>(slot: &mut T, value: Result<T, String>) -> Result<(), String> {
+    value.map(|value| *slot = value)
+}
+
+/// File descriptors are 32-bit numbers.
+const MAX_CLIENTS: usize = i32::MAX as usize;
+
+/// Less would not hold the replies of one pipeline.
+const MIN_OUTPUT_BYTES: usize = 64 << 10;
+
+const MAX_OUTPUT_BYTES: usize = 4 << 30;
+
+/// Each entry keeps a key, and the log is for people.
+const MAX_SLOWLOG: usize = 100_000;
+
+const HOUR_MS: u64 = 3_600_000;
+
+const DAY_MS: u64 = 24 * HOUR_MS;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_that_is_shown_can_be_set_to_what_is_shown() {
+        for (name, shown) in Live::default().fields() {
+            let mut live = Live::default();
+            match live.set(name, &shown) {
+                Some(result) => assert_eq!(result, Ok(()), "{name} {shown}"),
+                None => assert_eq!(name, "requirepass", "whose value is never shown"),
+            }
+            assert_eq!(live, Live::default(), "{name} {shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_changes_nothing() {
+        let mut live = Live::default();
+        assert_eq!(live.set("nonsense", "1"), None);
+        assert!(live.set("max-clients", "0").is_some_and(|set| set.is_err()));
+        assert_eq!(live, Live::default());
+    }
+
+    #[test]
+    fn another_password_is_a_difference_though_none_is_shown() {
+        let with =
+            |password: &str| Live { requirepass: Some(Secret::new(password)), ..Live::default() };
+        assert_eq!(with("a").differences(&with("b")), ["requirepass"]);
+        assert_eq!(with("a").differences(&Live::default()), ["requirepass"]);
+        assert!(with("a").differences(&with("a")).is_empty());
+        let slower = Live { slowlog_max_len: 1, ..Live::default() };
+        assert_eq!(slower.differences(&Live::default()), ["slowlog-max-len"]);
+    }
+}

@@ -1,0 +1,118 @@
+//! How long requests took, by command: what `LATENCY HISTOGRAM` and `INFO latencystats` show.
+
+use std::time::Duration;
+
+use super::Count;
+
+/// Upper bounds are powers of two in microseconds: 1 µs to 35 minutes.
+const BUCKETS: usize = 32;
+
+/// The times of one command, from the first question to the masters to the reply.
+#[derive(Debug, Default)]
+pub struct Latency {
+    buckets: [Count; BUCKETS],
+    sum_us: Count,
+}
+
+/// The same, added up over workers, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    buckets: [u64; BUCKETS],
+    sum_us: u64,
+}
+
+impl Latency {
+    /// One request took so long.
+    pub fn observe(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.buckets[bucket(us)].one();
+        self.sum_us.add(us);
+    }
+}
+
+/// The first bucket whose bound is not below `us`.
+fn bucket(us: u64) -> usize {
+    let bits = u64::BITS - us.saturating_sub(1).leading_zeros();
+    (bits as usize).min(BUCKETS - 1)
+}
+
+impl Latencies {
+    /// Adds those of one worker.
+    pub fn add(&mut self, latency: &Latency) {
+        for (sum, count) in self.buckets.iter_mut().zip(&latency.buckets) {
+            *sum += count.get();
+        }
+        self.sum_us += latency.sum_us.get();
+    }
+
+    /// What there has been since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = self.clone();
+        for (count, before) in since.buckets.iter_mut().zip(&before.buckets) {
+            *count -= before;
+        }
+        since.sum_us -= before.sum_us;
+        since
+    }
+
+    /// How many there were.
+    pub fn calls(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// All times together, in microseconds.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
+    /// The bound of each bucket that is not empty, in microseconds, and how many took no longer.
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut all = 0;
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(move |(at, count)| {
+            all += count;
+            (1 << at, all)
+        })
+    }
+
+    /// The time, in microseconds, that this share of all calls, at least, did not exceed.
+    pub fn percentile(&self, share: f64) -> u64 {
+        let enough = (self.calls() as f64 * share).ceil() as u64;
+        self.cumulative().find(|(_, calls)| *calls >= enough).map_or(0, |(us, _)| us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(times_us: &[u64]) -> Latencies {
+        let latency = Latency::default();
+        times_us.iter().for_each(|us| latency.observe(Duration::from_micros(*us)));
+        let mut all = Latencies::default();
+        all.add(&latency);
+        all
+    }
+
+    #[test]
+    fn a_time_falls_under_the_next_power_of_two() {
+        let buckets: Vec<_> = of(&[0, 1, 2, 3, 4, 5, 1000, 1024, 1025]).cumulative().collect();
+        assert_eq!(buckets, [(1, 2), (2, 3), (4, 5), (8, 6), (1024, 8), (2048, 9)]);
+        assert_eq!(of(&[u64::MAX]).cumulative().collect::<Vec<_>>(), [(1 << 31, 1)]);
+    }
+
+    #[test]
+    fn what_was_before_can_be_taken_off() {
+        let (before, now) = (of(&[5, 9]), of(&[5, 9, 9]));
+        assert_eq!(now.since(&before), of(&[9]));
+        assert_eq!(now.since(&before).sum_us(), 9);
+    }
+
+    #[test]
+    fn percentiles_are_bounds_of_buckets() {
+        let all = of(&[1; 99].iter().chain(&[900]).copied().collect::<Vec<_>>());
+        assert_eq!([0.5, 0.99, 0.999].map(|share| all.percentile(share)), [1, 1, 1024]);
+        assert_eq!(Latencies::default().percentile(0.5), 0);
+    }
+}

@@ -1,0 +1,53 @@
+//! SIGHUP: settings and certificates are read again.
+
+use redlock_proxy::config::{LogFormat, Settings};
+use redlock_proxy::worker::{Certificates, Shared};
+
+/// How settings are read, at the start and again.
+pub(crate) type Read = Box<dyn Fn() -> Result<(Settings, LogFormat), String> + Send>;
+
+/// All that it takes.
+pub(crate) struct Reload {
+    pub(crate) read: Read,
+    pub(crate) log_format: LogFormat,
+    pub(crate) shared: Shared,
+    pub(crate) certificates: Certificates,
+}
+
+impl Reload {
+    /// Takes over what can change, and says of everything else that it stays.
+    pub(crate) fn again(&self) {
+        match (self.read)() {
+            Ok((settings, log_format)) => self.adopt(settings, log_format),
+            Err(why) => tracing::error!("SIGHUP: settings stay as they are: {why}"),
+        }
+        match self.certificates.read_again() {
+            Ok(()) => tracing::info!("SIGHUP: certificates were read again"),
+            Err(why) => tracing::error!("SIGHUP: certificates stay as they are: {why}"),
+        }
+    }
+
+    fn adopt(&self, settings: Settings, log_format: LogFormat) {
+        let mut fixed = self.shared.settings.fixed_differences(&settings);
+        if log_format != self.log_format {
+            fixed.push("log-format");
+        }
+        if !fixed.is_empty() {
+            let names = fixed.join(", ");
+            tracing::warn!(
+                "SIGHUP: {names}: cannot change while the proxy runs, and stays until the next start"
+            );
+        }
+        let changed = self.shared.live().differences(&settings.live);
+        match changed.is_empty() {
+            true => tracing::info!("SIGHUP: settings were read again, and are as they were"),
+            false => {
+                self.shared.change(settings.live);
+                tracing::info!(
+                    "SIGHUP: settings were read again, and changed: {}",
+                    changed.join(", ")
+                );
+            }
+        }
+    }
+}

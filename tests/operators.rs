@@ -1,0 +1,337 @@
+//! What operators ask a Redis, asked through a client: `SLOWLOG`, `LATENCY`, `MONITOR`, `INFO`, `CLIENT LIST`; and
+//! the limits that they set.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use support::http::http;
+use support::{
+    Master, Masters, PATIENCE, Proxy, Raw, Reply, encode, eventually, target_is_plain_redis, words,
+};
+
+fn int(number: i64) -> Reply {
+    Reply::Int(number)
+}
+
+fn number(reply: &Reply) -> i64 {
+    let Reply::Int(number) = reply else { panic!("no number: {reply:?}") };
+    *number
+}
+
+fn items(reply: Reply) -> Vec<Reply> {
+    match reply {
+        Reply::Array(items) => items,
+        Reply::Map(pairs) => pairs.into_iter().flat_map(<[Reply; 2]>::from).collect(),
+        other => panic!("no list: {other:?}"),
+    }
+}
+
+/// What `INFO` says, by the name of the field.
+async fn info(client: &mut Raw, section: &str, field: &str) -> Option<String> {
+    let text = client.ask(&["INFO", section]).await.text();
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.into_iter().find(|(name, _)| *name == field).map(|(_, value)| value.to_owned())
+}
+
+#[tokio::test]
+async fn slow_requests_are_noted_with_their_command_key_and_client() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "2", "--slowlog-log-slower-than", "-1"]);
+    let (mut locker, mut operator) = (proxy.raw().await, proxy.raw().await);
+    assert_eq!(locker.ask(&["CLIENT", "SETNAME", "locker"]).await, Reply::ok());
+    assert_eq!(locker.ask(&words("SET fast mine NX PX 60000")).await, Reply::ok());
+    assert_eq!(operator.ask(&["SLOWLOG", "LEN"]).await, int(0), "nothing is slow");
+
+    assert_eq!(
+        operator.ask(&words("CONFIG SET slowlog-log-slower-than 200000")).await,
+        Reply::ok()
+    );
+    masters.iter().for_each(Master::stop);
+    locker.send(&encode(&words("SET slow secret-token NX PX 60000"))).await;
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    masters.iter().for_each(Master::cont);
+    locker.reply().await;
+    assert_eq!(operator.ask(&words("CONFIG SET slowlog-log-slower-than -1")).await, Reply::ok());
+
+    let entries = items(operator.ask(&["SLOWLOG", "GET"]).await);
+    let entry = items(entries.into_iter().next().expect("one was slow"));
+    let Reply::Int(at) = entry[1] else { panic!("{entry:?}") };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as i64;
+    assert!((now - at).abs() < PATIENCE.as_secs() as i64, "{at} is not about {now}");
+    assert!(matches!(entry[2], Reply::Int(200_000..)), "{entry:?}");
+    assert_eq!(items(entry[3].clone()), [Reply::bulk("set"), Reply::bulk("slow")]);
+    assert!(entry[4].text().starts_with("127.0.0.1:"), "{entry:?}");
+    assert_eq!(entry[5], Reply::bulk("locker"));
+    assert!(!format!("{entry:?}").contains("secret"));
+
+    assert_eq!(operator.ask(&["SLOWLOG", "RESET"]).await, Reply::ok());
+    assert_eq!(operator.ask(&["SLOWLOG", "LEN"]).await, int(0));
+}
+
+#[tokio::test]
+async fn the_slow_log_keeps_the_latest_only() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let flags = ["--slowlog-log-slower-than", "0", "--slowlog-max-len", "3"];
+    let proxy = Proxy::start(&masters, &flags);
+    let mut client = proxy.raw().await;
+    for number in 0..5 {
+        client.ask(&["GET", &format!("key{number}")]).await;
+    }
+    let entries = items(client.ask(&["SLOWLOG", "GET", "-1"]).await);
+    let keys: Vec<_> =
+        entries.iter().map(|it| items(items(it.clone())[3].clone())[1].text()).collect();
+    assert_eq!(keys, ["key4", "key3", "key2"]);
+    assert_eq!(items(client.ask(&["SLOWLOG", "GET", "1"]).await).len(), 1);
+    assert_eq!(client.ask(&words("CONFIG SET slowlog-max-len 1")).await, Reply::ok());
+    assert_eq!(client.ask(&["SLOWLOG", "LEN"]).await, int(1));
+}
+
+#[tokio::test]
+async fn latency_histograms_count_what_masters_were_asked() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "2"]);
+    let mut client = Raw::connect_resp3(proxy.address()).await;
+    assert_eq!(client.ask(&["CONFIG", "RESETSTAT"]).await, Reply::ok());
+    for number in 0..10 {
+        client.ask(&["SET", &format!("key{number}"), "mine", "NX", "PX", "60000"]).await;
+    }
+    client.ask(&["GET", "key1"]).await;
+    let all = items(client.ask(&["LATENCY", "HISTOGRAM"]).await);
+    let names: Vec<_> = all.iter().step_by(2).map(Reply::text).collect();
+    assert_eq!(names, ["get", "set"]);
+    let set =
+        items(items(client.ask(&["LATENCY", "HISTOGRAM", "set", "nonsense"]).await)[1].clone());
+    assert_eq!(set[..2], [Reply::bulk("calls"), int(10)]);
+    let buckets = items(set[3].clone());
+    assert_eq!(buckets.last(), Some(&int(10)), "the last bucket holds all: {buckets:?}");
+    assert!(
+        buckets
+            .chunks(2)
+            .is_sorted_by(|a, b| number(&a[0]) < number(&b[0]) && number(&a[1]) <= number(&b[1])),
+        "{buckets:?}"
+    );
+    assert_eq!(client.ask(&["CONFIG", "RESETSTAT"]).await, Reply::ok());
+    assert_eq!(items(client.ask(&["LATENCY", "HISTOGRAM"]).await), []);
+    // What Prometheus counts goes on.
+    assert_eq!(
+        info(&mut client, "stats", "total_net_input_bytes").await.map(|it| it.len() < 5),
+        Some(true)
+    );
+}
+
+/// Byte for byte what a plain Redis says of what it does not have either, and of mistakes.
+#[tokio::test]
+async fn operators_make_the_same_mistakes_as_with_redis() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let plain = Master::start();
+    let (mut ours, mut theirs) = (proxy.raw().await, Raw::connect(&plain.address()).await);
+    for line in [
+        "SLOWLOG",
+        "SLOWLOG HELP",
+        "SLOWLOG NONSENSE",
+        "SLOWLOG GET -2",
+        "SLOWLOG GET many",
+        "SLOWLOG GET 1 2",
+        "SLOWLOG LEN 1",
+        "SLOWLOG RESET 1",
+        "LATENCY",
+        "LATENCY NONSENSE",
+        "LATENCY LATEST",
+        "LATENCY HISTORY command",
+        "LATENCY RESET",
+        "LATENCY HISTOGRAM nonsense",
+        "MONITOR 1",
+        "CONFIG GET latency-tracking",
+        "CONFIG GET slowlog-max-len",
+    ] {
+        let line = words(line);
+        assert_eq!(ours.ask(&line).await, theirs.ask(&line).await, "{line:?}");
+    }
+}
+
+async fn monitored(monitor: &mut Raw) -> String {
+    let line = monitor.reply().await.text();
+    let (time, rest) = line.split_once(' ').expect("a time");
+    let seconds: f64 = time.parse().expect("seconds");
+    assert!(seconds > 1.7e9, "{line}");
+    rest.to_owned()
+}
+
+#[tokio::test]
+async fn a_monitor_sees_every_request_of_every_worker_as_with_redis() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "2"]);
+    let plain = Master::start();
+    let mut seen = Vec::new();
+    for address in [proxy.address().to_owned(), plain.address()] {
+        let mut monitor = Raw::connect(&address).await;
+        assert_eq!(monitor.ask(&["MONITOR"]).await, Reply::ok());
+        let mut lines = Vec::new();
+        // Some come to each worker.
+        for _ in 0..8 {
+            let mut client = Raw::connect(&address).await;
+            for line in [
+                "SELECT 3",
+                "set k \"a\\\"b\\r\\n\\x00\\xff\" px 60000",
+                "GET k",
+                "EVAL \"return KEYS[1]\" 1 k",
+                "CONFIG GET maxclients",
+                "AUTH wrong-password",
+                "HELLO 3 AUTH default wrong-password",
+                "NONSENSE 1",
+                "GET",
+                "PING hello",
+            ] {
+                client.ask(&words(line)).await;
+            }
+            loop {
+                let line = monitored(&mut monitor).await;
+                // Redis shows also what scripts do.
+                let (from, request) = line.split_once("] ").expect("who");
+                let (db, _) = from.trim_start_matches('[').split_once(' ').expect("a database");
+                lines.push(format!("{db} {request}"));
+                if request.contains("hello") {
+                    break;
+                }
+            }
+        }
+        seen.push(lines);
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+#[tokio::test]
+async fn a_monitor_is_listed_as_one_until_it_resets() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let (mut monitor, mut client) = (proxy.raw().await, proxy.raw().await);
+    let id = monitor.ask(&["CLIENT", "ID"]).await;
+    let Reply::Int(id) = id else { panic!("{id:?}") };
+    let line = async |client: &mut Raw| {
+        client.ask(&["CLIENT", "LIST", "ID", &id.to_string()]).await.text()
+    };
+    assert_eq!(monitor.ask(&["MONITOR"]).await, Reply::ok());
+    assert!(line(&mut client).await.contains(" flags=O "));
+    monitor.send(&encode(&["RESET"])).await;
+    while monitor.reply().await != Reply::Simple("RESET".into()) {}
+    assert!(line(&mut client).await.contains(" flags=N "));
+    assert_eq!(monitor.ask(&["PING"]).await, Reply::Simple("PONG".into()), "and nothing else");
+}
+
+#[tokio::test]
+async fn info_tells_what_dashboards_look_for() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "2"]);
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&["CONFIG", "RESETSTAT"]).await, Reply::ok());
+    for _ in 0..3 {
+        client.ask(&words("SET lock mine NX PX 60000")).await;
+    }
+    client.ask(&["EVALSHA", &"0".repeat(40), "0"]).await;
+    client.ask(&["INCR", "lock"]).await;
+    let number = async |client: &mut Raw, section: &str, field: &str| -> f64 {
+        let value = info(client, section, field).await.expect(field);
+        value.parse().expect(field)
+    };
+    for (section, field, least) in [
+        ("clients", "connected_clients", 1.0),
+        ("memory", "used_memory", 1e5),
+        ("stats", "total_commands_processed", 5.0),
+        ("stats", "total_net_input_bytes", 100.0),
+        ("stats", "total_net_output_bytes", 10.0),
+        ("stats", "total_error_replies", 2.0),
+        ("server", "tcp_port", 1.0),
+    ] {
+        let value = number(&mut client, section, field).await;
+        assert!(value >= least, "{field} {value}");
+    }
+    let set = info(&mut client, "commandstats", "cmdstat_set").await.expect("it was used");
+    assert!(set.starts_with("calls=3,usec=") && set.ends_with(",failed_calls=0"), "{set}");
+    let noscript = info(&mut client, "errorstats", "errorstat_NOSCRIPT").await;
+    assert_eq!(noscript.as_deref(), Some("count=1"));
+    let latency = info(&mut client, "latencystats", "latency_percentiles_usec_set").await;
+    assert!(latency.is_some_and(|it| it.starts_with("p50=")));
+    // As in Redis, `INFO` alone is without them, and `INFO all` is not.
+    let plain = client.ask(&["INFO"]).await.text();
+    assert!(!plain.contains("cmdstat_") && plain.contains("# Errorstats"));
+    assert!(client.ask(&["INFO", "all"]).await.text().contains("cmdstat_set"));
+    eventually("somebody counts requests per second", || async {
+        let mut client = proxy.raw().await;
+        let rate = info(&mut client, "stats", "instantaneous_ops_per_sec").await;
+        (rate? != "0").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn waiting_clients_are_counted() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let (mut waiting, mut client) = (proxy.raw().await, proxy.raw().await);
+    waiting.send(&encode(&["BLPOP", "list", "0"])).await;
+    eventually("one client is blocked", || {
+        let address = proxy.address().to_owned();
+        async move {
+            let mut client = Raw::connect(&address).await;
+            (info(&mut client, "clients", "blocked_clients").await? == "1").then_some(())
+        }
+    })
+    .await;
+    client.ask(&["RPUSH", "list", "x"]).await;
+    waiting.reply().await;
+    eventually("none is", || {
+        let address = proxy.address().to_owned();
+        async move {
+            let mut client = Raw::connect(&address).await;
+            (info(&mut client, "clients", "blocked_clients").await? == "0").then_some(())
+        }
+    })
+    .await;
+}
+
+/// What is in flight when reading stops still answers, so a client that never reads may come to owe a lot.
+#[tokio::test]
+async fn a_client_that_does_not_read_its_messages_is_disconnected_and_counted() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let flags = ["--max-output-bytes", "64kb", "--admin", "127.0.0.1:0"];
+    let proxy = Proxy::start(&masters, &flags);
+    proxy.expect_warnings();
+    let (mut deaf, mut client) = (proxy.raw().await, proxy.raw().await);
+    assert_eq!(deaf.ask(&["CLIENT", "SETNAME", "deaf"]).await, Reply::ok());
+    deaf.ask(&["SUBSCRIBE", "news"]).await;
+    let message = "x".repeat(256 << 10);
+    eventually("the proxy gives it up", || {
+        let (address, message) = (proxy.address().to_owned(), message.clone());
+        async move {
+            let mut client = Raw::connect(&address).await;
+            client.ask(&["PUBLISH", "news", &message]).await;
+            let list = client.ask(&["CLIENT", "LIST"]).await.text();
+            (!list.contains("name=deaf")).then_some(())
+        }
+    })
+    .await;
+    assert!(proxy.log().iter().any(|line| line.contains("does not read its replies")));
+    assert_eq!(client.ask(&["PING"]).await, Reply::Simple("PONG".into()), "nobody else is");
+    let metrics = http(&proxy.admin_address(), "GET", "/metrics", "").body;
+    let counted = "redlock_disconnected_clients_total{reason=\"output\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
+}
