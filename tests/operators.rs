@@ -1,5 +1,4 @@
-//! What operators ask a Redis, asked through a client: `SLOWLOG`, `LATENCY`, `MONITOR`, `INFO`, `CLIENT LIST`; and
-//! the limits that they set.
+//! What operators ask a Redis, asked through a client: `SLOWLOG`, `LATENCY`, `MONITOR`, `INFO`, `CLIENT LIST`.
 
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
@@ -7,7 +6,6 @@ mod support;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use support::http::http;
 use support::{
     Master, Masters, PATIENCE, Proxy, Raw, Reply, encode, eventually, target_is_plain_redis, words,
 };
@@ -303,35 +301,4 @@ async fn waiting_clients_are_counted() {
         }
     })
     .await;
-}
-
-/// What is in flight when reading stops still answers, so a client that never reads may come to owe a lot.
-#[tokio::test]
-async fn a_client_that_does_not_read_its_messages_is_disconnected_and_counted() {
-    if target_is_plain_redis() {
-        return;
-    }
-    let masters = Masters::start(3);
-    let flags = ["--max-output-bytes", "64kb", "--admin", "127.0.0.1:0"];
-    let proxy = Proxy::start(&masters, &flags);
-    proxy.expect_warnings();
-    let (mut deaf, mut client) = (proxy.raw().await, proxy.raw().await);
-    assert_eq!(deaf.ask(&["CLIENT", "SETNAME", "deaf"]).await, Reply::ok());
-    deaf.ask(&["SUBSCRIBE", "news"]).await;
-    let message = "x".repeat(256 << 10);
-    eventually("the proxy gives it up", || {
-        let (address, message) = (proxy.address().to_owned(), message.clone());
-        async move {
-            let mut client = Raw::connect(&address).await;
-            client.ask(&["PUBLISH", "news", &message]).await;
-            let list = client.ask(&["CLIENT", "LIST"]).await.text();
-            (!list.contains("name=deaf")).then_some(())
-        }
-    })
-    .await;
-    assert!(proxy.log().iter().any(|line| line.contains("does not read its replies")));
-    assert_eq!(client.ask(&["PING"]).await, Reply::Simple("PONG".into()), "nobody else is");
-    let metrics = http(&proxy.admin_address(), "GET", "/metrics", "").body;
-    let counted = "redlock_disconnected_clients_total{reason=\"output\"} 1";
-    assert!(metrics.contains(counted), "{metrics}");
 }

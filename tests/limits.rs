@@ -1,0 +1,153 @@
+//! Limits on what clients may take, as an operator sees them: who exceeds one is the only one to notice, and it is
+//! counted.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use std::process::Command;
+use std::time::Duration;
+
+use support::http::http;
+use support::{Masters, Proxy, Raw, Reply, encode, eventually, target_is_plain_redis, words};
+use tokio::net::TcpStream;
+
+/// One value of `/metrics`.
+fn metric(proxy: &Proxy, sample: &str) -> u64 {
+    let text = http(&proxy.admin_address(), "GET", "/metrics", "").body;
+    let found = text.lines().find_map(|line| line.strip_prefix(sample)?.trim().parse().ok());
+    found.unwrap_or_else(|| panic!("no {sample} in {text}"))
+}
+
+async fn process_id(proxy: &Proxy) -> u32 {
+    let info = proxy.raw().await.ask(&["INFO", "server"]).await.text();
+    let field = |line: &str| line.strip_prefix("process_id:")?.trim().parse().ok();
+    info.lines().find_map(field).expect("its number")
+}
+
+/// What is in flight when reading stops still answers, so a client that never reads may come to owe a lot.
+#[tokio::test]
+async fn a_client_that_does_not_read_its_messages_is_disconnected_and_counted() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let flags = ["--max-output-bytes", "64kb", "--admin", "127.0.0.1:0"];
+    let proxy = Proxy::start(&masters, &flags);
+    proxy.expect_warnings();
+    let (mut deaf, mut client) = (proxy.raw().await, proxy.raw().await);
+    assert_eq!(deaf.ask(&["CLIENT", "SETNAME", "deaf"]).await, Reply::ok());
+    deaf.ask(&["SUBSCRIBE", "news"]).await;
+    let message = "x".repeat(256 << 10);
+    eventually("the proxy gives it up", || {
+        let (address, message) = (proxy.address().to_owned(), message.clone());
+        async move {
+            let mut client = Raw::connect(&address).await;
+            client.ask(&["PUBLISH", "news", &message]).await;
+            let list = client.ask(&["CLIENT", "LIST"]).await.text();
+            (!list.contains("name=deaf")).then_some(())
+        }
+    })
+    .await;
+    assert!(proxy.log().iter().any(|line| line.contains("does not read its replies")));
+    assert_eq!(client.ask(&["PING"]).await, Reply::Simple("PONG".into()), "nobody else is");
+    let counted = "redlock_disconnected_clients_total{reason=\"output\"}";
+    assert_eq!(metric(&proxy, counted), 1);
+}
+
+/// How many files a process may have open.
+fn limit_files(process: u32, files: usize) {
+    let limit = Command::new("prlimit")
+        .args(["--pid", &process.to_string(), &format!("--nofile={files}:")])
+        .output()
+        .expect("prlimit of util-linux");
+    assert!(limit.status.success(), "{limit:?}");
+}
+
+/// Without the pauses it would ask the system, and write into the log, as fast as it can.
+#[tokio::test]
+async fn without_file_descriptors_it_waits_for_some_and_goes_on() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--admin", "127.0.0.1:0"]);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    let process = process_id(&proxy).await;
+    let before = metric(&proxy, "redlock_accept_errors_total");
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).expect("its files").count();
+    limit_files(process, open);
+
+    // The system accepts them, the proxy cannot.
+    let mut waiting = Vec::new();
+    for _ in 0..5 {
+        waiting.push(TcpStream::connect(proxy.address()).await.expect("the system takes it"));
+    }
+    eventually("it says so", || async {
+        proxy.log().iter().any(|line| line.contains("cannot accept a client")).then_some(())
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let said = proxy.log().iter().filter(|line| line.contains("cannot accept")).count();
+    assert!(said < 20, "{said} lines in 300 ms");
+    assert_eq!(client.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
+
+    limit_files(process, open + 100);
+    for stream in waiting {
+        let reply = Raw::over(stream).ask(&["PING"]).await;
+        assert_eq!(reply, Reply::Simple("PONG".into()), "who waited gets in");
+    }
+    assert!(metric(&proxy, "redlock_accept_errors_total") > before);
+}
+
+/// `/proc/net/tcp` tells which timer a connection has: 02 is keepalive.
+#[tokio::test]
+async fn tcp_asks_whether_silent_clients_are_still_there() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    for (flag, timer) in [("300s", "02"), ("0", "00")] {
+        let proxy = Proxy::start(&masters, &["--tcp-keepalive", flag]);
+        let client = TcpStream::connect(proxy.address()).await.expect("it listens");
+        let (ours, theirs) = (
+            client.peer_addr().expect("connected").port(),
+            client.local_addr().expect("connected").port(),
+        );
+        let mut client = Raw::over(client);
+        client.ask(&["PING"]).await;
+        eventually("the timer of the proxy's end", || async {
+            let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
+            let ends = (format!(":{ours:04X}"), format!(":{theirs:04X}"));
+            let line = table.lines().find(|line| {
+                let fields: Vec<_> = line.split_whitespace().collect();
+                fields[1].ends_with(&ends.0) && fields[2].ends_with(&ends.1)
+            });
+            // While a reply is on its way it is another one.
+            let fields: Vec<_> = line?.split_whitespace().collect();
+            (fields[5].split(':').next() == Some(timer)).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn clients_that_are_disconnected_are_counted_by_reason() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let flags = ["--timeout", "200ms", "--admin", "127.0.0.1:0"];
+    let proxy = Proxy::start(&masters, &flags);
+    let (mut victim, mut killer) = (proxy.raw().await, proxy.raw().await);
+    let Reply::Int(id) = victim.ask(&["CLIENT", "ID"]).await else { panic!("a number") };
+    killer.send(&encode(&["CLIENT", "KILL", "ID", &id.to_string()])).await;
+    assert_eq!(killer.reply().await, Reply::Int(1));
+    assert_eq!(victim.until_closed().await, b"");
+    assert_eq!(killer.until_closed().await, b"", "it was silent");
+    for reason in ["killed", "timeout"] {
+        let sample = format!("redlock_disconnected_clients_total{{reason=\"{reason}\"}}");
+        assert!(metric(&proxy, &sample) >= 1, "{reason}");
+    }
+}
