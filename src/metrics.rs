@@ -5,20 +5,19 @@
 
 mod contention;
 pub mod errors;
-pub mod latency;
+pub mod histogram;
 pub mod process;
 pub mod slowlog;
 pub mod statistics;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::command::table;
 use crate::quorum::MasterId;
 
 pub use contention::Contention;
 use errors::Errors;
-use latency::Latency;
+use histogram::Histogram;
 
 /// A number that one thread counts up, and others read.
 #[derive(Debug, Default)]
@@ -54,40 +53,6 @@ impl Gauge {
     /// What it was.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Upper bounds, in microseconds, of all buckets but the last: from a local network to what nobody waits for.
-const BOUNDS_US: [u64; 16] = [
-    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
-    1_000_000, 2_500_000, 10_000_000,
-];
-
-/// How often something took how long.
-#[derive(Debug, Default)]
-pub struct Histogram {
-    buckets: [Count; BOUNDS_US.len() + 1],
-    sum_us: Count,
-}
-
-impl Histogram {
-    /// It took so long once.
-    pub fn observe(&self, time: Duration) {
-        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS_US.iter().position(|bound| us <= *bound);
-        self.buckets[bucket.unwrap_or(BOUNDS_US.len())].one();
-        self.sum_us.add(us);
-    }
-
-    /// The sum of all times in seconds.
-    pub fn sum(&self) -> f64 {
-        self.sum_us.get() as f64 / 1e6
-    }
-
-    /// The upper bound of each bucket in seconds, and how many fell into it.
-    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
-        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
-        bounds.zip(self.buckets.iter().map(Count::get))
     }
 }
 
@@ -175,7 +140,7 @@ pub struct Metrics {
     /// Requests by the place of their command in the table: answered, and answered with an error.
     requests: Vec<[Count; 2]>,
     /// By the place of the command.
-    latencies: Vec<Latency>,
+    latencies: Vec<Histogram>,
     verdicts: [[Count; Outcome::ALL.len()]; Question::ALL.len()],
     masters: Vec<MasterMetrics>,
     /// Rounds that were begun again because nobody had won, by question.
@@ -222,7 +187,7 @@ impl Metrics {
     pub fn new(masters: usize) -> Self {
         Self {
             requests: (0..=table::all().len()).map(|_| Default::default()).collect(),
-            latencies: table::all().iter().map(|_| Latency::default()).collect(),
+            latencies: table::all().iter().map(|_| Histogram::default()).collect(),
             verdicts: Default::default(),
             masters: (0..masters).map(|_| MasterMetrics::default()).collect(),
             retries: Default::default(),
@@ -250,15 +215,15 @@ impl Metrics {
         (done.get(), failed.get())
     }
 
-    /// Masters took so long for a request with the command at this place.
-    pub fn took(&self, place: u16, took: Duration) {
+    /// Masters took so many microseconds for a request with the command at this place.
+    pub fn took(&self, place: u16, us: u64) {
         if let Some(latency) = self.latencies.get(usize::from(place)) {
-            latency.observe(took);
+            latency.observe(us);
         }
     }
 
     /// How long they took for the command at this place.
-    pub fn latency(&self, place: usize) -> &Latency {
+    pub fn latency(&self, place: usize) -> &Histogram {
         &self.latencies[place]
     }
 
@@ -300,18 +265,6 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_fall_into_the_first_bucket_that_is_wide_enough() {
-        let histogram = Histogram::default();
-        for us in [0, 50, 51, 9_999_999, 10_000_001, u64::MAX] {
-            histogram.observe(Duration::from_micros(us));
-        }
-        let counts: Vec<u64> = histogram.buckets().map(|(_, count)| count).collect();
-        assert_eq!(counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
-        let bounds: Vec<f64> = histogram.buckets().map(|(bound, _)| bound).collect();
-        assert!(bounds.is_sorted() && bounds[0] == 0.000_05);
-    }
 
     #[test]
     fn every_question_and_outcome_has_a_place_of_its_own() {

@@ -28,6 +28,7 @@ use crate::master::probe::DEFAULT_DATABASES;
 use crate::master::rejoin::Rejoin;
 use crate::master::watch::Watch;
 use crate::metrics::Metrics;
+use crate::metrics::histogram::micros;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::statistics::Statistics;
 use crate::operation::Rules;
@@ -428,7 +429,7 @@ async fn look_at_itself(worker: Rc<Worker>) {
         let wanted = clock::now() + LOOK;
         tokio::time::sleep_until(wanted).await;
         let metrics = &worker.metrics;
-        metrics.lag.observe(clock::now().saturating_duration_since(wanted));
+        metrics.lag.observe(micros(clock::now().saturating_duration_since(wanted)));
         if worker.index == 0 {
             worker.registry().set_requests_per_second(rate.of(worker.registry().requests()));
         }

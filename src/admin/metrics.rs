@@ -13,8 +13,9 @@ use prometheus_client::registry::{Registry, Unit};
 use super::status;
 use crate::client::registry::Disconnected;
 use crate::master::probation::Cause;
+use crate::metrics::histogram::{Histogram, Times};
 use crate::metrics::process;
-use crate::metrics::{Histogram, Outcome, Question};
+use crate::metrics::{Outcome, Question};
 use crate::quorum::{MasterId, Quorum};
 use crate::worker::Shared;
 
@@ -333,17 +334,9 @@ fn histogram<'a, const N: usize>(
     labels: &Labels<'_, N>,
     parts: impl Iterator<Item = &'a Histogram>,
 ) -> fmt::Result {
-    let mut buckets: Vec<(f64, u64)> = Vec::new();
-    let mut sum = 0.0;
-    for part in parts {
-        sum += part.sum();
-        for (at, (bound, count)) in part.buckets().enumerate() {
-            match buckets.get_mut(at) {
-                Some((_, all)) => *all += count,
-                None => buckets.push((bound, count)),
-            }
-        }
-    }
-    let count = buckets.iter().map(|(_, count)| count).sum();
+    let mut times = Times::default();
+    parts.for_each(|part| times.add(part));
+    let (sum, count) = (times.sum_us() as f64 / 1e6, times.calls());
+    let buckets: Vec<_> = times.buckets().collect();
     family.encode_family(labels)?.encode_histogram::<Labels<'_, 0>>(sum, count, &buckets, None)
 }

@@ -269,22 +269,7 @@ impl Front {
         if args.is_empty() {
             return true;
         }
-        let action = command::prepare(self, args);
-        let is_done = self.act(action, bytes);
-        if is_done && self.worker.registry().monitors().any() {
-            self.show_to_monitors(args);
-        }
-        is_done
-    }
-
-    fn show_to_monitors(&self, args: Args<'_>) {
-        if let Some(spec) = table::at(self.command) {
-            self.worker.registry().monitors().show(spec, args, self.db, &self.client.address);
-        }
-    }
-
-    fn act(&mut self, action: Action, bytes: usize) -> bool {
-        match action {
+        let is_done = match command::prepare(self, args) {
             Action::Later => false,
             Action::Reply(reply) => {
                 self.answer(reply);
@@ -310,6 +295,16 @@ impl Front {
                 self.monitor();
                 true
             }
+        };
+        if is_done && self.worker.registry().monitors().any() {
+            self.show_to_monitors(args);
+        }
+        is_done
+    }
+
+    fn show_to_monitors(&self, args: Args<'_>) {
+        if let Some(spec) = table::at(self.command) {
+            self.worker.registry().monitors().show(spec, args, self.db, &self.client.address);
         }
     }
 

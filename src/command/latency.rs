@@ -52,7 +52,7 @@ fn shown(entry: &Entry) -> Reply {
     Reply::Array(vec![
         Reply::Int(entry.id as i64),
         Reply::Int(entry.unix_seconds),
-        Reply::Int(entry.took.as_micros() as i64),
+        Reply::Int(entry.us as i64),
         Reply::Array(words),
         Reply::bulk(entry.address.clone()),
         Reply::bulk(entry.name.clone()),

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use crate::client::registry::Client;
 use crate::config::Live;
@@ -36,8 +35,8 @@ pub struct Entry {
     pub id: u64,
     /// When it was answered, in seconds of Unix time.
     pub unix_seconds: i64,
-    /// From the first question to the masters to the reply.
-    pub took: Duration,
+    /// From the first question to the masters to the reply, in microseconds.
+    pub us: u64,
     /// The name of the command.
     pub command: &'static str,
     /// The key, perhaps cut.
@@ -64,10 +63,10 @@ impl Slowlog {
         log.entries.truncate(live.slowlog_max_len);
     }
 
-    /// Whether a request that took so long is to be noted.
-    pub fn is_slow(&self, took: Duration) -> bool {
-        let slower_than_us = self.slower_than_us.load(Ordering::Relaxed);
-        slower_than_us != NEVER && took.as_micros() >= u128::from(slower_than_us)
+    /// Whether a request that took so many microseconds is to be noted.
+    #[inline]
+    pub fn is_slow(&self, us: u64) -> bool {
+        us >= self.slower_than_us.load(Ordering::Relaxed)
     }
 
     /// Notes one.
@@ -75,7 +74,7 @@ impl Slowlog {
         &self,
         (command, key): (&'static str, &[u8]),
         client: &Client,
-        took: Duration,
+        us: u64,
         unix_seconds: i64,
     ) {
         let name = client.words().name.clone();
@@ -87,7 +86,7 @@ impl Slowlog {
         log.entries.push_front(Arc::new(Entry {
             id,
             unix_seconds,
-            took,
+            us,
             command,
             key,
             address,
@@ -135,7 +134,7 @@ mod tests {
     #[test]
     fn slow_is_what_the_setting_says() {
         let slowlog = Slowlog::default();
-        let is_slow = |us| slowlog.is_slow(Duration::from_micros(us));
+        let is_slow = |us| slowlog.is_slow(us);
         assert!(!is_slow(u64::MAX / 2), "nothing until it is configured");
         let live = |us| Live { slowlog_log_slower_than: us, ..Live::default() };
         slowlog.configure(&live(10));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::latency::Latencies;
+use super::histogram::Times;
 use crate::command::table;
 use crate::worker::Shared;
 
@@ -34,7 +34,7 @@ pub struct CommandStatistics {
     /// Errors.
     pub failed: u64,
     /// How long the masters took.
-    pub latencies: Latencies,
+    pub latencies: Times,
 }
 
 impl Statistics {

@@ -26,6 +26,7 @@ use crate::master::electorate::Electorate;
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::orphans::Suspects;
 use crate::master::reply::Answer;
+use crate::metrics::histogram::micros;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
@@ -343,7 +344,7 @@ impl Engine {
         }
         metrics.answered.one();
         if let Some(asked) = asked {
-            metrics.round_trip.observe(now.saturating_duration_since(asked));
+            metrics.round_trip.observe(micros(now.saturating_duration_since(asked)));
         }
     }
 
@@ -497,13 +498,13 @@ impl Engine {
 
     fn count_time(&self, flight: &Flight, target: &Target) {
         let (Some(command), Some(started)) = (target.command(), flight.started) else { return };
-        let took = self.latest.get().saturating_duration_since(started);
-        self.metrics.took(command, took);
-        if self.slowlog.is_slow(took)
+        let us = micros(self.latest.get().saturating_duration_since(started));
+        self.metrics.took(command, us);
+        if self.slowlog.is_slow(us)
             && let (Some(spec), Some(client)) = (table::at(command), target.client())
         {
             let seconds = self.rules.unix_time.ms() / 1000;
-            self.slowlog.note((spec.name, &flight.operation.key), &client, took, seconds);
+            self.slowlog.note((spec.name, &flight.operation.key), &client, us, seconds);
         }
     }
 

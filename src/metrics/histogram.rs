@@ -1,48 +1,55 @@
-//! How long requests took, by command: what `LATENCY HISTOGRAM` and `INFO latencystats` show.
+//! How often something took how long.
 
 use std::time::Duration;
 
 use super::Count;
 
-/// Upper bounds are powers of two in microseconds: 1 µs to 35 minutes.
+/// Upper bounds are powers of two in microseconds, 1 µs to 18 minutes, but for the last bucket, which has none.
 const BUCKETS: usize = 32;
 
-/// The times of one command, from the first question to the masters to the reply.
+/// Times, counted by one thread and read by others.
 #[derive(Debug, Default)]
-pub struct Latency {
+pub struct Histogram {
     buckets: [Count; BUCKETS],
     sum_us: Count,
 }
 
-/// The same, added up over workers, at one moment.
+/// The same at one moment, added up over workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Latencies {
+pub struct Times {
     buckets: [u64; BUCKETS],
     sum_us: u64,
 }
 
-impl Latency {
-    /// One request took so long.
-    pub fn observe(&self, took: Duration) {
-        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+impl Histogram {
+    /// Something took so many microseconds.
+    #[inline]
+    pub fn observe(&self, us: u64) {
         self.buckets[bucket(us)].one();
         self.sum_us.add(us);
     }
 }
 
+/// Whole microseconds; [`Duration::as_micros`] counts in 128 bits, and is asked for every ballot.
+#[inline]
+pub fn micros(time: Duration) -> u64 {
+    time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()))
+}
+
 /// The first bucket whose bound is not below `us`.
+#[inline]
 fn bucket(us: u64) -> usize {
     let bits = u64::BITS - us.saturating_sub(1).leading_zeros();
     (bits as usize).min(BUCKETS - 1)
 }
 
-impl Latencies {
+impl Times {
     /// Adds those of one worker.
-    pub fn add(&mut self, latency: &Latency) {
-        for (sum, count) in self.buckets.iter_mut().zip(&latency.buckets) {
+    pub fn add(&mut self, histogram: &Histogram) {
+        for (sum, count) in self.buckets.iter_mut().zip(&histogram.buckets) {
             *sum += count.get();
         }
-        self.sum_us += latency.sum_us.get();
+        self.sum_us += histogram.sum_us.get();
     }
 
     /// What there has been since `before`.
@@ -54,6 +61,13 @@ impl Latencies {
         }
         since.sum_us -= before.sum_us;
         since
+    }
+
+    /// The bound of each bucket in seconds, and how many fell into it.
+    pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        let bound =
+            |at: usize| if at + 1 < BUCKETS { (1_u64 << at) as f64 / 1e6 } else { f64::MAX };
+        self.buckets.iter().enumerate().map(move |(at, count)| (bound(at), *count))
     }
 
     /// How many there were.
@@ -87,11 +101,11 @@ impl Latencies {
 mod tests {
     use super::*;
 
-    fn of(times_us: &[u64]) -> Latencies {
-        let latency = Latency::default();
-        times_us.iter().for_each(|us| latency.observe(Duration::from_micros(*us)));
-        let mut all = Latencies::default();
-        all.add(&latency);
+    fn of(times_us: &[u64]) -> Times {
+        let histogram = Histogram::default();
+        times_us.iter().for_each(|us| histogram.observe(*us));
+        let mut all = Times::default();
+        all.add(&histogram);
         all
     }
 
@@ -100,6 +114,15 @@ mod tests {
         let buckets: Vec<_> = of(&[0, 1, 2, 3, 4, 5, 1000, 1024, 1025]).cumulative().collect();
         assert_eq!(buckets, [(1, 2), (2, 3), (4, 5), (8, 6), (1024, 8), (2048, 9)]);
         assert_eq!(of(&[u64::MAX]).cumulative().collect::<Vec<_>>(), [(1 << 31, 1)]);
+    }
+
+    #[test]
+    fn micros_are_those_of_a_duration() {
+        for ns in [0, 999, 1_000, 1_999_999_999, 86_400_000_000_000] {
+            let time = Duration::from_nanos(ns);
+            assert_eq!(u128::from(micros(time)), time.as_micros(), "{ns}");
+        }
+        assert_eq!(micros(Duration::MAX), u64::MAX);
     }
 
     #[test]
@@ -113,6 +136,6 @@ mod tests {
     fn percentiles_are_bounds_of_buckets() {
         let all = of(&[1; 99].iter().chain(&[900]).copied().collect::<Vec<_>>());
         assert_eq!([0.5, 0.99, 0.999].map(|share| all.percentile(share)), [1, 1, 1024]);
-        assert_eq!(Latencies::default().percentile(0.5), 0);
+        assert_eq!(Times::default().percentile(0.5), 0);
     }
 }
