@@ -8,6 +8,7 @@ mod behind;
 mod deadlines;
 mod news;
 mod repair;
+mod stopwatch;
 mod turns;
 
 use std::cell::{Cell, RefCell};
@@ -26,7 +27,6 @@ use crate::master::electorate::Electorate;
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::orphans::Suspects;
 use crate::master::reply::Answer;
-use crate::metrics::histogram::micros;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
@@ -38,6 +38,7 @@ use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
 use behind::Behind;
 use deadlines::Deadlines;
+use stopwatch::Stopwatch;
 
 /// Names an operation in the slab. The serial number tells it from a later one in the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +55,7 @@ pub struct Engine {
     electorate: Arc<Electorate>,
     metrics: Arc<Metrics>,
     slowlog: Arc<Slowlog>,
-    /// When the masters were last asked or heard: near enough to tell how long something took, and
-    /// the clock is not read once more for it.
-    latest: Cell<Instant>,
+    stopwatch: Stopwatch,
     flights: RefCell<Slab<Flight>>,
     turns: RefCell<Turns<OperationId>>,
     hasher: foldhash::fast::RandomState,
@@ -77,8 +76,10 @@ pub struct Engine {
 struct Flight {
     operation: Operation,
     serial: u32,
-    /// When it was first to be sent; before that it may wait for its turn.
-    started: Option<Instant>,
+    /// When it was first to be sent, by the stopwatch; before that it may wait for its turn.
+    started_us: Option<u64>,
+    /// When the current round was.
+    asked_us: u64,
     /// The client that gets the reply, until it has been delivered.
     target: Option<Target>,
     /// Fingerprint of the key whose turn this operation holds.
@@ -122,7 +123,7 @@ impl Engine {
             electorate,
             metrics,
             slowlog,
-            latest: Cell::new(clock::now()),
+            stopwatch: Stopwatch::new(),
             flights: RefCell::default(),
             turns: RefCell::default(),
             hasher: foldhash::fast::RandomState::default(),
@@ -197,7 +198,8 @@ impl Engine {
         let flight = Flight {
             operation,
             serial,
-            started: None,
+            started_us: None,
+            asked_us: 0,
             target: Some(target),
             turn: turn_key,
             turns: 0,
@@ -246,7 +248,7 @@ impl Engine {
         heard: Heard<'_>,
         now: Instant,
     ) {
-        self.latest.set(now);
+        self.stopwatch.see(now);
         if let Answer::Error(error) = heard.answer
             && error.starts_with(b"NOSCRIPT")
             && self.send_again(master, waiting)
@@ -263,7 +265,7 @@ impl Engine {
 
     /// Ends every round whose deadline has come, and says when the next one will.
     pub fn expire(self: &Rc<Self>, now: Instant) -> Option<Instant> {
-        self.latest.set(now);
+        self.stopwatch.see(now);
         loop {
             match self.deadlines.due(now) {
                 Ok((id, round)) => self.deadline(id, round),
@@ -288,21 +290,19 @@ impl Engine {
         let id = waiting.operation;
         let rules = &self.rules;
         if waiting.part == Part::Ballot {
-            let deadline = self.with(id, |flight| {
-                let is_current = flight.operation.round() == waiting.round;
-                Some((flight.deadline?, is_current))
-            });
-            let deadline = deadline.flatten();
             // The event loop may be so late that answers are read before their deadline is noticed. The pad on the
             // masters covers one vote timeout and not more.
-            let is_late = deadline.is_some_and(|(deadline, _)| now > deadline);
+            let asked = self.with(id, |flight| {
+                let is_current = flight.operation.round() == waiting.round;
+                let is_late = flight.deadline.is_some_and(|deadline| now > deadline);
+                (is_late, is_current.then_some(flight.asked_us))
+            });
+            let (is_late, asked_us) = asked.unwrap_or_default();
             if is_late {
                 self.deadline(id, waiting.round);
             }
             let is_trusted = !is_late && !matches!(answer, None | Some(Answer::Error(_)));
-            let current = deadline.filter(|(_, is_current)| *is_current);
-            let asked = current.and_then(|(deadline, _)| deadline.checked_sub(rules.vote_timeout));
-            self.count_ballot(master, is_trusted, asked, now);
+            self.count_ballot(master, is_trusted, asked_us);
         }
         let next = self.with(id, |flight| {
             flight.outstanding -= 1;
@@ -330,21 +330,15 @@ impl Engine {
         self.start_ready();
     }
 
-    /// `asked` is when the round began that the ballot belongs to, if it is still that round.
-    fn count_ballot(
-        &self,
-        master: MasterId,
-        is_trusted: bool,
-        asked: Option<Instant>,
-        now: Instant,
-    ) {
+    /// `asked_us` is when the round began that the ballot belongs to, if it is still that round.
+    fn count_ballot(&self, master: MasterId, is_trusted: bool, asked_us: Option<u64>) {
         let metrics = self.metrics.master(master);
         if !is_trusted {
             return metrics.unknown.one();
         }
         metrics.answered.one();
-        if let Some(asked) = asked {
-            metrics.round_trip.observe(micros(now.saturating_duration_since(asked)));
+        if let Some(asked_us) = asked_us {
+            metrics.round_trip.observe(self.stopwatch.since(asked_us));
         }
     }
 
@@ -389,7 +383,7 @@ impl Engine {
             return self.retire(id);
         }
         let now = clock::now();
-        self.latest.set(now);
+        let asked_us = self.stopwatch.see(now);
         let held_back = self.held_back(id, asked);
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
@@ -400,7 +394,8 @@ impl Engine {
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += asked.len() as u16;
             flight.awaited = flight.awaited.union(asked.without(held_back));
-            flight.started.get_or_insert(now);
+            flight.started_us.get_or_insert(asked_us);
+            flight.asked_us = asked_us;
             flight.deadline = Some(now + self.rules.vote_timeout);
             let round = operation.round();
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
@@ -493,12 +488,14 @@ impl Engine {
     }
 
     fn waits_since(&self, id: OperationId) {
-        self.with(id, |flight| flight.started = Some(self.latest.get()));
+        self.with(id, |flight| flight.started_us = Some(self.stopwatch.us()));
     }
 
     fn count_time(&self, flight: &Flight, target: &Target) {
-        let (Some(command), Some(started)) = (target.command(), flight.started) else { return };
-        let us = micros(self.latest.get().saturating_duration_since(started));
+        let (Some(command), Some(started_us)) = (target.command(), flight.started_us) else {
+            return;
+        };
+        let us = self.stopwatch.since(started_us);
         self.metrics.took(command, us);
         if self.slowlog.is_slow(us)
             && let (Some(spec), Some(client)) = (table::at(command), target.client())
