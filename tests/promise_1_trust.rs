@@ -4,6 +4,7 @@
 mod support;
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
@@ -191,6 +192,39 @@ async fn two_proxies_with_other_masters_do_not_serve_side_by_side() {
         async move { claim(&mut client, "later", "mine").await.ok() }
     })
     .await;
+}
+
+/// Its own fourth master could not be reached when it came, and might have been the others' third under another
+/// name. Then the fourth is there, and knows nothing of what the third holds.
+#[tokio::test]
+async fn a_proxy_with_another_master_that_comes_up_later_grants_nothing_that_is_held() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (masters, fourth) = (Masters::start(3), Master::start());
+    let relay = Relay::to(&fourth);
+    relay.black_hole();
+    let proxy = Proxy::start(&masters, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    // It stands on two of three, as many locks do.
+    assert_eq!(masters[0].ask(&["DEL", "lock"]).await, Reply::Int(1));
+    let addresses = [masters[0].address(), masters[1].address(), relay.address()];
+    let young = ["--restart-wait", "0"];
+    let rival = Proxy::unready(&addresses, &[&SHORT_VOTE[..], &young].concat());
+    rival.expect_warnings();
+    let mut other = rival.connection().await;
+    for round in 0..200 {
+        if round == 20 {
+            relay.heal();
+            relay.reset();
+        }
+        let granted = claim(&mut other, "lock", "other").await;
+        assert_ne!(granted, Ok(Value::Okay), "round {round}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(rival.says_of(2, "link").await, "up", "the fourth has come");
 }
 
 /// Nobody with the same masters is kept from serving, whatever the order, and clients see nothing of it.

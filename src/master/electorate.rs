@@ -180,20 +180,27 @@ impl Electorate {
     /// A master does not answer: what was announced there is not known any more.
     pub fn lost_sight(&self, master: MasterId) {
         self.change(|state| {
-            state.rivals[master.index()] = None;
+            if state.rivals[master.index()].take().is_some() {
+                // When it is back, it is as new as at the start: somebody may still be there.
+                state.looked_at.remove(master);
+            }
             state.rivals_seen[master.index()] = 0;
         });
     }
 
     /// Whoever is there first is not put out by a list that is about to be corrected: after a restart, not
-    /// all proxies learn of it at the same time.
+    /// all proxies learn of it at the same time. Whoever does not serve yet begins only when it is certain that
+    /// nobody has other masters: one of its own that cannot be reached now may turn out to be another.
     fn compare(&self, state: &mut State, master: MasterId, announced: &[String]) {
         let rival = self.membership.rival(&state.run_ids(), announced);
+        let is_certain = rival.as_ref().is_some_and(|rival| rival.is_certain);
         let seen = &mut state.rivals_seen[master.index()];
-        *seen = if rival.is_some() { seen.saturating_add(1) } else { 0 };
-        let is_new_here = !state.looked_at.contains(master);
-        let rival = rival.filter(|_| is_new_here || *seen >= PATIENCE);
-        if let Some(theirs) = rival.as_ref().filter(|_| state.rivals.iter().all(Option::is_none)) {
+        *seen = if is_certain { seen.saturating_add(1) } else { 0 };
+        let is_there_for_long = is_certain && *seen >= PATIENCE;
+        let keeps_out = state.rivals.iter().any(Option::is_some);
+        let may_not_begin = keeps_out || !state.looked_at.contains(master);
+        let rival = rival.filter(|_| may_not_begin || is_there_for_long).map(|rival| rival.list);
+        if let Some(theirs) = rival.as_ref().filter(|_| !keeps_out) {
             tracing::error!(
                 "another proxy has other masters, so that neither may serve: {theirs} there, {} here. \
                  Give all proxies the same list",
@@ -406,7 +413,41 @@ mod tests {
         let told = Some(("a:1,b:1,c:1".to_owned(), "a:1,b:1,d:1".to_owned()));
         assert_eq!(electorate.rival(), told);
         electorate.lost_sight(id(0));
-        assert_eq!((electorate.rival(), electorate.voters().len()), (None, 3));
+        assert_eq!((electorate.rival(), electorate.voters().len()), (None, 2));
+        electorate.looked_at(id(0), &[], None);
+        assert_eq!(electorate.voters().len(), 3);
+    }
+
+    /// One of its own masters could not be reached when it looked: nobody knows yet whether the other list is
+    /// the same under other names.
+    #[test]
+    fn a_proxy_that_comes_to_others_with_perhaps_other_masters_waits_until_it_is_known() {
+        let channel = |ids: &[&str]| {
+            let others = ["a:2", "b:2", "c:2"].map(|text| text.parse().expect("an address"));
+            let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+            [Membership::of(&others).channel(&ids)]
+        };
+        let electorate = electorate();
+        electorate.looked_at(id(1), &channel(&["a", "b"]), None);
+        electorate.looked_at(id(2), &channel(&["a", "b"]), None);
+        assert!(electorate.voters().is_empty(), "it is unknown which is the third");
+        for _ in 0..2 {
+            // They fall silent and come back, one after the other: nothing is known since.
+            for master in [1, 2] {
+                electorate.lost_sight(id(master));
+                electorate.looked_at(id(master), &channel(&["a", "b"]), None);
+                assert!(electorate.voters().is_empty());
+            }
+        }
+        [1, 2].map(|master| electorate.lost_sight(id(master)));
+        electorate.looked_at(id(1), &channel(&["a", "b"]), None);
+        assert!(electorate.voters().is_empty());
+        for master in 0..3 {
+            electorate.looked_at(id(master), &channel(&["a", "b", "c"]), None);
+        }
+        assert_eq!(electorate.voters().len(), 3, "the same masters under other names");
+        electorate.looked_at(id(1), &channel(&["a", "b"]), None);
+        assert_eq!(electorate.voters().len(), 3, "whoever serves goes on");
     }
 
     /// After a restart, not all proxies learn of it at the same time.

@@ -6,7 +6,8 @@
 //! proxies that start together at least one sees the other.
 //!
 //! Lists that are spelled alike are the same. Others (tunnels, addresses behind a translation) may lead to the
-//! same masters all the same: their `run_id`s tell.
+//! same masters all the same: their `run_id`s tell, once both proxies know all of them. Until then it is unknown, and
+//! who is not serving yet does not begin.
 
 use std::collections::BTreeSet;
 
@@ -53,21 +54,32 @@ impl Membership {
         channels.iter().all(|channel| channel.ends_with(&self.process))
     }
 
-    /// The list of other masters that one of these channels announces.
-    pub fn rival(&self, run_ids: &BTreeSet<String>, channels: &[String]) -> Option<String> {
+    /// What one of these channels announces that is not, or perhaps not, a list of our masters; rather what
+    /// certainly is not.
+    pub fn rival(&self, run_ids: &BTreeSet<String>, channels: &[String]) -> Option<Rival> {
         let parts = |channel: &String| {
             let (list, rest) = channel.strip_prefix(PREFIX)?.split_once('|')?;
             let ids = rest.split('|').next().unwrap_or_default();
             let ids = ids.split(',').filter(|id| !id.is_empty()).map(str::to_owned);
             Some((list.to_owned(), ids.collect::<BTreeSet<_>>()))
         };
-        let is_rival = |(list, ids): &(String, BTreeSet<String>)| {
+        let rival = |(list, ids): (String, BTreeSet<String>)| {
+            let is_same = list == self.list || ids.len() == self.masters && ids == *run_ids;
             let as_many = list.split(',').count() == self.masters;
-            let all_known = run_ids.union(ids).count();
-            *list != self.list && !(as_many && all_known <= self.masters)
+            let is_certain = !as_many || run_ids.union(&ids).count() > self.masters;
+            (!is_same).then_some(Rival { list, is_certain })
         };
-        channels.iter().filter_map(parts).find(is_rival).map(|(list, _)| list)
+        channels.iter().filter_map(parts).filter_map(rival).max_by_key(|rival| rival.is_certain)
     }
+}
+
+/// The list of masters of another proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    /// The masters, by their addresses.
+    pub list: String,
+    /// Whether they are certainly others than ours; else it is not known of all of them what runs there.
+    pub is_certain: bool,
 }
 
 /// What is announced on one master, for as long as the connection lives.
@@ -133,15 +145,33 @@ mod tests {
         let ours = membership(&["a:1", "b:1", "c:1"]);
         let rival = |list: &[&str], known: &[&str], theirs: &[&str]| {
             let channel = membership(list).channel(&ids(theirs));
-            ours.rival(&ids(known), &[channel]).is_some()
+            ours.rival(&ids(known), &[channel]).map(|rival| rival.is_certain)
         };
+        let (same, unknown, other) = (None, Some(false), Some(true));
         let same_names = ["c:1", "b:1", "a:1"];
-        assert!(!rival(&same_names, &["x", "y", "z"], &["x", "y", "new"]), "one was restarted");
+        assert_eq!(rival(&same_names, &["x", "y", "z"], &["x", "y", "new"]), same, "a restart");
         let other_names = ["a:2", "b:2", "c:2"];
-        assert!(!rival(&other_names, &["x", "y", "z"], &["x", "y", "z"]));
-        assert!(!rival(&other_names, &["x", "y"], &["y", "z"]), "nobody knows all of them");
-        assert!(rival(&other_names, &["x", "y", "z"], &["x", "y", "other"]));
-        assert!(rival(&["a:1", "b:1"], &["x", "y", "z"], &["x", "y"]), "two are not three");
-        assert!(rival(&["a:1", "b:1", "c:1", "d:1"], &[], &[]));
+        assert_eq!(rival(&other_names, &["x", "y", "z"], &["x", "y", "z"]), same);
+        assert_eq!(rival(&other_names, &["x", "y"], &["y", "z"]), unknown);
+        assert_eq!(rival(&other_names, &["x", "y"], &["x", "y"]), unknown, "the third may differ");
+        assert_eq!(rival(&other_names, &["x", "y", "z"], &["x", "y"]), unknown);
+        assert_eq!(rival(&other_names, &["x", "y", "z"], &["x", "y", "other"]), other);
+        assert_eq!(
+            rival(&["a:1", "b:1"], &["x", "y", "z"], &["x", "y"]),
+            other,
+            "two are not three"
+        );
+        assert_eq!(rival(&["a:1", "b:1", "c:1", "d:1"], &[], &[]), other);
+    }
+
+    #[test]
+    fn what_is_certain_comes_first() {
+        let ours = membership(&["a:1", "b:1", "c:1"]);
+        let unknown = membership(&["a:2", "b:2", "c:2"]).channel(&ids(&[]));
+        let certain = membership(&["d:1"]).channel(&ids(&[]));
+        for channels in [[unknown.clone(), certain.clone()], [certain, unknown]] {
+            let rival = ours.rival(&ids(&["x"]), &channels).expect("there are two");
+            assert!(rival.is_certain);
+        }
     }
 }

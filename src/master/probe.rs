@@ -190,12 +190,12 @@ pub async fn look_once(
         let facts = facts(&mut connection).await?;
         let known = std::iter::once(facts.run_id.clone()).collect();
         let announced = membership::announced(&mut connection).await.unwrap_or_default();
-        let rival = membership.rival(&known, &announced);
+        let rival = membership.rival(&known, &announced).filter(|rival| rival.is_certain);
         let reading = read_clock(&mut connection).await?;
         let ours = clock::unix_micros();
         let took = (reading.answered - reading.asked).as_micros() as i64;
         let ahead_us = reading.unix_micros - (ours - took / 2);
-        Ok(Look { facts, reading, ahead_us, rival })
+        Ok(Look { facts, reading, ahead_us, rival: rival.map(|it| it.list) })
     })
     .await
 }
