@@ -10,6 +10,7 @@
 //!
 //! * [`client`]: what a client sees: the request decoder, the reply encoder, the session;
 //! * [`command`]: the command table and one file per family, from words to operations;
+//! * [`acl`]: users, and what they may do;
 //! * [`operation`]: one client command on its way through the masters;
 //! * [`quorum`]: the decisions, pure: no sockets, no clock, no runtime;
 //! * [`master`]: the links to the masters, and what could not be delivered to them yet;
@@ -19,6 +20,7 @@
 //!
 //! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving; [`cli`] and [`config`] say what was typed and what it means.
 
+pub mod acl;
 pub mod admin;
 pub mod check;
 pub mod cli;

@@ -11,7 +11,7 @@
 ///
 /// # Errors
 /// [`UnbalancedQuotes`] when a quote is not closed, or a closing one does not end its word.
-pub(super) fn split(line: &[u8], mut word: impl FnMut(&[u8])) -> Result<(), UnbalancedQuotes> {
+pub(crate) fn split(line: &[u8], mut word: impl FnMut(&[u8])) -> Result<(), UnbalancedQuotes> {
     let mut current = Vec::new();
     let mut rest = skip_spaces(line);
     while !rest.is_empty() {
@@ -24,7 +24,7 @@ pub(super) fn split(line: &[u8], mut word: impl FnMut(&[u8])) -> Result<(), Unba
 
 /// A quote that is not closed, or one that is closed in the middle of a word.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct UnbalancedQuotes;
+pub(crate) struct UnbalancedQuotes;
 
 /// Appends the first word to `word` and returns what follows it. Quotes may begin anywhere: `a"b
 /// c"` is one word.

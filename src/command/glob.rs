@@ -27,6 +27,33 @@ pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     pattern.iter().all(|&byte| byte == b'*')
 }
 
+/// One element of a pattern.
+#[derive(Debug)]
+pub enum Element {
+    /// `*`
+    Any,
+    /// Exactly one of these bytes, which are sorted.
+    OneOf(Vec<u8>),
+}
+
+/// The elements of `pattern`, for whoever has to say the same in another language.
+pub fn elements(mut pattern: &[u8]) -> Vec<Element> {
+    let mut elements = Vec::new();
+    while let Some(first) = pattern.first() {
+        if *first == b'*' {
+            elements.push(Element::Any);
+            pattern = &pattern[1..];
+            continue;
+        }
+        let after = |byte: u8| Some((byte, match_one(pattern, byte, false)?));
+        let matched: Vec<(u8, &[u8])> = (0..=u8::MAX).filter_map(after).collect();
+        elements.push(Element::OneOf(matched.iter().map(|(byte, _)| *byte).collect()));
+        // What no byte matches no text matches, whatever follows.
+        pattern = matched.first().map_or(&[], |(_, rest)| rest);
+    }
+    elements
+}
+
 /// What is left of the pattern when its first element, which is no `*`, matches `byte`.
 fn match_one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<&[u8]> {
     match pattern {

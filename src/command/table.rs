@@ -6,10 +6,12 @@
 mod data;
 mod others;
 mod rows;
+mod subcommands;
 
 use data::DATA;
 pub use rows::Command;
 use rows::SPECS;
+pub use subcommands::{SUBCOMMANDS, Subcommand};
 
 /// One command.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +181,12 @@ pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
 /// a command is refused by name instead of being called unknown.
 pub fn known_to_redis(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
-    others::OTHERS.binary_search_by(|other| other.as_bytes().cmp(&name)).is_ok()
+    others::OTHERS.binary_search_by(|(other, _)| other.as_bytes().cmp(&name)).is_ok()
+}
+
+/// The names of those commands, and their categories of `ACL CAT` (see `others.rs`).
+pub fn others() -> &'static [(&'static str, &'static str)] {
+    others::OTHERS
 }
 
 /// Whether this is the first word of an HTTP request with a body, or of a header. Redis closes such
@@ -325,7 +332,8 @@ mod tests {
     fn other_commands_of_redis_are_known_by_name() {
         assert!(known_to_redis(b"SPop") && known_to_redis(b"debug") && known_to_redis(b"xread"));
         assert!(!known_to_redis(b"nonsense") && !known_to_redis(b""));
-        assert!(others::OTHERS.is_sorted());
+        assert!(others::OTHERS.is_sorted_by_key(|(name, _)| name));
+        assert!(SUBCOMMANDS.is_sorted_by_key(|subcommand| subcommand.name));
     }
 
     #[test]

@@ -1,13 +1,41 @@
 //! The commands of Redis 7.0 that the proxy does not answer.
 
-/// In alphabetical order, lower case.
+/// Name and categories of `ACL CAT`, but for `slow`, which is what is not `fast`, and `dangerous` of
+/// what is `admin`; in alphabetical order. Clients cannot send these, but their scripts can.
 #[rustfmt::skip]
-pub(super) static OTHERS: &[&str] = &[
-    "asking", "bgrewriteaof", "bgsave", "debug", "failover", "fcall", "fcall_ro",
-    "function", "georadiusbymember", "georadiusbymember_ro", "hrandfield", "lastsave",
-    "lolwut", "memory", "migrate", "module", "move", "pfdebug",
-    "pfselftest", "psync", "randomkey",
-    "replconf", "replicaof", "restore-asking", "save", "shutdown", "slaveof",
-    "spop", "srandmember", "swapdb",
-    "sync", "xread", "xreadgroup", "zrandmember",
+pub(super) static OTHERS: &[(&str, &str)] = &[
+    ("asking", "fast connection"),
+    ("bgrewriteaof", "admin"),
+    ("bgsave", "admin"),
+    ("debug", "admin"),
+    ("failover", "admin"),
+    ("fcall", "scripting"),
+    ("fcall_ro", "scripting"),
+    ("function", ""),
+    ("georadiusbymember", "write geo"),
+    ("georadiusbymember_ro", "read geo"),
+    ("hrandfield", "read hash"),
+    ("lastsave", "admin fast"),
+    ("lolwut", "read fast"),
+    ("memory", ""),
+    ("migrate", "keyspace write dangerous"),
+    ("module", ""),
+    ("move", "keyspace write fast"),
+    ("pfdebug", "write hyperloglog admin"),
+    ("pfselftest", "hyperloglog admin"),
+    ("psync", "admin"),
+    ("randomkey", "keyspace read"),
+    ("replconf", "admin"),
+    ("replicaof", "admin"),
+    ("restore-asking", "keyspace write dangerous"),
+    ("save", "admin"),
+    ("shutdown", "admin"),
+    ("slaveof", "admin"),
+    ("spop", "write set fast"),
+    ("srandmember", "read set"),
+    ("swapdb", "keyspace write fast dangerous"),
+    ("sync", "admin"),
+    ("xread", "read stream blocking"),
+    ("xreadgroup", "write stream blocking"),
+    ("zrandmember", "read sortedset"),
 ];

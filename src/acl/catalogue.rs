@@ -1,0 +1,119 @@
+//! All commands and subcommands that rules can name: those of the table, those of Redis 7.0 that only
+//! scripts can call, and the subcommands of both.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use super::Categories;
+use crate::command::table::{self, SUBCOMMANDS, Spec};
+
+/// A command or subcommand: where it is in the catalogue. Those of the table come first, in its order.
+pub type Place = usize;
+
+/// What is known about one.
+#[derive(Debug)]
+pub struct Entry {
+    /// In lower case; of a subcommand with its command: `client|list`.
+    pub name: &'static str,
+    /// The groups it is in.
+    pub categories: Categories,
+    /// Number of arguments, its names included; `-n`: at least `n`. Of a subcommand only.
+    pub arity: Option<i8>,
+    /// Clients may always send it (`no_auth` among the flags of Redis).
+    pub is_free: bool,
+    /// Where its subcommands are.
+    pub subcommands: Range<Place>,
+}
+
+static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let commands = table::all().iter().map(|spec| (spec.name, Categories::of(spec)));
+    let others = table::others().iter().map(|(name, words)| (*name, Categories::of_words(words)));
+    let subcommands = SUBCOMMANDS.iter().map(|it| Entry {
+        name: it.name,
+        categories: Categories::of_words(it.categories),
+        arity: Some(it.arity),
+        is_free: false,
+        subcommands: 0..0,
+    });
+    let first = table::all().len() + table::others().len();
+    let commands = commands.chain(others).map(|(name, categories)| Entry {
+        name,
+        categories,
+        arity: None,
+        is_free: table::lookup(name.as_bytes()).is_some_and(Spec::allowed_before_auth),
+        subcommands: subcommands_of(name, first),
+    });
+    commands.chain(subcommands).collect()
+});
+
+/// The subcommands of `name`, when the first of all is at `first`.
+fn subcommands_of(name: &str, first: Place) -> Range<Place> {
+    let container = |full: &'static str| full.split('|').next().unwrap_or(full);
+    let start = SUBCOMMANDS.partition_point(|it| container(it.name) < name);
+    let end = SUBCOMMANDS.partition_point(|it| container(it.name) <= name);
+    first + start..first + end
+}
+
+/// Everything, by its place.
+pub fn all() -> &'static [Entry] {
+    &ENTRIES
+}
+
+/// The entry of a command in the table.
+pub fn of(spec: &Spec) -> (Place, &'static Entry) {
+    let place = usize::from(spec.place);
+    (place, &ENTRIES[place])
+}
+
+/// The command, or with `|` the subcommand, of this name in any case.
+pub fn find(name: &[u8]) -> Option<Place> {
+    ENTRIES.iter().position(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
+}
+
+impl Entry {
+    /// Its subcommand of this name, in any case.
+    pub fn subcommand(&self, word: &[u8]) -> Option<Place> {
+        let own = self.name.len() + 1;
+        let is_meant =
+            |place: &Place| ENTRIES[*place].name.as_bytes()[own..].eq_ignore_ascii_case(word);
+        self.subcommands.clone().find(is_meant)
+    }
+
+    /// Whether a request of this many words may be it.
+    pub fn accepts(&self, words: usize) -> bool {
+        self.arity.is_none_or(|arity| {
+            let bound = usize::from(arity.unsigned_abs());
+            if arity < 0 { words >= bound } else { words == bound }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_have_the_places_of_the_table() {
+        for spec in table::all() {
+            assert_eq!(of(spec).1.name, spec.name);
+            assert_eq!(find(spec.name.to_uppercase().as_bytes()), Some(spec.place.into()));
+        }
+    }
+
+    #[test]
+    fn every_subcommand_belongs_to_a_command() {
+        let of_commands: usize = all().iter().map(|entry| entry.subcommands.len()).sum();
+        assert_eq!(of_commands, SUBCOMMANDS.len());
+        let client = &all()[find(b"client").unwrap()];
+        assert_eq!(client.subcommand(b"LIST"), find(b"client|list"));
+        assert_eq!(client.subcommand(b"whoami"), None);
+        assert!(all()[find(b"get").unwrap()].subcommands.is_empty());
+    }
+
+    #[test]
+    fn the_arity_of_a_subcommand_counts_both_names() {
+        let entry = |name: &[u8]| &all()[find(name).unwrap()];
+        assert!(entry(b"client|id").accepts(2) && !entry(b"client|id").accepts(3));
+        assert!(entry(b"config|set").accepts(9) && !entry(b"config|set").accepts(3));
+    }
+}

@@ -1,0 +1,168 @@
+//! One user.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use super::guard::Guard;
+use super::password::Hash;
+use super::{Commands, Patterns};
+
+/// Somebody who may log in, and what is allowed then.
+#[derive(Clone, Debug)]
+pub struct User {
+    name: Arc<str>,
+    pub(super) is_on: bool,
+    is_nopass: bool,
+    passwords: Vec<Hash>,
+    pub(super) commands: Commands,
+    pub(super) keys: Patterns,
+    pub(super) channels: Patterns,
+    /// What scripts are guarded by, made when the first of them comes.
+    guard: OnceLock<Arc<Guard>>,
+}
+
+impl User {
+    /// As a rule finds a new one: off, and nothing is allowed.
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            is_on: false,
+            is_nopass: false,
+            passwords: Vec::new(),
+            commands: Commands::none(),
+            keys: Patterns::NONE,
+            channels: Patterns::NONE,
+            guard: OnceLock::new(),
+        }
+    }
+
+    /// `on nopass allkeys allchannels allcommands`
+    pub(super) fn without_limits(name: &str) -> Self {
+        Self {
+            is_on: true,
+            is_nopass: true,
+            commands: Commands::all(),
+            keys: Patterns::All,
+            channels: Patterns::All,
+            ..Self::new(name)
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Whether nothing is forbidden.
+    pub fn is_unrestricted(&self) -> bool {
+        self.commands.is_all() && self.keys.is_all() && self.channels.is_all()
+    }
+
+    /// Whether anybody may log in with any password.
+    pub fn is_nopass(&self) -> bool {
+        self.is_nopass
+    }
+
+    /// Whether anybody may log in.
+    pub fn is_open(&self) -> bool {
+        self.is_on && self.is_nopass
+    }
+
+    /// Whether somebody with this password may log in (`ACLCheckUserCredentials`).
+    pub fn accepts(&self, password: &[u8]) -> bool {
+        let given = Hash::of(password);
+        self.is_on && (self.is_nopass || self.passwords.iter().any(|own| own.is(&given)))
+    }
+
+    /// What may be sent.
+    pub fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// What may be read and written.
+    pub fn keys(&self) -> &Patterns {
+        &self.keys
+    }
+
+    /// Where messages may be sent, and heard from.
+    pub fn channels(&self) -> &Patterns {
+        &self.channels
+    }
+
+    /// What keeps its scripts to the rules.
+    pub fn guard(&self) -> &Arc<Guard> {
+        self.guard.get_or_init(|| Arc::new(Guard::of(self)))
+    }
+
+    /// `on` or `off`, and `nopass`.
+    pub fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let on = if self.is_on { "on" } else { "off" };
+        std::iter::once(on).chain(self.is_nopass.then_some("nopass"))
+    }
+
+    /// The digests of its passwords.
+    pub fn hashes(&self) -> impl Iterator<Item = String> {
+        self.passwords.iter().map(Hash::hex)
+    }
+
+    /// The line of `ACL LIST` (`ACLDescribeUser`).
+    pub fn line(&self) -> Vec<u8> {
+        let mut words = vec![b"user".to_vec(), self.name.as_bytes().to_vec()];
+        words.extend(self.flags().map(|flag| flag.as_bytes().to_vec()));
+        words.extend(self.hashes().map(|hash| format!("#{hash}").into_bytes()));
+        words.extend(self.keys.described(b'~'));
+        if !self.channels.is_all() {
+            words.push(b"resetchannels".to_vec());
+        }
+        words.extend(self.channels.described(b'&'));
+        words.push(self.commands.to_string().into_bytes());
+        words.join(&b' ')
+    }
+
+    pub(super) fn add_password(&mut self, password: Hash) {
+        self.is_nopass = false;
+        if !self.passwords.contains(&password) {
+            self.passwords.push(password);
+        }
+    }
+
+    /// False when there is no such password.
+    pub(super) fn remove_password(&mut self, password: &Hash) -> bool {
+        let before = self.passwords.len();
+        self.passwords.retain(|own| own != password);
+        self.passwords.len() < before
+    }
+
+    pub(super) fn set_nopass(&mut self) {
+        self.reset_passwords();
+        self.is_nopass = true;
+    }
+
+    pub(super) fn reset_passwords(&mut self) {
+        self.passwords.clear();
+        self.is_nopass = false;
+    }
+
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(&self.name);
+    }
+}
+
+/// The same rules; whether a script has come yet does not matter.
+impl PartialEq for User {
+    fn eq(&self, other: &Self) -> bool {
+        let rules = |user: &Self| (user.name.clone(), user.is_on, user.is_nopass);
+        rules(self) == rules(other)
+            && self.passwords == other.passwords
+            && self.commands == other.commands
+            && self.keys == other.keys
+            && self.channels == other.channels
+    }
+}
+
+/// The line of `ACL LIST`, for people.
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.line()))
+    }
+}

@@ -1,0 +1,154 @@
+-- The `redis` of a script whose user may not do everything: before it calls the one it is made of, it looks
+-- whether the user may (`scriptVerifyACL` in Redis's `script.c`). The rules are strings and Lua patterns that
+-- the proxy has made of them; nil is without limits.
+local function guarded(inner)
+  local allowed, containers = ALLOWED_COMMANDS, CONTAINERS
+  local keys, channels = ALLOWED_KEYS, ALLOWED_CHANNELS
+
+  local cannot_access =
+    "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"
+
+  local function is_among(word, list)
+    return string.find(list, ' ' .. word .. ' ', 1, true)
+  end
+
+  local function is_like(word, patterns)
+    for _, pattern in ipairs(patterns) do
+      if string.find(word, pattern) then
+        return true
+      end
+    end
+    return false
+  end
+
+  -- The name in the catalogue, where subcommands follow a bar.
+  local function full_name(...)
+    local name, word = ...
+    name = string.lower(name)
+    if select('#', ...) > 1 and is_among(name, containers) then
+      name = name .. '|' .. (type(word) == 'table' and '' or select(2, ...) .. '')
+      name = string.lower(name)
+    end
+    return name
+  end
+
+  -- Which words are keys is for Redis to say. Where it finds none, it touches none.
+  local without_keys = {
+    ['ERR The command has no key arguments'] = true,
+    ['ERR Invalid arguments specified for command'] = true,
+    ['ERR Invalid number of arguments specified for command'] = true,
+    ['ERR Invalid command specified'] = true,
+    ['ERR Lua redis lib command arguments must be strings or integers'] = true,
+  }
+  local function may_touch(...)
+    if select('#', ...) == 1 then
+      return true
+    end
+    local named = inner.pcall('COMMAND', 'GETKEYS', ...)
+    if type(named) ~= 'table' then
+      return false
+    elseif named.err then
+      return without_keys[named.err]
+    end
+    for _, key in ipairs(named) do
+      if not is_like(key, keys) then
+        return false
+      end
+    end
+    return true
+  end
+
+  -- A number has two spellings: Redis's, and that of the shim, which holds messages back.
+  local function may_publish(channel)
+    if type(channel) == 'number' then
+      return is_like(channel .. '', channels) and is_like(string.format('%.17g', channel), channels)
+    end
+    return type(channel) ~= 'string' or is_like(channel, channels)
+  end
+
+  -- SORT reads keys that are not among its words (`sortCommandGeneric`).
+  local function refused_sort(...)
+    local words, at = { ... }, 3
+    while words[at + 1] do
+      local option = string.upper(words[at] .. '')
+      if option == 'GET' or option == 'BY' and string.find(words[at + 1], '*', 1, true) then
+        return 'ERR ' .. option .. ' option of SORT denied due to insufficient ACL permissions.'
+      end
+      at = at + (option == 'LIMIT' and 3 or (option == 'BY' or option == 'STORE') and 2 or 1)
+    end
+  end
+
+  -- What the user is told, if anything.
+  local function refusal(name, ...)
+    if allowed and not is_among(name, allowed) then
+      return "ERR The user executing the script can't run this command or subcommand"
+    end
+    if keys and not may_touch(...) then
+      return cannot_access
+    end
+    if channels and (name == 'publish' or name == 'spublish') and not may_publish((select(2, ...))) then
+      return "ERR The user executing the script can't publish to the channel mentioned in the command"
+    end
+    if keys and (name == 'sort' or name == 'sort_ro') then
+      return refused_sort(...)
+    end
+  end
+
+  -- Whether Redis has an error of its own for this command, which comes before that of a user.
+  local function is_refused_anyway(name, ...)
+    for at = 1, select('#', ...) do
+      local kind = type((select(at, ...)))
+      if kind ~= 'string' and kind ~= 'number' then
+        return true
+      end
+    end
+    local known = inner.pcall('COMMAND', 'INFO', name)
+    if type(known) ~= 'table' or known.err then
+      return false
+    end
+    local info = known[1]
+    if not info then
+      return true
+    end
+    local words, arity = select('#', ...), info[2]
+    if arity > 0 and words ~= arity or words < -arity then
+      return true
+    end
+    -- RESP3 has a set of them, RESP2 a list.
+    for at, flag in pairs(info[3].set or info[3]) do
+      flag = info[3].set and at or flag
+      if flag.ok == 'noscript' then
+        return true
+      end
+    end
+    return false
+  end
+
+  local function through(run, raises)
+    return function(...)
+      if type((...)) ~= 'string' then
+        return run(...)
+      end
+      local name = full_name(...)
+      local why = refusal(name, ...)
+      if not why or is_refused_anyway(name, ...) then
+        return run(...)
+      elseif raises then
+        error({ err = why }, 0)
+      end
+      return { err = why }
+    end
+  end
+
+  local own = { call = through(inner.call, true), pcall = through(inner.pcall) }
+  function own.acl_check_cmd(...)
+    return inner.acl_check_cmd(...) and not refusal(full_name(...), ...)
+  end
+  return setmetatable({}, {
+    __index = setmetatable(own, { __index = inner }),
+    __newindex = function()
+      error('Attempt to modify a readonly table', 2)
+    end,
+    __metatable = false,
+  })
+end
