@@ -306,6 +306,11 @@ pub struct Typed {
     )]
     pub requirepass_file: Option<Word>,
 
+    /// Who else may log in; only in the file, because `ps` and `/proc` show what is typed elsewhere.
+    #[arg(skip)]
+    #[serde(deserialize_with = "many")]
+    pub users: Option<Vec<Word>>,
+
     /// Refuse to listen for other hosts without a password or client certificates. [default: true]
     #[arg(long, value_name = "BOOL", env = "REDLOCK_PROXY_PROTECTED_MODE", hide_env_values = true)]
     pub protected_mode: Option<Word>,
@@ -313,6 +318,15 @@ pub struct Typed {
     /// How many clients may be connected at a time. [default: 10000]
     #[arg(long, value_name = "N", env = "REDLOCK_PROXY_MAX_CLIENTS", hide_env_values = true)]
     pub max_clients: Option<Word>,
+
+    /// How many of them may be logged in as one user; 0 is no limit. [default: 0]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "REDLOCK_PROXY_MAX_CLIENTS_PER_USER",
+        hide_env_values = true
+    )]
+    pub max_clients_per_user: Option<Word>,
 
     /// Disconnect clients that send nothing for so long; 0 never. [default: 0]
     #[arg(long, value_name = "DURATION", env = "REDLOCK_PROXY_TIMEOUT", hide_env_values = true)]
@@ -483,8 +497,10 @@ impl Typed {
             no_ttl: self.no_ttl.or(below.no_ttl),
             requirepass: self.requirepass.or(below.requirepass),
             requirepass_file: self.requirepass_file.or(below.requirepass_file),
+            users: self.users.or(below.users),
             protected_mode: self.protected_mode.or(below.protected_mode),
             max_clients: self.max_clients.or(below.max_clients),
+            max_clients_per_user: self.max_clients_per_user.or(below.max_clients_per_user),
             timeout: self.timeout.or(below.timeout),
             tcp_keepalive: self.tcp_keepalive.or(below.tcp_keepalive),
             max_request_bytes: self.max_request_bytes.or(below.max_request_bytes),
@@ -572,6 +588,17 @@ fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<
     }))
 }
 
+/// A list. What is found instead is not quoted: it may be a password.
+fn many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Word>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "users must be a list of strings")]
+    enum Many {
+        Words(Vec<String>),
+    }
+    let Many::Words(words) = Many::deserialize(deserializer)?;
+    Ok(Some(words.into_iter().map(Word).collect()))
+}
+
 fn line_of(text: &str, error: &toml::de::Error) -> usize {
     let start = error.span().map_or(0, |span| span.start).min(text.len());
     text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count() + 1
@@ -594,9 +621,13 @@ mod tests {
             let own = ["config", "test_config", "help", "version"];
             let args = Cli::command().get_arguments().map(|arg| arg.get_id().to_string()).collect();
             let args: Vec<String> = args;
-            args.into_iter().filter(move |arg| !own.contains(&arg.as_str()))
+            let typed = args.into_iter().filter(move |arg| !own.contains(&arg.as_str()));
+            typed.chain([ONLY_IN_THE_FILE.to_owned()])
         }
     }
+
+    /// What must not be typed where others can read it.
+    const ONLY_IN_THE_FILE: &str = "users";
 
     fn read(line: &str) -> Result<Cli, clap::Error> {
         Cli::read(line.split_whitespace().map(OsString::from))
@@ -666,6 +697,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn users_are_in_the_file_only() {
+        let ids = Cli::command();
+        assert!(ids.get_arguments().all(|arg| arg.get_id() != ONLY_IN_THE_FILE));
+        let users = |toml: &str| toml::from_str::<Typed>(toml).map(|typed| typed.users);
+        let names = users("users = ['alice on >pw', 'bob']").unwrap().unwrap();
+        assert_eq!(names.iter().map(|word| &**word).collect::<Vec<_>>(), ["alice on >pw", "bob"]);
+        let refused = users("users = 'alice on >hunter2'").err().unwrap();
+        assert_eq!(one_line(refused.message()), "users must be a list of strings");
+    }
+
     /// The help is written by hand, so that clap's own defaults cannot hide the file's settings.
     #[test]
     fn the_help_tells_the_real_defaults() {
@@ -694,8 +736,11 @@ mod tests {
 
     #[test]
     fn every_setting_of_a_lower_layer_comes_through() {
-        let all: String =
-            Typed::settings().map(|name| format!("{} = 'x'\n", name.replace('_', "-"))).collect();
+        let line = |name: String| match name.as_str() {
+            ONLY_IN_THE_FILE => format!("{name} = ['x']\n"),
+            _ => format!("{} = 'x'\n", name.replace('_', "-")),
+        };
+        let all: String = Typed::settings().map(line).collect();
         let all: Typed = toml::from_str(&all).unwrap();
         assert!(Typed::default().or(all.clone()) == all);
     }

@@ -377,7 +377,10 @@ const NO_MASTERS: &str = "no masters are named: use --master host:port for each,
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::acl::Users;
 
     fn masters(n: usize) -> Vec<MasterAddr> {
         (1..=n).map(|i| format!("10.0.0.{i}:6379").parse().unwrap()).collect()
@@ -424,6 +427,8 @@ mod tests {
             ("split-vote-delay = 0", "split-vote-delay `0` must be from 1ms to 10s"),
             ("workers = 65", "workers `65` must be from 1 to 64"),
             ("max-clients = 0", "max-clients `0` must be from 1 to 2147483647"),
+            ("max-clients-per-user = -1", "max-clients-per-user `-1` is not a number that fits"),
+            ("users = ['al +@none']", "users: al: `+@none` is no command or category"),
             (
                 "max-request-bytes = 1023",
                 "max-request-bytes `1023` must be from 1024 to 536870912 bytes",
@@ -452,6 +457,7 @@ mod tests {
             live: Live {
                 no_ttl: NoTtl::Lease(Duration::from_secs(30)),
                 requirepass: Some(Secret::new("pw")),
+                users: Arc::new(Users::parse([], Some("pw")).unwrap()),
                 allow_flush: true,
                 redis_version: Some("7.2.4".to_owned()),
                 ..Live::default()
@@ -503,6 +509,16 @@ mod tests {
     }
 
     #[test]
+    fn no_limit_for_a_user_is_zero() {
+        let limit = |toml: &str| {
+            let typed = typed(&format!("masters = 'a:1'\n{toml}"));
+            Settings::from_typed(&typed).unwrap().live.max_clients_per_user
+        };
+        let limits = ["", "max-clients-per-user = 0", "max-clients-per-user = 2"].map(limit);
+        assert_eq!(limits, [None, None, Some(2)]);
+    }
+
+    #[test]
     fn doubtful_numbers_of_masters_are_warned_about() {
         let warned = |n| Settings::try_new(masters(n)).unwrap().warning().is_some();
         assert_eq!((1..=7).filter(|n| warned(*n)).collect::<Vec<_>>(), [1, 2, 4, 6]);
@@ -538,11 +554,12 @@ mod tests {
     #[test]
     fn the_one_line_form_hides_passwords() {
         let line = Settings::from_typed(&typed(
-            "masters = 'redis://u:hunter2@a:1'\nrequirepass = 'hunter3'",
+            "masters = 'redis://u:hunter2@a:1'\nrequirepass = 'hunter3'\nusers = ['al on >hunter4']",
         ))
         .unwrap()
         .to_string();
         assert!(line.contains("masters=a:1 ") && line.contains("requirepass=***"), "{line}");
+        assert!(line.contains(" users=al,default "), "{line}");
         assert!(!line.contains("hunter"), "{line}");
     }
 }

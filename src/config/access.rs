@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::master_addr::split_host_port;
 use super::{InvalidSetting, Live, MasterAddr, Secret, Settings, UnixSocket, given, set_given};
+use crate::acl::Users;
 use crate::cli::Typed;
 use crate::tls::server::AuthClients;
 
@@ -17,6 +19,16 @@ pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSettin
         (password, None) => Ok(password.map(Secret::new)),
         (None, Some(path)) => secret_from("requirepass-file", path).map(Some),
     }
+}
+
+/// Who may log in.
+pub(super) fn users(
+    typed: &Typed,
+    requirepass: Option<&Secret>,
+) -> Result<Arc<Users>, InvalidSetting> {
+    let lines = typed.users.as_deref().unwrap_or_default().iter().map(|line| &**line);
+    let users = Users::parse(lines, requirepass.map(Secret::expose));
+    users.map(Arc::new).map_err(|why| InvalidSetting::new(why.to_string()))
 }
 
 /// Gives masters whose URL says nothing about it the user and the password that are meant for all.
@@ -75,7 +87,7 @@ pub(super) fn require_entrance(settings: &Settings) -> Result<(), InvalidSetting
 
 /// Whoever reaches the proxy can take and release every lock.
 pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(), InvalidSetting> {
-    if !settings.protected_mode || live.requirepass.is_some() {
+    if !settings.protected_mode || !live.users.default_user().is_open() {
         return Ok(());
     }
     let shown = settings.tls.as_ref().filter(|tls| tls.files.auth_clients != AuthClients::Yes);
@@ -84,7 +96,8 @@ pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(),
         None => Ok(()),
         Some(listen) => Err(InvalidSetting::new(format!(
             "{listen} can be reached from other hosts, and nothing is asked of them: set requirepass or \
-             requirepass-file, or demand certificates (tls-auth-clients yes), or say protected-mode no"
+             requirepass-file, turn the default user off (users), demand certificates (tls-auth-clients \
+             yes), or say protected-mode no"
         ))),
     }
 }

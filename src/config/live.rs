@@ -1,10 +1,12 @@
 //! What can change while the proxy runs: by SIGHUP, which has the settings read again, or by `CONFIG SET`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::access;
 use super::values::{bytes_within, duration_within, number_within, shown_duration, switch};
 use super::{InvalidSetting, NoTtl, Secret, YEAR_MS, no_ttl, redis_version};
+use crate::acl::Users;
 use crate::cli::Typed;
 
 /// The part of [`super::Settings`] that can change. All that is here is looked up when it is needed.
@@ -14,8 +16,12 @@ pub struct Live {
     pub no_ttl: NoTtl,
     /// The password that clients must give with `AUTH` or `HELLO`.
     pub requirepass: Option<Secret>,
+    /// Who may log in, the default user with that password among them.
+    pub users: Arc<Users>,
     /// How many clients may be connected at a time.
     pub max_clients: usize,
+    /// How many of them may be logged in as one user; `None` is no limit.
+    pub max_clients_per_user: Option<usize>,
     /// Clients that send nothing for so long are disconnected; zero: never (`timeout` of redis.conf).
     pub timeout: Duration,
     /// After so much silence TCP asks whether a client is still there; zero: never (`tcp-keepalive` there).
@@ -39,7 +45,9 @@ impl Default for Live {
         Self {
             no_ttl: NoTtl::Keep,
             requirepass: None,
+            users: Arc::default(),
             max_clients: 10_000,
+            max_clients_per_user: None,
             timeout: Duration::ZERO,
             tcp_keepalive: Duration::from_secs(300),
             max_output_bytes: 64 << 20,
@@ -58,6 +66,7 @@ impl Live {
         for (name, word) in [
             ("no-ttl", &typed.no_ttl),
             ("max-clients", &typed.max_clients),
+            ("max-clients-per-user", &typed.max_clients_per_user),
             ("timeout", &typed.timeout),
             ("tcp-keepalive", &typed.tcp_keepalive),
             ("max-output-bytes", &typed.max_output_bytes),
@@ -73,6 +82,7 @@ impl Live {
             }
         }
         self.requirepass = access::requirepass(typed)?;
+        self.users = access::users(typed, self.requirepass.as_ref())?;
         Ok(())
     }
 
@@ -85,6 +95,10 @@ impl Live {
         Some(match name {
             "no-ttl" => put(&mut self.no_ttl, no_ttl(text)),
             "max-clients" => put(&mut self.max_clients, number_within(1..=MAX_CLIENTS)(text)),
+            "max-clients-per-user" => {
+                let most = number_within(0..=MAX_CLIENTS)(text);
+                put(&mut self.max_clients_per_user, most.map(|most| (most > 0).then_some(most)))
+            }
             "timeout" => put(&mut self.timeout, duration_within(0..=YEAR_MS)(text)),
             "tcp-keepalive" => put(&mut self.tcp_keepalive, duration_within(0..=DAY_MS)(text)),
             "max-output-bytes" => put(&mut self.max_output_bytes, output(text)),
@@ -104,10 +118,13 @@ impl Live {
     /// Each setting's name and meaning, without passwords.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         let secret = if self.requirepass.is_some() { "***" } else { "none" };
+        let users: Vec<&str> = self.users.all().map(|user| &**user.name()).collect();
         vec![
             ("no-ttl", self.no_ttl.to_string()),
             ("requirepass", secret.to_owned()),
+            ("users", users.join(",")),
             ("max-clients", self.max_clients.to_string()),
+            ("max-clients-per-user", self.max_clients_per_user.unwrap_or_default().to_string()),
             ("timeout", shown_duration(self.timeout)),
             ("tcp-keepalive", shown_duration(self.tcp_keepalive)),
             ("max-output-bytes", self.max_output_bytes.to_string()),
@@ -129,6 +146,10 @@ impl Live {
         let mut names = super::differences(&self.fields(), &other.fields());
         if self.requirepass != other.requirepass && !names.contains(&"requirepass") {
             names.push("requirepass");
+        }
+        let has_other_users = self.users != other.users && self.requirepass == other.requirepass;
+        if has_other_users && !names.contains(&"users") {
+            names.push("users");
         }
         names
     }
@@ -163,7 +184,7 @@ mod tests {
             let mut live = Live::default();
             match live.set(name, &shown) {
                 Some(result) => assert_eq!(result, Ok(()), "{name} {shown}"),
-                None => assert_eq!(name, "requirepass", "whose value is never shown"),
+                None => assert!(["requirepass", "users"].contains(&name), "never shown whole"),
             }
             assert_eq!(live, Live::default(), "{name} {shown}");
         }
