@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Sends `PING` to `address`, after `AUTH` if there is a password.
 ///
 /// `-NOAUTH` is a healthy answer: the proxy is there, and it rightly asks for a password that a
-/// health check need not know.
+/// health check need not know. So is `-NOPERM`, of a user who may not even do that.
 ///
 /// # Errors
 /// One sentence about what came instead.
@@ -24,7 +24,7 @@ pub(crate) fn check(address: &str, password: Option<&str>) -> Result<(), String>
         }
     }
     let reply = ask(&mut replies, "*1\r\n$4\r\nPING\r\n").map_err(failed)?;
-    if reply == "+PONG" || reply.starts_with("-NOAUTH ") {
+    if reply == "+PONG" || reply.starts_with("-NOAUTH ") || reply.starts_with("-NOPERM ") {
         return Ok(());
     }
     Err(format!("{address} answered PING with {reply:?}"))

@@ -309,13 +309,14 @@ fn error(literal: &str) -> Option<String> {
 }
 
 /// The first words of our errors, which clients tell them apart by.
-const CODES: [&str; 12] = [
+const CODES: [&str; 13] = [
     "ERR",
     "LOADING",
     "CLUSTERDOWN",
     "EXECABORT",
     "TRYAGAIN",
     "NOAUTH",
+    "NOPERM",
     "NOPROTO",
     "NOSCRIPT",
     "NOTBUSY",

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use super::login::Seats;
 use super::monitor::Monitors;
+use crate::acl::DEFAULT_USER;
 use crate::clock::{self, Instant};
 use crate::command::table::{self, Spec};
 use crate::pubsub::audience::Audience;
@@ -32,6 +34,7 @@ pub struct Registry {
     blocked: AtomicUsize,
     audience: Audience,
     monitors: Arc<Monitors>,
+    seats: Arc<Seats>,
 }
 
 /// Why the proxy has ended a connection.
@@ -130,6 +133,8 @@ pub struct Words {
     pub db: u32,
     /// `HELLO`
     pub resp: u8,
+    /// `AUTH`
+    pub user: Arc<str>,
     /// `SUBSCRIBE`
     pub subscriptions: Counts,
 }
@@ -156,7 +161,7 @@ impl Registry {
             pending: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             command: AtomicU16::new(0),
-            words: Mutex::new(Words { resp: 2, ..Words::default() }),
+            words: Mutex::new(Words { resp: 2, user: DEFAULT_USER.into(), ..Words::default() }),
             waker: Mutex::new(None),
         });
         clients.insert(id, Arc::clone(&client));
@@ -242,6 +247,11 @@ impl Registry {
     /// Who watches them all.
     pub fn monitors(&self) -> &Arc<Monitors> {
         &self.monitors
+    }
+
+    /// How many are logged in as whom.
+    pub fn seats(&self) -> &Arc<Seats> {
+        &self.seats
     }
 
     /// Makes sessions end whose clients have been silent for `timeout`, if they wait for nothing.
@@ -361,7 +371,7 @@ impl Client {
             line,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
              ssub={} multi=-1 qbuf={pending} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
-             omem={unread} tot-mem={} events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+             omem={unread} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
             self.local_address,
@@ -375,6 +385,7 @@ impl Client {
             subscriptions.shards,
             pending + unread,
             self.last_command(),
+            words.user,
             words.resp,
             words.lib_name,
             words.lib_ver,

@@ -16,13 +16,15 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::decoder::{Args, Decoder, Limits};
+use super::login::{Login, NoSeat};
 use super::monitor::Watching;
 use super::outbox::{Gather, Order, Outbox, Target, Ticket};
 use super::registry::{Client, Disconnected};
 use super::reply::Reply;
 use super::waiting::Waiting;
+use crate::acl::User;
 use crate::command::transaction::Transaction;
-use crate::command::{self, Action, table};
+use crate::command::{self, Action, error, table};
 use crate::flush::poll_flush;
 use crate::master::kill::kill_scripts;
 use crate::metrics::NO_COMMAND;
@@ -63,8 +65,8 @@ pub struct Front {
     pub command: u16,
     /// `SELECT`
     pub db: u32,
-    /// Whether the client has given the password, or none is needed.
-    pub authenticated: bool,
+    /// Who it is.
+    pub login: Login,
     /// `CLIENT REPLY`
     pub replies: Replies,
     /// What `MULTI` has begun.
@@ -102,14 +104,14 @@ pub enum Replies {
 impl<S> Session<S> {
     /// A session that has just been accepted.
     pub fn new(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
-        let authenticated = worker.live().requirepass.is_none();
-        let front = Front {
+        let login = Login::stranger(&worker.live().users);
+        let mut front = Front {
+            login,
             outbox: Outbox::counted(Arc::clone(&client), Arc::clone(worker.metrics())),
             worker,
             client,
             command: NO_COMMAND,
             db: 0,
-            authenticated,
             replies: Replies::On,
             transaction: None,
             chosen_db: Rc::default(),
@@ -121,6 +123,10 @@ impl<S> Session<S> {
             stalled: false,
             closing: false,
         };
+        if let Err(refused) = front.forget_login() {
+            front.outbox.push_reply(NO_COMMAND, refused);
+            front.closing = true;
+        }
         Self { stream, decoder: Decoder::new(), pending: BytesMut::new(), registered: false, front }
     }
 }
@@ -254,6 +260,32 @@ impl Front {
     /// The time of day by the masters' clocks, in milliseconds.
     pub fn unix_ms(&self) -> i64 {
         self.worker.engine().rules().unix_time.ms()
+    }
+
+    /// Logs in as `user`.
+    ///
+    /// # Errors
+    /// There are as many of them as there may be; everything stays as it was.
+    pub fn log_in(&mut self, user: &Arc<User>) -> Result<(), Reply> {
+        let most = self.worker.live().max_clients_per_user;
+        let entered = self.login.enter(user, self.worker.registry().seats(), most);
+        entered.map_err(|NoSeat(name)| error::too_many_clients_of(&name))?;
+        self.client.words().user = Arc::clone(user.name());
+        Ok(())
+    }
+
+    /// As every connection is at first: the default user, who is let in if no password is needed.
+    ///
+    /// # Errors
+    /// There are as many of them as there may be; this one is not logged in.
+    pub fn forget_login(&mut self) -> Result<(), Reply> {
+        let users = Arc::clone(&self.worker.live().users);
+        self.login = Login::stranger(&users);
+        self.client.words().user = Arc::clone(self.login.user().name());
+        match users.default_user() {
+            user if user.is_open() => self.log_in(user),
+            _ => Ok(()),
+        }
     }
 
     /// A transaction may have selected another database.
@@ -458,7 +490,7 @@ impl Front {
     fn limits(&self) -> Limits {
         Limits {
             max_request_bytes: self.worker.settings().max_request_bytes,
-            authenticated: self.authenticated,
+            authenticated: self.login.is_authenticated(),
         }
     }
 

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::number::parse_i64;
 use super::{Action, Outcome, error};
 use crate::client::decoder::Args;
@@ -129,6 +127,7 @@ struct Filter {
     id: Option<i64>,
     address: Option<String>,
     local_address: Option<String>,
+    user: Option<Arc<str>>,
     subscribers: Option<bool>,
     nobody: bool,
     skip_me: bool,
@@ -142,13 +141,13 @@ fn kill(front: &mut Front, args: Args<'_>) -> Outcome {
             _ => Ok(Action::Reply(Reply::OK)),
         };
     }
-    let filter = Filter::parse(args)?;
+    let filter = Filter::parse(front, args)?;
     let killed = filter.kill(front);
     Ok(Action::Reply(Reply::Int(killed)))
 }
 
 impl Filter {
-    fn parse(args: Args<'_>) -> Result<Self, Reply> {
+    fn parse(front: &Front, args: Args<'_>) -> Result<Self, Reply> {
         let mut filter = Self { skip_me: true, ..Self::default() };
         let mut words = args.from(2).iter();
         while let Some(word) = words.next() {
@@ -167,10 +166,11 @@ impl Filter {
                     b"master" | b"replica" | b"slave" => filter.nobody = true,
                     _ => return Err(unknown_type(value)),
                 },
-                b"user" if value == b"default" => {}
                 b"user" => {
-                    let user = String::from_utf8_lossy(value);
-                    return Err(Reply::error(format!("ERR No such user '{user}'")));
+                    let live = front.worker.live();
+                    let user = live.users.named(value);
+                    filter.user =
+                        Some(Arc::clone(user.ok_or_else(|| error::no_such_user(value))?.name()));
                 }
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.skip_me = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.skip_me = false,
@@ -194,6 +194,7 @@ impl Filter {
         !excepted
             && self.id.is_none_or(|id| id == client.id as i64)
             && self.subscribers.is_none_or(|wanted| wanted == client.is_subscriber())
+            && self.user.as_ref().is_none_or(|user| *user == client.words().user)
             && is(&self.address, client.address.to_string())
             && is(&self.local_address, client.local_address.to_string())
     }
@@ -231,15 +232,4 @@ fn reply(front: &mut Front, how: &[u8]) -> Outcome {
 fn on_or_off(word: &[u8]) -> Outcome {
     let known = word.eq_ignore_ascii_case(b"on") || word.eq_ignore_ascii_case(b"off");
     if known { Ok(Action::Reply(Reply::OK)) } else { Err(error::SYNTAX) }
-}
-
-/// `ACL WHOAMI`
-pub(super) fn acl(args: Args<'_>) -> Outcome {
-    if !args.at(1).eq_ignore_ascii_case(b"whoami") {
-        return Err(error::unknown_subcommand("ACL", args.at(1)));
-    }
-    if args.len() != 2 {
-        return Err(error::wrong_arity("acl|whoami"));
-    }
-    Ok(Action::Reply(Reply::bulk(Bytes::from_static(b"default"))))
 }

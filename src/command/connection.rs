@@ -1,15 +1,15 @@
 //! The connection itself: `HELLO`, `AUTH`, `SELECT`, `PING`, `ECHO`, `QUIT`, `RESET`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::number::parse_i64;
 use super::{Action, Outcome, error};
+use crate::acl::DEFAULT_USER;
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::{Front, Replies};
-
-/// The only user there is.
-const DEFAULT_USER: &[u8] = b"default";
 
 /// `PING [message]`; in RESP2 a subscriber gets the answer in the form of a message.
 pub(super) fn ping(front: &Front, args: Args<'_>) -> Outcome {
@@ -34,7 +34,6 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
     front.unsubscribe_all();
     front.stop_monitoring();
     front.db = 0;
-    front.authenticated = front.worker.live().requirepass.is_none();
     front.replies = Replies::On;
     front.transaction = None;
     front.watched.clear();
@@ -43,7 +42,11 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
     words.name.clear();
     (words.db, words.resp) = (0, 2);
     drop(words);
-    Ok(Action::Reply(Reply::Simple("RESET")))
+    match front.forget_login() {
+        Ok(()) => Ok(Action::Reply(Reply::Simple("RESET"))),
+        // It would be a connection that nobody has let in.
+        Err(refused) => Ok(Action::Close(refused)),
+    }
 }
 
 /// `SELECT index`
@@ -58,8 +61,10 @@ pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
 /// `AUTH [user] password` (`acl.c`, `authCommand`)
 pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
     match args.len() {
-        2 if front.worker.live().requirepass.is_none() => Err(error::NO_PASSWORD_SET),
-        2 => authenticate(front, DEFAULT_USER, args.at(1)),
+        2 if front.worker.live().users.default_user().is_nopass() => {
+            Err(error::NO_PASSWORD_SET)
+        }
+        2 => authenticate(front, DEFAULT_USER.as_bytes(), args.at(1)),
         3 => authenticate(front, args.at(1), args.at(2)),
         _ => Err(error::SYNTAX),
     }?;
@@ -67,15 +72,9 @@ pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
 }
 
 fn authenticate(front: &mut Front, user: &[u8], password: &[u8]) -> Result<(), Reply> {
-    let matches = {
-        let live = front.worker.live();
-        live.requirepass.as_ref().is_none_or(|required| required.matches(password))
-    };
-    if user != DEFAULT_USER || !matches {
-        return Err(error::WRONG_PASS);
-    }
-    front.authenticated = true;
-    Ok(())
+    let users = Arc::clone(&front.worker.live().users);
+    let user = users.authenticate(user, password).ok_or(error::WRONG_PASS)?;
+    front.log_in(user)
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]` (`networking.c`, `helloCommand`)
@@ -85,7 +84,7 @@ pub(super) fn hello(front: &mut Front, args: Args<'_>) -> Outcome {
     if let Some((user, password)) = options.auth {
         authenticate(front, user, password)?;
     }
-    if !front.authenticated {
+    if !front.login.is_authenticated() {
         return Err(error::NO_AUTH_HELLO);
     }
     if let Some(name) = options.name {

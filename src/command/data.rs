@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::program::OneCommand;
 use super::table::{Nothing, Run, Spec};
-use super::{Action, Outcome, error, keys, operation};
+use super::{Action, Outcome, error, keys, operation, permission};
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
@@ -15,6 +15,7 @@ use crate::operation::{Kind, request};
 
 /// Runs the command that `spec` describes.
 pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    permission::check_sort(&front.login, spec, args)?;
     match spec.run {
         Run::Read(nothing) if !is_flat_in_resp2(front, args) => {
             Ok(read(front, spec, args, nothing))

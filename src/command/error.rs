@@ -48,6 +48,43 @@ pub const NO_AUTH_HELLO: Reply = fixed(
 /// A wrong user or password.
 pub const WRONG_PASS: Reply =
     fixed("WRONGPASS invalid username-password pair or user is disabled.");
+/// A key that the user may not touch.
+pub const NO_PERMISSION_FOR_KEY: Reply =
+    fixed("NOPERM this user has no permissions to access one of the keys used as arguments");
+/// A channel that the user may not use.
+pub const NO_PERMISSION_FOR_CHANNEL: Reply =
+    fixed("NOPERM this user has no permissions to access one of the channels used as arguments");
+/// A queued command that the user, who was another one, may not send.
+pub const NO_PERMISSION_IN_EXEC: Reply = fixed(
+    "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+     call. This command is no longer allowed for the following reason: no permission to execute \
+     the command or subcommand",
+);
+/// A queued command with a key that the user, who was another one, may not touch.
+pub const NO_PERMISSION_FOR_KEY_IN_EXEC: Reply = fixed(
+    "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+     call. This command is no longer allowed for the following reason: no permission to touch the \
+     specified keys",
+);
+/// A queued command with a channel that the user, who was another one, may not use.
+pub const NO_PERMISSION_FOR_CHANNEL_IN_EXEC: Reply = fixed(
+    "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+     call. This command is no longer allowed for the following reason: no permission to access one \
+     of the channels used as arguments to the command",
+);
+/// `SORT … BY` of who may not read all keys.
+pub const SORT_BY_DENIED: Reply =
+    fixed("ERR BY option of SORT denied due to insufficient ACL permissions.");
+/// `SORT … GET` of who may not read all keys.
+pub const SORT_GET_DENIED: Reply =
+    fixed("ERR GET option of SORT denied due to insufficient ACL permissions.");
+/// `ACL SETUSER` and what else would change users. Not one of Redis's texts.
+pub const USERS_IN_THE_FILE: Reply =
+    fixed("ERR users of redlock-proxy are changed in its settings file");
+/// `EVAL` after `MULTI` by who may not do everything. Not one of Redis's texts.
+pub const SCRIPT_OF_RESTRICTED_IN_MULTI: Reply = fixed(
+    "ERR scripts after MULTI are only for users that may do everything: send the script on its own",
+);
 /// `AUTH` when no password is asked for.
 pub const NO_PASSWORD_SET: Reply = fixed(
     "ERR AUTH <password> called without any password configured for the default user. Are you sure \
@@ -110,6 +147,26 @@ pub fn unknown_parameter(name: &str) -> Reply {
 /// `CONFIG SET` of what must not be.
 pub fn config_set_failed(name: &str, why: &str) -> Reply {
     Reply::error(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+/// A command, by its full name, that the user may not send.
+pub fn no_permission(command: &str) -> Reply {
+    Reply::error(format!("NOPERM this user has no permissions to run the '{command}' command"))
+}
+
+/// `ACL CAT` of no category.
+pub fn unknown_category(name: &[u8]) -> Reply {
+    Reply::error(format!("ERR Unknown category '{}'", String::from_utf8_lossy(c_string(name))))
+}
+
+/// `CLIENT KILL USER` of nobody.
+pub fn no_such_user(name: &[u8]) -> Reply {
+    Reply::error(format!("ERR No such user '{}'", String::from_utf8_lossy(c_string(name))))
+}
+
+/// One connection of a user too many. Not one of Redis's texts.
+pub fn too_many_clients_of(user: &str) -> Reply {
+    Reply::error(format!("ERR max number of clients reached for user '{user}'"))
 }
 
 /// The number of arguments does not fit. `command` is its full name in lower case, `client|setname`

@@ -60,6 +60,24 @@ fn stored<'a>(spec: &Spec, args: Args<'a>) -> Option<&'a [u8]> {
     let is_store = |word: &[u8]| {
         word.eq_ignore_ascii_case(b"store") || word.eq_ignore_ascii_case(b"storedist")
     };
+    if spec.name == "sort" {
+        return sort_options(args).filter(|(word, _)| is_store(word)).map(|(_, key)| key).last();
+    }
     let pairs = args.iter().zip(args.iter().skip(1)).skip(2);
     pairs.filter(|(word, _)| is_store(word)).map(|(_, key)| key).next_back()
+}
+
+/// The options of `SORT`, each with the word after it: what belongs to an option is none itself
+/// (`sortGetKeys` in Redis's `db.c`).
+pub(super) fn sort_options<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    let mut at = 2;
+    std::iter::from_fn(move || {
+        let (option, value) = (args.get(at)?, args.get(at + 1)?);
+        at += match &option.to_ascii_lowercase()[..] {
+            b"limit" => 3,
+            b"by" | b"get" | b"store" => 2,
+            _ => 1,
+        };
+        Some((option, value))
+    })
 }

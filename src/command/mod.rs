@@ -3,9 +3,10 @@
 //! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`]: Redis's texts;
 //! * [`options`], [`number`], [`glob`]: arguments as Redis reads them; `keys`: which of them are keys;
 //! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `pubsub` ask the masters,
-//!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `server`, `config`,
-//!   `latency`, `info` answer at once.
+//!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `acl`, `server`,
+//!   `config`, `latency`, `info` answer at once; `permission`: who may send what.
 
+mod acl;
 mod client;
 mod config;
 mod connection;
@@ -22,6 +23,7 @@ mod latency;
 mod lock;
 pub mod number;
 pub mod options;
+mod permission;
 mod program;
 mod pubsub;
 mod script;
@@ -111,8 +113,8 @@ fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Option<Reply
     if !spec.accepts(args.len()) {
         return Err(Some(error::wrong_arity(spec.name)));
     }
-    if !front.authenticated && !spec.allowed_before_auth() {
-        return Err(Some(error::NO_AUTH));
+    if !front.login.is_free() {
+        permission::check(&front.login, spec, args).map_err(|denied| Some(denied.reply()))?;
     }
     Ok(spec)
 }
@@ -223,7 +225,7 @@ fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         C::Quit => Ok(Action::Close(Reply::OK)),
         C::Reset => connection::reset(front),
         C::Client => client::client(front, args),
-        C::Acl => client::acl(args),
+        C::Acl => acl::acl(front, args),
         C::Info => info::info(front, args),
         C::Config => config::config(front, args),
         C::Command => server::command(args),

@@ -24,7 +24,10 @@ pub(super) fn script(
     keys: &[&[u8]],
     argv: &[&[u8]],
 ) -> Action {
-    let text = script.program(front.worker.ttls());
+    let text = match front.login.is_free() {
+        true => script.program(front.worker.ttls()),
+        false => script.guarded_program(front.worker.ttls(), front.login.user().guard()),
+    };
     let call = Call { read_only, ..call(front, text, keys, argv.iter().copied()) };
     let program = Program::new(call, Shape::Script);
     let kind = if script.is_lua() {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::number::parse_i64;
 use super::table::{Command, Spec};
-use super::{Action, Outcome, check_ttl, error, operation, program};
+use super::{Action, Outcome, check_ttl, error, operation, permission, program};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
@@ -153,7 +153,11 @@ fn run(
     argv: &[&[u8]],
 ) -> Outcome {
     let kind = match (&script.shape, keys) {
-        (Some(shape), [_]) if argv.len() >= shape.arguments() && !read_only => {
+        (Some(shape), [_])
+            if argv.len() >= shape.arguments()
+                && !read_only
+                && permission::may_call_all_of(&front.login, &script) =>
+        {
             lower(front, shape, argv)?
         }
         _ => None,

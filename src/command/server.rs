@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::table::{self, Spec};
 use super::{Action, Outcome, error, keys};
+use crate::acl::Categories;
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
@@ -62,10 +63,11 @@ pub(super) fn command(args: Args<'_>) -> Outcome {
     Ok(Action::Reply(reply))
 }
 
-/// One entry of `COMMAND INFO`; the parts that Redis 7 has after the key positions are empty.
+/// One entry of `COMMAND INFO`; the parts that Redis 7 has after the categories are empty.
 fn info_of(spec: &Spec) -> Reply {
     let flags = spec.flags.iter().copied().map(Reply::Simple).collect();
     let nothing = || Reply::Array(Vec::new());
+    let categories = Categories::of(spec).names().map(Reply::Simple);
     Reply::Array(vec![
         Reply::bulk(spec.name),
         Reply::Int(spec.arity.into()),
@@ -73,7 +75,7 @@ fn info_of(spec: &Spec) -> Reply {
         Reply::Int(spec.first_key.into()),
         Reply::Int(spec.last_key.into()),
         Reply::Int(spec.step.into()),
-        Reply::Set(Vec::new()),
+        Reply::Set(categories.collect()),
         nothing(),
         nothing(),
         nothing(),

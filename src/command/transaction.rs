@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::number::parse_i64;
+use super::permission::{self, Denied};
 use super::table::{Command, Family, Run, Spec};
 use super::{Action, Outcome, error, family, keys, operation};
 use super::{data, program, script};
@@ -103,8 +104,9 @@ pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Reply) -> Acti
 
 /// Puts a command into the queue of a `MULTI`.
 pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    let scripts = scripts_are_free(front, spec);
     let Some(transaction) = &mut front.transaction else { return Err(error::EXEC_WITHOUT_MULTI) };
-    if let Err(refused) = may_be_queued(transaction.bytes) {
+    if let Err(refused) = may_be_queued(transaction.bytes).and(scripts) {
         transaction.aborted = true;
         return Err(refused);
     }
@@ -174,7 +176,9 @@ enum PlannedCommand {
 
 impl Plan {
     fn add(&mut self, front: &mut Front, spec: &'static Spec, args: Args<'_>) {
-        if is_script(spec) {
+        if let Err(refused) = still_allowed(front, spec, args) {
+            self.queued.push(Queued::Known(refused));
+        } else if is_script(spec) {
             match script::queued(front, spec, args, &self.scripts) {
                 Ok((script, keys, argv)) => self.add_script(script, &keys, &argv),
                 Err(refused) => self.queued.push(Queued::Known(refused)),
@@ -228,6 +232,24 @@ impl Plan {
         let shape = Shape::Transaction(self.queued, Rc::clone(&front.chosen_db));
         let first = keys.first().copied().unwrap_or_default();
         operation(front, first, Kind::Program(Box::new(Program::new(call, shape))))
+    }
+}
+
+/// An `AUTH` in the queue may have changed who runs what comes after it.
+fn still_allowed(front: &Front, spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
+    if front.login.is_free() {
+        return Ok(());
+    }
+    permission::check(&front.login, spec, args).map_err(Denied::reply_of_exec)?;
+    scripts_are_free(front, spec)?;
+    permission::check_sort(&front.login, spec, args)
+}
+
+/// In a transaction nothing keeps a script to the rules of its user.
+fn scripts_are_free(front: &Front, spec: &Spec) -> Result<(), Reply> {
+    match is_script(spec) && !front.login.is_free() {
+        true => Err(error::SCRIPT_OF_RESTRICTED_IN_MULTI),
+        false => Ok(()),
     }
 }
 

@@ -1,11 +1,13 @@
 //! The scripts that clients have loaded, by SHA1.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use foldhash::HashMap;
 use sha1_smol::Sha1;
+
+use crate::acl::guard::Guard;
 
 use super::program::{Program, Ttls, split_shebang};
 use super::recognise::recognise;
@@ -27,6 +29,8 @@ pub struct Script {
     /// Why it is not Lua.
     refused: OnceLock<String>,
     program: OnceLock<Arc<Program>>,
+    /// Those for users who may not do everything, the last one used at the end.
+    guarded: Mutex<Vec<(Arc<Guard>, Arc<Program>)>>,
 }
 
 impl Script {
@@ -34,7 +38,8 @@ impl Script {
         let shape = recognise(&text);
         let is_lua = AtomicBool::new(shape.is_some());
         let (refused, program) = (OnceLock::new(), OnceLock::new());
-        Self { sha, text, shape, is_lua, is_kept: AtomicBool::new(false), refused, program }
+        let is_kept = AtomicBool::new(false);
+        Self { sha, text, shape, is_lua, is_kept, refused, program, guarded: Mutex::default() }
     }
 
     /// Whether a quorum of masters takes it for Lua.
@@ -75,6 +80,25 @@ impl Script {
     pub fn program(&self, ttls: Ttls) -> Arc<Program> {
         let wrap = || Arc::new(Program::wrap(&self.text, &self.sha, ttls));
         Arc::clone(self.program.get_or_init(wrap))
+    }
+
+    /// The same, kept to the rules of a user.
+    pub fn guarded_program(&self, ttls: Ttls, guard: &Arc<Guard>) -> Arc<Program> {
+        let mut known = self.guarded.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = match known.iter().position(|(other, _)| other == guard) {
+            Some(at) => known.remove(at).1,
+            None => Arc::new(Program::wrap_guarded(&self.text, &self.sha, ttls, Some(guard))),
+        };
+        if known.len() == MAX_GUARDED {
+            known.remove(0);
+        }
+        known.push((Arc::clone(guard), Arc::clone(&program)));
+        program
+    }
+
+    /// The commands it calls, if it names them all.
+    pub fn commands(&self) -> Option<Vec<String>> {
+        Program::commands_of(self.code())
     }
 }
 
@@ -194,12 +218,20 @@ const DIGEST_BYTES: usize = 20;
 /// As many as Redis 7.4 keeps of those that came by `EVAL` (`LRU_LIST_LENGTH` in its `eval.c`).
 const MAX_SCRIPTS: usize = 500;
 
+/// Programs of one script for different users.
+const MAX_GUARDED: usize = 16;
+
 /// Room for that many scripts of 8 KiB; the longest known lock script, bsm/redislock's of several keys, has 1 KiB.
 const MAX_BYTES: usize = MAX_SCRIPTS * 8 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
     use super::*;
+    use crate::acl::Users;
+    use crate::quorum::validity::Pad;
 
     const RELEASE: &[u8] =
         br#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end"#;
@@ -266,6 +298,27 @@ mod tests {
         assert!(!cache.contains(RELEASE_SHA.as_bytes()));
         assert_eq!(cache.bytes, 0);
         assert_eq!(script.text, RELEASE);
+    }
+
+    #[test]
+    fn each_user_has_a_program_of_its_own() {
+        let users = (0..=MAX_GUARDED).map(|number| format!("user{number} ~{number} +@all"));
+        let users: Vec<_> = users.collect();
+        let users = Users::parse(users.iter().map(String::as_str), None).unwrap();
+        let script = ScriptCache::new().load(Bytes::from_static(RELEASE));
+        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let free = script.program(ttls);
+        let restricted = users.all().filter(|user| !user.is_unrestricted());
+        let guards: Vec<_> = restricted.map(|user| user.guard()).collect();
+        let guarded = |guard: &&Arc<Guard>| script.guarded_program(ttls, guard);
+        let programs: Vec<_> = guards.iter().map(guarded).collect();
+        let shas: HashSet<_> = programs.iter().chain([&free]).map(|program| &program.sha).collect();
+        assert_eq!(shas.len(), MAX_GUARDED + 2);
+        assert!(!String::from_utf8_lossy(&free.text).contains("guarded"));
+        // The last is still there, the first is not.
+        let again = guards.last().map(guarded).unwrap();
+        assert!(Arc::ptr_eq(&again, programs.last().unwrap()));
+        assert_eq!(script.guarded.lock().unwrap().len(), MAX_GUARDED);
     }
 
     #[test]

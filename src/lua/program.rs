@@ -14,6 +14,7 @@
 //!   live, `rare.lua` knows unusual commands;
 //! * `redis.lua` is the other `redis`, and `globals.lua` looks after `_G` and `loadstring`, where it could
 //!   find the real one;
+//! * `guard.lua` keeps the script to the rules of a user who may not do everything;
 //! * `run.lua` calls the script and gathers what it did, `explain.lua` says why it failed;
 //! * `transaction.lua` is the script of a `MULTI`, and `digest.lua` what its `WATCH` compares.
 
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 use sha1_smol::Sha1;
 
+use crate::acl::guard::Guard;
 use crate::quorum::validity::Pad;
 use handlers::{Handler, READ, rare};
 use parts::{Statement, compact, statements};
@@ -54,9 +56,15 @@ pub struct Ttls {
 impl Program {
     /// The client's script `text`, whose SHA1 is `sha`.
     pub fn wrap(text: &[u8], sha: &str, ttls: Ttls) -> Self {
+        Self::wrap_guarded(text, sha, ttls, None)
+    }
+
+    /// The same, kept to the rules of a user. What it calls is decided while it runs, by another `redis`.
+    pub fn wrap_guarded(text: &[u8], sha: &str, ttls: Ttls, guard: Option<&Guard>) -> Self {
         // A wrong shebang has been refused when the script was loaded.
         let (shebang, script) = split_shebang(text).unwrap_or((b"", text));
-        let scan = Scan::of(script);
+        let mut scan = Scan::of(script);
+        scan.is_dynamic |= guard.is_some();
         let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
         let mut wrapped = shebang.to_vec();
         if script.starts_with(b"\n") {
@@ -73,7 +81,7 @@ impl Program {
         wrapped.extend_from_slice(b"\nend\n");
         // No command of the script has an underscore in its name.
         let after = ttls
-            .fill_in(&around(&scan))
+            .fill_in(&around(&scan, guard))
             .replace("LAST_LINE", &lines.to_string())
             .replace("SCRIPT_SHA", &format!("'{sha}'"));
         wrapped.extend_from_slice(after.as_bytes());
@@ -100,6 +108,12 @@ impl Program {
         (Self::wrap(&text, "of a transaction", ttls), places)
     }
 
+    /// The commands that a script names, in its own spelling; none if it makes some up as it runs.
+    pub fn commands_of(text: &[u8]) -> Option<Vec<String>> {
+        let scan = Scan::of(text);
+        (!scan.is_dynamic).then(|| scan.handlers.into_keys().collect())
+    }
+
     fn of(text: Vec<u8>) -> Self {
         let sha = Sha1::from(&text).hexdigest();
         Self { text, sha }
@@ -118,13 +132,17 @@ impl Ttls {
 }
 
 /// What comes after the client's text.
-fn around(scan: &Scan<'_>) -> String {
+fn around(scan: &Scan<'_>, guard: Option<&Guard>) -> String {
     let mut text = HEAD.clone();
     if scan.draws {
         // Without this, masters of different ages would draw different numbers.
         text.push_str("math.randomseed(seconds + micros)\n");
     }
     text.push_str(&if scan.is_dynamic { any_call(scan) } else { careful_calls(scan) });
+    if let Some(guard) = guard {
+        text.push_str(&compact(&guard.lua));
+        text.push_str("redis=guarded(redis)\n");
+    }
     if scan.sees_globals {
         text.push_str(&GLOBALS);
     }

@@ -29,6 +29,7 @@ pub mod scripts;
 pub mod side_by_side;
 pub mod state;
 pub mod subscriber;
+pub mod users;
 
 use std::future::Future;
 use std::time::{Duration, Instant};

@@ -8,14 +8,14 @@ use super::{Family, KEYS, NO_KEY, ONE_KEY, Run, Spec, commands};
 
 commands! {
     Acl "acl" -2 NO_KEY []
-        "6.0.0" Server "Who the connection is: WHOAMI only",
-        LOCAL;
+        "6.0.0" Server "Who the connection is, and what users there are",
+        "Answered from the users in the settings file; changes are refused.";
     Append "append" 3 ONE_KEY ["write" "denyoom" "fast"]
         "2.0.0" Key "Add to the end of a value",
         COMPARE_AND_SET;
     Auth "auth" -2 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
         "1.0.0" Connection "Prove who the client is",
-        "Checked against the proxy's own password; the masters' are its own affair.";
+        "Checked against the proxy's own users; the masters' are its own affair.";
     Client "client" -2 NO_KEY []
         "2.4.0" Connection "Name, list and steer connections",
         "Answered by the proxy about its own connections.";

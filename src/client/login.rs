@@ -1,0 +1,148 @@
+//! Who a connection is logged in as, and how many are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::acl::{User, Users};
+
+/// Who a connection is: at first the default user, who may have to give a password.
+#[derive(Debug)]
+pub struct Login {
+    user: Arc<User>,
+    /// None before it has logged in.
+    seat: Option<Seat>,
+    /// It has, and its user may do everything.
+    is_free: bool,
+}
+
+/// There are as many connections of this user as there may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoSeat(pub Arc<str>);
+
+impl Login {
+    /// The default user, who has not logged in.
+    pub fn stranger(users: &Users) -> Self {
+        Self { user: Arc::clone(users.default_user()), seat: None, is_free: false }
+    }
+
+    /// Takes a seat for `user`, and gives the one before back. Without a seat nothing changes.
+    ///
+    /// # Errors
+    /// There are `most` connections of `user` already.
+    pub fn enter(
+        &mut self,
+        user: &Arc<User>,
+        seats: &Arc<Seats>,
+        most: Option<usize>,
+    ) -> Result<(), NoSeat> {
+        let is_seated = self.seat.as_ref().is_some_and(|seat| seat.name == *user.name());
+        if !is_seated {
+            self.seat = Some(seats.take(user.name(), most)?);
+        }
+        self.is_free = user.is_unrestricted();
+        self.user = Arc::clone(user);
+        Ok(())
+    }
+
+    /// Whose rules count.
+    pub fn user(&self) -> &Arc<User> {
+        &self.user
+    }
+
+    /// Whether it has logged in, or did not have to.
+    pub fn is_authenticated(&self) -> bool {
+        self.seat.is_some()
+    }
+
+    /// Whether it has, and nothing is forbidden: the one question that every request asks.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.is_free
+    }
+}
+
+/// How many connections are logged in, by the names of their users.
+#[derive(Debug, Default)]
+pub struct Seats(Mutex<HashMap<Arc<str>, usize>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Seat {
+    seats: Arc<Seats>,
+    name: Arc<str>,
+}
+
+impl Seats {
+    fn take(self: &Arc<Self>, name: &Arc<str>, most: Option<usize>) -> Result<Seat, NoSeat> {
+        self.change(|taken| {
+            let count = taken.entry(Arc::clone(name)).or_default();
+            if most.is_some_and(|most| *count >= most) {
+                return Err(NoSeat(Arc::clone(name)));
+            }
+            *count += 1;
+            Ok(())
+        })?;
+        Ok(Seat { seats: Arc::clone(self), name: Arc::clone(name) })
+    }
+
+    /// Nothing that panics is done under the lock; should it happen, the data is still good.
+    fn change<T>(&self, change: impl FnOnce(&mut HashMap<Arc<str>, usize>) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.change(|taken| {
+            if let Some(count) = taken.get_mut(&self.name) {
+                *count -= 1;
+                if *count == 0 {
+                    taken.remove(&self.name);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users() -> Users {
+        Users::parse(["alice on nopass +get", "bob on nopass ~* &* +@all"], None).unwrap()
+    }
+
+    fn named<'a>(users: &'a Users, name: &str) -> &'a Arc<User> {
+        users.named(name.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn who_comes_too_late_stays_who_it_was() {
+        let (users, seats) = (users(), Arc::<Seats>::default());
+        let [mut first, mut second] = [(); 2].map(|()| Login::stranger(&users));
+        assert_eq!(first.enter(named(&users, "alice"), &seats, Some(1)), Ok(()));
+        assert_eq!(second.enter(named(&users, "bob"), &seats, Some(1)), Ok(()));
+        let refused = second.enter(named(&users, "alice"), &seats, Some(1));
+        assert_eq!(refused, Err(NoSeat("alice".into())));
+        assert!(&**second.user().name() == "bob" && second.is_free());
+        assert!(!first.is_free() && first.is_authenticated());
+    }
+
+    #[test]
+    fn seats_are_given_back() {
+        let (users, seats) = (users(), Arc::<Seats>::default());
+        let alice = named(&users, "alice");
+        let mut first = Login::stranger(&users);
+        // Twice as the same user is one seat.
+        assert_eq!(first.enter(alice, &seats, Some(1)), Ok(()));
+        assert_eq!(first.enter(alice, &seats, Some(1)), Ok(()));
+        drop(first);
+        let mut second = Login::stranger(&users);
+        assert_eq!(second.enter(alice, &seats, Some(1)), Ok(()));
+        assert_eq!(second.enter(named(&users, "bob"), &seats, None), Ok(()));
+        let mut third = Login::stranger(&users);
+        assert_eq!(third.enter(alice, &seats, Some(1)), Ok(()));
+        drop((second, third));
+        assert!(seats.change(|taken| taken.is_empty()));
+    }
+}

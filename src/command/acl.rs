@@ -1,0 +1,65 @@
+//! `ACL ...`: who there is, and who is asking. Who there may be is written in the settings file.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Action, Outcome, error};
+use crate::acl::{Categories, Patterns, User, catalogue};
+use crate::client::decoder::Args;
+use crate::client::reply::Reply;
+use crate::client::session::Front;
+
+/// One of the subcommands of `ACL`.
+pub(super) fn acl(front: &Front, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    let users = Arc::clone(&front.worker.live().users);
+    let reply = match (&subcommand[..], args.len()) {
+        (b"whoami", 2) => text(front.login.user().name()),
+        (b"whoami", _) => return Err(error::wrong_arity("acl|whoami")),
+        (b"users", 2) => list(users.all(), |user| text(user.name())),
+        (b"users", _) => return Err(error::wrong_arity("acl|users")),
+        (b"list", 2) => list(users.all(), |user| Reply::bulk(user.line())),
+        (b"list", _) => return Err(error::wrong_arity("acl|list")),
+        (b"getuser", 3) => users.named(args.at(2)).map_or(Reply::Nil, described),
+        (b"getuser", _) => return Err(error::wrong_arity("acl|getuser")),
+        (b"cat", 2) => list(Categories::all_names().iter(), |name| text(&name[1..])),
+        (b"cat", 3) => of_category(args.at(2))?,
+        (b"cat", _) => return Err(error::subcommand_syntax("ACL", args.at(1))),
+        (b"setuser" | b"deluser" | b"load" | b"save", _) => return Err(error::USERS_IN_THE_FILE),
+        (b"dryrun" | b"genpass" | b"log", _) => {
+            return Err(error::unsupported_command(&[b"acl|", &subcommand[..]].concat()));
+        }
+        _ => return Err(error::unknown_subcommand("ACL", args.at(1))),
+    };
+    Ok(Action::Reply(reply))
+}
+
+fn list<T>(items: impl Iterator<Item = T>, reply: impl Fn(T) -> Reply) -> Reply {
+    Reply::Array(items.map(reply).collect())
+}
+
+fn text(text: &str) -> Reply {
+    Reply::bulk(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+fn of_category(name: &[u8]) -> Result<Reply, Reply> {
+    let category = Categories::named(name).ok_or_else(|| error::unknown_category(name))?;
+    let is_in = |entry: &&catalogue::Entry| entry.categories.overlap(category);
+    Ok(list(catalogue::all().iter().filter(is_in), |entry| text(entry.name)))
+}
+
+/// The reply to `ACL GETUSER` (`aclCommand` in Redis's `acl.c`).
+fn described(user: &Arc<User>) -> Reply {
+    let patterns =
+        |sign: u8, patterns: &Patterns| Reply::bulk(patterns.described(sign).join(&b' '));
+    let fields = [
+        ("flags", Reply::Set(user.flags().map(text).collect())),
+        ("passwords", list(user.hashes(), |hash| text(&hash))),
+        ("commands", Reply::bulk(user.commands().to_string())),
+        ("keys", patterns(b'~', user.keys())),
+        ("channels", patterns(b'&', user.channels())),
+        ("selectors", Reply::Array(Vec::new())),
+    ];
+    Reply::Map(fields.into_iter().map(|(name, value)| (text(name), value)).collect())
+}

@@ -1,0 +1,272 @@
+//! Users: who a connection is, how many there are of one, and what becomes of wrong rules. What users may
+//! do is compared with a plain Redis in `acl_same_as_redis.rs`.
+
+mod support;
+
+use std::process::{Command, Output};
+
+use support::users::Settings;
+use support::{Masters, Proxy, Reply, target_is_plain_redis};
+
+fn run(flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+        .args(["--master", "127.0.0.1:1"])
+        .args(flags)
+        .output()
+        .expect("the proxy's binary")
+}
+
+fn error(text: &str) -> Reply {
+    Reply::Error(text.to_owned())
+}
+
+/// One field of a line of `CLIENT LIST`.
+fn field<'a>(line: &'a str, name: &str) -> &'a str {
+    let found = line.split_whitespace().find_map(|word| word.strip_prefix(&format!("{name}=")));
+    found.expect("the field")
+}
+
+#[tokio::test]
+async fn a_connection_is_who_it_has_logged_in_as() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let settings =
+        Settings::with(&["alice on >pw ~lock:* +@all", "default on >first ~* &* +@all"], "");
+    let proxy = Proxy::unready(&masters.addresses(), &settings.flags());
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&["PING"]).await, error("NOAUTH Authentication required."));
+    assert!(client.ask(&["HELLO", "3"]).await.is_error("NOAUTH HELLO must be called"));
+    assert!(client.ask(&["AUTH", "pw"]).await.is_error("WRONGPASS"));
+    assert_eq!(client.ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
+    assert_eq!(client.ask(&["ACL", "WHOAMI"]).await, Reply::bulk("alice"));
+    let info = client.ask(&["CLIENT", "INFO"]).await.text();
+    assert_eq!(field(&info, "user"), "alice");
+    // A wrong password changes nothing.
+    assert!(client.ask(&["AUTH", "first!"]).await.is_error("WRONGPASS"));
+    assert_eq!(client.ask(&["ACL", "WHOAMI"]).await, Reply::bulk("alice"));
+    assert_eq!(client.ask(&["AUTH", "first"]).await, Reply::ok());
+    assert_eq!(client.ask(&["ACL", "WHOAMI"]).await, Reply::bulk("default"));
+    assert_eq!(client.ask(&["RESET"]).await, Reply::Simple("RESET".into()));
+    assert_eq!(client.ask(&["PING"]).await, error("NOAUTH Authentication required."));
+    let hello = client.ask(&["HELLO", "3", "AUTH", "alice", "pw", "SETNAME", "mine"]).await;
+    assert_eq!(hello.field("proto"), Some(Reply::Int(3)));
+    let line = client.ask(&["CLIENT", "LIST"]).await.text();
+    assert_eq!((field(&line, "user"), field(&line, "name")), ("alice", "mine"));
+    for change in [&["ACL", "SETUSER", "bob"][..], &["ACL", "DELUSER", "bob"], &["ACL", "LOAD"]] {
+        let refused = error("ERR users of redlock-proxy are changed in its settings file");
+        assert_eq!(client.ask(change).await, refused);
+    }
+
+    let ask = |user: &str, command: &[&str]| {
+        let port = proxy.address().rsplit(':').next().expect("a port");
+        let cli = Command::new("redis-cli")
+            .args(["-p", port, "--user", user, "--pass", "pw", "--no-auth-warning"])
+            .args(command)
+            .output();
+        String::from_utf8(cli.expect("redis-cli").stdout).expect("text")
+    };
+    assert_eq!(ask("alice", &["ACL", "WHOAMI"]), "alice\n");
+    assert!(ask("alice", &["GET", "other"]).starts_with("NOPERM this user has no permissions"));
+}
+
+#[tokio::test]
+async fn connections_of_one_user_can_be_ended() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let settings = Settings::with(&["reader on >pw", "writer on >pw"], "");
+    let proxy = Proxy::start(&masters, &settings.flags());
+    let (mut admin, mut writer) = (proxy.raw().await, proxy.raw().await);
+    assert_eq!(writer.ask(&["AUTH", "writer", "pw"]).await, Reply::ok());
+    let nobody = error("ERR No such user 'nobody'");
+    assert_eq!(admin.ask(&["CLIENT", "KILL", "USER", "nobody"]).await, nobody);
+    assert_eq!(admin.ask(&["CLIENT", "KILL", "USER", "reader"]).await, Reply::Int(0));
+    assert_eq!(admin.ask(&["CLIENT", "KILL", "USER", "writer"]).await, Reply::Int(1));
+    assert_eq!(writer.until_closed().await, b"");
+    assert_eq!(admin.ask(&["PING"]).await, Reply::Simple("PONG".into()));
+}
+
+#[tokio::test]
+async fn one_user_has_so_many_connections_and_no_more() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let settings = Settings::with(
+        &["alice on >pw allkeys +@all", "bob on >pw +ping"],
+        "max-clients-per-user = 2",
+    );
+    let proxy = Proxy::unready(&masters.addresses(), &settings.flags());
+    let mut alices = [proxy.raw().await, proxy.raw().await];
+    for alice in &mut alices {
+        assert_eq!(alice.ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
+        assert_eq!(alice.ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
+    }
+    let mut late = proxy.raw().await;
+    let refused_for = |user| error(&format!("ERR max number of clients reached for user '{user}'"));
+    assert_eq!(late.ask(&["AUTH", "alice", "pw"]).await, refused_for("alice"));
+    let hello = ["HELLO", "3", "AUTH", "alice", "pw"];
+    assert_eq!(late.ask(&hello).await, refused_for("alice"));
+    assert_eq!(late.ask(&["ACL", "WHOAMI"]).await, Reply::bulk("default"));
+    assert_eq!(late.ask(&["AUTH", "bob", "pw"]).await, Reply::ok());
+
+    // The default user needs no password: two of that name are let in, and the third is told why not.
+    let mut strangers = [proxy.raw().await, proxy.raw().await];
+    for stranger in &mut strangers {
+        assert_eq!(stranger.ask(&["PING"]).await, Reply::Simple("PONG".into()));
+    }
+    let told = proxy.raw().await.until_closed().await;
+    assert_eq!(told, b"-ERR max number of clients reached for user 'default'\r\n");
+    // Who goes makes room, and who becomes somebody else.
+    let [first, mut second] = alices;
+    drop(first);
+    let mut took = 0;
+    while late.ask(&["AUTH", "alice", "pw"]).await != Reply::ok() {
+        took += 1;
+        assert!(took < 10_000, "nobody noticed that the first has gone");
+    }
+    assert_eq!(second.ask(&["AUTH", "bob", "pw"]).await, Reply::ok());
+    assert_eq!(strangers[0].ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
+    // There is no room for another stranger where the first has come from, until somebody goes.
+    let mut stranger = proxy.raw().await;
+    assert_eq!(stranger.ask(&["PING"]).await, Reply::Simple("PONG".into()));
+    assert_eq!(strangers[0].ask(&["RESET"]).await, refused_for("default"));
+    assert_eq!(strangers[0].until_closed().await, b"");
+}
+
+#[tokio::test]
+async fn passwords_and_hashes_of_users_are_shown_nowhere_but_in_acl_list() {
+    if target_is_plain_redis() {
+        return;
+    }
+    const HASH: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+    let masters = Masters::start(3);
+    let users = ["alice on >battery-staple allkeys +@all", &format!("bob on #{HASH} +ping")];
+    let settings = Settings::with(&users, "");
+    let proxy = Proxy::start(&masters, &settings.flags());
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&["AUTH", "alice", "battery-staple"]).await, Reply::ok());
+    assert!(client.ask(&["AUTH", "bob", "battery-staple"]).await.is_error("WRONGPASS"));
+    let mut shown = client.ask(&["INFO", "everything"]).await.text();
+    shown += &client.ask(&["CLIENT", "LIST"]).await.text();
+    shown += &format!("{:?}", client.ask(&["CONFIG", "GET", "*"]).await);
+    shown += &proxy.log().join("\n");
+    let tested = run(&[&settings.flags()[..], &["--test-config"]].concat());
+    shown += &String::from_utf8_lossy(&tested.stdout);
+    assert!(shown.contains(" users=alice,bob,default "), "{shown}");
+    for secret in ["battery", HASH] {
+        assert!(!shown.contains(secret), "{secret} in {shown}");
+    }
+    let listed = format!("{:?}", client.ask(&["ACL", "LIST"]).await);
+    assert!(!listed.contains("battery"), "{listed}");
+}
+
+#[test]
+fn wrong_users_end_the_proxy_with_one_sentence_without_passwords() {
+    for (user, more, sentence) in [
+        (
+            "alice on >hunter2 +@nonsense",
+            "",
+            "users: alice: `+@nonsense` is no command or category",
+        ),
+        ("alice on hunter2", "", "users: alice: rule 2 is no rule"),
+        ("alice (+get ~hunter2)", "", "users: alice: rule 1 is a selector, which is not supported"),
+        ("alice %R~x", "", "users: alice: `%R~x` is not supported: use ~pattern"),
+        ("default on >hunter2", "requirepass = 'hunter3'", "both set its password: choose one"),
+        ("alice", "max-clients-per-user = 'some'", "max-clients-per-user `some`"),
+    ] {
+        assert_refused(&Settings::with(&[user], more), sentence);
+    }
+    let no_list = "line 1: users must be a list of strings";
+    assert_refused(&Settings::of("users = 'alice on >hunter2'"), no_list);
+    assert_refused(&Settings::of("users = [1, 'alice on >hunter2']"), no_list);
+}
+
+#[track_caller]
+fn assert_refused(settings: &Settings, sentence: &str) {
+    let output = run(&settings.flags());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(sentence), "{said}");
+    assert!(!said.contains("hunter"), "{said}");
+    assert_eq!((output.status.code(), said.trim().lines().count()), (Some(64), 1), "{said}");
+}
+
+/// As `protected-mode` of Redis: what counts is whether somebody gets in without a password.
+#[test]
+fn other_hosts_may_be_listened_for_when_the_default_user_needs_a_password() {
+    let listen = ["--listen", "0.0.0.0:0", "--test-config"];
+    for (user, is_open) in [
+        ("default off", false),
+        ("default on >pw allkeys +@all", false),
+        ("default on", false),
+        ("default on nopass allkeys +@all", true),
+        ("alice on >pw", true),
+    ] {
+        let settings = Settings::with(&[user], "");
+        let output = run(&[&settings.flags()[..], &listen].concat());
+        assert_eq!(output.status.code(), Some(if is_open { 64 } else { 0 }), "{user}: {output:?}");
+    }
+}
+
+/// A script that is recognised runs as what it means only for who may call all of it: the keys that it
+/// would change stay as they are.
+#[tokio::test]
+async fn no_spelling_of_a_script_changes_what_its_user_may_not_change() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let settings = Settings::with(
+        &["alice on >pw ~lock:* &news:* +@all -del -pexpire", "bob on >pw ~* &* +@all"],
+        "",
+    );
+    let proxy = Proxy::start(&masters, &settings.flags());
+    let mut owner = proxy.raw().await;
+    for key in ["lock:1", "other"] {
+        assert_eq!(owner.ask(&["SET", key, "mine"]).await, Reply::ok());
+    }
+    let mut alice = proxy.raw().await;
+    assert_eq!(alice.ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
+    for script in [
+        support::scripts::RELEASE,
+        support::scripts::EXTEND,
+        "return redis.call('set', 'other', 'hers')",
+        "local set = 'set' return redis.call(set, ARGV[1] and 'other', 'hers')",
+        "local real = _G.redis return real.call('set', 'other', 'hers')",
+        "return loadstring(\"return redis.call('set', 'other', 'hers')\")()",
+        "return load(function() return nil end) and _G._G.redis.call('set', 'other', 'hers')",
+        "return pcall(function() return redis.call('rename', 'lock:1', 'other') end)",
+        "local f = coroutine.wrap(function() return redis.call('set', 'other', 'hers') end) return f()",
+        "for name, value in pairs(_G) do if name == 'redis' then value.call('set', 'other', 'hers') end end",
+        "setmetatable(redis, {}) return redis.call('set', 'other', 'hers')",
+        "return redis.call('eval', \"return redis.call('set', 'other', 'hers')\", 0)",
+        "return redis.call('sort', 'lock:list', 'store', 'other')",
+        "return redis.call('DEL', 'lock:1')",
+        // What ends the function that a script is put into.
+        "return 1 end redis.call('set', 'other', 'hers') local x = function()",
+    ] {
+        for request in [
+            &["EVAL", script, "1", "lock:1", "mine", "1"][..],
+            &["EVAL_RO", script, "0"],
+            &["SCRIPT", "LOAD", script],
+        ] {
+            alice.ask(request).await;
+        }
+        let sha = sha1_smol::Sha1::from(script).hexdigest();
+        alice.ask(&["EVALSHA", &sha, "1", "lock:1", "mine", "1"]).await;
+        alice.ask(&["MULTI"]).await;
+        let queued = alice.ask(&["EVALSHA", &sha, "1", "lock:1", "mine", "1"]).await;
+        assert!(queued.is_error("ERR scripts after MULTI are only for users"), "{queued:?}");
+        assert!(alice.ask(&["EXEC"]).await.is_error("EXECABORT"));
+        let kept = owner.ask(&["MGET", "lock:1", "other"]).await;
+        assert_eq!(kept, Reply::Array(vec![Reply::bulk("mine"), Reply::bulk("mine")]), "{script}");
+        assert_eq!(owner.ask(&["TTL", "lock:1"]).await, Reply::Int(-1), "{script}");
+    }
+    // Who may do everything may do that, too, and runs the script that somebody else has loaded.
+    assert_eq!(alice.ask(&["AUTH", "bob", "pw"]).await, Reply::ok());
+    let sha = sha1_smol::Sha1::from(support::scripts::RELEASE).hexdigest();
+    assert_eq!(alice.ask(&["EVALSHA", &sha, "1", "lock:1", "mine"]).await, Reply::Int(1));
+}
