@@ -245,6 +245,8 @@ async fn no_spelling_of_a_script_changes_what_its_user_may_not_change() {
         "return redis.call('eval', \"return redis.call('set', 'other', 'hers')\", 0)",
         "return redis.call('sort', 'lock:list', 'store', 'other')",
         "return redis.call('DEL', 'lock:1')",
+        "return queue and queue[1] or digest and digest('other') or guarded(redis)",
+        "ARGV[1] = 'SET' return redis.call(ARGV[1], 'other', 'hers')",
         // What ends the function that a script is put into.
         "return 1 end redis.call('set', 'other', 'hers') local x = function()",
     ] {
@@ -258,9 +260,9 @@ async fn no_spelling_of_a_script_changes_what_its_user_may_not_change() {
         let sha = sha1_smol::Sha1::from(script).hexdigest();
         alice.ask(&["EVALSHA", &sha, "1", "lock:1", "mine", "1"]).await;
         alice.ask(&["MULTI"]).await;
-        let queued = alice.ask(&["EVALSHA", &sha, "1", "lock:1", "mine", "1"]).await;
-        assert!(queued.is_error("ERR scripts after MULTI are only for users"), "{queued:?}");
-        assert!(alice.ask(&["EXEC"]).await.is_error("EXECABORT"));
+        alice.ask(&["EVALSHA", &sha, "1", "lock:1", "mine", "1"]).await;
+        alice.ask(&["EVAL", script, "1", "lock:1", "mine", "1"]).await;
+        alice.ask(&["EXEC"]).await;
         let kept = owner.ask(&["MGET", "lock:1", "other"]).await;
         assert_eq!(kept, Reply::Array(vec![Reply::bulk("mine"), Reply::bulk("mine")]), "{script}");
         assert_eq!(owner.ask(&["TTL", "lock:1"]).await, Reply::Int(-1), "{script}");
@@ -269,4 +271,38 @@ async fn no_spelling_of_a_script_changes_what_its_user_may_not_change() {
     assert_eq!(alice.ask(&["AUTH", "bob", "pw"]).await, Reply::ok());
     let sha = sha1_smol::Sha1::from(support::scripts::RELEASE).hexdigest();
     assert_eq!(alice.ask(&["EVALSHA", &sha, "1", "lock:1", "mine"]).await, Reply::Int(1));
+}
+
+/// What one guard cannot be for is refused, and nothing of it runs.
+#[tokio::test]
+async fn scripts_in_a_transaction_keep_to_the_rules_of_whoever_sends_them() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let settings = Settings::with(&["alice on >pw ~lock:* +@all", "bob on >pw ~other +@all"], "");
+    let proxy = Proxy::start(&masters, &settings.flags());
+    let mut client = proxy.raw().await;
+    let write = "return redis.call('set', ARGV[1], 'hers')";
+    for request in [
+        &["AUTH", "alice", "pw"][..],
+        &["MULTI"],
+        &["EVAL", write, "0", "lock:1"],
+        &["EVAL", "return _G.redis.call('set', 'other', 'hers')", "0"],
+        &["AUTH", "bob", "pw"],
+        &["EVAL", write, "0", "other"],
+        &["AUTH", "default", "any"],
+        &["EVAL", write, "0", "other"],
+    ] {
+        let reply = client.ask(request).await;
+        assert!(matches!(reply, Reply::Simple(_)), "{request:?}: {reply:?}");
+    }
+    let Reply::Array(replies) = client.ask(&["EXEC"]).await else { panic!("no list") };
+    let said: Vec<_> = replies.iter().map(Reply::text).collect();
+    let two = "ERR scripts of two users cannot run in one transaction: send them on their own";
+    let globals = "ERR a script with _G, load or server after MULTI is only for users that may do \
+         everything: send it on its own";
+    assert_eq!(said, ["OK", globals, "OK", two, "OK", two]);
+    let found = client.ask(&["MGET", "lock:1", "other"]).await;
+    assert_eq!(found, Reply::Array(vec![Reply::bulk("hers"), Reply::Nil]));
 }

@@ -270,6 +270,42 @@ async fn scripts_of_users_may_call_what_they_may_call_on_a_plain_redis() {
     sides.compare_all(SCRIPTS).await;
 }
 
+/// What everybody's scripts try after `MULTI`; a script raises in the words and with the line that it has alone.
+const SCRIPTS_IN_TRANSACTIONS: &str = r#"
+    MULTI
+    EVAL "return redis.call('set', KEYS[1], ARGV[1])" 1 lock:1 mine
+    EVAL "return redis.call('get', ARGV[1])" 0 lock:1
+    EVAL "return redis.call('get', ARGV[1])" 0 other
+    EVAL "local a = 1
+
+      return redis.call('get', 'other')" 0
+    EVAL "return redis.pcall('get', 'other')" 0
+    EVAL "return redis.call('debug', 'x')" 0
+    EVAL "return redis.call('nonsense', 'x')" 0
+    EVAL "return redis.call('publish', 'other', 'x')" 0
+    EVAL "return redis.call('publish', 'news:1', 'x')" 0
+    EVAL "return redis.call('sort', 'axx', 'by', 'w_*')" 0
+    PING
+    EXEC
+    MULTI
+    EVAL "return {KEYS[1], ARGV[1], redis.call('set', KEYS[1], ARGV[1])}" 1 axx y
+    EVAL "return {redis.pcall('get', 'axx'), redis.pcall('get', 'a*'), redis.pcall('get', 'b')}" 0
+    EVAL "return redis.call('sort', 'bxx', 'get', 'axx')" 0
+    EVAL "error('own')" 0
+    EXEC
+    MULTI
+    EVAL "return 1" 1 other
+    EXEC
+"#;
+
+#[tokio::test]
+async fn scripts_of_users_in_transactions_may_call_what_they_may_on_a_plain_redis() {
+    if target_is_plain_redis() {
+        return;
+    }
+    Sides::start().await.compare_all(SCRIPTS_IN_TRANSACTIONS).await;
+}
+
 /// Who listens, and to what. Confirmations and messages come in any version of the protocol.
 #[tokio::test]
 async fn users_hear_only_channels_that_are_theirs() {

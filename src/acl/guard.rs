@@ -9,7 +9,7 @@ use super::{Patterns, User, catalogue};
 use crate::command::glob;
 
 /// Lua that declares `guarded`, a function from one `redis` to another that keeps to the rules.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Guard {
     /// The text.
     pub lua: String,

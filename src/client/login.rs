@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::acl::guard::Guard;
 use crate::acl::{User, Users};
 
 /// Who a connection is: at first the default user, who may have to give a password.
@@ -52,6 +53,11 @@ impl Login {
     /// Whether it has logged in, or did not have to.
     pub fn is_authenticated(&self) -> bool {
         self.seat.is_some()
+    }
+
+    /// What keeps its scripts to the rules, if there are any.
+    pub fn guard(&self) -> Option<&Arc<Guard>> {
+        (!self.is_free).then(|| self.user.guard())
     }
 
     /// Whether it has, and nothing is forbidden: the one question that every request asks.

@@ -81,10 +81,17 @@ pub const SORT_GET_DENIED: Reply =
 /// `ACL SETUSER` and what else would change users. Not one of Redis's texts.
 pub const USERS_IN_THE_FILE: Reply =
     fixed("ERR users of redlock-proxy are changed in its settings file");
-/// `EVAL` after `MULTI` by who may not do everything. Not one of Redis's texts.
-pub const SCRIPT_OF_RESTRICTED_IN_MULTI: Reply = fixed(
-    "ERR scripts after MULTI are only for users that may do everything: send the script on its own",
+/// `EVAL` after `MULTI` with `_G` in it, by who may not do everything. Not one of Redis's texts.
+pub const GLOBALS_OF_RESTRICTED_IN_MULTI: Reply = fixed(
+    "ERR a script with _G, load or server after MULTI is only for users that may do everything: send \
+     it on its own",
 );
+/// `EVAL` after `MULTI` by one user and by another. Not one of Redis's texts.
+pub const SCRIPTS_OF_TWO_USERS: Reply =
+    fixed("ERR scripts of two users cannot run in one transaction: send them on their own");
+/// `EVAL` after `MULTI` of a text that masters could not be asked about. Not one of Redis's texts.
+pub const SCRIPT_NOT_LOOKED_AT: Reply =
+    fixed("TRYAGAIN no quorum of masters has looked at the script when it was queued: try again");
 /// `AUTH` when no password is asked for.
 pub const NO_PASSWORD_SET: Reply = fixed(
     "ERR AUTH <password> called without any password configured for the default user. Are you sure \

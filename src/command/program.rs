@@ -24,9 +24,9 @@ pub(super) fn script(
     keys: &[&[u8]],
     argv: &[&[u8]],
 ) -> Action {
-    let text = match front.login.is_free() {
-        true => script.program(front.worker.ttls()),
-        false => script.guarded_program(front.worker.ttls(), front.login.user().guard()),
+    let text = match front.login.guard() {
+        None => script.program(front.worker.ttls()),
+        Some(guard) => script.guarded_program(front.worker.ttls(), guard),
     };
     let call = Call { read_only, ..call(front, text, keys, argv.iter().copied()) };
     let program = Program::new(call, Shape::Script);
@@ -51,7 +51,7 @@ impl OneCommand {
     pub(super) fn new(front: &Front, spec: &Spec, args: Args<'_>) -> Self {
         let keys = keys::of(spec, args);
         let key = keys.first().copied().unwrap_or_default().into();
-        let text = front.worker.transactions().with(&[]).program;
+        let text = front.worker.transactions().with(&[], None).program;
         let call = transaction(front, text, &keys, &[], &command_words(spec, args));
         Self { db: front.db, key, call, rendering: rendering(spec.name, args) }
     }

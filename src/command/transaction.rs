@@ -8,6 +8,7 @@ use super::permission::{self, Denied};
 use super::table::{Command, Family, Run, Spec};
 use super::{Action, Outcome, error, family, keys, operation};
 use super::{data, program, script};
+use crate::acl::guard::Guard;
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
@@ -104,9 +105,8 @@ pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Reply) -> Acti
 
 /// Puts a command into the queue of a `MULTI`.
 pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
-    let scripts = scripts_are_free(front, spec);
     let Some(transaction) = &mut front.transaction else { return Err(error::EXEC_WITHOUT_MULTI) };
-    if let Err(refused) = may_be_queued(transaction.bytes).and(scripts) {
+    if let Err(refused) = may_be_queued(transaction.bytes) {
         transaction.aborted = true;
         return Err(refused);
     }
@@ -166,6 +166,8 @@ struct Plan {
     keys: Vec<Vec<u8>>,
     commands: Vec<PlannedCommand>,
     scripts: Vec<Arc<Script>>,
+    /// Of whoever has sent the scripts.
+    guard: Option<Arc<Guard>>,
 }
 
 enum PlannedCommand {
@@ -180,7 +182,10 @@ impl Plan {
             self.queued.push(Queued::Known(refused));
         } else if is_script(spec) {
             match script::queued(front, spec, args, &self.scripts) {
-                Ok((script, keys, argv)) => self.add_script(script, &keys, &argv),
+                Ok((script, keys, argv)) => match self.admit(front, &script) {
+                    Ok(()) => self.add_script(script, &keys, &argv),
+                    Err(refused) => self.queued.push(Queued::Known(refused)),
+                },
                 Err(refused) => self.queued.push(Queued::Known(refused)),
             }
         } else if let Some(refused) = refused_wait(spec, args) {
@@ -192,6 +197,23 @@ impl Plan {
         } else {
             self.queued.push(Queued::Known(known(front, spec, args)));
         }
+    }
+
+    /// One guard keeps all scripts of a transaction to the rules of their user. It knows no other globals, and
+    /// nothing of a text that is no function by itself: that would reach into what is around it.
+    fn admit(&mut self, front: &Front, script: &Script) -> Result<(), Reply> {
+        let guard = front.login.guard();
+        if !self.scripts.is_empty() && self.guard.as_ref() != guard {
+            return Err(error::SCRIPTS_OF_TWO_USERS);
+        }
+        if guard.is_some() && script.sees_globals() {
+            return Err(error::GLOBALS_OF_RESTRICTED_IN_MULTI);
+        }
+        if guard.is_some() && !script.is_lua() {
+            return Err(error::SCRIPT_NOT_LOOKED_AT);
+        }
+        self.guard = guard.cloned();
+        Ok(())
     }
 
     fn add_script(&mut self, script: Arc<Script>, keys: &[&[u8]], argv: &[&[u8]]) {
@@ -209,7 +231,7 @@ impl Plan {
     }
 
     fn operation(self, front: &Front, watched: &[Rc<Watched>]) -> Operation {
-        let text = front.worker.transactions().with(&self.scripts);
+        let text = front.worker.transactions().with(&self.scripts, self.guard);
         let words = |command| match command {
             PlannedCommand::Words(words) => words,
             PlannedCommand::Script(at, words) => {
@@ -241,16 +263,7 @@ fn still_allowed(front: &Front, spec: &Spec, args: Args<'_>) -> Result<(), Reply
         return Ok(());
     }
     permission::check(&front.login, spec, args).map_err(Denied::reply_of_exec)?;
-    scripts_are_free(front, spec)?;
     permission::check_sort(&front.login, spec, args)
-}
-
-/// In a transaction nothing keeps a script to the rules of its user.
-fn scripts_are_free(front: &Front, spec: &Spec) -> Result<(), Reply> {
-    match is_script(spec) && !front.login.is_free() {
-        true => Err(error::SCRIPT_OF_RESTRICTED_IN_MULTI),
-        false => Ok(()),
-    }
 }
 
 /// A command that waits does not do so in a transaction, but its timeout must be one.

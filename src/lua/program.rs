@@ -64,7 +64,10 @@ impl Program {
         // A wrong shebang has been refused when the script was loaded.
         let (shebang, script) = split_shebang(text).unwrap_or((b"", text));
         let mut scan = Scan::of(script);
-        scan.is_dynamic |= guard.is_some();
+        if guard.is_some() {
+            scan.is_dynamic = true;
+            scan.sees_globals |= may_see_globals(script);
+        }
         let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
         let mut wrapped = shebang.to_vec();
         if script.starts_with(b"\n") {
@@ -89,11 +92,23 @@ impl Program {
     }
 
     /// The script of a `MULTI` in which `scripts` are run, wrapped like any other, and the first and
-    /// last line of each of them in it.
-    pub fn transaction(scripts: &[&[u8]], ttls: Ttls) -> (Self, Vec<(usize, usize)>) {
+    /// last line of each of them in it. A guard keeps them to the rules of a user; it is not about the
+    /// commands beside them.
+    pub fn transaction(
+        scripts: &[&[u8]],
+        ttls: Ttls,
+        guard: Option<&Guard>,
+    ) -> (Self, Vec<(usize, usize)>) {
         let mut text = compact(include_str!("program/digest.lua")).into_bytes();
         text.extend_from_slice(EXPLAIN.as_bytes());
-        text.extend_from_slice(b"local queue,KEYS,ARGV=ARGV\nlocal scripts={\n");
+        text.extend_from_slice(b"local queue,KEYS,ARGV=ARGV\n");
+        match guard {
+            None => text.extend_from_slice(b"local scripts={\n"),
+            Some(guard) => {
+                text.extend_from_slice(compact(&guard.lua).as_bytes());
+                text.extend_from_slice(GUARDED_SCRIPTS.as_bytes());
+            }
+        }
         let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
         let mut places = Vec::new();
         for script in scripts {
@@ -103,9 +118,15 @@ impl Program {
             places.push((first, lines(&text) + 1));
             text.extend_from_slice(b"\nend,\n");
         }
-        text.extend_from_slice(b"}\n");
+        let end: &[u8] = if guard.is_some() { b"}\nend)(guarded(redis))\n" } else { b"}\n" };
+        text.extend_from_slice(end);
         text.extend_from_slice(compact(include_str!("program/transaction.lua")).as_bytes());
         (Self::wrap(&text, "of a transaction", ttls), places)
+    }
+
+    /// Whether a script uses a name through which it could find the real `redis`.
+    pub fn sees_globals(text: &[u8]) -> bool {
+        Scan::of(text).sees_globals
     }
 
     /// The commands that a script names, in its own spelling; none if it makes some up as it runs.
@@ -118,6 +139,17 @@ impl Program {
         let sha = Sha1::from(&text).hexdigest();
         Self { text, sha }
     }
+}
+
+/// Before the scripts of a transaction, which see nothing of ours but one `redis`.
+const GUARDED_SCRIPTS: &str = "local scripts=(function(redis)\n\
+     local _G,load,loadstring,server,digest,explain,queue,guarded\nreturn {\n";
+
+/// Whether a text could name what leads to the real `redis`, whatever a reader of Lua makes of it: where rules
+/// hang on it, it must not matter whether ours and Redis's agree on what is a comment.
+fn may_see_globals(text: &[u8]) -> bool {
+    let names: [&[u8]; 3] = [b"_G", b"load", b"server"];
+    names.iter().any(|name| text.windows(name.len()).any(|part| part == *name))
 }
 
 impl Ttls {
@@ -181,3 +213,39 @@ static RUN: LazyLock<String> = LazyLock::new(|| {
     let run = run.replace("EXPLAIN", &EXPLAIN);
     compact(&run.replace("REORDERED", include_str!("program/reordered.lua")))
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acl::Users;
+
+    fn wrapped(script: &str, rules: Option<&str>) -> String {
+        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let users = rules.map(|rules| Users::parse([rules], None).unwrap());
+        let guard = users.as_ref().map(|users| users.named(b"alice").unwrap().guard());
+        let program = Program::wrap_guarded(script.as_bytes(), "", ttls, guard.map(|it| &**it));
+        String::from_utf8(program.text).unwrap()
+    }
+
+    const GET: &str = "return redis.call('get', KEYS[1])";
+
+    #[test]
+    fn a_guarded_script_calls_nothing_by_itself() {
+        let free = wrapped(GET, None);
+        assert!(!free.contains("guarded") && free.starts_with("local careful={} "));
+        let guarded = wrapped(GET, Some("alice +get"));
+        assert!(guarded.starts_with("local redis=redis local program=function(...) return "));
+        assert!(guarded.contains("\nredis=guarded(redis)\n") && !guarded.contains("globals"));
+    }
+
+    /// Rules must not hang on our reader of Lua finding the same comments as Redis's.
+    #[test]
+    fn globals_are_looked_after_wherever_their_names_stand() {
+        for script in ["-- _G", "--[==[ load ]==]", "return 'server'", "return [[loadstring]]"] {
+            let guarded = wrapped(script, Some("alice +get"));
+            assert!(guarded.contains("_G = setmetatable("), "{script}");
+            let around = guarded.find("redis=guarded(redis)").zip(guarded.find("server = redis"));
+            assert!(around.is_some_and(|(guard, globals)| guard < globals), "{script}");
+        }
+    }
+}

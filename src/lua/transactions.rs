@@ -1,8 +1,10 @@
 //! The programs that run transactions: one for those without scripts, and one for each set of scripts
-//! that was run in one.
+//! that was run in one, by users with the same rules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use crate::acl::guard::Guard;
 
 use super::cache::Script;
 use super::program::{Program, Ttls};
@@ -23,17 +25,20 @@ pub struct TransactionText {
 pub struct Transactions {
     ttls: Ttls,
     plain: TransactionText,
-    with_scripts: HashMap<Vec<String>, TransactionText>,
+    with_scripts: HashMap<(Vec<String>, Rules), TransactionText>,
 }
+
+/// What keeps the scripts to the rules of their user, who otherwise may do everything.
+type Rules = Option<Arc<Guard>>;
 
 impl Transactions {
     /// Only the one without scripts.
     pub fn new(ttls: Ttls) -> Self {
-        Self { ttls, plain: text(&[], ttls), with_scripts: HashMap::new() }
+        Self { ttls, plain: text(&[], ttls, None), with_scripts: HashMap::new() }
     }
 
     /// The program that runs transactions with these scripts in them.
-    pub fn with(&mut self, scripts: &[Arc<Script>]) -> TransactionText {
+    pub fn with(&mut self, scripts: &[Arc<Script>], guard: Rules) -> TransactionText {
         if scripts.is_empty() {
             return self.plain.clone();
         }
@@ -43,12 +48,13 @@ impl Transactions {
             self.with_scripts.clear();
         }
         let ttls = self.ttls;
-        self.with_scripts.entry(shas).or_insert_with(|| text(scripts, ttls)).clone()
+        let program = || text(scripts, ttls, guard.as_deref());
+        self.with_scripts.entry((shas, guard.clone())).or_insert_with(program).clone()
     }
 }
 
-fn text(scripts: &[Arc<Script>], ttls: Ttls) -> TransactionText {
+fn text(scripts: &[Arc<Script>], ttls: Ttls, guard: Option<&Guard>) -> TransactionText {
     let codes: Vec<&[u8]> = scripts.iter().map(|script| script.code()).collect();
-    let (program, places) = Program::transaction(&codes, ttls);
+    let (program, places) = Program::transaction(&codes, ttls, guard);
     TransactionText { program: Arc::new(program), places: places.into() }
 }

@@ -26,8 +26,7 @@ local function guarded(inner)
     local name, word = ...
     name = string.lower(name)
     if select('#', ...) > 1 and is_among(name, containers) then
-      name = name .. '|' .. (type(word) == 'table' and '' or select(2, ...) .. '')
-      name = string.lower(name)
+      name = name .. '|' .. (type(word) == 'string' and string.lower(word) or '')
     end
     return name
   end
