@@ -99,7 +99,9 @@ async fn one_user_has_so_many_connections_and_no_more() {
         &["alice on >pw allkeys +@all", "bob on >pw +ping"],
         "max-clients-per-user = 2",
     );
-    let proxy = Proxy::unready(&masters.addresses(), &settings.flags());
+    // They are counted together, whoever serves them.
+    let flags = [&settings.flags()[..], &["--workers", "2"]].concat();
+    let proxy = Proxy::unready(&masters.addresses(), &flags);
     let mut alices = [proxy.raw().await, proxy.raw().await];
     for alice in &mut alices {
         assert_eq!(alice.ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
@@ -305,4 +307,62 @@ async fn scripts_in_a_transaction_keep_to_the_rules_of_whoever_sends_them() {
     assert_eq!(said, ["OK", globals, "OK", two, "OK", two]);
     let found = client.ask(&["MGET", "lock:1", "other"]).await;
     assert_eq!(found, Reply::Array(vec![Reply::bulk("hers"), Reply::Nil]));
+}
+
+/// Masters that do not tell which words are keys leave it open whether they are the user's: then they are not.
+#[tokio::test]
+async fn what_cannot_be_found_out_is_not_allowed() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let settings = Settings::with(&["alice on >pw ~lock:* +@all -del"], "");
+    let proxy = Proxy::start(&masters, &settings.flags());
+    for master in masters.iter() {
+        assert_eq!(master.ask(&["ACL", "SETUSER", "default", "-command"]).await, Reply::ok());
+    }
+    let mut alice = proxy.raw().await;
+    assert_eq!(alice.ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
+    for (script, why) in [
+        ("return redis.call('set', 'lock:1', 'hers')", "can't access at least one of the keys"),
+        ("return redis.call('set', 'other', 'hers')", "can't access at least one of the keys"),
+        ("return redis.call('del', 'lock:1')", "can't run this command"),
+        ("return redis.call('nonsense', 'lock:1')", "can't run this command"),
+    ] {
+        let refused = alice.ask(&["EVAL", script, "0"]).await;
+        assert!(
+            refused.is_error(&format!("ERR The user executing the script {why}")),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(
+        alice.ask(&["EVAL", "return redis.call('ping')", "0"]).await,
+        Reply::Simple("PONG".into())
+    );
+}
+
+/// Those of the page about security and of the settings file that goes with the program.
+#[tokio::test]
+async fn the_examples_of_users_work() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let page = include_str!("../docs/security.md");
+    let block = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let settings = Settings::of(block.expect("an example"));
+    let proxy = Proxy::unready(&Masters::start(3).addresses(), &settings.flags());
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&["PING"]).await, error("NOAUTH Authentication required."));
+    assert_eq!(client.ask(&["AUTH", "worker", "password"]).await, Reply::ok());
+    assert_eq!(client.ask(&["ACL", "WHOAMI"]).await, Reply::bulk("worker"));
+    assert!(client.ask(&["SET", "other", "me", "NX"]).await.is_error("NOPERM"));
+    assert!(client.ask(&["ACL", "LIST"]).await.is_error("NOPERM"));
+
+    let file = include_str!("../config/redlock-proxy.toml").lines();
+    let example: Vec<&str> = file.filter_map(|line| line.strip_prefix("#   ")).collect();
+    let settings = Settings::of(&example.join("\n"));
+    let tested = run(&[&settings.flags()[..], &["--test-config"]].concat());
+    let said = String::from_utf8_lossy(&tested.stdout);
+    assert!(said.contains(" users=default,watcher,worker "), "{said}");
 }

@@ -3,7 +3,7 @@
 //! Redis looks at the command first, then at its keys, then at its channels, and before all that whether
 //! there is such a subcommand and whether it takes so many arguments.
 
-use super::table::{Command, Spec};
+use super::table::{self, Command, Spec};
 use super::{error, keys};
 use crate::acl::{Patterns, User, catalogue};
 use crate::client::decoder::Args;
@@ -118,8 +118,8 @@ pub(super) fn check_sort(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(
 /// those of `EVAL`, if it touches no others.
 pub(super) fn may_call_all_of(login: &Login, script: &Script) -> bool {
     let may = |name: &String| {
-        let place = catalogue::find(name.as_bytes());
-        place.is_some_and(|place| login.user().commands().contains(place))
+        let spec = table::lookup(name.as_bytes());
+        spec.is_some_and(|spec| login.user().commands().contains(catalogue::of(spec).0))
     };
     login.is_free() || script.commands().is_some_and(|commands| commands.iter().all(may))
 }

@@ -29,6 +29,8 @@ pub struct Script {
     /// Why it is not Lua.
     refused: OnceLock<String>,
     program: OnceLock<Arc<Program>>,
+    /// What it calls, if it names it all; read from the text when a user's rules ask for it.
+    commands: OnceLock<Option<Vec<String>>>,
     /// Those for users who may not do everything, the last one used at the end.
     guarded: Mutex<Vec<(Arc<Guard>, Arc<Program>)>>,
 }
@@ -39,7 +41,8 @@ impl Script {
         let is_lua = AtomicBool::new(shape.is_some());
         let (refused, program) = (OnceLock::new(), OnceLock::new());
         let is_kept = AtomicBool::new(false);
-        Self { sha, text, shape, is_lua, is_kept, refused, program, guarded: Mutex::default() }
+        let (commands, guarded) = (OnceLock::new(), Mutex::default());
+        Self { sha, text, shape, is_lua, is_kept, refused, program, commands, guarded }
     }
 
     /// Whether a quorum of masters takes it for Lua.
@@ -102,8 +105,8 @@ impl Script {
     }
 
     /// The commands it calls, if it names them all.
-    pub fn commands(&self) -> Option<Vec<String>> {
-        Program::commands_of(self.code())
+    pub fn commands(&self) -> Option<&[String]> {
+        self.commands.get_or_init(|| Program::commands_of(self.code())).as_deref()
     }
 }
 
