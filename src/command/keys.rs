@@ -57,27 +57,84 @@ fn stored<'a>(spec: &Spec, args: Args<'a>) -> Option<&'a [u8]> {
     if !spec.flags.contains(&"write") {
         return None;
     }
-    let is_store = |word: &[u8]| {
-        word.eq_ignore_ascii_case(b"store") || word.eq_ignore_ascii_case(b"storedist")
-    };
-    if spec.name == "sort" {
-        return sort_options(args).filter(|(word, _)| is_store(word)).map(|(_, key)| key).last();
+    let named = |(_, key): (&'a [u8], &'a [u8])| key;
+    match spec.name {
+        "sort" => sort_options(args).filter(|(word, _)| is(word, &["store"])).map(named).last(),
+        _ => {
+            let options =
+                options(args, 6, |word| match is(word, &["store", "storedist", "count"]) {
+                    true => 2,
+                    false => 1,
+                });
+            options.filter(|(word, _)| is(word, &["store", "storedist"])).map(named).last()
+        }
     }
-    let pairs = args.iter().zip(args.iter().skip(1)).skip(2);
-    pairs.filter(|(word, _)| is_store(word)).map(|(_, key)| key).next_back()
 }
 
-/// The options of `SORT`, each with the word after it: what belongs to an option is none itself
-/// (`sortGetKeys` in Redis's `db.c`).
+/// The options of `SORT`, each with the word after it.
 pub(super) fn sort_options<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    let mut at = 2;
+    options(args, 2, |word| match word {
+        _ if is(word, &["limit"]) => 3,
+        _ if is(word, &["by", "get", "store"]) => 2,
+        _ => 1,
+    })
+}
+
+/// The options from `at` on, each with the word after it. What belongs to an option is none itself; `width`
+/// says how many words one has.
+fn options<'a>(
+    args: Args<'a>,
+    mut at: usize,
+    width: impl Fn(&[u8]) -> usize,
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     std::iter::from_fn(move || {
         let (option, value) = (args.get(at)?, args.get(at + 1)?);
-        at += match &option.to_ascii_lowercase()[..] {
-            b"limit" => 3,
-            b"by" | b"get" | b"store" => 2,
-            _ => 1,
-        };
+        at += width(option);
         Some((option, value))
     })
+}
+
+fn is(word: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::decoder::{Decoder, Limits};
+    use crate::command::table;
+
+    #[track_caller]
+    fn assert_keys(line: &str, expected: &[&str]) {
+        let (mut decoder, buf) = (Decoder::new(), format!("{line}\n"));
+        let limits = Limits { max_request_bytes: 1000, authenticated: true };
+        decoder.decode(buf.as_bytes(), limits).expect("valid").expect("complete");
+        let args = decoder.args(buf.as_bytes());
+        let spec = table::lookup(args.at(0)).expect("in the table");
+        let found: Vec<_> = of(spec, args).into_iter().map(String::from_utf8_lossy).collect();
+        assert_eq!(found, expected, "{line}");
+    }
+
+    #[test]
+    fn keys_follow_a_count_where_there_is_one() {
+        assert_keys("eval text 2 a b c", &["a", "b"]);
+        assert_keys("zunionstore to 2 a b weights 1 2", &["to", "a", "b"]);
+        assert_keys("blmpop 0 2 a b left", &["a", "b"]);
+        assert_keys("lmpop 3 a b", &[]);
+        assert_keys("mset a 1 b 2", &["a", "b"]);
+        assert_keys("spublish channel message", &[]);
+    }
+
+    /// A key may have the name of an option.
+    #[test]
+    fn the_key_that_is_stored_into_is_told_from_other_words() {
+        assert_keys("sort k by store store to asc", &["k", "to"]);
+        assert_keys("sort k store to by store asc", &["k", "to"]);
+        assert_keys("sort k store store asc", &["k", "store"]);
+        assert_keys("sort k store one store two", &["k", "two"]);
+        assert_keys("sort_ro k by store asc", &["k"]);
+        assert_keys("georadius k 1 1 1 m store store asc", &["k", "store"]);
+        assert_keys("georadius k 1 1 1 m count 3 storedist to", &["k", "to"]);
+        assert_keys("georadius_ro k 1 1 1 m asc", &["k"]);
+    }
 }
