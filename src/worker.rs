@@ -4,6 +4,7 @@
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -91,6 +92,8 @@ pub struct Shared {
     pub settings: Arc<Settings>,
     /// What can change, as it is now.
     live: Arc<watch::Sender<Arc<Live>>>,
+    /// How often it has changed.
+    changes: Arc<AtomicU64>,
     /// How masters are reached.
     pub network: Network,
     /// Who is connected.
@@ -122,6 +125,7 @@ impl Shared {
             slowlog: Arc::new(slowlog),
             counted: Arc::default(),
             live: Arc::new(watch::Sender::new(Arc::new(settings.live.clone()))),
+            changes: Arc::default(),
             settings: Arc::new(settings),
         }
     }
@@ -131,10 +135,14 @@ impl Shared {
         Arc::clone(&self.live.borrow())
     }
 
-    /// Changes it for all workers.
+    /// Changes it for all workers, before this returns.
     pub fn change(&self, live: Live) {
         self.slowlog.configure(&live);
-        self.live.send_replace(Arc::new(live));
+        self.live.send_modify(|now| {
+            *now = Arc::new(live);
+            // Whoever sees the new count waits for the lock under which this is done.
+            self.changes.fetch_add(1, Ordering::Release);
+        });
     }
 
     /// What was counted since the start, or the last [`Shared::reset_statistics`].
@@ -158,6 +166,7 @@ pub struct Worker {
     index: usize,
     shared: Shared,
     live: RefCell<Arc<Live>>,
+    changes_seen: Cell<u64>,
     metrics: Arc<Metrics>,
     engine: Rc<Engine>,
     hub: Rc<Hub>,
@@ -191,6 +200,7 @@ impl Worker {
         Rc::new(Self {
             index,
             transactions: RefCell::new(Transactions::new(Ttls { pad, longest: settings.max_ttl })),
+            changes_seen: Cell::new(shared.changes.load(Ordering::Acquire)),
             live: RefCell::new(shared.live()),
             metrics,
             engine,
@@ -213,18 +223,26 @@ impl Worker {
     }
 
     /// What can change, as it is now.
+    #[inline]
     pub fn live(&self) -> Ref<'_, Live> {
+        if self.shared.changes.load(Ordering::Acquire) != self.changes_seen.get() {
+            self.adopt();
+        }
         Ref::map(self.live.borrow(), |live| &**live)
     }
 
-    /// Changes it: at once here, and soon in the other workers.
+    /// Changes it.
     pub fn change(&self, live: Live) {
         self.shared.change(live);
-        self.adopt();
     }
 
+    #[cold]
     fn adopt(&self) {
-        self.live.replace(self.shared.live());
+        // Who looks at it just now sees it as it was.
+        if let Ok(mut live) = self.live.try_borrow_mut() {
+            self.changes_seen.set(self.shared.changes.load(Ordering::Acquire));
+            *live = self.shared.live();
+        }
     }
 
     /// How masters are reached.
@@ -360,8 +378,8 @@ impl Worker {
         let suspects = Rc::clone(self.engine.suspects());
         tokio::task::spawn_local(look_at_itself(Rc::clone(self)));
         tokio::task::spawn_local(Sweeper(self.errands(dial.clone())).run(suspects));
-        tokio::task::spawn_local(changes(Rc::clone(self)));
         if self.index == 0 {
+            tokio::task::spawn_local(changes(Rc::clone(self)));
             tokio::task::spawn_local(timeouts(Rc::clone(self)));
             self.look_after_masters(dial);
         }
@@ -477,12 +495,17 @@ async fn timeouts(worker: Rc<Worker>) {
     }
 }
 
-/// Takes over what somebody else has changed.
+/// Lets every session look who it is when users have changed. The first worker does that for all.
 async fn changes(worker: Rc<Worker>) {
     let mut changed = worker.shared.live.subscribe();
+    let mut users = Arc::clone(&changed.borrow_and_update().users);
     // The worker keeps the sender.
     while changed.changed().await.is_ok() {
-        worker.adopt();
+        let now = Arc::clone(&changed.borrow_and_update().users);
+        if !Arc::ptr_eq(&users, &now) {
+            users = now;
+            worker.registry().wake_all();
+        }
     }
 }
 

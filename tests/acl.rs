@@ -55,7 +55,9 @@ async fn a_connection_is_who_it_has_logged_in_as() {
     let line = client.ask(&["CLIENT", "LIST"]).await.text();
     assert_eq!((field(&line, "user"), field(&line, "name")), ("alice", "mine"));
     for change in [&["ACL", "SETUSER", "bob"][..], &["ACL", "DELUSER", "bob"], &["ACL", "LOAD"]] {
-        let refused = error("ERR users of redlock-proxy are changed in its settings file");
+        let refused = error(
+            "ERR users of redlock-proxy are changed in its settings file, which SIGHUP has read again",
+        );
         assert_eq!(client.ask(change).await, refused);
     }
 

@@ -136,6 +136,43 @@ async fn a_new_password_is_asked_of_new_clients() {
 }
 
 #[tokio::test]
+async fn new_rules_of_a_user_count_at_once_for_those_who_are_logged_in() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let user = |rules: &str| format!("users = ['alice on >pw {rules}', 'bob on >pw ~* &* +@all']");
+    let configured = Configured::start(&masters, &user("~* &* +@all"));
+    let logged_in = async |name: &str| {
+        let mut client = configured.proxy.raw().await;
+        assert_eq!(client.ask(&["AUTH", name, "pw"]).await, Reply::ok());
+        client
+    };
+    let (mut alice, mut bob) = (logged_in("alice").await, logged_in("bob").await);
+    let (mut queuing, mut listener) = (logged_in("alice").await, logged_in("alice").await);
+    assert_eq!(alice.ask(&words("SET a 1 PX 60000")).await, Reply::ok());
+    assert_eq!(queuing.ask(&["MULTI"]).await, Reply::ok());
+    assert_eq!(queuing.ask(&["GET", "b"]).await, Reply::Simple("QUEUED".into()));
+    listener.ask(&["SUBSCRIBE", "news"]).await;
+
+    configured.change(&user("~a resetchannels +@all"), "changed: users").await;
+    assert_eq!(alice.ask(&["GET", "a"]).await, Reply::bulk("1"));
+    assert!(alice.ask(&["GET", "b"]).await.is_error("NOPERM"));
+    let script = ["EVAL", "return redis.call('GET', 'b')", "0"];
+    assert!(alice.ask(&script).await.is_error("ERR"), "neither may her scripts");
+    assert_eq!(bob.ask(&script).await, Reply::Nil);
+    assert!(queuing.ask(&["EXEC"]).await.is_error("EXECABORT"));
+    assert_eq!(listener.until_closed().await, b"", "she may not listen any more");
+
+    configured.change("users = ['bob on >new ~* &* +@all']", "changed: users").await;
+    assert_eq!(alice.until_closed().await, b"", "she is there no more");
+    assert_eq!(bob.ask(&["PING"]).await, Reply::Simple("PONG".into()), "he is still who he was");
+    let mut again = configured.proxy.raw().await;
+    assert!(again.ask(&["AUTH", "bob", "pw"]).await.is_error("WRONGPASS"));
+    assert_eq!(again.ask(&["AUTH", "bob", "new"]).await, Reply::ok());
+}
+
+#[tokio::test]
 async fn config_set_changes_settings_by_their_own_names_and_by_those_of_redis() {
     if target_is_plain_redis() {
         return;

@@ -94,9 +94,9 @@ impl BitOr for Categories {
 
 /// Their subcommands have the categories that matter.
 fn is_container(spec: &Spec) -> bool {
-    const CONTAINERS: [&str; 10] = [
-        "acl", "client", "cluster", "command", "config", "object", "pubsub", "script", "xgroup",
-        "xinfo",
+    const CONTAINERS: [&str; 12] = [
+        "acl", "client", "cluster", "command", "config", "latency", "object", "pubsub", "script",
+        "slowlog", "xgroup", "xinfo",
     ];
     CONTAINERS.contains(&spec.name)
 }
@@ -121,7 +121,7 @@ fn by_name_or_family(spec: &Spec) -> &'static str {
         "flushall" | "flushdb" | "keys" | "restore" => "keyspace dangerous",
         "sort" | "sort_ro" => "set sortedset list dangerous",
         "info" => "dangerous",
-        "role" => "admin",
+        "monitor" | "role" => "admin",
         "wait" => "connection",
         _ => of_family(spec.family),
     }

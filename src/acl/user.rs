@@ -48,6 +48,13 @@ impl User {
         }
     }
 
+    /// Whether `other` may do the same.
+    pub fn may_the_same(&self, other: &Self) -> bool {
+        self.commands == other.commands
+            && self.keys == other.keys
+            && self.channels == other.channels
+    }
+
     /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
@@ -152,11 +159,7 @@ impl User {
 impl PartialEq for User {
     fn eq(&self, other: &Self) -> bool {
         let rules = |user: &Self| (user.name.clone(), user.is_on, user.is_nopass);
-        rules(self) == rules(other)
-            && self.passwords == other.passwords
-            && self.commands == other.commands
-            && self.keys == other.keys
-            && self.channels == other.channels
+        rules(self) == rules(other) && self.passwords == other.passwords && self.may_the_same(other)
     }
 }
 

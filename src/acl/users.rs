@@ -68,6 +68,23 @@ impl Users {
         self
     }
 
+    /// The same with another password of the default user, or with none that is asked for
+    /// (`ACLUpdateDefaultUserPassword`).
+    #[must_use]
+    pub fn with_requirepass(&self, requirepass: Option<&str>) -> Self {
+        let mut user = User::clone(self.default_user());
+        match requirepass {
+            Some(password) => {
+                user.reset_passwords();
+                user.add_password(super::password::Hash::of(password.as_bytes()));
+            }
+            None => user.set_nopass(),
+        }
+        let mut users = self.clone();
+        users.put(user);
+        users
+    }
+
     fn put(&mut self, user: User) {
         self.0.insert(Arc::clone(user.name()), Arc::new(user));
     }
@@ -90,12 +107,6 @@ impl Users {
     /// Everybody, by name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<User>> {
         self.0.values()
-    }
-
-    /// Whether `other` has a user of this name with the same rules. Connections of other users are not
-    /// what they were when `other` takes the place of this set.
-    pub fn is_same(&self, name: &str, other: &Self) -> bool {
-        self.0.get(name).is_some_and(|user| other.0.get(name) == Some(user))
     }
 }
 
@@ -203,14 +214,25 @@ mod tests {
     }
 
     #[test]
-    fn who_has_other_rules_or_none_is_not_the_same() {
-        let before = users(&["alice on >pw +get", "bob on >pw", "carol on >pw"]);
-        let after = users(&["alice on >pw +set", "bob on >pw", "dave on >pw"]);
-        let same: Vec<_> = before.all().map(|user| before.is_same(user.name(), &after)).collect();
-        assert_eq!(same, [false, true, false, true]);
-        assert!(!before.is_same("dave", &after));
+    fn another_password_is_no_other_right() {
+        let before = users(&["alice on >pw +get", "bob on >pw", "carol on >pw +get"]);
+        let after = users(&["alice on >pw +set", "bob off >new", "carol on >new +get"]);
+        let user = |users: &Users, name: &str| Arc::clone(users.named(name.as_bytes()).unwrap());
+        let may_the_same = |name: &str| user(&before, name).may_the_same(&user(&after, name));
+        assert_eq!(["alice", "bob", "carol"].map(may_the_same), [false, true, true]);
         // Whether a script was guarded makes no difference.
-        before.named(b"bob").unwrap().guard();
-        assert!(before.is_same("bob", &after));
+        let guarded = user(&before, "alice");
+        guarded.guard();
+        assert!(guarded == user(&users(&["alice on >pw +get"]), "alice"));
+    }
+
+    #[test]
+    fn the_default_user_gets_another_password_and_keeps_its_rules() {
+        let before = users(&["default on >old +get ~a"]);
+        let after = before.with_requirepass(Some("new"));
+        assert!(after.authenticate(b"default", b"new").is_some());
+        assert!(after.authenticate(b"default", b"old").is_none());
+        assert!(after.default_user().may_the_same(before.default_user()));
+        assert!(after.with_requirepass(None).default_user().is_open());
     }
 }

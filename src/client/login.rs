@@ -45,6 +45,12 @@ impl Login {
         Ok(())
     }
 
+    /// The user has other rules from now on.
+    pub fn adopt(&mut self, user: &Arc<User>) {
+        self.is_free = self.is_authenticated() && user.is_unrestricted();
+        self.user = Arc::clone(user);
+    }
+
     /// Whose rules count.
     pub fn user(&self) -> &Arc<User> {
         &self.user

@@ -14,6 +14,7 @@ use super::decoder::Args;
 use super::outbox::Outbox;
 use super::registry::{Client, Peer};
 use super::reply::Reply;
+use crate::acl::catalogue;
 use crate::clock;
 use crate::command::table::{Command, Spec};
 
@@ -46,7 +47,7 @@ impl Monitors {
 
     /// Shows a request to all of them. As in Redis, not what is for operators.
     pub fn show(&self, spec: &Spec, args: Args<'_>, db: u32, address: &Peer) {
-        if !is_for_operators(spec) {
+        if !is_for_operators(spec, args) {
             let line = format!("+{}\r\n", line(spec, args, db, address));
             // Nobody receives any more if the last one has just gone.
             let _ = self.requests.send(line.into());
@@ -83,10 +84,12 @@ async fn forward(mut requests: Receiver<Bytes>, client: Arc<Client>, outbox: Wea
     }
 }
 
-/// Redis marks them, or most of their subcommands, as `admin`.
-fn is_for_operators(spec: &Spec) -> bool {
-    use Command as C;
-    matches!(spec.id, C::Acl | C::Config | C::Latency | C::Monitor | C::Slowlog)
+/// What Redis has among the commands of `@admin`, and does not show either (`call` in `server.c`).
+fn is_for_operators(spec: &Spec, args: Args<'_>) -> bool {
+    let (_, command) = catalogue::of(spec);
+    let subcommand = args.get(1).and_then(|word| command.subcommand(word));
+    let entry = subcommand.map_or(command, |place| &catalogue::all()[place]);
+    entry.categories.names().any(|name| name == "@admin")
 }
 
 /// `1700000000.000001 [0 127.0.0.1:1234] "set" "key" "value"`

@@ -48,11 +48,14 @@ pub enum Disconnected {
     Output,
     /// It had no TLS to agree on.
     Handshake,
+    /// Its user is there no more, or may not listen any more to what it has subscribed to.
+    User,
 }
 
 impl Disconnected {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Killed, Self::Timeout, Self::Output, Self::Handshake];
+    pub const ALL: [Self; 5] =
+        [Self::Killed, Self::Timeout, Self::Output, Self::Handshake, Self::User];
 
     /// Its name as a label.
     pub fn name(self) -> &'static str {
@@ -61,6 +64,7 @@ impl Disconnected {
             Self::Timeout => "timeout",
             Self::Output => "output",
             Self::Handshake => "handshake",
+            Self::User => "user",
         }
     }
 }

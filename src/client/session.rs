@@ -22,7 +22,7 @@ use super::outbox::{Gather, Order, Outbox, Target, Ticket};
 use super::registry::{Client, Disconnected};
 use super::reply::Reply;
 use super::waiting::Waiting;
-use crate::acl::User;
+use crate::acl::{User, Users};
 use crate::command::transaction::Transaction;
 use crate::command::{self, Action, error, table};
 use crate::flush::poll_flush;
@@ -67,6 +67,8 @@ pub struct Front {
     pub db: u32,
     /// Who it is.
     pub login: Login,
+    /// All users, as this session knows them.
+    users: Arc<Users>,
     /// `CLIENT REPLY`
     pub replies: Replies,
     /// What `MULTI` has begun.
@@ -104,9 +106,11 @@ pub enum Replies {
 impl<S> Session<S> {
     /// A session that has just been accepted.
     pub fn new(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
-        let login = Login::stranger(&worker.live().users);
+        let users = Arc::clone(&worker.live().users);
+        let login = Login::stranger(&users);
         let mut front = Front {
             login,
+            users,
             outbox: Outbox::counted(Arc::clone(&client), Arc::clone(worker.metrics())),
             worker,
             client,
@@ -140,6 +144,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
         if !session.registered {
             session.registered = true;
             session.front.client.wake_by(cx.waker());
+        }
+        if let Err(why) = session.front.adopt_users() {
+            session.front.disconnect(why);
+            return Poll::Ready(());
         }
         for _ in 0..READS_AT_A_TIME {
             session.work_on_pending();
@@ -286,6 +294,32 @@ impl Front {
             user if user.is_open() => self.log_in(user),
             _ => Ok(()),
         }
+    }
+
+    /// Takes over what somebody has changed about users: their new rules count at once, as in Redis.
+    ///
+    /// # Errors
+    /// This one is there no more, or has subscribed to what it may not hear any more.
+    fn adopt_users(&mut self) -> Result<(), Disconnected> {
+        if Arc::ptr_eq(&self.users, &self.worker.live().users) {
+            return Ok(());
+        }
+        self.users = Arc::clone(&self.worker.live().users);
+        if !self.login.is_authenticated() {
+            return self.forget_login().map_err(|_| Disconnected::User);
+        }
+        let before = Arc::clone(self.login.user());
+        let user = self.users.named(before.name().as_bytes()).ok_or(Disconnected::User)?;
+        self.login.adopt(user);
+        if user.may_the_same(&before) {
+            return Ok(());
+        }
+        if let Some(transaction) = &mut self.transaction {
+            // What was queued was allowed by other rules.
+            transaction.abort();
+        }
+        let hears_the_same = user.channels() == before.channels() || !self.has_subscriptions();
+        if hears_the_same { Ok(()) } else { Err(Disconnected::User) }
     }
 
     /// A transaction may have selected another database.

@@ -1,6 +1,7 @@
 //! `CONFIG`: the proxy's settings by their own names, and what clients ask of a Redis by Redis's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::number::parse_i64;
 use super::{Action, Outcome, error, glob};
@@ -78,7 +79,9 @@ const INTEGERS: [(&str, &str, &str); 5] = [
 
 fn change(live: &mut Live, name: &str, value: &str) -> Result<(), String> {
     if name == "requirepass" {
-        live.requirepass = (!value.is_empty()).then(|| Secret::new(value));
+        let password = (!value.is_empty()).then_some(value);
+        live.requirepass = password.map(Secret::new);
+        live.users = Arc::new(live.users.with_requirepass(password));
         return Ok(());
     }
     let integer = INTEGERS.iter().find(|(redis, ..)| *redis == name);

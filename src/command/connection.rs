@@ -61,9 +61,7 @@ pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
 /// `AUTH [user] password` (`acl.c`, `authCommand`)
 pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
     match args.len() {
-        2 if front.worker.live().users.default_user().is_nopass() => {
-            Err(error::NO_PASSWORD_SET)
-        }
+        2 if front.worker.live().users.default_user().is_nopass() => Err(error::NO_PASSWORD_SET),
         2 => authenticate(front, DEFAULT_USER.as_bytes(), args.at(1)),
         3 => authenticate(front, args.at(1), args.at(2)),
         _ => Err(error::SYNTAX),

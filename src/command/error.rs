@@ -79,8 +79,9 @@ pub const SORT_BY_DENIED: Reply =
 pub const SORT_GET_DENIED: Reply =
     fixed("ERR GET option of SORT denied due to insufficient ACL permissions.");
 /// `ACL SETUSER` and what else would change users. Not one of Redis's texts.
-pub const USERS_IN_THE_FILE: Reply =
-    fixed("ERR users of redlock-proxy are changed in its settings file");
+pub const USERS_IN_THE_FILE: Reply = fixed(
+    "ERR users of redlock-proxy are changed in its settings file, which SIGHUP has read again",
+);
 /// `EVAL` after `MULTI` with `_G` in it, by who may not do everything. Not one of Redis's texts.
 pub const GLOBALS_OF_RESTRICTED_IN_MULTI: Reply = fixed(
     "ERR a script with _G, load or server after MULTI is only for users that may do everything: send \

@@ -36,6 +36,13 @@ pub struct Transaction {
     aborted: bool,
 }
 
+impl Transaction {
+    /// `EXEC` will be refused.
+    pub fn abort(&mut self) {
+        self.aborted = true;
+    }
+}
+
 /// `MULTI`
 pub(super) fn multi(front: &mut Front) -> Outcome {
     if front.transaction.is_some() {
