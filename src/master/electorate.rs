@@ -439,7 +439,7 @@ mod tests {
                 assert!(electorate.voters().is_empty());
             }
         }
-        [1, 2].map(|master| electorate.lost_sight(id(master)));
+        (1..3).for_each(|master| electorate.lost_sight(id(master)));
         electorate.looked_at(id(1), &channel(&["a", "b"]), None);
         assert!(electorate.voters().is_empty());
         for master in 0..3 {
