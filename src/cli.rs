@@ -405,6 +405,10 @@ pub struct Typed {
     )]
     pub drain_timeout: Option<Word>,
 
+    /// A socket through which a running proxy hands its clients over to the one that is started in its place.
+    #[arg(long, value_name = "PATH", env = "REDLOCK_PROXY_HANDOVER", hide_env_values = true)]
+    pub handover: Option<Word>,
+
     /// Allow FLUSHDB and FLUSHALL. [default: false]
     #[arg(long, value_name = "BOOL", env = "REDLOCK_PROXY_ALLOW_FLUSH", hide_env_values = true)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -512,6 +516,7 @@ impl Typed {
             restart_wait: self.restart_wait.or(below.restart_wait),
             cold_start: self.cold_start.or(below.cold_start),
             drain_timeout: self.drain_timeout.or(below.drain_timeout),
+            handover: self.handover.or(below.handover),
             allow_flush: self.allow_flush.or(below.allow_flush),
             redis_version: self.redis_version.or(below.redis_version),
         }

@@ -59,6 +59,8 @@ pub struct Settings {
     pub restart_wait: Option<Duration>,
     /// Whether masters that are all young vote at once.
     pub cold_start: ColdStart,
+    /// Where a running proxy hands over to its successor; `None` is nowhere.
+    pub handover: Option<PathBuf>,
     /// What can change while the proxy runs, as it is at the start.
     pub live: Live,
 }
@@ -127,6 +129,7 @@ impl Settings {
             workers: 1,
             restart_wait: None,
             cold_start: ColdStart::Trust,
+            handover: None,
             live: Live::default(),
         })
     }
@@ -161,6 +164,10 @@ impl Settings {
     ) -> Result<Self, InvalidSetting> {
         if typed.masters.is_some() {
             let reason = "masters cannot be named for `dev`, which starts its own";
+            return Err(InvalidSetting::new(reason));
+        }
+        if given(&typed.handover).is_some() {
+            let reason = "handover has no use for `dev`, whose masters end with it";
             return Err(InvalidSetting::new(reason));
         }
         let mut settings = Self::try_new(masters)?;
@@ -232,6 +239,7 @@ impl Settings {
             if text == "auto" { Ok(None) } else { duration_within(0..=YEAR_MS)(text).map(Some) }
         })?;
         set(&mut self.cold_start, "cold-start", &typed.cold_start, cold_start)?;
+        self.handover = given(&typed.handover).map(PathBuf::from);
         self.live.apply(typed)?;
         access::require_entrance(self)?;
         self.require_protection(&self.live)

@@ -16,6 +16,7 @@
 //! * [`master`]: the links to the masters, and what could not be delivered to them yet;
 //! * [`pubsub`]: messages, from every master to every subscriber once;
 //! * [`tls`]: whose certificates are shown and trusted, on both sides;
+//! * [`handover`]: an upgrade that no client notices: sockets and clients go to another process;
 //! * [`lua`]: our canonical scripts, and the recognition of everybody else's.
 //!
 //! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving; [`cli`] and [`config`] say what was typed and what it means.
@@ -30,6 +31,7 @@ pub mod command;
 pub mod config;
 pub mod dev;
 mod flush;
+pub mod handover;
 pub mod lua;
 pub mod master;
 pub mod metrics;
@@ -37,5 +39,6 @@ pub mod operation;
 pub mod pubsub;
 pub mod quorum;
 pub mod resp3;
+mod socket_file;
 pub mod tls;
 pub mod worker;

@@ -2,16 +2,17 @@
 //!
 //! | code | meaning |
 //! | --- | --- |
-//! | 0 | told to stop, and everything in flight was finished |
+//! | 0 | told to stop and everything in flight was finished, or handed over to another process |
 //! | 1 | failed, or `health` found nobody well, or `check` no quorum |
 //! | 64 | wrong usage or settings (`EX_USAGE`) |
-//! | 69 | the address, or a program that `dev` needs, is not available (`EX_UNAVAILABLE`) |
+//! | 69 | the address, a program that `dev` needs, or what the running proxy has is not available (`EX_UNAVAILABLE`) |
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
 
 mod health;
 mod logging;
 mod reload;
 mod signals;
+mod upgrade;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -24,6 +25,8 @@ use redlock_proxy::cli::{self, Action, Cli, DevArgs, Generated, HealthArgs, Type
 use redlock_proxy::client::listener::{CannotListen, Listeners};
 use redlock_proxy::config::{InvalidSetting, LogFormat, MasterAddr, Settings};
 use redlock_proxy::dev::LocalMasters;
+use redlock_proxy::handover::sockets::{Inherited, Kind};
+use redlock_proxy::handover::{CannotTakeOver, Handover};
 use redlock_proxy::worker::{Certificates, Shared};
 use redlock_proxy::{check, worker};
 use reload::{Read, Reload};
@@ -83,12 +86,17 @@ fn serve(cli: Cli) -> Result<(), Failure> {
     let (settings, log_format) = read().map_err(Failure::usage)?;
     let log = start_logging(log_format)?;
     let certificates = certificates(&settings)?;
-    require_free(&settings)?;
+    let handover =
+        settings.handover.as_deref().map_or_else(|| Ok(Handover::none()), Handover::begin);
+    let mut handover = handover.map_err(Failure::unavailable)?;
+    require_free(&settings, handover.inherited())?;
+    let upgrade = upgrade::on_request(settings.handover.is_some());
     let shared = Shared::new(settings, certificates.network.clone());
     let reload =
         Reload { read, log_format, shared: shared.clone(), certificates: certificates.clone() };
-    let shutdown = signals::listen(move || reload.again(), || ()).map_err(Failure::other)?;
-    serve_until(shared, certificates, log, |_, _| (), shutdown)
+    let shutdown = signals::listen(move || reload.again(), upgrade, || ());
+    let shutdown = shutdown.map_err(Failure::other)?;
+    serve_until(shared, certificates, handover, log, |_, _| (), shutdown)
 }
 
 fn understood(
@@ -112,7 +120,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
     let (checked, log_format) = dev_settings(&cli, &admin, example).map_err(Failure::usage)?;
     let certificates = certificates(&checked)?;
-    require_free(&checked)?;
+    require_free(&checked, &Inherited::default())?;
     let log = start_logging(log_format)?;
 
     let masters = LocalMasters::start(count).map_err(Failure::unavailable)?;
@@ -127,7 +135,8 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let shared = Shared::new(settings, certificates.network.clone());
     let reload =
         Reload { read, log_format, shared: shared.clone(), certificates: certificates.clone() };
-    let shutdown = signals::listen(move || reload.again(), end_masters.clone());
+    let upgrade = upgrade::on_request(false);
+    let shutdown = signals::listen(move || reload.again(), upgrade, end_masters.clone());
     let shutdown = shutdown.map_err(Failure::other)?;
     let welcome = |listeners: &Listeners, admin: Option<SocketAddr>| {
         let masters = masters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +144,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
             say(&masters.welcome(address, admin));
         }
     };
-    let served = serve_until(shared, certificates, log, welcome, shutdown);
+    let served = serve_until(shared, certificates, Handover::none(), log, welcome, shutdown);
     end_masters();
     served
 }
@@ -189,12 +198,14 @@ fn start_logging(format: LogFormat) -> Result<Log, Failure> {
 fn serve_until(
     shared: Shared,
     certificates: Certificates,
+    mut handover: Handover,
     log: Log,
     ready: impl FnOnce(&Listeners, Option<SocketAddr>),
     shutdown: tokio::sync::watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let announced = Arc::clone(&shared.settings);
-    let admin = announced.admin.as_ref().map(bind_admin).transpose()?;
+    let admin = announced.admin.as_ref().map(|listen| bind_admin(listen, &mut handover));
+    let (admin, phase) = (admin.transpose()?, handover.phase());
     let listening = |listeners: &Listeners, shared: &Shared| {
         for line in announced.start_lines(&listeners.places()) {
             tracing::info!("{line}");
@@ -202,7 +213,7 @@ fn serve_until(
         let address = admin.as_ref().map(|admin| admin.local_addr()).transpose()?;
         if let (Some(admin), Some(address)) = (admin, address) {
             tracing::info!("metrics and status at http://{address}/");
-            Admin::new(shared.clone(), log.events, log.level).serve(admin)?;
+            Admin::new(shared.clone(), log.events, log.level).serve(admin, phase)?;
         }
         if let Some(warning) = announced.warning() {
             tracing::warn!("{warning}");
@@ -211,20 +222,32 @@ fn serve_until(
         tell_system(&[NotifyState::Ready]);
         Ok(())
     };
-    worker::serve(shared, certificates.server, listening, shutdown).map_err(|error| {
-        match error.downcast_ref::<CannotListen>() {
-            Some(cannot) => cannot_listen(&cannot.place, &cannot.why),
+    let served = worker::serve(shared, certificates.server, handover, listening, shutdown);
+    let successor = served.map_err(|error| {
+        if let Some(cannot) = error.downcast_ref::<CannotListen>() {
+            return cannot_listen(&cannot.place, &cannot.why);
+        }
+        match error.downcast_ref::<CannotTakeOver>() {
+            Some(cannot) => Failure::unavailable(cannot),
             None => Failure::other(format!("{error:#}")),
         }
-    })
+    })?;
+    if let Some(pid) = successor {
+        tell_system(&[NotifyState::MainPid(pid)]);
+    }
+    Ok(())
 }
 
-fn bind_admin(listen: &String) -> Result<TcpListener, Failure> {
-    TcpListener::bind(listen).map_err(|why| {
+fn bind_admin(listen: &String, handover: &mut Handover) -> Result<TcpListener, Failure> {
+    let cannot = |why: io::Error| {
         Failure::unavailable(format!(
             "cannot listen on {listen} ({why}): choose another address with --admin"
         ))
-    })
+    };
+    let inherited = handover.inherited().take_tcp(Kind::Admin, listen).pop();
+    let listener = inherited.map_or_else(|| TcpListener::bind(listen), Ok).map_err(cannot)?;
+    handover.offer_admin(listen, &listener).map_err(cannot)?;
+    Ok(listener)
 }
 
 /// Tells a service manager that waits for it (`Type=notify`) how far the process is.
@@ -234,11 +257,14 @@ fn tell_system(states: &[NotifyState<'_>]) {
 }
 
 /// Fails where somebody listens already. The workers' own listeners would not notice another proxy
-/// of the same user: with `SO_REUSEPORT` the two would share the clients.
-fn require_free(settings: &Settings) -> Result<(), Failure> {
-    let tls = settings.tls.as_ref().map(|tls| &tls.listen);
-    for listen in settings.listen.iter().chain(tls) {
-        TcpListener::bind(listen).map_err(|why| cannot_listen(listen, &why))?;
+/// of the same user: with `SO_REUSEPORT` the two would share the clients. What a predecessor hands over is free.
+fn require_free(settings: &Settings, inherited: &Inherited) -> Result<(), Failure> {
+    let plain = settings.listen.iter().map(|listen| (Kind::Plain, listen));
+    let tls = settings.tls.iter().map(|tls| (Kind::Tls, &tls.listen));
+    for (kind, listen) in plain.chain(tls) {
+        if !inherited.has_tcp(kind, listen) {
+            TcpListener::bind(listen).map_err(|why| cannot_listen(listen, &why))?;
+        }
     }
     Ok(())
 }

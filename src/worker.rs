@@ -1,11 +1,14 @@
 //! One thread with one event loop that owns its listener, sessions and links. Nothing is shared
 //! between workers on the hot path.
 
-use std::cell::{Cell, Ref, RefCell, RefMut};
+mod orders;
+
+use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -17,6 +20,8 @@ use crate::client::registry::Registry;
 use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::{Live, Settings};
+use crate::handover::Handover;
+use crate::handover::helm::{Departure, Orders};
 use crate::lua::ScriptCache;
 use crate::lua::program::Ttls;
 use crate::lua::transactions::Transactions;
@@ -37,6 +42,7 @@ use crate::operation::engine::Engine;
 use crate::pubsub::hub::Hub;
 use crate::quorum::validity::Pad;
 use crate::quorum::{MasterId, Quorum};
+use crate::socket_file::SocketFile;
 use crate::tls::Unusable;
 use crate::tls::server::Server;
 
@@ -174,6 +180,9 @@ pub struct Worker {
     read_buffer: RefCell<Box<[u8]>>,
     started: Instant,
     draining: Cell<bool>,
+    departing: Cell<bool>,
+    /// Where sessions go that a successor goes on with.
+    departures: OnceCell<mpsc::Sender<Departure>>,
 }
 
 impl Worker {
@@ -208,6 +217,8 @@ impl Worker {
             read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
+            departing: Cell::new(false),
+            departures: OnceCell::new(),
             shared,
         })
     }
@@ -342,17 +353,36 @@ impl Worker {
         self.draining.get()
     }
 
-    /// Connects to the masters, serves clients until `shutdown`, then lets them finish.
+    /// Whether another process takes over: no new requests from those that it can go on with.
+    pub fn is_departing(&self) -> bool {
+        self.departing.get()
+    }
+
+    /// Says how a session ends for the sake of that process.
+    pub fn depart(&self, departure: Departure) {
+        if let Some(departures) = self.departures.get() {
+            // It is taken until the last client has gone.
+            let _ = departures.send(departure);
+        }
+    }
+
+    /// Connects to the masters, serves clients until `shutdown` or until a successor does, then lets them
+    /// finish.
     async fn serve(
         self: Rc<Self>,
-        listeners: Listeners,
+        listeners: Arc<Listeners>,
+        orders: Orders,
         mut shutdown: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         self.start(self.shared.network.clone()).await;
-        let mut accepting = listeners.accept(&self)?;
-        let _ = shutdown.wait_for(|stop| *stop).await;
-        accepting.shutdown().await;
-        self.drain().await;
+        tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => {
+                let drain_timeout = self.live().drain_timeout;
+                self.drain(drain_timeout).await;
+            },
+            departed = self.follow(listeners, orders) => self.drain_after(departed?).await,
+        }
         Ok(())
     }
 
@@ -421,7 +451,7 @@ impl Worker {
         self.engine.electorate().everybody_was_met();
     }
 
-    async fn drain(&self) {
+    async fn drain(&self, limit: Duration) {
         self.draining.set(true);
         self.shared.registry.wake_all();
         let gone = async {
@@ -430,8 +460,7 @@ impl Worker {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
         };
-        let drain_timeout = self.live().drain_timeout;
-        if tokio::time::timeout(drain_timeout, gone).await.is_err() {
+        if tokio::time::timeout(limit, gone).await.is_err() {
             tracing::warn!(
                 clients = self.shared.registry.connected(),
                 "not all clients were finished"
@@ -527,46 +556,83 @@ async fn deadlines(engine: Rc<Engine>) {
     }
 }
 
-/// Serves until `shutdown` becomes true and all workers are drained; `server` is there if clients may use TLS.
-/// `listening` learns where clients connect, e.g. at the port that the system chose, and what the workers share.
+/// Serves until `shutdown` becomes true and all workers are drained, or until a successor serves: then this is its
+/// process id. `server` is there if clients may use TLS. `listening` learns where clients connect, e.g. at the port that
+/// the system chose, and what the workers share, as soon as clients may come.
 ///
 /// # Errors
-/// When an address cannot be listened on, or a worker cannot be started.
+/// When an address cannot be listened on, a predecessor does not let go, or a worker cannot be started.
 pub fn serve(
     shared: Shared,
     server: Option<Arc<Server>>,
+    mut handover: Handover,
     listening: impl FnOnce(&Listeners, &Shared) -> anyhow::Result<()>,
     shutdown: watch::Receiver<bool>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<u32>> {
     let settings = Arc::clone(&shared.settings);
-    let first = Listeners::bind(&settings, server)?;
-    let others = (1..settings.workers).map(|_| first.another());
-    let others = others.collect::<Result<Vec<_>, _>>()?;
-    listening(&first, &shared)?;
-    let listeners = std::iter::once(first).chain(others);
-    let threads = listeners.into_iter().enumerate().map(|(index, listeners)| {
-        let (shared, shutdown) = (shared.clone(), shutdown.clone());
-        std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            let worker = || Worker::new(index, shared);
-            run(worker, listeners, shutdown)
-        })
-    });
-    let threads = threads.collect::<Result<Vec<_>, _>>().context("cannot start a worker")?;
+    let listeners = Listeners::bind(&settings, server, handover.inherited())?;
+    let listeners: Vec<_> = listeners.into_iter().map(Arc::new).collect();
+    let offered = listeners.iter().map(Arc::downgrade).collect();
+    let (helm, orders) = handover.helm(settings.workers);
+    let files = socket_files(&settings, &handover);
+
+    let first = Arc::clone(&listeners[0]);
+    let start = || start_workers(&shared, listeners, orders, &shutdown);
+    let threads = if handover.has_predecessor() {
+        let threads = start()?;
+        handover.take_over(&helm, &shared)?;
+        listening(&first, &shared)?;
+        threads
+    } else {
+        listening(&first, &shared)?;
+        start()?
+    };
+    drop(first);
+    let fate = handover.run(helm, shared, offered)?;
     for thread in threads {
         thread.join().map_err(|_| anyhow::anyhow!("a worker has panicked"))??;
     }
-    Ok(())
+    if !fate.keeps_files() {
+        files.iter().for_each(SocketFile::remove);
+    }
+    Ok(fate.successor())
+}
+
+fn socket_files(settings: &Settings, handover: &Handover) -> Vec<SocketFile> {
+    let clients = settings.unix_socket.as_ref().map(|socket| socket.path.as_path());
+    let paths = clients.into_iter().chain([handover.path()]);
+    paths.filter_map(SocketFile::at).collect()
+}
+
+type Running = JoinHandle<anyhow::Result<()>>;
+
+fn start_workers(
+    shared: &Shared,
+    listeners: Vec<Arc<Listeners>>,
+    orders: Vec<Orders>,
+    shutdown: &watch::Receiver<bool>,
+) -> anyhow::Result<Vec<Running>> {
+    let start = |(index, (listeners, orders)): (usize, (Arc<Listeners>, Orders))| {
+        let (shared, shutdown) = (shared.clone(), shutdown.clone());
+        std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            let worker = || Worker::new(index, shared);
+            run(worker, listeners, orders, shutdown)
+        })
+    };
+    let threads = listeners.into_iter().zip(orders).enumerate().map(start);
+    threads.collect::<Result<Vec<_>, _>>().context("cannot start a worker")
 }
 
 fn run(
     worker: impl FnOnce() -> Rc<Worker>,
-    listeners: Listeners,
+    listeners: Arc<Listeners>,
+    orders: Orders,
     shutdown: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     // Not a `LocalSet` on a runtime: it would be woken through an eventfd, one system call for
     // every turn of the event loop.
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    runtime.block_on(async { worker().serve(listeners, shutdown).await })
+    runtime.block_on(async { worker().serve(listeners, orders, shutdown).await })
 }
 
 /// Runs one task to its end, on this thread.

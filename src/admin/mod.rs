@@ -26,7 +26,9 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
+use crate::handover::Phase;
 use crate::quorum::Quorum;
 use crate::worker::Shared;
 use events::Events;
@@ -67,11 +69,15 @@ impl Admin {
         Self { shared, events, log_level }
     }
 
-    /// Answers on `listener`, on a thread of its own, as long as the process lives.
+    /// Answers on `listener`, on a thread of its own, as long as the process lives and no other takes over.
     ///
     /// # Errors
     /// When the system refuses a thread or the socket.
-    pub fn serve(self, listener: std::net::TcpListener) -> io::Result<()> {
+    pub fn serve(
+        self,
+        listener: std::net::TcpListener,
+        phase: watch::Receiver<Phase>,
+    ) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
@@ -79,7 +85,7 @@ impl Admin {
             TcpListener::from_std(listener)?
         };
         std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            runtime.block_on(accept(listener, Arc::new(self)));
+            runtime.block_on(accept(listener, phase, Arc::new(self)));
         })?;
         Ok(())
     }
@@ -137,9 +143,19 @@ impl Admin {
     }
 }
 
-async fn accept(listener: TcpListener, admin: Arc<Admin>) {
+async fn accept(listener: TcpListener, mut phase: watch::Receiver<Phase>, admin: Arc<Admin>) {
     loop {
-        match listener.accept().await {
+        let is_ours = |phase: &Phase| matches!(phase, Phase::Starting | Phase::Serving);
+        if phase.wait_for(is_ours).await.is_err() {
+            // A successor answers for good.
+            return;
+        }
+        let accepted = tokio::select! {
+            biased;
+            Ok(_) = phase.wait_for(|phase| !is_ours(phase)) => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
             Ok((stream, from)) => {
                 let is_local = from.ip().is_loopback();
                 tokio::spawn(converse(stream, is_local, Arc::clone(&admin)));

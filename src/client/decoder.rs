@@ -288,6 +288,17 @@ impl<'a> Args<'a> {
         self.spans.iter().map(move |span| span.of(self.bytes))
     }
 
+    /// The request as drivers send it, whoever typed it.
+    pub fn to_request(self) -> Vec<u8> {
+        let mut request = format!("*{}\r\n", self.len()).into_bytes();
+        for word in self.iter() {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        request
+    }
+
     /// Those from `index` on; none when there are not so many.
     #[inline]
     pub fn from(self, index: usize) -> Args<'a> {

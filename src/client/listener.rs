@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +15,9 @@ use tokio::task::JoinSet;
 use super::registry::{Client, Disconnected, Peer};
 use super::session::Session;
 use crate::config::{Settings, UnixSocket};
+use crate::handover::connection::Portable;
+use crate::handover::sockets::{Inherited, Kind, Offer};
+use crate::socket_file;
 use crate::tls::server::Server;
 use crate::worker::Worker;
 
@@ -32,9 +34,12 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// The sockets on which one worker accepts clients.
+#[derive(Default)]
 pub struct Listeners {
-    plain: Option<std::net::TcpListener>,
-    tls: Option<(std::net::TcpListener, Arc<Server>)>,
+    /// More than one if another process had more workers.
+    plain: Vec<std::net::TcpListener>,
+    tls: Vec<std::net::TcpListener>,
+    server: Option<Arc<Server>>,
     unix: Option<std::os::unix::net::UnixListener>,
 }
 
@@ -49,80 +54,143 @@ pub struct CannotListen {
 }
 
 impl Listeners {
-    /// Opens everything that `settings` name; `server` is there if TLS is among it.
+    /// Opens everything that `settings` name, for every worker, unless it was inherited; `server` is there if TLS is
+    /// among it.
     ///
     /// # Errors
     /// When an address is in use or not ours.
-    pub fn bind(settings: &Settings, server: Option<Arc<Server>>) -> Result<Self, CannotListen> {
-        let is_shared = settings.workers > 1;
-        let tcp = |listen: &String| {
-            let bound = resolve(listen).and_then(|address| bind(address, is_shared));
-            bound.map_err(|why| CannotListen { place: listen.clone(), why })
-        };
-        let tls = settings.tls.as_ref().zip(server);
-        let unix = settings.unix_socket.as_ref().map(|socket| {
-            let place = || socket.path.display().to_string();
-            bind_unix(socket).map_err(|why| CannotListen { place: place(), why })
-        });
-        Ok(Self {
-            plain: settings.listen.as_ref().map(tcp).transpose()?,
-            tls: tls.map(|(tls, server)| Ok((tcp(&tls.listen)?, server))).transpose()?,
-            unix: unix.transpose()?,
-        })
+    pub fn bind(
+        settings: &Settings,
+        server: Option<Arc<Server>>,
+        inherited: &mut Inherited,
+    ) -> Result<Vec<Self>, CannotListen> {
+        let of_worker = |_| Self { server: server.clone(), ..Self::default() };
+        let mut all: Vec<Self> = (0..settings.workers).map(of_worker).collect();
+        if let Some(listen) = &settings.listen {
+            let sockets = tcp(settings, Kind::Plain, listen, inherited)?;
+            deal(sockets, &mut all, |worker| &mut worker.plain);
+        }
+        if let Some(tls) = &settings.tls {
+            let sockets = tcp(settings, Kind::Tls, &tls.listen, inherited)?;
+            deal(sockets, &mut all, |worker| &mut worker.tls);
+        }
+        if let Some(socket) = &settings.unix_socket {
+            let cannot = |why| CannotListen { place: socket.path.display().to_string(), why };
+            let listener = unix(socket, inherited).map_err(cannot)?;
+            for worker in &mut all {
+                worker.unix = Some(listener.try_clone().map_err(cannot)?);
+            }
+        }
+        Ok(all)
     }
 
-    /// The same for another worker.
+    /// What a successor is offered: all of it. `settings` are those it was opened by.
     ///
     /// # Errors
-    /// When the system refuses.
-    pub fn another(&self) -> io::Result<Self> {
-        let tcp = |listener: &std::net::TcpListener| bind(listener.local_addr()?, true);
-        let tls = self.tls.as_ref();
-        Ok(Self {
-            plain: self.plain.as_ref().map(tcp).transpose()?,
-            tls: tls
-                .map(|(tls, server)| Ok::<_, io::Error>((tcp(tls)?, Arc::clone(server))))
-                .transpose()?,
-            unix: self.unix.as_ref().map(|unix| unix.try_clone()).transpose()?,
-        })
+    /// Too many files are open.
+    pub fn offers(&self, settings: &Settings) -> io::Result<Vec<Offer>> {
+        let (listen, tls) = (settings.listen.as_ref(), settings.tls.as_ref());
+        let mut offers = Vec::new();
+        for socket in &self.plain {
+            offers.push(Offer::of(Kind::Plain, listen.map_or("", |listen| listen), socket)?);
+        }
+        for socket in &self.tls {
+            offers.push(Offer::of(Kind::Tls, tls.map_or("", |tls| &tls.listen), socket)?);
+        }
+        if let (Some(socket), Some(unix)) = (&self.unix, &settings.unix_socket) {
+            offers.push(Offer::of(Kind::Unix, &unix.path.display().to_string(), socket)?);
+        }
+        Ok(offers)
     }
 
     /// Where clients without TLS connect, e.g. with the port that the system chose.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.plain.as_ref()?.local_addr().ok()
+        self.plain.first()?.local_addr().ok()
     }
 
     /// Every place where clients connect, for people.
     pub fn places(&self) -> Vec<String> {
         let plain = self.address().map(|address| address.to_string());
-        let tls = self.tls.as_ref().and_then(|(tls, _)| tls.local_addr().ok());
+        let tls = self.tls.first().and_then(|tls| tls.local_addr().ok());
         let unix = self.unix.as_ref().and_then(|unix| unix.local_addr().ok());
         let unix = unix.and_then(|address| Some(address.as_pathname()?.display().to_string()));
         plain.into_iter().chain(tls.map(|tls| format!("{tls} (TLS)"))).chain(unix).collect()
     }
 
-    /// Accepts clients until it is dropped.
+    /// Accepts clients until what it returns is dropped.
     ///
     /// # Errors
     /// When the event loop refuses a socket.
-    pub fn accept(self, worker: &Rc<Worker>) -> io::Result<JoinSet<()>> {
+    pub fn accept(&self, worker: &Rc<Worker>) -> io::Result<JoinSet<()>> {
         let mut accepting = JoinSet::new();
-        if let Some(plain) = self.plain {
-            accepting.spawn_local(accept_tcp(
-                TcpListener::from_std(plain)?,
-                None,
-                Rc::clone(worker),
-            ));
+        for plain in &self.plain {
+            let listener = TcpListener::from_std(plain.try_clone()?)?;
+            accepting.spawn_local(accept_tcp(listener, None, Rc::clone(worker)));
         }
-        if let Some((tls, server)) = self.tls {
-            let listener = TcpListener::from_std(tls)?;
-            accepting.spawn_local(accept_tcp(listener, Some(server), Rc::clone(worker)));
+        for tls in &self.tls {
+            let listener = TcpListener::from_std(tls.try_clone()?)?;
+            accepting.spawn_local(accept_tcp(listener, self.server.clone(), Rc::clone(worker)));
         }
-        if let Some(unix) = self.unix {
-            accepting.spawn_local(accept_unix(UnixListener::from_std(unix)?, Rc::clone(worker)));
+        if let Some(unix) = &self.unix {
+            let listener = UnixListener::from_std(unix.try_clone()?)?;
+            accepting.spawn_local(accept_unix(listener, Rc::clone(worker)));
         }
         Ok(accepting)
     }
+}
+
+/// One socket for each worker at least, and every one that was inherited.
+fn tcp(
+    settings: &Settings,
+    kind: Kind,
+    listen: &str,
+    inherited: &mut Inherited,
+) -> Result<Vec<std::net::TcpListener>, CannotListen> {
+    let is_shared = settings.workers > 1 || settings.handover.is_some();
+    let mut sockets = inherited.take_tcp(kind, listen);
+    let mut open = || {
+        if sockets.is_empty() {
+            sockets.push(bind(resolve(listen)?, is_shared)?);
+        }
+        while sockets.len() < settings.workers {
+            sockets.push(another(&sockets[0])?);
+        }
+        sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))
+    };
+    open().map_err(|why| CannotListen { place: listen.to_owned(), why })?;
+    Ok(sockets)
+}
+
+/// A socket with a queue of its own, or if the first one is not shared, the same.
+fn another(first: &std::net::TcpListener) -> io::Result<std::net::TcpListener> {
+    bind(first.local_addr()?, true).or_else(|_| first.try_clone())
+}
+
+/// Each worker gets as many as the next, or one more.
+fn deal<T>(
+    sockets: Vec<T>,
+    workers: &mut [Listeners],
+    hand: impl Fn(&mut Listeners) -> &mut Vec<T>,
+) {
+    let count = workers.len();
+    for (index, socket) in sockets.into_iter().enumerate() {
+        hand(&mut workers[index % count]).push(socket);
+    }
+}
+
+fn unix(
+    socket: &UnixSocket,
+    inherited: &mut Inherited,
+) -> io::Result<std::os::unix::net::UnixListener> {
+    let listener = match inherited.take_unix(&socket.path) {
+        Some(listener) => {
+            socket_file::allow(&socket.path, socket.mode)?;
+            listener
+        }
+        None => socket_file::bind(&socket.path, socket.mode)?,
+    };
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 fn resolve(listen: &str) -> io::Result<SocketAddr> {
@@ -138,26 +206,6 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<std::net::TcpListene
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
-}
-
-/// A socket that a proxy has left behind is removed, as Redis does; one that somebody listens on is not.
-fn bind_unix(socket: &UnixSocket) -> io::Result<std::os::unix::net::UnixListener> {
-    let path = &socket.path;
-    if is_left_behind(path) {
-        std::fs::remove_file(path)?;
-    }
-    let listener = std::os::unix::net::UnixListener::bind(path)?;
-    listener.set_nonblocking(true)?;
-    if let Some(mode) = socket.mode {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    }
-    Ok(listener)
-}
-
-fn is_left_behind(path: &Path) -> bool {
-    let is_socket = path.metadata().is_ok_and(|it| it.file_type().is_socket());
-    let refuses = || std::os::unix::net::UnixStream::connect(path).is_err();
-    is_socket && refuses()
 }
 
 async fn accept_tcp(listener: TcpListener, tls: Option<Arc<Server>>, worker: Rc<Worker>) {
@@ -237,7 +285,7 @@ impl Backoff {
 /// Serves the client at the other end of `stream`, or turns it away. `ends` are its address and ours.
 pub fn admit<S>(stream: S, ends: (Peer, Peer), worker: &Rc<Worker>)
 where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Portable + Unpin + 'static,
 {
     match enter(ends, worker) {
         Some(client) => {

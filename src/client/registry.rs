@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::login::Seats;
 use super::monitor::Monitors;
 use crate::acl::DEFAULT_USER;
@@ -106,7 +108,8 @@ pub struct Client {
 }
 
 /// One end of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Peer {
     /// `host:port`
     Tcp(SocketAddr),
@@ -125,7 +128,8 @@ impl fmt::Display for Peer {
 }
 
 /// What a client says about itself.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Words {
     /// `CLIENT SETNAME`
     pub name: String,
@@ -140,7 +144,22 @@ pub struct Words {
     /// `AUTH`
     pub user: Arc<str>,
     /// `SUBSCRIBE`
+    #[serde(skip)]
     pub subscriptions: Counts,
+}
+
+/// An entry of the registry on its way to another process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "as in `Client`, and the times in milliseconds")]
+pub struct Known {
+    pub id: u64,
+    pub address: Peer,
+    pub local_address: Peer,
+    pub age_ms: u64,
+    pub idle_ms: u64,
+    /// The name of the last command.
+    pub command: String,
+    pub words: Words,
 }
 
 impl Registry {
@@ -153,23 +172,26 @@ impl Registry {
         }
         self.accepted.fetch_add(1, Ordering::Relaxed);
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(Client {
-            id,
-            address,
-            local_address,
-            since: clock::now(),
-            seen_ms: AtomicU64::new(0),
-            killed: AtomicBool::new(false),
-            overdue: AtomicBool::new(false),
-            monitor: AtomicBool::new(false),
-            pending: AtomicU64::new(0),
-            unread: AtomicU64::new(0),
-            command: AtomicU16::new(0),
-            words: Mutex::new(Words { resp: 2, user: DEFAULT_USER.into(), ..Words::default() }),
-            waker: Mutex::new(None),
-        });
+        let client = Arc::new(Client::new(id, address, local_address));
         clients.insert(id, Arc::clone(&client));
         Some(client)
+    }
+
+    /// Lets a client go on that another process has let in.
+    pub fn readmit(&self, known: Known) -> Arc<Client> {
+        let client = Arc::new(Client::known(known));
+        lock(&self.clients).insert(client.id, Arc::clone(&client));
+        client
+    }
+
+    /// The number of the last client that was let in.
+    pub fn last_id(&self) -> u64 {
+        self.last_id.load(Ordering::Relaxed)
+    }
+
+    /// Another process has used the numbers up to this.
+    pub fn number_from(&self, last_id: u64) {
+        self.last_id.fetch_max(last_id, Ordering::Relaxed);
     }
 
     /// The client has gone.
@@ -274,6 +296,50 @@ impl Registry {
 }
 
 impl Client {
+    fn new(id: u64, address: Peer, local_address: Peer) -> Self {
+        Self {
+            id,
+            address,
+            local_address,
+            since: clock::now(),
+            seen_ms: AtomicU64::new(0),
+            killed: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
+            monitor: AtomicBool::new(false),
+            pending: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
+            command: AtomicU16::new(0),
+            words: Mutex::new(Words { resp: 2, user: DEFAULT_USER.into(), ..Words::default() }),
+            waker: Mutex::new(None),
+        }
+    }
+
+    fn known(known: Known) -> Self {
+        let now = clock::now();
+        let since = now.checked_sub(Duration::from_millis(known.age_ms)).unwrap_or(now);
+        let place = table::lookup(known.command.as_bytes()).map_or(0, |spec| spec.place + 1);
+        Self {
+            since,
+            seen_ms: AtomicU64::new(known.age_ms.saturating_sub(known.idle_ms)),
+            command: AtomicU16::new(place),
+            words: Mutex::new(known.words),
+            ..Self::new(known.id, known.address, known.local_address)
+        }
+    }
+
+    /// All that another process has to know to go on with it.
+    pub fn to_known(&self) -> Known {
+        Known {
+            id: self.id,
+            address: self.address.clone(),
+            local_address: self.local_address.clone(),
+            age_ms: self.age_ms(),
+            idle_ms: self.idle().as_millis() as u64,
+            command: self.last_command().to_owned(),
+            words: self.words().clone(),
+        }
+    }
+
     /// Ends the connection.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::Relaxed);
@@ -326,7 +392,8 @@ impl Client {
         self.overdue.store(false, Ordering::Relaxed);
     }
 
-    fn idle(&self) -> Duration {
+    /// How long it has been silent.
+    pub fn idle(&self) -> Duration {
         let idle_ms = self.age_ms().saturating_sub(self.seen_ms.load(Ordering::Relaxed));
         Duration::from_millis(idle_ms)
     }

@@ -4,6 +4,8 @@
 //! when it is told to end. Requests are decoded in the worker's one read buffer and only what is
 //! incomplete is copied, so that an idle connection costs no buffer at all.
 
+mod depart;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
@@ -11,6 +13,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -26,6 +29,7 @@ use crate::acl::{User, Users};
 use crate::command::transaction::Transaction;
 use crate::command::{self, Action, error, table};
 use crate::flush::poll_flush;
+use crate::handover::connection::Portable;
 use crate::master::kill::kill_scripts;
 use crate::metrics::NO_COMMAND;
 use crate::operation::Operation;
@@ -33,6 +37,7 @@ use crate::operation::watch::Watched;
 use crate::pubsub::subscriber::Subscriber;
 use crate::pubsub::{Topic, TopicKind};
 use crate::worker::Worker;
+use depart::Suspended;
 
 /// With so many bytes of replies waiting, nothing more is read from a client that does not read.
 const REPLIES_TO_STOP_READING: usize = 64 << 10;
@@ -89,6 +94,12 @@ pub struct Front {
     stalled: bool,
     /// No more requests: after `QUIT`, a protocol error or the end of the stream.
     closing: bool,
+    /// Another process can go on with it.
+    portable: bool,
+    /// A request that waits, for another process to wait instead.
+    suspended: Option<Suspended>,
+    /// How long the next request has waited in another process.
+    waited: Duration,
 }
 
 /// `CLIENT REPLY ON|OFF|SKIP`
@@ -103,12 +114,19 @@ pub enum Replies {
     SkipNext,
 }
 
-impl<S> Session<S> {
+impl<S: Portable> Session<S> {
     /// A session that has just been accepted.
     pub fn new(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
+        let mut session = Self::begun(stream, worker, client);
+        session.front.log_in_if_open();
+        session
+    }
+
+    /// One that nobody has logged in to.
+    fn begun(stream: S, worker: Rc<Worker>, client: Arc<Client>) -> Self {
         let users = Arc::clone(&worker.live().users);
         let login = Login::stranger(&users);
-        let mut front = Front {
+        let front = Front {
             login,
             users,
             outbox: Outbox::counted(Arc::clone(&client), Arc::clone(worker.metrics())),
@@ -126,16 +144,15 @@ impl<S> Session<S> {
             blocked: false,
             stalled: false,
             closing: false,
+            portable: S::IS_PORTABLE,
+            suspended: None,
+            waited: Duration::ZERO,
         };
-        if let Err(refused) = front.forget_login() {
-            front.outbox.push_reply(NO_COMMAND, refused);
-            front.closing = true;
-        }
         Self { stream, decoder: Decoder::new(), pending: BytesMut::new(), registered: false, front }
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -160,6 +177,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
                 session.front.disconnect(why);
                 return Poll::Ready(());
             }
+            if session.front.worker.is_departing()
+                && let Some(left) = session.poll_depart(cx)
+            {
+                return left;
+            }
             // Writing may have made room for what is already here.
             if session.front.stalled && session.front.may_start() {
                 continue;
@@ -182,9 +204,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Session<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     fn work_on_pending(&mut self) {
         self.front.start_parts();
+        self.take_back();
         if !self.pending.is_empty() {
             let pending = std::mem::take(&mut self.pending);
             let done = self.requests(&pending);
@@ -198,8 +221,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// While a client waits, the next requests are only put by: so it is noticed when it goes away.
     fn may_read(&self) -> bool {
-        let put_by = self.front.outbox.runs_alone() && self.pending.len() < READ_BUFFER;
-        self.front.may_read() && (!self.front.blocked || put_by)
+        let put_by = || self.front.outbox.runs_alone() && self.pending.len() < READ_BUFFER;
+        if self.front.is_departing() {
+            return !self.front.closing && put_by();
+        }
+        self.front.may_read() && (!self.front.blocked || put_by())
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -282,6 +308,13 @@ impl Front {
         Ok(())
     }
 
+    fn log_in_if_open(&mut self) {
+        if let Err(refused) = self.forget_login() {
+            self.outbox.push_reply(NO_COMMAND, refused);
+            self.closing = true;
+        }
+    }
+
     /// As every connection is at first: the default user, who is let in if no password is needed.
     ///
     /// # Errors
@@ -355,7 +388,7 @@ impl Front {
             Action::Subscribe(topics) => self.subscribe(topics),
             Action::Unsubscribe(kind, topics) => self.unsubscribe(kind, &topics),
             Action::Gather(how, operations) => self.gather(how, operations),
-            Action::Wait(waiting) => self.wait(*waiting),
+            Action::Wait(waiting) => self.wait(*waiting, args),
             Action::KillScripts => self.kill_scripts(),
             Action::Monitor => {
                 self.monitor();
@@ -381,12 +414,16 @@ impl Front {
     }
 
     fn monitor(&mut self) {
+        self.watch_requests();
+        self.answer(Reply::OK);
+    }
+
+    fn watch_requests(&mut self) {
         if self.watching.is_none() {
             self.client.set_monitor(true);
             let monitors = self.worker.registry().monitors();
             self.watching = Some(monitors.watch(Arc::clone(&self.client), &self.outbox));
         }
-        self.answer(Reply::OK);
     }
 
     /// No more requests of others for this session.
@@ -463,9 +500,10 @@ impl Front {
     }
 
     /// A client that waits sends nothing else until it is answered.
-    fn wait(&mut self, waiting: Waiting) -> bool {
+    fn wait(&mut self, mut waiting: Waiting, args: Args<'_>) -> bool {
         let worker = Rc::clone(&self.worker);
-        self.run_alone(|target| waiting.run(worker, target))
+        let withdrawn = self.suspend(&mut waiting, args);
+        self.run_alone(|target| waiting.run(worker, withdrawn, target))
     }
 
     fn kill_scripts(&mut self) -> bool {
@@ -531,7 +569,8 @@ impl Front {
     fn may_start(&self) -> bool {
         let has_room =
             self.outbox.has_room() && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;
-        has_room && !self.closing && self.parts.is_empty() && !self.outbox.is_gathering()
+        let is_free = !self.closing && self.parts.is_empty() && !self.outbox.is_gathering();
+        has_room && is_free && !self.is_departing()
     }
 
     fn may_read(&self) -> bool {

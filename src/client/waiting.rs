@@ -6,6 +6,7 @@
 //! Those who wait for one key stand in line, and only the first tries and looks: as in Redis, who waited
 //! longest is served first. Who leaves wakes the next, for whom there may be something left.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -53,9 +54,11 @@ fn is_nothing(reply: &Reply) -> bool {
 }
 
 impl Waiting {
-    /// Waits, and answers.
-    pub async fn run(self, worker: Rc<Worker>, target: Target) {
+    /// Waits, and answers. With `withdrawn` another process can wait instead: then that is set, and the answer is
+    /// nothing at all.
+    pub async fn run(self, worker: Rc<Worker>, withdrawn: Option<Rc<Cell<bool>>>, target: Target) {
         let _blocked = worker.registry().block();
+        let departs = || withdrawn.is_some() && worker.is_departing();
         let engine = worker.engine();
         let keys = self.keys.iter().map(|key| engine.fingerprint(self.db, key));
         let changes = engine.changes_of(keys.collect()).in_line();
@@ -65,6 +68,10 @@ impl Waiting {
             let turn = changes.turn();
             if target.is_abandoned() || worker.is_draining() {
                 return target.deliver(Reply::NilArray);
+            }
+            if let Some(withdrawn) = withdrawn.as_ref().filter(|_| departs()) {
+                withdrawn.set(true);
+                return target.deliver(Reply::Each(Vec::new()));
             }
             // Who is not first leaves what there is to others.
             let tries = changes.is_first() || std::mem::take(&mut may_be_wrong);
@@ -78,14 +85,21 @@ impl Waiting {
             tokio::select! {
                 biased;
                 () = turn => {}
-                () = self.look_around(&worker, &target, &changes) => {}
+                () = self.look_around(&worker, &target, &changes, departs) => {}
             }
         }
     }
 
     /// Until it may be worth trying again, or is over.
-    async fn look_around(&self, worker: &Worker, target: &Target, changes: &Listener) {
-        while !self.is_over() && !target.is_abandoned() && !worker.is_draining() {
+    async fn look_around(
+        &self,
+        worker: &Worker,
+        target: &Target,
+        changes: &Listener,
+        departs: impl Fn() -> bool,
+    ) {
+        let goes_on = || !target.is_abandoned() && !worker.is_draining() && !departs();
+        while !self.is_over() && goes_on() {
             let look = clock::now() + LOOK_AGAIN;
             tokio::time::sleep_until(self.until.map_or(look, |until| until.min(look))).await;
             if changes.is_first() && self.is_there(worker).await {

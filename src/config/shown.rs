@@ -29,6 +29,7 @@ impl Settings {
             ("workers", self.workers.to_string()),
             ("restart-wait", shown_duration(self.restart_wait())),
             ("cold-start", self.cold_start.to_string()),
+            ("handover", path(self.handover.as_ref())),
         ]);
         fields
     }

@@ -156,6 +156,13 @@ impl ScriptCache {
         entry.is_some_and(|entry| entry.script.is_kept())
     }
 
+    /// Those that clients may call by their SHA1, the one that was not used for longest first.
+    pub fn kept(&self) -> Vec<Arc<Script>> {
+        let mut kept: Vec<_> = self.scripts.values().filter(|it| it.script.is_kept()).collect();
+        kept.sort_unstable_by_key(|entry| entry.last_use);
+        kept.into_iter().map(|entry| Arc::clone(&entry.script)).collect()
+    }
+
     /// Forgets every script, for `SCRIPT FLUSH`.
     pub fn flush(&mut self) {
         self.scripts.clear();

@@ -243,6 +243,12 @@ impl Link {
         self.state.borrow().deferred.dropped()
     }
 
+    /// Whether a release or rollback waits, or was sent and not answered yet.
+    pub fn owes(&self) -> bool {
+        let is_debt = |expected: &Expected| matches!(expected, Expected::Deferred(_));
+        self.deferred() > 0 || self.state.borrow().expected.iter().any(is_debt)
+    }
+
     /// How long the interval between two [`Link::heartbeat`]s is.
     pub fn heartbeat_interval(&self) -> Duration {
         self.silence / HEARTBEATS

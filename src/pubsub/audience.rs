@@ -59,6 +59,12 @@ impl Audience {
         }
     }
 
+    /// All that somebody has subscribed to.
+    pub fn topics_of_all(&self) -> Vec<Topic> {
+        let topics = self.topics();
+        topics.channels.keys().chain(topics.patterns.keys()).cloned().collect()
+    }
+
     /// Who has subscribed to `topic` itself.
     pub fn of(&self, topic: &Topic) -> Ours {
         self.topics().channels.get(topic).copied().unwrap_or_default()

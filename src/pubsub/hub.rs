@@ -9,6 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::audience::Ours;
+use super::envelope::Stamp;
+use super::moving::Journal;
 use super::seen::Seen;
 use super::subscriber::Subscriber;
 use super::{Topic, TopicKind, envelope};
@@ -28,6 +30,8 @@ pub struct Hub {
     topics: RefCell<HashMap<Topic, Subscription>>,
     /// What was seen on any topic, for those who subscribe later.
     seen: RefCell<Seen>,
+    /// What was heard while subscribers go to another process, or come from one.
+    journal: RefCell<Journal>,
 }
 
 /// A topic that somebody wants.
@@ -56,6 +60,7 @@ impl Hub {
             registry,
             topics: RefCell::default(),
             seen: RefCell::default(),
+            journal: RefCell::default(),
         })
     }
 
@@ -170,7 +175,54 @@ impl Hub {
             return;
         }
         let frame = frame(topic, channel, message);
+        self.journal.borrow_mut().note(topic, stamp, &frame);
         subscription.subscribers.values().for_each(|subscriber| subscriber.push(&frame));
+    }
+
+    /// What is heard from now on is noted, for [`Hub::heard_by`].
+    pub fn begin_journal(&self) {
+        self.journal.borrow_mut().begin();
+    }
+
+    /// Nobody moves any more.
+    pub fn end_journal(&self) {
+        let expected = self.journal.borrow_mut().end();
+        expected.iter().for_each(|topic| self.release(topic));
+    }
+
+    /// Listens to what subscribers are interested in that will come from another process. Resolves when the
+    /// masters that are up know.
+    pub fn expect(&self, topics: Vec<Topic>) -> impl Future<Output = ()> + use<> {
+        topics.iter().for_each(|topic| self.claim(topic));
+        let mut journal = self.journal.borrow_mut();
+        journal.begin();
+        journal.expected.extend(topics);
+        self.caught_up()
+    }
+
+    /// The messages that a subscriber who leaves now has got since the journal was begun.
+    pub fn heard_by(&self, subscriber: &Subscriber) -> Vec<(Topic, Stamp)> {
+        self.journal.borrow().stamps(&subscriber.topics())
+    }
+
+    /// Goes on with a subscriber of another process, who gets what he has not `heard` there. Nothing is confirmed: he
+    /// knows.
+    pub fn resume(
+        self: &Rc<Self>,
+        subscriber: &Rc<Subscriber>,
+        topics: Vec<Topic>,
+        heard: &[(Topic, Stamp)],
+    ) {
+        let is_expected = |topic: &Topic| self.journal.borrow().expected.contains(topic);
+        let (expected, new): (Vec<_>, Vec<_>) = topics.into_iter().partition(is_expected);
+        for topic in &expected {
+            self.join(subscriber, topic);
+        }
+        let journal = self.journal.borrow();
+        journal.unheard(&expected, heard).for_each(|frame| subscriber.push(frame));
+        if !new.is_empty() {
+            self.subscribe(subscriber, new, Target::nobody());
+        }
     }
 
     /// A request waits for `topic`.

@@ -10,7 +10,8 @@
 //! * [`envelope`] tells the copies of a message apart from another message with the same text;
 //! * [`seen`] remembers which messages were there before, pure;
 //! * [`subscriber`] is what one session has subscribed to, [`hub`] what a worker listens for;
-//! * [`audience`] counts the subscribers of the whole process.
+//! * [`audience`] counts the subscribers of the whole process;
+//! * [`moving`] lets subscribers go to another process without losing a message.
 //!
 //! The connections that listen are [`crate::master::feed`]s, apart from the links that vote: a
 //! burst of messages must not delay a claim.
@@ -18,13 +19,15 @@
 pub mod audience;
 pub mod envelope;
 pub mod hub;
+pub mod moving;
 pub mod seen;
 pub mod subscriber;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// What a subscription is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Topic {
     /// What the name means.
     pub kind: TopicKind,
@@ -33,7 +36,8 @@ pub struct Topic {
 }
 
 /// See [`Topic`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TopicKind {
     /// `SUBSCRIBE`
     Channel,

@@ -44,6 +44,13 @@ impl Proxy {
         Proxy::with_links(Proxy::listening(process), &addresses, flags)
     }
 
+    /// The same, with more variables of the environment.
+    pub fn start_in(masters: &Masters, flags: &[&str], environment: Vec<(&str, PathBuf)>) -> Proxy {
+        let addresses = masters.addresses();
+        let process = spawn(&addresses, flags, environment);
+        Proxy::with_links(Proxy::listening(process), &addresses, flags)
+    }
+
     fn with_links(mut proxy: Proxy, addresses: &[String], flags: &[&str]) -> Proxy {
         let (process, log) = (proxy.process.as_mut().expect("just started"), &proxy.log);
         wait_for_links(&proxy.address, addresses, password(flags), || {
@@ -165,6 +172,31 @@ impl Proxy {
         eventually_blocking("the proxy ends after SIGTERM", || {
             process.try_wait().expect("the state of the proxy")
         })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.as_ref().expect("only a real proxy has one").id()
+    }
+
+    /// How it ends by itself.
+    pub fn ended(mut self) -> ExitStatus {
+        let mut process = self.process.take().expect("only a real proxy can end");
+        eventually_blocking("the proxy ends by itself", || {
+            process.try_wait().expect("the state of the proxy")
+        })
+    }
+
+    /// It is killed, as the test knows.
+    pub fn kill_9(mut self) {
+        let mut process = self.process.take().expect("only a real proxy can be killed");
+        process.kill().expect("killed");
+        process.wait().expect("reaped");
+    }
+
+    /// Gives it a signal by its name.
+    pub fn send_signal(&self, name: &str) {
+        self.signal(name);
     }
 
     fn assert_healthy(&self, ended: Option<ExitStatus>) {

@@ -95,6 +95,13 @@ impl Raw {
         self.received.split_off(self.consumed)
     }
 
+    /// Whether the other side ends the connection as its kind demands; a TLS connection that is merely cut off
+    /// is an error.
+    pub async fn is_ended_properly(&mut self) -> bool {
+        let read = timeout(PATIENCE, self.stream.read_buf(&mut self.received)).await;
+        matches!(read.expect("the end in time"), Ok(0))
+    }
+
     /// No more requests from here; what was sent is still answered.
     pub async fn finish_sending(&mut self) {
         let _ = self.stream.shutdown().await;

@@ -1,0 +1,120 @@
+//! A client on its way from one process to another.
+
+use std::io;
+use std::net::TcpStream as StdTcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::DuplexStream;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+use crate::client::registry::{Known, Peer};
+use crate::client::session::Session;
+use crate::pubsub::Topic;
+use crate::pubsub::envelope::Stamp;
+use crate::worker::Worker;
+
+/// A connection that waits for nothing: all that was asked is answered, and every answer was written.
+#[derive(Debug)]
+pub struct Connection {
+    /// What its session knows.
+    pub state: State,
+    /// What has been read of it and not been started: perhaps half a request.
+    pub unread: Vec<u8>,
+    /// The connection itself.
+    pub socket: OwnedFd,
+}
+
+/// All that a session at rest knows. What is added here is optional: another version may not send it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct State {
+    /// Its entry in `CLIENT LIST`, with its number, its database and its protocol.
+    pub client: Known,
+    /// It has logged in, or did not have to; as whom is in its entry.
+    pub authenticated: bool,
+    /// `CLIENT REPLY OFF`
+    pub silent: bool,
+    /// `MONITOR`
+    #[serde(default)]
+    pub monitor: bool,
+    /// What it has subscribed to.
+    #[serde(default)]
+    pub topics: Vec<Topic>,
+    /// The last messages that it has got.
+    #[serde(default)]
+    pub heard: Vec<(Topic, Stamp)>,
+    /// How long the request that comes next has been waiting already (`BLPOP`).
+    #[serde(default)]
+    pub waited_ms: u64,
+}
+
+/// What a client is connected by, and whether another process could go on with it.
+pub trait Portable {
+    /// The system knows all of its state.
+    const IS_PORTABLE: bool = false;
+
+    /// A second handle on it.
+    ///
+    /// # Errors
+    /// It is not portable, or this process has too many files open.
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl Portable for TcpStream {
+    const IS_PORTABLE: bool = true;
+
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.as_fd().try_clone_to_owned()
+    }
+}
+
+impl Portable for UnixStream {
+    const IS_PORTABLE: bool = true;
+
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.as_fd().try_clone_to_owned()
+    }
+}
+
+/// Its keys are in this process.
+impl<S> Portable for TlsStream<S> {}
+
+/// It does not leave this process at all.
+impl Portable for DuplexStream {}
+
+impl Connection {
+    /// Goes on with it on this worker.
+    ///
+    /// # Errors
+    /// The event loop refuses the socket.
+    pub fn settle(self, worker: &Rc<Worker>) -> io::Result<()> {
+        match self.state.client.address {
+            Peer::Tcp(_) => {
+                let stream = StdTcpStream::from(self.socket);
+                stream.set_nonblocking(true)?;
+                go_on(TcpStream::from_std(stream)?, self.state, &self.unread, worker);
+            }
+            Peer::Unix(_) => {
+                let stream = StdUnixStream::from(self.socket);
+                stream.set_nonblocking(true)?;
+                go_on(UnixStream::from_std(stream)?, self.state, &self.unread, worker);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn go_on<S>(stream: S, state: State, unread: &[u8], worker: &Rc<Worker>)
+where
+    Session<S>: Future<Output = ()> + 'static,
+    S: Portable,
+{
+    let client = worker.registry().readmit(state.client.clone());
+    let session = Session::resumed(stream, Rc::clone(worker), client, &state, unread);
+    tokio::task::spawn_local(session);
+}

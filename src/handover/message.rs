@@ -1,0 +1,330 @@
+//! What two processes tell each other while one takes over from the other.
+//!
+//! # Format
+//! Two lengths, 32 bits each in network order; so many bytes of JSON, and so many bytes of what has no place in it:
+//! what a client has half sent, or scripts. Sockets come with the first byte (`SCM_RIGHTS` in unix(7)).
+//!
+//! The first message has the version of all that follows. Fields may be added under one version, if whoever does not
+//! get them can do without: unknown ones are skipped.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::{Deserialize, Serialize};
+
+use super::connection::State;
+use super::sockets::Place;
+use crate::pubsub::Topic;
+
+/// The version that is spoken here.
+pub const VERSION: u32 = 1;
+
+/// See the [head of the parent](super).
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "kebab-case")]
+pub enum Message {
+    /// The successor begins.
+    Hello {
+        /// What it speaks.
+        version: u32,
+    },
+    /// The predecessor serves on.
+    Refused {
+        /// One sentence.
+        why: String,
+    },
+    /// Its listening sockets come along.
+    Sockets {
+        /// What each is for.
+        places: Vec<Place>,
+    },
+    /// The successor could serve now.
+    Ready,
+    /// The predecessor accepts nobody any more.
+    Yours {
+        /// The number of its last client.
+        last_id: u64,
+    },
+    /// Scripts that clients may call by their SHA1; their texts come along.
+    Scripts {
+        /// What is known of each.
+        scripts: Vec<Loaded>,
+    },
+    /// The successor accepts.
+    Serving,
+    /// What the predecessor's clients have subscribed to.
+    Listen {
+        /// All of it, once.
+        topics: Vec<Topic>,
+    },
+    /// The successor hears it, too.
+    Listening,
+    /// A client; its socket comes along, and what was read of it and not been started.
+    Client {
+        /// What its session knows.
+        state: Box<State>,
+    },
+    /// The successor goes on with this client.
+    Taken {
+        /// Its number.
+        id: u64,
+    },
+    /// All clients have gone.
+    Done,
+}
+
+/// A script that a client has loaded.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Loaded {
+    /// How long its text is.
+    pub bytes: usize,
+    /// A quorum of masters takes it for Lua.
+    pub is_lua: bool,
+}
+
+/// A message and what came along.
+#[derive(Debug)]
+pub struct Received {
+    /// The message.
+    pub message: Message,
+    /// Bytes.
+    pub raw: Vec<u8>,
+    /// Sockets.
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// The connection between the two.
+#[derive(Debug)]
+pub struct Wire(UnixStream);
+
+impl Wire {
+    /// Over `stream`, with somebody who runs as the same user: who gets the sockets gets the clients, too.
+    ///
+    /// # Errors
+    /// It is somebody else.
+    pub fn over(stream: UnixStream) -> io::Result<Self> {
+        let wire = Self(stream);
+        if rustix::net::sockopt::socket_peercred(&wire.0)?.uid != rustix::process::geteuid() {
+            return Err(io::Error::other("the other process belongs to another user"));
+        }
+        Ok(wire)
+    }
+
+    /// The process at the other end.
+    ///
+    /// # Errors
+    /// The system does not know.
+    pub fn pid(&self) -> io::Result<u32> {
+        let pid = rustix::net::sockopt::socket_peercred(&self.0)?.pid;
+        Ok(pid.as_raw_nonzero().get().unsigned_abs())
+    }
+
+    /// How long the other end may take from now on; `None`: for ever.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn be_patient(&self, patience: Option<Duration>) -> io::Result<()> {
+        self.0.set_read_timeout(patience)?;
+        self.0.set_write_timeout(patience)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The other end has gone, or does not take it in time.
+    pub fn send(&mut self, message: &Message) -> io::Result<()> {
+        self.send_with(message, &[], &[])
+    }
+
+    /// The same with bytes and sockets.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_with(
+        &mut self,
+        message: &Message,
+        raw: &[u8],
+        sockets: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        self.send_frame(message, raw, sockets).map_err(plainly)
+    }
+
+    fn send_frame(
+        &mut self,
+        message: &Message,
+        raw: &[u8],
+        sockets: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let json = serde_json::to_vec(message)?;
+        let lengths = [length_of(&json)?, length_of(raw)?].concat();
+        let sent = self.send_sockets(&lengths, sockets)?;
+        self.0.write_all(&lengths[sent..])?;
+        self.0.write_all(&json)?;
+        self.0.write_all(raw)
+    }
+
+    fn send_sockets(&self, bytes: &[u8], sockets: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !sockets.is_empty() && !control.push(SendAncillaryMessage::ScmRights(sockets)) {
+            return Err(io::Error::other("these are too many sockets for one message"));
+        }
+        let send = || {
+            let bytes = [IoSlice::new(bytes)];
+            rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::NOSIGNAL)
+        };
+        Ok(rustix::io::retry_on_intr(send)?)
+    }
+
+    /// Waits for a message.
+    ///
+    /// # Errors
+    /// The other end has gone, says nothing in time, or nothing that can be understood.
+    pub fn receive(&mut self) -> io::Result<Received> {
+        self.receive_frame().map_err(plainly)
+    }
+
+    fn receive_frame(&mut self) -> io::Result<Received> {
+        let mut lengths = [[0; 4]; 2];
+        let sockets = self.receive_sockets(lengths.as_flattened_mut())?;
+        let [json, raw] = lengths.map(u32::from_be_bytes);
+        if json > MAX_JSON {
+            return Err(not_understood());
+        }
+        let (json, raw) = (self.receive_bytes(json)?, self.receive_bytes(raw)?);
+        let message = serde_json::from_slice(&json).map_err(|_| not_understood())?;
+        Ok(Received { message, raw, sockets })
+    }
+
+    fn receive_sockets(&mut self, bytes: &mut [u8]) -> io::Result<Vec<OwnedFd>> {
+        let (mut at, mut sockets) = (0, Vec::new());
+        while at < bytes.len() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let receive = || {
+                let mut bytes = [IoSliceMut::new(&mut bytes[at..])];
+                rustix::net::recvmsg(&self.0, &mut bytes, &mut control, RecvFlags::CMSG_CLOEXEC)
+            };
+            let received = rustix::io::retry_on_intr(receive)?;
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(rights) = message {
+                    sockets.extend(rights);
+                }
+            }
+            if received.bytes == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            at += received.bytes;
+        }
+        Ok(sockets)
+    }
+
+    /// Memory is set aside only for what has come.
+    fn receive_bytes(&mut self, length: u32) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&self.0).take(length.into()).read_to_end(&mut bytes)?;
+        if bytes.len() < length as usize {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(bytes)
+    }
+
+    /// Whether the other end has hung up, as far as can be told without waiting.
+    pub fn is_broken(&self) -> bool {
+        let mut byte = [0];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match rustix::net::recv(&self.0, &mut byte, flags) {
+            Ok((_, received)) => received == 0,
+            Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+        }
+    }
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What was received is not what belongs here.
+pub(super) fn not_understood() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the other process says what cannot be understood")
+}
+
+/// The system's words for these are riddles.
+fn plainly(error: io::Error) -> io::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
+    match error.kind() {
+        WouldBlock | TimedOut => io::Error::new(TimedOut, "the other process does not answer"),
+        UnexpectedEof | BrokenPipe | ConnectionReset => {
+            io::Error::new(UnexpectedEof, "the other process has hung up")
+        }
+        _ => error,
+    }
+}
+
+fn length_of(bytes: &[u8]) -> io::Result<[u8; 4]> {
+    let length = u32::try_from(bytes.len());
+    Ok(length.map_err(|_| io::Error::other("a client has sent too much"))?.to_be_bytes())
+}
+
+/// The most that the system takes in one message (`SCM_MAX_FD`).
+const MAX_SOCKETS: usize = 253;
+
+/// Far more than the longest list of topics.
+const MAX_JSON: u32 = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Wire, Wire) {
+        let (one, other) = UnixStream::pair().expect("a pair of sockets");
+        (Wire::over(one).expect("ourselves"), Wire::over(other).expect("ourselves"))
+    }
+
+    #[test]
+    fn bytes_and_sockets_arrive_with_their_message_and_no_other() {
+        let (mut here, mut there) = pair();
+        let (file, mut end) = UnixStream::pair().expect("a pair of sockets");
+        here.send(&Message::Ready).expect("sent");
+        here.send_with(&Message::Taken { id: 7 }, b"*1\r\n$4", &[file.as_fd()]).expect("sent");
+        here.send(&Message::Done).expect("sent");
+        let ready = there.receive().expect("a message");
+        assert!(matches!(ready.message, Message::Ready) && ready.sockets.is_empty());
+        let mut taken = there.receive().expect("a message");
+        assert!(matches!(taken.message, Message::Taken { id: 7 }));
+        assert_eq!(taken.raw, b"*1\r\n$4");
+        let mut copy = UnixStream::from(taken.sockets.pop().expect("a socket"));
+        copy.write_all(b"x").expect("written");
+        let mut byte = [0];
+        end.read_exact(&mut byte).expect("read");
+        assert!(matches!(there.receive().expect("a message").message, Message::Done));
+    }
+
+    #[test]
+    fn whoever_hangs_up_or_talks_nonsense_is_noticed() {
+        let (mut here, there) = pair();
+        assert!(!here.is_broken());
+        drop(there);
+        assert!(here.is_broken());
+        assert_eq!(here.receive().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let (mut here, there) = pair();
+        (&there.0).write_all(b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+        assert_eq!(here.receive().unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_newer_process_may_say_more() {
+        let newer = r#"{"message":"hello","version":1,"program":"9.9.9"}"#;
+        let hello = serde_json::from_str(newer).expect("a message");
+        assert!(matches!(hello, Message::Hello { version: 1 }));
+    }
+}

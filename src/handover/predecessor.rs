@@ -1,0 +1,284 @@
+//! The running process: it hands over to the one that is started in its place.
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::helm::{Departure, Helm, Phase};
+use super::message::{Loaded, Message, VERSION, Wire, not_understood};
+use super::sockets::{Offer, handles};
+use super::successor::Fate;
+use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
+use crate::client::listener::Listeners;
+use crate::clock;
+use crate::worker::Shared;
+
+/// So many clients are sent before it is looked which of them were taken.
+const CLIENTS_AT_A_TIME: usize = 64;
+
+/// How often those that stay are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long nobody can ask after the system has refused a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a process needs to hand over.
+pub(super) struct Predecessor {
+    pub(super) helm: Helm,
+    pub(super) shared: Shared,
+    /// Gone when the process is about to end.
+    pub(super) listeners: Vec<Weak<Listeners>>,
+    /// What is offered beside them.
+    pub(super) offers: Vec<Offer>,
+    pub(super) fate: Arc<Fate>,
+}
+
+/// Clients on their way to one successor.
+struct Passage<'a> {
+    wire: &'a mut Wire,
+    helm: &'a Helm,
+    shared: &'a Shared,
+    /// Sent, and perhaps not taken.
+    sent: VecDeque<Box<Connection>>,
+    /// The scripts that the successor has.
+    scripts: &'a mut HashSet<String>,
+    moved: usize,
+    closed: usize,
+}
+
+impl Predecessor {
+    /// Waits at `place` for successors until one has taken over.
+    pub(super) fn wait(mut self, place: &UnixListener) {
+        loop {
+            match place.accept().and_then(|(stream, _)| Wire::over(stream)) {
+                Ok(wire) => {
+                    if self.try_to_hand_over(wire) {
+                        return;
+                    }
+                }
+                Err(why) => {
+                    tracing::warn!("nobody could take over ({why})");
+                    pause();
+                }
+            }
+        }
+    }
+
+    /// Whether that has succeeded.
+    fn try_to_hand_over(&mut self, mut wire: Wire) -> bool {
+        let pid = wire.pid().unwrap_or_default();
+        match self.offer_to(&mut wire) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(why) => {
+                tracing::warn!("process {pid} did not take over ({why}): this one serves on");
+                return false;
+            }
+        }
+        match self.hand_over_to(&mut wire) {
+            Ok((moved, closed)) => {
+                tracing::info!(
+                    "handed over to process {pid}: {moved} clients moved, {closed} closed"
+                );
+                self.fate.succeeded_by(pid);
+                // A worker that does not answer has ended already.
+                let _ = self.helm.order(Phase::Departed);
+                true
+            }
+            Err(why) => {
+                tracing::warn!(
+                    "the handover to process {pid} has failed ({why}): this one serves on"
+                );
+                false
+            }
+        }
+    }
+
+    /// What changes nothing yet. False if the successor was refused.
+    fn offer_to(&self, wire: &mut Wire) -> io::Result<bool> {
+        wire.be_patient(Some(ANSWER_TIMEOUT))?;
+        let Message::Hello { version } = wire.receive()?.message else {
+            return Err(not_understood());
+        };
+        let refusal = if version == VERSION {
+            self.listeners
+                .iter()
+                .any(|listeners| listeners.strong_count() == 0)
+                .then(|| "it is about to end: start again when it has ended".to_owned())
+        } else {
+            Some(format!(
+                "it speaks version {VERSION} of the handover and not {version}: stop it, then start again"
+            ))
+        };
+        if let Some(why) = refusal {
+            tracing::warn!("another process was not let take over: {why}");
+            wire.send(&Message::Refused { why })?;
+            return Ok(false);
+        }
+        self.send_sockets(wire)?;
+        wire.be_patient(Some(READY_TIMEOUT))?;
+        match wire.receive()?.message {
+            Message::Ready => Ok(true),
+            _ => Err(not_understood()),
+        }
+    }
+
+    fn send_sockets(&self, wire: &mut Wire) -> io::Result<()> {
+        let mut offers = Vec::new();
+        for listeners in self.listeners.iter().filter_map(Weak::upgrade) {
+            offers.extend(listeners.offers(&self.shared.settings)?);
+        }
+        for offer in &self.offers {
+            offers.push(Offer::of(offer.place.kind, &offer.place.name, &offer.socket.as_fd())?);
+        }
+        let places = offers.iter().map(|offer| offer.place.clone()).collect();
+        wire.send_with(&Message::Sockets { places }, &[], &handles(&offers))
+    }
+
+    /// From here on the successor accepts, or everything is as it was before. How many clients were moved,
+    /// and how many closed.
+    fn hand_over_to(&self, wire: &mut Wire) -> io::Result<(usize, usize)> {
+        let (mut scripts, sent) = (HashSet::new(), VecDeque::new());
+        let (helm, shared) = (&self.helm, &self.shared);
+        let scripts = &mut scripts;
+        let mut passage = Passage { wire, helm, shared, sent, scripts, moved: 0, closed: 0 };
+        let passed = passage.close().and_then(|()| {
+            self.fate.keep_files(true);
+            passage.let_listen()?;
+            passage.pass()
+        });
+        if let Err(why) = passed {
+            passage.go_on();
+            self.fate.keep_files(false);
+            return Err(why);
+        }
+        Ok((passage.moved, passage.closed))
+    }
+}
+
+impl Passage<'_> {
+    /// Accepts nobody any more; the successor does.
+    fn close(&mut self) -> io::Result<()> {
+        self.wire.be_patient(Some(ANSWER_TIMEOUT))?;
+        self.helm.order(Phase::Closed)?;
+        self.send_scripts()?;
+        let last_id = self.shared.registry.last_id();
+        self.wire.send(&Message::Yours { last_id })?;
+        match self.wire.receive()?.message {
+            Message::Serving => Ok(()),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// Subscribers go when their messages arrive at the successor, too.
+    fn let_listen(&mut self) -> io::Result<()> {
+        let topics = self.shared.registry.audience().topics_of_all();
+        if topics.is_empty() {
+            return Ok(());
+        }
+        self.wire.send(&Message::Listen { topics })?;
+        match self.wire.receive()?.message {
+            Message::Listening => Ok(()),
+            _ => Err(not_understood()),
+        }
+    }
+
+    /// Lets clients go until none is left, or for as long as stopping may take.
+    fn pass(&mut self) -> io::Result<()> {
+        let limit = clock::now() + self.shared.live().drain_timeout;
+        self.helm.order(Phase::Departing)?;
+        loop {
+            // A session leaves the registry after it has said where it goes.
+            let is_last = self.shared.registry.connected() == 0;
+            match self.helm.departure(if is_last { Duration::ZERO } else { LOOK }) {
+                Some(first) => self.send_clients(first)?,
+                None if is_last || clock::now() >= limit => break,
+                None => self.look_around()?,
+            }
+        }
+        self.closed += self.shared.registry.connected();
+        self.wire.send(&Message::Done)
+    }
+
+    /// Nobody has gone for a while.
+    fn look_around(&mut self) -> io::Result<()> {
+        if self.wire.is_broken() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // Those that are closed when they are idle do not notice the time themselves.
+        self.shared.registry.wake_all();
+        self.send_scripts()
+    }
+
+    fn send_clients(&mut self, first: Departure) -> io::Result<()> {
+        let mut next = Some(first);
+        let mut departures = Vec::new();
+        while let Some(departure) = next {
+            departures.push(departure);
+            let is_full = departures.len() == CLIENTS_AT_A_TIME;
+            next = if is_full { None } else { self.helm.departure(Duration::ZERO) };
+        }
+        for departure in departures {
+            match departure {
+                Departure::Moved(connection) => self.sent.push_back(connection),
+                Departure::Closed => self.closed += 1,
+            }
+        }
+        // A client may call at the successor what it has loaded here.
+        self.send_scripts()?;
+        for connection in &self.sent {
+            let client = Message::Client { state: Box::new(connection.state.clone()) };
+            self.wire.send_with(&client, &connection.unread, &[connection.socket.as_fd()])?;
+        }
+        while let Some(connection) = self.sent.front() {
+            match self.wire.receive()?.message {
+                Message::Taken { id } if id == connection.state.client.id => {}
+                _ => return Err(not_understood()),
+            }
+            self.sent.pop_front();
+            self.moved += 1;
+        }
+        Ok(())
+    }
+
+    /// Sends those that the successor has not got yet.
+    fn send_scripts(&mut self) -> io::Result<()> {
+        let cache = self.shared.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = cache.kept();
+        drop(cache);
+        kept.retain(|script| self.scripts.insert(script.sha.clone()));
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let loaded = |bytes, is_lua| Loaded { bytes, is_lua };
+        let scripts =
+            kept.iter().map(|script| loaded(script.text.len(), script.is_lua())).collect();
+        let texts: Vec<&[u8]> = kept.iter().map(|script| &script.text[..]).collect();
+        self.wire.send_with(&Message::Scripts { scripts }, &texts.concat(), &[])
+    }
+
+    /// The successor has failed: the clients that it has not taken are ours, and so are those to come.
+    fn go_on(&mut self) {
+        let served = self.helm.order(Phase::Serving);
+        self.sent.drain(..).for_each(|connection| self.helm.settle(connection));
+        while let Some(departure) = self.helm.departure(Duration::ZERO) {
+            if let Departure::Moved(connection) = departure {
+                self.helm.settle(connection);
+            }
+        }
+        if let Err(why) = served {
+            tracing::error!(
+                "clients may not be accepted any more ({why}): start this process again"
+            );
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "this thread serves nobody")]
+fn pause() {
+    std::thread::sleep(PAUSE);
+}

@@ -1,0 +1,332 @@
+//! The new process: it takes the place of the one that runs.
+
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::watch;
+
+use super::connection::Connection;
+use super::helm::{Helm, Obeyed, Orders, Phase};
+use super::message::{Loaded, Message, Received, VERSION, Wire, not_understood};
+use super::predecessor::Predecessor;
+use super::sockets::{Inherited, Kind, Offer};
+use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
+use crate::client::listener::Listeners;
+use crate::socket_file;
+use crate::worker::Shared;
+
+/// How this process came to its sockets, and who will get them.
+#[derive(Debug)]
+pub struct Handover {
+    /// Where a successor asks for them.
+    place: Option<UnixListener>,
+    path: PathBuf,
+    /// What a predecessor has offered.
+    inherited: Inherited,
+    predecessor: Option<Wire>,
+    /// What a successor is offered beside the places where clients arrive.
+    offers: Vec<Offer>,
+    phase: watch::Sender<Phase>,
+    fate: Arc<Fate>,
+}
+
+/// What has become of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Fate {
+    /// Another process may still need the files of our sockets.
+    keeps_files: AtomicBool,
+    successor: OnceLock<u32>,
+}
+
+/// Why nothing is taken over, and nothing started.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum CannotTakeOver {
+    #[error("cannot listen on {} ({why}): choose another path with --handover", path.display())]
+    NoPlace { path: PathBuf, why: io::Error },
+    #[error(
+        "the proxy at {} does not hand over ({why}): see what its log says, or stop it first",
+        path.display()
+    )]
+    NoAnswer { path: PathBuf, why: io::Error },
+    #[error("the proxy at {} does not hand over: {why}", path.display())]
+    Refused { path: PathBuf, why: String },
+}
+
+impl Handover {
+    /// Nobody hands over, neither now nor later.
+    pub fn none() -> Self {
+        Self::at(PathBuf::new(), Phase::Serving)
+    }
+
+    /// Asks who listens at `path` for everything; if that is nobody, listens there.
+    ///
+    /// # Errors
+    /// Somebody is there and does not hand over, or the path is of no use.
+    pub fn begin(path: &Path) -> Result<Self, CannotTakeOver> {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        match UnixStream::connect(path) {
+            Ok(stream) => Self::ask(path, stream),
+            Err(nobody) if matches!(nobody.kind(), ConnectionRefused | NotFound) => {
+                let place = socket_file::bind(path, Some(FOR_ITS_USER));
+                let place = place.map_err(|why| CannotTakeOver::NoPlace { path: path.into(), why });
+                let begun = Self::at(path.to_owned(), Phase::Serving);
+                Ok(Self { place: Some(place?), ..begun })
+            }
+            Err(why) => Err(CannotTakeOver::NoAnswer { path: path.into(), why }),
+        }
+    }
+
+    fn at(path: PathBuf, phase: Phase) -> Self {
+        let (inherited, fate) = (Inherited::default(), Arc::default());
+        let (place, predecessor, offers) = (None, None, Vec::new());
+        Self { place, path, inherited, predecessor, offers, phase: watch::Sender::new(phase), fate }
+    }
+
+    fn ask(path: &Path, stream: UnixStream) -> Result<Self, CannotTakeOver> {
+        let no_answer = |why| CannotTakeOver::NoAnswer { path: path.into(), why };
+        let (wire, received) = introduce(stream).map_err(no_answer)?;
+        let offers = match received.message {
+            Message::Sockets { places } if places.len() == received.sockets.len() => {
+                let offer = |(place, socket)| Offer { place, socket };
+                places.into_iter().zip(received.sockets).map(offer).collect()
+            }
+            Message::Refused { why } => {
+                return Err(CannotTakeOver::Refused { path: path.into(), why });
+            }
+            _ => return Err(no_answer(not_understood())),
+        };
+        let mut inherited = Inherited::new(offers);
+        let place = inherited.take_handover().ok_or_else(|| no_answer(not_understood()))?;
+        let begun = Self::at(path.to_owned(), Phase::Starting);
+        begun.fate.keep_files(true);
+        Ok(Self { place: Some(place), inherited, predecessor: Some(wire), ..begun })
+    }
+
+    /// Whether there is somebody from whom to take over.
+    pub fn has_predecessor(&self) -> bool {
+        self.predecessor.is_some()
+    }
+
+    /// What the predecessor has offered.
+    pub fn inherited(&mut self) -> &mut Inherited {
+        &mut self.inherited
+    }
+
+    /// Offers a socket to a successor, beside those where clients arrive.
+    ///
+    /// # Errors
+    /// Too many files are open.
+    pub fn offer_admin(&mut self, name: &str, socket: &std::net::TcpListener) -> io::Result<()> {
+        self.offers.push(Offer::of(Kind::Admin, name, socket)?);
+        Ok(())
+    }
+
+    /// What the workers do.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    pub(crate) fn helm(&self, workers: usize) -> (Helm, Vec<Orders>) {
+        Helm::new(self.phase.clone(), workers)
+    }
+
+    /// Takes over once the workers are ready, so that this process accepts from now on and no other.
+    ///
+    /// # Errors
+    /// The predecessor did not let go. It serves on.
+    pub(crate) fn take_over(&mut self, helm: &Helm, shared: &Shared) -> Result<(), CannotTakeOver> {
+        let Some(wire) = &mut self.predecessor else { return Ok(()) };
+        let taken = take_over_from(wire, helm, shared);
+        taken.map_err(|why| CannotTakeOver::NoAnswer { path: self.path.clone(), why })?;
+        for path in self.inherited.deserted() {
+            // It is only in the way.
+            let _ = std::fs::remove_file(path);
+        }
+        self.inherited = Inherited::default();
+        Ok(())
+    }
+
+    /// Goes on with the predecessor's clients, and waits for a successor, on a thread of its own.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn run(
+        mut self,
+        helm: Helm,
+        shared: Shared,
+        listeners: Vec<Weak<Listeners>>,
+    ) -> io::Result<Arc<Fate>> {
+        let fate = Arc::clone(&self.fate);
+        let Some(place) = self.place else { return Ok(fate) };
+        let offer = Offer::of(Kind::Handover, &self.path.display().to_string(), &place)?;
+        self.offers.push(offer);
+        std::thread::Builder::new().name("handover".to_owned()).spawn(move || {
+            if let Some(wire) = self.predecessor {
+                Successor { wire, place: &place, helm: &helm, shared: &shared }.receive_clients();
+                self.fate.keep_files(false);
+            }
+            let fate = self.fate;
+            Predecessor { helm, shared, listeners, offers: self.offers, fate }.wait(&place);
+        })?;
+        Ok(fate)
+    }
+
+    /// Where a successor asks.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Fate {
+    /// The files of our sockets belong to another process, or not any more.
+    pub(super) fn keep_files(&self, keep: bool) {
+        self.keeps_files.store(keep, Ordering::Relaxed);
+    }
+
+    /// Whether the files of our sockets are to stay when this process ends.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.keeps_files.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn succeeded_by(&self, pid: u32) {
+        let _ = self.successor.set(pid);
+    }
+
+    /// The process that has taken over from this one.
+    pub(crate) fn successor(&self) -> Option<u32> {
+        self.successor.get().copied()
+    }
+}
+
+fn introduce(stream: UnixStream) -> io::Result<(Wire, Received)> {
+    let mut wire = Wire::over(stream)?;
+    wire.be_patient(Some(ANSWER_TIMEOUT))?;
+    wire.send(&Message::Hello { version: VERSION })?;
+    let received = wire.receive()?;
+    Ok((wire, received))
+}
+
+fn take_over_from(wire: &mut Wire, helm: &Helm, shared: &Shared) -> io::Result<()> {
+    helm.obeyed(Obeyed::Phase(Phase::Starting))?;
+    wire.be_patient(Some(READY_TIMEOUT))?;
+    wire.send(&Message::Ready)?;
+    loop {
+        let received = wire.receive()?;
+        match received.message {
+            Message::Scripts { scripts } => load(shared, &scripts, &received.raw)?,
+            Message::Yours { last_id } => {
+                shared.registry.number_from(last_id);
+                break;
+            }
+            Message::Refused { why } => return Err(io::Error::other(why)),
+            _ => return Err(not_understood()),
+        }
+    }
+    helm.order(Phase::Serving)?;
+    wire.send(&Message::Serving)
+}
+
+fn load(shared: &Shared, scripts: &[Loaded], mut texts: &[u8]) -> io::Result<()> {
+    let mut cache = shared.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+    for script in scripts {
+        let (text, rest) = texts.split_at_checked(script.bytes).ok_or_else(not_understood)?;
+        texts = rest;
+        let loaded = cache.load(text.to_vec().into());
+        loaded.keep();
+        if script.is_lua {
+            loaded.found_lua();
+        }
+    }
+    Ok(())
+}
+
+/// While the predecessor's clients come.
+struct Successor<'a> {
+    wire: Wire,
+    place: &'a UnixListener,
+    helm: &'a Helm,
+    shared: &'a Shared,
+}
+
+impl Successor<'_> {
+    fn receive_clients(&mut self) {
+        let received = self.receive_all();
+        self.helm.stop_listening();
+        match received {
+            Ok(clients) => tracing::info!(clients, "took over from the proxy that ran before"),
+            Err(why) => {
+                tracing::warn!(
+                    "the proxy that ran before has ended with clients of its own ({why})"
+                );
+            }
+        }
+    }
+
+    fn receive_all(&mut self) -> io::Result<usize> {
+        self.wire.be_patient(None)?;
+        let mut clients = 0;
+        loop {
+            self.turn_others_away()?;
+            let received = self.wire.receive()?;
+            match received.message {
+                Message::Scripts { scripts } => load(self.shared, &scripts, &received.raw)?,
+                Message::Listen { topics } => {
+                    self.helm.listen(&topics)?;
+                    self.wire.send(&Message::Listening)?;
+                }
+                Message::Client { .. } => {
+                    self.receive(received)?;
+                    clients += 1;
+                }
+                Message::Done => return Ok(clients),
+                _ => return Err(not_understood()),
+            }
+        }
+    }
+
+    /// Whoever gets no `Taken` goes on with the client: so it is served only after that was sent.
+    fn receive(&mut self, received: Received) -> io::Result<()> {
+        let Received { message: Message::Client { state }, raw, mut sockets } = received else {
+            return Err(not_understood());
+        };
+        let socket = sockets.pop().ok_or_else(not_understood)?;
+        self.wire.send(&Message::Taken { id: state.client.id })?;
+        self.helm.settle(Box::new(Connection { state: *state, unread: raw, socket }));
+        Ok(())
+    }
+
+    /// Until the predecessor says something, nobody else takes over from here.
+    fn turn_others_away(&self) -> io::Result<()> {
+        loop {
+            let mut ready =
+                [PollFd::new(&self.wire, PollFlags::IN), PollFd::new(self.place, PollFlags::IN)];
+            rustix::io::retry_on_intr(|| poll(&mut ready, None))?;
+            if ready[1].revents().contains(PollFlags::IN)
+                && let Ok((stream, _)) = self.place.accept()
+                && let Ok(wire) = Wire::over(stream)
+            {
+                turn_away(wire);
+            }
+            if !ready[0].revents().is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn turn_away(mut wire: Wire) {
+    let why = "it is still taking over itself: try again in a moment".to_owned();
+    // Whoever does not listen learns it later.
+    let _ = wire.be_patient(Some(Duration::from_secs(1)));
+    let _ = wire.receive();
+    let _ = wire.send(&Message::Refused { why });
+}
+
+/// Who gets the sockets gets the clients, too.
+const FOR_ITS_USER: u32 = 0o600;

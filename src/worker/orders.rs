@@ -1,0 +1,88 @@
+//! A worker that takes over from another process, or hands over to one.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::{DRAIN_POLL, Worker};
+use crate::client::listener::Listeners;
+use crate::clock::{self, Instant};
+use crate::handover::Phase;
+use crate::handover::connection::Connection;
+use crate::handover::helm::{Order, Orders};
+
+/// How long those may take to hear it who could not be handed over in time.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+impl Worker {
+    /// Does as it is told until another process serves; says since when the clients went there.
+    pub(super) async fn follow(
+        self: &Rc<Self>,
+        listeners: Arc<Listeners>,
+        mut orders: Orders,
+    ) -> anyhow::Result<Instant> {
+        let _ = self.departures.set(orders.departures.clone());
+        let (mut accepting, mut since) = (JoinSet::new(), clock::now());
+        loop {
+            let phase = match orders.next().await {
+                Order::Phase(phase) => phase,
+                Order::GoOnWith(connection) => {
+                    self.go_on_with(connection);
+                    continue;
+                }
+                Order::Listen(topics) => {
+                    orders.listens(self.hub.expect(topics));
+                    continue;
+                }
+                Order::StopListening => {
+                    self.hub.end_journal();
+                    continue;
+                }
+            };
+            match phase {
+                Phase::Starting => {}
+                Phase::Serving => {
+                    self.departing.set(false);
+                    self.hub.end_journal();
+                    accepting = listeners.accept(self)?;
+                    self.registry().wake_all();
+                }
+                Phase::Closed => {
+                    accepting.shutdown().await;
+                    self.hub.begin_journal();
+                }
+                Phase::Departing => {
+                    since = clock::now();
+                    self.departing.set(true);
+                    self.registry().wake_all();
+                }
+                Phase::Departed => {
+                    orders.obeyed(phase);
+                    return Ok(since);
+                }
+            }
+            orders.obeyed(phase);
+        }
+    }
+
+    fn go_on_with(self: &Rc<Self>, connection: Box<Connection>) {
+        let id = connection.state.client.id;
+        if let Err(why) = connection.settle(self) {
+            tracing::warn!("client {id} was lost on its way from another process ({why})");
+        }
+    }
+
+    /// The clients are served elsewhere since `since`. What masters that are down still have to get is known
+    /// here only: they have as long as clients would have.
+    pub(super) async fn drain_after(&self, since: Instant) {
+        let drain_timeout = self.live().drain_timeout;
+        let limit = since + drain_timeout;
+        self.drain(drain_timeout.min(FAREWELL)).await;
+        let owes = || self.engine.links().iter().any(|link| link.owes());
+        while owes() && clock::now() < limit {
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+    }
+}
