@@ -1,0 +1,150 @@
+//! A proxy with a place to hand over, and the one that takes over from it.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+use tokio::net::UnixStream;
+
+use crate::support::master::signal;
+use crate::support::{Masters, Proxy, Raw, eventually};
+
+/// The process that serves, in front of three masters; it listens by TCP and by a socket in the file system.
+pub struct Pair {
+    /// Dropped before the masters.
+    current: RefCell<Option<Proxy>>,
+    masters: Masters,
+    address: String,
+    directory: TempDir,
+}
+
+impl Pair {
+    pub fn start(flags: &[&str]) -> Pair {
+        Pair::start_in(flags, Vec::new())
+    }
+
+    /// With more variables of the environment.
+    pub fn start_in(flags: &[&str], environment: Vec<(&str, PathBuf)>) -> Pair {
+        let (masters, directory) = (Masters::start(3), tempfile::tempdir().expect("a directory"));
+        let words = with_places(directory.path(), flags);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let proxy = Proxy::start_in(&masters, &words, environment);
+        let address = proxy.address().to_owned();
+        Pair { masters, address, current: RefCell::new(Some(proxy)), directory }
+    }
+
+    pub fn masters(&self) -> &Masters {
+        &self.masters
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// A file of this pair.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The process that serves.
+    pub fn current(&self) -> std::cell::Ref<'_, Proxy> {
+        std::cell::Ref::map(self.current.borrow(), |proxy| proxy.as_ref().expect("one that serves"))
+    }
+
+    /// A new process takes over and accepts. Returns the one before, which ends when its last client has gone.
+    pub fn upgrade(&mut self, flags: &[&str]) -> Proxy {
+        let words = with_places(self.directory.path(), flags);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let after = Proxy::unready(&self.masters.addresses(), &words);
+        assert_eq!(after.address(), self.address);
+        self.replace(after)
+    }
+
+    /// Another process serves, as the test knows; returns the one before.
+    pub fn replace(&self, after: Proxy) -> Proxy {
+        self.current.replace(Some(after)).expect("one that served")
+    }
+
+    /// Waits until the current process has ended by itself.
+    pub fn retire_current(&self) -> Option<i32> {
+        self.current.take().expect("one that served").ended().code()
+    }
+
+    /// Ends the last process; its files are still there to be looked at.
+    pub fn stop(self) -> TempDir {
+        let ended = self.current.take().expect("one that serves").terminate();
+        assert_eq!(ended.code(), Some(0));
+        self.directory
+    }
+
+    /// The process behind a connection.
+    pub async fn process_of(&self, raw: &mut Raw) -> u32 {
+        let info = raw.ask(&["INFO", "server"]).await.text();
+        let id = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+        id.expect("a process id").parse().expect("a number")
+    }
+
+    /// The process that accepts, once it is another one.
+    pub async fn successor_of(&self, first: u32) -> u32 {
+        eventually("another process answers", || async {
+            let process = self.process_of(&mut Raw::connect(&self.address).await).await;
+            (process != first).then_some(process)
+        })
+        .await
+    }
+
+    /// What a process says in its log when it has handed over.
+    pub async fn farewell(before: &Proxy) -> String {
+        eventually("it has handed over", || async {
+            before.log().into_iter().find(|line| line.contains("handed over to process"))
+        })
+        .await
+    }
+
+    /// Somebody who wants to take over.
+    pub async fn handover_socket(&self) -> Raw {
+        Raw::over(UnixStream::connect(self.path("handover.sock")).await.expect("a listener"))
+    }
+
+    /// A new process that cannot: how it ends, and what it says.
+    pub fn fail_to_take_over(&self, flags: &[&str]) -> (Option<i32>, String) {
+        let words = with_places(self.directory.path(), flags);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        run(&words)
+    }
+}
+
+fn with_places(directory: &Path, flags: &[&str]) -> Vec<String> {
+    let place = |name: &str| directory.join(name).display().to_string();
+    let (handover, clients) = (place("handover.sock"), place("clients.sock"));
+    let mut words = vec!["--handover".to_owned(), handover, "--unixsocket".to_owned(), clients];
+    words.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    words
+}
+
+/// Runs the program to its end.
+pub fn run(flags: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+        .args(["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0"])
+        .args(flags)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the proxy's binary starts");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A message as one process sends it to the other.
+pub fn frame(json: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(json.len()).expect("a short message").to_be_bytes();
+    [&length, &[0; 4], json].concat()
+}
+
+/// A process that is no child of this one. It is killed when this is dropped.
+pub struct Killed(pub u32);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        signal("KILL", self.0);
+    }
+}
