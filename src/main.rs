@@ -184,12 +184,20 @@ fn check_masters(typed: &Typed) -> Result<(), Failure> {
 }
 
 fn check_health(typed: &Typed, args: &HealthArgs) -> Result<(), Failure> {
-    let listen = typed.listen.as_deref().unwrap_or("127.0.0.1:6379");
-    let address = args.connect.clone().unwrap_or_else(|| health::reachable(listen));
+    let place = match (&args.connect, typed.listen.as_deref(), typed.unixsocket.as_deref()) {
+        (Some(address), ..) => health::Place::Tcp(address.clone()),
+        (None, Some("none"), Some(path)) if !path.is_empty() => health::Place::Unix(path.into()),
+        (None, Some("none"), _) => return Err(Failure::usage(NOWHERE_TO_ASK)),
+        (None, listen, _) => {
+            health::Place::Tcp(health::reachable(listen.unwrap_or("127.0.0.1:6379")))
+        }
+    };
     let password = args.password.as_deref().or(typed.requirepass.as_deref());
-    health::check(&address, password.filter(|password| !password.is_empty()))
-        .map_err(Failure::other)
+    health::check(&place, password.filter(|password| !password.is_empty())).map_err(Failure::other)
 }
+
+const NOWHERE_TO_ASK: &str = "health asks without TLS: give the proxy a --listen on 127.0.0.1 or a --unixsocket, or ask \
+     /live at --admin instead";
 
 fn start_logging(format: LogFormat) -> Result<Log, Failure> {
     Ok(logging::start(format, logging::filter().map_err(Failure::usage)?))
@@ -225,7 +233,7 @@ fn serve_until(
     let served = worker::serve(shared, certificates.server, handover, listening, shutdown);
     let successor = served.map_err(|error| {
         if let Some(cannot) = error.downcast_ref::<CannotListen>() {
-            return cannot_listen(&cannot.place, &cannot.why);
+            return cannot_listen(cannot.kind, &cannot.place, &cannot.why);
         }
         match error.downcast_ref::<CannotTakeOver>() {
             Some(cannot) => Failure::unavailable(cannot),
@@ -239,11 +247,7 @@ fn serve_until(
 }
 
 fn bind_admin(listen: &String, handover: &mut Handover) -> Result<TcpListener, Failure> {
-    let cannot = |why: io::Error| {
-        Failure::unavailable(format!(
-            "cannot listen on {listen} ({why}): choose another address with --admin"
-        ))
-    };
+    let cannot = |why: io::Error| cannot_listen(Kind::Admin, listen, &why);
     let inherited = handover.inherited().take_tcp(Kind::Admin, listen).pop();
     let listener = inherited.map_or_else(|| TcpListener::bind(listen), Ok).map_err(cannot)?;
     handover.offer_admin(listen, &listener).map_err(cannot)?;
@@ -263,19 +267,19 @@ fn require_free(settings: &Settings, inherited: &Inherited) -> Result<(), Failur
     let tls = settings.tls.iter().map(|tls| (Kind::Tls, &tls.listen));
     for (kind, listen) in plain.chain(tls) {
         if !inherited.has_tcp(kind, listen) {
-            TcpListener::bind(listen).map_err(|why| cannot_listen(listen, &why))?;
+            TcpListener::bind(listen).map_err(|why| cannot_listen(kind, listen, &why))?;
         }
     }
     Ok(())
 }
 
-fn cannot_listen(place: &str, why: &io::Error) -> Failure {
+fn cannot_listen(kind: Kind, place: &str, why: &io::Error) -> Failure {
+    let flag = kind.flag();
     Failure::unavailable(match why.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "{place} is in use: stop what listens there (a redis-server?) or choose another \
-             address with --listen"
+            "{place} is in use: stop what listens there (a redis-server?) or choose another one with {flag}"
         ),
-        _ => format!("cannot listen on {place} ({why}): choose another address with --listen"),
+        _ => format!("cannot listen on {place} ({why}): choose another one with {flag}"),
     })
 }
 

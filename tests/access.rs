@@ -6,7 +6,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::{Masters, Proxy, Raw, Reply, target_is_plain_redis, words};
+use support::http::http;
+use support::{Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
 use tokio::net::UnixStream;
 
 fn run(flags: &[&str]) -> Output {
@@ -36,6 +37,8 @@ async fn clients_of_the_same_host_need_no_network() {
     assert_eq!(client.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
     let info = client.ask(&["CLIENT", "INFO"]).await.text();
     assert!(info.contains(&format!(" addr={flag}:0 laddr={flag}:0 ")), "{info}");
+    let health = ["--listen", "none", "--unixsocket", flag, "health"];
+    assert_eq!(run(&health).status.code(), Some(0));
     let cli = Command::new("redis-cli").args(["-s", flag, "GET", "lock"]).output();
     assert_eq!(cli.expect("redis-cli").stdout, b"mine\n");
     // By TCP it is the same proxy.
@@ -114,6 +117,52 @@ async fn passwords_come_from_files_and_are_shown_nowhere() {
     for secret in SECRETS {
         assert!(!shown.contains(secret), "{secret} in {shown}");
     }
+}
+
+/// A visible state, not an end: the password may be right again without a restart of the proxy.
+#[tokio::test]
+async fn a_wrong_password_for_the_masters_is_told_wherever_one_looks() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("password");
+    std::fs::write(&file, "wrong horse").expect("written");
+    let masters = Masters::start(3);
+    // These stay logged in.
+    let mut operators = Vec::new();
+    for master in masters.iter() {
+        let mut operator = Raw::connect(&master.address()).await;
+        let asked = operator.ask(&["CONFIG", "SET", "requirepass", "right horse"]).await;
+        assert_eq!(asked, Reply::ok());
+        operators.push(operator);
+    }
+    let path = file.to_str().expect("a path");
+    let flags = ["--master-password-file", path, "--admin", "127.0.0.1:0"];
+    let proxy = Proxy::unready(&masters.addresses(), &flags);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    let lock = client.ask(&words("SET lock mine NX PX 60000")).await;
+    assert!(lock.is_error("CLUSTERDOWN"), "{lock:?}");
+    for master in 0..masters.len() {
+        proxy.knows(master, "state", "down").await;
+        let reason = proxy.says_of(master, "reason").await;
+        assert!(reason.contains("WRONGPASS"), "{reason}");
+    }
+    let ready = http(&proxy.admin_address(), "GET", "/ready", "");
+    assert_eq!(ready.status, 503, "{}", ready.body);
+    let log = proxy.log().join("\n");
+    assert!(log.contains("WRONGPASS") && !log.contains("horse"), "{log}");
+
+    for operator in &mut operators {
+        let asked = operator.ask(&["CONFIG", "SET", "requirepass", "wrong horse"]).await;
+        assert_eq!(asked, Reply::ok());
+    }
+    eventually("it serves when the masters let it in", || async {
+        let lock = proxy.raw().await.ask(&words("SET lock mine NX PX 60000")).await;
+        (lock == Reply::ok()).then_some(())
+    })
+    .await;
 }
 
 #[test]

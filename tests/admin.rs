@@ -216,7 +216,7 @@ fn an_admin_port_in_use_ends_the_proxy_with_one_sentence() {
         .output()
         .expect("the proxy's binary");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("choose another address with --admin"), "{said}");
+    assert!(said.contains("choose another one with --admin"), "{said}");
     assert_eq!((output.status.code(), said.trim().lines().count()), (Some(69), 1), "{said}");
 }
 

@@ -47,6 +47,8 @@ pub struct Listeners {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {place} ({why})")]
 pub struct CannotListen {
+    /// What for.
+    pub kind: Kind,
     /// The address or path.
     pub place: String,
     /// What the system says.
@@ -75,7 +77,11 @@ impl Listeners {
             deal(sockets, &mut all, |worker| &mut worker.tls);
         }
         if let Some(socket) = &settings.unix_socket {
-            let cannot = |why| CannotListen { place: socket.path.display().to_string(), why };
+            let cannot = |why| CannotListen {
+                kind: Kind::Unix,
+                place: socket.path.display().to_string(),
+                why,
+            };
             let listener = unix(socket, inherited).map_err(cannot)?;
             for worker in &mut all {
                 worker.unix = Some(listener.try_clone().map_err(cannot)?);
@@ -157,7 +163,7 @@ fn tcp(
         }
         sockets.iter().try_for_each(|socket| socket.set_nonblocking(true))
     };
-    open().map_err(|why| CannotListen { place: listen.to_owned(), why })?;
+    open().map_err(|why| CannotListen { kind, place: listen.to_owned(), why })?;
     Ok(sockets)
 }
 

@@ -24,6 +24,19 @@ pub enum Kind {
     Handover,
 }
 
+impl Kind {
+    /// The flag that says where.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::Plain => "--listen",
+            Self::Tls => "--tls-listen",
+            Self::Unix => "--unixsocket",
+            Self::Admin => "--admin",
+            Self::Handover => "--handover",
+        }
+    }
+}
+
 /// A listening socket's use, and its address as the settings spell it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {

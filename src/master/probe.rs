@@ -36,9 +36,24 @@ pub enum ProbeError {
     /// It cannot be reached.
     #[error("cannot connect: {0}")]
     Unreachable(#[from] std::io::Error),
+    /// It does not know the user, or the password is another one.
+    #[error(
+        "WRONGPASS: it does not take the user and password it is given: correct its URL, or master-user and \
+         the file that master-password-file names"
+    )]
+    WrongPassword,
     /// It refused a command, e.g. for want of a password or while it is loading.
     #[error("{0}")]
-    Refused(#[from] redis::RedisError),
+    Refused(redis::RedisError),
+}
+
+impl From<redis::RedisError> for ProbeError {
+    fn from(error: redis::RedisError) -> Self {
+        match error.kind() {
+            redis::ErrorKind::AuthenticationFailed => Self::WrongPassword,
+            _ => Self::Refused(error),
+        }
+    }
 }
 
 /// Asks the master at `address` who it is, gives it our scripts, and cuts `predecessor` off.
