@@ -217,6 +217,7 @@ async fn a_subscriber_that_does_not_read_is_disconnected() {
     }
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &[]);
+    proxy.expect_warnings();
     let mut other = proxy.connection().await;
     let mut reads = Subscriber::new(proxy.address(), "3", &["SUBSCRIBE", "news"]).await;
     let _sleeps = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "news"]).await;

@@ -11,7 +11,7 @@ use tokio::sync::futures::Notified;
 use super::clocks::{Clocks, Reading};
 use super::facts::Facts;
 use super::looks::Looks;
-use super::membership::Membership;
+use super::membership::{Membership, Rival};
 use super::probation::{Cause, Probation, Sources, Standing, Terms};
 use super::unix_time::UnixTime;
 use crate::clock::{self, Instant};
@@ -42,7 +42,7 @@ struct State {
     /// Masters on which it was seen who else is there.
     looked_at: MasterSet,
     /// Other lists of masters that proxies have announced, by the master on which they did.
-    rivals: Vec<Option<String>>,
+    rivals: Vec<Option<Rival>>,
     /// In how many looks in a row one was seen.
     rivals_seen: Vec<u32>,
 }
@@ -143,7 +143,7 @@ impl Electorate {
     /// The other list of masters that a proxy serves at the same time, and ours.
     pub fn rival(&self) -> Option<(String, String)> {
         let theirs = self.state().rivals.iter().flatten().next().cloned()?;
-        Some((self.membership.list().to_owned(), theirs))
+        Some((self.membership.list().to_owned(), theirs.list))
     }
 
     /// The looks at a master.
@@ -199,15 +199,28 @@ impl Electorate {
         let is_there_for_long = is_certain && *seen >= PATIENCE;
         let keeps_out = state.rivals.iter().any(Option::is_some);
         let may_not_begin = keeps_out || !state.looked_at.contains(master);
-        let rival = rival.filter(|_| may_not_begin || is_there_for_long).map(|rival| rival.list);
-        if let Some(theirs) = rival.as_ref().filter(|_| !keeps_out) {
-            tracing::error!(
-                "another proxy has other masters, so that neither may serve: {theirs} there, {} here. \
-                 Give all proxies the same list",
-                self.membership.list()
-            );
+        let rival = rival.filter(|_| may_not_begin || is_there_for_long);
+        if let Some(rival) = &rival {
+            self.report_rival(state, rival);
         }
         state.rivals[master.index()] = rival;
+    }
+
+    /// Once.
+    fn report_rival(&self, state: &State, rival: &Rival) {
+        let (ours, theirs) = (self.membership.list(), &rival.list);
+        let mut known = state.rivals.iter().flatten();
+        if rival.is_certain && !known.any(|known| known.is_certain) {
+            tracing::error!(
+                "another proxy has other masters, so that neither may serve: {theirs} there, {ours} here. \
+                 Give all proxies the same list"
+            );
+        } else if !rival.is_certain && known.next().is_none() {
+            tracing::info!(
+                "another proxy spells its masters differently: {theirs} there, {ours} here. This one serves \
+                 once it is known of each what runs there"
+            );
+        }
     }
 
     fn read_clock(&self, state: &mut State, master: MasterId, reading: Reading) {
