@@ -168,11 +168,11 @@ pub struct Metrics {
 /// Of one master.
 #[derive(Debug, Default)]
 pub struct MasterMetrics {
-    /// Ballots that were answered in time.
-    pub answered: Count,
+    /// Ballots that were trusted, but belong to a round before the last one.
+    pub behind: Count,
     /// Those that were late, errors or lost.
     pub unknown: Count,
-    /// From the request to the ballot.
+    /// From the request to the ballot, of all others that were trusted.
     pub round_trip: Histogram,
     /// Whether this worker is connected to it, a moment ago.
     pub is_up: Gauge,
@@ -180,6 +180,13 @@ pub struct MasterMetrics {
     pub deferred: Gauge,
     /// Those that were given up.
     pub dropped: Gauge,
+}
+
+impl MasterMetrics {
+    /// Ballots that were trusted.
+    pub fn answered(&self) -> u64 {
+        self.behind.get() + self.round_trip.calls()
+    }
 }
 
 impl Metrics {

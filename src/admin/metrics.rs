@@ -184,7 +184,7 @@ impl Page<'_, '_> {
         let shared = self.shared;
         let mut family = self.counters("ballots", "Answers of masters, by whether they count.")?;
         for (master, address) in masters(shared) {
-            let answered = status::sum(shared, |metrics| metrics.master(master).answered.get());
+            let answered = status::sum(shared, |metrics| metrics.master(master).answered());
             let unknown = status::sum(shared, |metrics| metrics.master(master).unknown.get());
             counter(&mut family, &[("master", &address), ("ballot", "answered")], answered)?;
             counter(&mut family, &[("master", &address), ("ballot", "unknown")], unknown)?;

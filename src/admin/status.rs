@@ -104,7 +104,7 @@ impl Master {
             since_seconds: electorate.since(id).elapsed().as_secs(),
             latency_us: electorate.latency(id).as_micros(),
             clock_offset_ms: unix_time.ms_of(id) - unix_time.ms(),
-            ballots: sum(shared, |metrics| metrics.master(id).answered.get()),
+            ballots: sum(shared, |metrics| metrics.master(id).answered()),
             unknown_ballots: sum(shared, |metrics| metrics.master(id).unknown.get()),
             deferred_releases: sum(shared, |metrics| metrics.master(id).deferred.get()),
         }

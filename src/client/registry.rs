@@ -19,6 +19,7 @@ use super::monitor::Monitors;
 use crate::acl::DEFAULT_USER;
 use crate::clock::{self, Instant};
 use crate::command::table::{self, Spec};
+use crate::metrics::histogram::micros;
 use crate::pubsub::audience::Audience;
 use crate::pubsub::subscriber::Counts;
 
@@ -387,8 +388,9 @@ impl Client {
     }
 
     /// The client has sent something, or was sent something.
-    pub fn seen(&self) {
-        self.seen_ms.store(self.age_ms(), Ordering::Relaxed);
+    pub fn seen(&self, now: Instant) {
+        let age = now.saturating_duration_since(self.since);
+        self.seen_ms.store(micros(age) / 1000, Ordering::Relaxed);
         self.overdue.store(false, Ordering::Relaxed);
     }
 
@@ -399,7 +401,7 @@ impl Client {
     }
 
     fn age_ms(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
+        micros(self.since.elapsed()) / 1000
     }
 
     /// The client has sent this command.

@@ -26,6 +26,7 @@ use super::registry::{Client, Disconnected};
 use super::reply::Reply;
 use super::waiting::Waiting;
 use crate::acl::{User, Users};
+use crate::clock;
 use crate::command::transaction::Transaction;
 use crate::command::{self, Action, error, table};
 use crate::flush::poll_flush;
@@ -234,7 +235,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         let mut free = ReadBuf::new(&mut buffer);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free))?;
         let read = free.filled();
-        self.front.client.seen();
+        let now = clock::now();
+        self.front.client.seen(now);
+        worker.engine().see(now);
         worker.metrics().bytes_in.add(read.len() as u64);
         if self.pending.is_empty() {
             let done = self.requests(read);
@@ -278,7 +281,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         let mut bytes = outbox.bytes();
         let before = bytes.len();
         if before > 0 && !self.front.worker.live().timeout.is_zero() {
-            self.front.client.seen();
+            self.front.client.seen(clock::now());
         }
         let flushed = poll_flush(Pin::new(&mut self.stream), &mut bytes, cx);
         self.front.client.holds(self.pending.len(), bytes.len());

@@ -190,7 +190,7 @@ fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {
         None => (standing.word(electorate.was_looked_at(master)), standing.reason()),
     };
     let metrics = metrics.master(master);
-    let (ballots, unknown) = (metrics.answered.get(), metrics.unknown.get());
+    let (ballots, unknown) = (metrics.answered(), metrics.unknown.get());
     let fields: [(&str, &dyn std::fmt::Display); 12] = [
         ("address", link.address()),
         ("state", &state),

@@ -28,6 +28,11 @@ impl Histogram {
         self.buckets[bucket(us)].one();
         self.sum_us.add(us);
     }
+
+    /// How many times there were.
+    pub fn calls(&self) -> u64 {
+        self.buckets.iter().map(Count::get).sum()
+    }
 }
 
 /// Whole microseconds; [`Duration::as_micros`] counts in 128 bits, and is asked for every ballot.

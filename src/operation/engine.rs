@@ -78,8 +78,9 @@ struct Flight {
     serial: u32,
     /// When it was first to be sent, by the stopwatch; before that it may wait for its turn.
     started_us: Option<u64>,
-    /// When the current round was.
+    /// When the last round was, and which it is.
     asked_us: u64,
+    asked_round: u8,
     /// The client that gets the reply, until it has been delivered.
     target: Option<Target>,
     /// Fingerprint of the key whose turn this operation holds.
@@ -200,6 +201,7 @@ impl Engine {
             serial,
             started_us: None,
             asked_us: 0,
+            asked_round: 0,
             target: Some(target),
             turn: turn_key,
             turns: 0,
@@ -236,8 +238,14 @@ impl Engine {
         key: u64,
     ) -> impl Future<Output = Reply> + use<> {
         let (target, reply) = Target::task();
+        self.see(clock::now());
         self.start(operation, key, target);
         async { reply.await.expect("the engine delivers a reply to every operation") }
+    }
+
+    /// It is `now`: what is started next begins then.
+    pub fn see(&self, now: Instant) {
+        self.stopwatch.see(now);
     }
 
     /// A master has answered what `waiting` stands for.
@@ -293,7 +301,7 @@ impl Engine {
             // The event loop may be so late that answers are read before their deadline is noticed. The pad on the
             // masters covers one vote timeout and not more.
             let asked = self.with(id, |flight| {
-                let is_current = flight.operation.round() == waiting.round;
+                let is_current = flight.asked_round == waiting.round;
                 let is_late = flight.deadline.is_some_and(|deadline| now > deadline);
                 (is_late, is_current.then_some(flight.asked_us))
             });
@@ -336,9 +344,9 @@ impl Engine {
         if !is_trusted {
             return metrics.unknown.one();
         }
-        metrics.answered.one();
-        if let Some(asked_us) = asked_us {
-            metrics.round_trip.observe(self.stopwatch.since(asked_us));
+        match asked_us {
+            Some(asked_us) => metrics.round_trip.observe(self.stopwatch.since(asked_us)),
+            None => metrics.behind.one(),
         }
     }
 
@@ -383,7 +391,7 @@ impl Engine {
             return self.retire(id);
         }
         let now = clock::now();
-        let asked_us = self.stopwatch.see(now);
+        let asked_us = self.stopwatch.us();
         let held_back = self.held_back(id, asked);
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
@@ -398,6 +406,7 @@ impl Engine {
             flight.asked_us = asked_us;
             flight.deadline = Some(now + self.rules.vote_timeout);
             let round = operation.round();
+            flight.asked_round = round;
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
             (operation.db, waiting, operation.program())
         });
@@ -454,6 +463,7 @@ impl Engine {
         let engine = Rc::clone(self);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(pause).await;
+            engine.see(clock::now());
             engine.with(id, |flight| {
                 flight.pausing = false;
                 flight.operation.resume();

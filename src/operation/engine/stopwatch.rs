@@ -5,9 +5,9 @@ use std::cell::Cell;
 use crate::clock::{self, Instant};
 use crate::metrics::histogram::micros;
 
-/// When the masters were last asked or heard, in microseconds of its own: near enough to tell how long
-/// something took. The clock is not read for it, and answers that were read together cost one
-/// conversion.
+/// When clients or masters were last heard, in microseconds of its own: near enough to tell how long
+/// something took. The clock is not read for it, and requests or answers that were read together cost
+/// one conversion.
 pub(super) struct Stopwatch {
     start: Instant,
     at: Cell<Instant>,
@@ -22,11 +22,11 @@ impl Stopwatch {
     }
 
     /// It is `now`.
-    pub(super) fn see(&self, now: Instant) -> u64 {
+    #[inline]
+    pub(super) fn see(&self, now: Instant) {
         if now != self.at.replace(now) {
             self.us.set(micros(now.saturating_duration_since(self.start)));
         }
-        self.us.get()
     }
 
     /// What it was when it was last seen.
