@@ -1,18 +1,19 @@
 //! One thread with one event loop that owns its listener, sessions and links. Nothing is shared
 //! between workers on the hot path.
+//!
+//! * `threads` starts the workers, `shared` is what all of them share;
+//! * `chores`: what a worker does beside serving; `orders`: what it does when another process takes over.
 
+mod chores;
 mod orders;
+mod shared;
+mod threads;
 
 use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
-use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 
 use crate::client::listener::Listeners;
@@ -20,13 +21,11 @@ use crate::client::registry::Registry;
 use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::{Live, Settings};
-use crate::handover::Handover;
 use crate::handover::helm::{Departure, Orders};
 use crate::lua::ScriptCache;
 use crate::lua::program::Ttls;
 use crate::lua::transactions::Transactions;
 use crate::master::dial::{Dial, Network};
-use crate::master::electorate::Electorate;
 use crate::master::errand::Errands;
 use crate::master::link::Link;
 use crate::master::orphans::Sweeper;
@@ -34,7 +33,6 @@ use crate::master::probe::DEFAULT_DATABASES;
 use crate::master::rejoin::Rejoin;
 use crate::master::watch::Watch;
 use crate::metrics::Metrics;
-use crate::metrics::histogram::micros;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::statistics::Statistics;
 use crate::operation::Rules;
@@ -42,9 +40,9 @@ use crate::operation::engine::Engine;
 use crate::pubsub::hub::Hub;
 use crate::quorum::validity::Pad;
 use crate::quorum::{MasterId, Quorum};
-use crate::socket_file::SocketFile;
-use crate::tls::Unusable;
-use crate::tls::server::Server;
+
+pub use shared::{Certificates, Shared};
+pub use threads::{on_one_thread, serve};
 
 /// How long the first clients are kept waiting for the masters that can be reached.
 const FIRST_CONTACT: Duration = Duration::from_secs(1);
@@ -55,117 +53,8 @@ const DRAIN_POLL: Duration = Duration::from_millis(5);
 /// The version that clients are told before any master has been reached: the oldest that is served.
 const UNKNOWN_VERSION: &str = "7.0.0";
 
-/// How often a worker looks at itself.
-const LOOK: Duration = Duration::from_millis(100);
-
 /// Beyond the two rounds of a claim without TTL: room for a busy machine.
 const PROVISIONAL_RESERVE_MS: i64 = 500;
-
-/// All certificates that the settings name, read.
-#[derive(Clone, Default)]
-pub struct Certificates {
-    /// For clients, if they may use TLS.
-    pub server: Option<Arc<Server>>,
-    /// For masters.
-    pub network: Network,
-}
-
-impl Certificates {
-    /// Reads them.
-    ///
-    /// # Errors
-    /// One of them cannot be used.
-    pub fn read(settings: &Settings) -> Result<Self, Unusable> {
-        let server = settings.tls.as_ref().map(|tls| Server::read(&tls.files)).transpose()?;
-        let network = Network::of(&settings.masters, &settings.master_tls)?;
-        Ok(Self { server: server.map(Arc::new), network })
-    }
-
-    /// Reads them again; those that cannot be used stay as they were.
-    ///
-    /// # Errors
-    /// One of them cannot be used.
-    pub fn read_again(&self) -> Result<(), Unusable> {
-        let network = self.network.read_again();
-        self.server.as_ref().map_or(Ok(()), |server| server.read_again()).and(network)
-    }
-}
-
-/// What all workers of a process share.
-#[derive(Clone)]
-pub struct Shared {
-    /// What was configured; of what can change, how it was at the start.
-    pub settings: Arc<Settings>,
-    /// What can change, as it is now.
-    live: Arc<watch::Sender<Arc<Live>>>,
-    /// How often it has changed.
-    changes: Arc<AtomicU64>,
-    /// How masters are reached.
-    pub network: Network,
-    /// Who is connected.
-    pub registry: Arc<Registry>,
-    /// The scripts that clients have sent.
-    pub scripts: Arc<Mutex<ScriptCache>>,
-    /// Who may vote.
-    pub electorate: Arc<Electorate>,
-    /// What each worker counts.
-    pub metrics: Arc<[Arc<Metrics>]>,
-    /// The requests that were slow.
-    pub slowlog: Arc<Slowlog>,
-    /// What had been counted by the last `CONFIG RESETSTAT`.
-    counted: Arc<Mutex<Statistics>>,
-}
-
-impl Shared {
-    /// For the workers that `settings` ask for.
-    pub fn new(settings: Settings, network: Network) -> Self {
-        let metrics = (0..settings.workers).map(|_| Arc::new(Metrics::new(settings.masters.len())));
-        let slowlog = Slowlog::default();
-        slowlog.configure(&settings.live);
-        Self {
-            network,
-            registry: Arc::default(),
-            scripts: Arc::new(Mutex::new(ScriptCache::new())),
-            electorate: Arc::new(Electorate::of(&settings)),
-            metrics: metrics.collect(),
-            slowlog: Arc::new(slowlog),
-            counted: Arc::default(),
-            live: Arc::new(watch::Sender::new(Arc::new(settings.live.clone()))),
-            changes: Arc::default(),
-            settings: Arc::new(settings),
-        }
-    }
-
-    /// What can change, as it is now.
-    pub fn live(&self) -> Arc<Live> {
-        Arc::clone(&self.live.borrow())
-    }
-
-    /// Changes it for all workers, before this returns.
-    pub fn change(&self, live: Live) {
-        self.slowlog.configure(&live);
-        self.live.send_modify(|now| {
-            *now = Arc::new(live);
-            // Whoever sees the new count waits for the lock under which this is done.
-            self.changes.fetch_add(1, Ordering::Release);
-        });
-    }
-
-    /// What was counted since the start, or the last [`Shared::reset_statistics`].
-    pub fn statistics(&self) -> Statistics {
-        Statistics::of(self).since(&self.counted())
-    }
-
-    /// Counts from nothing again.
-    pub fn reset_statistics(&self) {
-        *self.counted() = Statistics::of(self);
-    }
-
-    /// Nothing that panics is done under this lock.
-    fn counted(&self) -> MutexGuard<'_, Statistics> {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What the sessions of one worker share.
 pub struct Worker {
@@ -209,7 +98,7 @@ impl Worker {
         Rc::new(Self {
             index,
             transactions: RefCell::new(Transactions::new(Ttls { pad, longest: settings.max_ttl })),
-            changes_seen: Cell::new(shared.changes.load(Ordering::Acquire)),
+            changes_seen: Cell::new(shared.changes()),
             live: RefCell::new(shared.live()),
             metrics,
             engine,
@@ -236,7 +125,7 @@ impl Worker {
     /// What can change, as it is now.
     #[inline]
     pub fn live(&self) -> Ref<'_, Live> {
-        if self.shared.changes.load(Ordering::Acquire) != self.changes_seen.get() {
+        if self.shared.changes() != self.changes_seen.get() {
             self.adopt();
         }
         Ref::map(self.live.borrow(), |live| &**live)
@@ -251,7 +140,7 @@ impl Worker {
     fn adopt(&self) {
         // Who looks at it just now sees it as it was.
         if let Ok(mut live) = self.live.try_borrow_mut() {
-            self.changes_seen.set(self.shared.changes.load(Ordering::Acquire));
+            self.changes_seen.set(self.shared.changes());
             *live = self.shared.live();
         }
     }
@@ -398,19 +287,19 @@ impl Worker {
         for link in self.engine.links() {
             let link = Rc::clone(link);
             tokio::task::spawn_local(Rc::clone(&link).run(dial.clone(), Rc::clone(&self.engine)));
-            tokio::task::spawn_local(heartbeats(link));
+            tokio::task::spawn_local(chores::heartbeats(link));
         }
         for feed in self.hub.feeds() {
             let hub = Rc::clone(&self.hub);
             tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
         }
-        tokio::task::spawn_local(deadlines(Rc::clone(&self.engine)));
+        tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
         let suspects = Rc::clone(self.engine.suspects());
-        tokio::task::spawn_local(look_at_itself(Rc::clone(self)));
+        tokio::task::spawn_local(chores::look_at_itself(Rc::clone(self)));
         tokio::task::spawn_local(Sweeper(self.errands(dial.clone())).run(suspects));
         if self.index == 0 {
-            tokio::task::spawn_local(changes(Rc::clone(self)));
-            tokio::task::spawn_local(timeouts(Rc::clone(self)));
+            tokio::task::spawn_local(chores::changes(Rc::clone(self)));
+            tokio::task::spawn_local(chores::timeouts(Rc::clone(self)));
             self.look_after_masters(dial);
         }
     }
@@ -467,181 +356,6 @@ impl Worker {
             );
         }
     }
-}
-
-/// Notes what is not counted when it happens, and how late the event loop is.
-async fn look_at_itself(worker: Rc<Worker>) {
-    let mut rate = Rate::default();
-    loop {
-        let wanted = clock::now() + LOOK;
-        tokio::time::sleep_until(wanted).await;
-        let metrics = &worker.metrics;
-        metrics.lag.observe(micros(clock::now().saturating_duration_since(wanted)));
-        if worker.index == 0 {
-            worker.registry().set_requests_per_second(rate.of(worker.registry().requests()));
-        }
-        metrics.in_flight.set(worker.engine.in_flight() as u64);
-        for link in worker.engine.links() {
-            let master = metrics.master(link.master());
-            master.is_up.set(u64::from(link.is_up()));
-            master.deferred.set(link.deferred() as u64);
-            master.dropped.set(link.dropped());
-        }
-    }
-}
-
-/// Requests for each second, over so many looks (`STATS_METRIC_SAMPLES` in Redis's `server.h`).
-#[derive(Default)]
-struct Rate(VecDeque<(Instant, u64)>);
-
-impl Rate {
-    const LOOKS: usize = 16;
-
-    fn of(&mut self, requests: u64) -> u64 {
-        let now = clock::now();
-        self.0.push_back((now, requests));
-        if self.0.len() > Self::LOOKS {
-            self.0.pop_front();
-        }
-        let Some((then, before)) = self.0.front() else { return 0 };
-        let elapsed_ms = now.saturating_duration_since(*then).as_millis().max(1) as u64;
-        (requests - before) * 1000 / elapsed_ms
-    }
-}
-
-/// Ends clients that have been silent for too long (`clientsCronHandleTimeout` in Redis's `timeout.c`). The first
-/// worker does that for all.
-async fn timeouts(worker: Rc<Worker>) {
-    loop {
-        let timeout = worker.live().timeout;
-        let pause = (timeout / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
-        if timeout.is_zero() {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        } else {
-            worker.registry().end_silent(timeout);
-            tokio::time::sleep(pause).await;
-        }
-    }
-}
-
-/// Lets every session look who it is when users have changed. The first worker does that for all.
-async fn changes(worker: Rc<Worker>) {
-    let mut changed = worker.shared.live.subscribe();
-    let mut users = Arc::clone(&changed.borrow_and_update().users);
-    // The worker keeps the sender.
-    while changed.changed().await.is_ok() {
-        let now = Arc::clone(&changed.borrow_and_update().users);
-        if !Arc::ptr_eq(&users, &now) {
-            users = now;
-            worker.registry().wake_all();
-        }
-    }
-}
-
-/// Tears down a link that has gone silent.
-async fn heartbeats(link: Rc<Link>) {
-    loop {
-        tokio::time::sleep(link.heartbeat_interval()).await;
-        link.heartbeat();
-    }
-}
-
-/// Ends rounds whose time is up.
-async fn deadlines(engine: Rc<Engine>) {
-    loop {
-        match engine.expire(clock::now()) {
-            Some(next) => tokio::time::sleep_until(next).await,
-            None => engine.deadline_set().await,
-        }
-    }
-}
-
-/// Serves until `shutdown` becomes true and all workers are drained, or until a successor serves: then this is its
-/// process id. `server` is there if clients may use TLS. `listening` learns where clients connect, e.g. at the port that
-/// the system chose, and what the workers share, as soon as clients may come.
-///
-/// # Errors
-/// When an address cannot be listened on, a predecessor does not let go, or a worker cannot be started.
-pub fn serve(
-    shared: Shared,
-    server: Option<Arc<Server>>,
-    mut handover: Handover,
-    listening: impl FnOnce(&Listeners, &Shared) -> anyhow::Result<()>,
-    shutdown: watch::Receiver<bool>,
-) -> anyhow::Result<Option<u32>> {
-    let settings = Arc::clone(&shared.settings);
-    let listeners = Listeners::bind(&settings, server, handover.inherited())?;
-    let listeners: Vec<_> = listeners.into_iter().map(Arc::new).collect();
-    let offered = listeners.iter().map(Arc::downgrade).collect();
-    let (helm, orders) = handover.helm(settings.workers);
-    let files = socket_files(&settings, &handover);
-
-    let first = Arc::clone(&listeners[0]);
-    let start = || start_workers(&shared, listeners, orders, &shutdown);
-    let threads = if handover.has_predecessor() {
-        let threads = start()?;
-        handover.take_over(&helm, &shared)?;
-        listening(&first, &shared)?;
-        threads
-    } else {
-        listening(&first, &shared)?;
-        start()?
-    };
-    drop(first);
-    let fate = handover.run(helm, shared, offered)?;
-    for thread in threads {
-        thread.join().map_err(|_| anyhow::anyhow!("a worker has panicked"))??;
-    }
-    if !fate.keeps_files() {
-        files.iter().for_each(SocketFile::remove);
-    }
-    Ok(fate.successor())
-}
-
-fn socket_files(settings: &Settings, handover: &Handover) -> Vec<SocketFile> {
-    let clients = settings.unix_socket.as_ref().map(|socket| socket.path.as_path());
-    let paths = clients.into_iter().chain([handover.path()]);
-    paths.filter_map(SocketFile::at).collect()
-}
-
-type Running = JoinHandle<anyhow::Result<()>>;
-
-fn start_workers(
-    shared: &Shared,
-    listeners: Vec<Arc<Listeners>>,
-    orders: Vec<Orders>,
-    shutdown: &watch::Receiver<bool>,
-) -> anyhow::Result<Vec<Running>> {
-    let start = |(index, (listeners, orders)): (usize, (Arc<Listeners>, Orders))| {
-        let (shared, shutdown) = (shared.clone(), shutdown.clone());
-        std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-            let worker = || Worker::new(index, shared);
-            run(worker, listeners, orders, shutdown)
-        })
-    };
-    let threads = listeners.into_iter().zip(orders).enumerate().map(start);
-    threads.collect::<Result<Vec<_>, _>>().context("cannot start a worker")
-}
-
-fn run(
-    worker: impl FnOnce() -> Rc<Worker>,
-    listeners: Arc<Listeners>,
-    orders: Orders,
-    shutdown: watch::Receiver<bool>,
-) -> anyhow::Result<()> {
-    // Not a `LocalSet` on a runtime: it would be woken through an eventfd, one system call for
-    // every turn of the event loop.
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    runtime.block_on(async { worker().serve(listeners, orders, shutdown).await })
-}
-
-/// Runs one task to its end, on this thread.
-///
-/// # Errors
-/// When the event loop cannot be made.
-pub fn on_one_thread<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    Ok(runtime.block_on(task))
 }
 
 /// `d.d.d` of a version, without what development versions have after it.

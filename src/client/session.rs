@@ -5,6 +5,7 @@
 //! incomplete is copied, so that an idle connection costs no buffer at all.
 
 mod depart;
+mod users;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,16 +20,16 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::decoder::{Args, Decoder, Limits};
-use super::login::{Login, NoSeat};
+use super::login::Login;
 use super::monitor::Watching;
 use super::outbox::{Gather, Order, Outbox, Target, Ticket};
 use super::registry::{Client, Disconnected};
 use super::reply::Reply;
 use super::waiting::Waiting;
-use crate::acl::{User, Users};
+use crate::acl::Users;
 use crate::clock;
 use crate::command::transaction::Transaction;
-use crate::command::{self, Action, error, table};
+use crate::command::{self, Action, table};
 use crate::flush::poll_flush;
 use crate::handover::connection::Portable;
 use crate::master::kill::kill_scripts;
@@ -297,65 +298,6 @@ impl Front {
     /// The time of day by the masters' clocks, in milliseconds.
     pub fn unix_ms(&self) -> i64 {
         self.worker.engine().rules().unix_time.ms()
-    }
-
-    /// Logs in as `user`.
-    ///
-    /// # Errors
-    /// There are as many of them as there may be; everything stays as it was.
-    pub fn log_in(&mut self, user: &Arc<User>) -> Result<(), Reply> {
-        let most = self.worker.live().max_clients_per_user;
-        let entered = self.login.enter(user, self.worker.registry().seats(), most);
-        entered.map_err(|NoSeat(name)| error::too_many_clients_of(&name))?;
-        self.client.words().user = Arc::clone(user.name());
-        Ok(())
-    }
-
-    fn log_in_if_open(&mut self) {
-        if let Err(refused) = self.forget_login() {
-            self.outbox.push_reply(NO_COMMAND, refused);
-            self.closing = true;
-        }
-    }
-
-    /// As every connection is at first: the default user, who is let in if no password is needed.
-    ///
-    /// # Errors
-    /// There are as many of them as there may be; this one is not logged in.
-    pub fn forget_login(&mut self) -> Result<(), Reply> {
-        let users = Arc::clone(&self.worker.live().users);
-        self.login = Login::stranger(&users);
-        self.client.words().user = Arc::clone(self.login.user().name());
-        match users.default_user() {
-            user if user.is_open() => self.log_in(user),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes over what somebody has changed about users: their new rules count at once, as in Redis.
-    ///
-    /// # Errors
-    /// This one is there no more, or has subscribed to what it may not hear any more.
-    fn adopt_users(&mut self) -> Result<(), Disconnected> {
-        if Arc::ptr_eq(&self.users, &self.worker.live().users) {
-            return Ok(());
-        }
-        self.users = Arc::clone(&self.worker.live().users);
-        if !self.login.is_authenticated() {
-            return self.forget_login().map_err(|_| Disconnected::User);
-        }
-        let before = Arc::clone(self.login.user());
-        let user = self.users.named(before.name().as_bytes()).ok_or(Disconnected::User)?;
-        self.login.adopt(user);
-        if user.may_the_same(&before) {
-            return Ok(());
-        }
-        if let Some(transaction) = &mut self.transaction {
-            // What was queued was allowed by other rules.
-            transaction.abort();
-        }
-        let hears_the_same = user.channels() == before.channels() || !self.has_subscriptions();
-        if hears_the_same { Ok(()) } else { Err(Disconnected::User) }
     }
 
     /// A transaction may have selected another database.

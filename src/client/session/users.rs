@@ -1,0 +1,72 @@
+//! Who a session is logged in as, and what becomes of it when users change.
+
+use std::sync::Arc;
+
+use super::Front;
+use crate::acl::User;
+use crate::client::login::{Login, NoSeat};
+use crate::client::registry::Disconnected;
+use crate::client::reply::Reply;
+use crate::command::error;
+use crate::metrics::NO_COMMAND;
+
+impl Front {
+    /// Logs in as `user`.
+    ///
+    /// # Errors
+    /// There are as many of them as there may be; everything stays as it was.
+    pub fn log_in(&mut self, user: &Arc<User>) -> Result<(), Reply> {
+        let most = self.worker.live().max_clients_per_user;
+        let entered = self.login.enter(user, self.worker.registry().seats(), most);
+        entered.map_err(|NoSeat(name)| error::too_many_clients_of(&name))?;
+        self.client.words().user = Arc::clone(user.name());
+        Ok(())
+    }
+
+    pub(super) fn log_in_if_open(&mut self) {
+        if let Err(refused) = self.forget_login() {
+            self.outbox.push_reply(NO_COMMAND, refused);
+            self.closing = true;
+        }
+    }
+
+    /// As every connection is at first: the default user, who is let in if no password is needed.
+    ///
+    /// # Errors
+    /// There are as many of them as there may be; this one is not logged in.
+    pub fn forget_login(&mut self) -> Result<(), Reply> {
+        let users = Arc::clone(&self.worker.live().users);
+        self.login = Login::stranger(&users);
+        self.client.words().user = Arc::clone(self.login.user().name());
+        match users.default_user() {
+            user if user.is_open() => self.log_in(user),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes over what somebody has changed about users: their new rules count at once, as in Redis.
+    ///
+    /// # Errors
+    /// This one is there no more, or has subscribed to what it may not hear any more.
+    pub(super) fn adopt_users(&mut self) -> Result<(), Disconnected> {
+        if Arc::ptr_eq(&self.users, &self.worker.live().users) {
+            return Ok(());
+        }
+        self.users = Arc::clone(&self.worker.live().users);
+        if !self.login.is_authenticated() {
+            return self.forget_login().map_err(|_| Disconnected::User);
+        }
+        let before = Arc::clone(self.login.user());
+        let user = self.users.named(before.name().as_bytes()).ok_or(Disconnected::User)?;
+        self.login.adopt(user);
+        if user.may_the_same(&before) {
+            return Ok(());
+        }
+        if let Some(transaction) = &mut self.transaction {
+            // What was queued was allowed by other rules.
+            transaction.abort();
+        }
+        let hears_the_same = user.channels() == before.channels() || !self.has_subscriptions();
+        if hears_the_same { Ok(()) } else { Err(Disconnected::User) }
+    }
+}

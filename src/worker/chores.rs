@@ -1,0 +1,102 @@
+//! What a worker does beside serving clients, now and then.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Worker;
+use crate::clock::{self, Instant};
+use crate::master::link::Link;
+use crate::metrics::histogram::micros;
+use crate::operation::engine::Engine;
+
+/// How often a worker looks at itself.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Notes what is not counted when it happens, and how late the event loop is.
+pub(super) async fn look_at_itself(worker: Rc<Worker>) {
+    let mut rate = Rate::default();
+    loop {
+        let wanted = clock::now() + LOOK;
+        tokio::time::sleep_until(wanted).await;
+        let metrics = &worker.metrics;
+        metrics.lag.observe(micros(clock::now().saturating_duration_since(wanted)));
+        if worker.index == 0 {
+            worker.registry().set_requests_per_second(rate.of(worker.registry().requests()));
+        }
+        metrics.in_flight.set(worker.engine.in_flight() as u64);
+        for link in worker.engine.links() {
+            let master = metrics.master(link.master());
+            master.is_up.set(u64::from(link.is_up()));
+            master.deferred.set(link.deferred() as u64);
+            master.dropped.set(link.dropped());
+        }
+    }
+}
+
+/// Requests for each second, over so many looks (`STATS_METRIC_SAMPLES` in Redis's `server.h`).
+#[derive(Default)]
+struct Rate(VecDeque<(Instant, u64)>);
+
+impl Rate {
+    const LOOKS: usize = 16;
+
+    fn of(&mut self, requests: u64) -> u64 {
+        let now = clock::now();
+        self.0.push_back((now, requests));
+        if self.0.len() > Self::LOOKS {
+            self.0.pop_front();
+        }
+        let Some((then, before)) = self.0.front() else { return 0 };
+        let elapsed_ms = now.saturating_duration_since(*then).as_millis().max(1) as u64;
+        (requests - before) * 1000 / elapsed_ms
+    }
+}
+
+/// Ends clients that have been silent for too long (`clientsCronHandleTimeout` in Redis's `timeout.c`). The first
+/// worker does that for all.
+pub(super) async fn timeouts(worker: Rc<Worker>) {
+    loop {
+        let timeout = worker.live().timeout;
+        let pause = (timeout / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        if timeout.is_zero() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        } else {
+            worker.registry().end_silent(timeout);
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Lets every session look who it is when users have changed. The first worker does that for all.
+pub(super) async fn changes(worker: Rc<Worker>) {
+    let mut changed = worker.shared.changed();
+    let mut users = Arc::clone(&changed.borrow_and_update().users);
+    // The worker keeps the sender.
+    while changed.changed().await.is_ok() {
+        let now = Arc::clone(&changed.borrow_and_update().users);
+        if !Arc::ptr_eq(&users, &now) {
+            users = now;
+            worker.registry().wake_all();
+        }
+    }
+}
+
+/// Tears down a link that has gone silent.
+pub(super) async fn heartbeats(link: Rc<Link>) {
+    loop {
+        tokio::time::sleep(link.heartbeat_interval()).await;
+        link.heartbeat();
+    }
+}
+
+/// Ends rounds whose time is up.
+pub(super) async fn deadlines(engine: Rc<Engine>) {
+    loop {
+        match engine.expire(clock::now()) {
+            Some(next) => tokio::time::sleep_until(next).await,
+            None => engine.deadline_set().await,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What all workers of a process share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::client::registry::Registry;
+use crate::config::{Live, Settings};
+use crate::lua::ScriptCache;
+use crate::master::dial::Network;
+use crate::master::electorate::Electorate;
+use crate::metrics::Metrics;
+use crate::metrics::slowlog::Slowlog;
+use crate::metrics::statistics::Statistics;
+use crate::tls::Unusable;
+use crate::tls::server::Server;
+
+/// All certificates that the settings name, read.
+#[derive(Clone, Default)]
+pub struct Certificates {
+    /// For clients, if they may use TLS.
+    pub server: Option<Arc<Server>>,
+    /// For masters.
+    pub network: Network,
+}
+
+impl Certificates {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read(settings: &Settings) -> Result<Self, Unusable> {
+        let server = settings.tls.as_ref().map(|tls| Server::read(&tls.files)).transpose()?;
+        let network = Network::of(&settings.masters, &settings.master_tls)?;
+        Ok(Self { server: server.map(Arc::new), network })
+    }
+
+    /// Reads them again; those that cannot be used stay as they were.
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read_again(&self) -> Result<(), Unusable> {
+        let network = self.network.read_again();
+        self.server.as_ref().map_or(Ok(()), |server| server.read_again()).and(network)
+    }
+}
+
+/// What all workers of a process share.
+#[derive(Clone)]
+pub struct Shared {
+    /// What was configured; of what can change, how it was at the start.
+    pub settings: Arc<Settings>,
+    /// What can change, as it is now.
+    live: Arc<watch::Sender<Arc<Live>>>,
+    /// How often it has changed.
+    changes: Arc<AtomicU64>,
+    /// How masters are reached.
+    pub network: Network,
+    /// Who is connected.
+    pub registry: Arc<Registry>,
+    /// The scripts that clients have sent.
+    pub scripts: Arc<Mutex<ScriptCache>>,
+    /// Who may vote.
+    pub electorate: Arc<Electorate>,
+    /// What each worker counts.
+    pub metrics: Arc<[Arc<Metrics>]>,
+    /// The requests that were slow.
+    pub slowlog: Arc<Slowlog>,
+    /// What had been counted by the last `CONFIG RESETSTAT`.
+    counted: Arc<Mutex<Statistics>>,
+}
+
+impl Shared {
+    /// For the workers that `settings` ask for.
+    pub fn new(settings: Settings, network: Network) -> Self {
+        let metrics = (0..settings.workers).map(|_| Arc::new(Metrics::new(settings.masters.len())));
+        let slowlog = Slowlog::default();
+        slowlog.configure(&settings.live);
+        Self {
+            network,
+            registry: Arc::default(),
+            scripts: Arc::new(Mutex::new(ScriptCache::new())),
+            electorate: Arc::new(Electorate::of(&settings)),
+            metrics: metrics.collect(),
+            slowlog: Arc::new(slowlog),
+            counted: Arc::default(),
+            live: Arc::new(watch::Sender::new(Arc::new(settings.live.clone()))),
+            changes: Arc::default(),
+            settings: Arc::new(settings),
+        }
+    }
+
+    /// What can change, as it is now.
+    pub fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.live.borrow())
+    }
+
+    /// Whoever waits for changes of it.
+    pub(super) fn changed(&self) -> watch::Receiver<Arc<Live>> {
+        self.live.subscribe()
+    }
+
+    /// How often it has changed.
+    #[inline]
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Changes it for all workers, before this returns.
+    pub fn change(&self, live: Live) {
+        self.slowlog.configure(&live);
+        self.live.send_modify(|now| {
+            *now = Arc::new(live);
+            // Whoever sees the new count waits for the lock under which this is done.
+            self.changes.fetch_add(1, Ordering::Release);
+        });
+    }
+
+    /// What was counted since the start, or the last [`Shared::reset_statistics`].
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(self).since(&self.counted())
+    }
+
+    /// Counts from nothing again.
+    pub fn reset_statistics(&self) {
+        *self.counted() = Statistics::of(self);
+    }
+
+    /// Nothing that panics is done under this lock.
+    fn counted(&self) -> MutexGuard<'_, Statistics> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

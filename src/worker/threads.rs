@@ -1,0 +1,105 @@
+//! The threads of the process: one for each worker.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use anyhow::Context as _;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
+
+use super::{Shared, Worker};
+use crate::client::listener::Listeners;
+use crate::config::Settings;
+use crate::handover::Handover;
+use crate::handover::helm::Orders;
+use crate::socket_file::SocketFile;
+use crate::tls::server::Server;
+
+/// Serves until `shutdown` becomes true and all workers are drained, or until a successor serves: then this is its
+/// process id. `server` is there if clients may use TLS. `listening` learns where clients connect, e.g. at the port that
+/// the system chose, and what the workers share, as soon as clients may come.
+///
+/// # Errors
+/// When an address cannot be listened on, a predecessor does not let go, or a worker cannot be started.
+pub fn serve(
+    shared: Shared,
+    server: Option<Arc<Server>>,
+    mut handover: Handover,
+    listening: impl FnOnce(&Listeners, &Shared) -> anyhow::Result<()>,
+    shutdown: watch::Receiver<bool>,
+) -> anyhow::Result<Option<u32>> {
+    let settings = Arc::clone(&shared.settings);
+    let listeners = Listeners::bind(&settings, server, handover.inherited())?;
+    let listeners: Vec<_> = listeners.into_iter().map(Arc::new).collect();
+    let offered = listeners.iter().map(Arc::downgrade).collect();
+    let (helm, orders) = handover.helm(settings.workers);
+    let files = socket_files(&settings, &handover);
+
+    let first = Arc::clone(&listeners[0]);
+    let start = || start_workers(&shared, listeners, orders, &shutdown);
+    let threads = if handover.has_predecessor() {
+        let threads = start()?;
+        handover.take_over(&helm, &shared)?;
+        listening(&first, &shared)?;
+        threads
+    } else {
+        listening(&first, &shared)?;
+        start()?
+    };
+    drop(first);
+    let fate = handover.run(helm, shared, offered)?;
+    for thread in threads {
+        thread.join().map_err(|_| anyhow::anyhow!("a worker has panicked"))??;
+    }
+    if !fate.keeps_files() {
+        files.iter().for_each(SocketFile::remove);
+    }
+    Ok(fate.successor())
+}
+
+fn socket_files(settings: &Settings, handover: &Handover) -> Vec<SocketFile> {
+    let clients = settings.unix_socket.as_ref().map(|socket| socket.path.as_path());
+    let paths = clients.into_iter().chain([handover.path()]);
+    paths.filter_map(SocketFile::at).collect()
+}
+
+type Running = JoinHandle<anyhow::Result<()>>;
+
+fn start_workers(
+    shared: &Shared,
+    listeners: Vec<Arc<Listeners>>,
+    orders: Vec<Orders>,
+    shutdown: &watch::Receiver<bool>,
+) -> anyhow::Result<Vec<Running>> {
+    let start = |(index, (listeners, orders)): (usize, (Arc<Listeners>, Orders))| {
+        let (shared, shutdown) = (shared.clone(), shutdown.clone());
+        std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            let worker = || Worker::new(index, shared);
+            run(worker, listeners, orders, shutdown)
+        })
+    };
+    let threads = listeners.into_iter().zip(orders).enumerate().map(start);
+    threads.collect::<Result<Vec<_>, _>>().context("cannot start a worker")
+}
+
+fn run(
+    worker: impl FnOnce() -> Rc<Worker>,
+    listeners: Arc<Listeners>,
+    orders: Orders,
+    shutdown: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    // Not a `LocalSet` on a runtime: it would be woken through an eventfd, one system call for
+    // every turn of the event loop.
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    runtime.block_on(async { worker().serve(listeners, orders, shutdown).await })
+}
+
+/// Runs one task to its end, on this thread.
+///
+/// # Errors
+/// When the event loop cannot be made.
+pub fn on_one_thread<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    Ok(runtime.block_on(task))
+}
