@@ -38,8 +38,8 @@ pub enum ProbeError {
     Unreachable(#[from] std::io::Error),
     /// It does not know the user, or the password is another one.
     #[error(
-        "WRONGPASS: it does not take the user and password it is given: correct its URL, or master-user and \
-         the file that master-password-file names"
+        "WRONGPASS: it does not take the user and password it is given: correct its URL or what master-user \
+         and master-password-file say"
     )]
     WrongPassword,
     /// It refused a command, e.g. for want of a password or while it is loading.
