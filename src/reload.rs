@@ -27,10 +27,15 @@ impl Reload {
         }
     }
 
+    /// Whoever reads the lines finds it done.
     fn adopt(&self, settings: Settings, log_format: LogFormat) {
         let mut fixed = self.shared.settings.fixed_differences(&settings);
         if log_format != self.log_format {
             fixed.push("log-format");
+        }
+        let changed = self.shared.live().differences(&settings.live);
+        if !changed.is_empty() {
+            self.shared.change(settings.live);
         }
         if !fixed.is_empty() {
             let names = fixed.join(", ");
@@ -38,15 +43,11 @@ impl Reload {
                 "SIGHUP: {names}: cannot change while the proxy runs, and stays until the next start"
             );
         }
-        let changed = self.shared.live().differences(&settings.live);
         match changed.is_empty() {
             true => tracing::info!("SIGHUP: settings were read again, and are as they were"),
             false => {
-                self.shared.change(settings.live);
-                tracing::info!(
-                    "SIGHUP: settings were read again, and changed: {}",
-                    changed.join(", ")
-                );
+                let names = changed.join(", ");
+                tracing::info!("SIGHUP: settings were read again, and changed: {names}");
             }
         }
     }
