@@ -11,7 +11,7 @@ mod threads;
 
 use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
 use std::rc::Rc;
-use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, MutexGuard, mpsc};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -185,10 +185,9 @@ impl Worker {
         &self.hub
     }
 
-    /// The scripts that clients have sent, to any worker: a client whose connections are served by
-    /// different ones loads a script once.
+    /// See [`Shared::scripts`].
     pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
-        self.shared.scripts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.scripts()
     }
 
     /// What scripts may do with times to live.

@@ -4,19 +4,11 @@ mod support;
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use support::http::http;
-use support::{Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
+use support::{Masters, Proxy, Raw, Reply, eventually, run, target_is_plain_redis, words};
 use tokio::net::UnixStream;
-
-fn run(flags: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
-        .args(["--master", "127.0.0.1:1"])
-        .args(flags)
-        .output()
-        .expect("the proxy's binary")
-}
 
 #[tokio::test]
 async fn clients_of_the_same_host_need_no_network() {

@@ -3,18 +3,10 @@
 
 mod support;
 
-use std::process::{Command, Output};
+use std::process::Command;
 
 use support::users::Settings;
-use support::{Masters, Proxy, Reply, target_is_plain_redis};
-
-fn run(flags: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
-        .args(["--master", "127.0.0.1:1"])
-        .args(flags)
-        .output()
-        .expect("the proxy's binary")
-}
+use support::{Masters, Proxy, Reply, run, target_is_plain_redis};
 
 fn error(text: &str) -> Reply {
     Reply::Error(text.to_owned())

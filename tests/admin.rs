@@ -5,7 +5,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use support::http::{Answer, http};
 use support::{
-    Masters, Proxy, Reply, eventually, eventually_blocking, target_is_plain_redis, words,
+    Masters, Proxy, Reply, eventually, eventually_blocking, run, target_is_plain_redis, words,
 };
 
 fn get(address: &str, path: &str) -> Answer {
@@ -211,10 +211,7 @@ fn what_is_not_there_is_not_found() {
 fn an_admin_port_in_use_ends_the_proxy_with_one_sentence() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
-        .args(["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", &address])
-        .output()
-        .expect("the proxy's binary");
+    let output = run(&["--listen", "127.0.0.1:0", "--admin", &address]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("choose another one with --admin"), "{said}");
     assert_eq!((output.status.code(), said.trim().lines().count()), (Some(69), 1), "{said}");

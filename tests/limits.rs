@@ -19,12 +19,6 @@ fn metric(proxy: &Proxy, sample: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no {sample} in {text}"))
 }
 
-async fn process_id(proxy: &Proxy) -> u32 {
-    let info = proxy.raw().await.ask(&["INFO", "server"]).await.text();
-    let field = |line: &str| line.strip_prefix("process_id:")?.trim().parse().ok();
-    info.lines().find_map(field).expect("its number")
-}
-
 /// What is in flight when reading stops still answers, so a client that never reads may come to owe a lot.
 #[tokio::test]
 async fn a_client_that_does_not_read_its_messages_is_disconnected_and_counted() {
@@ -74,7 +68,7 @@ async fn without_file_descriptors_it_waits_for_some_and_goes_on() {
     let proxy = Proxy::start(&masters, &["--admin", "127.0.0.1:0"]);
     proxy.expect_warnings();
     let mut client = proxy.raw().await;
-    let process = process_id(&proxy).await;
+    let process = proxy.raw().await.process_id().await;
     let before = metric(&proxy, "redlock_accept_errors_total");
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).expect("its files").count();
     limit_files(process, open);

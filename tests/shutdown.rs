@@ -33,7 +33,7 @@ impl Held {
         let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
         let flags = [&["--vote-timeout", "10s"], flags].concat();
         let proxy = Proxy::in_front_of(&addresses, &flags);
-        let pid = process_id(&proxy).await;
+        let pid = proxy.raw().await.process_id().await;
         Held { masters, relays, proxy, pid }
     }
 
@@ -62,12 +62,6 @@ impl Held {
             relay.heal();
         }
     }
-}
-
-async fn process_id(proxy: &Proxy) -> u32 {
-    let info = proxy.raw().await.ask(&["INFO", "server"]).await.text();
-    let id = info.lines().find_map(|line| line.strip_prefix("process_id:"));
-    id.expect("a process id").parse().expect("a number")
 }
 
 /// Whether this process runs; one that has ended and waits for its parent has no command line.
@@ -222,7 +216,7 @@ async fn a_client_that_never_reads_holds_it_up_no_longer_than_allowed() {
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &["--drain-timeout", "300ms"]);
     proxy.expect_warnings();
-    let pid = process_id(&proxy).await;
+    let pid = proxy.raw().await.process_id().await;
     let deaf = deaf_client(&proxy, &masters).await;
     signal("TERM", pid);
     eventually("the log tells that somebody was left behind", || async {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use support::certificates::{Authority, Pair};
 use support::{
-    Master, Masters, Proxy, Raw, Reply, eventually, free_port, target_is_plain_redis, words,
+    Master, Masters, Proxy, Raw, Reply, eventually, free_port, run, target_is_plain_redis, words,
 };
 
 fn flag(path: &Path) -> &str {
@@ -239,12 +239,8 @@ fn certificates_that_cannot_be_used_end_the_proxy_with_one_sentence() {
             "holds no certificate in PEM format",
         ),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
-            .args(["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0"])
-            .args(listen)
-            .args(&flags)
-            .output()
-            .expect("the proxy's binary");
+        let words = [&["--listen", "127.0.0.1:0"], &listen[..], &flags].concat();
+        let output = run(&words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(sentence), "{flags:?}: {said}");
         assert_eq!((output.status.code(), said.trim().lines().count()), (Some(64), 1), "{said}");

@@ -1,7 +1,6 @@
 //! `/metrics`: everything that is counted, in the text format of Prometheus (OpenMetrics).
 
 use std::fmt;
-use std::sync::PoisonError;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
@@ -247,7 +246,7 @@ impl Page<'_, '_> {
         for (worker, metrics) in self.shared.metrics.iter().enumerate() {
             histogram(&mut family, &[("worker", &worker.to_string())], [&metrics.lag].into_iter())?;
         }
-        let (scripts, bytes) = shared_scripts(self.shared);
+        let (scripts, bytes) = self.shared.scripts().size();
         self.gauge("scripts", "Scripts in the cache.", None, scripts as f64)?;
         self.gauge("scripts", "What they take.", Some(&Unit::Bytes), bytes as f64)?;
         let (system, user) = process::cpu_seconds();
@@ -301,10 +300,6 @@ impl Page<'_, '_> {
         }
         Ok(())
     }
-}
-
-fn shared_scripts(shared: &Shared) -> (usize, usize) {
-    shared.scripts.lock().unwrap_or_else(PoisonError::into_inner).size()
 }
 
 fn masters(shared: &Shared) -> impl Iterator<Item = (MasterId, String)> {

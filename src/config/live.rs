@@ -136,11 +136,6 @@ impl Live {
         ]
     }
 
-    /// How long a request may take before it is noted; `None`: as long as it likes.
-    pub fn slow(&self) -> Option<Duration> {
-        u64::try_from(self.slowlog_log_slower_than).ok().map(Duration::from_micros)
-    }
-
     /// The names of the settings in which `other` differs.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let mut names = super::differences(&self.fields(), &other.fields());

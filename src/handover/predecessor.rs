@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::connection::Connection;
@@ -247,9 +247,7 @@ impl Passage<'_> {
 
     /// Sends those that the successor has not got yet.
     fn send_scripts(&mut self) -> io::Result<()> {
-        let cache = self.shared.scripts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut kept = cache.kept();
-        drop(cache);
+        let mut kept = self.shared.scripts().kept();
         kept.retain(|script| self.scripts.insert(script.sha.clone()));
         if kept.is_empty() {
             return Ok(());

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -233,7 +233,7 @@ fn take_over_from(wire: &mut Wire, helm: &Helm, shared: &Shared) -> io::Result<(
 }
 
 fn load(shared: &Shared, scripts: &[Loaded], mut texts: &[u8]) -> io::Result<()> {
-    let mut cache = shared.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cache = shared.scripts();
     for script in scripts {
         let (text, rest) = texts.split_at_checked(script.bytes).ok_or_else(not_understood)?;
         texts = rest;

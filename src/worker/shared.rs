@@ -60,7 +60,7 @@ pub struct Shared {
     /// Who is connected.
     pub registry: Arc<Registry>,
     /// The scripts that clients have sent.
-    pub scripts: Arc<Mutex<ScriptCache>>,
+    scripts: Arc<Mutex<ScriptCache>>,
     /// Who may vote.
     pub electorate: Arc<Electorate>,
     /// What each worker counts.
@@ -115,6 +115,12 @@ impl Shared {
             // Whoever sees the new count waits for the lock under which this is done.
             self.changes.fetch_add(1, Ordering::Release);
         });
+    }
+
+    /// The scripts that clients have sent, to any worker: a client whose connections are served by
+    /// different ones loads a script once.
+    pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
+        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What was counted since the start, or the last [`Shared::reset_statistics`].

@@ -183,7 +183,7 @@ async fn a_transaction_that_was_begun_is_ended_where_it_was_begun() {
     assert_eq!(watching.ask(&["EXEC"]).await, Reply::Array(vec![Reply::ok()]));
     assert_eq!(before.ended().code(), Some(0));
     assert_eq!(watching.ask(&words("GET watched")).await, Reply::bulk("1"));
-    assert_eq!(pair.process_of(&mut raw).await, pair.current().id());
+    assert_eq!(raw.process_id().await, pair.current().id());
 }
 
 /// It waits in the new process, where it gets what comes.
@@ -297,7 +297,7 @@ async fn a_successor_that_is_killed_leaves_the_rest_to_its_predecessor() {
     assert_eq!(open.ask(&["EXEC"]).await, Reply::Array(vec![Reply::ok()]));
     eventually("it accepts again", || async {
         let mut new = Raw::connect(pair.address()).await;
-        (pair.process_of(&mut new).await == pair.current().id()).then_some(())
+        (new.process_id().await == pair.current().id()).then_some(())
     })
     .await;
     // And the next one succeeds.
@@ -394,7 +394,7 @@ async fn sigusr2_puts_a_new_process_in_the_place() {
     assert_eq!(told(), "READY=1");
     let mut raw = Raw::connect(pair.address()).await;
     let id = raw.ask(&words("CLIENT ID")).await;
-    let first = pair.process_of(&mut raw).await;
+    let first = raw.process_id().await;
     pair.current().send_signal("USR2");
     let second = pair.successor_of(first).await;
     let _guard = pair::Killed(second);
@@ -403,7 +403,7 @@ async fn sigusr2_puts_a_new_process_in_the_place() {
     assert_eq!(told(), format!("MAINPID={second}"));
     assert_eq!(pair.retire_current(), Some(0));
     let mut new = Raw::connect(pair.address()).await;
-    assert_eq!(pair.process_of(&mut new).await, second);
+    assert_eq!(new.process_id().await, second);
 }
 
 #[tokio::test]
@@ -432,7 +432,7 @@ async fn sigusr2_that_fails_can_be_sent_again() {
     let pair = Pair::start(&[]);
     pair.current().expect_warnings();
     let mut raw = Raw::connect(pair.address()).await;
-    let first = pair.process_of(&mut raw).await;
+    let first = raw.process_id().await;
     let place = pair.path("handover.sock");
     let hidden = pair.path("hidden");
     // Without its socket the new process takes the port for somebody else's.

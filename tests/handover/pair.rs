@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use tokio::net::UnixStream;
@@ -78,17 +77,10 @@ impl Pair {
         self.directory
     }
 
-    /// The process behind a connection.
-    pub async fn process_of(&self, raw: &mut Raw) -> u32 {
-        let info = raw.ask(&["INFO", "server"]).await.text();
-        let id = info.lines().find_map(|line| line.strip_prefix("process_id:"));
-        id.expect("a process id").parse().expect("a number")
-    }
-
     /// The process that accepts, once it is another one.
     pub async fn successor_of(&self, first: u32) -> u32 {
         eventually("another process answers", || async {
-            let process = self.process_of(&mut Raw::connect(&self.address).await).await;
+            let process = Raw::connect(&self.address).await.process_id().await;
             (process != first).then_some(process)
         })
         .await
@@ -125,12 +117,7 @@ fn with_places(directory: &Path, flags: &[&str]) -> Vec<String> {
 
 /// Runs the program to its end.
 pub fn run(flags: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
-        .args(["--master", "127.0.0.1:1", "--listen", "127.0.0.1:0"])
-        .args(flags)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the proxy's binary starts");
+    let output = crate::support::run(&[&["--listen", "127.0.0.1:0"], flags].concat());
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 

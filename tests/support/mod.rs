@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 pub use client::{connection, int, text, value};
 pub use clock::Clock;
 pub use master::{Master, Masters};
-pub use proxy::Proxy;
+pub use proxy::{Proxy, run};
 pub use raw::{Raw, encode, words};
 pub use relay::Relay;
 pub use reply::Reply;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -229,6 +229,16 @@ impl Drop for Proxy {
 /// on a machine that is busy with the other tests, because a master that is merely starved must not
 /// count as one that failed.
 pub const ROOMY: [&str; 2] = ["--vote-timeout", "500ms"];
+
+/// Runs the program to its end, before a master that nobody has to reach.
+pub fn run(flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+        .args(["--master", "127.0.0.1:1"])
+        .args(flags)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the proxy's binary starts")
+}
 
 fn spawn(addresses: &[String], flags: &[&str], environment: Vec<(&str, PathBuf)>) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));

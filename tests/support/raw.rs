@@ -53,6 +53,13 @@ impl Raw {
         self.reply().await
     }
 
+    /// The process at the other end, as it says itself.
+    pub async fn process_id(&mut self) -> u32 {
+        let info = self.ask(&["INFO", "server"]).await.text();
+        let id = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+        id.expect("a process id").parse().expect("a number")
+    }
+
     pub async fn reply(&mut self) -> Reply {
         self.frame().await.0
     }
