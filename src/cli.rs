@@ -249,6 +249,17 @@ pub struct Typed {
     #[arg(long, value_name = "HOST:PORT", env = "REDLOCK_PROXY_ADMIN", hide_env_values = true)]
     pub admin: Option<Word>,
 
+    /// A name by which they ask it, beside addresses and localhost; repeat it, or separate by commas.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        env = "REDLOCK_PROXY_ADMIN_HOST",
+        hide_env_values = true
+    )]
+    #[serde(deserialize_with = "one_or_many")]
+    pub admin_host: Option<Vec<Word>>,
+
     /// How long a master may take to answer. [default: 50ms]
     #[arg(
         long,
@@ -358,6 +369,15 @@ pub struct Typed {
         hide_env_values = true
     )]
     pub max_output_bytes: Option<Word>,
+
+    /// Disconnect the greediest clients when all take more memory: bytes, %, or 0. [default: 256mb]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "REDLOCK_PROXY_MAX_MEMORY_CLIENTS",
+        hide_env_values = true
+    )]
+    pub max_memory_clients: Option<Word>,
 
     /// Note requests that took more microseconds in SLOWLOG; 0 all, -1 none. [default: 10000]
     #[arg(
@@ -493,6 +513,7 @@ impl Typed {
             master_tls_key_file: self.master_tls_key_file.or(below.master_tls_key_file),
             master_tls_server_name: self.master_tls_server_name.or(below.master_tls_server_name),
             admin: self.admin.or(below.admin),
+            admin_host: self.admin_host.or(below.admin_host),
             vote_timeout: self.vote_timeout.or(below.vote_timeout),
             max_ttl: self.max_ttl.or(below.max_ttl),
             drift: self.drift.or(below.drift),
@@ -509,6 +530,7 @@ impl Typed {
             tcp_keepalive: self.tcp_keepalive.or(below.tcp_keepalive),
             max_request_bytes: self.max_request_bytes.or(below.max_request_bytes),
             max_output_bytes: self.max_output_bytes.or(below.max_output_bytes),
+            max_memory_clients: self.max_memory_clients.or(below.max_memory_clients),
             slowlog_log_slower_than: self.slowlog_log_slower_than.or(below.slowlog_log_slower_than),
             slowlog_max_len: self.slowlog_max_len.or(below.slowlog_max_len),
             workers: self.workers.or(below.workers),
@@ -579,10 +601,10 @@ pub fn one_sentence(error: &clap::Error) -> String {
     }
 }
 
-/// Masters in a file: a list, or one string with commas as in the environment.
+/// A list in a file, or one string with commas as in the environment.
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Word>>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "masters must be a list of strings, or one string with commas")]
+    #[serde(untagged, expecting = "a value must be a list of strings, or one string with commas")]
     enum OneOrMany {
         One(String),
         Many(Vec<String>),

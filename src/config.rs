@@ -4,6 +4,7 @@
 mod access;
 pub mod live;
 mod master_addr;
+mod memory;
 mod secret;
 mod shown;
 mod tls;
@@ -20,6 +21,7 @@ use shown::differences;
 
 pub use live::Live;
 pub use master_addr::{InvalidMasterAddr, MasterAddr};
+pub use memory::MemoryLimit;
 pub use secret::Secret;
 pub use tls::{MasterTls, TlsListen};
 
@@ -38,6 +40,8 @@ pub struct Settings {
     pub master_tls: MasterTls,
     /// `host:port` for operators; `None` is nowhere.
     pub admin: Option<String>,
+    /// Names by which operators ask that port. One that begins with a dot stands for all that end with it.
+    pub admin_host: Vec<String>,
     /// How long a master may take to answer before its ballot counts as unknown.
     pub vote_timeout: Duration,
     /// The longest TTL a client may ask for; `None` accepts all that Redis accepts.
@@ -119,6 +123,7 @@ impl Settings {
             unix_socket: None,
             master_tls: MasterTls::default(),
             admin: None,
+            admin_host: Vec::new(),
             vote_timeout: Duration::from_millis(50),
             max_ttl: None,
             drift: 0.01,
@@ -215,6 +220,7 @@ impl Settings {
         self.unix_socket = access::unix_socket(typed)?;
         self.master_tls = MasterTls::from_typed(typed)?;
         set_given(&mut self.admin, "admin", &typed.admin, |text| listen_address(text).map(Some))?;
+        self.admin_host = access::admin_host(typed)?;
         set(
             &mut self.vote_timeout,
             "vote-timeout",
@@ -344,7 +350,7 @@ fn set<T>(
 fn max_ttl(text: &str) -> Result<Option<Duration>, String> {
     match text {
         "none" => Ok(None),
-        _ => values::positive_duration(text).map(Some),
+        _ => values::lease(text).map(Some),
     }
 }
 
@@ -352,7 +358,7 @@ fn no_ttl(text: &str) -> Result<NoTtl, String> {
     match (text, text.strip_prefix("lease=")) {
         ("keep", _) => Ok(NoTtl::Keep),
         ("reject", _) => Ok(NoTtl::Reject),
-        (_, Some(ttl)) => values::positive_duration(ttl).map(NoTtl::Lease),
+        (_, Some(ttl)) => values::lease(ttl).map(NoTtl::Lease),
         _ => Err("must be keep, reject or lease=<duration>".to_owned()),
     }
 }
@@ -428,8 +434,8 @@ mod tests {
         for (line, sentence) in [
             ("vote-timeout = 0", "vote-timeout `0` must be from 1ms to 10s"),
             ("vote-timeout = '11s'", "vote-timeout `11s` must be from 1ms to 10s"),
-            ("max-ttl = 0", "max-ttl `0` must be at least 1ms"),
-            ("no-ttl = 'lease=0'", "no-ttl `lease=0` must be at least 1ms"),
+            ("max-ttl = 0", "max-ttl `0` must be from 1ms to 1000years"),
+            ("no-ttl = 'lease=0'", "no-ttl `lease=0` must be from 1ms to 1000years"),
             ("drift = 0.51", "drift `0.51` must be from 0 to 0.5"),
             ("split-vote-retries = 101", "split-vote-retries `101` must be from 0 to 100"),
             ("split-vote-delay = 0", "split-vote-delay `0` must be from 1ms to 10s"),
@@ -450,6 +456,54 @@ mod tests {
         ] {
             assert_eq!(refusal(line), sentence);
         }
+    }
+
+    /// What is added to an instant or handed to a master must not wrap there.
+    #[test]
+    fn numbers_beyond_all_bounds_are_refused_with_one_sentence() {
+        let extremes = ["18446744073709551615", "-9223372036854775808", "1e308", "inf", "NaN"];
+        let durations = ["500000000000years", "18446744073709551615s", "18446744073709551615h"];
+        for name in [
+            "vote-timeout",
+            "max-ttl",
+            "no-ttl",
+            "drift",
+            "split-vote-retries",
+            "split-vote-delay",
+            "max-request-bytes",
+            "workers",
+            "restart-wait",
+            "max-clients",
+            "max-clients-per-user",
+            "max-memory-clients",
+            "timeout",
+            "tcp-keepalive",
+            "max-output-bytes",
+            "slowlog-log-slower-than",
+            "slowlog-max-len",
+            "drain-timeout",
+        ] {
+            let lease = if name == "no-ttl" { "lease=" } else { "" };
+            for extreme in extremes.iter().chain(&durations) {
+                let refusal = refusal(&format!("{name} = '{lease}{extreme}'"));
+                let is_clear = refusal.contains(" must be ") || refusal.contains(" is not a ");
+                assert!(is_clear && refusal.starts_with(name), "{refusal}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_times_can_be_added_to_a_clock() {
+        let settings = Settings::from_typed(&typed(
+            "masters = 'a:1'\nvote-timeout = '10s'\nmax-ttl = '1000years'\nno-ttl = 'lease=1000years'
+             timeout = '365days'\ndrain-timeout = '1h'",
+        ));
+        let settings = settings.unwrap();
+        let times = [settings.restart_wait(), settings.vote_timeout, settings.live.timeout];
+        let now = crate::clock::now();
+        assert!(times.iter().all(|time| now.checked_add(3 * *time).is_some()));
+        let NoTtl::Lease(lease) = settings.live.no_ttl else { panic!("it was typed") };
+        assert_eq!(lease.as_millis() as i64, 31_557_600_000_000);
     }
 
     #[test]

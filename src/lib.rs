@@ -22,6 +22,7 @@
 //! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving; [`cli`] and [`config`] say what was typed and what it means.
 
 pub mod acl;
+mod address;
 pub mod admin;
 pub mod check;
 pub mod cli;
@@ -38,6 +39,7 @@ pub mod metrics;
 pub mod operation;
 pub mod pubsub;
 pub mod quorum;
+pub mod reserved;
 pub mod resp3;
 mod socket_file;
 pub mod tls;

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, MutexGuard, mpsc};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::client::listener::Listeners;
 use crate::client::registry::Registry;
@@ -24,6 +24,7 @@ use crate::config::{Live, Settings};
 use crate::handover::helm::{Departure, Orders};
 use crate::lua::ScriptCache;
 use crate::lua::program::Ttls;
+use crate::lua::residents::Residents;
 use crate::lua::transactions::Transactions;
 use crate::master::dial::{Dial, Network};
 use crate::master::errand::Errands;
@@ -89,7 +90,8 @@ impl Worker {
             unix_time,
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
-        let links = masters.map(|master| Link::new(master, settings, pad)).collect();
+        let link = |master| Link::new(master, settings, pad, Arc::clone(&shared.residents));
+        let links = masters.map(link).collect();
         let metrics = Arc::clone(&shared.metrics[index]);
         let delay = settings.split_vote_delay;
         let slowlog = Arc::clone(&shared.slowlog);
@@ -97,7 +99,7 @@ impl Worker {
         let hub = Hub::new(&engine, Arc::clone(&shared.registry));
         Rc::new(Self {
             index,
-            transactions: RefCell::new(Transactions::new(Ttls { pad, longest: settings.max_ttl })),
+            transactions: RefCell::new(Transactions::new(Ttls::of(settings))),
             changes_seen: Cell::new(shared.changes()),
             live: RefCell::new(shared.live()),
             metrics,
@@ -165,6 +167,11 @@ impl Worker {
         self.shared.statistics()
     }
 
+    /// The same without what is counted for each command.
+    pub fn totals(&self) -> Statistics {
+        self.shared.totals()
+    }
+
     /// Counts from nothing again.
     pub fn reset_statistics(&self) {
         self.shared.reset_statistics();
@@ -173,6 +180,11 @@ impl Worker {
     /// What it counts.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// How many masters may be busy with large reads, in all workers.
+    pub fn busy_masters(&self) -> &Arc<Semaphore> {
+        &self.shared.busy_masters
     }
 
     /// The operations.
@@ -190,9 +202,14 @@ impl Worker {
         self.shared.scripts()
     }
 
+    /// The programs that masters keep.
+    pub fn residents(&self) -> &Residents {
+        &self.shared.residents
+    }
+
     /// What scripts may do with times to live.
     pub fn ttls(&self) -> Ttls {
-        Ttls { pad: self.engine.rules().pad, longest: self.shared.settings.max_ttl }
+        Ttls::of(&self.shared.settings)
     }
 
     /// The programs that run transactions.
@@ -286,8 +303,11 @@ impl Worker {
         for link in self.engine.links() {
             let link = Rc::clone(link);
             tokio::task::spawn_local(Rc::clone(&link).run(dial.clone(), Rc::clone(&self.engine)));
+            let lane = Rc::clone(link.lane());
+            tokio::task::spawn_local(lane.run(dial.clone(), Rc::clone(&link)));
             tokio::task::spawn_local(chores::heartbeats(link));
         }
+        tokio::task::spawn_local(Rc::clone(&self.hub).see_off());
         for feed in self.hub.feeds() {
             let hub = Rc::clone(&self.hub);
             tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));

@@ -61,6 +61,10 @@ fn literal(text: &[u8]) -> String {
 
 /// The Lua pattern that finds what `glob` matches.
 fn pattern(glob: &[u8]) -> Vec<u8> {
+    if !glob.is_empty() && glob.iter().all(|byte| *byte == b'*') {
+        // Stars alone do not match an empty text.
+        return b"^.".to_vec();
+    }
     let mut pattern = b"^".to_vec();
     for element in glob::elements(glob) {
         match element {
@@ -125,6 +129,8 @@ mod tests {
             (b"\\*", b"*"),
             (b"\0", b"\0"),
             (b"", b""),
+            (b"*", b""),
+            (b"**", b"a"),
         ] {
             assert_eq!(
                 finds(&lua, glob, text),

@@ -118,11 +118,18 @@ impl Page<'_, '_> {
         self.gauge("max_clients", "How many may be.", None, max as f64)?;
         self.counter("connections", "Clients that were let in.", accepted)?;
         self.counter("rejected_connections", "Clients that were one too many.", rejected)?;
+        let denied = registry.guesses().denied();
+        self.counter("denied_logins", "Passwords that were wrong.", denied)?;
         let help = "Clients that the proxy has disconnected, by reason.";
         let mut family = self.counters("disconnected_clients", help)?;
         for why in Disconnected::ALL {
             counter(&mut family, &[("reason", why.name())], registry.disconnections(why))?;
         }
+        let (held, limit) = (registry.budget().held(), registry.budget().limit());
+        let (bytes, help) = (Some(&Unit::Bytes), "Memory that clients take.");
+        self.gauge("clients_memory", help, bytes, held as f64)?;
+        let help = "How much that may be; 0 is no limit.";
+        self.gauge("max_clients_memory", help, bytes, limit as f64)?;
         let errors = registry.not_accepted();
         self.counter("accept_errors", "Connections that the system did not give us.", errors)?;
         let blocked = registry.blocked();
@@ -249,13 +256,13 @@ impl Page<'_, '_> {
         let (scripts, bytes) = self.shared.scripts().size();
         self.gauge("scripts", "Scripts in the cache.", None, scripts as f64)?;
         self.gauge("scripts", "What they take.", Some(&Unit::Bytes), bytes as f64)?;
-        let (system, user) = process::cpu_seconds();
+        let (system, user) = process::usage().cpu_seconds;
         let help = "Processor time that the process has had.";
         let unit = Some(&Unit::Seconds);
         let family =
             self.encoder.encode_descriptor("process_cpu", help, unit, MetricType::Counter)?;
         ConstCounter::new(system + user).encode(family)?;
-        let resident = process::resident_bytes();
+        let resident = process::usage().resident_bytes;
         let help = "Memory that the process holds.";
         self.gauge("process_resident_memory", help, Some(&Unit::Bytes), resident as f64)?;
         let mut family = self.gauges("build_info", "The version that runs.", None)?;

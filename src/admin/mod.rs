@@ -12,9 +12,10 @@
 
 pub mod events;
 pub mod metrics;
+mod names;
+mod port;
 pub mod status;
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,25 +23,21 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::handover::Phase;
 use crate::quorum::Quorum;
 use crate::worker::Shared;
 use events::Events;
+use names::Names;
 
-/// How long somebody may take to ask.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The longest body that is read, in bytes: a filter of the log.
+/// Longest body that is read, in bytes: a filter of the log.
 const LONGEST_BODY: usize = 4 << 10;
 
-/// The first pause after `accept` failed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Longest time until it has come. It fits into one packet, and leaves time for an answer.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is logged, and how to change it.
 pub trait LogLevel: Send + Sync {
@@ -57,6 +54,7 @@ pub trait LogLevel: Send + Sync {
 /// All that is shown, and the one thing that can be changed.
 pub struct Admin {
     shared: Shared,
+    names: Names,
     events: Events,
     log_level: Arc<dyn LogLevel>,
 }
@@ -66,7 +64,8 @@ type Answer = Response<Full<Bytes>>;
 impl Admin {
     /// Of the workers that share this.
     pub fn new(shared: Shared, events: Events, log_level: Arc<dyn LogLevel>) -> Self {
-        Self { shared, events, log_level }
+        let names = Names::of(&shared.settings);
+        Self { shared, names, events, log_level }
     }
 
     /// Answers on `listener`, on a thread of its own, as long as the process lives and no other takes over.
@@ -85,14 +84,25 @@ impl Admin {
             TcpListener::from_std(listener)?
         };
         std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            runtime.block_on(accept(listener, phase, Arc::new(self)));
+            runtime.block_on(port::accept(listener, phase, Arc::new(self)));
         })?;
         Ok(())
     }
 
     async fn answer(&self, request: Request<Incoming>, is_local: bool) -> Answer {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let knows_us = self.names.know(&request);
         match request.uri().path() {
+            // Probes may call it by any name: these say nothing that a stranger could use.
+            "/live" if is_read => plain(StatusCode::OK, "the process runs"),
+            "/ready" if is_read => self.ready(knows_us),
+            _ if !knows_us => plain(
+                StatusCode::MISDIRECTED_REQUEST,
+                "this port is not known by that name: ask it by an IP address, or add the name to --admin-host",
+            ),
+            _ if !is_read && names::is_from_another_site(request.headers()) => {
+                plain(StatusCode::FORBIDDEN, "a page of another site may not change anything here")
+            }
             "/log-level" if !is_read && !is_local => {
                 plain(StatusCode::FORBIDDEN, "the log is changed from this host only")
             }
@@ -104,8 +114,6 @@ impl Admin {
                 Ok(text) => typed(StatusCode::OK, metrics::CONTENT_TYPE, text),
                 Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "cannot be written"),
             },
-            "/live" => plain(StatusCode::OK, "the process runs"),
-            "/ready" => self.ready(),
             "/log-level" => plain(StatusCode::OK, &self.log_level.current()),
             _ => plain(
                 StatusCode::NOT_FOUND,
@@ -114,12 +122,16 @@ impl Admin {
         }
     }
 
-    fn ready(&self) -> Answer {
+    /// Who does not vote is told to those that `may_know` it.
+    fn ready(&self, may_know: bool) -> Answer {
         let quorum = Quorum::of(self.shared.settings.masters.len());
         let voters = status::voters(&self.shared);
         let (voting, all) = (voters.len(), quorum.masters());
         if quorum.reached_by(voters) {
             return plain(StatusCode::OK, &format!("{voting} of {all} masters vote"));
+        }
+        if !may_know {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "too few masters vote");
         }
         let others = self.shared.electorate.why_not(quorum.everybody().without(voters));
         let why =
@@ -131,54 +143,20 @@ impl Admin {
         if *request.method() != Method::PUT {
             return not_allowed("GET, PUT");
         }
-        let Ok(body) = Limited::new(request.into_body(), LONGEST_BODY).collect().await else {
-            return plain(StatusCode::PAYLOAD_TOO_LARGE, "a filter is at most 4 KiB long");
+        let body = Limited::new(request.into_body(), LONGEST_BODY).collect();
+        let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(_)) => {
+                return plain(StatusCode::PAYLOAD_TOO_LARGE, "a filter is at most 4 KiB long");
+            }
+            Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the filter did not come"),
         };
-        let body = body.to_bytes();
         let filter = String::from_utf8_lossy(&body);
         match self.log_level.replace(filter.trim()) {
             Ok(()) => plain(StatusCode::OK, filter.trim()),
             Err(why) => plain(StatusCode::BAD_REQUEST, &why),
         }
     }
-}
-
-async fn accept(listener: TcpListener, mut phase: watch::Receiver<Phase>, admin: Arc<Admin>) {
-    loop {
-        let is_ours = |phase: &Phase| matches!(phase, Phase::Starting | Phase::Serving);
-        if phase.wait_for(is_ours).await.is_err() {
-            // A successor answers for good.
-            return;
-        }
-        let accepted = tokio::select! {
-            biased;
-            Ok(_) = phase.wait_for(|phase| !is_ours(phase)) => continue,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, from)) => {
-                let is_local = from.ip().is_loopback();
-                tokio::spawn(converse(stream, is_local, Arc::clone(&admin)));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept an operator");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-async fn converse(stream: TcpStream, is_local: bool, admin: Arc<Admin>) {
-    let answer = service_fn(move |request| {
-        let admin = Arc::clone(&admin);
-        async move { Ok::<_, Infallible>(admin.answer(request, is_local).await) }
-    });
-    let conversation = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(REQUEST_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), answer);
-    // Whoever hangs up in the middle does not want the rest.
-    let _ = conversation.await;
 }
 
 fn page() -> Answer {

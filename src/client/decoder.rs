@@ -87,6 +87,12 @@ impl Decoder {
         Args { bytes, spans: &self.spans }
     }
 
+    /// How much heap it owns.
+    #[inline]
+    pub fn held(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.unquoted.capacity()
+    }
+
     fn start_over(&mut self) {
         self.at = 0;
         self.searched = 0;

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::task::JoinSet;
 
+use super::memory::{Part, TLS_CONNECTION};
 use super::registry::{Client, Disconnected, Peer};
 use super::session::Session;
 use crate::config::{Settings, UnixSocket};
@@ -307,18 +308,40 @@ where
 fn admit_by_tls(stream: TcpStream, ends: (Peer, Peer), server: &Server, worker: &Rc<Worker>) {
     let handshake = server.get().accept(stream);
     let Some(client) = enter(ends, worker) else { return };
+    client.holding.set(Part::Connection, TLS_CONNECTION);
+    worker.registry().budget().settle(&client);
     let worker = Rc::clone(worker);
     tokio::task::spawn_local(async move {
-        match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-            Ok(Ok(stream)) => Session::new(stream, worker, client).await,
-            failed => {
-                let why = failed.map(|refused| refused.err());
-                tracing::debug!(client = %client.address, ?why, "no TLS with a client");
-                worker.registry().disconnected(Disconnected::Handshake);
+        match agree(handshake, &client, &worker).await {
+            Some(stream) => Session::new(stream, worker, client).await,
+            None => {
+                worker.registry().disconnected(match client.holding.is_condemned() {
+                    true => Disconnected::Memory,
+                    false => Disconnected::Handshake,
+                });
                 worker.registry().leave(client.id);
             }
         }
     });
+}
+
+/// Nothing is left of a handshake that fails, takes too long, or has to give way.
+async fn agree<T>(
+    handshake: impl Future<Output = io::Result<T>>,
+    client: &Arc<Client>,
+    worker: &Worker,
+) -> Option<T> {
+    let _trying = worker.registry().handshakes().begin(client);
+    let why = tokio::select! {
+        biased;
+        () = client.ended() => None,
+        agreed = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake) => match agreed {
+            Ok(Ok(stream)) => return Some(stream),
+            failed => failed.ok().and_then(Result::err),
+        },
+    };
+    tracing::debug!(client = %client.address, ?why, "no TLS with a client");
+    None
 }
 
 fn enter((address, local_address): (Peer, Peer), worker: &Worker) -> Option<Arc<Client>> {

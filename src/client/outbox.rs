@@ -3,17 +3,21 @@
 //! Operations finish in any order. Each request has a slot; a reply that comes early waits in its
 //! slot until all before it have been encoded.
 
+mod making;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use bytes::BytesMut;
 use tokio::sync::oneshot;
 
+use super::memory::Part;
+use super::output::Output;
 use super::registry::Client;
 use super::reply::{Protocol, Reply};
+use super::slices::Sliced;
 use crate::metrics::{Metrics, NO_COMMAND};
 
 /// Where an operation's reply goes.
@@ -75,10 +79,17 @@ impl Target {
         }
     }
 
+    /// Masters have answered so many more bytes, which are held for the one who waits until he has his reply.
+    pub fn hold(&self, bytes: usize) {
+        if let Recipient::Slot(outbox, slot, _) = &self.0 {
+            outbox.hold(*slot, bytes);
+        }
+    }
+
     /// Hands the reply over.
     pub fn deliver(self, reply: Reply) {
         match self.0 {
-            Recipient::Slot(outbox, slot, _) => outbox.fill(slot, reply),
+            Recipient::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Reply(reply)),
             // A task that has stopped waiting does not want it any more.
             Recipient::Task(sender) => _ = sender.send(reply),
             Recipient::Nobody => {}
@@ -105,6 +116,10 @@ const WINDOW: (usize, usize) = (16, 256);
 
 /// Replies up to this size are small.
 const SMALL_REPLY: usize = 1 << 10;
+
+/// With so many bytes of replies waiting, nothing more is read from a client that does not read, and no more
+/// is made of a reply that comes in slices.
+pub const REPLIES_TO_STOP_READING: usize = 64 << 10;
 
 /// How many bytes of requests of one client may be in flight, beyond one that is larger.
 const REQUESTS_IN_FLIGHT: usize = 1 << 20;
@@ -133,12 +148,18 @@ struct State {
     /// The number of the first slot.
     first: u64,
     slots: VecDeque<Slot>,
-    bytes: BytesMut,
+    bytes: Output,
+    /// Messages that came in the middle of a reply, for after it.
+    messages: Output,
     protocol: Protocol,
     waker: Option<Waker>,
     window: Window,
     /// Bytes of the requests that wait for their replies.
     request_bytes: usize,
+    /// Bytes of replies that wait for one before them.
+    reply_bytes: usize,
+    /// Bytes of what masters have answered to requests that wait for their replies.
+    answer_bytes: usize,
     closed: bool,
     /// The client will send no more requests.
     ended: bool,
@@ -152,9 +173,41 @@ struct State {
 
 #[derive(Debug)]
 struct Slot {
-    reply: Option<Reply>,
+    filling: Filling,
+    /// See [`Target::hold`].
+    answer_bytes: usize,
     ticket: Ticket,
     purpose: Purpose,
+}
+
+/// What is in a slot.
+#[derive(Debug)]
+enum Filling {
+    /// Nothing yet.
+    Missing,
+    /// The reply.
+    Reply(Reply),
+    /// A reply that is made once it is the first.
+    Sliced(Sliced),
+    /// The same while [`Outbox::make`] has it.
+    InTheMaking,
+}
+
+impl Filling {
+    /// A reply that is large is made in slices.
+    #[inline]
+    fn of(reply: Reply) -> Self {
+        Sliced::cut(reply).map_or_else(Self::Reply, Self::Sliced)
+    }
+
+    /// What it takes that is known beforehand.
+    fn held(&self) -> usize {
+        match self {
+            Self::Reply(reply) => reply.held(),
+            Self::Sliced(sliced) => sliced.charged,
+            Self::Missing | Self::InTheMaking => 0,
+        }
+    }
 }
 
 /// What an outbox needs to know about a request.
@@ -217,6 +270,8 @@ struct Gathering {
     missing: usize,
     sum: i64,
     list: Vec<Reply>,
+    /// What it takes.
+    bytes: usize,
     error: Option<Reply>,
     silent: bool,
 }
@@ -232,12 +287,17 @@ impl Outbox {
     /// A slot for an operation.
     pub fn reserve(self: &Rc<Self>, ticket: Ticket, silent: bool) -> Target {
         let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
-        self.push(Slot { reply: None, ticket, purpose })
+        self.push(Slot { filling: Filling::Missing, answer_bytes: 0, ticket, purpose })
     }
 
     /// A slot for one key of a request that [`Outbox::gather`] began.
     pub fn reserve_part(self: &Rc<Self>, ticket: Ticket) -> Target {
-        self.push(Slot { reply: None, ticket, purpose: Purpose::Part })
+        self.push(Slot {
+            filling: Filling::Missing,
+            answer_bytes: 0,
+            ticket,
+            purpose: Purpose::Part,
+        })
     }
 
     fn push(self: &Rc<Self>, slot: Slot) -> Target {
@@ -251,9 +311,9 @@ impl Outbox {
 
     /// The next `parts` slots belong to one request.
     pub fn gather(&self, how: Gather, parts: usize, silent: bool) {
-        let (sum, list, error) = (0, Vec::new(), None);
+        let (sum, list, bytes, error) = (0, Vec::new(), 0, None);
         self.state.borrow_mut().gathering =
-            Some(Gathering { how, missing: parts, sum, list, error, silent });
+            Some(Gathering { how, missing: parts, sum, list, bytes, error, silent });
     }
 
     /// Whether parts of one request are still missing.
@@ -264,14 +324,17 @@ impl Outbox {
     /// A reply to this command that is known at once.
     pub fn push_reply(&self, command: u16, reply: Reply) {
         let state = &mut *self.state.borrow_mut();
-        if state.slots.is_empty() {
-            state.count(command, &reply);
-            reply.encode(state.protocol, &mut state.bytes);
-        } else {
-            let ticket = Ticket { key: 0, order: Order::Read, bytes: 0, command };
-            let purpose = Purpose::Answer;
-            state.slots.push_back(Slot { reply: Some(reply), ticket, purpose });
-        }
+        let filling = match Filling::of(reply) {
+            Filling::Reply(reply) if state.slots.is_empty() => {
+                state.count(command, &reply);
+                return reply.encode(state.protocol, &mut state.bytes);
+            }
+            filling => filling,
+        };
+        let ticket = Ticket { key: 0, order: Order::Read, bytes: 0, command };
+        let purpose = Purpose::Answer;
+        state.reply_bytes += filling.held();
+        state.slots.push_back(Slot { filling, answer_bytes: 0, ticket, purpose });
     }
 
     /// What no request has asked for just now, between two replies.
@@ -280,17 +343,25 @@ impl Outbox {
         if state.closed {
             return;
         }
-        message.encode(state.protocol, &mut state.bytes);
+        let out = if state.is_amid() { &mut state.messages } else { &mut state.bytes };
+        message.encode(state.protocol, out);
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
     }
 
-    fn fill(&self, slot: u64, reply: Reply) {
+    fn fill(&self, slot: u64, filling: Filling) {
         let state = &mut *self.state.borrow_mut();
         let Some(index) = slot.checked_sub(state.first) else { return };
+        let filling = state.executed(filling);
         if let Some(slot) = state.slots.get_mut(index as usize) {
-            slot.reply = Some(reply);
+            state.answer_bytes -= std::mem::take(&mut slot.answer_bytes);
+            slot.filling = match (filling, slot.purpose) {
+                (Filling::Reply(reply), Purpose::Answer) => Filling::of(reply),
+                (Filling::Sliced(sliced), Purpose::Part) => Filling::Reply(sliced.whole()),
+                (filling, _) => filling,
+            };
+            state.reply_bytes += slot.filling.held();
         }
         state.encode_ready();
         if index == 0
@@ -298,6 +369,38 @@ impl Outbox {
         {
             waker.wake();
         }
+    }
+
+    fn hold(&self, slot: u64, bytes: usize) {
+        let state = &mut *self.state.borrow_mut();
+        let index = slot.checked_sub(state.first);
+        let Some(slot) = index.and_then(|index| state.slots.get_mut(index as usize)) else {
+            return;
+        };
+        slot.answer_bytes += bytes;
+        state.answer_bytes += bytes;
+        if let (Some(client), Some(waker)) = (&state.client, &state.waker) {
+            client.holding.set(Part::Answers, state.answer_bytes as u64);
+            // The session settles it.
+            waker.wake_by_ref();
+        }
+    }
+
+    /// How much memory requests in flight and replies take.
+    pub fn held(&self) -> usize {
+        let state = self.state.borrow();
+        let gathered = state.gathering.as_ref().map_or(0, |gathering| gathering.bytes);
+        let in_the_making = match state.slots.front() {
+            Some(Slot { filling: Filling::Sliced(sliced), .. }) => sliced.uncharged(),
+            _ => 0,
+        };
+        let written = state.bytes.held() + state.messages.held();
+        state.request_bytes + state.reply_bytes + gathered + in_the_making + written
+    }
+
+    /// How much of masters' answers takes that are no reply yet.
+    pub fn answers_held(&self) -> usize {
+        self.state.borrow().answer_bytes
     }
 
     /// How many requests, or parts of one, wait for their reply or for one before them.
@@ -319,7 +422,7 @@ impl Outbox {
             match (before.order, next.order) {
                 (Order::Alone, _) | (_, Order::Alone) => true,
                 (Order::Read, Order::Read) | (Order::Announcing, Order::Announcing) => false,
-                (_, Order::Announcing) => slot.reply.is_none(),
+                (_, Order::Announcing) => !matches!(slot.filling, Filling::Reply(_)),
                 (Order::Rounds, Order::Closing) => true,
                 _ => before.key == next.key,
             }
@@ -339,12 +442,16 @@ impl Outbox {
 
     /// The client has gone.
     pub fn close(&self) {
-        self.state.borrow_mut().closed = true;
+        let state = &mut *self.state.borrow_mut();
+        state.closed = true;
+        // What is still in flight keeps the rest of this for a while.
+        state.bytes = Output::default();
+        state.messages = Output::default();
     }
 
     /// How many bytes are ready to be written.
     pub fn ready_bytes(&self) -> usize {
-        self.state.borrow().bytes.len()
+        self.state.borrow().ready_bytes()
     }
 
     /// The protocol for replies from now on.
@@ -366,24 +473,31 @@ impl Outbox {
     }
 
     /// The bytes that are ready to be written.
-    pub fn bytes(&self) -> std::cell::RefMut<'_, BytesMut> {
+    pub fn bytes(&self) -> std::cell::RefMut<'_, Output> {
         std::cell::RefMut::map(self.state.borrow_mut(), |state| &mut state.bytes)
     }
 }
 
 impl State {
+    fn ready_bytes(&self) -> usize {
+        self.bytes.len() + self.messages.len()
+    }
+
     fn encode_ready(&mut self) {
-        while let Some(Slot { reply: Some(_), .. }) = self.slots.front() {
-            let Some(Slot { reply: Some(reply), purpose, ticket }) = self.slots.pop_front() else {
+        while let Some(Slot { filling: Filling::Reply(_), .. }) = self.slots.front() {
+            let Some(Slot { filling: Filling::Reply(reply), purpose, ticket, .. }) =
+                self.slots.pop_front()
+            else {
                 break;
             };
             self.first += 1;
             self.request_bytes -= ticket.bytes;
+            self.reply_bytes -= reply.held();
             match purpose {
                 Purpose::Answer => {
                     self.count(ticket.command, &reply);
                     let before = self.bytes.len();
-                    reply.encode(self.protocol, &mut self.bytes);
+                    self.encode(&reply);
                     self.window.replied(self.bytes.len() - before);
                 }
                 Purpose::Silence => self.count(ticket.command, &reply),
@@ -392,13 +506,31 @@ impl State {
         }
     }
 
-    fn count(&self, command: u16, reply: &Reply) {
-        if let Some(metrics) = &self.metrics {
-            metrics.request(command, matches!(reply, Reply::Error(_)));
-            if let Reply::Error(text) = reply {
-                metrics.errors.told(text);
-            }
+    /// Nobody reads what is for a client that has gone.
+    fn encode(&mut self, reply: &Reply) {
+        if !self.closed {
+            reply.encode(self.protocol, &mut self.bytes);
         }
+    }
+
+    /// Counts the commands of a transaction, of which an array is left.
+    fn executed(&self, filling: Filling) -> Filling {
+        let Filling::Reply(Reply::Executed(replies)) = filling else { return filling };
+        let counted = |(command, reply): (u16, Reply)| {
+            self.count(command, &reply);
+            reply
+        };
+        Filling::Reply(Reply::Array(replies.into_iter().map(counted).collect()))
+    }
+
+    /// As `call` of Redis (`server.c`): what is queued counts when it runs, not before.
+    fn count(&self, command: u16, reply: &Reply) {
+        let Some(metrics) = &self.metrics else { return };
+        if *reply == Reply::QUEUED {
+            return;
+        }
+        let told = reply.errors().map(|text| metrics.errors.told(text)).count();
+        metrics.request(command, told > 0);
     }
 
     fn part(&mut self, command: u16, reply: Reply) {
@@ -409,10 +541,15 @@ impl State {
         if let Some(whole) = gathering.add(reply) {
             let is_silent = gathering.silent;
             self.gathering = None;
-            self.count(command, &whole);
-            if !is_silent {
-                whole.encode(self.protocol, &mut self.bytes);
+            if is_silent {
+                return self.count(command, &whole);
             }
+            // It takes the place of its last part.
+            let ticket = Ticket { key: 0, order: Order::Read, bytes: 0, command };
+            let (filling, purpose) = (Filling::of(whole), Purpose::Answer);
+            self.reply_bytes += filling.held();
+            self.slots.push_front(Slot { filling, answer_bytes: 0, ticket, purpose });
+            self.first -= 1;
         }
     }
 }
@@ -425,7 +562,10 @@ impl Gathering {
             (_, error @ Reply::Error(_)) => _ = self.error.get_or_insert(error),
             (Gather::Sum, Reply::Int(count)) => self.sum += count,
             (Gather::Sum | Gather::AllOk, _) => {}
-            (Gather::List, reply) => self.list.push(reply),
+            (Gather::List, reply) => {
+                self.bytes += size_of::<Reply>() + reply.held();
+                self.list.push(reply);
+            }
         }
         if self.missing > 0 {
             return None;
@@ -443,11 +583,11 @@ impl Gathering {
 mod tests {
     use super::*;
 
-    fn written(outbox: &Outbox) -> String {
-        String::from_utf8(outbox.bytes().split().to_vec()).expect("our replies are text here")
+    pub(super) fn written(outbox: &Outbox) -> String {
+        String::from_utf8(outbox.bytes().take()).expect("our replies are text here")
     }
 
-    fn ticket(key: u64, order: Order) -> Ticket {
+    pub(super) fn ticket(key: u64, order: Order) -> Ticket {
         Ticket { key, order, bytes: 0, command: NO_COMMAND }
     }
 

@@ -3,18 +3,23 @@
 //! One registry serves all workers. Sessions touch their own entry only; the lock around the list
 //! is taken when a client comes, goes, or asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::guesses::Guesses;
+use super::handshakes::Handshakes;
 use super::login::Seats;
+use super::memory::{CONNECTION, Holding, Ledger, Part};
 use super::monitor::Monitors;
 use crate::acl::DEFAULT_USER;
 use crate::clock::{self, Instant};
@@ -26,7 +31,8 @@ use crate::pubsub::subscriber::Counts;
 /// All clients of the process.
 #[derive(Debug, Default)]
 pub struct Registry {
-    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    clients: Mutex<Clients>,
+    budget: Ledger,
     last_id: AtomicU64,
     accepted: AtomicU64,
     rejected: AtomicU64,
@@ -38,6 +44,33 @@ pub struct Registry {
     audience: Audience,
     monitors: Arc<Monitors>,
     seats: Arc<Seats>,
+    handshakes: Arc<Handshakes>,
+    guesses: Guesses,
+}
+
+/// Those who are connected.
+#[derive(Debug, Default)]
+struct Clients {
+    by_id: BTreeMap<u64, Arc<Client>>,
+    /// One address may come to several of our listeners.
+    by_address: BTreeSet<(SocketAddr, u64)>,
+}
+
+impl Clients {
+    fn insert(&mut self, client: Arc<Client>) {
+        if let Peer::Tcp(address) = client.address {
+            self.by_address.insert((address, client.id));
+        }
+        self.by_id.insert(client.id, client);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Arc<Client>> {
+        let client = self.by_id.remove(&id)?;
+        if let Peer::Tcp(address) = client.address {
+            self.by_address.remove(&(address, id));
+        }
+        Some(client)
+    }
 }
 
 /// Why the proxy has ended a connection.
@@ -53,12 +86,14 @@ pub enum Disconnected {
     Handshake,
     /// Its user is there no more, or may not listen any more to what it has subscribed to.
     User,
+    /// It took the most when all together took too much: `max-memory-clients`.
+    Memory,
 }
 
 impl Disconnected {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] =
-        [Self::Killed, Self::Timeout, Self::Output, Self::Handshake, Self::User];
+    pub const ALL: [Self; 6] =
+        [Self::Killed, Self::Timeout, Self::Output, Self::Handshake, Self::User, Self::Memory];
 
     /// Its name as a label.
     pub fn name(self) -> &'static str {
@@ -68,6 +103,7 @@ impl Disconnected {
             Self::Output => "output",
             Self::Handshake => "handshake",
             Self::User => "user",
+            Self::Memory => "memory",
         }
     }
 }
@@ -98,10 +134,13 @@ pub struct Client {
     /// It has been silent for longer than clients may be.
     overdue: AtomicBool,
     monitor: AtomicBool,
+    subscriber: AtomicBool,
     /// Bytes that it has sent and that are no whole request yet, or must wait.
     pending: AtomicU64,
     /// Bytes of replies that it has not read yet.
     unread: AtomicU64,
+    /// What memory it takes.
+    pub holding: Holding,
     /// The last command: its place in the table, and one more.
     command: AtomicU16,
     words: Mutex<Words>,
@@ -149,6 +188,12 @@ pub struct Words {
     pub subscriptions: Counts,
 }
 
+impl Words {
+    fn held(&self) -> u64 {
+        [&self.name, &self.lib_name, &self.lib_ver].map(|word| word.capacity() as u64).iter().sum()
+    }
+}
+
 /// An entry of the registry on its way to another process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "as in `Client`, and the times in milliseconds")]
@@ -167,21 +212,24 @@ impl Registry {
     /// Lets a client in, unless there are `max` already.
     pub fn enter(&self, address: Peer, local_address: Peer, max: usize) -> Option<Arc<Client>> {
         let mut clients = lock(&self.clients);
-        if clients.len() >= max {
+        if clients.by_id.len() >= max {
             self.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         self.accepted.fetch_add(1, Ordering::Relaxed);
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let client = Arc::new(Client::new(id, address, local_address));
-        clients.insert(id, Arc::clone(&client));
+        clients.insert(Arc::clone(&client));
+        drop(clients);
+        self.budget.settle(&client);
         Some(client)
     }
 
     /// Lets a client go on that another process has let in.
     pub fn readmit(&self, known: Known) -> Arc<Client> {
         let client = Arc::new(Client::known(known));
-        lock(&self.clients).insert(client.id, Arc::clone(&client));
+        lock(&self.clients).insert(Arc::clone(&client));
+        self.budget.settle(&client);
         client
     }
 
@@ -197,17 +245,48 @@ impl Registry {
 
     /// The client has gone.
     pub fn leave(&self, id: u64) {
-        lock(&self.clients).remove(&id);
+        let left = lock(&self.clients).remove(id);
+        if let Some(client) = left {
+            self.budget.leave(&client);
+        }
     }
 
     /// Everybody, by id.
     pub fn clients(&self) -> Vec<Arc<Client>> {
-        lock(&self.clients).values().cloned().collect()
+        lock(&self.clients).by_id.values().cloned().collect()
+    }
+
+    /// The next ones by id after `id`, `most` of them.
+    pub fn after(&self, id: u64, most: usize) -> Vec<Arc<Client>> {
+        let next = (Bound::Excluded(id), Bound::Unbounded);
+        lock(&self.clients)
+            .by_id
+            .range(next)
+            .take(most)
+            .map(|(_, client)| Arc::clone(client))
+            .collect()
+    }
+
+    /// The one with this number.
+    pub fn client(&self, id: u64) -> Option<Arc<Client>> {
+        lock(&self.clients).by_id.get(&id).cloned()
+    }
+
+    /// Those that come from this address.
+    pub fn at(&self, address: SocketAddr) -> Vec<Arc<Client>> {
+        let clients = lock(&self.clients);
+        let ids = clients.by_address.range((address, 0)..=(address, u64::MAX));
+        ids.filter_map(|(_, id)| clients.by_id.get(id).cloned()).collect()
     }
 
     /// How many there are.
     pub fn connected(&self) -> usize {
-        lock(&self.clients).len()
+        lock(&self.clients).by_id.len()
+    }
+
+    /// The memory they take together.
+    pub fn budget(&self) -> &Ledger {
+        &self.budget
     }
 
     /// How many have ever been let in, and how many were turned away.
@@ -281,6 +360,16 @@ impl Registry {
         &self.seats
     }
 
+    /// Who tries to agree on a cipher.
+    pub fn handshakes(&self) -> &Arc<Handshakes> {
+        &self.handshakes
+    }
+
+    /// The wrong passwords that they have given.
+    pub fn guesses(&self) -> &Guesses {
+        &self.guesses
+    }
+
     /// Makes sessions end whose clients have been silent for `timeout`, if they wait for nothing.
     pub fn end_silent(&self, timeout: Duration) {
         let is_silent = |client: &&Arc<Client>| client.idle() >= timeout;
@@ -298,6 +387,8 @@ impl Registry {
 
 impl Client {
     fn new(id: u64, address: Peer, local_address: Peer) -> Self {
+        let holding = Holding::default();
+        holding.set(Part::Connection, CONNECTION);
         Self {
             id,
             address,
@@ -307,6 +398,8 @@ impl Client {
             killed: AtomicBool::new(false),
             overdue: AtomicBool::new(false),
             monitor: AtomicBool::new(false),
+            subscriber: AtomicBool::new(false),
+            holding,
             pending: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             command: AtomicU16::new(0),
@@ -319,12 +412,13 @@ impl Client {
         let now = clock::now();
         let since = now.checked_sub(Duration::from_millis(known.age_ms)).unwrap_or(now);
         let place = table::lookup(known.command.as_bytes()).map_or(0, |spec| spec.place + 1);
+        let client = Self::new(known.id, known.address, known.local_address);
+        client.describe(|words| *words = known.words);
         Self {
             since,
             seen_ms: AtomicU64::new(known.age_ms.saturating_sub(known.idle_ms)),
             command: AtomicU16::new(place),
-            words: Mutex::new(known.words),
-            ..Self::new(known.id, known.address, known.local_address)
+            ..client
         }
     }
 
@@ -352,14 +446,38 @@ impl Client {
         self.killed.load(Ordering::Relaxed)
     }
 
+    /// Resolves when the connection is to end, for who is no session yet.
+    pub async fn ended(&self) {
+        poll_fn(|cx| {
+            self.wake_by(cx.waker());
+            let is_ended = self.is_killed() || self.holding.is_condemned();
+            if is_ended { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     /// What the client says about itself.
     pub fn words(&self) -> MutexGuard<'_, Words> {
         lock(&self.words)
     }
 
+    /// Changes what it says about itself.
+    pub fn describe(&self, change: impl FnOnce(&mut Words)) {
+        let mut words = self.words();
+        change(&mut words);
+        self.holding.set(Part::Words, words.held());
+    }
+
     /// Whether it has subscribed to anything, which makes it `TYPE pubsub`.
     pub fn is_subscriber(&self) -> bool {
-        self.words().subscriptions.any()
+        self.subscriber.load(Ordering::Relaxed)
+    }
+
+    /// Changes what it has subscribed to.
+    pub fn subscriptions(&self, change: impl FnOnce(&mut Counts)) {
+        let mut words = self.words();
+        change(&mut words.subscriptions);
+        self.subscriber.store(words.subscriptions.any(), Ordering::Relaxed);
     }
 
     /// Whether it watches all requests.
@@ -425,7 +543,8 @@ impl Client {
         *lock(&self.waker) = Some(waker.clone());
     }
 
-    fn wake(&self) {
+    /// Has its session look around.
+    pub(super) fn wake(&self) {
         if let Some(waker) = &*lock(&self.waker) {
             waker.wake_by_ref();
         }
@@ -443,7 +562,7 @@ impl Client {
         let _ = write!(
             line,
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={} db={} sub={} psub={} \
-             ssub={} multi=-1 qbuf={pending} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+             ssub={} multi=-1 qbuf={pending} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll=0 \
              omem={unread} tot-mem={} events=r cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,
             self.address,
@@ -456,7 +575,8 @@ impl Client {
             subscriptions.channels,
             subscriptions.patterns,
             subscriptions.shards,
-            pending + unread,
+            self.holding.of(Part::Transaction),
+            self.holding.total(),
             self.last_command(),
             words.user,
             words.resp,
@@ -470,4 +590,31 @@ impl Client {
 /// Nothing that panics is done under these locks; should it happen, the data is still good.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_and_an_address_lead_to_their_clients_as_long_as_they_are_there() {
+        let registry = Registry::default();
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let enter = |from, to| {
+            let ends = (Peer::Tcp(address(from)), Peer::Tcp(address(to)));
+            registry.enter(ends.0, ends.1, usize::MAX).expect("there is room").id
+        };
+        // The same client at two of our addresses, and others.
+        let ids = [enter(5, 1), enter(7, 1), enter(5, 2), enter(6, 1)];
+        let ids_of = |clients: Vec<Arc<Client>>| -> Vec<u64> {
+            clients.iter().map(|client| client.id).collect()
+        };
+        assert_eq!(ids_of(registry.at(address(5))), [ids[0], ids[2]]);
+        assert_eq!(ids_of(registry.after(0, 2)), ids[..2]);
+        assert_eq!(ids_of(registry.after(ids[1], 9)), ids[2..]);
+        registry.leave(ids[0]);
+        assert_eq!(ids_of(registry.at(address(5))), [ids[2]]);
+        assert!(registry.client(ids[0]).is_none() && registry.client(ids[2]).is_some());
+        assert!(registry.at(address(9)).is_empty());
+    }
 }

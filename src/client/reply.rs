@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
+use super::output::{LARGE, Output};
 use crate::resp3;
 
 /// The protocol version that a session speaks. Every session starts with RESP2; `HELLO 3` changes
@@ -52,13 +53,83 @@ pub enum Reply {
     Bool(bool),
     /// What masters answered, as the RESP3 that it is.
     Raw(Bytes),
+    /// The replies to the commands of a transaction, each with the place of its command in the table.
+    Executed(Vec<(u16, Reply)>),
     /// A floating point number: its decimal text as a bulk string in RESP2.
     Double(f64),
+    /// A reply that is always the same.
+    Encoded(Encoded),
+}
+
+/// A reply that was encoded before, for both protocols: what is long and always the same is made once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encoded {
+    resp2: Bytes,
+    resp3: Bytes,
+}
+
+impl Encoded {
+    /// Encodes `reply`.
+    pub fn new(reply: &Reply) -> Self {
+        let encoded = |protocol| {
+            let mut out = Output::default();
+            reply.encode(protocol, &mut out);
+            out.into_bytes()
+        };
+        Self { resp2: encoded(Protocol::Resp2), resp3: encoded(Protocol::Resp3) }
+    }
+
+    fn bytes(&self, protocol: Protocol) -> &Bytes {
+        match protocol {
+            Protocol::Resp2 => &self.resp2,
+            Protocol::Resp3 => &self.resp3,
+        }
+    }
+}
+
+/// The head of a reply that is sent piece by piece: what follows it is up to whoever sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A number of replies in order.
+    Array(usize),
+    /// A number of replies in no order.
+    Set(usize),
+    /// A number of pairs.
+    Map(usize),
+    /// A number of replies that nobody asked for just now.
+    Push(usize),
+    /// A number of bytes.
+    Bulk(usize),
+    /// A number of bytes of text.
+    Verbatim(usize),
+}
+
+impl Head {
+    /// Appends the bytes of this head to `out`.
+    pub fn encode(self, protocol: Protocol, out: &mut Output) {
+        match (self, protocol) {
+            (Self::Array(items), _) => put_header(b'*', length(items), out),
+            (Self::Set(items), _) => put_header(aggregate(protocol, b'~'), length(items), out),
+            (Self::Push(items), _) => put_header(aggregate(protocol, b'>'), length(items), out),
+            (Self::Map(pairs), Protocol::Resp2) => put_header(b'*', length(pairs * 2), out),
+            (Self::Map(pairs), Protocol::Resp3) => put_header(b'%', length(pairs), out),
+            (Self::Bulk(bytes), _) | (Self::Verbatim(bytes), Protocol::Resp2) => {
+                put_header(b'$', length(bytes), out);
+            }
+            (Self::Verbatim(bytes), Protocol::Resp3) => {
+                put_header(b'=', length(TEXT.len() + bytes), out);
+                out.extend_from_slice(TEXT);
+            }
+        }
+    }
 }
 
 impl Reply {
     /// `+OK`
     pub const OK: Reply = Reply::Simple("OK");
+
+    /// `+QUEUED`
+    pub const QUEUED: Reply = Reply::Simple("QUEUED");
 
     /// An error with this text, its code included, without the leading `-`.
     ///
@@ -82,8 +153,51 @@ impl Reply {
         }
     }
 
+    /// Bytes of memory that it takes beside itself.
+    pub fn held(&self) -> usize {
+        let all = |replies: &[Self]| {
+            replies.iter().map(|reply| size_of::<Self>() + reply.held()).sum::<usize>()
+        };
+        match self {
+            Reply::Bulk(bytes) | Reply::Verbatim(bytes) | Reply::Raw(bytes) => bytes.len(),
+            Reply::Error(text) => text.len(),
+            Reply::Array(replies)
+            | Reply::Set(replies)
+            | Reply::Push(replies)
+            | Reply::Each(replies) => all(replies),
+            Reply::Map(pairs) => {
+                let of_pair = |(field, value): &(Self, Self)| {
+                    2 * size_of::<Self>() + field.held() + value.held()
+                };
+                pairs.iter().map(of_pair).sum()
+            }
+            Reply::Executed(replies) => {
+                let of_one = |(_, reply): &(u16, Self)| size_of::<(u16, Self)>() + reply.held();
+                replies.iter().map(of_one).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    /// The texts of the errors in it, without their leading `-`. Scripts have them inside arrays, too.
+    pub fn errors(&self) -> impl Iterator<Item = &[u8]> {
+        let (own, frame): (Option<&[u8]>, &[u8]) = match self {
+            Reply::Error(text) => (Some(text.as_bytes()), &[]),
+            Reply::Raw(frame) => (None, frame),
+            _ => (None, &[]),
+        };
+        let may_be_within = matches!(frame.first(), Some(b'-' | b'!' | b'*' | b'%' | b'~'));
+        let elements = if may_be_within { frame } else { &[] };
+        let elements = resp3::elements(elements).take(ELEMENTS_LOOKED_AT);
+        own.into_iter().chain(elements.filter_map(|element| match element.marker {
+            b'-' => Some(element.line),
+            b'!' => element.body,
+            _ => None,
+        }))
+    }
+
     /// Appends the bytes of this reply to `out`.
-    pub fn encode(&self, protocol: Protocol, out: &mut BytesMut) {
+    pub fn encode(&self, protocol: Protocol, out: &mut Output) {
         match self {
             Reply::Simple(text) => put_simple(text, out),
             Reply::Error(text) => put_error(text, out),
@@ -91,20 +205,22 @@ impl Reply {
             Reply::Bulk(bytes) => put_bulk(bytes, out),
             Reply::Nil => out.extend_from_slice(null(protocol, b"$-1\r\n")),
             Reply::NilArray => out.extend_from_slice(null(protocol, b"*-1\r\n")),
-            Reply::Array(items) => put_items(b'*', items, protocol, out),
+            Reply::Array(items) => put_items(Head::Array(items.len()), items, protocol, out),
+            Reply::Executed(replies) => put_executed(replies, protocol, out),
             Reply::Map(pairs) => put_pairs(pairs, protocol, out),
-            Reply::Set(items) => put_items(aggregate(protocol, b'~'), items, protocol, out),
+            Reply::Set(items) => put_items(Head::Set(items.len()), items, protocol, out),
             Reply::Verbatim(bytes) => put_verbatim(bytes, protocol, out),
-            Reply::Push(items) => put_items(aggregate(protocol, b'>'), items, protocol, out),
+            Reply::Push(items) => put_items(Head::Push(items.len()), items, protocol, out),
             Reply::Each(replies) => replies.iter().for_each(|reply| reply.encode(protocol, out)),
             Reply::Bool(truth) => put_bool(*truth, protocol, out),
             Reply::Double(number) => put_double(*number, protocol, out),
+            Reply::Encoded(encoded) => out.share(encoded.bytes(protocol)),
             Reply::Raw(frame) => put_raw(frame, protocol, out),
         }
     }
 }
 
-fn put_simple(text: &str, out: &mut BytesMut) {
+fn put_simple(text: &str, out: &mut Output) {
     debug_assert!(!text.contains(['\r', '\n']), "a status is one line: {text:?}");
     out.reserve(text.len() + 3);
     out.put_u8(b'+');
@@ -114,7 +230,7 @@ fn put_simple(text: &str, out: &mut BytesMut) {
 
 /// Line breaks at the ends are dropped and those inside become spaces, as in
 /// `addReplyErrorFormatInternal`.
-fn put_error(text: &str, out: &mut BytesMut) {
+fn put_error(text: &str, out: &mut Output) {
     out.put_u8(b'-');
     let text = text.trim_matches(['\r', '\n']).as_bytes();
     out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
@@ -122,43 +238,51 @@ fn put_error(text: &str, out: &mut BytesMut) {
 }
 
 #[inline]
-fn put_bulk(bytes: &[u8], out: &mut BytesMut) {
+fn put_bulk(bytes: &Bytes, out: &mut Output) {
     put_header(b'$', length(bytes.len()), out);
-    out.extend_from_slice(bytes);
+    out.share(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-fn put_verbatim(bytes: &[u8], protocol: Protocol, out: &mut BytesMut) {
-    if protocol == Protocol::Resp2 {
-        return put_bulk(bytes, out);
-    }
-    const FORMAT: &[u8] = b"txt:";
-    put_header(b'=', length(FORMAT.len() + bytes.len()), out);
-    out.extend_from_slice(FORMAT);
-    out.extend_from_slice(bytes);
+fn put_word(word: &[u8], out: &mut Output) {
+    put_header(b'$', length(word.len()), out);
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What says that a verbatim string is plain text.
+const TEXT: &[u8] = b"txt:";
+
+fn put_verbatim(bytes: &Bytes, protocol: Protocol, out: &mut Output) {
+    Head::Verbatim(bytes.len()).encode(protocol, out);
+    out.share(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
 /// Recurses as deep as the reply is nested, which is up to us and never up to a client.
-fn put_items(marker: u8, items: &[Reply], protocol: Protocol, out: &mut BytesMut) {
-    put_header(marker, length(items.len()), out);
+fn put_items(head: Head, items: &[Reply], protocol: Protocol, out: &mut Output) {
+    head.encode(protocol, out);
     for item in items {
         item.encode(protocol, out);
     }
 }
 
-fn put_pairs(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut BytesMut) {
-    match protocol {
-        Protocol::Resp2 => put_header(b'*', length(pairs.len() * 2), out),
-        Protocol::Resp3 => put_header(b'%', length(pairs.len()), out),
+fn put_executed(replies: &[(u16, Reply)], protocol: Protocol, out: &mut Output) {
+    Head::Array(replies.len()).encode(protocol, out);
+    for (_, reply) in replies {
+        reply.encode(protocol, out);
     }
+}
+
+fn put_pairs(pairs: &[(Reply, Reply)], protocol: Protocol, out: &mut Output) {
+    Head::Map(pairs.len()).encode(protocol, out);
     for (field, value) in pairs {
         field.encode(protocol, out);
         value.encode(protocol, out);
     }
 }
 
-fn put_bool(truth: bool, protocol: Protocol, out: &mut BytesMut) {
+fn put_bool(truth: bool, protocol: Protocol, out: &mut Output) {
     out.extend_from_slice(match (protocol, truth) {
         (Protocol::Resp2, true) => b":1\r\n",
         (Protocol::Resp2, false) => b":0\r\n",
@@ -167,31 +291,52 @@ fn put_bool(truth: bool, protocol: Protocol, out: &mut BytesMut) {
     });
 }
 
-fn put_double(number: f64, protocol: Protocol, out: &mut BytesMut) {
+fn put_double(number: f64, protocol: Protocol, out: &mut Output) {
     let text = double_text(number);
     if protocol == Protocol::Resp2 {
-        return put_bulk(text.as_bytes(), out);
+        return put_word(text.as_bytes(), out);
     }
     out.put_u8(b',');
     out.extend_from_slice(text.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
-/// A RESP3 frame; for RESP2 each of its elements is rewritten as Redis's `addReply...` would have.
-fn put_raw(frame: &[u8], protocol: Protocol, out: &mut BytesMut) {
+/// A RESP3 frame; for RESP2 each of its elements is rewritten as Redis's `addReply...` would have. What stays as it is
+/// between two of them is passed on in one piece.
+fn put_raw(frame: &Bytes, protocol: Protocol, out: &mut Output) {
     if protocol == Protocol::Resp3 {
-        return out.extend_from_slice(frame);
+        return out.share(frame);
     }
+    if frame.len() < LARGE {
+        return resp3::elements(frame).for_each(|element| put_element(&element, out));
+    }
+    let (mut at, mut kept) = (0, 0);
     for element in resp3::elements(frame) {
-        let children = || element.children().map_or(0, |children| length(children as usize));
-        match (element.marker, element.line) {
-            (b'_', _) => out.extend_from_slice(b"$-1\r\n"),
-            (b'#', truth) => put_header(b':', (truth == b"t").into(), out),
-            (b',' | b'(', number) => put_bulk(number, out),
-            (b'=', _) => put_bulk(element.body.and_then(|b| b.get(4..)).unwrap_or_default(), out),
-            (b'%' | b'~' | b'>', _) => put_header(b'*', children(), out),
-            _ => out.extend_from_slice(element.bytes),
+        let end = at + element.bytes.len();
+        if is_rewritten(element.marker) {
+            out.share(&frame.slice(kept..at));
+            put_element(&element, out);
+            kept = end;
         }
+        at = end;
+    }
+    out.share(&frame.slice(kept..at));
+}
+
+fn is_rewritten(marker: u8) -> bool {
+    matches!(marker, b'_' | b'#' | b',' | b'(' | b'=' | b'%' | b'~' | b'>')
+}
+
+/// One element of a RESP3 frame for RESP2.
+fn put_element(element: &resp3::Element<'_>, out: &mut Output) {
+    let children = || element.children().map_or(0, |children| length(children as usize));
+    match (element.marker, element.line) {
+        (b'_', _) => out.extend_from_slice(b"$-1\r\n"),
+        (b'#', truth) => put_header(b':', (truth == b"t").into(), out),
+        (b',' | b'(', number) => put_word(number, out),
+        (b'=', _) => put_word(element.body.and_then(|b| b.get(4..)).unwrap_or_default(), out),
+        (b'%' | b'~' | b'>', _) => put_header(b'*', children(), out),
+        _ => out.extend_from_slice(element.bytes),
     }
 }
 
@@ -210,7 +355,7 @@ fn double_text(number: f64) -> String {
 
 /// A marker, a decimal number and CRLF: the head of nearly every reply, so without `format!`.
 #[inline]
-fn put_header(marker: u8, number: i64, out: &mut BytesMut) {
+fn put_header(marker: u8, number: i64, out: &mut Output) {
     let mut line = [0; HEADER_MAX];
     let mut at = HEADER_MAX - 2;
     line[at..].copy_from_slice(b"\r\n");
@@ -252,6 +397,10 @@ fn length(len: usize) -> i64 {
     i64::try_from(len).expect("no allocation is longer than isize::MAX bytes")
 }
 
+/// Elements of one reply among which errors are looked for, to be counted: in a larger one, those after them cost more
+/// than they tell.
+const ELEMENTS_LOOKED_AT: usize = 1024;
+
 /// A marker, a sign, the 19 digits of `i64::MIN`, CR and LF.
 const HEADER_MAX: usize = 1 + 1 + 19 + 2;
 
@@ -269,9 +418,9 @@ mod tests {
     use super::*;
 
     fn encoded(reply: &Reply, protocol: Protocol) -> Vec<u8> {
-        let mut out = BytesMut::new();
+        let mut out = Output::default();
         reply.encode(protocol, &mut out);
-        out.to_vec()
+        out.take()
     }
 
     #[track_caller]
@@ -331,6 +480,31 @@ mod tests {
         let resp2 =
             "*6\r\n$-1\r\n:1\r\n$3\r\n1.5\r\n$1\r\na\r\n*2\r\n+a\r\n$2\r\n12\r\n*1\r\n$1\r\nb\r\n";
         assert_bytes(Reply::Raw(raw.into()), resp2, raw);
+    }
+
+    /// Above a size, what need not be rewritten is passed on in pieces.
+    #[test]
+    fn large_raw_replies_are_rewritten_as_small_ones() {
+        let value = "v".repeat(3 * LARGE);
+        let raw = |null: &str, map: &str| {
+            let bulk = format!("${}\r\n{value}\r\n", value.len());
+            let many = ":7\r\n".repeat(LARGE);
+            format!("*5\r\n{null}{bulk}{map}+a\r\n{bulk}{null}*{LARGE}\r\n{many}")
+        };
+        let (resp3, resp2) = (raw("_\r\n", "%1\r\n"), raw("$-1\r\n", "*2\r\n"));
+        assert_bytes(Reply::Raw(resp3.clone().into()), &resp2, &resp3);
+    }
+
+    #[test]
+    fn what_was_encoded_before_is_the_same() {
+        let reply = Reply::Map(vec![(Reply::bulk("a"), Reply::Nil), (Reply::Int(1), Reply::OK)]);
+        let encoded = Reply::Encoded(Encoded::new(&reply));
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            assert_eq!(
+                super::tests::encoded(&encoded, protocol),
+                super::tests::encoded(&reply, protocol)
+            );
+        }
     }
 
     #[test]
@@ -414,7 +588,7 @@ mod tests {
             Reply::Each(_) => unreachable!("it is no frame of its own"),
             Reply::Bool(truth) => Frame2::Integer((*truth).into()),
             Reply::Double(number) => Frame2::BulkString(double_text(*number).into_bytes()),
-            Reply::Raw(_) => unreachable!("not generated"),
+            Reply::Raw(_) | Reply::Encoded(_) | Reply::Executed(_) => unreachable!("not generated"),
         }
     }
 
@@ -448,7 +622,7 @@ mod tests {
             Reply::Each(_) => unreachable!("it is no frame of its own"),
             Reply::Bool(data) => Frame3::Boolean { data: *data, attributes },
             Reply::Double(data) => Frame3::Double { data: *data, attributes },
-            Reply::Raw(_) => unreachable!("not generated"),
+            Reply::Raw(_) | Reply::Encoded(_) | Reply::Executed(_) => unreachable!("not generated"),
         }
     }
 }

@@ -18,34 +18,42 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Semaphore;
+use tokio::time::{Sleep, sleep_until};
 
 use super::decoder::{Args, Decoder, Limits};
+use super::guesses::Attempts;
 use super::login::Login;
+use super::memory::{ENTRY, Part};
 use super::monitor::Watching;
-use super::outbox::{Gather, Order, Outbox, Target, Ticket};
+use super::outbox::{Gather, Order, Outbox, REPLIES_TO_STOP_READING, Target, Ticket};
+use super::output::Output;
 use super::registry::{Client, Disconnected};
 use super::reply::Reply;
+use super::slices::Sliced;
+use super::timeslice::{self, TimeSlice};
 use super::waiting::Waiting;
 use crate::acl::Users;
 use crate::clock;
+use crate::command::table::Family;
 use crate::command::transaction::Transaction;
 use crate::command::{self, Action, table};
-use crate::flush::poll_flush;
 use crate::handover::connection::Portable;
 use crate::master::kill::kill_scripts;
 use crate::metrics::NO_COMMAND;
 use crate::operation::Operation;
+use crate::operation::aside::{Aside, Asking};
 use crate::operation::watch::Watched;
 use crate::pubsub::subscriber::Subscriber;
 use crate::pubsub::{Topic, TopicKind};
 use crate::worker::Worker;
 use depart::Suspended;
 
-/// With so many bytes of replies waiting, nothing more is read from a client that does not read.
-const REPLIES_TO_STOP_READING: usize = 64 << 10;
-
-/// How often a session may read or start requests before it is the others' turn.
+/// How often a session may read or start requests before it is the others' turn, however fast that is.
 const READS_AT_A_TIME: usize = 4;
+
+/// Bytes that are decoded in the time in which one request is begun.
+const BYTES_OF_WORK: usize = 64;
 
 /// How much is read from a client at once.
 pub const READ_BUFFER: usize = 64 << 10;
@@ -74,6 +82,10 @@ pub struct Front {
     pub db: u32,
     /// Who it is.
     pub login: Login,
+    /// Its wrong passwords.
+    attempts: Attempts,
+    /// Until then no request is started ([`Action::Rest`]).
+    rest: Option<Pin<Box<Sleep>>>,
     /// All users, as this session knows them.
     users: Arc<Users>,
     /// `CLIENT REPLY`
@@ -84,6 +96,8 @@ pub struct Front {
     pub chosen_db: Rc<Cell<Option<u32>>>,
     /// What `WATCH` has named.
     pub watched: Vec<Rc<Watched>>,
+    /// What lets it read one large thing at a time, once it has.
+    large_reads: Option<Rc<Semaphore>>,
     /// What it has subscribed to, once it has.
     subscriber: Option<Rc<Subscriber>>,
     /// `MONITOR`
@@ -130,6 +144,8 @@ impl<S: Portable> Session<S> {
         let login = Login::stranger(&users);
         let front = Front {
             login,
+            attempts: Attempts::default(),
+            rest: None,
             users,
             outbox: Outbox::counted(Arc::clone(&client), Arc::clone(worker.metrics())),
             worker,
@@ -140,6 +156,7 @@ impl<S: Portable> Session<S> {
             transaction: None,
             chosen_db: Rc::default(),
             watched: Vec::new(),
+            large_reads: None,
             subscriber: None,
             watching: None,
             parts: VecDeque::new(),
@@ -168,8 +185,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             session.front.disconnect(why);
             return Poll::Ready(());
         }
+        let mut time = TimeSlice::default();
         for _ in 0..READS_AT_A_TIME {
-            session.work_on_pending();
+            session.work_on_pending(&mut time);
+            if session.front.has_rested(cx) {
+                continue;
+            }
+            let was_made = session.front.outbox.make(&mut time);
             match session.poll_write(cx) {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
@@ -184,14 +206,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             {
                 return left;
             }
-            // Writing may have made room for what is already here.
-            if session.front.stalled && session.front.may_start() {
+            if time.is_over() {
+                break;
+            }
+            // Writing may have made room for what is already here, or what that waited for is made.
+            let may_go_on = session.front.stalled && session.front.may_start();
+            let was_unblocked = session.front.blocked && was_made;
+            if may_go_on || was_unblocked || session.front.outbox.may_make() {
                 continue;
             }
             if !session.may_read() {
                 return Poll::Pending;
             }
-            match ready!(session.poll_read(cx)) {
+            match ready!(session.poll_read(cx, &mut time)) {
                 Ok(0) => {
                     session.front.closing = true;
                     session.front.outbox.end_of_requests();
@@ -200,19 +227,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
                 Err(_) => return Poll::Ready(()),
             }
         }
-        // The others' turn.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        timeslice::others_first(cx)
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
-    fn work_on_pending(&mut self) {
+    fn work_on_pending(&mut self, time: &mut TimeSlice) {
         self.front.start_parts();
         self.take_back();
         if !self.pending.is_empty() {
             let pending = std::mem::take(&mut self.pending);
-            let done = self.requests(&pending);
+            let done = self.requests(&pending, time);
             self.pending = pending;
             self.pending.advance(done);
             if self.pending.is_empty() {
@@ -223,25 +248,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
 
     /// While a client waits, the next requests are only put by: so it is noticed when it goes away.
     fn may_read(&self) -> bool {
-        let put_by = || self.front.outbox.runs_alone() && self.pending.len() < READ_BUFFER;
+        let has_space = self.pending.len() < READ_BUFFER;
+        if self.front.rest.is_some() {
+            return !self.front.closing && has_space;
+        }
+        let put_by = || self.front.outbox.runs_alone() && has_space;
         if self.front.is_departing() {
             return !self.front.closing && put_by();
         }
         self.front.may_read() && (!self.front.blocked || put_by())
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, time: &mut TimeSlice) -> Poll<io::Result<usize>> {
         let worker = Rc::clone(&self.front.worker);
         let mut buffer = worker.read_buffer();
         let mut free = ReadBuf::new(&mut buffer);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free))?;
         let read = free.filled();
         let now = clock::now();
+        time.begin(now);
         self.front.client.seen(now);
         worker.engine().see(now);
         worker.metrics().bytes_in.add(read.len() as u64);
         if self.pending.is_empty() {
-            let done = self.requests(read);
+            let done = self.requests(read, time);
             self.pending.extend_from_slice(&read[done..]);
         } else {
             self.pending.extend_from_slice(read);
@@ -249,8 +279,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         Poll::Ready(Ok(read.len()))
     }
 
-    /// Starts the requests in `bytes`; says how many bytes they were.
-    fn requests(&mut self, bytes: &[u8]) -> usize {
+    /// Starts the requests in `bytes`, or those that there is time for; says how many bytes they were.
+    fn requests(&mut self, bytes: &[u8], time: &mut TimeSlice) -> usize {
         let (mut done, mut requests) = (0, 0);
         self.front.blocked = false;
         while done < bytes.len() && self.front.may_start() {
@@ -264,6 +294,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
                     }
                     requests += 1;
                     done += len;
+                    if done < bytes.len() && time.spend(self.front.work(len)) {
+                        break;
+                    }
                 }
                 Err(error) => {
                     self.front.outbox.push_reply(NO_COMMAND, error.reply());
@@ -284,13 +317,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         if before > 0 && !self.front.worker.live().timeout.is_zero() {
             self.front.client.seen(clock::now());
         }
-        let flushed = poll_flush(Pin::new(&mut self.stream), &mut bytes, cx);
-        self.front.client.holds(self.pending.len(), bytes.len());
-        self.front.worker.metrics().bytes_out.add((before - bytes.len()) as u64);
-        ready!(flushed)?;
-        // An idle connection keeps no buffer.
-        *bytes = BytesMut::new();
-        Poll::Ready(Ok(()))
+        let flushed = bytes.poll_write(Pin::new(&mut self.stream), cx);
+        let unread = bytes.len();
+        self.front.worker.metrics().bytes_out.add((before - unread) as u64);
+        if let Poll::Ready(Ok(())) = flushed {
+            // An idle connection keeps no buffer.
+            *bytes = Output::default();
+        }
+        drop(bytes);
+        self.account(unread);
+        flushed
+    }
+
+    /// Tells what this connection takes of the memory that clients have together.
+    fn account(&self, unread: usize) {
+        let (front, client) = (&self.front, &self.front.client);
+        client.holds(self.pending.len(), unread);
+        let requests = self.pending.capacity() + self.decoder.held() + front.parts_held();
+        client.holding.set(Part::Requests, requests as u64);
+        client.holding.set(Part::Transaction, front.transaction_held() as u64);
+        client.holding.set(Part::Replies, front.outbox.held() as u64);
+        client.holding.set(Part::Answers, front.outbox.answers_held() as u64);
+        front.worker.registry().budget().settle(client);
     }
 }
 
@@ -315,10 +363,15 @@ impl Front {
         }
         let is_done = match command::prepare(self, args) {
             Action::Later => false,
+            Action::Rest(until) => {
+                self.rest = Some(Box::pin(sleep_until(until)));
+                false
+            }
             Action::Reply(reply) => {
                 self.answer(reply);
                 true
             }
+            Action::Slices(sliced) => self.answer_in_slices(sliced),
             Action::Close(reply) => {
                 self.answer(reply);
                 self.closing = true;
@@ -331,9 +384,10 @@ impl Front {
             }
             Action::Start(operation) => self.start(operation, bytes),
             Action::Subscribe(topics) => self.subscribe(topics),
-            Action::Unsubscribe(kind, topics) => self.unsubscribe(kind, &topics),
+            Action::Unsubscribe(kind, topics) => self.unsubscribe(kind, topics),
             Action::Gather(how, operations) => self.gather(how, operations),
             Action::Wait(waiting) => self.wait(*waiting, args),
+            Action::Aside(aside) => self.aside(*aside, bytes),
             Action::KillScripts => self.kill_scripts(),
             Action::Monitor => {
                 self.monitor();
@@ -346,6 +400,16 @@ impl Front {
         is_done
     }
 
+    /// What the current request was to begin, for a [`TimeSlice`]. What the proxy answers itself may be anything.
+    fn work(&self, bytes: usize) -> usize {
+        let family = table::at(self.command).map(|spec| spec.family);
+        let is_ours = matches!(
+            family,
+            Some(Family::Server | Family::Pubsub | Family::Script | Family::Transaction)
+        );
+        if is_ours { timeslice::LOOK } else { 1 + bytes / BYTES_OF_WORK }
+    }
+
     fn show_to_monitors(&self, args: Args<'_>) {
         if let Some(spec) = table::at(self.command) {
             self.worker.registry().monitors().show(spec, args, self.db, &self.client.address);
@@ -356,6 +420,16 @@ impl Front {
         if !self.is_silent() {
             self.outbox.push_reply(self.command, reply);
         }
+    }
+
+    /// What comes in slices may take long: it begins when all before it is answered.
+    fn answer_in_slices(&mut self, sliced: Sliced) -> bool {
+        if self.outbox.in_flight() > 0 {
+            return false;
+        }
+        let silent = self.is_silent();
+        self.outbox.push_slices(self.command, sliced, silent);
+        true
     }
 
     fn monitor(&mut self) {
@@ -388,13 +462,31 @@ impl Front {
         true
     }
 
+    /// Starts a task that asks one master after the other.
+    fn aside(&mut self, aside: Aside, bytes: usize) -> bool {
+        let key = self.worker.engine().fingerprint(aside.db(), aside.key());
+        let ticket = Ticket { key, order: aside.order(), bytes, command: self.command };
+        if self.outbox.is_busy(&ticket) {
+            return false;
+        }
+        let silent = self.is_silent();
+        let target = self.outbox.reserve(ticket, silent);
+        let asking = Asking {
+            engine: Rc::clone(self.worker.engine()),
+            client: Rc::clone(self.large_reads.get_or_insert_with(|| Rc::new(Semaphore::new(1)))),
+            busy: Arc::clone(self.worker.busy_masters()),
+        };
+        tokio::task::spawn_local(aside.run(asking, target));
+        true
+    }
+
     fn subscribe(&mut self, topics: Vec<Topic>) -> bool {
         let (subscriber, target) = (self.subscriber(), self.confirmation());
         self.worker.hub().subscribe(&subscriber, topics, target);
         true
     }
 
-    fn unsubscribe(&mut self, kind: TopicKind, topics: &[Topic]) -> bool {
+    fn unsubscribe(&mut self, kind: TopicKind, topics: Vec<Topic>) -> bool {
         let (subscriber, target) = (self.subscriber(), self.confirmation());
         self.worker.hub().unsubscribe(&subscriber, kind, topics, target);
         true
@@ -485,7 +577,7 @@ impl Front {
         Ticket {
             key: self.worker.engine().fingerprint(operation.db, &operation.key),
             order: operation.order(),
-            bytes,
+            bytes: bytes.max(operation.request_bytes()),
             command: self.command,
         }
     }
@@ -515,18 +607,29 @@ impl Front {
         let has_room =
             self.outbox.has_room() && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;
         let is_free = !self.closing && self.parts.is_empty() && !self.outbox.is_gathering();
-        has_room && is_free && !self.is_departing()
+        has_room && is_free && self.rest.is_none() && !self.is_departing()
     }
 
     fn may_read(&self) -> bool {
         self.may_start() && !self.stalled && !self.worker.is_draining()
     }
 
+    /// Whether a rest has just ended.
+    fn has_rested(&mut self, cx: &mut Context<'_>) -> bool {
+        let has_ended = self.rest.as_mut().is_some_and(|rest| rest.as_mut().poll(cx).is_ready());
+        if has_ended {
+            self.rest = None;
+        }
+        has_ended
+    }
+
     fn must_disconnect(&self) -> Option<Disconnected> {
         let listens = self.has_subscriptions() || self.watching.is_some();
         if self.client.is_killed() {
             Some(Disconnected::Killed)
-        } else if self.outbox.ready_bytes() > self.worker.live().max_output_bytes {
+        } else if self.client.holding.is_condemned() {
+            Some(Disconnected::Memory)
+        } else if self.outbox.unread_bytes() > self.worker.live().max_output_bytes {
             Some(Disconnected::Output)
         } else if self.client.is_overdue() && self.outbox.in_flight() == 0 && !listens {
             Some(Disconnected::Timeout)
@@ -538,9 +641,21 @@ impl Front {
     fn disconnect(&self, why: Disconnected) {
         self.worker.registry().disconnected(why);
         if why == Disconnected::Output {
-            let (address, bytes) = (&self.client.address, self.outbox.ready_bytes());
+            let (address, bytes) = (&self.client.address, self.outbox.unread_bytes());
             tracing::warn!(%address, bytes, "a client that does not read its replies is disconnected (max-output-bytes)");
         }
+    }
+
+    /// What the rest of a request takes that has many keys, and one that waits.
+    fn parts_held(&self) -> usize {
+        let suspended = self.suspended.as_ref().map_or(0, Suspended::held);
+        self.parts.capacity() * size_of::<Operation>() + suspended
+    }
+
+    /// What `MULTI` and `WATCH` have begun.
+    fn transaction_held(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, Transaction::held);
+        queued + self.watched.iter().map(|watched| watched.key.len() + ENTRY).sum::<usize>()
     }
 
     /// Everything that was asked is answered, and nothing more will be.
@@ -553,7 +668,9 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         self.outbox.close();
-        self.unsubscribe_all();
+        if let Some(subscriber) = self.subscriber.take() {
+            self.worker.hub().forget_subscriber(subscriber);
+        }
         self.worker.registry().leave(self.client.id);
     }
 }

@@ -1,13 +1,14 @@
 //! `ACL ...`: who there is, and who is asking. Who there may be is written in the settings file.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{Action, Outcome, error};
-use crate::acl::{Categories, Patterns, User, catalogue};
+use crate::acl::{Categories, Patterns, User, Users, catalogue};
 use crate::client::decoder::Args;
-use crate::client::reply::Reply;
+use crate::client::reply::{Encoded, Reply};
 use crate::client::session::Front;
 
 /// One of the subcommands of `ACL`.
@@ -19,7 +20,7 @@ pub(super) fn acl(front: &Front, args: Args<'_>) -> Outcome {
         (b"whoami", _) => return Err(error::wrong_arity("acl|whoami")),
         (b"users", 2) => list(users.all(), |user| text(user.name())),
         (b"users", _) => return Err(error::wrong_arity("acl|users")),
-        (b"list", 2) => list(users.all(), |user| Reply::bulk(user.line())),
+        (b"list", 2) => listed(&users),
         (b"list", _) => return Err(error::wrong_arity("acl|list")),
         (b"getuser", 3) => users.named(args.at(2)).map_or(Reply::Nil, described),
         (b"getuser", _) => return Err(error::wrong_arity("acl|getuser")),
@@ -33,6 +34,22 @@ pub(super) fn acl(front: &Front, args: Args<'_>) -> Outcome {
         _ => return Err(error::unknown_subcommand("ACL", args.at(1))),
     };
     Ok(Action::Reply(reply))
+}
+
+/// All of them, as a settings file would have them. Rules are long to put into words, so the worker keeps the
+/// words until there are other users.
+fn listed(users: &Arc<Users>) -> Reply {
+    thread_local! {
+        static LAST: RefCell<Option<(Arc<Users>, Encoded)>> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| {
+        let same = last.take().filter(|(known, _)| Arc::ptr_eq(known, users));
+        let new = || {
+            let lines = list(users.all(), |user| Reply::bulk(user.line()));
+            (Arc::clone(users), Encoded::new(&lines))
+        };
+        Reply::Encoded(last.insert(same.unwrap_or_else(new)).1.clone())
+    })
 }
 
 fn list<T>(items: impl Iterator<Item = T>, reply: impl Fn(T) -> Reply) -> Reply {

@@ -1,11 +1,8 @@
 //! `CLIENT ...`
 
-use std::sync::Arc;
-
-use super::number::parse_i64;
-use super::{Action, Outcome, error};
+use super::{Action, Outcome, clients, error};
 use crate::client::decoder::Args;
-use crate::client::registry::Client;
+use crate::client::registry::Words;
 use crate::client::reply::Reply;
 use crate::client::session::{Front, Replies};
 
@@ -38,10 +35,10 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
             arity(2, 2, "client|info")?;
             Ok(Action::Reply(Reply::Verbatim(front.client.line().into_bytes().into())))
         }
-        b"list" => list(front, args),
+        b"list" => clients::list(front, args),
         b"kill" => {
             arity(3, usize::MAX, "client|kill")?;
-            kill(front, args)
+            clients::kill(front, args)
         }
         b"reply" => {
             arity(3, 3, "client|reply")?;
@@ -49,11 +46,15 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
         }
         b"no-evict" => {
             arity(3, 3, "client|no-evict")?;
-            on_or_off(args.at(2))
+            let is_spared = on_or_off(args.at(2))?;
+            front.worker.registry().budget().spare(&front.client, is_spared);
+            Ok(Action::Reply(Reply::OK))
         }
         b"no-touch" => {
             arity(3, 3, "client|no-touch")?;
-            on_or_off(args.at(2))
+            // There is nothing to touch here, so it is already so.
+            on_or_off(args.at(2))?;
+            Ok(Action::Reply(Reply::OK))
         }
         b"tracking" | b"caching" | b"pause" | b"unpause" | b"unblock" | b"trackinginfo"
         | b"getredir" => Err(error::unsupported_command(&[b"client|", &subcommand[..]].concat())),
@@ -63,8 +64,20 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
 
 /// Names are printable and without spaces, so that `CLIENT LIST` can be parsed.
 pub(super) fn set_name(front: &mut Front, name: &[u8]) -> Result<(), Reply> {
+    bounded(name, "Client names")?;
     let name = plain(name).ok_or(error::CLIENT_NAME)?;
-    front.client.words().name = name;
+    front.client.describe(|words| words.name = name);
+    Ok(())
+}
+
+/// The longest name of a client, of its library, and of that one's version. Redis has no such limit, and every
+/// `CLIENT LIST` repeats them all.
+const LONGEST_NAME: usize = 1024;
+
+fn bounded(text: &[u8], what: &str) -> Result<(), Reply> {
+    if text.len() > LONGEST_NAME {
+        return Err(error::too_long(what, LONGEST_NAME));
+    }
     Ok(())
 }
 
@@ -74,17 +87,18 @@ fn name(front: &Front) -> Reply {
 }
 
 fn set_info(front: &mut Front, what: &[u8], value: &[u8]) -> Outcome {
-    let value = plain(value);
-    let mut words = front.client.words();
-    let (field, refused) = if what.eq_ignore_ascii_case(b"lib-name") {
-        (&mut words.lib_name, "ERR lib-name cannot contain spaces, newlines or special characters.")
-    } else if what.eq_ignore_ascii_case(b"lib-ver") {
-        (&mut words.lib_ver, "ERR lib-ver cannot contain spaces, newlines or special characters.")
-    } else {
-        let what = String::from_utf8_lossy(what);
-        return Err(Reply::error(format!("ERR Unrecognized option '{what}'")));
-    };
-    *field = value.ok_or_else(|| Reply::error(refused))?;
+    let (field, name): (fn(&mut Words) -> &mut String, _) =
+        if what.eq_ignore_ascii_case(b"lib-name") {
+            (|words| &mut words.lib_name, "lib-name")
+        } else if what.eq_ignore_ascii_case(b"lib-ver") {
+            (|words| &mut words.lib_ver, "lib-ver")
+        } else {
+            let what = String::from_utf8_lossy(what);
+            return Err(Reply::error(format!("ERR Unrecognized option '{what}'")));
+        };
+    bounded(value, name)?;
+    let value = plain(value).ok_or_else(|| error::not_plain(name))?;
+    front.client.describe(|words| *field(words) = value);
     Ok(Action::Reply(Reply::OK))
 }
 
@@ -92,120 +106,6 @@ fn set_info(front: &mut Front, what: &[u8], value: &[u8]) -> Outcome {
 fn plain(text: &[u8]) -> Option<String> {
     let printable = text.iter().all(|byte| (b'!'..=b'~').contains(byte));
     printable.then(|| String::from_utf8_lossy(text).into_owned())
-}
-
-fn list(front: &Front, args: Args<'_>) -> Outcome {
-    let everybody = front.worker.registry().clients();
-    let option = args.get(2).map(<[u8]>::to_ascii_lowercase);
-    let listed: Vec<Arc<Client>> = match (option.as_deref(), args.len()) {
-        (None, _) => everybody,
-        (Some(b"type"), 4) => match &args.at(3).to_ascii_lowercase()[..] {
-            b"normal" => of_type(everybody, false),
-            b"pubsub" => of_type(everybody, true),
-            b"master" | b"replica" | b"slave" => Vec::new(),
-            _ => return Err(unknown_type(args.at(3))),
-        },
-        (Some(b"id"), 4..) => {
-            let ids = args.from(3).iter().map(parse_i64).collect::<Option<Vec<_>>>();
-            let ids = ids.ok_or_else(|| Reply::error("ERR Invalid client ID"))?;
-            everybody.into_iter().filter(|client| ids.contains(&(client.id as i64))).collect()
-        }
-        _ => return Err(error::SYNTAX),
-    };
-    let lines: String = listed.iter().map(|client| client.line() + "\n").collect();
-    Ok(Action::Reply(Reply::Verbatim(lines.into_bytes().into())))
-}
-
-fn of_type(mut clients: Vec<Arc<Client>>, subscribers: bool) -> Vec<Arc<Client>> {
-    clients.retain(|client| client.is_subscriber() == subscribers);
-    clients
-}
-
-/// Whom `CLIENT KILL` means.
-#[derive(Default)]
-struct Filter {
-    id: Option<i64>,
-    address: Option<String>,
-    local_address: Option<String>,
-    user: Option<Arc<str>>,
-    subscribers: Option<bool>,
-    nobody: bool,
-    skip_me: bool,
-}
-
-fn kill(front: &mut Front, args: Args<'_>) -> Outcome {
-    if args.len() == 3 {
-        let filter = Filter { address: Some(text(args.at(2))), ..Filter::default() };
-        return match filter.kill(front) {
-            0 => Err(error::NO_SUCH_CLIENT),
-            _ => Ok(Action::Reply(Reply::OK)),
-        };
-    }
-    let filter = Filter::parse(front, args)?;
-    let killed = filter.kill(front);
-    Ok(Action::Reply(Reply::Int(killed)))
-}
-
-impl Filter {
-    fn parse(front: &Front, args: Args<'_>) -> Result<Self, Reply> {
-        let mut filter = Self { skip_me: true, ..Self::default() };
-        let mut words = args.from(2).iter();
-        while let Some(word) = words.next() {
-            let value = words.next().ok_or(error::SYNTAX)?;
-            match &word.to_ascii_lowercase()[..] {
-                b"id" => {
-                    let id = parse_i64(value).filter(|id| *id > 0);
-                    let refused = "ERR client-id should be greater than 0";
-                    filter.id = Some(id.ok_or_else(|| Reply::error(refused))?);
-                }
-                b"addr" => filter.address = Some(text(value)),
-                b"laddr" => filter.local_address = Some(text(value)),
-                b"type" => match &value.to_ascii_lowercase()[..] {
-                    b"normal" => filter.subscribers = Some(false),
-                    b"pubsub" => filter.subscribers = Some(true),
-                    b"master" | b"replica" | b"slave" => filter.nobody = true,
-                    _ => return Err(unknown_type(value)),
-                },
-                b"user" => {
-                    let live = front.worker.live();
-                    let user = live.users.named(value);
-                    filter.user =
-                        Some(Arc::clone(user.ok_or_else(|| error::no_such_user(value))?.name()));
-                }
-                b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.skip_me = true,
-                b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.skip_me = false,
-                _ => return Err(error::SYNTAX),
-            }
-        }
-        Ok(filter)
-    }
-
-    fn kill(&self, front: &Front) -> i64 {
-        let clients = front.worker.registry().clients();
-        let meant = clients.iter().filter(|client| self.means(client, front.client.id));
-        meant.map(|client| client.kill()).count() as i64
-    }
-
-    fn means(&self, client: &Client, me: u64) -> bool {
-        let is = |wanted: &Option<String>, address: String| {
-            wanted.as_ref().is_none_or(|wanted| *wanted == address)
-        };
-        let excepted = self.nobody || self.skip_me && client.id == me;
-        !excepted
-            && self.id.is_none_or(|id| id == client.id as i64)
-            && self.subscribers.is_none_or(|wanted| wanted == client.is_subscriber())
-            && self.user.as_ref().is_none_or(|user| *user == client.words().user)
-            && is(&self.address, client.address.to_string())
-            && is(&self.local_address, client.local_address.to_string())
-    }
-}
-
-fn unknown_type(word: &[u8]) -> Reply {
-    Reply::error(format!("ERR Unknown client type '{}'", text(word)))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn reply(front: &mut Front, how: &[u8]) -> Outcome {
@@ -228,8 +128,10 @@ fn reply(front: &mut Front, how: &[u8]) -> Outcome {
     }
 }
 
-/// There is nothing to evict and nothing to touch here, so both are already so.
-fn on_or_off(word: &[u8]) -> Outcome {
-    let known = word.eq_ignore_ascii_case(b"on") || word.eq_ignore_ascii_case(b"off");
-    if known { Ok(Action::Reply(Reply::OK)) } else { Err(error::SYNTAX) }
+fn on_or_off(word: &[u8]) -> Result<bool, Reply> {
+    match &word.to_ascii_lowercase()[..] {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(error::SYNTAX),
+    }
 }

@@ -42,15 +42,19 @@ fn set(front: &Front, words: Args<'_>) -> Outcome {
         return Err(error::SYNTAX);
     }
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let names = words.iter().step_by(2).map(|name| text(name).to_ascii_lowercase());
+    let names = words.iter().step_by(2).map(text);
     let values = words.iter().skip(1).step_by(2).map(text);
     let changes: Vec<(String, String)> = names.zip(values).collect();
     let known = parameters(front);
+    if let Some((name, _)) =
+        changes.iter().find(|(name, _)| !known.contains_key(&*name.to_ascii_lowercase()))
+    {
+        return Err(error::unknown_parameter(name));
+    }
+    let lower = |(name, value): (String, String)| (name.to_ascii_lowercase(), value);
+    let changes: Vec<_> = changes.into_iter().map(lower).collect();
     let mut named = BTreeSet::new();
     for (name, _) in &changes {
-        if !known.contains_key(name.as_str()) {
-            return Err(error::unknown_parameter(name));
-        }
         if !named.insert(name) {
             return Err(error::config_set_failed(name, "duplicate parameter"));
         }
@@ -66,6 +70,11 @@ fn set(front: &Front, words: Args<'_>) -> Outcome {
     tracing::info!(client = %front.client.address, "CONFIG SET: {changed} changed until the next start");
     front.worker.change(live);
     Ok(Action::Reply(Reply::OK))
+}
+
+/// What Redis calls otherwise, and reads in the same way.
+fn our_name(name: &str) -> &str {
+    if name == "maxmemory-clients" { "max-memory-clients" } else { name }
 }
 
 /// Redis counts the times of these two in seconds, and calls the third by a name of its own.
@@ -91,7 +100,7 @@ fn change(live: &mut Live, name: &str, value: &str) -> Result<(), String> {
             let number = number.ok_or("argument couldn't be parsed into an integer")?;
             live.set(ours, &format!("{number}{unit}"))
         }
-        None => live.set(name, value),
+        None => live.set(our_name(name), value),
     };
     let refused = |why| format!("argument {why}");
     done.unwrap_or_else(|| Err(String::new())).map_err(|why| match why.is_empty() {
@@ -110,7 +119,7 @@ fn parameters(front: &Front) -> BTreeMap<&'static str, String> {
 }
 
 /// Those that clients know from a Redis, with the values of one without persistence.
-fn redis_parameters(front: &Front) -> [(&'static str, String); 15] {
+fn redis_parameters(front: &Front) -> [(&'static str, String); 16] {
     let (settings, live) = (front.worker.settings(), front.worker.live());
     let text = |text: &str| text.to_owned();
     let output = live.max_output_bytes;
@@ -125,6 +134,7 @@ fn redis_parameters(front: &Front) -> [(&'static str, String); 15] {
         ("latency-tracking", text("yes")),
         ("maxclients", live.max_clients.to_string()),
         ("maxmemory", text("0")),
+        ("maxmemory-clients", live.max_memory_clients.to_string()),
         ("maxmemory-policy", text("noeviction")),
         ("notify-keyspace-events", text("")),
         ("proto-max-bulk-len", settings.max_request_bytes.to_string()),

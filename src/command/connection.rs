@@ -10,6 +10,7 @@ use crate::acl::DEFAULT_USER;
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::{Front, Replies};
+use crate::clock::Instant;
 
 /// `PING [message]`; in RESP2 a subscriber gets the answer in the form of a message.
 pub(super) fn ping(front: &Front, args: Args<'_>) -> Outcome {
@@ -52,6 +53,7 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
 /// `SELECT index`
 pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
     let index = parse_i64(args.at(1)).ok_or(error::NOT_AN_INTEGER)?;
+    i32::try_from(index).map_err(|_| error::DB_NOT_AN_INT)?;
     let db = u32::try_from(index).ok().filter(|db| *db < front.worker.databases());
     front.db = db.ok_or(error::DB_INDEX)?;
     front.client.words().db = front.db;
@@ -60,33 +62,38 @@ pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
 
 /// `AUTH [user] password` (`acl.c`, `authCommand`)
 pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
-    match args.len() {
-        2 if front.worker.live().users.default_user().is_nopass() => Err(error::NO_PASSWORD_SET),
-        2 => authenticate(front, DEFAULT_USER.as_bytes(), args.at(1)),
-        3 => authenticate(front, args.at(1), args.at(2)),
-        _ => Err(error::SYNTAX),
-    }?;
+    let (user, password) = match args.len() {
+        2 if front.worker.live().users.default_user().is_nopass() => {
+            return Err(error::NO_PASSWORD_SET);
+        }
+        2 => (DEFAULT_USER.as_bytes(), args.at(1)),
+        3 => (args.at(1), args.at(2)),
+        _ => return Err(error::SYNTAX),
+    };
+    if let Some(due) = front.login_due() {
+        return Ok(Action::Rest(due));
+    }
+    authenticate(front, user, password)?;
     Ok(Action::Reply(Reply::OK))
 }
 
 fn authenticate(front: &mut Front, user: &[u8], password: &[u8]) -> Result<(), Reply> {
     let users = Arc::clone(&front.worker.live().users);
-    let user = users.authenticate(user, password).ok_or(error::WRONG_PASS)?;
+    let Some(user) = users.authenticate(user, password) else {
+        front.login_failed();
+        return Err(error::WRONG_PASS);
+    };
     front.log_in(user)
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]` (`networking.c`, `helloCommand`)
 pub(super) fn hello(front: &mut Front, args: Args<'_>) -> Outcome {
     let asked = args.get(1).map(protocol).transpose()?;
-    let options = HelloOptions::parse(args)?;
-    if let Some((user, password)) = options.auth {
-        authenticate(front, user, password)?;
+    if let Some(due) = hello_options(front, args)? {
+        return Ok(Action::Rest(due));
     }
     if !front.login.is_authenticated() {
         return Err(error::NO_AUTH_HELLO);
-    }
-    if let Some(name) = options.name {
-        super::client::set_name(front, name)?;
     }
     if let Some(protocol) = asked {
         front.outbox.set_protocol(protocol);
@@ -104,30 +111,26 @@ fn protocol(word: &[u8]) -> Result<Protocol, Reply> {
     }
 }
 
-#[derive(Default)]
-struct HelloOptions<'a> {
-    auth: Option<(&'a [u8], &'a [u8])>,
-    name: Option<&'a [u8]>,
-}
-
-impl<'a> HelloOptions<'a> {
-    fn parse(args: Args<'a>) -> Result<Self, Reply> {
-        let mut options = Self::default();
-        let mut at = 2;
-        while let Some(word) = args.get(at) {
-            let left = args.len() - at - 1;
-            if word.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-                options.auth = Some((args.at(at + 1), args.at(at + 2)));
-                at += 3;
-            } else if word.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
-                options.name = Some(args.at(at + 1));
-                at += 2;
-            } else {
-                return Err(error::hello_option(word));
+/// Each is done as it is met: a wrong password comes before a mistake behind it. Some: it is too early for
+/// another password.
+fn hello_options(front: &mut Front, args: Args<'_>) -> Result<Option<Instant>, Reply> {
+    let mut at = 2;
+    while let Some(word) = args.get(at) {
+        let left = args.len() - at - 1;
+        if word.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
+            if let Some(due) = front.login_due() {
+                return Ok(Some(due));
             }
+            authenticate(front, args.at(at + 1), args.at(at + 2))?;
+            at += 3;
+        } else if word.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
+            super::client::set_name(front, args.at(at + 1))?;
+            at += 2;
+        } else {
+            return Err(error::hello_option(word));
         }
-        Ok(options)
     }
+    Ok(None)
 }
 
 fn greeting(front: &Front) -> Reply {

@@ -2,25 +2,34 @@
 
 use std::time::Duration;
 
+use super::number::parse_i64;
 use super::program::OneCommand;
 use super::table::{Nothing, Run, Spec};
-use super::{Action, Outcome, error, keys, operation, permission};
+use super::{Action, Outcome, error, keys, keyspace, operation, permission};
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
 use crate::client::waiting::Waiting;
 use crate::clock;
+use crate::operation::aside::Aside;
+use crate::operation::large::Large;
 use crate::operation::query::Query;
+use crate::operation::walk::Over;
 use crate::operation::{Kind, request};
 
 /// Runs the command that `spec` describes.
 pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     permission::check_sort(&front.login, spec, args)?;
     match spec.run {
+        Run::Walk => Ok(walk(front, spec, args)),
+        Run::Read(nothing) if may_be_large(spec, args) => {
+            Ok(read_aside(front, spec, args, nothing))
+        }
         Run::Read(nothing) if !is_flat_in_resp2(front, args) => {
             Ok(read(front, spec, args, nothing))
         }
         Run::Wait => wait(front, spec, args),
+        Run::Write if only_reads(spec, args) => Ok(read_aside(front, spec, args, Nothing::List)),
         _ if args.len() > MAX_WORDS => Err(error::too_many_words(spec.name)),
         _ => Ok(Action::Start(OneCommand::new(front, spec, args).operation())),
     }
@@ -43,32 +52,83 @@ fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     Ok(Action::Wait(Box::new(waiting)))
 }
 
+/// Whether it changes nothing, because it does not store what it finds.
+fn only_reads(spec: &Spec, args: Args<'_>) -> bool {
+    matches!(spec.name, "sort" | "georadius") && keys::of(spec, args).len() == 1
+}
+
 /// Whether it puts what it takes out of its first key into its second, for which it does not wait.
 fn moves(spec: &Spec) -> bool {
     matches!(spec.name, "blmove" | "brpoplpush")
 }
 
-/// So many words Lua can hand to a function (`LUAI_MAXCSTACK` in `luaconf.h`), less some for ours.
+/// Most words that Lua can hand to a function (`LUAI_MAXCSTACK` in `luaconf.h`), less some for ours.
 const MAX_WORDS: usize = 7_900;
 
-/// How long a command that waits may do so, in seconds; 0: for ever.
+/// How long a command that waits may do so, in seconds; 0: for ever. What Redis looks at before it has to be
+/// in order as well.
 pub(super) fn timeout(spec: &Spec, args: Args<'_>) -> Result<f64, Reply> {
+    match spec.name {
+        "blmove" => check_ends(args.at(3), args.at(4))?,
+        "blmpop" => check_pop(args, [b"left", b"right"])?,
+        "bzmpop" => check_pop(args, [b"min", b"max"])?,
+        _ => {}
+    }
     timeout_seconds(if spec.has_counted_keys() { args.at(1) } else { args.at(args.len() - 1) })
 }
 
-/// `getTimeoutFromObjectOrReply` in `timeout.c`
-fn timeout_seconds(word: &[u8]) -> Result<f64, Reply> {
-    let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok());
-    match number.filter(|number| number.is_finite()) {
-        None => Err(error::TIMEOUT_NOT_A_FLOAT),
-        Some(seconds) if seconds > MAX_TIMEOUT_SECONDS => Err(error::TIMEOUT_OUT_OF_RANGE),
-        Some(..0.0) => Err(error::TIMEOUT_NEGATIVE),
-        Some(seconds) => Ok(seconds),
+/// `LEFT` or `RIGHT`, twice.
+fn check_ends(from: &[u8], to: &[u8]) -> Result<(), Reply> {
+    if [from, to].iter().all(|end| is_one_of(end, [b"left", b"right"])) {
+        return Ok(());
+    }
+    Err(error::SYNTAX)
+}
+
+/// `timeout numkeys key... end [COUNT count]` (`lmpopGenericCommand` in `t_list.c`).
+fn check_pop(args: Args<'_>, ends: [&[u8]; 2]) -> Result<(), Reply> {
+    let keys = positive(args.at(2)).ok_or(error::NUMKEYS_NOT_POSITIVE)?;
+    let end = keys.checked_add(3).and_then(|at| Some((at, args.get(at)?)));
+    let Some((at, _)) = end.filter(|(_, end)| is_one_of(end, ends)) else {
+        return Err(error::SYNTAX);
+    };
+    match (args.get(at + 1), args.get(at + 2), args.len() - at) {
+        (None, ..) => Ok(()),
+        (Some(option), Some(count), 3) if option.eq_ignore_ascii_case(b"count") => {
+            positive(count).map(drop).ok_or(error::COUNT_NOT_POSITIVE)
+        }
+        (Some(option), Some(count), 4..) if option.eq_ignore_ascii_case(b"count") => {
+            positive(count).ok_or(error::COUNT_NOT_POSITIVE)?;
+            Err(error::SYNTAX)
+        }
+        _ => Err(error::SYNTAX),
     }
 }
 
-/// As many milliseconds as Redis can count from its start of time, about.
-const MAX_TIMEOUT_SECONDS: f64 = 9e15;
+fn is_one_of(word: &[u8], names: [&[u8]; 2]) -> bool {
+    names.iter().any(|name| word.eq_ignore_ascii_case(name))
+}
+
+fn positive(word: &[u8]) -> Option<usize> {
+    parse_i64(word).and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0)
+}
+
+/// `getTimeoutFromObjectOrReply` in `timeout.c`. Redis takes what is infinite or beyond its milliseconds for
+/// negative.
+fn timeout_seconds(word: &[u8]) -> Result<f64, Reply> {
+    let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<f64>().ok());
+    match number.filter(|number| !number.is_nan()) {
+        None => Err(error::TIMEOUT_NOT_A_FLOAT),
+        Some(..0.0 | BEYOND_MILLISECONDS..) => Err(error::TIMEOUT_NEGATIVE),
+        Some(seconds) => Ok(seconds.min(LONGEST_TIMEOUT_SECONDS)),
+    }
+}
+
+/// Seconds that are more milliseconds than an `i64` holds.
+const BEYOND_MILLISECONDS: f64 = 9_223_372_036_854_775.807;
+
+/// A century. Longer times would be beyond what a clock counts.
+const LONGEST_TIMEOUT_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
 
 /// RESP3 has members and their scores in pairs, RESP2 has them flat; masters speak RESP3.
 fn is_flat_in_resp2(front: &Front, args: Args<'_>) -> bool {
@@ -77,14 +137,74 @@ fn is_flat_in_resp2(front: &Front, args: Args<'_>) -> bool {
 }
 
 fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
-    let items_each = match spec.name {
-        "hkeys" | "hvals" | "sscan" => 1,
-        "hscan" | "zscan" => 2,
-        _ => 0,
-    };
     let keys = keys::of(spec, args);
-    let query = Query::new(request::of(args.iter()), nothing).unordered(items_each);
+    let query = Query::new(request::of(args.iter()), nothing).unordered(items_each(spec, args));
     let query = query.of_many_keys(keys.len() != 1);
     let first = keys.first().copied().unwrap_or_default();
     Action::Start(operation(front, first, Kind::Query(Box::new(query))))
+}
+
+fn read_aside(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
+    let large = Large {
+        db: front.db,
+        keys: keys::of(spec, args).into_iter().map(Into::into).collect(),
+        request: request::of(args.iter()),
+        nothing,
+        items_each: items_each(spec, args),
+        flat: is_flat_in_resp2(front, args),
+    };
+    Action::Aside(Box::new(Aside::Large(large)))
+}
+
+/// What is wrong with the options depends on whether the key exists: masters tell.
+fn walk(front: &Front, spec: &Spec, args: Args<'_>) -> Action {
+    let over = match spec.name {
+        "hscan" => Over::Hash,
+        "sscan" => Over::Set,
+        _ => Over::SortedSet,
+    };
+    keyspace::scan_key(front, args, over).unwrap_or_else(|| read(front, spec, args, Nothing::Again))
+}
+
+/// Groups of so many elements of an array have no order.
+fn items_each(spec: &Spec, args: Args<'_>) -> usize {
+    match spec.name {
+        "hkeys" | "hvals" | "sscan" => 1,
+        "hscan" | "zscan" => 2,
+        "sort" | "sort_ro" => items_of_sort(args),
+        _ => 0,
+    }
+}
+
+/// Whether it takes a master longer when there is more under its keys. Redis says so of what is not `fast`.
+fn may_be_large(spec: &Spec, args: Args<'_>) -> bool {
+    let is_slow = !spec.flags.contains(&"fast");
+    let is_one_thing =
+        matches!(spec.name, "geodist" | "geohash" | "geopos" | "lindex" | "object" | "pfcount");
+    is_slow && !is_one_thing && !is_a_short_range(spec, args)
+}
+
+/// Up to so many elements from either end are read at once.
+const SHORT_RANGE: u64 = 256;
+
+/// `LRANGE key start stop` and its like, of positions that do not depend on how many there are.
+fn is_a_short_range(spec: &Spec, args: Args<'_>) -> bool {
+    if !matches!(spec.name, "lrange" | "zrange" | "zrevrange") {
+        return false;
+    }
+    let position = |at| args.get(at).and_then(parse_i64);
+    let (Some(start), Some(stop)) = (position(2), position(3)) else { return false };
+    let by_position = args.iter().skip(4).all(|word| word.eq_ignore_ascii_case(b"withscores"));
+    by_position && (start < 0) == (stop < 0) && start.abs_diff(stop) < SHORT_RANGE
+}
+
+/// How many items there are for each element that `SORT` finds where those may have any order; 0: they have one.
+/// Alphabetically by keys that do not exist, all elements are equal (`sortCompare` in `sort.c`).
+fn items_of_sort(args: Args<'_>) -> usize {
+    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+    let options = || keys::sort_options(args);
+    let is_undefined = args.iter().skip(2).any(|word| is(word, "alpha"))
+        && options().any(|(option, _)| is(option, "by"));
+    let gets = options().filter(|(option, _)| is(option, "get")).count();
+    if is_undefined { gets.max(1) } else { 0 }
 }

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use crate::client::{decoder::Args, reply::Reply};
+use crate::reserved;
 
 /// Options that contradict each other, are incomplete, or do not exist.
 pub const SYNTAX: Reply = fixed("ERR syntax error");
@@ -18,8 +19,10 @@ pub const TIMEOUT_NOT_AN_INTEGER: Reply = fixed("ERR timeout is not an integer o
 pub const TIMEOUT_NEGATIVE: Reply = fixed("ERR timeout is negative");
 /// `BLPOP` with a time that is no number.
 pub const TIMEOUT_NOT_A_FLOAT: Reply = fixed("ERR timeout is not a float or out of range");
-/// `BLPOP` with a time beyond all times.
-pub const TIMEOUT_OUT_OF_RANGE: Reply = fixed("ERR timeout is out of range");
+/// `BLMPOP` of no keys.
+pub const NUMKEYS_NOT_POSITIVE: Reply = fixed("ERR numkeys should be greater than 0");
+/// `BLMPOP` of no elements.
+pub const COUNT_NOT_POSITIVE: Reply = fixed("ERR count should be greater than 0");
 /// A counter at the end of its range.
 pub const OVERFLOW: Reply = fixed("ERR increment or decrement would overflow");
 /// `DECRBY` by the one number that has no opposite.
@@ -35,6 +38,9 @@ pub const EXPIRE_GT_LT_CONFLICT: Reply =
     fixed("ERR GT and LT options at the same time are not compatible");
 /// `SCAN` from something that is no cursor.
 pub const INVALID_CURSOR: Reply = fixed("ERR invalid cursor");
+/// `SELECT` of a number that is no `int` of C.
+pub const DB_NOT_AN_INT: Reply =
+    fixed("ERR value is out of range, value must between -2147483648 and 2147483647");
 /// `SELECT` of a database that is not there.
 pub const DB_INDEX: Reply = fixed("ERR DB index is out of range");
 /// A command before `AUTH`.
@@ -72,6 +78,8 @@ pub const NO_PERMISSION_FOR_CHANNEL_IN_EXEC: Reply = fixed(
      call. This command is no longer allowed for the following reason: no permission to access one \
      of the channels used as arguments to the command",
 );
+/// A key or channel of the proxy's own. Not one of Redis's texts.
+pub const RESERVED_NAME: Reply = fixed(reserved::REFUSAL);
 /// `SORT … BY` of who may not read all keys.
 pub const SORT_BY_DENIED: Reply =
     fixed("ERR BY option of SORT denied due to insufficient ACL permissions.");
@@ -81,11 +89,6 @@ pub const SORT_GET_DENIED: Reply =
 /// `ACL SETUSER` and what else would change users. Not one of Redis's texts.
 pub const USERS_IN_THE_FILE: Reply = fixed(
     "ERR users of redlock-proxy are changed in its settings file, which SIGHUP has read again",
-);
-/// `EVAL` after `MULTI` with `_G` in it, by who may not do everything. Not one of Redis's texts.
-pub const GLOBALS_OF_RESTRICTED_IN_MULTI: Reply = fixed(
-    "ERR a script with _G, load or server after MULTI is only for users that may do everything: send \
-     it on its own",
 );
 /// `EVAL` after `MULTI` by one user and by another. Not one of Redis's texts.
 pub const SCRIPTS_OF_TWO_USERS: Reply =
@@ -106,6 +109,16 @@ pub const NO_PROTO: Reply = fixed("NOPROTO unsupported protocol version");
 /// A name for the connection that `CLIENT LIST` could not show.
 pub const CLIENT_NAME: Reply =
     fixed("ERR Client names cannot contain spaces, newlines or special characters.");
+/// `CLIENT SETINFO` to what would break the lines of `CLIENT LIST`.
+pub fn not_plain(what: &str) -> Reply {
+    Reply::error(format!("ERR {what} cannot contain spaces, newlines or special characters."))
+}
+
+/// A name that would make every `CLIENT LIST` long.
+pub fn too_long(what: &str, most: usize) -> Reply {
+    Reply::error(format!("ERR {what} cannot be longer than {most} bytes: choose a shorter one"))
+}
+
 /// `CLIENT KILL` of nobody.
 pub const NO_SUCH_CLIENT: Reply = fixed("ERR No such client");
 /// `EVALSHA` of a script that is not in the cache. Clients send the whole script when they see it.
@@ -165,6 +178,12 @@ pub fn no_permission(command: &str) -> Reply {
 /// `ACL CAT` of no category.
 pub fn unknown_category(name: &[u8]) -> Reply {
     Reply::error(format!("ERR Unknown category '{}'", String::from_utf8_lossy(c_string(name))))
+}
+
+/// `LATENCY GRAPH` of what was never measured.
+pub fn no_samples(event: &[u8]) -> Reply {
+    let event = String::from_utf8_lossy(c_string(event));
+    Reply::error(format!("ERR No samples available for event '{event}'"))
 }
 
 /// `CLIENT KILL USER` of nobody.

@@ -85,11 +85,12 @@ fn clients(front: &Front) -> String {
     ])
 }
 
-fn memory(_: &Front) -> String {
-    let used = process::resident_bytes();
+fn memory(front: &Front) -> String {
+    let used = process::usage().resident_bytes;
     lines(&[
         ("used_memory", &used),
         ("used_memory_rss", &used),
+        ("mem_clients_normal", &front.worker.registry().budget().held()),
         ("maxmemory", &0),
         ("maxmemory_policy", &"noeviction"),
     ])
@@ -100,7 +101,7 @@ fn persistence(_: &Front) -> String {
 }
 
 fn stats(front: &Front) -> String {
-    let statistics = front.worker.statistics();
+    let statistics = front.worker.totals();
     let errors: u64 = statistics.errors.values().sum();
     lines(&[
         ("total_connections_received", &statistics.connections),
@@ -109,6 +110,8 @@ fn stats(front: &Front) -> String {
         ("total_net_input_bytes", &statistics.bytes_in),
         ("total_net_output_bytes", &statistics.bytes_out),
         ("rejected_connections", &statistics.rejected),
+        ("evicted_clients", &statistics.evicted),
+        ("acl_access_denied_auth", &statistics.denied_logins),
         ("total_error_replies", &errors),
     ])
 }
@@ -118,7 +121,7 @@ fn replication(_: &Front) -> String {
 }
 
 fn cpu(_: &Front) -> String {
-    let (system, user) = process::cpu_seconds();
+    let (system, user) = process::usage().cpu_seconds;
     let shown = |seconds: f64| format!("{seconds:.6}");
     lines(&[("used_cpu_sys", &shown(system)), ("used_cpu_user", &shown(user))])
 }
@@ -139,7 +142,7 @@ fn commandstats(front: &Front) -> String {
 }
 
 fn errorstats(front: &Front) -> String {
-    let statistics = front.worker.statistics();
+    let statistics = front.worker.totals();
     let line = |(word, count)| format!("errorstat_{word}:count={count}\r\n");
     statistics.errors.iter().map(line).collect()
 }

@@ -3,7 +3,6 @@
 //! For most commands the row of the table says so. For the others it follows from a count or a word
 //! before them (`getKeysFromCommand` in Redis's `db.c`).
 
-use super::number::parse_i64;
 use super::table::{Family, Spec};
 use crate::client::decoder::Args;
 
@@ -48,8 +47,19 @@ fn count_at(spec: &Spec, has_destination: bool) -> usize {
 }
 
 fn counted<'a>(args: Args<'a>, at: usize, least: usize) -> Option<impl Iterator<Item = &'a [u8]>> {
-    let count = usize::try_from(parse_i64(args.get(at)?)?).ok()?;
+    // Redis counts keys in an `int`.
+    let count = usize::try_from(leading_number(args.get(at)?)? as i32).ok()?;
     (least..args.len() - at).contains(&count).then(|| args.iter().skip(at + 1).take(count))
+}
+
+/// What C's `atoi` reads, with which Redis finds keys: the command itself may refuse the same word.
+fn leading_number(word: &[u8]) -> Option<i64> {
+    let word = word.trim_ascii_start();
+    let word = word.strip_prefix(b"+").unwrap_or(word);
+    let is_sign = |at: usize| at == 0 && word.first() == Some(&b'-');
+    let end = (0..word.len()).find(|at| !word[*at].is_ascii_digit() && !is_sign(*at));
+    let number = std::str::from_utf8(&word[..end.unwrap_or(word.len())]).ok()?;
+    number.parse().ok()
 }
 
 /// The key that `SORT` and `GEORADIUS` store their result in: the last one named counts.
@@ -57,7 +67,7 @@ fn stored<'a>(spec: &Spec, args: Args<'a>) -> Option<&'a [u8]> {
     if !spec.flags.contains(&"write") {
         return None;
     }
-    let named = |(_, key): (&'a [u8], &'a [u8])| key;
+    let named = |(_, rest): (&'a [u8], Args<'a>)| rest.at(0);
     match spec.name {
         "sort" => sort_options(args).filter(|(word, _)| is(word, &["store"])).map(named).last(),
         _ => {
@@ -71,8 +81,8 @@ fn stored<'a>(spec: &Spec, args: Args<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// The options of `SORT`, each with the word after it.
-pub(super) fn sort_options<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+/// The options of `SORT`, each with the words after it.
+pub(super) fn sort_options<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8], Args<'a>)> {
     options(args, 2, |word| match word {
         _ if is(word, &["limit"]) => 3,
         _ if is(word, &["by", "get", "store"]) => 2,
@@ -80,17 +90,17 @@ pub(super) fn sort_options<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8]
     })
 }
 
-/// The options from `at` on, each with the word after it. What belongs to an option is none itself; `width`
+/// The options from `at` on, each with the words after it. What belongs to an option is none itself; `width`
 /// says how many words one has.
 fn options<'a>(
     args: Args<'a>,
     mut at: usize,
     width: impl Fn(&[u8]) -> usize,
-) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+) -> impl Iterator<Item = (&'a [u8], Args<'a>)> {
     std::iter::from_fn(move || {
-        let (option, value) = (args.get(at)?, args.get(at + 1)?);
+        let (option, rest) = (args.get(at)?, args.from(at + 1));
         at += width(option);
-        Some((option, value))
+        (!rest.is_empty()).then_some((option, rest))
     })
 }
 

@@ -8,11 +8,18 @@ use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::operation::Kind;
+use crate::operation::aside::Aside;
 use crate::operation::everywhere::{Everywhere, What};
+use crate::operation::walk::{Extent, Filter, LONGEST_PAGE, Over, Walk};
 
 /// `KEYS pattern`
 pub(super) fn keys(front: &Front, args: Args<'_>) -> Outcome {
-    ask(front, What::Keys(Bytes::copy_from_slice(args.at(1))))
+    let filter = Filter {
+        pattern: Some(Bytes::copy_from_slice(args.at(1))),
+        kind: None,
+        count: LONGEST_PAGE,
+    };
+    Ok(walk(front, Over::Keys, filter, Extent::All))
 }
 
 /// `DBSIZE`
@@ -37,16 +44,35 @@ pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, all: bool) -> Out
     ask(front, What::Flush { all })
 }
 
-/// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`: all of it in one page, so that any cursor
-/// but the first has nothing left.
+/// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`
 pub(super) fn scan(front: &Front, args: Args<'_>) -> Outcome {
-    let options = ScanOptions::parse(args)?;
-    if options.cursor != 0 {
-        let nothing = Reply::Array(Vec::new());
-        return Ok(Action::Reply(Reply::Array(vec![Reply::bulk("0"), nothing])));
+    let options = ScanOptions::parse(args, 1)?;
+    Ok(walk(front, Over::Keys, filter(&options), Extent::From(options.cursor)))
+}
+
+/// `HSCAN key cursor [MATCH pattern] [COUNT n]`, and `SSCAN`, `ZSCAN`. What is wrong with the options depends on whether
+/// the key exists; masters tell.
+pub(super) fn scan_key(
+    front: &Front,
+    args: Args<'_>,
+    over: impl FnOnce(Bytes) -> Over,
+) -> Option<Action> {
+    let options = ScanOptions::parse(args, 2).ok().filter(|options| options.type_name.is_none())?;
+    let over = over(Bytes::copy_from_slice(args.at(1)));
+    Some(walk(front, over, filter(&options), Extent::From(options.cursor)))
+}
+
+fn filter(options: &ScanOptions<'_>) -> Filter {
+    Filter {
+        pattern: options.pattern.map(Bytes::copy_from_slice),
+        kind: options.type_name.map(Bytes::copy_from_slice),
+        count: options.count,
     }
-    let pattern = Bytes::copy_from_slice(options.pattern.unwrap_or(b"*"));
-    ask(front, What::Scan { pattern, kind: options.type_name.map(Bytes::copy_from_slice) })
+}
+
+fn walk(front: &Front, over: Over, filter: Filter, extent: Extent) -> Action {
+    let walk = Walk { db: front.db, over, filter, extent };
+    Action::Aside(Box::new(Aside::Walk(walk)))
 }
 
 /// All of it, asked of all masters.

@@ -26,7 +26,6 @@ pub(super) fn slowlog(front: &Front, args: Args<'_>) -> Outcome {
             Reply::OK
         }
         (b"reset", _) => return Err(error::wrong_arity("slowlog|reset")),
-        (b"help", 2) => help(&SLOWLOG_HELP),
         _ => return Err(error::unknown_subcommand("SLOWLOG", args.at(1))),
     };
     Ok(Action::Reply(reply))
@@ -68,10 +67,10 @@ pub(super) fn latency(front: &Front, args: Args<'_>) -> Outcome {
         (b"latest", _) => return Err(error::wrong_arity("latency|latest")),
         (b"history", 3) => Reply::Array(Vec::new()),
         (b"history", _) => return Err(error::wrong_arity("latency|history")),
+        (b"graph", 3) => return Err(error::no_samples(args.at(2))),
         (b"reset", _) => Reply::Int(0),
         (b"doctor", 2) => Reply::Verbatim(DOCTOR.into()),
         (b"doctor", _) => return Err(error::wrong_arity("latency|doctor")),
-        (b"help", 2) => help(&LATENCY_HELP),
         _ => return Err(error::unknown_subcommand("LATENCY", args.at(1))),
     };
     Ok(Action::Reply(reply))
@@ -95,42 +94,5 @@ fn histogram(command: &CommandStatistics) -> Reply {
     ])
 }
 
-fn help(lines: &[&'static str]) -> Reply {
-    Reply::Array(lines.iter().copied().map(Reply::Simple).collect())
-}
-
 const DOCTOR: &str = "There is no latency monitor in redlock-proxy: see LATENCY HISTOGRAM, SLOWLOG GET, and the \
      round trips of each master in INFO redlock and the metrics.\n";
-
-/// `slowlog.c`, `slowlogCommand`
-const SLOWLOG_HELP: [&str; 12] = [
-    "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "GET [<count>]",
-    "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
-    "    Entries are made of:",
-    "    id, timestamp, time in microseconds, arguments array, client IP and port,",
-    "    client name",
-    "LEN",
-    "    Return the length of the slowlog.",
-    "RESET",
-    "    Reset the slowlog.",
-    "HELP",
-    "    Prints this help.",
-];
-
-/// The part of `latency.c`, `latencyCommand`, that is answered here.
-const LATENCY_HELP: [&str; 13] = [
-    "LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "DOCTOR",
-    "    Return a human readable latency analysis report.",
-    "HISTORY <event>",
-    "    Return time-latency samples for the <event> class.",
-    "LATEST",
-    "    Return the latest latency samples for all events.",
-    "RESET [<event> ...]",
-    "    Reset latency data of one or more <event> classes.",
-    "HISTOGRAM [COMMAND ...]",
-    "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
-    "HELP",
-    "    Prints this help.",
-];

@@ -1,13 +1,14 @@
 //! From words to operations.
 //!
-//! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`]: Redis's texts;
+//! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`], `help`: Redis's texts;
 //! * [`options`], [`number`], [`glob`]: arguments as Redis reads them; `keys`: which of them are keys;
 //! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `pubsub` ask the masters,
 //!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `acl`, `server`,
-//!   `config`, `latency`, `info` answer at once; `permission`: who may send what.
+//!   `config`, `latency`, `info` answer at once; `permission`: who may send what; `names`: what nobody may name.
 
 mod acl;
 mod client;
+mod clients;
 mod config;
 mod connection;
 mod counter;
@@ -15,12 +16,14 @@ mod data;
 pub mod error;
 mod expiry;
 pub mod glob;
+mod help;
 mod info;
 mod key;
 mod keys;
 mod keyspace;
 mod latency;
 mod lock;
+mod names;
 pub mod number;
 pub mod options;
 mod permission;
@@ -35,8 +38,11 @@ use crate::client::decoder::Args;
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
+use crate::client::slices::Sliced;
 use crate::client::waiting::Waiting;
+use crate::clock::Instant;
 use crate::metrics::NO_COMMAND;
+use crate::operation::aside::Aside;
 use crate::operation::{Kind, Operation};
 use crate::pubsub::{ChannelKind, Topic, TopicKind};
 use table::{Command, Spec};
@@ -50,8 +56,12 @@ use table::{Command, Spec};
 pub enum Action {
     /// It has to wait until everything before it is answered.
     Later,
+    /// It has to wait until then, and all that comes after it.
+    Rest(Instant),
     /// The reply is known.
     Reply(Reply),
+    /// The reply is made in slices, over several turns of the event loop.
+    Slices(Sliced),
     /// The reply is known, and the connection ends with it.
     Close(Reply),
     /// No reply at all (`CLIENT REPLY OFF`).
@@ -60,6 +70,8 @@ pub enum Action {
     HangUp,
     /// The masters are asked.
     Start(Operation),
+    /// One master after the other is asked, apart from the votes.
+    Aside(Box<Aside>),
     /// Scripts that keep masters busy are ended.
     KillScripts,
     /// The client sees all requests from now on.
@@ -92,7 +104,7 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
         return Action::Later;
     }
     if let Some(refusal) = pubsub::refuse_to_subscriber(front, spec, args) {
-        return Action::Reply(refusal);
+        return transaction::refused(front, args, refusal);
     }
     if front.transaction.is_some() && !goes_past_the_queue(spec.id) {
         return transaction::queue(front, spec, args).unwrap_or_else(Action::Reply);
@@ -113,9 +125,13 @@ fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Option<Reply
     if !spec.accepts(args.len()) {
         return Err(Some(error::wrong_arity(spec.name)));
     }
+    if spec.is_container {
+        permission::entry(spec, args).map_err(Some)?;
+    }
     if !front.login.is_free() {
         permission::check(&front.login, spec, args).map_err(|denied| Some(denied.reply()))?;
     }
+    names::check(spec, args).map_err(Some)?;
     Ok(spec)
 }
 
@@ -170,6 +186,9 @@ fn refused(args: Args<'_>) -> Option<Reply> {
 
 fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     use Command as C;
+    if let Some(help) = help::asked(spec, args) {
+        return Ok(Action::Reply(help));
+    }
     let command = spec.id;
     match command {
         C::Set => lock::set(front, args),

@@ -314,14 +314,14 @@ pub struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads the arguments, the command's name included.
+    /// Reads the arguments of a command whose cursor is the word `at`.
     ///
     /// # Errors
     /// Redis's reply to what is no cursor, and to unknown or incomplete options.
-    pub fn parse(args: Args<'a>) -> Result<ScanOptions<'a>, Reply> {
-        let cursor = parse_cursor(args.get(1).unwrap_or_default()).ok_or(error::INVALID_CURSOR)?;
+    pub fn parse(args: Args<'a>, at: usize) -> Result<ScanOptions<'a>, Reply> {
+        let cursor = parse_cursor(args.get(at).unwrap_or_default()).ok_or(error::INVALID_CURSOR)?;
         let mut options = ScanOptions { cursor, pattern: None, count: 10, type_name: None };
-        let mut words = args.from(2).iter();
+        let mut words = args.from(at + 1).iter();
         while let Some(word) = words.next() {
             let value = words.next().ok_or(error::SYNTAX)?;
             match word.to_ascii_uppercase().as_slice() {
@@ -340,8 +340,9 @@ fn parse_count(text: &[u8]) -> Result<i64, Reply> {
     if count < 1 { Err(error::SYNTAX) } else { Ok(count) }
 }
 
-/// As C's `strtoul`, which Redis asks: signs are fine and negative numbers wrap around.
+/// As C's `strtoul`, which Redis asks: signs are fine, negative numbers wrap around, and a text ends with its first NUL.
 fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     let (negative, digits) = match text {
         [] => return Some(0),
         [b'-', digits @ ..] => (true, digits),

@@ -3,9 +3,11 @@
 //! Redis looks at the command first, then at its keys, then at its channels, and before all that whether
 //! there is such a subcommand and whether it takes so many arguments.
 
+use super::number::parse_i64;
 use super::table::{self, Command, Spec};
-use super::{error, keys};
-use crate::acl::{Patterns, User, catalogue};
+use super::{error, keys, names};
+use crate::acl::catalogue::{self, Entry, Place};
+use crate::acl::{Patterns, User};
 use crate::client::decoder::Args;
 use crate::client::login::Login;
 use crate::client::reply::Reply;
@@ -62,16 +64,22 @@ pub(super) fn check(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(), De
 }
 
 fn check_command(user: &User, spec: &Spec, args: Args<'_>) -> Result<(), Denied> {
+    let (place, entry) = entry(spec, args).map_err(Denied::Anybody)?;
+    if user.commands().contains(place) { Ok(()) } else { Err(Denied::Command(entry.name)) }
+}
+
+/// The command, or the subcommand that its first argument names, if it takes so many arguments.
+pub(super) fn entry(spec: &Spec, args: Args<'_>) -> Result<(Place, &'static Entry), Reply> {
     let (mut place, mut entry) = catalogue::of(spec);
-    if let Some(word) = args.get(1).filter(|_| !entry.subcommands.is_empty()) {
-        let unknown = || Denied::Anybody(error::unknown_subcommand(spec.name, word));
+    if let Some(word) = args.get(1).filter(|_| spec.is_container) {
+        let unknown = || error::unknown_subcommand(spec.name, word);
         place = entry.subcommand(word).ok_or_else(unknown)?;
         entry = &catalogue::all()[place];
     }
     if !entry.accepts(args.len()) {
-        return Err(Denied::Anybody(error::wrong_arity(entry.name)));
+        return Err(error::wrong_arity(entry.name));
     }
-    if user.commands().contains(place) { Ok(()) } else { Err(Denied::Command(entry.name)) }
+    Ok((place, entry))
 }
 
 fn check_keys(user: &User, spec: &Spec, args: Args<'_>) -> Result<(), Denied> {
@@ -87,12 +95,7 @@ fn check_channels(user: &User, spec: &Spec, args: Args<'_>) -> Result<(), Denied
         C::Psubscribe => Patterns::allow_pattern,
         _ => Patterns::allow,
     };
-    let named = match spec.id {
-        C::Subscribe | C::Psubscribe | C::Ssubscribe => usize::MAX,
-        C::Publish | C::Spublish => 1,
-        _ => 0,
-    };
-    let mut channels = args.iter().skip(1).take(named);
+    let mut channels = names::channels(spec, args);
     if channels.all(|channel| may(allowed, channel)) { Ok(()) } else { Err(Denied::Channel) }
 }
 
@@ -103,15 +106,28 @@ pub(super) fn check_sort(login: &Login, spec: &Spec, args: Args<'_>) -> Result<(
     if login.is_free() || !sorts || login.user().keys().is_all() {
         return Ok(());
     }
-    for (option, value) in keys::sort_options(args) {
+    for (option, rest) in keys::sort_options(args) {
+        if !is_in_order(option, rest) {
+            // An error that Redis meets before what is behind it.
+            return Ok(());
+        }
         if option.eq_ignore_ascii_case(b"get") {
             return Err(error::SORT_GET_DENIED);
         }
-        if option.eq_ignore_ascii_case(b"by") && value.contains(&b'*') {
+        if option.eq_ignore_ascii_case(b"by") && rest.at(0).contains(&b'*') {
             return Err(error::SORT_BY_DENIED);
         }
     }
     Ok(())
+}
+
+/// Whether this is an option of `SORT`, with numbers where they belong.
+fn is_in_order(option: &[u8], rest: Args<'_>) -> bool {
+    if option.eq_ignore_ascii_case(b"limit") {
+        return (0..2).all(|at| rest.get(at).and_then(parse_i64).is_some());
+    }
+    let known = ["asc", "desc", "alpha", "by", "get", "store"];
+    known.iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// Whether the user may call everything that this script calls, whatever its arguments are. Its keys are

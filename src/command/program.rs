@@ -12,7 +12,7 @@ use crate::client::session::Front;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
 use crate::operation::load::{self, Load};
-use crate::operation::program::{Call, Program, Rendering, Shape};
+use crate::operation::program::{Call, Program, Rendering, Shape, Touched};
 use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation, request};
 
@@ -44,6 +44,7 @@ pub(super) struct OneCommand {
     key: Box<[u8]>,
     call: Call,
     rendering: Rendering,
+    touched: Touched,
 }
 
 impl OneCommand {
@@ -53,15 +54,30 @@ impl OneCommand {
         let key = keys.first().copied().unwrap_or_default().into();
         let text = front.worker.transactions().with(&[], None).program;
         let call = transaction(front, text, &keys, &[], &command_words(spec, args));
-        Self { db: front.db, key, call, rendering: rendering(spec.name, args) }
+        let touched = touched(spec, &keys);
+        Self { db: front.db, key, call, rendering: rendering(spec.name, args), touched }
     }
 
     /// Runs it.
     pub(super) fn operation(&self) -> Operation {
         let program = Program::new(self.call.clone(), Shape::Command(self.rendering));
+        let program = program.touching(self.touched.clone());
         let kind = Kind::Program(Box::new(program));
         Operation { db: self.db, key: self.key.clone(), kind }
     }
+}
+
+/// The keys that a command writes to even if they hold the same before and after: who watches them is told.
+fn touched(spec: &Spec, keys: &[&[u8]]) -> Touched {
+    let (count, unless_zero) = match spec.name {
+        "lmove" | "rpoplpush" | "blmove" | "brpoplpush" | "mset" | "rename" => (keys.len(), false),
+        "hset" | "hmset" | "hincrby" | "hincrbyfloat" | "incrbyfloat" | "lset" => (1, false),
+        "pfmerge" | "setbit" | "zincrby" => (1, false),
+        "bitop" | "geosearchstore" | "sdiffstore" | "sinterstore" | "sunionstore" => (1, true),
+        "zdiffstore" | "zinterstore" | "zrangestore" | "zunionstore" => (1, true),
+        _ => return Touched::default(),
+    };
+    Touched { keys: keys.iter().take(count).map(|key| (*key).into()).collect(), unless_zero }
 }
 
 /// Runs `commands`, each as its number of words and its words, if none of the `watched` keys has
@@ -131,7 +147,8 @@ fn call<'a>(
     }
     let engine = front.worker.engine();
     let keys = keys.iter().map(|key| engine.fingerprint(front.db, key)).collect();
-    Call { text, read_only: false, words, count, keys }
+    let runner = front.worker.residents().runner_of(&text);
+    Call { text, runner, read_only: false, words, count, keys }
 }
 
 /// What is made of the reply to a command.

@@ -49,10 +49,6 @@ pub(super) fn pubsub(front: &Front, args: Args<'_>) -> Outcome {
         (b"shardnumsub", _) => Ok(subscribers(front, args, Shard)),
         (b"numpat", 2) => Ok(ask(What::Patterns)),
         (b"numpat", _) => Err(error::wrong_arity("pubsub|numpat")),
-        (b"help", 2) => {
-            Ok(Action::Reply(Reply::Array(HELP.iter().copied().map(Reply::Simple).collect())))
-        }
-        (b"help", _) => Err(error::wrong_arity("pubsub|help")),
         _ => Err(error::unknown_subcommand("PUBSUB", args.at(1))),
     }
 }
@@ -85,7 +81,7 @@ pub(super) fn refuse_to_subscriber(front: &Front, spec: &Spec, args: Args<'_>) -
         return None;
     }
     let mut name = spec.name.to_owned();
-    if is_container(spec.id) && args.len() > 1 {
+    if spec.is_container && args.len() > 1 {
         name = format!("{name}|{}", String::from_utf8_lossy(args.at(1)).to_ascii_lowercase());
     }
     Some(error::only_for_subscribers(&name))
@@ -106,37 +102,3 @@ fn is_for_subscribers(command: Command) -> bool {
             | C::Reset
     )
 }
-
-fn is_container(command: Command) -> bool {
-    use Command as C;
-    matches!(
-        command,
-        C::Acl
-            | C::Client
-            | C::Cluster
-            | C::Command
-            | C::Config
-            | C::Latency
-            | C::Pubsub
-            | C::Script
-            | C::Slowlog
-    )
-}
-
-/// `PUBSUB HELP` (`pubsub.c`, `pubsubCommand`).
-const HELP: [&str; 14] = [
-    "PUBSUB <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "CHANNELS [<pattern>]",
-    "    Return the currently active channels matching a <pattern> (default: '*').",
-    "NUMPAT",
-    "    Return number of subscriptions to patterns.",
-    "NUMSUB [<channel> ...]",
-    "    Return the number of subscribers for the specified channels, excluding",
-    "    pattern subscriptions(default: no channels).",
-    "SHARDCHANNELS [<pattern>]",
-    "    Return the currently active shard level channels matching a <pattern> (default: '*').",
-    "SHARDNUMSUB [<shardchannel> ...]",
-    "    Return the number of subscribers for the specified shard level channel(s)",
-    "HELP",
-    "    Prints this help.",
-];

@@ -31,7 +31,7 @@ pub(super) fn eval(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcom
 
 /// `EVALSHA sha numkeys key... arg...`
 pub(super) fn evalsha(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcome {
-    let (keys, argv) = keys_and_argv(args)?;
+    let (keys, argv) = keys_and_argv_of_sha(args)?;
     let script = front.worker.scripts().get(args.at(1));
     let Some(script) = script else {
         // It may be the one that is being loaded.
@@ -76,8 +76,6 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
         (b"debug", 3) if args.at(2).eq_ignore_ascii_case(b"no") => Ok(Action::Reply(Reply::OK)),
         (b"debug", 3) => Err(Reply::error("ERR scripts cannot be debugged through redlock-proxy")),
         (b"debug", _) => Err(error::wrong_arity("script|debug")),
-        // In one Redis nothing runs beside EXEC.
-        (b"kill", 2) if front.transaction.is_some() => Err(error::NO_SCRIPT_RUNNING),
         (b"kill", 2) => Ok(Action::KillScripts),
         _ => Err(error::unknown_subcommand("SCRIPT", args.at(1))),
     }
@@ -85,6 +83,9 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
 
 fn flush(front: &Front) -> Outcome {
     front.worker.scripts().flush();
+    front.worker.residents().flush();
+    let links = front.worker.engine().links().iter();
+    links.filter(|link| link.is_up()).for_each(|link| link.keep_in_step());
     Ok(Action::Reply(Reply::OK))
 }
 
@@ -106,25 +107,33 @@ fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
     Ok((keys, argv))
 }
 
+/// The same, after a SHA1: what is longer or shorter no script can have.
+fn keys_and_argv_of_sha(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
+    if args.at(1).len() != SHA_DIGITS { Err(error::NO_SCRIPT) } else { keys_and_argv(args) }
+}
+
+const SHA_DIGITS: usize = 40;
+
 /// A script as `EXEC` runs it, with its keys and arguments.
 pub(super) type Call<'a> = (Arc<Script>, Words<'a>, Words<'a>);
 
-/// What an `EVAL` or `EVALSHA` after `MULTI` will run, when those `before` it have been; the error is
-/// its reply.
+/// What an `EVAL` or `EVALSHA` after `MULTI` will run, when those `before` it, by their SHA1, have been;
+/// the error is its reply.
 pub(super) fn queued<'a>(
     front: &Front,
     spec: &Spec,
     args: Args<'a>,
-    before: &[Arc<Script>],
+    before: impl FnOnce(&str) -> Option<Arc<Script>>,
 ) -> Result<Call<'a>, Reply> {
-    let (keys, argv) = keys_and_argv(args)?;
-    let script = if matches!(spec.id, Command::Eval | Command::EvalRo) {
+    let is_text = matches!(spec.id, Command::Eval | Command::EvalRo);
+    let (keys, argv) = if is_text { keys_and_argv(args) } else { keys_and_argv_of_sha(args) }?;
+    let script = if is_text {
         split_shebang(args.at(1))?;
         front.worker.scripts().load(Bytes::copy_from_slice(args.at(1)))
     } else {
-        let same = |script: &&Arc<Script>| args.at(1).eq_ignore_ascii_case(script.sha.as_bytes());
         let known = front.worker.scripts().get(args.at(1));
-        known.or_else(|| before.iter().find(same).cloned()).ok_or(error::NO_SCRIPT)?
+        let sha = || String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
+        known.or_else(|| before(&sha())).ok_or(error::NO_SCRIPT)?
     };
     match script.refused() {
         Some(why) => Err(Reply::error(why.to_owned())),
@@ -212,9 +221,10 @@ fn claim(front: &Front, token: &[u8], ttl_ms: i64, how: How, replies: claim::Rep
     Kind::Claim(Claim::new(token.into(), on_masters, how, replies))
 }
 
-/// Milliseconds, if they are what the shape was recognised for: a positive number.
+/// Milliseconds, if they are what the shape was recognised for: a positive number that Redis can add to its clock.
 fn ttl_ms(front: &Front, word: &[u8]) -> Result<Option<i64>, Reply> {
-    let ttl_ms = parse_i64(word).filter(|ttl_ms| *ttl_ms > 0);
+    let fits = |ttl_ms: &i64| *ttl_ms > 0 && ttl_ms.checked_add(front.unix_ms()).is_some();
+    let ttl_ms = parse_i64(word).filter(fits);
     if let Some(ttl_ms) = ttl_ms {
         check_ttl(front, "set", ttl_ms)?;
     }

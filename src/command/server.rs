@@ -1,12 +1,15 @@
 //! Facts about the proxy, answered as a single Redis would: `ROLE`, `TIME`, `COMMAND`, ...
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 
 use super::table::{self, Spec};
-use super::{Action, Outcome, error, keys};
+use super::{Action, Outcome, error, glob, keys};
 use crate::acl::Categories;
+use crate::acl::catalogue::{self, Entry};
 use crate::client::decoder::Args;
-use crate::client::reply::Reply;
+use crate::client::reply::{Encoded, Reply};
 use crate::client::session::Front;
 
 /// `ROLE`: a master without replicas.
@@ -35,32 +38,65 @@ pub(super) fn wait(args: Args<'_>) -> Outcome {
     }
 }
 
+/// `COMMAND`, `COMMAND INFO`: all of it.
+static INFO: LazyLock<Encoded> =
+    LazyLock::new(|| Encoded::new(&Reply::Array(table::all().iter().map(info_of).collect())));
+
+/// `COMMAND DOCS`: all of it.
+static DOCS: LazyLock<Encoded> =
+    LazyLock::new(|| Encoded::new(&Reply::Map(table::all().iter().map(docs_of).collect())));
+
 /// `COMMAND [COUNT|INFO|DOCS|LIST|GETKEYS]`
 pub(super) fn command(args: Args<'_>) -> Outcome {
     let Some(subcommand) = args.get(1).map(<[u8]>::to_ascii_lowercase) else {
-        return Ok(Action::Reply(Reply::Array(table::all().iter().map(info_of).collect())));
+        return Ok(Action::Reply(Reply::Encoded(INFO.clone())));
     };
     let reply = match (&subcommand[..], args.len()) {
         (b"count", 2) => Reply::Int(table::all().len() as i64),
         (b"count", _) => return Err(error::wrong_arity("command|count")),
-        (b"info", 2) => Reply::Array(table::all().iter().map(info_of).collect()),
+        (b"info", 2) => Reply::Encoded(INFO.clone()),
         (b"info", _) => {
             let found = args.from(2).iter().map(table::lookup);
             Reply::Array(found.map(|spec| spec.map_or(Reply::Nil, info_of)).collect())
         }
-        (b"docs", 2) => Reply::Map(table::all().iter().map(docs_of).collect()),
+        (b"docs", 2) => Reply::Encoded(DOCS.clone()),
         (b"docs", _) => {
             let found = args.from(2).iter().filter_map(table::lookup);
             Reply::Map(found.map(docs_of).collect())
         }
-        (b"list", 2) => {
-            Reply::Array(table::all().iter().map(|spec| Reply::bulk(spec.name)).collect())
+        (b"list", 2) => names(|_| true),
+        (b"list", 5) if args.at(2).eq_ignore_ascii_case(b"filterby") => {
+            filtered(args.at(3), args.at(4))?
         }
+        (b"list", _) => return Err(error::SYNTAX),
         (b"getkeys", 3..) => return keys_of(args.from(2)),
         (b"getkeys", _) => return Err(error::wrong_arity("command|getkeys")),
         _ => return Err(error::unknown_subcommand("COMMAND", args.at(1))),
     };
     Ok(Action::Reply(reply))
+}
+
+/// `COMMAND LIST FILTERBY ...` (`commandListCommand` in `server.c`)
+fn filtered(filter: &[u8], by: &[u8]) -> Result<Reply, Reply> {
+    match &filter.to_ascii_lowercase()[..] {
+        b"module" => Ok(names(|_| false)),
+        b"pattern" => Ok(names(|entry| glob::matches(by, entry.name.as_bytes(), true))),
+        b"aclcat" => {
+            let category = Categories::named(by);
+            Ok(names(|entry| category.is_some_and(|it| entry.categories.overlap(it))))
+        }
+        _ => Err(error::SYNTAX),
+    }
+}
+
+/// Commands, each with its subcommands.
+fn names(wanted: impl Fn(&Entry) -> bool) -> Reply {
+    let of = |spec| {
+        let (place, entry) = catalogue::of(spec);
+        std::iter::once(place).chain(entry.subcommands.clone())
+    };
+    let all = table::all().iter().flat_map(of).map(|place| &catalogue::all()[place]);
+    Reply::Array(all.filter(|entry| wanted(entry)).map(|entry| Reply::bulk(entry.name)).collect())
 }
 
 /// One entry of `COMMAND INFO`; the parts that Redis 7 has after the categories are empty.

@@ -40,6 +40,8 @@ pub struct Spec {
     pub rule: &'static str,
     /// What runs it.
     pub run: Run,
+    /// Its first argument names one of its [`SUBCOMMANDS`].
+    pub is_container: bool,
     /// Its place among [`all`] commands.
     pub place: u16,
 }
@@ -51,6 +53,8 @@ pub enum Run {
     Own,
     /// The masters, which answer by majority; the answer when there is none for any value.
     Read(Nothing),
+    /// One master after the other, page by page.
+    Walk,
     /// The masters, as a program of one command.
     Write,
     /// As [`Run::Write`], again and again until there is something.
@@ -62,6 +66,7 @@ impl Run {
         match self {
             Self::Own => "",
             Self::Read(_) => "The answer that a quorum of masters gives.",
+            Self::Walk => "Pages of one master after the other, of what a majority holds.",
             Self::Write => {
                 "A program of one command: what a quorum does alike is done, else undone."
             }
@@ -245,6 +250,24 @@ const fn packed(name: &str) -> u128 {
     pack(name.as_bytes()).expect("a name that fits")
 }
 
+/// Whether [`SUBCOMMANDS`] has any of this command.
+const fn has_subcommands(command: &str) -> bool {
+    let command = command.as_bytes();
+    let mut row = 0;
+    while row < SUBCOMMANDS.len() {
+        let name = SUBCOMMANDS[row].name.as_bytes();
+        let mut same = 0;
+        while same < command.len() && same < name.len() && name[same] == command[same] {
+            same += 1;
+        }
+        if same == command.len() && same < name.len() && name[same] == b'|' {
+            return true;
+        }
+        row += 1;
+    }
+    false
+}
+
 /// First key, last key, step.
 type Keys = [i8; 3];
 const NO_KEY: Keys = [0, 0, 0];
@@ -277,6 +300,7 @@ macro_rules! commands {
             since: $since,
             rule: $rule,
             run: Run::Own,
+            is_container: super::has_subcommands($name),
             place: 0,
         },)*];
     };
@@ -300,6 +324,7 @@ macro_rules! data_commands {
             since: $since,
             rule: Run::$run $((Nothing::$nothing))?.rule(),
             run: Run::$run $((Nothing::$nothing))?,
+            is_container: super::has_subcommands($name),
             place: 0,
         },)*];
     };

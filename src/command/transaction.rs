@@ -1,5 +1,6 @@
 //! `MULTI`, `EXEC`, `DISCARD`, `WATCH`, `UNWATCH` (`multi.c`).
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ use crate::operation::{Kind, Operation, request};
 /// which it bounds by 1 GB.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
+/// What an allocation takes beside its bytes.
+const ALLOCATION: usize = 16;
+
 /// How many keys one client may watch: each is compared on every master by `EXEC`.
 const MAX_WATCHED: usize = 1024;
 
@@ -37,6 +41,13 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// What the queue takes.
+    pub fn held(&self) -> usize {
+        // Each request is an allocation of its own.
+        let entries = self.queue.capacity() * size_of::<(&Spec, Box<[u8]>)>();
+        entries + self.queue.len() * ALLOCATION + self.bytes
+    }
+
     /// `EXEC` will be refused.
     pub fn abort(&mut self) {
         self.aborted = true;
@@ -126,7 +137,7 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
         transaction.bytes += request.len();
         transaction.queue.push((spec, request));
     }
-    Ok(new_script.unwrap_or(Action::Reply(Reply::Simple("QUEUED"))))
+    Ok(new_script.unwrap_or(Action::Reply(Reply::QUEUED)))
 }
 
 /// A script that is new has to be looked at before `EXEC`.
@@ -169,10 +180,13 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
 /// What an `EXEC` comes to.
 #[derive(Default)]
 struct Plan {
-    queued: Vec<Queued>,
+    /// With the places of their commands in the table.
+    queued: Vec<(u16, Queued)>,
     keys: Vec<Vec<u8>>,
     commands: Vec<PlannedCommand>,
     scripts: Vec<Arc<Script>>,
+    /// Where each is among them, by its SHA1.
+    places: HashMap<String, usize>,
     /// Of whoever has sent the scripts.
     guard: Option<Arc<Guard>>,
 }
@@ -185,36 +199,41 @@ enum PlannedCommand {
 
 impl Plan {
     fn add(&mut self, front: &mut Front, spec: &'static Spec, args: Args<'_>) {
-        if let Err(refused) = still_allowed(front, spec, args) {
-            self.queued.push(Queued::Known(refused));
-        } else if is_script(spec) {
-            match script::queued(front, spec, args, &self.scripts) {
-                Ok((script, keys, argv)) => match self.admit(front, &script) {
-                    Ok(()) => self.add_script(script, &keys, &argv),
-                    Err(refused) => self.queued.push(Queued::Known(refused)),
-                },
-                Err(refused) => self.queued.push(Queued::Known(refused)),
-            }
-        } else if let Some(refused) = refused_wait(spec, args) {
-            self.queued.push(Queued::Known(refused));
-        } else if is_run_by_masters(spec) {
-            self.queued.push(asked(spec, args));
-            self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
-            self.keys.extend(keys::of(spec, args).into_iter().map(<[u8]>::to_vec));
-        } else {
-            self.queued.push(Queued::Known(known(front, spec, args)));
-        }
+        let queued = self.queue(front, spec, args);
+        self.queued.push((spec.place, queued.unwrap_or_else(Queued::Known)));
     }
 
-    /// One guard keeps all scripts of a transaction to the rules of their user. It knows no other globals, and
-    /// nothing of a text that is no function by itself: that would reach into what is around it.
+    /// The error is the reply.
+    fn queue(
+        &mut self,
+        front: &mut Front,
+        spec: &'static Spec,
+        args: Args<'_>,
+    ) -> Result<Queued, Reply> {
+        still_allowed(front, spec, args)?;
+        if is_script(spec) {
+            let before = |sha: &str| self.places.get(sha).map(|at| Arc::clone(&self.scripts[*at]));
+            let (script, keys, argv) = script::queued(front, spec, args, before)?;
+            self.admit(front, &script)?;
+            return Ok(self.add_script(script, &keys, &argv));
+        }
+        if let Some(refused) = refused_wait(spec, args) {
+            return Err(refused);
+        }
+        if !is_run_by_masters(spec) {
+            return Ok(Queued::Known(known(front, spec, args)));
+        }
+        self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
+        self.keys.extend(keys::of(spec, args).into_iter().map(<[u8]>::to_vec));
+        Ok(asked(spec, args))
+    }
+
+    /// One guard keeps all scripts of a transaction to the rules of their user. It knows nothing of a text that is
+    /// no function by itself: that would reach into what is around it.
     fn admit(&mut self, front: &Front, script: &Script) -> Result<(), Reply> {
         let guard = front.login.guard();
         if !self.scripts.is_empty() && self.guard.as_ref() != guard {
             return Err(error::SCRIPTS_OF_TWO_USERS);
-        }
-        if guard.is_some() && script.sees_globals() {
-            return Err(error::GLOBALS_OF_RESTRICTED_IN_MULTI);
         }
         if guard.is_some() && !script.is_lua() {
             return Err(error::SCRIPT_NOT_LOOKED_AT);
@@ -223,18 +242,19 @@ impl Plan {
         Ok(())
     }
 
-    fn add_script(&mut self, script: Arc<Script>, keys: &[&[u8]], argv: &[&[u8]]) {
-        self.queued.push(Queued::Script(Arc::clone(&script)));
-        let known = self.scripts.iter().position(|other| other.sha == script.sha);
-        let place = known.unwrap_or_else(|| {
+    fn add_script(&mut self, script: Arc<Script>, keys: &[&[u8]], argv: &[&[u8]]) -> Queued {
+        let queued = Queued::Script(Arc::clone(&script));
+        let next = self.scripts.len();
+        let place = *self.places.entry(script.sha.clone()).or_insert(next);
+        if place == next {
             self.scripts.push(script);
-            self.scripts.len() - 1
-        });
+        }
         let count = keys.len().to_string().into_bytes();
         let words = keys.iter().chain(argv).map(|word| word.to_vec());
         let words = std::iter::once(count).chain(words).collect();
         self.commands.push(PlannedCommand::Script(place, words));
         self.keys.extend(keys.iter().map(|key| key.to_vec()));
+        queued
     }
 
     fn operation(self, front: &Front, watched: &[Rc<Watched>]) -> Operation {
@@ -288,13 +308,18 @@ fn asked(spec: &Spec, args: Args<'_>) -> Queued {
 
 fn is_run_by_masters(spec: &Spec) -> bool {
     use Family as F;
-    let by_proxy = matches!(spec.family, F::Connection | F::Server | F::Transaction | F::Script);
-    spec.run != Run::Own || !by_proxy || spec.id == Command::Select
+    let by_proxy =
+        matches!(spec.family, F::Connection | F::Server | F::Transaction | F::Script | F::Pubsub);
+    let anyway = matches!(spec.id, Command::Select | Command::Publish | Command::Spublish);
+    spec.run != Run::Own || !by_proxy || anyway
 }
 
 fn known(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Reply {
     match family(front, spec, args) {
         Ok(Action::Reply(reply)) | Err(reply) => reply,
+        Ok(Action::Slices(sliced)) => sliced.whole(),
+        // In one Redis nothing runs beside EXEC.
+        Ok(Action::KillScripts) => error::NO_SCRIPT_RUNNING,
         Ok(_) => error::not_in_multi(spec.name),
     }
 }

@@ -1,12 +1,12 @@
 //! Who gets in: passwords, where strangers come from, and the proxy's own passwords for the masters.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::master_addr::split_host_port;
 use super::{InvalidSetting, Live, MasterAddr, Secret, Settings, UnixSocket, given, set_given};
 use crate::acl::Users;
+use crate::address;
 use crate::cli::Typed;
 use crate::tls::server::AuthClients;
 
@@ -61,6 +61,25 @@ fn secret_from(name: &str, path: &str) -> Result<Secret, InvalidSetting> {
     }
 }
 
+/// The names by which operators may ask.
+pub(super) fn admin_host(typed: &Typed) -> Result<Vec<String>, InvalidSetting> {
+    let words = typed.admin_host.as_deref().unwrap_or_default().iter();
+    let names: Vec<_> = words.map(|word| word.trim()).filter(|name| !name.is_empty()).collect();
+    let is_name = |name: &str| {
+        let part = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        };
+        name.strip_prefix('.').unwrap_or(name).split('.').all(part)
+    };
+    match names.iter().find(|name| !is_name(name)) {
+        None => Ok(names.into_iter().map(str::to_ascii_lowercase).collect()),
+        Some(_) => Err(InvalidSetting::new(
+            "admin-host must be names without ports, such as proxy.example.org, or .example.org for all that end so",
+        )),
+    }
+}
+
 pub(super) fn unix_socket(typed: &Typed) -> Result<Option<UnixSocket>, InvalidSetting> {
     let mut mode = None;
     set_given(&mut mode, "unixsocketperm", &typed.unixsocketperm, |text| {
@@ -105,7 +124,7 @@ pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(),
 /// A name other than `localhost` may mean any address.
 fn is_loopback(listen: &str) -> bool {
     let host = split_host_port(listen).map(|(host, _)| host).unwrap_or_default();
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost" || host.parse().is_ok_and(address::is_local)
 }
 
 #[cfg(test)]
@@ -114,12 +133,25 @@ mod tests {
 
     #[test]
     fn only_other_hosts_are_strangers() {
-        for near in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "LOCALHOST:1"] {
+        for near in [
+            "127.0.0.1:1",
+            "127.9.9.9:1",
+            "[::1]:1",
+            "[::ffff:127.0.0.1]:1",
+            "localhost:1",
+            "LOCALHOST:1",
+        ] {
             assert!(is_loopback(near), "{near}");
         }
-        for far in
-            ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "example.org:1", "localhost.org:1", "127.1:1"]
-        {
+        for far in [
+            "0.0.0.0:1",
+            "[::]:1",
+            "[::ffff:10.0.0.1]:1",
+            "10.0.0.1:1",
+            "example.org:1",
+            "localhost.org:1",
+            "127.1:1",
+        ] {
             assert!(!is_loopback(far), "{far}");
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access;
+use super::memory::MemoryLimit;
 use super::values::{bytes_within, duration_within, number_within, shown_duration, switch};
 use super::{InvalidSetting, NoTtl, Secret, YEAR_MS, no_ttl, redis_version};
 use crate::acl::Users;
@@ -28,6 +29,8 @@ pub struct Live {
     pub tcp_keepalive: Duration,
     /// A client with more unread replies, in bytes, is disconnected (`client-output-buffer-limit` there).
     pub max_output_bytes: usize,
+    /// Clients that take more memory together are disconnected, the greediest first (`maxmemory-clients` there).
+    pub max_memory_clients: MemoryLimit,
     /// Requests that took longer are noted, in microseconds; 0: all, negative: none.
     pub slowlog_log_slower_than: i64,
     /// How many are kept.
@@ -51,6 +54,7 @@ impl Default for Live {
             timeout: Duration::ZERO,
             tcp_keepalive: Duration::from_secs(300),
             max_output_bytes: 64 << 20,
+            max_memory_clients: MemoryLimit::DEFAULT,
             slowlog_log_slower_than: 10_000,
             slowlog_max_len: 128,
             drain_timeout: Duration::from_secs(10),
@@ -70,6 +74,7 @@ impl Live {
             ("timeout", &typed.timeout),
             ("tcp-keepalive", &typed.tcp_keepalive),
             ("max-output-bytes", &typed.max_output_bytes),
+            ("max-memory-clients", &typed.max_memory_clients),
             ("slowlog-log-slower-than", &typed.slowlog_log_slower_than),
             ("slowlog-max-len", &typed.slowlog_max_len),
             ("drain-timeout", &typed.drain_timeout),
@@ -102,6 +107,7 @@ impl Live {
             "timeout" => put(&mut self.timeout, duration_within(0..=YEAR_MS)(text)),
             "tcp-keepalive" => put(&mut self.tcp_keepalive, duration_within(0..=DAY_MS)(text)),
             "max-output-bytes" => put(&mut self.max_output_bytes, output(text)),
+            "max-memory-clients" => put(&mut self.max_memory_clients, MemoryLimit::parse(text)),
             "slowlog-log-slower-than" => {
                 put(&mut self.slowlog_log_slower_than, number_within(-1..=i64::MAX)(text))
             }
@@ -128,6 +134,7 @@ impl Live {
             ("timeout", shown_duration(self.timeout)),
             ("tcp-keepalive", shown_duration(self.tcp_keepalive)),
             ("max-output-bytes", self.max_output_bytes.to_string()),
+            ("max-memory-clients", self.max_memory_clients.to_string()),
             ("slowlog-log-slower-than", self.slowlog_log_slower_than.to_string()),
             ("slowlog-max-len", self.slowlog_max_len.to_string()),
             ("drain-timeout", shown_duration(self.drain_timeout)),

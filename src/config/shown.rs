@@ -19,6 +19,7 @@ impl Settings {
             ("unixsocket", path(socket.map(|socket| &socket.path))),
             ("unixsocketperm", or_none(mode.as_ref())),
             ("admin", or_none(self.admin.as_ref())),
+            ("admin-host", self.admin_host.join(",")),
             ("vote-timeout", shown_duration(self.vote_timeout)),
             ("max-ttl", or_none(self.max_ttl.map(shown_duration).as_ref())),
             ("drift", self.drift.to_string()),

@@ -31,13 +31,13 @@ pub(super) fn duration_within(
     }
 }
 
-/// A duration that Redis can count, however long.
-pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
-    match duration(text)? {
-        value if value >= Duration::from_millis(1) => Ok(value),
-        _ => Err("must be at least 1ms".to_owned()),
-    }
+/// The time to live of a lock.
+pub(super) fn lease(text: &str) -> Result<Duration, String> {
+    duration_within(1..=LONGEST_LEASE_MS)(text)
 }
+
+/// A thousand years, which some libraries mean by "for ever". Far more could not be added to a clock.
+const LONGEST_LEASE_MS: u64 = 31_557_600_000_000;
 
 /// How a duration is shown: the form [`duration`] reads, without spaces.
 pub(super) fn shown_duration(duration: Duration) -> String {
@@ -139,6 +139,15 @@ mod tests {
         assert!(number_within(0.0..=0.5)("0.5").is_ok());
         assert!(number_within(0.0..=0.5)("NaN").is_err());
         assert!(number_within(0..=100_u32)("-1").is_err());
+    }
+
+    #[test]
+    fn a_lease_can_be_added_to_any_clock() {
+        assert_eq!(lease("1000years"), Ok(Duration::from_millis(LONGEST_LEASE_MS)));
+        for text in ["0", "1001years", "500000000000years", "18446744073709551615"] {
+            assert_eq!(lease(text), Err("must be from 1ms to 1000years".to_owned()), "{text}");
+        }
+        assert!(lease("999999999999999999999years").is_err());
     }
 
     #[test]

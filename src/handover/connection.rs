@@ -49,6 +49,9 @@ pub struct State {
     /// How long the request that comes next has been waiting already (`BLPOP`).
     #[serde(default)]
     pub waited_ms: u64,
+    /// How many wrong passwords it has given since its last right one.
+    #[serde(default)]
+    pub failed_logins: u32,
 }
 
 /// What a client is connected by, and whether another process could go on with it.

@@ -99,11 +99,6 @@ impl Script {
         program
     }
 
-    /// Whether it may use `_G` and what else leads to the real `redis`.
-    pub fn sees_globals(&self) -> bool {
-        Program::sees_globals(self.code())
-    }
-
     /// The commands it calls, if it names them all.
     pub fn commands(&self) -> Option<&[String]> {
         self.commands.get_or_init(|| Program::commands_of(self.code())).as_deref()

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use super::work::steps;
+
 /// One token of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
@@ -194,6 +196,7 @@ impl<'a> Lexer<'a> {
     fn long_bracket(&self) -> Option<usize> {
         let rest = self.text.get(self.at..)?.strip_prefix(b"[")?;
         let level = rest.iter().take_while(|byte| **byte == b'=').count();
+        steps(level);
         (rest.get(level) == Some(&b'[')).then_some(level)
     }
 
@@ -222,6 +225,7 @@ impl<'a> Lexer<'a> {
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a [u8] {
         let rest = &self.text[self.at.min(self.text.len())..];
         let length = rest.iter().take_while(|byte| wanted(**byte)).count();
+        steps(length);
         self.at += length;
         &rest[..length]
     }
@@ -237,6 +241,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn peek_at(&self, ahead: usize) -> Option<u8> {
+        steps(1);
         self.text.get(self.at + ahead).copied()
     }
 }

@@ -19,9 +19,12 @@ mod lexer;
 mod outcome;
 pub mod program;
 mod recognise;
+pub mod residents;
+mod runner;
 mod shape;
 mod syntax;
 pub mod transactions;
+mod work;
 
 #[cfg(test)]
 mod known;

@@ -12,26 +12,35 @@
 //! * `head.lua` takes what the proxy has added to the arguments;
 //! * `shim.lua` keeps images of what is about to change and holds messages back, `ttl.lua` pads times to
 //!   live, `rare.lua` knows unusual commands;
-//! * `redis.lua` is the other `redis`, and `globals.lua` looks after `_G` and `loadstring`, where it could
-//!   find the real one;
-//! * `guard.lua` keeps the script to the rules of a user who may not do everything;
-//! * `run.lua` calls the script and gathers what it did, `explain.lua` says why it failed;
+//! * `redis.lua` is the other `redis`, and `globals.lua` the list of all other globals, for a script that could
+//!   find the real one: both are parameters of a function around it, so that it shares no variable with us;
+//! * `guard.lua` keeps the script to the rules of a user who may not do everything, and `known.lua` away from
+//!   globals that nobody knows;
+//! * `run.lua` calls the script and gathers what it did, `explain.lua` says why it failed, and `harmless.lua`
+//!   takes out of its reply what could end a master;
 //! * `transaction.lua` is the script of a `MULTI`, and `digest.lua` what its `WATCH` compares.
 
 mod handlers;
+mod names;
 mod parts;
+mod place;
 mod scan;
-mod shebang;
+pub(super) mod shebang;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use sha1_smol::Sha1;
 
+use super::runner;
+use super::work::steps;
 use crate::acl::guard::Guard;
+use crate::config::Settings;
 use crate::quorum::validity::Pad;
+use crate::reserved;
 use handlers::{Handler, READ, rare};
 use parts::{Statement, compact, statements};
+pub(super) use place::Place;
 use scan::Scan;
 pub use shebang::split_shebang;
 
@@ -42,6 +51,10 @@ pub struct Program {
     pub text: Vec<u8>,
     /// Its SHA1, in hex.
     pub sha: String,
+    /// How long the shebang at its beginning is.
+    shebang: usize,
+    /// Whether masters keep it.
+    pub(super) place: Place,
 }
 
 /// What is done about times to live.
@@ -64,31 +77,19 @@ impl Program {
         // A wrong shebang has been refused when the script was loaded.
         let (shebang, script) = split_shebang(text).unwrap_or((b"", text));
         let mut scan = Scan::of(script);
-        if guard.is_some() {
-            scan.is_dynamic = true;
-            scan.sees_globals |= may_see_globals(script);
-        }
-        let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
-        let mut wrapped = shebang.to_vec();
-        if script.starts_with(b"\n") {
-            wrapped.push(b'\n');
-        }
-        let redis = if scan.is_dynamic { "local redis=redis " } else { "local careful={} " };
-        wrapped.extend_from_slice(redis.as_bytes());
-        if scan.sees_globals {
-            wrapped.extend_from_slice(b"local _G,load,loadstring,server=_G,load,loadstring ");
-        }
-        wrapped.extend_from_slice(b"local program=function(...) ");
-        let first_line = usize::from(script.starts_with(b"\n"));
-        wrapped.extend_from_slice(&scan.rewritten(script)[first_line..]);
-        wrapped.extend_from_slice(b"\nend\n");
-        // No command of the script has an underscore in its name.
-        let after = ttls
-            .fill_in(&around(&scan, guard))
-            .replace("LAST_LINE", &lines.to_string())
-            .replace("SCRIPT_SHA", &format!("'{sha}'"));
-        wrapped.extend_from_slice(after.as_bytes());
-        Self::of(wrapped)
+        scan.is_dynamic |= guard.is_some();
+        scan.sees_globals |= scan.is_dynamic && names::lead_to_globals(script);
+        let parameters = if scan.sees_globals { names::GIVEN } else { "redis" };
+        let open = Open { guard, globals: scan.sees_globals };
+        let before = if scan.is_dynamic { open.program() } else { String::new() };
+        let wrapped = Wrapped {
+            parameters,
+            names: open.names(&[script]),
+            before,
+            disarms: names::set_metatables(script),
+            lines: line_feeds(text) + 1,
+        };
+        wrapped.program(shebang, script, &scan, sha, ttls)
     }
 
     /// The script of a `MULTI` in which `scripts` are run, wrapped like any other, and the first and
@@ -99,34 +100,59 @@ impl Program {
         ttls: Ttls,
         guard: Option<&Guard>,
     ) -> (Self, Vec<(usize, usize)>) {
-        let mut text = compact(include_str!("program/digest.lua")).into_bytes();
-        text.extend_from_slice(EXPLAIN.as_bytes());
-        text.extend_from_slice(b"local queue,KEYS,ARGV=ARGV\n");
-        match guard {
-            None => text.extend_from_slice(b"local scripts={\n"),
-            Some(guard) => {
-                text.extend_from_slice(compact(&guard.lua).as_bytes());
-                text.extend_from_slice(GUARDED_SCRIPTS.as_bytes());
-            }
-        }
-        let lines = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
-        let mut places = Vec::new();
+        let lead = |script: &&[u8]| names::lead_to_globals(script);
+        let open = Open { guard, globals: scripts.iter().any(lead) };
+        let parameters = if open.globals { names::GIVEN } else { "redis,KEYS,ARGV" };
+        // What comes before anything of ours cannot see it.
+        let mut text = b"local scripts={\n".to_vec();
+        let (mut places, mut line) = (Vec::new(), line_feeds(&text) + 1);
         for script in scripts {
-            let first = lines(&text) + 1;
-            text.extend_from_slice(b"function(...) ");
+            let last = line + line_feeds(script);
+            places.push((line, last));
+            text.extend_from_slice(
+                format!("function({parameters}) return function(...) ").as_bytes(),
+            );
             text.extend_from_slice(script);
-            places.push((first, lines(&text) + 1));
-            text.extend_from_slice(b"\nend,\n");
+            text.extend_from_slice(b"\nend end,\n");
+            line = last + 2;
         }
-        let end: &[u8] = if guard.is_some() { b"}\nend)(guarded(redis))\n" } else { b"}\n" };
-        text.extend_from_slice(end);
+        text.extend_from_slice(b"}\n");
+        text.extend_from_slice(compact(include_str!("program/digest.lua")).as_bytes());
+        text.extend_from_slice(EXPLAIN.as_bytes());
+        text.extend_from_slice(open.scripts(scripts).as_bytes());
         text.extend_from_slice(compact(include_str!("program/transaction.lua")).as_bytes());
-        (Self::wrap(&text, "of a transaction", ttls), places)
+        let wrapped = Wrapped {
+            parameters: "redis",
+            names: String::new(),
+            before: "program=program(given)\n".to_owned(),
+            disarms: scripts.iter().any(|script| names::set_metatables(script)),
+            lines: line_feeds(&text) + 1,
+        };
+        let mut scan = Scan::of(&text);
+        scan.is_dynamic = true;
+        let place = if scripts.is_empty() { Place::Ours } else { Place::default() };
+        let program = wrapped.program(b"", &text, &scan, "of a transaction", ttls);
+        (Self { place, ..program }, places)
     }
 
-    /// Whether a script uses a name through which it could find the real `redis`.
-    pub fn sees_globals(text: &[u8]) -> bool {
-        Scan::of(text).sees_globals
+    /// A text that every proxy with these settings uses.
+    pub(super) fn ours(text: Vec<u8>) -> Self {
+        Self::of(text, 0, Place::Ours)
+    }
+
+    /// Masters are asked to run it: the next time it is known to come again.
+    pub fn runs(&self) {
+        self.place.runs();
+    }
+
+    /// The program that can run it, given its [code](Self::code).
+    pub(super) fn runner(&self) -> Arc<Self> {
+        runner::with(shebang::bits(&self.text[..self.shebang]))
+    }
+
+    /// The text as `loadstring` takes it: the flags of the shebang are those of whoever runs it.
+    pub fn code(&self) -> &[u8] {
+        &self.text[self.shebang..]
     }
 
     /// The commands that a script names, in its own spelling; none if it makes some up as it runs.
@@ -135,24 +161,135 @@ impl Program {
         (!scan.is_dynamic).then(|| scan.handlers.into_keys().collect())
     }
 
-    fn of(text: Vec<u8>) -> Self {
+    fn of(text: Vec<u8>, shebang: usize, place: Place) -> Self {
         let sha = Sha1::from(&text).hexdigest();
-        Self { text, sha }
+        Self { text, sha, shebang, place }
     }
 }
 
-/// Before the scripts of a transaction, which see nothing of ours but one `redis`.
-const GUARDED_SCRIPTS: &str = "local scripts=(function(redis)\n\
-     local _G,load,loadstring,server,digest,explain,queue,guarded\nreturn {\n";
+fn line_feeds(text: &[u8]) -> usize {
+    steps(text.len());
+    text.iter().filter(|byte| **byte == b'\n').count()
+}
 
-/// Whether a text could name what leads to the real `redis`, whatever a reader of Lua makes of it: where rules
-/// hang on it, it must not matter whether ours and Redis's agree on what is a comment.
-fn may_see_globals(text: &[u8]) -> bool {
-    let names: [&[u8]; 3] = [b"_G", b"load", b"server"];
-    names.iter().any(|name| text.windows(name.len()).any(|part| part == *name))
+/// A text that becomes a function of its own, and what is particular about it.
+struct Wrapped {
+    /// What a text that does not name all its commands sees in place of the real things.
+    parameters: &'static str,
+    /// Declares what `before` knows of it. Nothing is filled in there: it is made of the client's words.
+    names: String,
+    /// What makes a program of it, if it is such a text.
+    before: String,
+    /// Its reply may do something when it is read.
+    disarms: bool,
+    lines: usize,
+}
+
+impl Wrapped {
+    fn program(
+        self,
+        shebang: &[u8],
+        text: &[u8],
+        scan: &Scan<'_>,
+        sha: &str,
+        ttls: Ttls,
+    ) -> Program {
+        let mut wrapped = shebang.to_vec();
+        if text.starts_with(b"\n") {
+            wrapped.push(b'\n');
+        }
+        let (head, end) = match scan.is_dynamic {
+            true => (
+                format!("local program=function({}) return function(...) ", self.parameters),
+                " end",
+            ),
+            false => ("local careful={} local program=function(...) ".to_owned(), ""),
+        };
+        wrapped.extend_from_slice(head.as_bytes());
+        let first_line = usize::from(text.starts_with(b"\n"));
+        wrapped.extend_from_slice(&scan.rewritten(text)[first_line..]);
+        wrapped.extend_from_slice(format!("\nend{end}\n{}", self.names).as_bytes());
+        // No command of the script has an underscore in its name.
+        let after = ttls
+            .fill_in(&self.around(scan))
+            .replace("LAST_LINE", &self.lines.to_string())
+            .replace("SCRIPT_SHA", &format!("'{sha}'"));
+        wrapped.extend_from_slice(after.as_bytes());
+        Program::of(wrapped, shebang.len(), Place::default())
+    }
+
+    /// What comes after the client's text.
+    fn around(&self, scan: &Scan<'_>) -> String {
+        let mut text = HEAD.clone();
+        if scan.draws {
+            // Without this, masters of different ages would draw different numbers.
+            text.push_str("math.randomseed(seconds + micros)\n");
+        }
+        text.push_str(&if scan.is_dynamic { any_call(scan) } else { careful_calls(scan) });
+        text.push_str(&self.before);
+        let disarmed = if self.disarms { DISARM.as_str() } else { "" };
+        text + &RUN.replace("DISARM\n", disarmed)
+    }
+}
+
+/// What a script is opened with: its parameters get their values.
+struct Open<'a> {
+    guard: Option<&'a Guard>,
+    globals: bool,
+}
+
+impl Open<'_> {
+    /// Makes the program of a text that does not name all its commands.
+    fn program(&self) -> String {
+        let mut lua = self.functions();
+        if self.guard.is_some() {
+            lua.push_str("given=guarded(given)\n");
+        }
+        let given = if self.globals { "globals_of(given,KEYS,ARGV)" } else { "given" };
+        lua.push_str(&format!("program=program({given})\n"));
+        if self.guard.is_some() {
+            lua.push_str("program=known_only(program,names[1])\n");
+        }
+        lua
+    }
+
+    /// Declares the names to look for on the masters, one text for each script.
+    fn names(&self, scripts: &[&[u8]]) -> String {
+        if self.guard.is_none() {
+            return String::new();
+        }
+        let unknown: Vec<_> = scripts.iter().map(|script| names::unknown(script)).collect();
+        format!("local names={{'{}'}}\n", unknown.join("','"))
+    }
+
+    /// Declares `opened`, which makes the program of the script with this number in a transaction.
+    fn scripts(&self, scripts: &[&[u8]]) -> String {
+        let mut lua = self.functions();
+        let given = if self.guard.is_some() { "guarded(redis)" } else { "redis" };
+        let values = if self.globals { "globals_of(given,...)" } else { "given,..." };
+        let mut opened = format!("scripts[number]({values})");
+        if self.guard.is_some() {
+            lua.push_str(&self.names(scripts));
+            opened = format!("known_only({opened},names[number])");
+        }
+        lua + &format!(
+            "local given={given}\nlocal function opened(number,...) return {opened} end\n"
+        )
+    }
+
+    fn functions(&self) -> String {
+        let guard = self.guard.map(|guard| compact(&guard.lua) + &KNOWN).unwrap_or_default();
+        if self.globals { guard + &CLOSED } else { guard }
+    }
 }
 
 impl Ttls {
+    /// As configured.
+    pub fn of(settings: &Settings) -> Self {
+        let pad = Pad::new(settings.vote_timeout, settings.drift);
+        Self { pad, longest: settings.max_ttl }
+    }
+
     fn fill_in(self, lua: &str) -> String {
         let longest_ms = self.longest.map(|longest| longest.as_millis().to_string());
         let longest = self.longest.map(humantime::format_duration);
@@ -160,25 +297,10 @@ impl Ttls {
             .replace("PAD_MS", &self.pad.fixed_ms().to_string())
             .replace("MAX_TTL_MS", longest_ms.as_deref().unwrap_or("math.huge"))
             .replace("LONGEST_TTL", &longest.map(|it| it.to_string()).unwrap_or_default())
+            .replace("PREFIX_BYTES", &reserved::PREFIX.len().to_string())
+            .replace("RESERVED_PREFIX", &format!("\"{}\"", reserved::PREFIX))
+            .replace("RESERVED_NAME", &format!("\"{}\"", reserved::REFUSAL))
     }
-}
-
-/// What comes after the client's text.
-fn around(scan: &Scan<'_>, guard: Option<&Guard>) -> String {
-    let mut text = HEAD.clone();
-    if scan.draws {
-        // Without this, masters of different ages would draw different numbers.
-        text.push_str("math.randomseed(seconds + micros)\n");
-    }
-    text.push_str(&if scan.is_dynamic { any_call(scan) } else { careful_calls(scan) });
-    if let Some(guard) = guard {
-        text.push_str(&compact(&guard.lua));
-        text.push_str("redis=guarded(redis)\n");
-    }
-    if scan.sees_globals {
-        text.push_str(&GLOBALS);
-    }
-    text + &RUN
 }
 
 /// Another `redis`, which knows every command.
@@ -191,8 +313,11 @@ fn any_call(scan: &Scan<'_>) -> String {
 /// What is called instead of `redis.call` where that needs care. Many a script that is refused something
 /// has only read before: these functions are made when the first of them is called.
 fn careful_calls(scan: &Scan<'_>) -> String {
-    let handlers = scan.handlers.iter().filter(|(_, handler)| **handler != READ);
-    let made: String = handlers.map(|(name, handler)| format!("made.{name}={handler}\n")).collect();
+    let made = |(name, handler): (&String, &Handler)| {
+        let handler = if *handler == READ { "" } else { handler };
+        format!("made.{name}=closed({handler})\n")
+    };
+    let made: String = scan.careful.iter().map(made).collect();
     if made.is_empty() {
         return made;
     }
@@ -206,7 +331,12 @@ static LIBRARY: LazyLock<Vec<Statement>> = LazyLock::new(|| {
     let [shim, ttl] = [include_str!("program/shim.lua"), include_str!("program/ttl.lua")];
     statements(&[shim, ttl, &rare()].concat())
 });
-static GLOBALS: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/globals.lua")));
+static CLOSED: LazyLock<String> = LazyLock::new(|| {
+    let lua = compact(include_str!("program/globals.lua"));
+    lua.replace("GIVEN_NAMES", names::GIVEN).replace("GLOBAL_NAMES", names::GLOBALS)
+});
+static KNOWN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/known.lua")));
+static DISARM: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/harmless.lua")));
 static EXPLAIN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/explain.lua")));
 static RUN: LazyLock<String> = LazyLock::new(|| {
     let run = include_str!("program/run.lua");
@@ -234,8 +364,9 @@ mod tests {
         let free = wrapped(GET, None);
         assert!(!free.contains("guarded") && free.starts_with("local careful={} "));
         let guarded = wrapped(GET, Some("alice +get"));
-        assert!(guarded.starts_with("local redis=redis local program=function(...) return "));
-        assert!(guarded.contains("\nredis=guarded(redis)\n") && !guarded.contains("globals"));
+        assert!(guarded.starts_with("local program=function(redis) return function(...) return "));
+        assert!(guarded.contains("\ngiven=guarded(given)\nprogram=program(given)\n"));
+        assert!(!guarded.contains("globals_of"));
     }
 
     /// Rules must not hang on our reader of Lua finding the same comments as Redis's.
@@ -243,9 +374,54 @@ mod tests {
     fn globals_are_looked_after_wherever_their_names_stand() {
         for script in ["-- _G", "--[==[ load ]==]", "return 'server'", "return [[loadstring]]"] {
             let guarded = wrapped(script, Some("alice +get"));
-            assert!(guarded.contains("_G = setmetatable("), "{script}");
-            let around = guarded.find("redis=guarded(redis)").zip(guarded.find("server = redis"));
-            assert!(around.is_some_and(|(guard, globals)| guard < globals), "{script}");
+            let given = guarded.split_once("given=guarded(given)\n").map(|(_, after)| after);
+            let closed =
+                given.is_some_and(|it| it.starts_with("program=program(globals_of(given,"));
+            assert!(
+                closed && guarded.contains(&format!("function({}) ", names::GIVEN)),
+                "{script}"
+            );
         }
+    }
+
+    #[test]
+    fn a_script_that_names_no_globals_pays_nothing_for_them() {
+        for script in [GET, "local payload, reload = 1, 2", "return {err='_G1'}"] {
+            for rules in [None, Some("alice +get")] {
+                let program = wrapped(script, rules);
+                assert!(
+                    !program.contains("globals_of") && !program.contains("harmless"),
+                    "{script}"
+                );
+            }
+        }
+    }
+
+    /// Runs the program of a script of alice, on a master that has a `redis` by another name.
+    fn said_by_a_strange_master(script: &str) -> String {
+        let lua = mlua::Lua::new();
+        let master = "redis={call=function() return 'the secret' end, setresp=function() end} \
+             redis.pcall=redis.call strange=redis KEYS={} ARGV={'0','1','2','0','rw'}";
+        lua.load(master).exec().unwrap();
+        let envelope: mlua::Table =
+            lua.load(wrapped(script, Some("alice ~lock:* +get"))).eval().unwrap();
+        match envelope.get(1).unwrap() {
+            mlua::Value::Table(error) => error.get("err").unwrap(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_global_that_redis_has_not_leads_nowhere() {
+        let refused =
+            "ERR Script attempted to access nonexistent global variable 'strange' script: ";
+        let said = said_by_a_strange_master("return strange.call('get', 'secret')");
+        assert!(said.starts_with(refused), "{said}");
+        let loaded = "return loadstring('return str' .. 'ange')().call('get', 'secret')";
+        let said = said_by_a_strange_master(loaded);
+        assert!(said.contains("nonexistent global variable 'strange'"), "{said}");
+        let said = said_by_a_strange_master("return _G['str' .. 'ange'].call('get', 'secret')");
+        assert!(said.contains("nonexistent global variable 'strange'"), "{said}");
+        assert!(said_by_a_strange_master("return type(tostring)").contains("function"));
     }
 }

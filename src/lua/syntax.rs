@@ -5,6 +5,7 @@
 
 use super::lexer::{Token, Word, tokens};
 use super::shape::Arg;
+use super::work::steps;
 
 /// A list of statements with a scope of its own.
 pub(super) type Block = Vec<Statement>;
@@ -243,6 +244,7 @@ impl<'a> Parser<'a> {
     }
 
     fn named(&mut self, name: &[u8]) -> Option<Expression> {
+        steps(self.scope.len());
         if let Some((_, slot)) = self.scope.iter().rev().find(|(local, _)| *local == name) {
             return Some(Expression::Local(*slot));
         }
@@ -354,6 +356,7 @@ impl<'a> Parser<'a> {
     }
 
     fn advance(&mut self) -> Option<&'a Token<'a>> {
+        steps(1);
         let (first, rest) = self.tokens.split_first()?;
         self.tokens = rest;
         Some(first)

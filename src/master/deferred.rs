@@ -115,7 +115,7 @@ impl Restore {
         let has_end = |change: &&Change| !change.left.is_empty() && change.end_left_ms >= 0;
         let changes: Vec<Change> = changes.iter().filter(has_end).cloned().collect();
         let last_ms = changes.iter().map(|change| change.end_left_ms).max()?;
-        let left_ms = u64::try_from(last_ms - unix_ms).unwrap_or(0);
+        let left_ms = u64::try_from(last_ms.saturating_sub(unix_ms)).unwrap_or(0);
         let end = clock::now() + Duration::from_millis(left_ms).min(FOREVER);
         Some(Self { changes, end })
     }

@@ -163,7 +163,7 @@ impl Electorate {
 
     /// What to announce on every master: the list of them, as far as they are known.
     pub fn announcement(&self) -> String {
-        self.membership.channel(&self.state().run_ids())
+        self.membership.announcement(&self.state().run_ids())
     }
 
     /// It was seen on a master who else is there, and how its clock goes.
@@ -405,7 +405,7 @@ mod tests {
     /// What a proxy with other masters announces.
     fn rivals() -> [String; 1] {
         let others = ["a:1", "b:1", "d:1"].map(|text| text.parse().expect("an address"));
-        [Membership::of(&others).channel(&["a", "b", "d"].map(str::to_owned).into())]
+        [Membership::of(&others).announcement(&["a", "b", "d"].map(str::to_owned).into())]
     }
 
     #[test]
@@ -438,7 +438,7 @@ mod tests {
         let channel = |ids: &[&str]| {
             let others = ["a:2", "b:2", "c:2"].map(|text| text.parse().expect("an address"));
             let ids = ids.iter().map(|id| (*id).to_owned()).collect();
-            [Membership::of(&others).channel(&ids)]
+            [Membership::of(&others).announcement(&ids)]
         };
         let electorate = electorate();
         electorate.looked_at(id(1), &channel(&["a", "b"]), None);

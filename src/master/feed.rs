@@ -22,6 +22,7 @@ use self::frame::Frame;
 use super::dial::Dial;
 use super::link::{BACKOFF, CONNECT_TIMEOUT, HEARTBEATS, Link, backoff};
 use super::reader::Reader;
+use crate::client::timeslice::{self, TimeSlice};
 use crate::flush::poll_flush;
 use crate::operation::request;
 use crate::pubsub::Topic;
@@ -223,6 +224,8 @@ impl Feed {
         let mut silent_heartbeats = 0;
         while silent_heartbeats < HEARTBEATS {
             tokio::time::sleep(self.link.heartbeat_interval()).await;
+            // It may be us who were busy: first, what lies in the socket is read.
+            tokio::task::yield_now().await;
             let state = &mut *self.state.borrow_mut();
             let heard = std::mem::take(&mut state.heard);
             let silent = !state.expected.is_empty() && !heard;
@@ -255,10 +258,15 @@ impl Feed {
         hub: &Rc<Hub>,
         cx: &mut Context<'_>,
     ) -> Result<(), Down> {
+        let mut time = TimeSlice::default();
         while let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx) {
             read?;
             self.state.borrow_mut().heard = true;
             self.frames(reader, hub)?;
+            if time.look() {
+                let _ = timeslice::others_first(cx);
+                break;
+            }
         }
         let state = &mut *self.state.borrow_mut();
         state.waker = Some(cx.waker().clone());

@@ -18,6 +18,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::deferred::{Debt, Deferred};
 use super::dial::Dial;
 use super::facts::Facts;
+use super::lane::Lane;
 use super::probation::Standing;
 use super::probe::ProbeError;
 use super::reader::Reader;
@@ -35,7 +37,9 @@ use super::reply::Answer;
 use crate::clock;
 use crate::config::{MasterAddr, Settings};
 use crate::flush::poll_flush;
+use crate::lua::canonical::Canonical;
 use crate::lua::program::Program;
+use crate::lua::residents::Residents;
 use crate::operation::Heard;
 use crate::operation::engine::{Engine, OperationId};
 use crate::operation::request::{self, Form, Number};
@@ -70,6 +74,8 @@ enum Expected {
     Deferred(Box<Debt>),
     /// A script that is loaded before it is first called.
     Load,
+    /// What decides whether it forgets all programs.
+    Flush,
     /// An in-band `SELECT`, which must not fail: what follows would go to another database.
     Select,
     Ping,
@@ -112,7 +118,9 @@ pub struct Link {
     silence: Duration,
     max_backlog_bytes: usize,
     pad: Pad,
+    residents: Arc<Residents>,
     up: Cell<bool>,
+    lane: Rc<Lane>,
     state: RefCell<State>,
 }
 
@@ -124,6 +132,8 @@ struct State {
     expected: VecDeque<Expected>,
     /// SHA1s of the programs that the master was given over this connection.
     loaded: HashSet<String, foldhash::fast::RandomState>,
+    /// The [generation](Residents::generation) to which they belong.
+    generation: u64,
     deferred: Deferred,
     waker: Option<Waker>,
     /// Something has been read since the last heartbeat.
@@ -142,7 +152,7 @@ struct State {
 
 /// Why a link went down.
 #[derive(Debug, thiserror::Error)]
-enum Down {
+pub(super) enum Down {
     #[error("no answer within {}", humantime::format_duration(CONNECT_TIMEOUT))]
     ConnectTimeout,
     #[error(transparent)]
@@ -174,7 +184,12 @@ impl Down {
 
 impl Link {
     /// A link that is down; [`Link::run`] brings it up.
-    pub fn new(master: MasterId, settings: &Settings, pad: Pad) -> Rc<Self> {
+    pub fn new(
+        master: MasterId,
+        settings: &Settings,
+        pad: Pad,
+        residents: Arc<Residents>,
+    ) -> Rc<Self> {
         let largest = settings.max_request_bytes.saturating_mul(LARGEST_REQUESTS);
         Rc::new(Self {
             master,
@@ -182,7 +197,9 @@ impl Link {
             silence: longest_silence(settings.vote_timeout),
             max_backlog_bytes: largest.max(LEAST_BACKLOG_BYTES),
             pad,
+            residents,
             up: Cell::new(false),
+            lane: Rc::default(),
             state: RefCell::default(),
         })
     }
@@ -195,6 +212,11 @@ impl Link {
     /// Its address.
     pub fn address(&self) -> &MasterAddr {
         &self.address
+    }
+
+    /// The connection beside it, for what may be large.
+    pub fn lane(&self) -> &Rc<Lane> {
+        &self.lane
     }
 
     /// Whether the master may vote.
@@ -276,6 +298,7 @@ impl Link {
     /// Gives the master a program before it is called for the first time. It is not left to an answer of
     /// `NOSCRIPT`: what is sent after it must find it done.
     fn load(&self, program: &Program) {
+        self.keep_in_step();
         let mut state = self.state.borrow_mut();
         if state.loaded.contains(&program.sha) {
             return;
@@ -284,16 +307,56 @@ impl Link {
             state.loaded.clear();
         }
         state.loaded.insert(program.sha.clone());
-        let db = state.db;
         drop(state);
-        let mut request = Vec::with_capacity(program.text.len() + 64);
-        request::encode(&mut request, &[b"SCRIPT", b"LOAD", &program.text]);
-        self.append(db, &request, Expected::Load);
+        self.append_words(&[b"SCRIPT", b"LOAD", &program.text], Expected::Load);
     }
 
-    /// The master has forgotten a program.
-    pub fn forgot(&self, program: &Program) {
-        self.state.borrow_mut().loaded.remove(&program.sha);
+    /// The master has forgotten a program, and with it all others.
+    pub fn forgot(&self) {
+        self.state.borrow_mut().loaded.clear();
+    }
+
+    /// Forgets the programs that have lost their places, and lets the master forget them, unless another link does.
+    pub fn keep_in_step(&self) {
+        let generation = self.residents.generation();
+        {
+            let mut state = self.state.borrow_mut();
+            if std::mem::replace(&mut state.generation, generation) == generation {
+                return;
+            }
+            state.loaded.clear();
+        }
+        if self.residents.claim_flush(self.master, generation) {
+            self.flush_scripts();
+        }
+    }
+
+    /// Our own scripts are back before anybody can miss them, who may be another proxy.
+    fn flush_scripts(&self) {
+        self.append_words(&[b"MULTI"], Expected::Flush);
+        self.append_words(&[b"SCRIPT", b"FLUSH", b"ASYNC"], Expected::Flush);
+        let canonical = Canonical::ALL.iter().map(|script| script.text().as_bytes());
+        let programs = self.residents.ours().iter().map(|program| &program.text[..]);
+        for text in canonical.chain(programs) {
+            self.append_words(&[b"SCRIPT", b"LOAD", text], Expected::Load);
+        }
+        self.append_words(&[b"EXEC"], Expected::Flush);
+    }
+
+    /// A master that is busy with a script is asked again; one whose ACL forbids it is not.
+    fn flush_answered(&self, answer: &Answer<'_>) {
+        let Answer::Error(error) = answer else { return };
+        let why = String::from_utf8_lossy(error);
+        if !why.contains("NOPERM") {
+            self.residents.flush_lost(self.master);
+            self.state.borrow_mut().generation = 0;
+        } else if self.residents.flush_refused() {
+            tracing::warn!(
+                master = %self.address,
+                "the master does not forget scripts, so later ones run slower: {why}: allow MULTI, EXEC \
+                 and SCRIPT FLUSH to the proxy there, and restart the proxy"
+            );
+        }
     }
 
     /// Keeps `debt` until the link is back.
@@ -308,6 +371,8 @@ impl Link {
             return;
         }
         self.send_all_deferred();
+        self.residents.see(clock::now());
+        self.keep_in_step();
         let mut state = self.state.borrow_mut();
         let silent = !state.expected.is_empty() && !state.heard;
         state.heard = false;
@@ -321,8 +386,15 @@ impl Link {
     }
 
     fn append_ping(&self) {
+        self.append_words(&[b"PING"], Expected::Ping);
+    }
+
+    /// For what belongs to no database.
+    fn append_words(&self, words: &[&[u8]], expected: Expected) {
         let db = self.state.borrow().db;
-        self.append(db, b"*1\r\n$4\r\nPING\r\n", Expected::Ping);
+        let mut request = Vec::new();
+        request::encode(&mut request, words);
+        self.append(db, &request, expected);
     }
 
     fn append(&self, db: u32, request: &[u8], expected: Expected) {
@@ -384,6 +456,7 @@ impl Link {
             };
         }
         let deferred = self.send_all_deferred();
+        self.keep_in_step();
         tracing::info!(master = %self.address, deferred, "the master is up");
         self.up.set(self.state.borrow().broken.is_none());
     }
@@ -427,6 +500,7 @@ impl Link {
             match expected {
                 Expected::Operation(waiting) => engine.lost(self.master, waiting),
                 Expected::Deferred(debt) => self.defer(*debt),
+                Expected::Flush => self.residents.flush_lost(self.master),
                 Expected::Load | Expected::Select | Expected::Ping => {}
             }
         }
@@ -528,6 +602,7 @@ impl Link {
                     engine.answered(self.master, waiting, Heard { answer: &answer, raw }, now);
                 }
                 Some(Expected::Deferred(debt)) => self.deferred_answered(debt, &answer),
+                Some(Expected::Flush) => self.flush_answered(&answer),
                 Some(Expected::Select) if answer != Answer::Simple(b"OK") => {
                     return Err(Down::Broken("it refused to select a database"));
                 }

@@ -7,6 +7,7 @@
 //! * [`dial`] opens connections, the seam for tests and simulations;
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
+//! * [`lane`] is a second connection, for answers that may be large;
 //! * [`orphans`] removes what a claim of a proxy that has died left on a minority;
 //! * [`errand`] is a connection for what is not hot, such as these two;
 //! * [`feed`] listens for what is published;
@@ -21,6 +22,7 @@ pub mod errand;
 pub mod facts;
 pub mod feed;
 pub mod kill;
+pub mod lane;
 pub mod link;
 pub mod looks;
 pub mod membership;

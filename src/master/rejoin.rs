@@ -259,7 +259,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
         let everybody = std::iter::once(&self.target).chain(self.others.iter().map(Rc::as_ref));
         for each in everybody {
             match membership::announced(&mut each.connection.clone()).await {
-                Ok(channels) if self.errands.electorate.is_alone(&channels) => {}
+                Ok(announced) if self.errands.electorate.is_alone(&announced) => {}
                 _ => return false,
             }
         }

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
-use redis::{ProtocolVersion, RedisResult};
 
 use super::dial::Dial;
 use super::electorate::Electorate;
@@ -25,9 +25,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long it may take for an answer: longer than a link bears its silence.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// How the connection is called in the master's `CLIENT LIST`.
-const NAME: &str = "redlock-proxy-watch";
 
 /// One master, and where to say what is seen of it.
 pub struct Watch {
@@ -56,8 +53,7 @@ impl Watch {
     async fn look(&self, dial: &impl Dial, answered: &mut impl FnMut()) -> Result<(), ProbeError> {
         let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&self.address)).await;
         let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
-        let info = connection_info(&self.address).set_protocol(ProtocolVersion::RESP3);
-        probe::over(stream, &info, |mut connection| async move {
+        probe::over(stream, &connection_info(&self.address), |mut connection| async move {
             connection.set_response_timeout(ANSWER_TIMEOUT);
             Err(self.look_again_and_again(connection, answered).await)
         })
@@ -69,11 +65,6 @@ impl Watch {
         mut connection: MultiplexedConnection,
         answered: &mut impl FnMut(),
     ) -> ProbeError {
-        let mut name = redis::cmd("CLIENT");
-        name.arg("SETNAME").arg(NAME);
-        if let Err(error) = where_allowed(name.query_async::<()>(&mut connection).await) {
-            return error.into();
-        }
         let mut announcement = Announcement::default();
         loop {
             if let Err(error) = self.once(&mut connection, &mut announcement).await {
@@ -95,8 +86,8 @@ impl Watch {
         let facts = probe::facts(connection).await?;
         self.electorate.observe(self.master, facts);
         looks.end();
-        let channel = self.electorate.announcement();
-        where_allowed(announcement.make(connection, channel).await)?;
+        let name = self.electorate.announcement();
+        where_allowed(announcement.make(connection, name).await)?;
         let announced = where_allowed(membership::announced(connection).await)?;
         let reading = where_allowed(probe::read_clock(connection).await)?;
         self.electorate.looked_at(self.master, &announced.unwrap_or_default(), reading);

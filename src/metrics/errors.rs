@@ -1,10 +1,18 @@
-//! Errors that clients were told, by the first word of their text (`errorstats` of Redis).
+//! Errors that clients were told, by the first word of their text (`errorstats` of Redis, `afterErrorReply` in
+//! `networking.c`).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A script of a client may make up as many words as it likes (`ERROR_STATS_NUMBER` in Redis's `server.h`).
 const WORDS: usize = 128;
+
+/// Most bytes of a text in which that word has to end.
+const LONGEST_WORD: usize = 31;
+
+/// The word of a text that has none.
+const NO_WORD: &[u8] = b"ERR";
 
 /// What exceeds it.
 const OTHERS: &str = "OTHERS";
@@ -15,11 +23,11 @@ pub struct Errors(Mutex<BTreeMap<String, u64>>);
 
 impl Errors {
     /// A client was told this.
-    pub fn told(&self, text: &str) {
-        let word = text.split([' ', '\r', '\n']).next().unwrap_or_default();
+    pub fn told(&self, text: &[u8]) {
+        let word = shown(first_word(text));
         let mut counts = self.lock();
-        let is_new = !counts.contains_key(word);
-        let word = if is_new && counts.len() >= WORDS { OTHERS } else { word };
+        let is_new = !counts.contains_key(&*word);
+        let word = if is_new && counts.len() >= WORDS { OTHERS } else { &*word };
         match counts.get_mut(word) {
             Some(count) => *count += 1,
             None => _ = counts.insert(word.to_owned(), 1),
@@ -37,6 +45,24 @@ impl Errors {
     }
 }
 
+fn first_word(text: &[u8]) -> &[u8] {
+    let head = &text[..text.len().min(LONGEST_WORD)];
+    let end = head.iter().position(|byte| *byte == b' ');
+    end.map_or(NO_WORD, |end| &head[..end])
+}
+
+/// With no character that `INFO` uses for itself (`getSafeInfoString` in `server.c`).
+fn shown(word: &[u8]) -> Cow<'_, str> {
+    let word = String::from_utf8_lossy(word);
+    match word.contains(UNSAFE) {
+        true => word.replace(UNSAFE, "_").into(),
+        false => word,
+    }
+}
+
+/// What [`shown`] replaces.
+const UNSAFE: [char; 4] = ['#', ':', '\n', '\r'];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,17 +70,19 @@ mod tests {
     #[test]
     fn errors_are_counted_by_their_first_word() {
         let errors = Errors::default();
-        for text in ["ERR one", "ERR two", "NOAUTH x", "ALONE"] {
-            errors.told(text);
+        let long = format!("{} x", "L".repeat(LONGEST_WORD));
+        for text in ["ERR one", "ERR two", "NOAUTH x", "ALONE", &long, "A:B\n#1 x", " x"] {
+            errors.told(text.as_bytes());
         }
         let counts = errors.counts();
-        assert_eq!((counts["ERR"], counts["NOAUTH"], counts["ALONE"]), (2, 1, 1));
+        let counts: Vec<_> = counts.iter().map(|(word, count)| (&**word, *count)).collect();
+        assert_eq!(counts, [("", 1), ("A_B__1", 1), ("ERR", 4), ("NOAUTH", 1)]);
     }
 
     #[test]
     fn made_up_words_take_no_more_room_than_redis_gives_them() {
         let errors = Errors::default();
-        (0..1000).for_each(|number| errors.told(&format!("E{number} x")));
+        (0..1000).for_each(|number| errors.told(format!("E{number} x").as_bytes()));
         let counts = errors.counts();
         assert_eq!(counts.len(), WORDS + 1);
         assert_eq!(counts[OTHERS], 1000 - WORDS as u64);

@@ -1,16 +1,70 @@
 //! What the process takes of the machine, as `/proc` of Linux tells (`proc(5)`); elsewhere nothing is known.
 
 use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-/// Bytes of memory that it holds.
-pub fn resident_bytes() -> u64 {
+use crate::clock::{self, Instant};
+
+/// What the process takes, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Bytes of memory that it holds.
+    pub resident_bytes: u64,
+    /// Seconds of processor time: in the kernel, and outside of it.
+    pub cpu_seconds: (f64, f64),
+}
+
+/// Reading `/proc` takes the kernel longer than everything else in `INFO`, so what it says is believed for a
+/// moment.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// What it takes now, or took a moment ago.
+pub fn usage() -> Usage {
+    static LAST: Mutex<Kept> = Mutex::new(Kept(None));
+    // Nothing that panics is done under this lock.
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    last.at(clock::now(), || Usage { resident_bytes: resident_bytes(), cpu_seconds: cpu_seconds() })
+}
+
+/// What was found out last, and when.
+struct Kept(Option<(Instant, Usage)>);
+
+impl Kept {
+    fn at(&mut self, now: Instant, look: impl FnOnce() -> Usage) -> Usage {
+        match self.0 {
+            Some((then, usage)) if now.saturating_duration_since(then) < MOMENT => usage,
+            _ => self.0.insert((now, look())).1,
+        }
+    }
+}
+
+fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
-/// Seconds of processor time: in the kernel, and outside of it.
-pub fn cpu_seconds() -> (f64, f64) {
+/// Bytes of memory that the machine has, or its container may have if that is less.
+pub fn available_bytes() -> u64 {
+    let limits = CGROUP_LIMITS.iter().filter_map(|path| fs::read_to_string(path).ok());
+    // A container without a limit has a word, or a number beyond any machine.
+    let limits = limits.filter_map(|limit| limit.trim().parse().ok());
+    limits.chain([machine_bytes()]).min().unwrap_or(u64::MAX)
+}
+
+fn machine_bytes() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kb = total.and_then(|total| total.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kb.map_or(u64::MAX, |kb| kb << 10)
+}
+
+/// In cgroups of version 2, and of version 1.
+const CGROUP_LIMITS: [&str; 2] =
+    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+
+fn cpu_seconds() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program comes before, and may hold spaces.
     let after = stat.rsplit(')').next().unwrap_or_default();
@@ -29,8 +83,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_flood_of_info_reads_proc_ten_times_a_second() {
+        let (mut kept, mut looks, start) = (Kept(None), 0, clock::now());
+        for at in 0..10_000 {
+            kept.at(start + at * Duration::from_micros(100), || {
+                looks += 1;
+                Usage { resident_bytes: looks, cpu_seconds: (0.0, 0.0) }
+            });
+        }
+        assert_eq!(looks, 10);
+    }
+
+    #[test]
     fn this_process_takes_something() {
         assert!(resident_bytes() > 100 << 10);
+        assert!((resident_bytes()..1 << 50).contains(&available_bytes()));
         let sum: u64 = (0..20_000_000_u64).map(std::hint::black_box).sum();
         assert!(std::hint::black_box(sum) > 0);
         let (system, user) = cpu_seconds();

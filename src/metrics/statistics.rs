@@ -14,6 +14,10 @@ pub struct Statistics {
     pub connections: u64,
     /// Clients that were turned away.
     pub rejected: u64,
+    /// Clients that took too much memory.
+    pub evicted: u64,
+    /// Passwords that were wrong.
+    pub denied_logins: u64,
     /// Requests that were read.
     pub requests: u64,
     /// Bytes that clients sent.
@@ -40,20 +44,11 @@ pub struct CommandStatistics {
 impl Statistics {
     /// Since the start.
     pub fn of(shared: &Shared) -> Self {
-        let (connections, rejected) = shared.registry.accepted_and_rejected();
         let mut all = Self {
-            connections,
-            rejected,
-            requests: shared.registry.requests(),
             commands: vec![CommandStatistics::default(); table::all().len()],
-            ..Self::default()
+            ..Self::totals(shared)
         };
         for metrics in shared.metrics.iter() {
-            all.bytes_in += metrics.bytes_in.get();
-            all.bytes_out += metrics.bytes_out.get();
-            for (word, count) in metrics.errors.counts() {
-                *all.errors.entry(word).or_default() += count;
-            }
             for (place, command) in all.commands.iter_mut().enumerate() {
                 let (done, failed) = metrics.requests_at(place);
                 command.done += done;
@@ -64,11 +59,34 @@ impl Statistics {
         all
     }
 
+    /// The same without [`Statistics::commands`], whose histograms are much to add up.
+    pub fn totals(shared: &Shared) -> Self {
+        let (connections, rejected) = shared.registry.accepted_and_rejected();
+        let mut all = Self {
+            connections,
+            rejected,
+            evicted: shared.registry.budget().evicted(),
+            denied_logins: shared.registry.guesses().denied(),
+            requests: shared.registry.requests(),
+            ..Self::default()
+        };
+        for metrics in shared.metrics.iter() {
+            all.bytes_in += metrics.bytes_in.get();
+            all.bytes_out += metrics.bytes_out.get();
+            for (word, count) in metrics.errors.counts() {
+                *all.errors.entry(word).or_default() += count;
+            }
+        }
+        all
+    }
+
     /// What has come since `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         self.connections -= before.connections;
         self.rejected -= before.rejected;
+        self.evicted -= before.evicted;
+        self.denied_logins -= before.denied_logins;
         self.requests -= before.requests;
         self.bytes_in -= before.bytes_in;
         self.bytes_out -= before.bytes_out;

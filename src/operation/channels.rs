@@ -9,13 +9,13 @@ use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
 use crate::client::reply::Reply;
-use crate::master::membership;
 use crate::master::reply::Answer;
 use crate::operation::verdict::{self, Trouble};
 use crate::operation::{Next, Received, Rules, request};
 use crate::pubsub::ChannelKind;
 use crate::pubsub::audience::Ours;
 use crate::quorum::{MasterId, MasterSet};
+use crate::reserved::is_reserved;
 
 /// What the client wants.
 #[derive(Debug)]
@@ -101,7 +101,9 @@ impl Channels {
                     ChannelKind::Plain => b"CHANNELS",
                     ChannelKind::Shard => b"SHARDCHANNELS",
                 };
-                request::encode(out, &[b"PUBSUB", word, pattern.as_deref().unwrap_or(b"*")]);
+                // No pattern is more than `*`, which does not match the channel without a name.
+                let words = [b"PUBSUB", word].into_iter().chain(pattern.as_deref());
+                request::encode(out, &words.collect::<Vec<_>>());
             }
             What::Subscribers { kind, channels } => {
                 let word: &[u8] = match kind {
@@ -161,9 +163,7 @@ impl Channels {
                 BytesFrame::BlobString { data: name, .. } => Some(name.clone()),
                 _ => None,
             });
-            // What proxies tell each other is no channel of a client.
-            let is_ours = |name: &Bytes| name.starts_with(membership::PREFIX.as_bytes());
-            self.names.extend(names.filter(|name| !is_ours(name)));
+            self.names.extend(names.filter(|name| !is_reserved(name)));
         }
     }
 

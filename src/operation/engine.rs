@@ -4,6 +4,7 @@
 //! up, which is usually after its client has had the reply: the verdict falls at the quorum, and
 //! the last master's ballot still has to be taken off its link.
 
+mod aside;
 mod behind;
 mod deadlines;
 mod news;
@@ -271,15 +272,25 @@ impl Engine {
         self.settle(master, waiting, None, clock::now());
     }
 
-    /// Ends every round whose deadline has come, and says when the next one will.
-    pub fn expire(self: &Rc<Self>, now: Instant) -> Option<Instant> {
-        self.stopwatch.see(now);
-        loop {
-            match self.deadlines.due(now) {
-                Ok((id, round)) => self.deadline(id, round),
-                Err(next) => return next,
-            }
+    /// Ends every round whose deadline had come at `due`.
+    pub fn expire(self: &Rc<Self>, due: Instant) {
+        self.stopwatch.see(clock::now());
+        while let Some((id, round)) = self.deadlines.due(due) {
+            self.deadline(id, round);
         }
+    }
+
+    /// When the next round has to end that is not decided yet.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.next(|id, round| self.is_open(id, round))
+    }
+
+    /// Whether this round still waits for ballots.
+    fn is_open(&self, id: OperationId, round: u8) -> bool {
+        let is_open = |flight: &mut Flight| {
+            flight.operation.round() == round && !flight.pausing && flight.target.is_some()
+        };
+        self.with(id, is_open) == Some(true)
     }
 
     /// Resolves when a deadline has been set while there was none.
@@ -352,15 +363,10 @@ impl Engine {
 
     fn deadline(self: &Rc<Self>, id: OperationId, round: u8) {
         let rules = &self.rules;
-        let next = self.with(id, |flight| {
-            let current = flight.operation.round() == round && !flight.pausing;
-            if current && flight.target.is_some() {
-                flight.operation.deadline(rules)
-            } else {
-                Next::WAIT
-            }
-        });
-        if let Some(next) = next {
+        if !self.is_open(id, round) {
+            return;
+        }
+        if let Some(next) = self.with(id, |flight| flight.operation.deadline(rules)) {
             self.act(id, next);
             self.retire(id);
             self.start_ready();
@@ -502,20 +508,28 @@ impl Engine {
     }
 
     fn count_time(&self, flight: &Flight, target: &Target) {
-        let (Some(command), Some(started_us)) = (target.command(), flight.started_us) else {
-            return;
-        };
+        if let Some(started_us) = flight.started_us {
+            self.took(target, &flight.operation.key, started_us);
+        }
+    }
+
+    /// Counts the time since `started_us` as that of the client's command.
+    fn took(&self, target: &Target, key: &[u8], started_us: u64) {
+        let Some(command) = target.command() else { return };
         let us = self.stopwatch.since(started_us);
         self.metrics.took(command, us);
         if self.slowlog.is_slow(us)
             && let (Some(spec), Some(client)) = (table::at(command), target.client())
         {
             let seconds = self.rules.unix_time.ms() / 1000;
-            self.slowlog.note((spec.name, &flight.operation.key), &client, us, seconds);
+            self.slowlog.note((spec.name, key), &client, us, seconds);
         }
     }
 
     fn count_verdict(&self, operation: &Operation, reply: &Reply) {
+        if operation.is_only_a_part() {
+            return;
+        }
         let question = operation.question();
         let outcome = match reply {
             Reply::Error(error) if verdict::is_undecided(error) => Outcome::Undecided,

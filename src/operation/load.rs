@@ -117,7 +117,7 @@ impl Load {
         match then {
             Then::Run(program) => Loaded::Run(program),
             Then::Tell => Loaded::Next(Next::reply(Reply::bulk(self.script.sha.clone()))),
-            Then::Queue => Loaded::Next(Next::reply(QUEUED)),
+            Then::Queue => Loaded::Next(Next::reply(Reply::QUEUED)),
         }
     }
 
@@ -125,11 +125,9 @@ impl Load {
         self.verdicts = None;
         self.script.refuse(why.clone());
         let queued = matches!(self.then, Then::Queue);
-        Loaded::Next(Next::reply(if queued { QUEUED } else { Reply::error(why) }))
+        Loaded::Next(Next::reply(if queued { Reply::QUEUED } else { Reply::error(why) }))
     }
 }
-
-const QUEUED: Reply = Reply::Simple("QUEUED");
 
 /// `luaCreateFunction` in `eval.c`.
 fn refused(why: &[u8]) -> String {

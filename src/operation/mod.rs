@@ -4,13 +4,16 @@
 //! reply the client gets. It does no I/O itself: the [`engine`] sends what it asks for, hands it the
 //! masters' answers and delivers its reply.
 
+pub mod aside;
 pub mod change;
 pub mod changes;
 pub mod channels;
 pub mod claim;
 pub mod engine;
 pub mod everywhere;
+pub mod large;
 pub mod load;
+pub mod measure;
 pub mod program;
 pub mod query;
 pub mod read;
@@ -18,6 +21,7 @@ pub mod release;
 pub mod request;
 pub mod swap;
 pub mod verdict;
+pub mod walk;
 pub mod watch;
 
 use std::sync::Arc;
@@ -165,6 +169,8 @@ pub enum Kind {
     Watch(watch::Watch),
     /// See whether a script can be run.
     Load(load::Load),
+    /// Ask how large something is.
+    Measure(measure::Measure),
     /// Publish a message, or ask who listens.
     Channels(Box<channels::Channels>),
 }
@@ -208,7 +214,7 @@ impl Operation {
     pub fn order(&self) -> Order {
         match &self.kind {
             Kind::Query(query) if query.has_many_keys() => Order::Alone,
-            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) => Order::Read,
+            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Measure(_) => Order::Read,
             Kind::Claim(claim) if claim.is_persistent() => Order::Rounds,
             Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
             Kind::Channels(channels) if channels.is_publication() => Order::Announcing,
@@ -229,8 +235,14 @@ impl Operation {
             Kind::Swap(_) => Question::Swap,
             Kind::Program(_) | Kind::Load(_) => Question::Program,
             Kind::Channels(_) => Question::Message,
-            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Everywhere(_) => Question::Read,
+            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) => Question::Read,
+            Kind::Everywhere(_) | Kind::Measure(_) => Question::Read,
         }
+    }
+
+    /// Whether the client's command is counted elsewhere.
+    pub fn is_only_a_part(&self) -> bool {
+        matches!(self.kind, Kind::Measure(_))
     }
 
     /// Whether it takes a quorum; otherwise any master will do.
@@ -291,7 +303,16 @@ impl Operation {
             Kind::Load(load) => load.ask(rules, asked),
             Kind::Query(query) => query.ask(rules, asked),
             Kind::Watch(watch) => watch.ask(rules, asked),
+            Kind::Measure(measure) => measure.ask(asked),
             Kind::Channels(channels) => channels.ask(asked),
+        }
+    }
+
+    /// How large what masters are asked is, if that may be far more than the request was.
+    pub fn request_bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Program(program) => program.request_bytes(),
+            _ => 0,
         }
     }
 
@@ -322,6 +343,7 @@ impl Operation {
             Kind::Load(load) => load.encode(form, out),
             Kind::Query(query) => query.encode(out),
             Kind::Watch(watch) => watch.encode(key, form, out),
+            Kind::Measure(measure) => measure.encode(key, out),
             Kind::Channels(channels) => channels.encode(key, out),
         }
     }
@@ -342,6 +364,7 @@ impl Operation {
                 let loaded = load.received(rules, received);
                 self.go_on(loaded)
             }
+            Kind::Measure(measure) => measure.received(rules, received),
             Kind::Channels(channels) => channels.received(rules, received),
         }
     }
@@ -358,6 +381,7 @@ impl Operation {
             Kind::Program(program) => program.deadline(rules),
             Kind::Query(query) => query.deadline(rules),
             Kind::Watch(watch) => watch.deadline(rules),
+            Kind::Measure(measure) => measure.deadline(rules),
             Kind::Channels(channels) => channels.deadline(rules),
             Kind::Load(load) => {
                 let loaded = load.deadline(rules);
@@ -389,7 +413,10 @@ impl Operation {
     /// What was changed, now that the reply is known: database and key.
     pub fn changed_keys(&self) -> Vec<(u32, Vec<u8>)> {
         match &self.kind {
-            Kind::Program(program) => program.changed_keys().collect(),
+            Kind::Program(program) => {
+                let touched = program.touched_keys().iter().map(|key| (self.db, key.to_vec()));
+                program.changed_keys().chain(touched).collect()
+            }
             _ if self.has_changed() => vec![(self.db, self.key.to_vec())],
             _ => Vec::new(),
         }

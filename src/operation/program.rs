@@ -35,6 +35,8 @@ pub(crate) use times::Times;
 pub struct Call {
     /// The text.
     pub text: Arc<Text>,
+    /// Who runs it on masters that do not keep it.
+    pub runner: Option<Arc<Text>>,
     /// Whether it must not change anything (`EVAL_RO`).
     pub read_only: bool,
     /// The number of keys, the keys and the arguments, encoded.
@@ -52,8 +54,8 @@ pub enum Shape {
     Script,
     /// Of the only command in a transaction.
     Command(Rendering),
-    /// Of a `MULTI`, and where it leaves the database that it has selected.
-    Transaction(Vec<Queued>, Rc<Cell<Option<u32>>>),
+    /// Of a `MULTI`: its commands by their places in the table, and where it leaves the database that it has selected.
+    Transaction(Vec<(u16, Queued)>, Rc<Cell<Option<u32>>>),
 }
 
 /// What is made of the reply to one command: some cannot be run by a script under their own name, and
@@ -68,6 +70,16 @@ pub enum Rendering {
     ListPop,
     /// `ZMPOP` ran for `BZPOPMIN`: `[key, [[member, score]]]` becomes `[key, member, score]`.
     ScorePop,
+}
+
+/// Keys that count as changed whenever a command has done something, also if it has left them as they were
+/// (`signalModifiedKey` in Redis).
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    /// They.
+    pub keys: Rc<[Box<[u8]>]>,
+    /// 0 as its answer says that it has done nothing.
+    pub unless_zero: bool,
 }
 
 /// One of the replies of an `EXEC`.
@@ -88,6 +100,7 @@ pub enum Queued {
 pub struct Program {
     call: Call,
     shape: Shape,
+    touched: Touched,
     first_round: u8,
     decision: Option<decision::Program<Ballot>>,
     /// The wall clock of the current round, which is the time on all masters.
@@ -115,6 +128,7 @@ impl Program {
         Self {
             call,
             shape,
+            touched: Touched::default(),
             first_round: 0,
             decision: None,
             micros: 0,
@@ -128,13 +142,25 @@ impl Program {
         }
     }
 
+    /// The same, of a command that writes to these.
+    pub fn touching(self, touched: Touched) -> Self {
+        Self { touched, ..self }
+    }
+
     /// The same, after `rounds` in which something else was asked.
     pub(super) fn after(self, rounds: u8) -> Self {
         Self { first_round: rounds, ..self }
     }
 
+    /// How large its arguments are: those of a transaction are all that was queued.
+    pub(super) fn request_bytes(&self) -> usize {
+        let handed = self.call.runner.iter().map(|_| self.call.text.code().len());
+        self.call.words.len() + handed.sum::<usize>()
+    }
+
+    /// What masters must know by its SHA1.
     pub(super) fn text(&self) -> Arc<Text> {
-        Arc::clone(&self.call.text)
+        Arc::clone(self.call.runner.as_ref().unwrap_or(&self.call.text))
     }
 
     /// The keys whose turns it takes: two programs of one worker do not run into each other.
@@ -163,6 +189,7 @@ impl Program {
         let new = || decision::Program::new(rules.quorum, rules.split_vote_retries);
         self.decision.get_or_insert_with(new).ask(asked);
         self.micros = rules.unix_time.micros();
+        self.call.text.runs();
         self.answers.clear();
     }
 
@@ -173,16 +200,18 @@ impl Program {
             (Form::Text, false) => b"EVAL",
             (Form::Text, true) => b"EVAL_RO",
         };
+        let called = self.text();
         let text = match form {
-            Form::Sha => self.call.text.sha.as_bytes(),
-            Form::Text => &self.call.text.text,
+            Form::Sha => called.sha.as_bytes(),
+            Form::Text => &called.text,
         };
         let (seconds, micros) = (self.micros / 1_000_000, self.micros % 1_000_000);
         let mode = if self.call.read_only { "ro" } else { "rw" };
         let agreed = self.agreed.pairs();
         let own =
             [agreed.len().to_string(), seconds.to_string(), micros.to_string(), db.to_string()];
-        request::header(out, 2 + self.call.count + 2 * agreed.len() + own.len() + 1);
+        let handed = self.call.runner.iter().map(|_| self.call.text.code());
+        request::header(out, 2 + self.call.count + 2 * agreed.len() + own.len() + 1 + handed.len());
         request::word(out, verb);
         request::word(out, text);
         out.extend_from_slice(&self.call.words);
@@ -192,6 +221,7 @@ impl Program {
         }
         own.iter().for_each(|word| request::word(out, word.as_bytes()));
         request::word(out, mode.as_bytes());
+        handed.for_each(|code| request::word(out, code));
     }
 
     /// One master has answered, or will not.
@@ -299,6 +329,16 @@ impl Program {
         })
     }
 
+    /// The keys that were written to, though perhaps with what they held.
+    pub(super) fn touched_keys(&self) -> &[Box<[u8]>] {
+        let has_done = |won: &Envelope| match resp3::items(&won.reply).as_deref() {
+            Some([b":0\r\n"]) => !self.touched.unless_zero,
+            Some([reply]) => !reply.starts_with(b"-") && !reply.starts_with(b"_"),
+            _ => false,
+        };
+        if self.won().next().is_some_and(has_done) { &self.touched.keys } else { &[] }
+    }
+
     /// The latest effect on a master is the one to undo: it is not asked again before that.
     pub(super) fn encode_undo(&self, master: MasterId, form: Form, out: &mut Vec<u8>) {
         // What comes right after it must not find a master that has forgotten how to restore.
@@ -333,7 +373,11 @@ impl Shape {
 }
 
 impl Rendering {
+    /// No command has big numbers of its own: those are integers that Lua cannot hold.
     fn reply(self, raw: &Bytes, frame: &[u8]) -> Reply {
+        if let [b'(', digits @ ..] = frame {
+            return Reply::Raw([b":", digits].concat().into());
+        }
         let popped = match self {
             Self::AsIs => None,
             _ if frame == b"_\r\n" => return Reply::NilArray,
@@ -361,13 +405,13 @@ fn popped(frame: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 fn transaction(
-    queued: &[Queued],
+    queued: &[(u16, Queued)],
     chosen: &Cell<Option<u32>>,
     raw: &Bytes,
     replies: &[&[u8]],
 ) -> Reply {
     let mut replies = replies.iter();
-    let reply = |queued: &Queued| match queued {
+    let mut reply = |queued: &Queued| match queued {
         Queued::Known(reply) => Some(reply.clone()),
         Queued::Script(script) => replies.next().map(|frame| {
             script.keep();
@@ -381,5 +425,6 @@ fn transaction(
         }),
         Queued::Asked(rendering) => replies.next().map(|frame| rendering.reply(raw, frame)),
     };
-    Reply::Array(queued.iter().map_while(reply).collect())
+    let replies = queued.iter().map_while(|(place, queued)| Some((*place, reply(queued)?)));
+    Reply::Executed(replies.collect())
 }

@@ -6,7 +6,7 @@ use crate::client::reply::Reply;
 use crate::command::table::Nothing;
 use crate::master::reply::Answer;
 use crate::operation::program::{Ballot, Times};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Trouble, is_reply};
 use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::MasterSet;
 use crate::quorum::read::{Read, Verdict};
@@ -76,7 +76,7 @@ impl Query {
         };
         let Some(verdict) = verdict else { return Next::WAIT };
         let reply = match verdict {
-            Verdict::Agreed(vote, _) => Reply::Raw(vote.reply.clone()),
+            Verdict::Agreed(vote, _) => told(self.nothing, &vote.reply),
             Verdict::Contested => return self.contested(rules),
             Verdict::Missing | Verdict::Undecided => return self.open(rules),
         };
@@ -86,7 +86,7 @@ impl Query {
     pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
         let Some(votes) = &mut self.votes else { return Next::WAIT };
         let reply = match votes.close() {
-            Verdict::Agreed(vote, _) => Reply::Raw(vote.reply.clone()),
+            Verdict::Agreed(vote, _) => told(self.nothing, &vote.reply),
             Verdict::Contested => return self.contested(rules),
             Verdict::Missing | Verdict::Undecided => return self.open(rules),
         };
@@ -123,9 +123,12 @@ impl Query {
     }
 }
 
-/// Errors that a master gives for want of something of its own are no answer to the question.
-fn is_reply(error: &[u8]) -> bool {
-    error.starts_with(b"ERR ") || error.starts_with(b"WRONGTYPE ")
+/// Where an array belongs, null is a null array (`XRANGE ... COUNT 0`).
+fn told(nothing: Nothing, reply: &Bytes) -> Reply {
+    match nothing {
+        Nothing::List if &reply[..] == b"_\r\n" => Reply::NilArray,
+        _ => Reply::Raw(reply.clone()),
+    }
 }
 
 impl Ballot {

@@ -133,6 +133,27 @@ pub fn is_undecided(error: &str) -> bool {
     ["CLUSTERDOWN ", "TRYAGAIN ", "LOADING "].iter().any(|code| error.starts_with(code))
 }
 
+/// Whether an error is a master's answer to the question; others it gives for want of something of its own.
+pub fn is_reply(error: &[u8]) -> bool {
+    let answers: [&[u8]; 4] = [b"ERR ", b"WRONGTYPE ", b"NOGROUP ", b"INVALIDOBJ "];
+    answers.iter().any(|start| error.starts_with(start))
+}
+
+/// A master has not answered within the time that large reads have.
+pub fn too_large_to_read() -> Reply {
+    Reply::error(
+        "TRYAGAIN what is read is large, and a master did not answer for seconds: read it in parts",
+    )
+}
+
+/// Masters that were asked one after the other never said the same.
+pub fn changes_all_the_time() -> Reply {
+    Reply::error(
+        "TRYAGAIN what is read is large and changes all the time, so that no two masters said the \
+         same: read it in parts, or again when less is written to it",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,10 +10,11 @@ use bytes::Bytes;
 
 use super::audience::Ours;
 use super::envelope::Stamp;
+use super::many::Leavers;
 use super::moving::Journal;
 use super::seen::Seen;
 use super::subscriber::Subscriber;
-use super::{Topic, TopicKind, envelope};
+use super::{Topic, TopicKind, envelope, many};
 use crate::client::outbox::Target;
 use crate::client::registry::Registry;
 use crate::client::reply::Reply;
@@ -21,6 +22,7 @@ use crate::master::feed::Feed;
 use crate::operation::engine::Engine;
 use crate::operation::{Rules, verdict};
 use crate::quorum::{MasterId, MasterSet};
+use crate::reserved::is_reserved;
 
 /// The subscriptions of one worker.
 pub struct Hub {
@@ -32,6 +34,7 @@ pub struct Hub {
     seen: RefCell<Seen>,
     /// What was heard while subscribers go to another process, or come from one.
     journal: RefCell<Journal>,
+    pub(super) leavers: Leavers,
 }
 
 /// A topic that somebody wants.
@@ -61,6 +64,7 @@ impl Hub {
             topics: RefCell::default(),
             seen: RefCell::default(),
             journal: RefCell::default(),
+            leavers: Leavers::default(),
         })
     }
 
@@ -91,6 +95,11 @@ impl Hub {
         target: Target,
     ) {
         subscriber.set_changing(true);
+        if topics.len() > many::AT_ONCE {
+            let (hub, subscriber) = (Rc::clone(self), Rc::clone(subscriber));
+            tokio::task::spawn_local(hub.subscribe_to_many(subscriber, topics, target));
+            return;
+        }
         topics.iter().for_each(|topic| self.claim(topic));
         if topics.iter().all(|topic| self.is_confirmed(topic)) {
             return self.confirm(subscriber, &topics, target);
@@ -109,12 +118,18 @@ impl Hub {
         self: &Rc<Self>,
         subscriber: &Rc<Subscriber>,
         kind: TopicKind,
-        topics: &[Topic],
+        topics: Vec<Topic>,
         target: Target,
     ) {
+        if topics.len() > many::AT_ONCE {
+            subscriber.set_changing(true);
+            let (hub, subscriber) = (Rc::clone(self), Rc::clone(subscriber));
+            tokio::task::spawn_local(hub.unsubscribe_from_many(subscriber, topics, target));
+            return;
+        }
         let mut masters_know = true;
         let mut confirmations = Vec::with_capacity(topics.len());
-        for topic in topics {
+        for topic in &topics {
             masters_know &= !self.leave(subscriber, topic);
             confirmations.push(subscriber.unsubscribed(topic));
         }
@@ -135,7 +150,7 @@ impl Hub {
         });
     }
 
-    /// The session has gone, or was `RESET`.
+    /// The session was `RESET`, or has gone.
     pub fn leave_all(&self, subscriber: &Subscriber) {
         for topic in subscriber.topics() {
             self.leave(subscriber, &topic);
@@ -163,8 +178,12 @@ impl Hub {
         }
     }
 
-    /// A master has brought a message; delivered unless another one has before.
+    /// A master has brought a message; delivered unless another one has before. What is said in a channel of
+    /// the proxy's own is not for clients, whose patterns may match it.
     pub fn message(&self, topic: &Topic, channel: Bytes, payload: Bytes) {
+        if is_reserved(&channel) {
+            return;
+        }
         let (stamp, message) = envelope::open(payload);
         if let Some(stamp) = stamp {
             self.seen.borrow_mut().is_new(stamp);
@@ -226,7 +245,7 @@ impl Hub {
     }
 
     /// A request waits for `topic`.
-    fn claim(&self, topic: &Topic) {
+    pub(super) fn claim(&self, topic: &Topic) {
         let mut topics = self.topics.borrow_mut();
         let subscription = topics.entry(topic.clone()).or_insert_with(|| {
             self.feeds.iter().for_each(|feed| feed.subscribe(topic));
@@ -243,7 +262,7 @@ impl Hub {
 
     /// Resolves when the masters that are up have confirmed all that they were told, or after the
     /// vote timeout.
-    fn caught_up(&self) -> impl Future<Output = ()> + use<> {
+    pub(super) fn caught_up(&self) -> impl Future<Output = ()> + use<> {
         let feeds: Vec<_> = self.feeds.iter().map(Feed::caught_up).collect();
         let timeout = self.rules.vote_timeout;
         async move {
@@ -273,7 +292,7 @@ impl Hub {
     }
 
     /// The error, if no master has confirmed one of `topics`.
-    fn why_not(&self, topics: &[Topic]) -> Option<Reply> {
+    pub(super) fn why_not(&self, topics: &[Topic]) -> Option<Reply> {
         let known = self.topics.borrow();
         let unconfirmed = |topic: &&Topic| known.get(topic).is_none_or(|k| k.holders.is_empty());
         let topic = topics.iter().find(unconfirmed)?;
@@ -281,7 +300,7 @@ impl Hub {
         Some(verdict::cannot_subscribe(&self.rules, refusal))
     }
 
-    fn join(&self, subscriber: &Rc<Subscriber>, topic: &Topic) -> Reply {
+    pub(super) fn join(&self, subscriber: &Rc<Subscriber>, topic: &Topic) -> Reply {
         if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
             let workers = i64::from(!std::mem::replace(&mut subscription.confirmed, true));
             let clients = i64::from(subscriber.add(topic));
@@ -292,7 +311,7 @@ impl Hub {
     }
 
     /// Whether the masters were told that nobody wants `topic` any more.
-    fn leave(&self, subscriber: &Subscriber, topic: &Topic) -> bool {
+    pub(super) fn leave(&self, subscriber: &Subscriber, topic: &Topic) -> bool {
         if !subscriber.remove(topic) {
             return false;
         }
@@ -304,7 +323,7 @@ impl Hub {
     }
 
     /// A request does not wait for `topic` any more.
-    fn release(&self, topic: &Topic) {
+    pub(super) fn release(&self, topic: &Topic) {
         if let Some(subscription) = self.topics.borrow_mut().get_mut(topic) {
             subscription.claims -= 1;
         }

@@ -10,6 +10,7 @@
 //! * [`envelope`] tells the copies of a message apart from another message with the same text;
 //! * [`seen`] remembers which messages were there before, pure;
 //! * [`subscriber`] is what one session has subscribed to, [`hub`] what a worker listens for;
+//! * `many`: requests with many topics, a little at a time;
 //! * [`audience`] counts the subscribers of the whole process;
 //! * [`moving`] lets subscribers go to another process without losing a message.
 //!
@@ -19,6 +20,7 @@
 pub mod audience;
 pub mod envelope;
 pub mod hub;
+mod many;
 pub mod moving;
 pub mod seen;
 pub mod subscriber;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Topic, TopicKind};
+use crate::client::memory::{ENTRY, Part};
 use crate::client::outbox::Outbox;
 use crate::client::registry::Client;
 use crate::client::reply::Reply;
@@ -18,6 +19,8 @@ pub struct Subscriber {
     client: Arc<Client>,
     outbox: Rc<Outbox>,
     topics: RefCell<BTreeSet<Topic>>,
+    /// What they take.
+    bytes: Cell<usize>,
     changing: Cell<bool>,
 }
 
@@ -50,7 +53,8 @@ impl Counts {
 impl Subscriber {
     /// A session without subscriptions.
     pub fn new(client: Arc<Client>, outbox: Rc<Outbox>) -> Rc<Self> {
-        Rc::new(Self { client, outbox, topics: RefCell::default(), changing: Cell::new(false) })
+        let (topics, bytes, changing) = Default::default();
+        Rc::new(Self { client, outbox, topics, bytes, changing })
     }
 
     /// The session's number.
@@ -80,15 +84,30 @@ impl Subscriber {
     /// Adds a topic; false when it was there.
     pub(super) fn add(&self, topic: &Topic) -> bool {
         let new = self.topics.borrow_mut().insert(topic.clone());
-        self.client.words().subscriptions.of(topic.kind, |count| *count += usize::from(new));
+        self.count(topic, |count| *count += usize::from(new));
+        if new {
+            self.takes(self.bytes.get() + bytes_of(topic));
+        }
         new
     }
 
     /// Takes a topic away; false when it was not there.
     pub(super) fn remove(&self, topic: &Topic) -> bool {
         let found = self.topics.borrow_mut().remove(topic);
-        self.client.words().subscriptions.of(topic.kind, |count| *count -= usize::from(found));
+        self.count(topic, |count| *count -= usize::from(found));
+        if found {
+            self.takes(self.bytes.get() - bytes_of(topic));
+        }
         found
+    }
+
+    fn count(&self, topic: &Topic, change: impl FnOnce(&mut usize)) {
+        self.client.subscriptions(|counts| counts.of(topic.kind, change));
+    }
+
+    fn takes(&self, bytes: usize) {
+        self.bytes.set(bytes);
+        self.client.holding.set(Part::Topics, bytes as u64);
     }
 
     /// Sends a message, between two replies.
@@ -115,6 +134,11 @@ impl Subscriber {
         let count = self.client.words().subscriptions.confirmed(kind) as i64;
         Reply::Push(vec![Reply::bulk(Bytes::from_static(word.as_bytes())), name, Reply::Int(count)])
     }
+}
+
+/// What a topic takes in the maps and sets of those who bring its messages.
+fn bytes_of(topic: &Topic) -> usize {
+    topic.name.len() + 2 * ENTRY
 }
 
 impl Counts {

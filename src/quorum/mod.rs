@@ -9,6 +9,7 @@
 //! * [`release`] gives a key back; [`swap`] replaces a value that a majority holds;
 //! * [`program`] runs anything else, and counts what masters did and said alike;
 //! * [`orphans`] finds what never ends and counts for nobody;
+//! * [`walk`] finds everything that a quorum holds, page by page;
 //! * [`validity`] is Redlock's drift and validity arithmetic;
 //! * [`turn`] keeps two claims of one worker from racing on the masters.
 
@@ -21,6 +22,7 @@ pub mod swap;
 pub mod tally;
 pub mod turn;
 pub mod validity;
+pub mod walk;
 
 use std::fmt;
 

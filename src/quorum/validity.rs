@@ -117,6 +117,26 @@ mod tests {
             prop_assert!((asked - 1..=asked + 1).contains(&back), "{} -> {}", asked, back);
         }
 
+        /// Masters add what they get to their own clocks, which Redis does in 64 bits.
+        #[test]
+        fn no_time_of_a_client_wraps_anywhere(
+            asked in prop_oneof![1..=i64::MAX, i64::MAX - 100_000..=i64::MAX, Just(1)],
+            drift in 0.0..=0.5,
+            vote_timeout_ms in 1u64..=10_000,
+            elapsed_ms in 0u64..=u64::MAX / 2,
+        ) {
+            let pad = Pad::new(Duration::from_millis(vote_timeout_ms), drift);
+            let on_masters = pad.pad(asked);
+            let year_3000_ms = 32_503_680_000_000;
+            prop_assert!(on_masters >= asked.min(MAX_TTL_MS));
+            prop_assert!(on_masters.checked_add(year_3000_ms).is_some());
+            prop_assert!((0..=on_masters).contains(&pad.unpad(on_masters)));
+            let elapsed = Duration::from_millis(elapsed_ms);
+            let window = TtlWindow::of_claim(pad, on_masters, elapsed, Duration::ZERO);
+            prop_assert!(window.least_ms <= window.most_ms);
+            prop_assert!(TtlWindow::of_release(pad, on_masters, elapsed).least_ms == 0);
+        }
+
         /// The validity rule: a quorum still keeps the key when the client's lease ends, with the
         /// reply given at the last moment and the master's clock fast by the whole drift.
         #[test]

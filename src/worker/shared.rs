@@ -3,16 +3,20 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::client::registry::Registry;
 use crate::config::{Live, Settings};
 use crate::lua::ScriptCache;
+use crate::lua::program::Ttls;
+use crate::lua::residents::Residents;
 use crate::master::dial::Network;
 use crate::master::electorate::Electorate;
 use crate::metrics::Metrics;
+use crate::metrics::process;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::statistics::Statistics;
+use crate::quorum::Quorum;
 use crate::tls::Unusable;
 use crate::tls::server::Server;
 
@@ -61,12 +65,16 @@ pub struct Shared {
     pub registry: Arc<Registry>,
     /// The scripts that clients have sent.
     scripts: Arc<Mutex<ScriptCache>>,
+    /// The programs that masters keep.
+    pub residents: Arc<Residents>,
     /// Who may vote.
     pub electorate: Arc<Electorate>,
     /// What each worker counts.
     pub metrics: Arc<[Arc<Metrics>]>,
     /// The requests that were slow.
     pub slowlog: Arc<Slowlog>,
+    /// Masters that may be busy with large reads at a time.
+    pub busy_masters: Arc<Semaphore>,
     /// What had been counted by the last `CONFIG RESETSTAT`.
     counted: Arc<Mutex<Statistics>>,
 }
@@ -77,13 +85,18 @@ impl Shared {
         let metrics = (0..settings.workers).map(|_| Arc::new(Metrics::new(settings.masters.len())));
         let slowlog = Slowlog::default();
         slowlog.configure(&settings.live);
+        let registry = Arc::<Registry>::default();
+        registry.budget().set_limit(memory_of_clients(&settings.live));
+        let may_be_busy = Quorum::of(settings.masters.len()).tolerates().max(1);
         Self {
             network,
-            registry: Arc::default(),
+            registry,
             scripts: Arc::new(Mutex::new(ScriptCache::new())),
+            residents: Arc::new(Residents::new(settings.masters.len(), Ttls::of(&settings))),
             electorate: Arc::new(Electorate::of(&settings)),
             metrics: metrics.collect(),
             slowlog: Arc::new(slowlog),
+            busy_masters: Arc::new(Semaphore::new(may_be_busy)),
             counted: Arc::default(),
             live: Arc::new(watch::Sender::new(Arc::new(settings.live.clone()))),
             changes: Arc::default(),
@@ -110,6 +123,7 @@ impl Shared {
     /// Changes it for all workers, before this returns.
     pub fn change(&self, live: Live) {
         self.slowlog.configure(&live);
+        self.registry.budget().set_limit(memory_of_clients(&live));
         self.live.send_modify(|now| {
             *now = Arc::new(live);
             // Whoever sees the new count waits for the lock under which this is done.
@@ -128,6 +142,11 @@ impl Shared {
         Statistics::of(self).since(&self.counted())
     }
 
+    /// The same without what is counted for each command.
+    pub fn totals(&self) -> Statistics {
+        Statistics::totals(self).since(&self.counted())
+    }
+
     /// Counts from nothing again.
     pub fn reset_statistics(&self) {
         *self.counted() = Statistics::of(self);
@@ -137,4 +156,8 @@ impl Shared {
     fn counted(&self) -> MutexGuard<'_, Statistics> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn memory_of_clients(live: &Live) -> u64 {
+    live.max_memory_clients.bytes_of(process::available_bytes())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 
 use super::{Shared, Worker};
@@ -64,6 +64,17 @@ fn socket_files(settings: &Settings, handover: &Handover) -> Vec<SocketFile> {
     paths.filter_map(SocketFile::at).collect()
 }
 
+/// Tasks that have their turn before the sockets are looked at: with the length of a turn
+/// ([`TURN`](crate::client::timeslice::TURN)) that is how long a master's answer may lie there.
+const TURNS_BETWEEN_LOOKS: u32 = 16;
+
+fn event_loop() -> std::io::Result<LocalRuntime> {
+    // Not a `LocalSet` on a runtime: it would be woken through an eventfd, one system call for
+    // every turn of the event loop.
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().event_interval(TURNS_BETWEEN_LOOKS).build_local(LocalOptions::default())
+}
+
 type Running = JoinHandle<anyhow::Result<()>>;
 
 fn start_workers(
@@ -89,10 +100,7 @@ fn run(
     orders: Orders,
     shutdown: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
-    // Not a `LocalSet` on a runtime: it would be woken through an eventfd, one system call for
-    // every turn of the event loop.
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    runtime.block_on(async { worker().serve(listeners, orders, shutdown).await })
+    event_loop()?.block_on(async { worker().serve(listeners, orders, shutdown).await })
 }
 
 /// Runs one task to its end, on this thread.
@@ -100,6 +108,5 @@ fn run(
 /// # Errors
 /// When the event loop cannot be made.
 pub fn on_one_thread<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    Ok(runtime.block_on(task))
+    Ok(event_loop()?.block_on(task))
 }

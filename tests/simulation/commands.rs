@@ -9,33 +9,31 @@ impl Master {
     pub fn execute(&self, id: i64, words: &[Vec<u8>], out: &mut Vec<u8>) {
         let mut process = self.process.borrow_mut();
         let Some(process) = process.as_mut() else { return };
-        let replies = self.run(process, id, words);
+        let reply = self.run(process, id, words);
         let resp3 = process.connections.get(&id).is_some_and(|it| it.resp3);
-        replies.iter().for_each(|reply| reply.encode(resp3, out));
+        reply.encode(resp3, out);
     }
 
-    fn run(&self, process: &mut Process, id: i64, words: &[Vec<u8>]) -> Vec<Reply> {
+    fn run(&self, process: &mut Process, id: i64, words: &[Vec<u8>]) -> Reply {
         let name = upper(words, 0);
         if let Some(reply) = queued(process, id, &name, words) {
-            return vec![reply];
+            return reply;
         }
         let reply = match &name[..] {
             "WATCH" | "UNWATCH" | "MULTI" | "EXEC" => self.transaction(process, id, &name, words),
-            "SUBSCRIBE" | "UNSUBSCRIBE" => return subscribe(process, id, &name, words),
             "EVAL" | "EVALSHA" => self.eval(process, &name, words),
             "SCRIPT" => self.script(process, words),
             "INFO" => Reply::text(self.info(process)),
             "TIME" => self.time(),
             "HELLO" => hello(process, id),
             "CLIENT" => client(process, id, words),
-            "PUBSUB" => channels(process),
             "CONFIG" => config(),
             "PING" => Reply::Status("PONG".to_owned()),
             "SELECT" | "AUTH" => Reply::ok(),
             _ => self.on_keys(process, words),
         };
         process.count(&name, &reply);
-        vec![reply]
+        reply
     }
 
     fn time(&self) -> Reply {
@@ -193,30 +191,19 @@ fn client(process: &mut Process, id: i64, words: &[Vec<u8>]) -> Reply {
             victim.inspect(|connection| connection.kill());
             Reply::Int(i64::from(victim.is_some()))
         }
+        "SETNAME" => {
+            process.connection(id).name = text(&words[2]);
+            Reply::ok()
+        }
+        "LIST" => Reply::text(clients(process)),
         _ => Reply::ok(),
     }
 }
 
-fn subscribe(process: &mut Process, id: i64, name: &str, words: &[Vec<u8>]) -> Vec<Reply> {
-    let connection = process.connection(id);
-    let confirm = |channel: &Vec<u8>| {
-        let changed = match name {
-            "SUBSCRIBE" => connection.channels.insert(text(channel)),
-            _ => connection.channels.remove(&text(channel)),
-        };
-        assert!(changed, "the proxy subscribes once");
-        let count = Reply::Int(connection.channels.len() as i64);
-        let kind = Reply::text(name.to_lowercase());
-        Reply::Push(vec![kind, Reply::Bulk(channel.clone()), count])
-    };
-    words[1..].iter().map(confirm).collect()
-}
-
-/// `PUBSUB CHANNELS`, whatever the pattern: nobody else subscribes here.
-fn channels(process: &Process) -> Reply {
-    let all = process.connections.values().flat_map(|it| it.channels.iter());
-    let all: std::collections::BTreeSet<&String> = all.collect();
-    Reply::Array(all.into_iter().map(Reply::text).collect())
+/// What the proxy reads of it.
+fn clients(process: &Process) -> String {
+    let line = |(id, it): (&i64, &Connection)| format!("id={id} name={} db=0\n", it.name);
+    process.connections.iter().map(line).collect()
 }
 
 fn config() -> Reply {

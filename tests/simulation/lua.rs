@@ -114,7 +114,7 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
         Reply::Int(number) => Ok(Value::Number(number as f64)),
         Reply::Bulk(bytes) => Ok(Value::String(lua.create_string(bytes)?)),
         Reply::Nil => Ok(Value::Boolean(false)),
-        Reply::Array(elements) | Reply::Map(elements) | Reply::Push(elements) => {
+        Reply::Array(elements) | Reply::Map(elements) => {
             let elements = elements.into_iter().map(|element| to_lua(lua, element));
             let elements = elements.collect::<mlua::Result<Vec<_>>>()?;
             Ok(Value::Table(lua.create_sequence_from(elements)?))

@@ -48,7 +48,7 @@ pub struct Process {
 /// One of its clients.
 #[derive(Default)]
 pub struct Connection {
-    pub channels: BTreeSet<String>,
+    pub name: String,
     pub killed: Rc<Cell<bool>>,
     pub end: Rc<Notify>,
     pub resp3: bool,

@@ -14,8 +14,6 @@ pub enum Reply {
     Array(Vec<Reply>),
     /// Twice as many elements as entries; an array in RESP2.
     Map(Vec<Reply>),
-    /// RESP3 only: nobody asked for it.
-    Push(Vec<Reply>),
 }
 
 impl Reply {
@@ -47,10 +45,7 @@ impl Reply {
             Self::Nil => out.extend_from_slice(if resp3 { b"_\r\n" } else { b"$-1\r\n" }),
             Self::Bulk(bytes) => bulk(out, bytes),
             Self::Map(entries) if resp3 => aggregate(out, '%', entries.len() / 2, entries, resp3),
-            Self::Push(elements) if resp3 => {
-                aggregate(out, '>', elements.len(), elements, resp3);
-            }
-            Self::Array(elements) | Self::Map(elements) | Self::Push(elements) => {
+            Self::Array(elements) | Self::Map(elements) => {
                 aggregate(out, '*', elements.len(), elements, resp3);
             }
         }

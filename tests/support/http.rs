@@ -13,13 +13,23 @@ pub struct Answer {
 
 /// One request over a connection of its own.
 pub fn http(address: &str, method: &str, path: &str, body: &str) -> Answer {
+    http_with(address, method, path, &format!("Host: {address}\r\n"), body)
+}
+
+/// The same with these fields in its head, each ending its line.
+pub fn http_with(address: &str, method: &str, path: &str, fields: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("a listener");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\n{fields}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).expect("sent");
+    answer(stream)
+}
+
+/// What comes over a connection on which a request was sent.
+pub fn answer(stream: TcpStream) -> Answer {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {

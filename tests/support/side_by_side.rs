@@ -23,14 +23,15 @@ use super::raw::ends_inside_quotes;
 use super::scripts::{EXTEND, RELEASE};
 use super::{Master, Masters, Proxy, Raw, Reply, encode, words};
 
-/// Sends every line of `table` to both, first in RESP2 and then in RESP3.
+/// Sends every line of `table` to both, first in RESP2 and then in RESP3. Scripts are known the second time:
+/// masters run them as programs of their own, and no longer through another.
 pub async fn compare(table: &str) {
     let redis = Master::start();
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &["--allow-flush", "--vote-timeout", "3s"]);
     for version in ["2", "3"] {
-        let mut expected = Side::fresh(&redis.address(), version).await;
-        let mut actual = Side::fresh(proxy.address(), version).await;
+        let mut expected = Side::empty(&redis.address(), version).await;
+        let mut actual = Side::empty(proxy.address(), version).await;
         let mut failures = Vec::new();
         let mut before = "the start".to_owned();
         for line in lines(table) {
@@ -63,11 +64,10 @@ struct Side {
 }
 
 impl Side {
-    /// Connections to a server that holds neither keys nor scripts.
-    async fn fresh(address: &str, version: &str) -> Side {
+    /// Connections to a server that holds no keys.
+    async fn empty(address: &str, version: &str) -> Side {
         let mut first = connect(address, version).await;
         assert_eq!(first.ask(&["FLUSHALL"]).await, Reply::ok());
-        assert_eq!(first.ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
         Side { first, other: connect(address, version).await }
     }
 
@@ -171,8 +171,9 @@ fn fill_in(word: &str) -> String {
     }
 }
 
+/// Unix time in milliseconds.
 #[allow(clippy::disallowed_methods, reason = "absolute expiries are wall-clock times")]
-fn now_ms() -> i64 {
+pub fn now_ms() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
     i64::try_from(now.as_millis()).expect("a time before the year 292 million")
 }

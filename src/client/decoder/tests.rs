@@ -118,10 +118,10 @@ fn elements_are_bulk_strings_and_nothing_else() {
 
 #[test]
 fn an_error_reply_stays_on_one_line() {
-    let mut out = bytes::BytesMut::new();
+    let mut out = super::super::output::Output::default();
     let protocol = super::super::reply::Protocol::Resp2;
     ProtocolError::ExpectedBulk(b'\r').reply().encode(protocol, &mut out);
-    assert_eq!(&out[..], b"-ERR Protocol error: expected '$', got ' '\r\n");
+    assert_eq!(out.take(), b"-ERR Protocol error: expected '$', got ' '\r\n");
 }
 
 #[test]

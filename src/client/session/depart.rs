@@ -11,6 +11,7 @@ use tokio::io::AsyncWrite;
 
 use super::{Front, Replies, Session};
 use crate::client::decoder::{Args, Decoder};
+use crate::client::guesses::Attempts;
 use crate::client::registry::Client;
 use crate::client::reply::Protocol;
 use crate::client::waiting::Waiting;
@@ -29,6 +30,13 @@ pub(super) struct Suspended {
     since: Instant,
     /// It does not wait here any more.
     withdrawn: Rc<Cell<bool>>,
+}
+
+impl Suspended {
+    /// What it takes.
+    pub(super) fn held(&self) -> usize {
+        self.request.capacity()
+    }
 }
 
 impl<S: Portable> Session<S> {
@@ -52,6 +60,7 @@ impl<S: Portable> Session<S> {
         session.front.outbox.set_protocol(protocol);
         session.pending.extend_from_slice(unread);
         session.front.waited = Duration::from_millis(state.waited_ms);
+        session.front.attempts = Attempts::after(state.failed_logins);
         if !state.topics.is_empty() {
             let (hub, subscriber) =
                 (Rc::clone(session.front.worker.hub()), session.front.subscriber());
@@ -171,6 +180,7 @@ impl Front {
             topics: subscriber.map(|subscriber| subscriber.topics()).unwrap_or_default(),
             heard: heard.unwrap_or_default(),
             waited_ms: self.waited.as_millis() as u64,
+            failed_logins: self.attempts.failures(),
         }
     }
 }

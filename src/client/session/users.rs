@@ -7,6 +7,7 @@ use crate::acl::User;
 use crate::client::login::{Login, NoSeat};
 use crate::client::registry::Disconnected;
 use crate::client::reply::Reply;
+use crate::clock::{self, Instant};
 use crate::command::error;
 use crate::metrics::NO_COMMAND;
 
@@ -20,7 +21,20 @@ impl Front {
         let entered = self.login.enter(user, self.worker.registry().seats(), most);
         entered.map_err(|NoSeat(name)| error::too_many_clients_of(&name))?;
         self.client.words().user = Arc::clone(user.name());
+        self.attempts.succeeded();
         Ok(())
+    }
+
+    /// When the password may be looked at that this client gives now; `None`: at once.
+    pub fn login_due(&mut self) -> Option<Instant> {
+        let guesses = self.worker.registry().guesses();
+        self.attempts.due(guesses, &self.client.address, clock::now())
+    }
+
+    /// It was wrong.
+    pub fn login_failed(&mut self) {
+        let guesses = self.worker.registry().guesses();
+        self.attempts.failed(guesses, &self.client.address, clock::now());
     }
 
     pub(super) fn log_in_if_open(&mut self) {

@@ -175,9 +175,9 @@ fn scan_reads_cursor_and_options() {
     with_args("scan 7 match a* COUNT 3 type string MATCH b*", |args| {
         let expected =
             ScanOptions { cursor: 7, pattern: Some(b"b*"), count: 3, type_name: Some(b"string") };
-        assert_eq!(ScanOptions::parse(args), Ok(expected));
+        assert_eq!(ScanOptions::parse(args, 1), Ok(expected));
     });
-    let scan = |line: &str| with_args(line, |args| ScanOptions::parse(args).map(|o| o.cursor));
+    let scan = |line: &str| with_args(line, |args| ScanOptions::parse(args, 1).map(|o| o.cursor));
     for (line, cursor) in
         [("scan -1", u64::MAX), ("scan 18446744073709551615", u64::MAX), ("scan 01", 1)]
     {

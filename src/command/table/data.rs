@@ -41,7 +41,7 @@ data_commands! {
     "hlen" 2 ONE_KEY ["readonly" "fast"] "2.0.0" Hash Read(Zero) "Get the number of fields in a hash";
     "hmget" -3 ONE_KEY ["readonly" "fast"] "2.0.0" Hash Read(Again) "Get the values of all the given hash fields";
     "hmset" -4 ONE_KEY ["write" "denyoom" "fast"] "2.0.0" Hash Write "Set hash fields";
-    "hscan" -3 ONE_KEY ["readonly"] "2.8.0" Hash Read(Again) "Walk over a hash";
+    "hscan" -3 ONE_KEY ["readonly"] "2.8.0" Hash Walk "Walk over a hash";
     "hset" -4 ONE_KEY ["write" "denyoom" "fast"] "2.0.0" Hash Write "Set the string value of a hash field";
     "hsetnx" 4 ONE_KEY ["write" "denyoom" "fast"] "2.0.0" Hash Write "Set a hash field that does not exist";
     "hstrlen" 3 ONE_KEY ["readonly" "fast"] "3.2.0" Hash Read(Zero) "Get the length of the value of a hash field";
@@ -90,7 +90,7 @@ data_commands! {
     "sort" -2 ONE_KEY ["write" "denyoom" "movablekeys"] "1.0.0" Keyspace Write "Sort the elements in a list, set or sorted set";
     "sort_ro" -2 ONE_KEY ["readonly" "movablekeys"] "7.0.0" Keyspace Read(List) "Sort the elements of a list, set or sorted set, without storing";
     "srem" -3 ONE_KEY ["write" "fast"] "1.0.0" Set Write "Remove one or more members from a set";
-    "sscan" -3 ONE_KEY ["readonly"] "2.8.0" Set Read(Again) "Walk over a set";
+    "sscan" -3 ONE_KEY ["readonly"] "2.8.0" Set Walk "Walk over a set";
     "sunion" -2 KEYS ["readonly"] "1.0.0" Set Read(Set) "Add multiple sets";
     "sunionstore" -3 KEYS ["write" "denyoom"] "1.0.0" Set Write "Add multiple sets and store the resulting set in a key";
     "xack" -4 ONE_KEY ["write" "fast"] "5.0.0" Stream Write "Mark messages of a group as processed";
@@ -133,7 +133,7 @@ data_commands! {
     "zrevrangebylex" -4 ONE_KEY ["readonly"] "2.8.9" SortedSet Read(List) "Members between two strings, backwards";
     "zrevrangebyscore" -4 ONE_KEY ["readonly"] "2.2.0" SortedSet Read(List) "Members by score, highest first";
     "zrevrank" 3 ONE_KEY ["readonly" "fast"] "2.0.0" SortedSet Read(Nil) "The rank of a member, highest scores first";
-    "zscan" -3 ONE_KEY ["readonly"] "2.8.0" SortedSet Read(Again) "Walk over a sorted set";
+    "zscan" -3 ONE_KEY ["readonly"] "2.8.0" SortedSet Walk "Walk over a sorted set";
     "zscore" 3 ONE_KEY ["readonly" "fast"] "1.2.0" SortedSet Read(Nil) "The score of a member";
     "zunion" -3 NO_KEY ["readonly" "movablekeys"] "6.2.0" SortedSet Read(List) "Add multiple sorted sets";
     "zunionstore" -4 ONE_KEY ["write" "denyoom" "movablekeys"] "2.0.0" SortedSet Write "Add sorted sets and store the result";

@@ -114,7 +114,7 @@ commands! {
         "The proxy's own facts and its view of the masters.";
     Keys "keys" 2 NO_KEY ["readonly"]
         "1.0.0" Keyspace "Keys that match a pattern",
-        "The keys that a majority of masters holds.";
+        "Pages of one master after the other, of what a majority holds, in one reply.";
     Latency "latency" -2 NO_KEY []
         "2.8.13" Server "How long requests took",
         "HISTOGRAM: from the first question to the masters to the reply, by command; there is no latency monitor.";
@@ -177,7 +177,7 @@ commands! {
         "Always a master without replicas.";
     Scan "scan" -2 NO_KEY ["readonly"]
         "2.8.0" Keyspace "Walk over the keys",
-        "The keys that a majority of masters holds, in one page.";
+        "Pages of one master after the other, of what a majority holds.";
     Script "script" -2 NO_KEY []
         "2.6.0" Script "Load, look up and forget scripts",
         "Answered from the proxy's script cache.";

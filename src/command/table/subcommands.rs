@@ -15,7 +15,7 @@ macro_rules! subcommands {
     ($($name:literal $arity:literal [$($category:ident)*])*) => {
         /// All of them, in alphabetical order. What `COMMAND INFO` of redis-server 7.0 says; `client|setinfo`
         /// and `client|no-touch` are Redis 7.2's.
-        pub static SUBCOMMANDS: &[Subcommand] = &[$(Subcommand {
+        pub const SUBCOMMANDS: &[Subcommand] = &[$(Subcommand {
             name: $name,
             arity: $arity,
             categories: concat!($(stringify!($category), " "),*),

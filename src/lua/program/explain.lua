@@ -1,7 +1,19 @@
 -- What the client is told when its script fails, in the words and with the line number that Redis
--- would use: the first line on the way up that is the script's own.
+-- would use: the first line on the way up that is the script's own. Addresses differ on every master. Of a
+-- table without a text a plain Redis dies.
 local function explain(raised, sha, first, last)
-  local text = type(raised) == 'table' and raised.err or 'ERR ' .. tostring(raised)
+  local kind, text = type(raised), nil
+  if kind == 'table' then
+    local done, err = pcall(function()
+      return raised.err
+    end)
+    text = done and (type(err) == 'string' or type(err) == 'number') and err .. '' or 'ERR unknown error'
+  elseif kind == 'string' then
+    text = 'ERR ' .. raised
+  else
+    text = 'ERR ' .. string.gsub(tostring(raised), ': 0x%x+$', '')
+  end
+  text = string.match(text, '^[^%z]*')
   text = string.gsub(text, 'user_script:(%d+):', function(line)
     return 'user_script:' .. line - first + 1 .. ':'
   end)

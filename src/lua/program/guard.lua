@@ -69,8 +69,9 @@ local function guarded(inner)
   local function refused_sort(...)
     local words, at = { ... }, 3
     while words[at + 1] do
-      local option = string.upper(words[at] .. '')
-      if option == 'GET' or option == 'BY' and string.find(words[at + 1], '*', 1, true) then
+      local kind = type(words[at])
+      local option = (kind == 'string' or kind == 'number') and string.upper(words[at]) or ''
+      if option == 'GET' or option == 'BY' and string.find(tostring(words[at + 1]), '*', 1, true) then
         return 'ERR ' .. option .. ' option of SORT denied due to insufficient ACL permissions.'
       end
       at = at + (option == 'LIMIT' and 3 or (option == 'BY' or option == 'STORE') and 2 or 1)

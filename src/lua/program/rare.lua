@@ -64,6 +64,27 @@ local function unordered(run, ...)
   return reply
 end
 
+-- KEYS and SCAN do not show what only the proxy may use.
+local function names_of_keys(run, ...)
+  local reply = run(...)
+  if type(reply) ~= 'table' or reply.err then
+    return reply
+  end
+  local names, kept = type(reply[2]) == 'table' and reply[2] or reply, 0
+  for at = 1, #names do
+    local name = names[at]
+    names[at] = nil
+    if string.sub(name, 1, PREFIX_BYTES) ~= RESERVED_PREFIX then
+      kept = kept + 1
+      names[kept] = name
+    end
+  end
+  if names == reply then
+    table.sort(names)
+  end
+  return reply
+end
+
 -- HGETALL: so have the fields of a hash, once it is too large for a list of them. In RESP3 the reply is a
 -- map, which the proxy compares without an order.
 local function unordered_pairs(run, ...)
@@ -110,6 +131,33 @@ local function choose_db(run, ...)
     seen = databases[db] or {}
   end
   return reply
+end
+
+-- COPY: the copy lives as long as the key, and may be in another database.
+local function copy(run, ...)
+  local name, key, new_key = ...
+  local left = real.pcall('PTTL', key)
+  if type(left) == 'number' and (left - PAD_MS) / (1 + CLOCK_DRIFT) > MAX_TTL_MS then
+    return fail_too_long(run, name)
+  end
+  save(key)
+  local other_db
+  for at = 4, select('#', ...) - 1 do
+    local option, number = select(at, ...)
+    if type(option) == 'string' and string.upper(option) == 'DB' then
+      other_db = number
+    end
+  end
+  if other_db then
+    local here, there = db, choose_db(real.pcall, 'SELECT', other_db)
+    if type(there) == 'table' and there.ok then
+      save(new_key)
+      choose_db(call, 'SELECT', here)
+    end
+  else
+    save(new_key)
+  end
+  return run(...)
 end
 
 local function refuse(run, name)

@@ -2,11 +2,14 @@
 -- noticed, and its calls look every command up in `how`. Its metatable would lead to the real one.
 local function through(run)
   return function(...)
+    if names_reserved(...) then
+      return fail(run, RESERVED_NAME)
+    end
     return (how[...] or other)(run, ...)
   end
 end
 
-redis = setmetatable({}, {
+local given = setmetatable({}, {
   __index = setmetatable({ call = through(call), pcall = through(real.pcall) }, { __index = real }),
   __newindex = function()
     error('Attempt to modify a readonly table', 2)

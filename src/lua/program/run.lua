@@ -8,6 +8,7 @@ local done, reply = xpcall(program, failed)
 if not done then
   reply = { err = reply }
 end
+DISARM
 if reply == nil then
   real.setresp(2)
   reply = false

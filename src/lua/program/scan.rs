@@ -4,32 +4,55 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::handlers::{Handler, READ, handler};
+use crate::command::table;
 use crate::lua::lexer::{Token, Word, placed_tokens};
+use crate::lua::work::steps;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Scan<'a> {
     /// The commands it calls, in its own spelling.
     pub(super) handlers: BTreeMap<String, Handler>,
+    /// Those of them that some call in the script has to go through.
+    pub(super) careful: BTreeMap<String, Handler>,
     /// It may call commands that are not among those.
     pub(super) is_dynamic: bool,
     /// It may use random numbers.
     pub(super) draws: bool,
     /// It uses a name through which it could find the real `redis`.
     pub(super) sees_globals: bool,
+    /// `select` is Lua's own all over the script.
+    select_is_lua: bool,
     /// What has to stand in other places than the script has it.
     edits: Vec<Edit>,
+    /// It does more with `KEYS` than to read elements of it: who knows what is in it.
+    has_other_keys: bool,
     tokens: Vec<(Token<'a>, Range<usize>)>,
+    /// For each token that opens a parenthesis, the one that closes it.
+    closing: Vec<Option<usize>>,
     text: &'a [u8],
 }
 
+/// A longer text is not read: any master can run it without, and its length alone says nothing about what it calls.
+/// The longest scripts of libraries, those of BullMQ with all that they include, have some 30 kB.
+pub(super) const MAX_TEXT_BYTES: usize = 64 * 1024;
+
 impl<'a> Scan<'a> {
-    /// Looks at `text`. Of a text that cannot be read the worst is supposed.
+    /// Looks at `text`, in time linear in its length. Of a text that cannot be read the worst is supposed.
     pub(super) fn of(text: &'a [u8]) -> Self {
-        let Some(tokens) = placed_tokens(text) else {
-            return Self { is_dynamic: true, draws: true, sees_globals: true, ..Self::default() };
-        };
-        let mut scan = Self { tokens, text, ..Self::default() };
+        let tokens = Some(text).filter(|text| text.len() <= MAX_TEXT_BYTES).and_then(placed_tokens);
+        tokens.map_or_else(Self::unread, |tokens| Self::read(text, tokens))
+    }
+
+    fn unread() -> Self {
+        Self { is_dynamic: true, draws: true, sees_globals: true, ..Self::default() }
+    }
+
+    fn read(text: &'a [u8], tokens: Vec<(Token<'a>, Range<usize>)>) -> Self {
+        let closing = closing(&tokens);
+        let mut scan = Self { tokens, closing, text, ..Self::default() };
+        scan.select_is_lua = scan.has_select();
+        scan.has_other_keys = (0..scan.tokens.len()).any(|at| scan.may_change_keys(at));
         for at in 0..scan.tokens.len() {
             scan.look_at(at);
         }
@@ -37,7 +60,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The text with every `return redis.call(...)` as `return (redis.call(...))`: Lua forgets who has
-    /// made a tail call, and then it could not be said in which line it has failed. If it names all its
+    /// made a tail call, and then it could not be said in which line it has failed. `load` likewise. If it names all its
     /// commands, `redis.call('set'` is `careful.set(redis.call,'set'`, and reads stay as they are.
     pub(super) fn rewritten(&self, text: &[u8]) -> Vec<u8> {
         let mut edits: Vec<&Edit> = self.edits.iter().collect();
@@ -68,8 +91,8 @@ impl<'a> Scan<'a> {
                 Called::Unknown => self.is_dynamic = true,
             },
             Some(Token::Word(Word::Return)) => {
-                if let Some(Range { start, end }) = self.tail_call(at + 1) {
-                    self.edit(start..start, "(");
+                if let Some((Range { start, end }, open)) = self.tail_call(at + 1) {
+                    self.edit(start..start, open);
                     self.edit(end..end, ")");
                 }
             }
@@ -83,14 +106,62 @@ impl<'a> Scan<'a> {
             self.is_dynamic = true;
             return;
         };
-        if handler != READ {
+        if handler != READ || !self.reads_declared_key(at + 3, &name) {
+            self.careful.insert(name.clone(), handler);
             let call = self.place(at).start..self.place(at + 3).end;
             let function = String::from_utf8_lossy(&self.text[self.place(at + 2)]);
             let lines = self.text[call.clone()].iter().filter(|byte| **byte == b'\n').count();
+            steps(call.len());
             let new = format!("careful.{name}({}redis.{function},", "\n".repeat(lines));
             self.edit(call, new);
         }
         self.handlers.insert(name, handler);
+    }
+
+    /// Whether a read, whose arguments begin at the parenthesis `open`, can touch no key but one that was declared: the
+    /// proxy has looked at those.
+    fn reads_declared_key(&self, open: usize, name: &str) -> bool {
+        let Some(spec) = table::lookup(name.as_bytes()) else { return false };
+        match (spec.first_key, spec.last_key) {
+            (0, 0) => !spec.has_counted_keys(),
+            (1, 1) => {
+                let moves = spec.flags.contains(&"movablekeys");
+                !moves && !self.has_other_keys && self.is_declared(open + 2)
+            }
+            _ => false,
+        }
+    }
+
+    /// `, KEYS[1]`, and the end of the argument.
+    fn is_declared(&self, comma: usize) -> bool {
+        let is_sign = |at, sign| matches!(self.token(at), Some(Token::Sign(it)) if *it == sign);
+        is_sign(comma, b',')
+            && matches!(self.token(comma + 1), Some(Token::Name(b"KEYS")))
+            && is_sign(comma + 2, b'[')
+            && matches!(self.token(comma + 3), Some(Token::Number(_)))
+            && is_sign(comma + 4, b']')
+            && (is_sign(comma + 5, b',') || is_sign(comma + 5, b')'))
+    }
+
+    /// Whether the token at `at` is a `KEYS` that may be written to, handed on or replaced. An element in a list may
+    /// be one that is assigned to, unless it is the first argument of a command.
+    fn may_change_keys(&self, at: usize) -> bool {
+        if !matches!(self.token(at), Some(Token::Name(b"KEYS"))) {
+            return false;
+        }
+        let before = |tokens: usize| at.checked_sub(tokens).and_then(|at| self.token(at));
+        let is_counted = at > 0 && self.text[self.place(at - 1)] == *b"#";
+        let is_of_call = matches!(before(4), Some(Token::Name(b"call" | b"pcall")))
+            && matches!(before(3), Some(Token::Sign(b'(')))
+            && matches!(before(2), Some(Token::Text(_)));
+        if is_counted || is_of_call && self.is_declared(at - 1) {
+            return false;
+        }
+        let is_element = matches!(self.token(at + 1), Some(Token::Sign(b'[')));
+        let close = (at + 2..at + 2 + LONGEST_INDEX)
+            .find(|place| matches!(self.token(*place), Some(Token::Sign(b']'))));
+        let after = close.and_then(|close| self.token(close + 1));
+        !is_element || matches!(after, None | Some(Token::Sign(b'=' | b',' | b'.' | b'[' | b']')))
     }
 
     fn edit(&mut self, place: Range<usize>, text: impl Into<String>) {
@@ -117,18 +188,20 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The call that is returned here, if there is one and nothing else.
-    fn tail_call(&self, at: usize) -> Option<Range<usize>> {
-        let is_call = matches!(
-            (self.token(at), self.token(at + 1), self.token(at + 2), self.token(at + 3)),
-            (
-                Some(Token::Name(b"redis")),
-                Some(Token::Sign(b'.')),
-                Some(Token::Name(b"call")),
-                Some(Token::Sign(b'('))
-            )
-        );
-        let close = self.closing(at + 3).filter(|_| is_call)?;
+    /// The call that is returned here, if there is one and nothing else, and what makes it no tail call.
+    fn tail_call(&self, at: usize) -> Option<(Range<usize>, &'static str)> {
+        let (open, before) = match (self.token(at), self.token(at + 1), self.token(at + 2)) {
+            (Some(Token::Name(b"redis")), Some(Token::Sign(b'.')), Some(Token::Name(b"call"))) => {
+                (at + 3, "(")
+            }
+            // These are ours, of Lua and not of C as in Redis, and some answer two values.
+            (Some(Token::Name(b"load" | b"loadstring")), ..) if self.select_is_lua => {
+                (at + 1, "select(1,")
+            }
+            _ => return None,
+        };
+        let is_call = self.token(open) == Some(&Token::Sign(b'('));
+        let close = self.closing.get(open).copied().flatten().filter(|_| is_call)?;
         let ends = match self.tokens.get(close + 1) {
             None => true,
             Some((Token::Sign(b';') | Token::Word(Word::End | Word::Else | Word::Elseif), _)) => {
@@ -136,25 +209,21 @@ impl<'a> Scan<'a> {
             }
             Some((_, place)) => self.text[place.clone()] == *b"until",
         };
-        ends.then(|| self.place(at).start..self.place(close).end)
+        ends.then(|| (self.place(at).start..self.place(close).end, before))
     }
 
-    fn closing(&self, open: usize) -> Option<usize> {
-        let mut depth = 0;
-        for at in open..self.tokens.len() {
-            match self.token(at)? {
-                Token::Sign(b'(') => depth += 1,
-                Token::Sign(b')') => depth -= 1,
-                _ => {}
-            }
-            if depth == 0 {
-                return Some(at);
-            }
-        }
-        None
+    /// Whether `select` is only called, and no function of the script.
+    fn has_select(&self) -> bool {
+        (0..self.tokens.len()).filter(|at| self.token(*at) == Some(&Token::Name(b"select"))).all(
+            |at| {
+                let is_called = self.token(at + 1) == Some(&Token::Sign(b'('));
+                is_called && (at == 0 || &self.text[self.place(at - 1)] != b"function")
+            },
+        )
     }
 
     fn token(&self, at: usize) -> Option<&Token<'a>> {
+        steps(1);
         self.tokens.get(at).map(|(token, _)| token)
     }
 
@@ -162,6 +231,27 @@ impl<'a> Scan<'a> {
         self.tokens[at].1.clone()
     }
 }
+
+/// For each token that opens a parenthesis, the one that closes it.
+fn closing(tokens: &[(Token<'_>, Range<usize>)]) -> Vec<Option<usize>> {
+    let (mut open, mut closing) = (Vec::new(), vec![None; tokens.len()]);
+    for (at, (token, _)) in tokens.iter().enumerate() {
+        steps(1);
+        match token {
+            Token::Sign(b'(') => open.push(at),
+            Token::Sign(b')') => {
+                if let Some(open) = open.pop() {
+                    closing[open] = Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    closing
+}
+
+/// In how many tokens the end of `KEYS[...]` is looked for.
+const LONGEST_INDEX: usize = 16;
 
 /// What comes into the place of a part of the script.
 #[derive(Debug)]
@@ -223,16 +313,60 @@ mod tests {
             let text = format!("{before}{inner}{after}");
             assert_eq!(rewritten(&text), format!("{before}({inner}){after}"));
         }
-        for text in ["return redis.call('get', k) == 1", "return redis.pcall('get', k)", "return x"]
-        {
+        for (text, expected) in [
+            ("return load('x')", "return select(1,load('x'))"),
+            ("return loadstring(x, 'y') end", "return select(1,loadstring(x, 'y')) end"),
+            ("local select = 1 return load('x')", "local select = 1 return load('x')"),
+            ("function select() end return load('x')", "function select() end return load('x')"),
+        ] {
+            assert_eq!(rewritten(text), expected);
+        }
+        let (compared, pcall) =
+            ("return redis.call('get', KEYS[1]) == 1", "return redis.pcall('get', KEYS[1])");
+        for text in [compared, pcall, "return x"] {
             assert_eq!(rewritten(text), text);
+        }
+    }
+
+    /// Names that only the proxy may use are looked for in all others.
+    #[test]
+    fn reads_of_declared_keys_stay_as_they_are() {
+        let is_bare = |text: &str| {
+            let scan = Scan::of(text.as_bytes());
+            scan.careful.is_empty() && !scan.is_dynamic
+        };
+        for text in [
+            "redis.call('get', KEYS[1])",
+            "redis.call('hmget', KEYS[1], 'a', ARGV[1])",
+            "return redis.call('get', KEYS[2]) == ARGV[#KEYS]",
+            "redis.call('ping') return KEYS[i]",
+        ] {
+            assert!(is_bare(text), "{text}");
+        }
+        for text in [
+            "redis.call('get', 'redlock-proxy:mark')",
+            "redis.call('get', ARGV[1])",
+            "redis.call('get', KEYS[1] .. ARGV[1])",
+            "redis.call('get', KEYS[i])",
+            "redis.call('mget', KEYS[1], ARGV[1])",
+            "redis.call('sintercard', 1, KEYS[1])",
+            "redis.call('sort_ro', KEYS[1], 'by', ARGV[1])",
+            "KEYS[1] = ARGV[1] redis.call('get', KEYS[1])",
+            "KEYS[t[1]] = ARGV[1] redis.call('get', KEYS[1])",
+            "a, KEYS[1], b = b, a, ARGV[1] redis.call('get', KEYS[1])",
+            "local KEYS = ARGV redis.call('get', KEYS[1])",
+            "table.insert(KEYS, ARGV[1]) redis.call('get', KEYS[1])",
+            "for i, KEYS in pairs(ARGV) do redis.call('get', KEYS[1]) end",
+        ] {
+            assert!(!is_bare(text), "{text}");
         }
     }
 
     #[test]
     fn only_calls_that_need_care_are_made_elsewhere() {
-        let text = "return redis.call('GET', k) or redis.pcall(\"Set\", k, redis.call( 'incr', k))";
-        let expected = "return redis.call('GET', k) or \
+        let text =
+            "return redis.call('GET', KEYS[1]) or redis.pcall(\"Set\", k, redis.call( 'incr', k))";
+        let expected = "return redis.call('GET', KEYS[1]) or \
                         careful.Set(redis.pcall,\"Set\", k, careful.incr(redis.call, 'incr', k))";
         assert_eq!(rewritten(text), expected);
         let tail = "return redis.call('set', KEYS[1], 1)";

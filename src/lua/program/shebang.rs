@@ -6,8 +6,8 @@
 use crate::client::reply::Reply;
 
 /// The flags that Redis 7.0 knows.
-const FLAGS: [&[u8]; 5] =
-    [b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"];
+pub(in crate::lua) const FLAGS: [&str; 5] =
+    ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 
 /// The shebang, empty if there is none, and the rest, which begins with the line feed after it.
 ///
@@ -24,6 +24,25 @@ pub fn split_shebang(text: &[u8]) -> Result<(&[u8], &[u8]), Reply> {
     Ok((line, rest))
 }
 
+/// The flags in a shebang that has been [split off](split_shebang), as bits; `None` if there is no shebang.
+pub(super) fn bits(shebang: &[u8]) -> Option<usize> {
+    let words = shebang.split(|byte| byte.is_ascii_whitespace() || *byte == b'=' || *byte == b',');
+    let words: Vec<_> = words.collect();
+    let has = |flag: &str| words.contains(&flag.as_bytes());
+    let bits = FLAGS.iter().enumerate().map(|(at, flag)| usize::from(has(flag)) << at).sum();
+    (!shebang.is_empty()).then_some(bits)
+}
+
+/// The shebang with these flags.
+pub(in crate::lua) fn spelled(bits: usize) -> String {
+    let flags: Vec<_> =
+        (0..FLAGS.len()).filter(|at| bits >> at & 1 == 1).map(|at| FLAGS[at]).collect();
+    match flags.is_empty() {
+        true => "#!lua".to_owned(),
+        false => format!("#!lua flags={}", flags.join(",")),
+    }
+}
+
 fn check(line: &[u8]) -> Result<(), Reply> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let engine = words.next().unwrap_or_default();
@@ -34,7 +53,7 @@ fn check(line: &[u8]) -> Result<(), Reply> {
         let flags = option.strip_prefix(b"flags=");
         let flags = flags.ok_or_else(|| refused("Unknown lua shebang option", option))?;
         for flag in flags.split(|byte| *byte == b',').filter(|flag| !flag.is_empty()) {
-            if !FLAGS.contains(&flag) {
+            if !FLAGS.iter().any(|known| known.as_bytes() == flag) {
                 return Err(refused("Unexpected flag in script shebang", flag));
             }
         }
@@ -56,6 +75,16 @@ mod tests {
         let split = split_shebang(text).expect("a good one");
         assert_eq!(split, (&b"#!lua flags=no-writes,allow-stale"[..], &b"\nreturn 1"[..]));
         assert_eq!(split_shebang(b"return 1"), Ok((&b""[..], &b"return 1"[..])));
+    }
+
+    #[test]
+    fn flags_are_the_same_in_any_order() {
+        assert_eq!(bits(b""), None);
+        assert_eq!(bits(b"#!lua"), Some(0));
+        assert_eq!(bits(b"#!lua  flags=allow-oom,,no-writes"), Some(3));
+        for all in 0..32 {
+            assert_eq!(bits(spelled(all).as_bytes()), Some(all));
+        }
     }
 
     #[test]

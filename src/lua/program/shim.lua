@@ -1,5 +1,58 @@
 -- What is done instead of a call. `run` is the real `call` or `pcall`, and then come its arguments.
 
+-- As Redis does it: `call` raises what `pcall` returns.
+local function fail(run, text)
+  local why = { err = text }
+  if run == call then
+    error(why, 0)
+  end
+  return why
+end
+
+-- Whether a call names a key or a channel that only the proxy may use. Values may be anything: where a word looks
+-- like such a name, it is for Redis to say which words are keys. A call that it finds no keys in touches none.
+-- SORT looks keys up that are not among its words. All of it is one function because each costs every program.
+local function names_reserved(...)
+  local words, looks_so = { ... }, false
+  for _, word in ipairs(words) do
+    looks_so = looks_so or type(word) == 'string' and string.sub(word, 1, PREFIX_BYTES) == RESERVED_PREFIX
+  end
+  if not looks_so then
+    return false
+  end
+  local name, names = string.lower(words[1]), { words[2] }
+  if name ~= 'publish' and name ~= 'spublish' then
+    names = real.pcall('COMMAND', 'GETKEYS', ...)
+    if type(names) ~= 'table' or names.err then
+      return type(names) ~= 'table' or string.sub(names.err, 1, 4) ~= 'ERR '
+    end
+  end
+  for at = 3, (name == 'sort' or name == 'sort_ro') and #words - 1 or 0 do
+    local option = string.upper(words[at])
+    if option == 'BY' or option == 'GET' then
+      names[#names + 1] = words[at + 1]
+    end
+  end
+  for _, used in ipairs(names) do
+    if type(used) == 'string' and string.sub(used, 1, PREFIX_BYTES) == RESERVED_PREFIX then
+      return true
+    end
+  end
+  return false
+end
+
+-- A handler, or none for a read, that lets no call name what only the proxy may use.
+local function closed(handle)
+  return function(run, ...)
+    if names_reserved(...) then
+      return fail(run, RESERVED_NAME)
+    elseif handle then
+      return handle(run, ...)
+    end
+    return run(...)
+  end
+end
+
 -- Where a key of this database is in `before`.
 local seen = {}
 
@@ -42,7 +95,10 @@ end
 -- Messages are published by the proxy, once, when the masters have agreed.
 local function publish(run, ...)
   local name, channel, message = ...
-  local is_wrong = select('#', ...) ~= 3 or type(channel) == 'table' or type(message) == 'table'
+  local function is_text(word)
+    return type(word) == 'string' or type(word) == 'number'
+  end
+  local is_wrong = select('#', ...) ~= 3 or not is_text(channel) or not is_text(message)
   if is_wrong or mode == 'ro' then
     return run(...)
   end

@@ -1,32 +1,52 @@
 -- The commands of a MULTI, or one command. The queue: the protocol of the client; its database; the number
 -- of watched keys, and for each its database, itself and the digest it must have; then, for each
--- command, the number of its words and its words.
+-- command, the number of its words and its words. A script may change the `redis` that it is given.
+local queue, call, try, setresp = ARGV, redis.call, redis.pcall, redis.setresp
 local at = 4 + 3 * queue[3]
 local broken = false
 for watched = 4, at - 1, 3 do
-  redis.call('SELECT', queue[watched])
+  call('SELECT', queue[watched])
   broken = broken or digest(queue[watched + 1]) ~= queue[watched + 2]
 end
 if broken then
   return false
 end
 if at > 4 then
-  redis.call('SELECT', queue[2])
+  call('SELECT', queue[2])
 end
 
 -- What these answer has another type in RESP3. All others run in RESP2, where Lua keeps the nulls that
 -- are inside an array.
 local typed = ' hgetall lcs sdiff sinter smembers sunion zadd zdiff zincrby zinter zmpop zpopmax zpopmin zrange '
   .. 'zrangebyscore zrevrange zrevrangebyscore zscore zunion '
+-- Integers beyond what Lua can hold are the values that they are stored as.
+local counters = { hincrby = 'HGET', incr = 'GET', incrby = 'GET', decr = 'GET', decrby = 'GET' }
+local function exact(number, name, key, field)
+  local read = counters[name]
+  if not read or number > -2 ^ 53 and number < 2 ^ 53 then
+    return number
+  end
+  local words = name == 'hincrby' and { key, field } or { key }
+  return { big_number = redis.call(read, unpack(words)) }
+end
+
+-- The database that is selected outside of scripts: what a script selects ends with it (since Redis 2.8.12).
+local db = queue[2]
 local function run(name, ...)
   local lower = string.lower(name)
   local is_typed = queue[1] == '3' and string.find(typed, ' ' .. lower .. ' ', 1, true)
   if is_typed then
-    redis.setresp(3)
+    setresp(3)
   end
-  local reply = redis.pcall(name, ...)
+  local reply = try(name, ...)
+  if lower == 'select' and not reply.err then
+    db = ...
+  end
+  if type(reply) == 'number' then
+    reply = exact(reply, lower, ...)
+  end
   if is_typed then
-    redis.setresp(2)
+    setresp(2)
   elseif queue[1] == '3' and lower == 'zmscore' and type(reply) == 'table' and not reply.err then
     for at, score in ipairs(reply) do
       reply[at] = score and { double = tonumber(score) }
@@ -36,14 +56,20 @@ local function run(name, ...)
 end
 
 local function run_script(number, sha, first, last, count, ...)
-  KEYS, ARGV = {}, { ... }
-  for key = 1, tonumber(count) do
-    KEYS[key] = table.remove(ARGV, 1)
+  local keys, argv = {}, {}
+  count = tonumber(count)
+  for at, word in ipairs({ ... }) do
+    if at <= count then
+      keys[at] = word
+    else
+      argv[at - count] = word
+    end
   end
-  local done, reply = xpcall(scripts[tonumber(number)], function(raised)
+  local done, reply = xpcall(opened(tonumber(number), keys, argv), function(raised)
     return explain(raised, sha, tonumber(first), tonumber(last))
   end)
-  redis.setresp(2)
+  setresp(2)
+  call('SELECT', db)
   if not done then
     return { err = reply }
   end

@@ -4,15 +4,6 @@ local function now_ms()
   return seconds * 1000 + math.floor(micros / 1000)
 end
 
--- As Redis does it: `call` raises what `pcall` returns.
-local function fail(run, text)
-  local why = { err = text }
-  if run == call then
-    error(why, 0)
-  end
-  return why
-end
-
 local function fail_too_long(run, name)
   name = string.lower(name)
   return fail(run, "ERR invalid expire time in '" .. name .. "' command: longer than --max-ttl " .. 'LONGEST_TTL')
@@ -111,7 +102,8 @@ local function setex_in(unit)
   end
 end
 
--- SET and GETEX, whose options begin at `first`
+-- SET and GETEX, whose options begin at `first`. Of several times of one kind Redis takes the last, of two kinds none
+-- (`parseExtendedStringArgumentsOrReply` in `t_string.c`). What it will refuse is left to it.
 local function with_options(first)
   return function(run, ...)
     local count = select('#', ...)
@@ -120,20 +112,60 @@ local function with_options(first)
     if count < first + 1 then
       return run(...)
     end
-    local words = { ... }
-    for at = first, count - 1 do
+    local words, kind, places, at = { ... }, nil, {}, first
+    local units = { EX = 1000, PX = 1, EXAT = 1000, PXAT = 1 }
+    while at <= count do
       local option = type(words[at]) == 'string' and string.upper(words[at])
-      if option == 'EX' or option == 'PX' or option == 'EXAT' or option == 'PXAT' then
-        local unit = (option == 'EX' or option == 'EXAT') and 1000 or 1
-        local ms, is_too_long = padded(words[at + 1], unit, #option == 4 and now_ms() or 0)
-        if is_too_long then
-          return fail_too_long(run, name)
-        elseif ms then
-          words[at], words[at + 1] = 'PX', ms
+      local has_value = units[option]
+      if has_value or option == 'KEEPTTL' or option == 'PERSIST' then
+        if kind and kind ~= option then
+          return run(...)
         end
-        break
+        kind = option
+        places[#places + 1] = at
+      else
+        -- Conditions of newer servers.
+        has_value = option == 'IFEQ' or option == 'IFNE' or option == 'IFDEQ' or option == 'IFDNE'
       end
+      at = at + (has_value and 2 or 1)
+    end
+    if not kind or not units[kind] then
+      return run(...)
+    end
+    local ms, is_too_long = padded(words[places[#places] + 1], units[kind], #kind == 4 and now_ms() or 0)
+    if is_too_long then
+      return fail_too_long(run, name)
+    end
+    for _, place in ipairs(ms and places or {}) do
+      words[place], words[place + 1] = 'PX', ms
     end
     return run(unpack(words, 1, count))
   end
+end
+
+-- RESTORE
+local function restore(run, ...)
+  local count = select('#', ...)
+  local name, key, ttl, value = ...
+  save(key)
+  local options, now, at = {}, 0, 5
+  while at <= count do
+    local option = (select(at, ...))
+    local upper = type(option) == 'string' and string.upper(option)
+    local width = (upper == 'IDLETIME' or upper == 'FREQ') and 2 or 1
+    if upper == 'ABSTTL' then
+      now = now_ms()
+    else
+      options[#options + 1], options[#options + 2] = option, width == 2 and (select(at + 1, ...)) or nil
+    end
+    at = at + width
+  end
+  local ms, is_too_long = padded(ttl, 1, now)
+  if is_too_long then
+    return fail_too_long(run, name)
+  end
+  if ms then
+    return run(name, key, ms, value, unpack(options))
+  end
+  return run(...)
 end

@@ -53,7 +53,7 @@ impl Link {
 
     /// Agrees on RESP3, which tells a script's map from its array, learns the connection's id, and makes
     /// sure that the process is still the one that was probed.
-    async fn hello(
+    pub(in crate::master) async fn hello(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         run_id: &str,
@@ -119,10 +119,14 @@ fn require_databases(facts: &Facts, engine: &Engine) -> Result<(), Down> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::io::duplex;
 
     use super::*;
     use crate::config::Settings;
+    use crate::lua::program::Ttls;
+    use crate::lua::residents::Residents;
     use crate::quorum::MasterId;
     use crate::quorum::validity::Pad;
 
@@ -136,7 +140,8 @@ mod tests {
         let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
         let settings = Settings::try_new(masters).expect("one master is enough");
         let pad = Pad::new(settings.vote_timeout, settings.drift);
-        let link = Link::new(MasterId::new(0), &settings, pad);
+        let residents = Arc::new(Residents::new(1, Ttls::of(&settings)));
+        let link = Link::new(MasterId::new(0), &settings, pad, residents);
         let (mut ours, mut theirs) = duplex(4096);
         let info = format!("run_id:{run_id}\r\n");
         let replies = format!("%0\r\n:7\r\n${}\r\n{info}\r\n{end}", info.len());

@@ -109,7 +109,7 @@ fn is_on_a_quorum(now: &Look, source: usize, terms: Terms) -> bool {
 fn is_in_step(one: &State, other: &State, terms: Terms) -> bool {
     let is_same = !one.is_missing() && one.digest == other.digest;
     let end_alike = (one.ttl_ms < 0) == (other.ttl_ms < 0)
-        && (one.ttl_ms - other.ttl_ms).abs() <= 2 * terms.slack_ms;
+        && one.ttl_ms.abs_diff(other.ttl_ms) <= 2 * terms.slack_ms.unsigned_abs();
     is_same && end_alike
 }
 
@@ -160,7 +160,8 @@ fn lock(before: &Look, now: &Look, terms: Terms) -> Lock {
 /// Whether it is the same all the time. An extension that was refused, and taken back, may have moved its end by a
 /// little; a claim that was tried again has moved it by more.
 fn is_steady(before: &State, now: &State, terms: Terms) -> bool {
-    before.digest == now.digest && (before.ends_at_ms - now.ends_at_ms).abs() <= terms.slack_ms
+    before.digest == now.digest
+        && before.ends_at_ms.abs_diff(now.ends_at_ms) <= terms.slack_ms.unsigned_abs()
 }
 
 fn agree<'a>(mut states: impl Iterator<Item = &'a State>) -> bool {

@@ -23,14 +23,46 @@ impl Deadlines {
         queue.push_back((at, id, round));
     }
 
-    /// The next round whose deadline has come, or else when the next one will.
-    pub(super) fn due(&self, now: Instant) -> Result<(OperationId, u8), Option<Instant>> {
+    /// The next round whose deadline has come.
+    pub(super) fn due(&self, now: Instant) -> Option<(OperationId, u8)> {
         let mut queue = self.queue.borrow_mut();
-        let Some(&(at, id, round)) = queue.front() else { return Err(None) };
-        if at > now {
-            return Err(Some(at));
+        let (at, ..) = queue.front()?;
+        if *at > now {
+            return None;
         }
-        queue.pop_front();
-        Ok((id, round))
+        queue.pop_front().map(|(_, id, round)| (id, round))
+    }
+
+    /// When the deadline of the next round comes that `is_open`; those before it are forgotten.
+    pub(super) fn next(&self, is_open: impl Fn(OperationId, u8) -> bool) -> Option<Instant> {
+        let mut queue = self.queue.borrow_mut();
+        while let Some((at, id, round)) = queue.front() {
+            if is_open(*id, *round) {
+                return Some(*at);
+            }
+            queue.pop_front();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn rounds_that_are_decided_wake_nobody() {
+        let (deadlines, now) = (Deadlines::default(), clock::now());
+        let id = |slot| OperationId { slot, serial: 0 };
+        let at = |slot: u32| now + Duration::from_millis(u64::from(slot));
+        (1..=3).for_each(|slot| deadlines.push(at(slot), id(slot), 7));
+        assert_eq!(deadlines.next(|id, round| (id.slot, round) == (2, 7)), Some(at(2)));
+        assert_eq!(deadlines.due(at(1)), None, "it is forgotten");
+        assert_eq!(deadlines.due(at(2)), Some((id(2), 7)));
+        assert_eq!(deadlines.due(at(2)), None, "the next one is not due");
+        assert_eq!(deadlines.next(|_, _| false), None);
     }
 }

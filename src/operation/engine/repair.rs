@@ -74,12 +74,10 @@ impl Engine {
             if matters && waiting.part == Part::Ballot {
                 operation.encode(&self.rules, Form::Text, &mut scratch);
             }
-            (operation.db, operation.program())
+            operation.db
         });
-        let Some((db, program)) = db else { return false };
-        if let Some(program) = program {
-            self.links[master.index()].forgot(&program);
-        }
+        let Some(db) = db else { return false };
+        self.links[master.index()].forgot();
         if !scratch.is_empty() {
             self.links[master.index()].send(db, &scratch, waiting);
         }

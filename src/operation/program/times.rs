@@ -60,7 +60,8 @@ impl Times {
 
     /// Whether `number` is one of them, in milliseconds or in seconds.
     pub(super) fn include(&self, number: i64) -> bool {
-        number > 0 && self.0.iter().any(|(_, ms)| *ms == number || (ms + 500) / 1000 == number)
+        number > 0
+            && self.0.iter().any(|(_, ms)| *ms == number || ms.saturating_add(500) / 1000 == number)
     }
 
     /// Keys and milliseconds.

@@ -1,0 +1,292 @@
+//! Replies in the making: the slots whose reply comes in [slices](crate::client::slices).
+
+use super::{
+    Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Slot, State, Target, Ticket,
+};
+use super::{Recipient, Reply};
+use crate::client::slices::{Slice, Sliced};
+use crate::client::timeslice::TimeSlice;
+
+impl Target {
+    /// Hands over a reply that is made when its turn has come, and while its client reads.
+    pub fn deliver_slices(self, sliced: Sliced) {
+        match self.0 {
+            Recipient::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Sliced(sliced)),
+            // See `deliver`.
+            Recipient::Task(sender) => _ = sender.send(sliced.whole()),
+            Recipient::Nobody => {}
+        }
+    }
+}
+
+impl Outbox {
+    /// A reply to this command that is made in slices, also if nobody wants to see it. Nothing overtakes it.
+    pub fn push_slices(&self, command: u16, sliced: Sliced, silent: bool) {
+        let ticket = Ticket { key: 0, order: Order::Alone, bytes: 0, command };
+        let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
+        let filling = Filling::Sliced(sliced);
+        let slot = Slot { filling, answer_bytes: 0, ticket, purpose };
+        self.state.borrow_mut().slots.push_back(slot);
+    }
+
+    /// Goes on with the reply whose turn it is, if it is in the making, and with those after it: until the
+    /// turn of the session is over or there is enough to write. Says whether one was completed.
+    pub fn make(&self, time: &mut TimeSlice) -> bool {
+        let mut was_made = false;
+        // What makes it may look at this outbox.
+        while let Some(mut sliced) = self.take_sliced() {
+            if !self.make_some(&mut sliced, time) {
+                self.put_back(sliced);
+                break;
+            }
+            self.state.borrow_mut().made(&sliced);
+            was_made = true;
+        }
+        was_made
+    }
+
+    /// Whether there is something to be made and room for it.
+    pub fn may_make(&self) -> bool {
+        self.state.borrow().may_make()
+    }
+
+    /// Bytes of replies and messages that wait for the client to read.
+    pub fn unread_bytes(&self) -> usize {
+        let state = self.state.borrow();
+        let in_the_making = match state.slots.front() {
+            Some(Slot { filling: Filling::Sliced(sliced), .. }) => sliced.bytes(),
+            _ => 0,
+        };
+        state.ready_bytes() + in_the_making
+    }
+
+    fn take_sliced(&self) -> Option<Sliced> {
+        let state = &mut *self.state.borrow_mut();
+        if !state.may_make() {
+            return None;
+        }
+        match std::mem::replace(&mut state.slots.front_mut()?.filling, Filling::InTheMaking) {
+            Filling::Sliced(sliced) => Some(sliced),
+            _ => None,
+        }
+    }
+
+    fn put_back(&self, sliced: Sliced) {
+        if let Some(first) = self.state.borrow_mut().slots.front_mut() {
+            first.filling = Filling::Sliced(sliced);
+        }
+    }
+
+    /// Whether that was all.
+    fn make_some(&self, sliced: &mut Sliced, time: &mut TimeSlice) -> bool {
+        while !time.look() && self.state.borrow().has_room_to_make() {
+            let Some(slice) = sliced.next_slice() else { return true };
+            self.state.borrow_mut().add(sliced, &slice);
+        }
+        false
+    }
+}
+
+impl State {
+    fn has_room_to_make(&self) -> bool {
+        self.bytes.len() < REPLIES_TO_STOP_READING && !self.closed
+    }
+
+    fn may_make(&self) -> bool {
+        let first = self.slots.front().map(|slot| &slot.filling);
+        matches!(first, Some(Filling::Sliced(_))) && self.has_room_to_make()
+    }
+
+    /// Whether a message has to wait: it must not come in the middle of a reply, nor before the
+    /// confirmation of what it comes from.
+    pub(super) fn is_amid(&self) -> bool {
+        let first = self.slots.front().map(|slot| &slot.filling);
+        matches!(first, Some(Filling::Sliced(_) | Filling::InTheMaking))
+    }
+
+    fn add(&mut self, sliced: &mut Sliced, slice: &Slice) {
+        let Some(Slot { purpose, ticket, .. }) = self.slots.front() else { return };
+        let (purpose, command) = (*purpose, ticket.command);
+        if *slice != Slice::Nothing && !std::mem::replace(&mut sliced.begun, true) {
+            let reply = if let Slice::Part(reply) = slice { reply } else { &Reply::Nil };
+            self.count(command, reply);
+        }
+        if purpose != Purpose::Silence {
+            let before = self.bytes.len();
+            slice.encode(self.protocol, &mut self.bytes);
+            sliced.sent += self.bytes.len() - before;
+        }
+    }
+
+    fn made(&mut self, sliced: &Sliced) {
+        let Some(Slot { ticket, .. }) = self.slots.pop_front() else { return };
+        self.first += 1;
+        self.request_bytes -= ticket.bytes;
+        self.reply_bytes -= sliced.charged;
+        if !sliced.begun {
+            self.count(ticket.command, &Reply::Nil);
+        }
+        self.window.replied(sliced.sent);
+        let messages = std::mem::take(&mut self.messages);
+        self.bytes.append(messages);
+        self.encode_ready();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::super::tests::{ticket, written};
+    use super::*;
+    use crate::client::reply::Head;
+    use crate::client::timeslice::TURN;
+    use crate::clock;
+    use crate::metrics::NO_COMMAND;
+
+    fn numbers(count: usize) -> Sliced {
+        let head = Slice::Head(Head::Array(count));
+        let items = (0..count as i64).map(|number| Slice::Part(Reply::Int(number)));
+        Sliced::new(std::iter::once(head).chain(items))
+    }
+
+    fn a_turn() -> TimeSlice {
+        TimeSlice::from(clock::now())
+    }
+
+    /// Slices of which each takes a tenth of a turn.
+    fn slow(made: &Rc<Cell<usize>>) -> Sliced {
+        let made = Rc::clone(made);
+        Sliced::new((0..100).map(move |_| {
+            made.set(made.get() + 1);
+            pass(TURN / 10);
+            Slice::Nothing
+        }))
+    }
+
+    /// Time passes on the paused clock.
+    fn pass(duration: Duration) {
+        let mut advance = std::pin::pin!(tokio::time::advance(duration));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        // It yields once time has advanced.
+        let _ = advance.as_mut().poll(&mut cx);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_ends_when_its_time_is_up() {
+        let (outbox, made) = (Rc::new(Outbox::default()), Rc::default());
+        outbox.push_slices(NO_COMMAND, slow(&made), false);
+        outbox.make(&mut a_turn());
+        assert_eq!(made.get(), 10);
+        outbox.make(&mut a_turn());
+        assert_eq!(made.get(), 20);
+        assert_eq!(outbox.in_flight(), 1);
+        let spent = &mut a_turn();
+        pass(TURN);
+        outbox.make(spent);
+        assert_eq!(made.get(), 20, "others have used the turn up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replies_keep_their_order_around_one_in_the_making() {
+        let outbox = Rc::new(Outbox::default());
+        let before = outbox.reserve(ticket(1, Order::Plain), false);
+        outbox.push_slices(NO_COMMAND, numbers(2), false);
+        outbox.push_reply(NO_COMMAND, Reply::Simple("PONG"));
+        outbox.make(&mut a_turn());
+        assert_eq!(written(&outbox), "", "it is not its turn");
+        before.deliver(Reply::OK);
+        assert_eq!(written(&outbox), "+OK\r\n");
+        assert!(outbox.is_busy(&ticket(7, Order::Read)), "nothing overtakes it");
+        outbox.make(&mut a_turn());
+        assert_eq!(written(&outbox), "*2\r\n:0\r\n:1\r\n+PONG\r\n");
+        assert_eq!(outbox.in_flight(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_made_than_a_client_reads() {
+        let outbox = Rc::new(Outbox::default());
+        outbox.push_slices(NO_COMMAND, numbers(1_000_000), false);
+        outbox.make(&mut a_turn());
+        let first = outbox.ready_bytes();
+        assert!((REPLIES_TO_STOP_READING..REPLIES_TO_STOP_READING + 100).contains(&first));
+        outbox.make(&mut a_turn());
+        assert_eq!(outbox.ready_bytes(), first);
+        written(&outbox);
+        outbox.make(&mut a_turn());
+        assert!(outbox.ready_bytes() >= REPLIES_TO_STOP_READING);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_does_not_come_in_the_middle_of_a_reply() {
+        let outbox = Rc::new(Outbox::default());
+        let items = [Slice::Head(Head::Array(20)), Slice::Nothing];
+        let rest = (0..20).map(|_| {
+            pass(TURN / 10);
+            Slice::Part(Reply::Nil)
+        });
+        outbox.push_message(&Reply::Simple("before"));
+        outbox.push_slices(NO_COMMAND, Sliced::new(items.into_iter().chain(rest)), false);
+        outbox.make(&mut a_turn());
+        outbox.push_message(&Reply::Simple("after"));
+        assert!(outbox.may_make());
+        while outbox.may_make() {
+            outbox.make(&mut a_turn());
+        }
+        let expected = format!("+before\r\n*20\r\n{}+after\r\n", "$-1\r\n".repeat(20));
+        assert_eq!(written(&outbox), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_wants_to_see_is_done_all_the_same() {
+        let (outbox, made) = (Rc::new(Outbox::default()), Rc::default());
+        outbox.push_slices(NO_COMMAND, slow(&made), true);
+        while outbox.may_make() {
+            outbox.make(&mut a_turn());
+        }
+        assert_eq!((made.get(), outbox.in_flight(), outbox.ready_bytes()), (100, 0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_made_for_a_client_that_has_gone() {
+        let (outbox, made) = (Rc::new(Outbox::default()), Rc::default());
+        outbox.push_slices(NO_COMMAND, slow(&made), false);
+        outbox.close();
+        outbox.make(&mut a_turn());
+        assert_eq!(made.get(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_reply_comes_in_slices_by_itself() {
+        let outbox = Rc::new(Outbox::default());
+        let long = vec![b'x'; 10 * REPLIES_TO_STOP_READING];
+        outbox.reserve(ticket(1, Order::Plain), false).deliver(Reply::bulk(long.clone()));
+        outbox.push_reply(NO_COMMAND, Reply::OK);
+        let mut received = 0;
+        assert_eq!(outbox.unread_bytes(), long.len(), "none of it is there twice");
+        while outbox.may_make() {
+            outbox.make(&mut a_turn());
+            assert!(outbox.ready_bytes() < 3 * REPLIES_TO_STOP_READING);
+            received += written(&outbox).len();
+        }
+        assert_eq!(received, "$655360\r\n".len() + long.len() + "\r\n+OK\r\n".len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn parts_that_become_one_long_reply_do_so_in_slices() {
+        use super::super::Gather;
+        let outbox = Rc::new(Outbox::default());
+        outbox.gather(Gather::List, 3, false);
+        let parts = [0; 3].map(|_| outbox.reserve_part(ticket(1, Order::Plain)));
+        let value = vec![b'x'; 2 * REPLIES_TO_STOP_READING];
+        parts.into_iter().for_each(|part| part.deliver(Reply::bulk(value.clone())));
+        assert!(!outbox.is_gathering());
+        assert_eq!((outbox.in_flight(), outbox.ready_bytes()), (1, 0), "it is still to be made");
+        outbox.make(&mut a_turn());
+        assert!(
+            (REPLIES_TO_STOP_READING..3 * REPLIES_TO_STOP_READING).contains(&outbox.ready_bytes())
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! `HELP` of every command that has subcommands, in the words of Redis 7.0.
+
+use super::table::Spec;
+use crate::client::decoder::Args;
+use crate::client::reply::Reply;
+
+/// The reply to `NAME HELP`, if it is asked for.
+pub(super) fn asked(spec: &Spec, args: Args<'_>) -> Option<Reply> {
+    let is_help = spec.is_container && args.len() == 2 && args.at(1).eq_ignore_ascii_case(b"help");
+    if is_help { of(spec.name) } else { None }
+}
+
+fn of(name: &str) -> Option<Reply> {
+    let mut lines = TEXTS.lines().skip_while(|line| *line != format!("[{name}]"));
+    lines.next()?;
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    Some(Reply::Array(lines.map(Reply::Simple).collect()))
+}
+
+/// Each under the name of its command in brackets.
+const TEXTS: &str = include_str!("help.txt");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::table;
+
+    #[test]
+    fn whatever_has_subcommands_has_help() {
+        let containers = table::all().iter().filter(|spec| spec.is_container);
+        let without: Vec<_> =
+            containers.map(|spec| spec.name).filter(|name| of(name).is_none()).collect();
+        assert_eq!(without, ["cluster"], "a proxy is no cluster");
+    }
+}

@@ -1,0 +1,45 @@
+//! Names that [only the proxy](crate::reserved) may use on the masters: a request with one of them is refused
+//! before anything is done with it.
+
+use super::table::{Command, Spec};
+use super::{error, keys};
+use crate::client::decoder::Args;
+use crate::client::reply::Reply;
+use crate::reserved::is_reserved;
+
+/// Refuses a request that names a key or a channel of the proxy's own.
+///
+/// # Errors
+/// What the client is told.
+#[inline]
+pub(super) fn check(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
+    // Values may be anything. Few requests have a word that could be such a name at all.
+    if args.iter().any(is_reserved) { check_names(spec, args) } else { Ok(()) }
+}
+
+#[cold]
+fn check_names(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
+    let keys = keys::of(spec, args).into_iter();
+    let is_ours = keys.chain(channels(spec, args)).chain(patterns(spec, args)).any(is_reserved);
+    if is_ours { Err(error::RESERVED_NAME) } else { Ok(()) }
+}
+
+/// The words that are channels, or patterns of them.
+pub(super) fn channels<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+    use Command as C;
+    let (first, count) = match spec.id {
+        C::Subscribe | C::Psubscribe | C::Ssubscribe => (1, usize::MAX),
+        C::Publish | C::Spublish => (1, 1),
+        _ => (0, 0),
+    };
+    args.from(first).iter().take(count)
+}
+
+/// The patterns of keys that `SORT` looks up.
+fn patterns<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let sorts = matches!(spec.name, "sort" | "sort_ro");
+    let looks_up =
+        |option: &[u8]| option.eq_ignore_ascii_case(b"by") || option.eq_ignore_ascii_case(b"get");
+    let options = sorts.then(|| keys::sort_options(args)).into_iter().flatten();
+    options.filter(move |(option, _)| looks_up(option)).map(|(_, rest)| rest.at(0))
+}

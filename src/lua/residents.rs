@@ -1,0 +1,256 @@
+//! The programs that masters keep.
+//!
+//! A master frees no single script, only all of them. So there are places for a limited number, for all workers and
+//! masters alike; a program gets one when it is run for the second time, and what has none is run by a
+//! runner. When the places are taken, and when a client asks for it, all of them are given up at
+//! once: a new *generation* begins, and each master is told once to forget what it was given.
+//!
+//! Other proxies and clients of the masters lose their scripts as well, and give them to the masters again. So that
+//! they do not take turns in that, there is a pause between two generations.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::program::{Program, Ttls};
+use super::runner;
+use crate::clock::{self, Instant};
+use crate::quorum::MasterId;
+
+/// See the module.
+pub struct Residents {
+    generation: AtomicU64,
+    /// The generation for which each master was last told to forget.
+    told: Vec<AtomicU64>,
+    /// A master has refused to forget: no place is given up again.
+    refused: AtomicBool,
+    /// What every proxy with these settings runs all the time.
+    ours: [Arc<Program>; 2],
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    shas: HashSet<String>,
+    bytes: usize,
+    /// When the generation began.
+    since: Option<Instant>,
+    /// A client has asked for a new one, too soon after the last.
+    is_due: bool,
+}
+
+impl Residents {
+    /// Without any, for so many masters.
+    pub fn new(masters: usize, ttls: Ttls) -> Self {
+        let (transaction, _) = Program::transaction(&[], ttls, None);
+        Self {
+            generation: AtomicU64::new(FIRST_GENERATION),
+            told: (0..masters).map(|_| AtomicU64::new(FIRST_GENERATION)).collect(),
+            refused: AtomicBool::new(false),
+            ours: [runner::with(None), Arc::new(transaction)],
+            places: Mutex::default(),
+        }
+    }
+
+    /// Who runs `program`, which is about to be run: `None` if it does so itself.
+    pub fn runner_of(&self, program: &Program) -> Option<Arc<Program>> {
+        if program.place.is_kept_in(self.generation()) {
+            return None;
+        }
+        let has_place = program.place.has_run() && self.admit(program);
+        (!has_place).then(|| program.runner())
+    }
+
+    fn admit(&self, program: &Program) -> bool {
+        let places = &mut *self.places();
+        if !places.shas.contains(&program.sha) {
+            if places.are_taken(program.text.len()) && !self.renew(places, clock::now()) {
+                return false;
+            }
+            places.shas.insert(program.sha.clone());
+            places.bytes += program.text.len();
+        }
+        program.place.keep_in(self.generation());
+        true
+    }
+
+    /// Gives up all places, for `SCRIPT FLUSH`, or as soon as may be.
+    pub fn flush(&self) {
+        let places = &mut *self.places();
+        if places.shas.is_empty() {
+            return;
+        }
+        places.is_due = !self.renew(places, clock::now());
+    }
+
+    /// Begins the generation that is due, and tells which it is.
+    pub fn see(&self, now: Instant) -> u64 {
+        let places = &mut *self.places();
+        if places.is_due && self.renew(places, now) {
+            places.is_due = false;
+        }
+        self.generation()
+    }
+
+    fn renew(&self, places: &mut Places, now: Instant) -> bool {
+        let is_too_soon =
+            places.since.is_some_and(|since| now.saturating_duration_since(since) < PAUSE);
+        if is_too_soon || self.refused.load(Ordering::Relaxed) {
+            return false;
+        }
+        *places = Places { since: Some(now), ..Places::default() };
+        self.generation.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// Counts the times that all places were given up.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether whoever asks has to tell `master` to forget the programs of all generations before this one.
+    pub fn claim_flush(&self, master: MasterId, generation: u64) -> bool {
+        let told = &self.told[master.index()];
+        !self.refused.load(Ordering::Relaxed)
+            && told.fetch_max(generation, Ordering::Relaxed) < generation
+    }
+
+    /// Nobody knows whether `master` has heard it, or it could not do it.
+    pub fn flush_lost(&self, master: MasterId) {
+        self.told[master.index()].store(FIRST_GENERATION, Ordering::Relaxed);
+    }
+
+    /// A master may not forget: nothing is given up any more. Tells whether that is news.
+    pub fn flush_refused(&self) -> bool {
+        !self.refused.swap(true, Ordering::Relaxed)
+    }
+
+    /// What a master is given again as soon as it has forgotten everything.
+    pub fn ours(&self) -> &[Arc<Program>] {
+        &self.ours
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Places {
+    fn are_taken(&self, bytes: usize) -> bool {
+        self.shas.len() >= MAX_RESIDENTS || self.bytes + bytes > MAX_BYTES
+    }
+}
+
+/// Zero is that of a program that has no place yet.
+const FIRST_GENERATION: u64 = 1;
+
+/// As many as there are scripts in the [cache](super::ScriptCache).
+const MAX_RESIDENTS: usize = 500;
+
+/// Room for as many with 12 KiB of our own around them. A master needs three times as much.
+const MAX_BYTES: usize = MAX_RESIDENTS * 12 * 1024;
+
+/// A master that forgets spends a millisecond on that, and everybody gives it their scripts again.
+const PAUSE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::validity::Pad;
+
+    fn ttls() -> Ttls {
+        Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None }
+    }
+
+    fn residents() -> Residents {
+        Residents::new(3, ttls())
+    }
+
+    fn program(number: usize) -> Program {
+        Program::wrap(format!("return {number}").as_bytes(), "", ttls())
+    }
+
+    /// Whether it has a place after it was run twice.
+    fn settles(residents: &Residents, program: &Program) -> bool {
+        assert!(residents.runner_of(program).is_some() && residents.runner_of(program).is_some());
+        program.runs();
+        residents.runner_of(program).is_none()
+    }
+
+    fn master() -> MasterId {
+        MasterId::new(1)
+    }
+
+    #[test]
+    fn a_text_that_comes_once_stays_with_the_masters_for_ever() {
+        let residents = residents();
+        for number in 0..MAX_RESIDENTS * 2 {
+            let runner = residents.runner_of(&program(number));
+            assert_eq!(runner.map(|it| it.sha.clone()), Some(runner::with(None).sha.clone()));
+        }
+        assert!(settles(&residents, &program(0)), "it has come again");
+        assert_eq!((residents.places().shas.len(), residents.generation()), (1, 1));
+    }
+
+    #[test]
+    fn places_are_given_up_together_and_not_again_at_once() {
+        let residents = residents();
+        let programs: Vec<_> = (0..3 * MAX_RESIDENTS).map(program).collect();
+        let settled = programs.iter().filter(|it| settles(&residents, it)).count();
+        assert_eq!((settled, residents.generation()), (2 * MAX_RESIDENTS, 2));
+        assert_eq!(residents.places().shas.len(), MAX_RESIDENTS);
+        // Those of the second generation are there, those of the first no more.
+        let is_there = |at: usize| programs[at].place.is_kept_in(residents.generation());
+        let there = [0, MAX_RESIDENTS, 2 * MAX_RESIDENTS].map(is_there);
+        assert_eq!(there, [false, true, false]);
+        residents.flush();
+        assert_eq!(residents.generation(), 2, "too soon");
+        assert_eq!(residents.see(clock::now() + PAUSE), 3, "but not forgotten");
+        assert_eq!(residents.see(clock::now() + 3 * PAUSE), 3);
+    }
+
+    #[test]
+    fn large_programs_take_more_room() {
+        let residents = residents();
+        let large = |number: usize| {
+            let text = format!("return {number} -- {}", "x".repeat(MAX_BYTES / 10));
+            Program::wrap(text.as_bytes(), "", ttls())
+        };
+        let settled = (0..40).filter(|number| settles(&residents, &large(*number))).count();
+        assert_eq!((settled, residents.generation()), (18, 2));
+    }
+
+    #[test]
+    fn one_link_tells_each_master_and_another_when_that_was_lost() {
+        let residents = residents();
+        assert!(!residents.claim_flush(master(), residents.generation()));
+        residents.flush();
+        assert_eq!(residents.generation(), 1, "there is nothing to forget");
+        settles(&residents, &program(1));
+        residents.flush();
+        let now = residents.generation();
+        assert_eq!((now, residents.claim_flush(master(), now)), (2, true));
+        assert!(!residents.claim_flush(master(), now));
+        assert!(residents.claim_flush(MasterId::new(2), now));
+        residents.flush_lost(master());
+        assert!(residents.claim_flush(master(), now));
+    }
+
+    #[test]
+    fn a_master_that_may_not_forget_is_given_no_more() {
+        let residents = residents();
+        assert!(residents.flush_refused() && !residents.flush_refused());
+        let settled = (0..2 * MAX_RESIDENTS).filter(|it| settles(&residents, &program(*it)));
+        assert_eq!((settled.count(), residents.generation()), (MAX_RESIDENTS, 1));
+        residents.flush();
+        assert_eq!((residents.generation(), residents.claim_flush(master(), 2)), (1, false));
+    }
+
+    #[test]
+    fn what_is_ours_needs_no_place() {
+        let residents = residents();
+        let ours = residents.ours();
+        assert!(ours.iter().all(|program| residents.runner_of(program).is_none()));
+    }
+}

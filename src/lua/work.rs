@@ -1,0 +1,169 @@
+//! The steps that a reader of scripts takes, counted in tests: no text may cost more than its length allows.
+//!
+//! A client's text is read before anybody knows whether it is Lua, on a thread that serves others as well.
+
+/// Number of bytes, tokens and variables looked at.
+#[inline]
+pub(super) fn steps(count: usize) {
+    #[cfg(test)]
+    counted::add(count);
+    #[cfg(not(test))]
+    let _ = count;
+}
+
+#[cfg(test)]
+pub(super) use counted::of;
+
+#[cfg(test)]
+mod counted {
+    use std::cell::Cell;
+
+    thread_local! {
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn add(count: usize) {
+        STEPS.set(STEPS.get() + count);
+    }
+
+    /// The steps that `act` takes.
+    pub(crate) fn of(act: impl FnOnce()) -> usize {
+        let before = STEPS.get();
+        act();
+        STEPS.get() - before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::of;
+    use crate::acl::Users;
+    use crate::lua::program::Ttls;
+    use crate::lua::transactions::Transactions;
+    use crate::lua::{Script, ScriptCache};
+    use crate::quorum::validity::Pad;
+
+    /// What makes some reader of Lua look again at what it has seen, if it is repeated.
+    const PIECES: [&str; 38] = [
+        "KEYS[",
+        "redis.call('get', KEYS[1], ",
+        "return redis.call(",
+        "return redis.call('set', ",
+        "redis.pcall('get'",
+        "redis.call(",
+        "(",
+        ")",
+        "{",
+        "[",
+        "[[",
+        "[=",
+        "[====[",
+        "]====]",
+        "]",
+        "=",
+        "--",
+        "--[[",
+        "--[==",
+        "-",
+        "'",
+        "\"",
+        "\\",
+        "\n",
+        "\r\n",
+        " ",
+        "local a = 1 ",
+        "local b = b ",
+        "a .. ",
+        "not ",
+        "1 - ",
+        "a and b or ",
+        "if a then ",
+        " end ",
+        "_G",
+        "return function() ",
+        "return load(",
+        "select(",
+    ];
+
+    /// Steps for each byte: every byte is looked at a few times by the lexer, the parser and the scan, of which there
+    /// are five, and again by the scan of a transaction.
+    const STEPS_PER_BYTE: usize = 100;
+
+    /// What each text costs, however short it is: our own Lua around it.
+    const STEPS_OF_OURS: usize = 200_000;
+
+    fn everything_about(text: &[u8]) -> usize {
+        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let users = Users::parse(["alice ~lock:* +@all"], None).unwrap();
+        let guard = users.named(b"alice").unwrap().guard();
+        let mut transactions = Transactions::new(ttls);
+        of(|| {
+            let script: Arc<Script> = ScriptCache::new().load(Bytes::copy_from_slice(text));
+            script.program(ttls);
+            script.guarded_program(ttls, guard);
+            let _ = script.commands();
+            transactions.with(&[Arc::clone(&script)], None);
+            transactions.with(&[script], Some(Arc::clone(guard)));
+        })
+    }
+
+    fn assert_linear(text: &str) {
+        let steps = everything_about(text.as_bytes());
+        let most = STEPS_OF_OURS + STEPS_PER_BYTE * text.len();
+        let start: String = text.chars().take(60).collect();
+        assert!(steps <= most, "{steps} steps for {} bytes: {start} ...", text.len());
+    }
+
+    #[test]
+    fn a_text_of_nothing_but_open_calls_is_read_again_for_each() {
+        for piece in PIECES {
+            for size in [4_000, 32_000] {
+                assert_linear(&piece.repeat(size / piece.len()));
+            }
+        }
+        assert_linear(&"return redis.call(".repeat(55_000));
+    }
+
+    #[test]
+    fn beyond_a_size_nothing_is_read() {
+        let text = "return redis.call('get', KEYS[1]) ".repeat(30_000);
+        let script = ScriptCache::new().load(Bytes::from(text.clone()));
+        let steps = of(|| assert!(script.commands().is_none()));
+        assert!(steps < 100, "{steps}");
+        assert!(script.shape.is_none());
+    }
+
+    #[test]
+    fn the_scripts_of_a_transaction_are_counted_again_for_each() {
+        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let mut cache = ScriptCache::new();
+        let steps = |count: usize, cache: &mut ScriptCache| {
+            let scripts = (0..count).map(|at| cache.load(Bytes::from(format!("return {at}"))));
+            let scripts: Vec<_> = scripts.collect();
+            let mut transactions = Transactions::new(ttls);
+            of(|| _ = transactions.with(&scripts, None))
+        };
+        let [few, many] = [500, 8_000].map(|count| steps(count, &mut cache));
+        assert!(many < 32 * few, "{few} steps for 500 scripts, {many} for 8000");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_text_costs_more_than_its_length(
+            pieces in proptest::collection::vec(proptest::sample::select(&PIECES[..]), 1..6),
+            times in 1..400_usize,
+            end in proptest::sample::select(&PIECES[..]),
+        ) {
+            let text = pieces.concat().repeat(times) + end;
+            assert_linear(&text);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Requests with many topics, and subscribers who have many: over several turns of the event loop.
+//!
+//! What [`Hub`] does for one topic takes a microsecond or two, and one request may name 50,000 of them.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use super::Topic;
+use super::hub::Hub;
+use super::subscriber::Subscriber;
+use crate::client::outbox::Target;
+use crate::client::reply::Reply;
+use crate::client::slices::{Slice, Sliced, Slices};
+use crate::client::timeslice::TimeSlice;
+
+/// Topics handled in one step.
+pub(super) const AT_ONCE: usize = 64;
+
+impl Hub {
+    /// [`Hub::subscribe`] with many topics.
+    pub(super) async fn subscribe_to_many(
+        self: Rc<Self>,
+        subscriber: Rc<Subscriber>,
+        topics: Vec<Topic>,
+        target: Target,
+    ) {
+        let mut time = TimeSlice::default();
+        let mut all = AllOf::of(&self, &subscriber, topics);
+        while all.claim_next() && !target.is_closed() {
+            time.rest().await;
+        }
+        self.caught_up().await;
+        match all.why_not(&mut time).await {
+            Some(error) => {
+                drop(all);
+                target.deliver(error);
+            }
+            None => target.deliver_slices(Sliced::new(all)),
+        }
+    }
+
+    /// [`Hub::unsubscribe`] with many topics.
+    pub(super) async fn unsubscribe_from_many(
+        self: Rc<Self>,
+        subscriber: Rc<Subscriber>,
+        topics: Vec<Topic>,
+        target: Target,
+    ) {
+        let mut time = TimeSlice::default();
+        let mut confirmations = Vec::with_capacity(topics.len());
+        for topic in &topics {
+            self.leave(&subscriber, topic);
+            confirmations.push(subscriber.unsubscribed(topic));
+            time.rest().await;
+        }
+        self.caught_up().await;
+        subscriber.set_changing(false);
+        target.deliver(Reply::Each(confirmations));
+    }
+
+    /// The session of `subscriber` has gone, and its number with it: nobody waits for this.
+    pub fn forget_subscriber(&self, subscriber: Rc<Subscriber>) {
+        let topics = subscriber.topics();
+        if topics.len() <= AT_ONCE {
+            return self.leave_all(&subscriber);
+        }
+        self.leavers.come(Some(subscriber), topics);
+    }
+
+    /// Sees off who has left with many topics, for ever.
+    pub async fn see_off(self: Rc<Self>) {
+        let mut time = TimeSlice::default();
+        loop {
+            let next = self.leavers.queue.borrow_mut().pop_front();
+            let Some((subscriber, topics)) = next else {
+                self.leavers.came.notified().await;
+                continue;
+            };
+            for topic in &topics {
+                match &subscriber {
+                    Some(subscriber) => _ = self.leave(subscriber, topic),
+                    None => self.release(topic),
+                }
+                time.rest().await;
+            }
+        }
+    }
+}
+
+/// Subscribers who have left, or requests that have been given up, and their topics.
+#[derive(Default)]
+pub(super) struct Leavers {
+    queue: RefCell<VecDeque<Leaver>>,
+    came: Notify,
+}
+
+type Leaver = (Option<Rc<Subscriber>>, Vec<Topic>);
+
+impl Leavers {
+    fn come(&self, subscriber: Option<Rc<Subscriber>>, topics: Vec<Topic>) {
+        self.queue.borrow_mut().push_back((subscriber, topics));
+        self.came.notify_one();
+    }
+}
+
+/// The topics of one request on their way to their confirmation.
+struct AllOf {
+    hub: Rc<Hub>,
+    subscriber: Rc<Subscriber>,
+    topics: Vec<Topic>,
+    /// Number of leading topics that are claimed.
+    claimed: usize,
+    /// Number of those that are confirmed, and claimed no more.
+    confirmed: usize,
+}
+
+impl AllOf {
+    fn of(hub: &Rc<Hub>, subscriber: &Rc<Subscriber>, topics: Vec<Topic>) -> Self {
+        let (hub, subscriber) = (Rc::clone(hub), Rc::clone(subscriber));
+        Self { hub, subscriber, topics, claimed: 0, confirmed: 0 }
+    }
+
+    /// Claims one more, if there is one.
+    fn claim_next(&mut self) -> bool {
+        let Some(topic) = self.topics.get(self.claimed) else { return false };
+        self.hub.claim(topic);
+        self.claimed += 1;
+        true
+    }
+
+    /// The error, if no master has confirmed one of them.
+    async fn why_not(&self, time: &mut TimeSlice) -> Option<Reply> {
+        for some in self.topics[..self.claimed].chunks(AT_ONCE) {
+            if let Some(error) = self.hub.why_not(some) {
+                return Some(error);
+            }
+            time.rest().await;
+        }
+        None
+    }
+
+    fn release_next(&mut self) {
+        self.hub.release(&self.topics[self.confirmed]);
+        self.confirmed += 1;
+    }
+}
+
+/// The confirmations. From each on its messages are kept, which come when all are sent.
+impl Slices for AllOf {
+    fn next(&mut self) -> Option<Slice> {
+        let some = AT_ONCE.min(self.claimed - self.confirmed);
+        if some == 0 {
+            self.subscriber.set_changing(false);
+            return None;
+        }
+        let confirm = |_| {
+            let confirmation = self.hub.join(&self.subscriber, &self.topics[self.confirmed]);
+            self.release_next();
+            confirmation
+        };
+        Some(Slice::Whole(Reply::Each((0..some).map(confirm).collect())))
+    }
+}
+
+/// What is not confirmed is given up, e.g. because the client has gone.
+impl Drop for AllOf {
+    fn drop(&mut self) {
+        self.subscriber.set_changing(false);
+        if self.confirmed < self.claimed {
+            let mut topics = std::mem::take(&mut self.topics);
+            topics.truncate(self.claimed);
+            topics.drain(..self.confirmed);
+            self.hub.leavers.come(None, topics);
+        }
+    }
+}

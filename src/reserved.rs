@@ -1,0 +1,28 @@
+//! Names that only the proxy uses on the masters, for keys and for channels.
+//!
+//! Clients cannot name them, and are not shown them: whatever carries such a name is the proxy's own word.
+
+/// What reserved names begin with.
+pub const PREFIX: &str = "redlock-proxy:";
+
+/// What a client is told that uses such a name all the same.
+pub const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own: give the key or channel another name";
+
+/// Whether only the proxy may use this name of a key or a channel.
+#[inline]
+pub fn is_reserved(name: &[u8]) -> bool {
+    name.starts_with(PREFIX.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_names_begin_with_the_prefix_as_it_is_spelled() {
+        assert!(is_reserved(b"redlock-proxy:") && is_reserved(b"redlock-proxy:mark\xff"));
+        for free in [&b""[..], b"redlock-proxy", b"Redlock-proxy:mark", b" redlock-proxy:mark"] {
+            assert!(!is_reserved(free), "{free:?}");
+        }
+    }
+}
