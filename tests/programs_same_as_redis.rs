@@ -37,6 +37,7 @@ async fn scripts_that_speak_resp3() {
 async fn scripts_that_raise() {
     compare(tables::raised::BY_COMMANDS).await;
     compare(tables::raised::BY_LUA).await;
+    compare(tables::raised::ODD).await;
 }
 
 #[tokio::test]
@@ -55,6 +56,7 @@ async fn what_scripts_find() {
     compare(tables::environment::KEYS_AND_ARGUMENTS).await;
     compare(tables::environment::REDIS_TABLE).await;
     compare(tables::environment::LANGUAGE).await;
+    compare(tables::environment::CLOSED).await;
 }
 
 #[tokio::test]
@@ -89,12 +91,41 @@ async fn running_scripts() {
     compare(tables::scripts::FLAGS).await;
 }
 
+/// Those that the proxy does not read, because of their length, run as any other, and are refused as any other.
+#[tokio::test]
+async fn a_script_of_a_megabyte_holds_a_worker() {
+    let long = |piece: &str, end: &str| format!("{}{end}", piece.repeat(300_000 / piece.len()));
+    let write = "redis.call('set', KEYS[1], ARGV[1]) return redis.call('get', KEYS[1])";
+    let scripts = [
+        "return redis.call(".repeat(55_000),
+        long("(", ""),
+        long("[====[", ""),
+        long("--[==[", ""),
+        long("return function() ", ""),
+        long("local a = 1 ", ""),
+        long("if true then ", ""),
+        long("-- a comment\n", write),
+        long("redis.call('incr', KEYS[1]) ", "return redis.call('get', KEYS[1])"),
+        long("redis.call('get', KEYS[1])\n", "return redis.call(ARGV[1], KEYS[1])"),
+        format!("return #[====[{}]====]", long("]===]", "")),
+        format!("return #('{}')", long("a' .. 'b", "")),
+    ];
+    let evals = scripts.iter().map(|script| format!("EVAL \"{script}\" 1 k strlen\n"));
+    let queued = format!("MULTI\nEVAL \"{}\" 1 k v\nEXEC\n", scripts[7]);
+    compare(&(evals.collect::<String>() + &queued)).await;
+}
+
 #[tokio::test]
 async fn transactions() {
     compare(tables::transactions::QUEUE).await;
     compare(tables::transactions::ERRORS).await;
     compare(tables::transactions::TYPES).await;
     compare(tables::transactions::TIMES).await;
+}
+
+#[tokio::test]
+async fn a_database_that_a_script_selects_leaks_into_the_transaction() {
+    compare(tables::transactions::DATABASES).await;
 }
 
 #[tokio::test]

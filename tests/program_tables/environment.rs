@@ -178,3 +178,109 @@ pub(crate) const LANGUAGE: &str = r#"
     EVAL "local long = [==[a]]b]==] return long" 0
     EVAL "return 'tab\tquote\'back\\slash\065'" 0
 "#;
+
+/// What looks for the globals, and what would change them.
+pub(crate) const CLOSED: &str = r#"
+    EVAL "_G.loadstring=nil return _G.loadstring('return redis')().call('get','secret')" 0
+    EVAL "rawset(_G,'redis',nil) return _G.redis.call('get','secret')" 0
+    EVAL "rawset(_G,'redis',nil)" 0
+    EVAL "rawset(_G,'x',nil)" 0
+    EVAL "rawset(redis,'call',5)" 0
+    EVAL "rawset(string,'call',5)" 0
+    EVAL "rawset(1,2,3)" 0
+    EVAL "rawset({})" 0
+    EVAL "rawset({},nil,1)" 0
+    EVAL "rawset({},0/0,1)" 0
+    EVAL "setmetatable(_G,{})" 0
+    EVAL "setmetatable(redis,{})" 0
+    EVAL "setmetatable(string,{})" 0
+    EVAL "setmetatable({})" 0
+    EVAL "setmetatable(1,{})" 0
+    EVAL "setmetatable(setmetatable({},{__metatable=1}),{})" 0
+    EVAL "return getmetatable(redis)" 0
+    EVAL "return getmetatable(1)" 0
+    EVAL "return getmetatable()" 0
+    EVAL "return type(getmetatable('').__index)" 0
+    EVAL "getmetatable('').__index = 1" 0
+    EVAL "getmetatable('').x = 1" 0
+    EVAL "getmetatable('').__index.x = 1" 0
+    EVAL "return getmetatable('').__index == string" 0
+    EVAL "return getmetatable(_G).x" 0
+    EVAL "local s=setmetatable({},{__concat=function() return 'return redis' end}) return loadstring(s)" 0
+    EVAL "return loadstring('return redis')().call('get','secret')" 0
+    EVAL "return loadstring()" 0
+    EVAL "return loadstring(nil)" 0
+    EVAL "return loadstring({})" 0
+    EVAL "return loadstring(12)" 0
+    EVAL "return {0,select(2,loadstring('x x'))}" 0
+    EVAL "return {0,select(2,loadstring('x x','=abc'))}" 0
+    EVAL "return {0,select(2,loadstring('x x','abc'))}" 0
+    EVAL "return loadstring('return 1', {})" 0
+    EVAL "return loadstring('return 1', 5)()" 0
+    EVAL "return {0,select(2,loadstring('x x', 5))}" 0
+    EVAL "return {0,select(2,loadstring('end, (function(...) return 1'))}" 0
+    EVAL "return {0,select(2,loadstring('return 1 end local x=function()'))}" 0
+    EVAL "return {loadstring('return ...')(1,2,3)}" 0
+    EVAL "return load('x')" 0
+    EVAL "return load()" 0
+    EVAL "return load(nil)" 0
+    EVAL "return load({})" 0
+    EVAL "return load(print)" 0
+    EVAL "return {load(function() return {} end)}" 0
+    EVAL "local n=0 return load(function() n=n+1 if n==1 then return 'return ' elseif n==2 then return 5 end end)()" 0
+    EVAL "return load(function() return nil end)()" 0
+    EVAL "return {0,select(2,load(function() return 'x x ' end))}" 0
+    EVAL "return {0,select(2,load(function() return 'x x ' end, '=y'))}" 0
+    EVAL "return {0,select(2,load(function() return string.dump(function() return 1 end) end))}" 0
+    EVAL "x=1" 0
+    EVAL "return x" 0
+    EVAL "_G.x=1" 0
+    EVAL "return _G.x" 0
+    EVAL "return _G[5]" 0
+    EVAL "return _G[{}]" 0
+    EVAL "return _G[true]" 0
+    EVAL "return _G.setfenv" 0
+    EVAL "return setfenv" 0
+    EVAL "return getfenv()" 0
+    EVAL "return debug" 0
+    EVAL "return print" 0
+    EVAL "return _G.os" 0
+    EVAL "return _G.print" 0
+    EVAL "return rawget(_G,'print')" 0
+    EVAL "return rawget(_G,'redis') == redis" 0
+    EVAL "return rawget(1)" 0
+    EVAL "return rawget({5},1)" 0
+    EVAL "return type(_G.KEYS)" 0
+    EVAL "return _G.KEYS == KEYS" 0
+    EVAL "return _G._G == _G" 0
+    EVAL "return _G.redis == redis" 0
+    EVAL "return _G.string == string" 0
+    EVAL "return _G.pairs == pairs" 0
+    EVAL "return type(next(_G))" 0
+    EVAL "return next({})" 0
+    EVAL "return next({5})" 0
+    EVAL "return next({},1)" 0
+    EVAL "return next()" 0
+    EVAL "return next(5)" 0
+    EVAL "return pairs()" 0
+    EVAL "return pairs(5)" 0
+    EVAL "local t={} for k,v in next,redis do t[#t+1]=k end table.sort(t) return {t,_G._VERSION}" 0
+    EVAL "local t={} for k,v in pairs({a=1}) do t[#t+1]=k end table.sort(t) return {t,_G._VERSION}" 0
+    EVAL "return loadstring('return ARGV')()" 0
+    EVAL "function redis.call() end" 0
+    EVAL "redis.call=5" 0
+    EVAL "redis.x=5" 0
+    EVAL "return redis.x" 0
+    EVAL "return gcinfo() > 0" 0
+    EVAL "return pcall(loadstring, {})" 0
+    EVAL "return pcall(rawset, _G, 'x', 1)" 0
+    EVAL "return coroutine.wrap(function() return _G.redis.call('get','secret') end)()" 0
+    EVAL "return xpcall(function() return _G.redis.call('get','secret') end, function(e) return type(e) end)" 0
+    EVAL "return string.gsub('x','x',redis)" 0
+    EVAL "return table.concat(_G)" 0
+    EVAL "return #_G" 0
+    EVAL "return unpack(_G)" 0
+    EVAL "table.sort(_G)" 0
+    EVAL "return tostring(bit.band(3,_G))" 0
+    EVAL "local real = _G.redis return real.call('get','secret')" 0
+"#;

@@ -177,3 +177,74 @@ pub(crate) const SYNTAX: &str = r##"
     SCRIPT EXISTS da39a3ee5e6b4b0d3255bfef95601890afd80709
     EVALSHA da39a3ee5e6b4b0d3255bfef95601890afd80709 0
 "##;
+
+/// Odd values that are raised or returned, as far as one Redis survives them.
+pub(crate) const ODD: &str = r#"
+    EVAL "error()" 0
+    EVAL "error(nil)" 0
+    EVAL "error(true)" 0
+    EVAL "error(5)" 0
+    EVAL "error(cjson.null)" 0
+    EVAL "error({err=5})" 0
+    EVAL "error({err='x'})" 0
+    EVAL "error(setmetatable({},{__index={err='X y'}}))" 0
+    EVAL "error(setmetatable({err='a b'},{__metatable=5}))" 0
+    EVAL "error({err=''})" 0
+    EVAL "error('')" 0
+    EVAL "error('a' .. string.char(0) .. 'b')" 0
+    EVAL "error({err='a' .. string.char(0) .. 'b'})" 0
+    EVAL "local a,b=coroutine.resume(coroutine.create(function() error({}) end)) return type(b)" 0
+    EVAL "local a,b=pcall(error,{}) return type(b)" 0
+    EVAL "local a,b=pcall(error) return type(b)" 0
+    EVAL "return {pcall(error,5)}" 0
+    EVAL "return {ok=5}" 0
+    EVAL "return {err={}}" 0
+    EVAL "return {err=5}" 0
+    EVAL "return {err='x'}" 0
+    EVAL "return {1,{err='x'},2}" 0
+    EVAL "return {err='x',1}" 0
+    EVAL "local t={} for i=1,100 do t={t} end return t" 0
+    EVAL "local t={} for i=1,20 do t={t} end return t" 0
+    EVAL "return {double=3.5}" 0
+    EVAL "return {double='x'}" 0
+    EVAL "return {map=5}" 0
+    EVAL "return function() end" 0
+    EVAL "return coroutine.create(function() end)" 0
+    EVAL "return cjson.null" 0
+    EVAL "return {nil,1}" 0
+    EVAL "return {1,nil,3}" 0
+    EVAL "return {false,true,1.9}" 0
+    EVAL "return 1/0" 0
+    EVAL "return 0/0" 0
+    EVAL "return -1/0" 0
+    EVAL "return 2^53" 0
+    EVAL "return redis.pcall('nope')" 0
+    EVAL "return redis.call('nope')" 0
+    EVAL "return redis.error_reply(5)" 0
+    EVAL "return redis.error_reply()" 0
+    EVAL "return redis.error_reply({})" 0
+    EVAL "return redis.error_reply('x y')" 0
+    EVAL "local function f() return f()+1 end return f()" 0
+    EVAL "local function f() f() return 1 end return f()" 0
+    EVAL "return pcall(function() local function f() return f()+1 end return f() end)" 0
+    EVAL "local s='x' error(string.rep(s,100000))" 0
+    EVAL "return {err=''}" 0
+    EVAL "return {ok=''}" 0
+    EVAL "coroutine.yield()" 0
+    EVAL "assert(false)" 0
+    EVAL "assert(nil,{})" 0
+    EVAL "assert(false,'x')" 0
+    EVAL "return xpcall(error, error)" 0
+    EVAL "return select(2,xpcall(function() error({}) end, function(e) return type(e) end))" 0
+    EVAL "return redis.call('publish', 'x', true)" 0
+    EVAL "return redis.call('publish', 'x', {})" 0
+    EVAL "return redis.call('publish', 'x', function() end)" 0
+    EVAL "return redis.call({})" 0
+    EVAL "return redis.call(true)" 0
+    EVAL "return redis.call('get', nil)" 0
+    EVAL "return redis.call('sort', 'lock:1', true, 1)" 0
+    EVAL "return setmetatable({ok='X y'},{__index=function() error('y') end})" 0
+    EVAL "return setmetatable({1,2},{__index=function() error('y') end})" 0
+    EVAL "return setmetatable({},{__index=function() return 1 end})" 0
+    EVAL "return setmetatable({err='X y'},{__index=function() return {} end, __metatable=false})" 0
+"#;

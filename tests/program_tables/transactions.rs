@@ -244,6 +244,62 @@ pub(crate) const TIMES: &str = r#"
     GET k
 "#;
 
+/// A script's `SELECT` ends with the script, however that ends.
+pub(crate) const DATABASES: &str = r#"
+    MULTI
+    EVAL "return redis.call('select', 1)" 0
+    SET leaked x
+    EXEC
+    GET leaked
+    MULTI
+    EVAL "redis.call('select', 1) redis.call('set', KEYS[1], 'one') error('on purpose')" 1 k
+    SET k zero
+    EVAL "return redis.call('get', KEYS[1])" 1 k
+    EXEC
+    GET k
+    MULTI
+    EVAL "redis.pcall('select', 99) redis.pcall('select', 3) return redis.call('no such command')" 0
+    GET k
+    SELECT 2
+    EVAL "return redis.call('select', 1)" 0
+    SET k two
+    EVAL "redis.call('select', 4) redis.call('set', KEYS[1], 'four') redis.call('select', 1)" 1 k
+    APPEND k !
+    SELECT 99
+    EVAL "return {redis.call('get', KEYS[1]), redis.call('select', 1), redis.call('get', KEYS[1])}" 1 k
+    GET k
+    EXEC
+    GET k
+    SCRIPT LOAD "redis.call('select', 5) return redis.call('get', KEYS[1])"
+    MULTI
+    EVALSHA "{sha1 redis.call('select', 5) return redis.call('get', KEYS[1])}" 1 k
+    GET k
+    EVAL "local run = loadstring('redis.call(\'select\', 6) return redis.call(\'set\', KEYS[1], \'six\')') return run()" 1 k
+    GET k
+    EVAL_RO "redis.call('select', 6) return redis.call('get', KEYS[1])" 1 k
+    GET k
+    EXEC
+    GET k
+    SELECT 6
+    GET k
+    GET leaked
+    SELECT 4
+    GET k
+    SELECT 1
+    GET k
+    GET leaked
+    SET watched one
+    WATCH watched
+    SELECT 0
+    MULTI
+    EVAL "redis.call('select', 7) return redis.call('set', KEYS[1], 'seven')" 1 watched
+    SET watched zero
+    EXEC
+    GET watched
+    SELECT 7
+    GET watched
+"#;
+
 pub(crate) const OTHER_COMMANDS: &str = r#"
     SET k zero
     MULTI
