@@ -1,0 +1,224 @@
+//! Names that begin with `redlock-proxy:` are the proxy's own. No client can name such a key or channel, or is
+//! shown one, whatever it sends.
+
+mod support;
+
+use support::{
+    Masters, PROTOCOLS, Proxy, Raw, Reply, Subscriber, eventually, int, target_is_plain_redis,
+    text, value, words,
+};
+
+/// A master that is busy with other tests has time to answer.
+const PATIENT: [&str; 2] = ["--vote-timeout", "2s"];
+
+const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own";
+
+fn setup() -> Option<(Masters, Proxy)> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    Some((masters, proxy))
+}
+
+/// `OURS` stands for a name of the proxy's.
+fn request(line: &str) -> Vec<String> {
+    words(&line.replace("OURS", "redlock-proxy:mark"))
+}
+
+/// One of each way in which a command has keys or channels.
+const REQUESTS: &[&str] = &[
+    "SET OURS x NX PX 1000",
+    "GET OURS",
+    "MGET free OURS",
+    "DEL free OURS",
+    "MSET free 1 OURS 2",
+    "RENAME free OURS",
+    "COPY free OURS",
+    "BITOP AND free other OURS",
+    "OBJECT ENCODING OURS",
+    "XGROUP CREATE OURS g $ MKSTREAM",
+    "ZUNIONSTORE to 2 free OURS",
+    "LMPOP 2 free OURS LEFT",
+    "BLPOP free OURS 0.01",
+    "BLMPOP 0.01 1 OURS LEFT",
+    "SORT free STORE OURS",
+    "SORT free BY OURS*",
+    "SORT free LIMIT 0 1 GET # GET OURS*->f",
+    "SORT_RO free GET OURS",
+    "GEORADIUS free 1 1 1 m STORE OURS",
+    "GEORADIUS free 1 1 1 m COUNT 1 STOREDIST OURS",
+    "GEOSEARCHSTORE OURS free FROMLONLAT 1 1 BYRADIUS 1 m",
+    "RESTORE OURS 0 x",
+    "PFCOUNT OURS",
+    "EVAL \"return 1\" 1 OURS",
+    "EVAL_RO \"return 1\" 2 free OURS",
+    "EVALSHA ffffffffffffffffffffffffffffffffffffffff 1 OURS",
+    "PUBLISH OURS x",
+    "SPUBLISH OURS x",
+    "SUBSCRIBE free OURS",
+    "SSUBSCRIBE OURS",
+    "PSUBSCRIBE OURS*",
+];
+
+#[tokio::test]
+async fn a_key_or_channel_of_the_proxy_s_own_is_refused_by_name() {
+    let Some((masters, proxy)) = setup() else { return };
+    let mut client = proxy.raw().await;
+    for line in REQUESTS.iter().chain(&["WATCH free OURS"]) {
+        let reply = client.ask(&request(line)).await;
+        assert!(reply.is_error(REFUSAL), "{line}: {reply:?}");
+    }
+    for line in REQUESTS {
+        client.ask(&["MULTI"]).await;
+        let reply = client.ask(&request(line)).await;
+        assert!(reply.is_error(REFUSAL), "{line}: {reply:?}");
+        assert!(client.ask(&["EXEC"]).await.is_error("EXECABORT"), "{line}");
+    }
+    for master in masters.iter() {
+        assert_eq!(master.key_count().await, 0);
+    }
+}
+
+/// A value, a field or a message is no name.
+#[tokio::test]
+async fn values_may_look_like_names_of_the_proxy_s_own() {
+    let Some((_masters, proxy)) = setup() else { return };
+    let mut client = proxy.raw().await;
+    for line in [
+        "SET lock OURS NX PX 100000",
+        "HSET h OURS OURS",
+        "LPUSH l OURS",
+        "SORT l ALPHA",
+        "SORT l ALPHA GET #",
+        "EVAL \"return redis.call('set', KEYS[1], ARGV[1])\" 1 k OURS",
+        "EVAL \"return redis.call(ARGV[1], KEYS[1], ARGV[2], ARGV[2])\" 1 h2 hset OURS",
+        "EVAL \"return redis.call('publish', 'news', ARGV[1])\" 0 OURS",
+        "PUBLISH news OURS",
+        "ECHO OURS",
+    ] {
+        let reply = client.ask(&request(line)).await;
+        assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+    }
+    assert_eq!(
+        client.ask(&words("HGET h redlock-proxy:mark")).await,
+        Reply::bulk("redlock-proxy:mark")
+    );
+}
+
+/// What a script calls, by names that it makes up as it runs.
+const CALLS: &[&str] = &[
+    "redis.call('set', OURS, 'x')",
+    "redis.call('SET', OURS, 'x', 'px', 1000)",
+    "redis.call('get', OURS)",
+    "redis.call('mget', 'free', OURS)",
+    "redis.call('del', OURS)",
+    "redis.call('pexpire', OURS, 1000)",
+    "redis.call('rename', 'free', OURS)",
+    "redis.call('bitop', 'and', OURS, 'free')",
+    "redis.call('zunionstore', 'to', 2, 'free', OURS)",
+    "redis.call('lmpop', 1, OURS, 'left')",
+    "redis.call('sort', 'free', 'store', OURS)",
+    "redis.call('sort', 'free', 'by', OURS .. '*')",
+    "redis.call('georadius', 'free', 1, 1, 1, 'm', 'storedist', OURS)",
+    "redis.call('xread', 'streams', OURS, '0')",
+    "redis.call('object', 'encoding', OURS)",
+    "redis.call('memory', 'usage', OURS)",
+    "redis.call('publish', OURS, 'x')",
+    "redis.call('spublish', OURS, 'x')",
+    "redis.call(string.upper('set'), OURS, 'x')",
+    "(function() KEYS[1] = OURS return redis.call('get', KEYS[1]) end)()",
+    "(function() local r = redis return r.call('get', OURS) end)()",
+    "loadstring('return redis.call(...)')('set', OURS, 'x')",
+];
+
+#[tokio::test]
+async fn a_script_cannot_make_up_a_name_of_the_proxy_s_own() {
+    let Some((masters, proxy)) = setup() else { return };
+    let mut client = proxy.raw().await;
+    for call in CALLS {
+        let call = call.replace("OURS", "('redlock-' .. 'proxy:mark')");
+        for script in [format!("return {call}"), format!("local x = _G return {call}")] {
+            let reply = client.ask(&["EVAL", &script, "1", "free"]).await;
+            assert!(reply.is_error(REFUSAL), "{script}: {reply:?}");
+            client.ask(&["MULTI"]).await;
+            client.ask(&["EVAL", &script, "1", "free"]).await;
+            let Reply::Array(replies) = client.ask(&["EXEC"]).await else { panic!("{script}") };
+            assert!(replies[0].is_error(REFUSAL), "{script}: {replies:?}");
+        }
+        let caught =
+            format!("return redis.pcall{}", call.strip_prefix("redis.call").unwrap_or("()"));
+        let reply = client.ask(&["EVAL", &caught, "1", "free"]).await;
+        let is_pcall = call.starts_with("redis.call");
+        assert!(!is_pcall || reply == Reply::Error(refused_whole()), "{caught}: {reply:?}");
+    }
+    for master in masters.iter() {
+        assert_eq!(master.key_count().await, 0);
+    }
+}
+
+fn refused_whole() -> String {
+    format!("{REFUSAL}: give the key or channel another name")
+}
+
+/// What the masters hold under such names is no key of a client.
+#[tokio::test]
+async fn keys_of_the_proxy_s_own_are_not_shown() {
+    let Some((masters, proxy)) = setup() else { return };
+    for master in masters.iter() {
+        assert_eq!(master.ask(&words("SET redlock-proxy:mark x")).await, Reply::ok());
+        assert_eq!(master.ask(&words("SET free x")).await, Reply::ok());
+    }
+    let mut client = proxy.raw().await;
+    let free = Reply::Array(vec![Reply::bulk("free")]);
+    for script in ["return redis.call('keys', '*')", "return redis.call('scan', '0')[2]"] {
+        assert_eq!(client.ask(&["EVAL", script, "0"]).await, free, "{script}");
+    }
+}
+
+/// Also where another proxy or an operator uses a channel of such a name.
+#[tokio::test]
+async fn a_pattern_does_not_bring_what_is_said_in_the_proxy_s_own_channels() {
+    let Some((masters, proxy)) = setup() else { return };
+    for protocol in PROTOCOLS {
+        let mut all = Subscriber::new(proxy.address(), protocol, &["PSUBSCRIBE", "*", "r*"]).await;
+        let mut direct = Raw::connect(&masters[0].address()).await;
+        direct.ask(&["SUBSCRIBE", "redlock-proxy:news"]).await;
+        for (channel, message) in [("redlock-proxy:news", "secret"), ("news", "free")] {
+            let mut publisher = masters[1].connection().await;
+            int(&mut publisher, &["PUBLISH", channel, message]).await;
+        }
+        assert_eq!(all.text().await, "free");
+        let mut client = proxy.connection().await;
+        let channels = value(&mut client, &["PUBSUB", "CHANNELS"]).await;
+        assert_eq!(channels, Ok(redis::Value::Array(Vec::new())));
+    }
+}
+
+/// One `SUBSCRIBE` looked like another proxy's list of masters, and every proxy stopped.
+#[tokio::test]
+async fn one_subscription_of_a_client_stops_every_proxy() {
+    let Some((masters, proxy)) = setup() else { return };
+    let list = "redlock-proxy:masters:evil:1,evil:2|1111|x";
+    let name = "redlock-proxy-watch:evil:1,evil:2|1111|x";
+    let mut client = proxy.raw().await;
+    for words in [["SUBSCRIBE", list], ["SSUBSCRIBE", list], ["PSUBSCRIBE", list]] {
+        assert!(client.ask(&words).await.is_error(REFUSAL), "{words:?}");
+    }
+    // The name of a connection of a client is not that of one of the proxy's on the masters.
+    assert_eq!(client.ask(&["CLIENT", "SETNAME", name]).await, Reply::ok());
+    let call = "return redis.pcall('client', 'setname', ARGV[1])";
+    let reply = client.ask(&["EVAL", call, "0", name]).await;
+    assert!(matches!(reply, Reply::Error(_)), "{reply:?}");
+    // Nor does a channel mean anything, should one be made at a master after all.
+    let mut direct = Raw::connect(&masters[0].address()).await;
+    direct.ask(&["SUBSCRIBE", list]).await;
+    let looks = masters[0].calls("client|list").await;
+    eventually("it looks again and again", || async {
+        (masters[0].calls("client|list").await > looks + 4).then_some(())
+    })
+    .await;
+    assert_eq!(client.ask(&words("SET lock mine NX PX 10000")).await, Reply::ok());
+    assert!(text(&mut proxy.connection().await, &["GET", "lock"]).await.is_some());
+}
