@@ -1,0 +1,325 @@
+//! Options about times to live mean the same as in one Redis, whatever their order, number and size, on their own,
+//! after `MULTI` and in scripts: random requests, and a plain Redis to compare with.
+
+mod support;
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use support::side_by_side::now_ms;
+use support::{Master, Masters, Proxy, Raw, Reply, scripts, target_is_plain_redis, words};
+
+/// A master that is busy with other tests has time to answer.
+const PATIENT: [&str; 2] = ["--vote-timeout", "2s"];
+
+const ROUNDS: usize = 400;
+
+type Words = Vec<Vec<u8>>;
+
+#[tokio::test]
+async fn random_options_of_time_are_answered_as_by_one_redis() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (redis, masters) = (Master::start(), Masters::start(3));
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let mut sides = [Raw::connect(&redis.address()).await, proxy.raw().await];
+    let payload = payload(&mut sides[0]).await;
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut rng = Rng::with_seed(seed);
+    for round in 0..ROUNDS {
+        let before = *rng.choice(&["DEL k", "SET k v", "SET k v PX 500000"]).expect("three");
+        let request = request(&mut rng, &payload);
+        for form in [Form::Plain, Form::Queued, Form::Script] {
+            let [redis, proxy] = &mut sides;
+            let expected = outcome(redis, before, &request, form).await;
+            let mut actual = outcome(proxy, before, &request, form).await;
+            // Until the last master has caught up, a shorter time is guaranteed.
+            for _ in 0..200 {
+                if expected.is_like(&actual) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                actual.left_ms = left_ms(proxy).await;
+            }
+            assert!(
+                expected.is_like(&actual),
+                "SEED={seed} round {round}, after {before}, {form:?}: {}\n redis: {expected:?}\n proxy: {actual:?}",
+                shown(&request)
+            );
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Plain,
+    Queued,
+    Script,
+}
+
+/// What a request was answered, and the times that are left for both keys after it.
+#[derive(Debug)]
+struct Outcome {
+    reply: Reply,
+    left_ms: [i64; 2],
+}
+
+impl Outcome {
+    /// Times go on between the two sides, and beyond thousands of years the pad is seen.
+    fn is_like(&self, other: &Self) -> bool {
+        let is_like = |(one, other): (&i64, &i64)| {
+            one == other
+                || *one > 0 && *other > 0 && {
+                    let (one, other) = (*one as f64, *other as f64);
+                    (one - other).abs() < 5_000.0 + one * 0.02
+                }
+        };
+        self.reply == other.reply && self.left_ms.iter().zip(&other.left_ms).all(is_like)
+    }
+}
+
+async fn outcome(side: &mut Raw, before: &str, request: &Words, form: Form) -> Outcome {
+    side.ask(&words("DEL k2")).await;
+    let done = side.ask(&words(before)).await;
+    assert!(!matches!(done, Reply::Error(_)), "{before}: {done:?}");
+    let reply = match form {
+        Form::Plain => side.ask(request).await,
+        Form::Queued => {
+            side.ask(&["MULTI"]).await;
+            side.ask(request).await;
+            side.ask(&["EXEC"]).await
+        }
+        Form::Script => {
+            let script = b"return redis.pcall(unpack(ARGV))".to_vec();
+            let head = [b"EVAL".to_vec(), script, b"0".to_vec()];
+            side.ask(&[&head[..], request].concat()).await
+        }
+    };
+    Outcome { reply, left_ms: left_ms(side).await }
+}
+
+async fn left_ms(side: &mut Raw) -> [i64; 2] {
+    let mut left_ms = [0; 2];
+    for (left, key) in left_ms.iter_mut().zip(["k", "k2"]) {
+        let Reply::Int(ms) = side.ask(&["PTTL", key]).await else { panic!("no PTTL") };
+        *left = ms;
+    }
+    left_ms
+}
+
+async fn payload(side: &mut Raw) -> Vec<u8> {
+    side.ask(&words("SET k v")).await;
+    side.ask(&words("DUMP k")).await.bytes()
+}
+
+fn request(rng: &mut Rng, payload: &[u8]) -> Words {
+    let mut request: Words = match rng.u8(0..9) {
+        0..3 => line("SET k w"),
+        3 | 4 => line("GETEX k"),
+        5 => {
+            let name = *rng.choice(&["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"]).expect("four");
+            vec![name.into(), b"k".to_vec(), time(rng)]
+        }
+        6 => {
+            let name = *rng.choice(&["SETEX", "PSETEX"]).expect("two");
+            return vec![name.into(), b"k".to_vec(), time(rng), b"w".to_vec()];
+        }
+        7 => line("COPY k k2"),
+        _ => {
+            let key = *rng.choice(&["k", "k2"]).expect("two");
+            vec![b"RESTORE".to_vec(), key.into(), time(rng), payload.to_vec()]
+        }
+    };
+    for _ in 0..rng.usize(0..4) {
+        request.extend(option(rng, &request[0].clone()));
+    }
+    request
+}
+
+/// An option that fits the command, or now and then one that does not.
+fn option(rng: &mut Rng, command: &[u8]) -> Words {
+    let options: &[&str] = match command {
+        b"SET" => &["EX", "PX", "EXAT", "PXAT", "px", "PX", "NX", "XX", "GET", "KEEPTTL"],
+        b"GETEX" => &["EX", "PX", "EXAT", "PXAT", "px", "PX", "PERSIST"],
+        b"COPY" => &["REPLACE"],
+        b"RESTORE" => &["REPLACE", "ABSTTL", "replace", "absttl", "IDLETIME"],
+        _ => &["NX", "XX", "GT", "LT"],
+    };
+    let option = match rng.u8(0..12) {
+        0 => "PERSIST",
+        1 => "KEEPTTL",
+        2 => "nonsense",
+        _ => rng.choice(options).expect("some"),
+    };
+    let takes_time = ["EX", "PX", "EXAT", "PXAT"].contains(&option.to_ascii_uppercase().as_str());
+    let mut words = line(option);
+    if takes_time && rng.u8(0..10) > 0 {
+        words.push(time(rng));
+    } else if option == "IDLETIME" {
+        words.push(b"10".to_vec());
+    }
+    words
+}
+
+/// A time in any unit: usual ones, the ends of what fits, and what is none.
+fn time(rng: &mut Rng) -> Vec<u8> {
+    let ms = now_ms();
+    let seconds = ms / 1000;
+    let numbers = [
+        100_000,
+        200_000,
+        900_000,
+        seconds + 1_000,
+        ms + 1_000_000,
+        31_557_600_000_000,
+        1 << 52,
+        i64::MAX / 1000,
+        i64::MAX / 1000 + 1,
+        i64::MAX / 2,
+        i64::MAX - ms - 10_000_000,
+        i64::MAX - 1,
+        i64::MAX,
+        0,
+        -1,
+        i64::MIN,
+    ];
+    match rng.u8(0..10) {
+        0 => (*rng
+            .choice(&["", "abc", "1e9", "+500000", "0500000", "9223372036854775808"])
+            .expect("some"))
+        .into(),
+        1..6 => numbers[rng.usize(0..5)].to_string().into(),
+        _ => numbers[rng.usize(0..numbers.len())].to_string().into(),
+    }
+}
+
+fn line(text: &str) -> Words {
+    words(text).into_iter().map(String::into_bytes).collect()
+}
+
+fn shown(request: &Words) -> String {
+    let words: Vec<_> = request.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    words.join(" ")
+}
+
+/// A time that one Redis cannot add to its clock was granted by a recognised script.
+#[tokio::test]
+async fn recognised_scripts_take_the_times_that_one_redis_takes() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (redis, masters) = (Master::start(), Masters::start(3));
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let mut sides = [Raw::connect(&redis.address()).await, proxy.raw().await];
+    let extend = scripts::EXTENSIONS[0].text;
+    for script in [extend, scripts::TAKE, scripts::TAKE_OR_EXTEND, scripts::EXTEND_OR_TAKE] {
+        for time in ["1000000", "31557600000000", "9223372036854775807", "0", "-1", "+5", "x"] {
+            for before in ["DEL k", "SET k mine PX 500000", "SET k other"] {
+                let request = ["EVAL", script, "1", "k", "mine", time];
+                let request: Words = request.map(|word| word.as_bytes().to_vec()).into();
+                let [expected, actual] = &mut sides;
+                let expected = outcome(expected, before, &request, Form::Plain).await;
+                let actual = outcome(actual, before, &request, Form::Plain).await;
+                let what = format!("after {before}: {}", shown(&request));
+                assert!(expected.is_like(&actual), "{what}\n{expected:?}\n{actual:?}");
+            }
+        }
+    }
+}
+
+/// Only the first of several options was looked at.
+#[tokio::test]
+async fn the_last_of_several_times_passes_the_longest_ttl() {
+    let Some((masters, _proxy, mut client)) = limited().await else { return };
+    let unix_ms = now_ms();
+    let payload = {
+        let mut direct = Raw::connect(&masters[0].address()).await;
+        payload(&mut direct).await
+    };
+    masters[0].ask(&words("DEL k")).await;
+    let restore = |ttl: String, options: &str| {
+        let head = [b"RESTORE".to_vec(), b"k".to_vec(), ttl.into_bytes(), payload.clone()];
+        [head.to_vec(), line(options)].concat()
+    };
+    for (request, command) in [
+        (line("SET k v px 1000 px 99999999"), "set"),
+        (line("SET k v EX 1 EX 99999"), "set"),
+        (line("SET k v NX EX 1 EX 99999"), "set"),
+        (restore("99999999".to_owned(), ""), "restore"),
+        (restore("99999999".to_owned(), "REPLACE"), "restore"),
+        (restore((unix_ms + 99_999_999).to_string(), "REPLACE ABSTTL"), "restore"),
+    ] {
+        let too_long =
+            format!("ERR invalid expire time in '{command}' command: longer than --max-ttl 1m");
+        for form in [Form::Plain, Form::Queued, Form::Script] {
+            let outcome = outcome(&mut client, "DEL k", &request, form).await;
+            let reply = match outcome.reply {
+                Reply::Array(mut replies) => replies.remove(0),
+                reply => reply,
+            };
+            let what = shown(&request);
+            assert_eq!(reply, Reply::Error(too_long.clone()), "{what} {form:?}");
+            assert_eq!(outcome.left_ms[0], -2, "{what} {form:?}");
+        }
+    }
+    for ttl in ["0", "50000"] {
+        assert_eq!(client.ask(&restore(ttl.to_owned(), "REPLACE")).await, Reply::ok());
+    }
+}
+
+/// A restored lock ended when its time was up by the fastest of the masters' clocks.
+#[tokio::test]
+async fn a_restored_key_ends_too_early_on_the_masters() {
+    let Some((masters, _proxy, mut client)) = limited().await else { return };
+    let payload = payload(&mut client).await;
+    let head = [&b"RESTORE"[..], b"k2", b"50000", &payload].map(<[u8]>::to_vec);
+    assert_eq!(client.ask(&head).await, Reply::ok());
+    for master in masters.iter() {
+        assert!(master.pttl("k2").await > 50_000, "it is not padded");
+    }
+}
+
+/// Such a key may be there since before the limit was set.
+#[tokio::test]
+async fn a_copy_lives_longer_than_the_longest_ttl() {
+    let Some((masters, _proxy, mut client)) = limited().await else { return };
+    for master in masters.iter() {
+        assert_eq!(master.ask(&words("SET k v PX 99999999")).await, Reply::ok());
+    }
+    let refused = client.ask(&words("COPY k k2")).await;
+    assert!(refused.is_error("ERR invalid expire time in 'copy' command"), "{refused:?}");
+    assert_eq!(client.ask(&words("EXISTS k2")).await, Reply::Int(0));
+    client.ask(&words("PEXPIRE k 50000")).await;
+    assert_eq!(client.ask(&words("COPY k k2")).await, Reply::Int(1));
+}
+
+/// What `COPY ... DB` overwrites is put back like anything else.
+#[tokio::test]
+async fn a_copy_to_another_database_stays_on_a_minority() {
+    let Some((masters, _proxy, mut client)) = limited().await else { return };
+    let mut last = Raw::connect(&masters[2].address()).await;
+    last.ask(&words("SET k only-here")).await;
+    last.ask(&words("SELECT 1")).await;
+    last.ask(&words("SET k before")).await;
+    let reply = client.ask(&words("COPY k k DB 1 REPLACE")).await;
+    assert_eq!(reply, Reply::Int(0), "a majority has no such key");
+    for _ in 0..200 {
+        if last.ask(&words("GET k")).await == Reply::bulk("before") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{:?}", last.ask(&words("GET k")).await);
+}
+
+async fn limited() -> Option<(Masters, Proxy, Raw)> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[&PATIENT[..], &["--max-ttl", "60s"]].concat());
+    let client = proxy.raw().await;
+    Some((masters, proxy, client))
+}
