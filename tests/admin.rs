@@ -3,9 +3,12 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use support::http::{Answer, http};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use support::http::{Answer, answer, http, http_with};
 use support::{
-    Masters, Proxy, Reply, eventually, eventually_blocking, run, target_is_plain_redis, words,
+    Master, Masters, PATIENCE, Proxy, Raw, Reply, eventually, eventually_blocking, run,
+    target_is_plain_redis, words,
 };
 
 fn get(address: &str, path: &str) -> Answer {
@@ -215,6 +218,155 @@ fn an_admin_port_in_use_ends_the_proxy_with_one_sentence() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("choose another one with --admin"), "{said}");
     assert_eq!((output.status.code(), said.trim().lines().count()), (Some(69), 1), "{said}");
+}
+
+#[test]
+fn a_body_that_never_comes_holds_a_connection_for_good() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let proxy = Proxy::unready(&Masters::start(1).addresses(), &["--admin", "127.0.0.1:0"]);
+    proxy.expect_warnings();
+    let mut stream = TcpStream::connect(proxy.admin_address()).expect("a listener");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let head = "PUT /log-level HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("sent");
+    assert_eq!(answer(stream).status, 408);
+}
+
+/// How many files a process has open.
+fn open_files(process: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/fd")).expect("a process").count()
+}
+
+#[tokio::test]
+async fn three_thousand_operators_take_all_file_descriptors() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, all).expect("more open files");
+    let masters = Masters::start(3);
+    let (proxy, admin) = start(&masters);
+    let (before, mut client) = (open_files(proxy.id()), proxy.raw().await);
+    let head = "PUT /log-level HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n";
+    let mut held = Vec::new();
+    for number in 0..3000 {
+        let mut stream = TcpStream::connect(&admin).expect("a listener");
+        // An early one may be over already.
+        let _ = stream.write_all(head.as_bytes());
+        held.push(stream);
+        if number % 100 == 99 {
+            let claim = words(&format!("SET lock-{number} mine NX PX 60000"));
+            assert_eq!(client.ask(&claim).await, Reply::ok());
+            assert_eq!(get(&admin, "/live").status, 200, "a probe after {number}");
+        }
+    }
+    let most = before + 100;
+    let is_bounded = || (open_files(proxy.id()) < most).then_some(());
+    eventually_blocking("the proxy has a few of them open", is_bounded);
+    assert_eq!(proxy.raw().await.ask(&["PING"]).await, Reply::Simple("PONG".into()));
+    assert_eq!(samples(&admin)["redlock_accept_errors_total"], 0.0);
+}
+
+#[test]
+fn a_page_of_a_stranger_reads_the_status_by_a_name_of_its_own() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let flags = ["--admin", "127.0.0.1:0", "--admin-host", "proxy.example,.svc"];
+    let proxy = Proxy::start(&masters, &flags);
+    let admin = proxy.admin_address();
+    let is_ready = || (get(&admin, "/ready").status == 200).then_some(());
+    eventually_blocking("a quorum votes", is_ready);
+    let asked = |host: &str, method: &str, path: &str| {
+        http_with(&admin, method, path, &format!("Host: {host}\r\n"), "info")
+    };
+    for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "svc"] {
+        for path in ["/", "/status.json", "/metrics", "/log-level", "/nowhere"] {
+            assert_eq!(asked(host, "GET", path).status, 421, "{host} {path}");
+        }
+        let put = asked(host, "PUT", "/log-level");
+        assert!(put.status == 421 && put.body.contains("--admin-host"), "{}", put.body);
+        // A probe may have any name for the proxy.
+        assert_eq!(asked(host, "GET", "/live").status, 200);
+        assert_eq!(asked(host, "GET", "/ready").status, 200);
+    }
+    for host in
+        ["127.0.0.1", "[::1]:9379", "10.0.0.7:9379", "LocalHost:1", "proxy.example", "a.svc"]
+    {
+        assert_eq!(asked(host, "GET", "/status.json").status, 200, "{host}");
+        assert_eq!(asked(host, "PUT", "/log-level").status, 200, "{host}");
+    }
+    assert_eq!(http_with(&admin, "GET", "/metrics", "", "").status, 200, "no browser");
+}
+
+#[tokio::test]
+async fn a_probe_by_another_name_is_told_the_addresses_of_masters() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let replica = Master::start();
+    let mut operator = Raw::connect(&replica.address()).await;
+    assert_eq!(operator.ask(&words("REPLICAOF 127.0.0.1 1")).await, Reply::ok());
+    let proxy = Proxy::unready(&[replica.address()], &["--admin", "127.0.0.1:0"]);
+    proxy.expect_warnings();
+    let admin = proxy.admin_address();
+    eventually_blocking("it is told who does not vote", || {
+        let known = get(&admin, "/ready");
+        (known.status == 503 && known.body.contains(&replica.address())).then_some(())
+    });
+    let unknown = http_with(&admin, "GET", "/ready", "Host: proxy-1\r\n", "");
+    assert!(unknown.status == 503 && !unknown.body.contains("127.0.0.1"), "{}", unknown.body);
+}
+
+#[test]
+fn a_page_of_a_stranger_changes_the_log() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let proxy = Proxy::unready(&Masters::start(1).addresses(), &["--admin", "127.0.0.1:0"]);
+    proxy.expect_warnings();
+    let admin = proxy.admin_address();
+    let put = |field: &str| {
+        let fields = format!("Host: {admin}\r\n{field}\r\n");
+        http_with(&admin, "PUT", "/log-level", &fields, "debug").status
+    };
+    for strange in [
+        "Origin: http://evil.example",
+        "Origin: null",
+        "Origin: http://127.0.0.1:1",
+        "Sec-Fetch-Site: cross-site",
+    ] {
+        assert_eq!(put(strange), 403, "{strange}");
+        assert_eq!(get(&admin, "/log-level").body, "info\n", "{strange}");
+    }
+    assert_eq!(put(&format!("Origin: http://{admin}")), 200);
+}
+
+#[test]
+fn an_operator_on_this_host_is_a_stranger_to_a_socket_for_both_families() {
+    if target_is_plain_redis() || TcpListener::bind("[::]:0").is_err() {
+        return;
+    }
+    let proxy = Proxy::unready(&Masters::start(1).addresses(), &["--admin", "[::]:0"]);
+    proxy.expect_warnings();
+    let address = proxy.admin_address();
+    let (_, port) = address.rsplit_once(':').expect("a port");
+    let put = http(&format!("127.0.0.1:{port}"), "PUT", "/log-level", "debug");
+    assert_eq!(put.status, 200, "{}", put.body);
+}
+
+#[test]
+fn names_of_the_admin_port_are_names() {
+    for wrong in ["http://proxy", "proxy:9379", "*", "a..b", "."] {
+        let output = run(&["--admin-host", wrong]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("admin-host must be names without ports"), "{wrong}: {said}");
+        assert_eq!(output.status.code(), Some(64), "{said}");
+    }
 }
 
 /// What the dashboard, the alerts and the manual ask for is there.
