@@ -145,3 +145,84 @@ async fn clients_that_are_disconnected_are_counted_by_reason() {
         assert!(metric(&proxy, &sample) >= 1, "{reason}");
     }
 }
+
+/// `CLIENT LIST`, by itself and by type, and `CLIENT KILL` look at some clients at a time.
+#[tokio::test]
+async fn lists_of_all_clients_hold_everybody_up() {
+    const TRIES: usize = 10;
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "1"]);
+    let mut crowd = Vec::new();
+    for _ in 0..3000 {
+        crowd.push(TcpStream::connect(proxy.address()).await.expect("it listens"));
+    }
+    let (mut operator, mut bystander) = (proxy.raw().await, proxy.raw().await);
+    // Enough that many turns pass before the last one is answered, also on a fast machine.
+    for (request, times) in [
+        ("CLIENT LIST", 4),
+        ("CLIENT LIST TYPE normal", 4),
+        ("CLIENT KILL USER default TYPE pubsub", 500),
+    ] {
+        let mut overtaken = 0;
+        for _ in 0..TRIES {
+            operator.send(&encode(&words(request)).repeat(times)).await;
+            bystander.send(&encode(&["PING"])).await;
+            let mut answered = 0;
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = operator.frame(), if answered < times => answered += 1,
+                    pong = bystander.reply() => {
+                        assert_eq!(pong, Reply::Simple("PONG".into()));
+                        break;
+                    }
+                }
+            }
+            overtaken += usize::from(answered < times);
+            for _ in answered..times {
+                operator.frame().await;
+            }
+        }
+        assert!(overtaken > TRIES / 2, "{request} came first in {} of {TRIES}", TRIES - overtaken);
+    }
+}
+
+/// As Redis, which looks up one after the other.
+#[tokio::test]
+async fn clients_are_listed_by_number_in_the_order_asked_for() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let (mut one, mut other) = (proxy.raw().await, proxy.raw().await);
+    let Reply::Int(first) = one.ask(&["CLIENT", "ID"]).await else { panic!("a number") };
+    let Reply::Int(second) = other.ask(&["CLIENT", "ID"]).await else { panic!("a number") };
+    let ids = [second, first, i64::MAX, -1, second].map(|id| id.to_string());
+    let request = [&["CLIENT", "LIST", "ID"][..], &ids.each_ref().map(String::as_str)].concat();
+    let list = one.ask(&request).await.text();
+    let listed: Vec<&str> = list.lines().filter_map(|line| line.split([' ', '=']).nth(1)).collect();
+    assert_eq!(listed, [&*ids[0], &*ids[1], &*ids[4]]);
+    one.send(&encode(&["MULTI"])).await;
+    one.send(&encode(&["CLIENT", "LIST", "ID", &ids[0]])).await;
+    one.send(&encode(&["EXEC"])).await;
+    let replies = one.replies(3).await;
+    let Reply::Array(executed) = &replies[2] else { panic!("{replies:?}") };
+    assert_eq!(executed[0].clone().text().lines().count(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_kills_itself_is_told_so_first() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let stream = TcpStream::connect(proxy.address()).await.expect("it listens");
+    let address = stream.local_addr().expect("connected").to_string();
+    let (mut client, mut bystander) = (Raw::over(stream), proxy.raw().await);
+    assert_eq!(client.ask(&["CLIENT", "KILL", "ADDR", &address]).await, Reply::Int(0), "SKIPME");
+    let kill = ["CLIENT", "KILL", "ADDR", &address, "SKIPME", "no"];
+    assert_eq!(client.ask(&kill).await, Reply::Int(1));
+    assert_eq!(client.until_closed().await, b"");
+    assert_eq!(bystander.ask(&["PING"]).await, Reply::Simple("PONG".into()));
+    let nobody = bystander.ask(&["CLIENT", "KILL", &address]).await;
+    assert!(nobody.is_error("ERR No such client"), "{nobody:?}");
+}

@@ -1,0 +1,156 @@
+//! One client floods a worker, and the others must hardly notice: turns are short, what is long comes in slices,
+//! and a busy proxy does not take its masters for silent.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use support::{Masters, Proxy, Raw, Reply, encode, target_is_plain_redis};
+
+/// A client that sends the same request again and again, as fast as it is answered, until this is dropped.
+struct Flood {
+    ends: Arc<AtomicBool>,
+    socket: TcpStream,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Flood {
+    fn of(address: &str, request: &[u8]) -> Flood {
+        let socket = TcpStream::connect(address).expect("it listens");
+        let ends = Arc::new(AtomicBool::new(false));
+        let (mut writer, mut reader) = (cloned(&socket), cloned(&socket));
+        let (requests, over) = (request.repeat(1 + 16_384 / request.len()), Arc::clone(&ends));
+        let write = move || {
+            while !over.load(Ordering::Relaxed) && writer.write_all(&requests).is_ok() {}
+        };
+        let read = move || {
+            let mut buffer = vec![0; 1 << 20];
+            while reader.read(&mut buffer).is_ok_and(|read| read > 0) {}
+        };
+        let threads = vec![std::thread::spawn(write), std::thread::spawn(read)];
+        Flood { ends, socket, threads }
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        self.threads.drain(..).for_each(|thread| thread.join().expect("no panic"));
+    }
+}
+
+fn cloned(socket: &TcpStream) -> TcpStream {
+    socket.try_clone().expect("a file descriptor")
+}
+
+/// How many requests the proxy has read.
+async fn requests(client: &mut Raw) -> u64 {
+    let info = client.ask(&["INFO", "stats"]).await.text();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+    line.and_then(|count| count.trim().parse().ok()).expect("INFO counts requests")
+}
+
+/// A worker answered thousands of `INFO`s before it looked at its sockets again.
+#[tokio::test]
+async fn a_flood_of_info_keeps_the_worker_from_its_sockets() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "1"]);
+    let mut bystander = proxy.raw().await;
+    let _flood = Flood::of(proxy.address(), b"INFO\r\n");
+    let (mut between, mut before) = (Vec::new(), requests(&mut bystander).await);
+    for _ in 0..51 {
+        let now = requests(&mut bystander).await;
+        between.push(now - before);
+        before = now;
+    }
+    between.sort_unstable();
+    let median = between[between.len() / 2];
+    assert!(median < 1000, "{median} requests of the flood between two of a bystander");
+}
+
+/// The second of two requests that come in slices waits for the first.
+#[tokio::test]
+async fn a_pipeline_of_long_replies_gets_stuck() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "5s"]);
+    let mut client = proxy.raw().await;
+    let channels = |command: &str| {
+        let names = (0..1000).map(|name| format!("channel:{name}"));
+        encode(&std::iter::once(command.to_owned()).chain(names).collect::<Vec<_>>())
+    };
+    for _ in 0..3 {
+        let (subscribe, unsubscribe) = (channels("SUBSCRIBE"), channels("UNSUBSCRIBE"));
+        client.send(&[subscribe, unsubscribe, b"PING\r\n".to_vec()].concat()).await;
+        for (word, counts) in [("subscribe", 1..=1000), ("unsubscribe", 0..=999)] {
+            let replies = client.replies(1000).await;
+            let mut counted: Vec<i64> =
+                replies.iter().map(|reply| confirmed(reply, word)).collect();
+            counted.sort_unstable();
+            assert_eq!(counted, counts.collect::<Vec<_>>());
+        }
+        assert_eq!(client.reply().await, Reply::Simple("PONG".into()));
+    }
+}
+
+/// The number in a confirmation.
+fn confirmed(reply: &Reply, word: &str) -> i64 {
+    match reply {
+        Reply::Array(items) => match items.as_slice() {
+            [Reply::Bulk(first), Reply::Bulk(_), Reply::Int(count)] => {
+                assert_eq!(first, word.as_bytes());
+                *count
+            }
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The vote timeout is long, for machines that are busy themselves: what failed took seconds, or broke links.
+#[tokio::test]
+async fn claims_fail_beside_a_flood() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "1", "--vote-timeout", "1s"]);
+    let mut bystander = proxy.raw().await;
+    let named = |count: usize, command: &str| {
+        let names = (0..count).map(|name| format!("n{name}"));
+        encode(&std::iter::once(command.to_owned()).chain(names).collect::<Vec<_>>())
+    };
+    let floods = [
+        b"INFO\r\n".to_vec(),
+        b"COMMAND DOCS\r\n".to_vec(),
+        b"ACL LIST\r\n".to_vec(),
+        b"CLIENT LIST\r\n".to_vec(),
+        b"PING\r\n".to_vec(),
+        named(20_000, "SUBSCRIBE"),
+        named(20_000, "EXISTS"),
+    ];
+    for (at, flood) in floods.iter().enumerate() {
+        let flooded = Flood::of(proxy.address(), flood);
+        for claim in 0..20 {
+            let key = format!("lock:{at}:{claim}");
+            let reply = bystander.ask(&["SET", &key, "token", "NX", "PX", "60000"]).await;
+            let head = String::from_utf8_lossy(&flood[..flood.len().min(30)]).into_owned();
+            assert_eq!(reply, Reply::ok(), "beside {head:?}");
+        }
+        drop(flooded);
+    }
+    for master in 0..3 {
+        assert_eq!(proxy.says_of(master, "link").await, "up");
+    }
+    let is_silent = |line: &String| line.contains("it has stopped answering");
+    assert_eq!(proxy.log().into_iter().find(is_silent), None);
+}

@@ -1,0 +1,474 @@
+//! What masters answer at length: walks over all keys come in pages of one master after the other, and what is large is
+//! read from one master at a time, apart from the votes.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use support::{Master, Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis};
+
+/// Time is not the point: a busy machine may take its own.
+const PATIENT: [&str; 2] = ["--vote-timeout", "5s"];
+
+const SET_KEYS: &str = "for i = 1, ARGV[1] do redis.call('set', 'key:' .. i, 'v') end";
+const ADD_MEMBERS: &str = "for i = 1, ARGV[1] do redis.call('sadd', KEYS[1], 'member:' .. i) end";
+
+async fn run_on(masters: &[Master], script: &str, key: &str, argument: &str) {
+    for master in masters {
+        let reply = master.ask(&["EVAL", script, "1", key, argument]).await;
+        assert_eq!(reply, Reply::Nil);
+    }
+}
+
+async fn fill(masters: &Masters, keys: usize) -> BTreeSet<String> {
+    run_on(masters, SET_KEYS, "", &keys.to_string()).await;
+    (1..=keys).map(|i| format!("key:{i}")).collect()
+}
+
+/// Each key is on two of three masters, so that no single one has all of them.
+async fn fill_quorums(masters: &Masters, keys: usize) -> BTreeSet<String> {
+    let all = fill(masters, keys).await;
+    let forget = "for i = ARGV[1], ARGV[2], 3 do redis.call('del', 'key:' .. i) end";
+    for (index, master) in masters.iter().enumerate() {
+        let (first, last) = ((index + 1).to_string(), keys.to_string());
+        assert_eq!(master.ask(&["EVAL", forget, "0", &first, &last]).await, Reply::Nil);
+    }
+    all
+}
+
+/// The cursor, and what is on the page.
+fn page(reply: Reply) -> (String, Vec<String>) {
+    match reply {
+        Reply::Array(parts) => match &parts[..] {
+            [cursor, Reply::Array(items)] => {
+                (cursor.text(), items.iter().map(Reply::text).collect())
+            }
+            other => panic!("no page: {other:?}"),
+        },
+        other => panic!("no page: {other:?}"),
+    }
+}
+
+async fn scan(raw: &mut Raw, cursor: &str, options: &[&str]) -> (String, Vec<String>) {
+    page(raw.ask(&[&["SCAN", cursor], options].concat()).await)
+}
+
+/// Everything from `cursor` to the end; fails when there is none.
+async fn scan_on(raw: &mut Raw, cursor: &str, options: &[&str]) -> BTreeSet<String> {
+    let (mut cursor, mut found, mut pages) = (cursor.to_owned(), BTreeSet::new(), 0);
+    loop {
+        let (next, keys) = scan(raw, &cursor, options).await;
+        found.extend(keys);
+        if next == "0" {
+            return found;
+        }
+        assert!(next.parse::<u64>().is_ok(), "clients read cursors as 64 bits: {next}");
+        cursor = next;
+        pages += 1;
+        assert!(pages < 20_000, "it does not end");
+    }
+}
+
+/// Thousands of keys tell nobody anything.
+#[track_caller]
+fn assert_all(found: &BTreeSet<String>, all: &BTreeSet<String>) {
+    let count = |one: &BTreeSet<String>, other: &BTreeSet<String>| one.difference(other).count();
+    assert_eq!((count(all, found), count(found, all)), (0, 0), "missing, and too many");
+}
+
+#[tokio::test]
+async fn a_scan_is_one_huge_page_of_every_master() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let all = fill(&masters, 20_000).await;
+    let mut raw = proxy.raw().await;
+    for (count, longest) in [("10", 200), ("100", 400), ("1000000000", 3000)] {
+        let (mut cursor, mut found) = ("0".to_owned(), BTreeSet::new());
+        loop {
+            let (next, keys) = scan(&mut raw, &cursor, &["COUNT", count]).await;
+            assert!(keys.len() <= longest, "a page of {} keys for COUNT {count}", keys.len());
+            found.extend(keys);
+            if next == "0" {
+                break;
+            }
+            cursor = next;
+        }
+        assert_all(&found, &all);
+    }
+    let mut walked = 0;
+    for master in masters.iter() {
+        walked += usize::from(master.calls("scan").await > 0);
+    }
+    assert_eq!(walked, 2, "two masters have together what any two of three have");
+}
+
+#[tokio::test]
+async fn match_and_type_choose_what_they_do_in_a_plain_redis() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let redis = Master::start();
+    fill(&masters, 300).await;
+    run_on(std::slice::from_ref(&redis), SET_KEYS, "", "300").await;
+    let (mut raw, mut plain) = (proxy.raw().await, Raw::connect(&redis.address()).await);
+    for side in [&mut raw, &mut plain] {
+        assert_eq!(side.ask(&["SADD", "key:set", "a"]).await, Reply::Int(1));
+    }
+    for options in [
+        &["MATCH", "key:1?", "COUNT", "7"][..],
+        &["TYPE", "set"],
+        &["TYPE", "string", "MATCH", "*9", "COUNT", "100"],
+        &["MATCH", "nothing*"],
+        &["TYPE", "hash"],
+    ] {
+        let expected = scan_on(&mut plain, "0", options).await;
+        assert_eq!(scan_on(&mut raw, "0", options).await, expected, "{options:?}");
+    }
+}
+
+#[tokio::test]
+async fn keys_lists_everything_at_once_on_every_master() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let all = fill(&masters, 20_000).await;
+    let mut raw = proxy.raw().await;
+    let Reply::Array(keys) = raw.ask(&["KEYS", "*"]).await else { panic!("a list") };
+    assert_eq!(keys.len(), all.len(), "each once");
+    assert_all(&keys.iter().map(Reply::text).collect(), &all);
+    let Reply::Array(keys) = raw.ask(&["KEYS", "key:77?"]).await else { panic!("a list") };
+    assert_eq!(keys.len(), 10);
+    let mut pages = 0;
+    for master in masters.iter() {
+        assert_eq!(master.calls("keys").await, 0);
+        pages += master.calls("scan").await;
+    }
+    assert!(pages >= 2 * 2 * 20_000 / 2000, "pages are short: there were {pages}");
+}
+
+#[tokio::test]
+async fn a_scan_loses_keys_when_others_come_and_go() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let all = fill(&masters, 1000).await;
+    let (mut raw, mut other) = (proxy.raw().await, proxy.raw().await);
+    let (mut cursor, mut found, mut pages) = ("0".to_owned(), BTreeSet::new(), 0);
+    loop {
+        let (next, keys) = scan(&mut raw, &cursor, &[]).await;
+        found.extend(keys);
+        for i in 0..4 {
+            let key = format!("new:{pages}:{i}");
+            assert_eq!(other.ask(&["SET", &key, "v"]).await, Reply::ok());
+        }
+        if next == "0" {
+            break;
+        }
+        (cursor, pages) = (next, pages + 1);
+        assert!(pages < 5000, "it does not end");
+    }
+    assert!(found.is_superset(&all), "{} are missing", all.difference(&found).count());
+}
+
+/// The masters in the order in which they are walked over.
+fn in_order(masters: &Masters) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..3).collect();
+    order.sort_by_key(|index| masters[*index].port);
+    order
+}
+
+#[tokio::test]
+async fn a_master_that_goes_down_during_a_scan_hides_keys() {
+    if target_is_plain_redis() {
+        return;
+    }
+    for gone in [0, 1] {
+        let mut masters = Masters::start(3);
+        let order = in_order(&masters);
+        let proxy = Proxy::start(&masters, &PATIENT);
+        proxy.expect_warnings();
+        let all = fill_quorums(&masters, 2000).await;
+        let mut raw = proxy.raw().await;
+        let (mut cursor, mut found) = ("0".to_owned(), BTreeSet::new());
+        while masters[order[gone]].calls("scan").await < 3 {
+            let (next, keys) = scan(&mut raw, &cursor, &["COUNT", "100"]).await;
+            found.extend(keys);
+            assert_ne!(next, "0", "it is in the middle");
+            cursor = next;
+        }
+        masters[order[gone]].kill_9();
+        found.extend(scan_on(&mut raw, &cursor, &["COUNT", "100"]).await);
+        assert_all(&found, &all);
+    }
+}
+
+/// Each process has an order of its own for its keys.
+#[tokio::test]
+async fn a_cursor_of_a_master_before_its_restart_hides_keys() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let order = in_order(&masters);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "500ms", "--restart-wait", "1h"]);
+    proxy.expect_warnings();
+    let all = fill_quorums(&masters, 1000).await;
+    let (mut raw, mut cursor, mut found) = (proxy.raw().await, "0".to_owned(), BTreeSet::new());
+    for _ in 0..5 {
+        let (next, keys) = scan(&mut raw, &cursor, &["COUNT", "100"]).await;
+        found.extend(keys);
+        cursor = next;
+    }
+    masters[order[0]].kill_9();
+    masters[order[0]].restart_empty();
+    eventually("it votes again, with all it had", || async {
+        let is_voter = proxy.says_of(order[0], "state").await == "voter";
+        let copied = masters[order[0]].key_count().await;
+        (is_voter && copied >= 1000).then_some(())
+    })
+    .await;
+    let rest = scan_on(&mut raw, &cursor, &["COUNT", "100"]).await;
+    assert_all(&rest, &all);
+}
+
+#[tokio::test]
+async fn cursors_that_nobody_has_given_end() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    fill(&masters, 500).await;
+    let mut raw = proxy.raw().await;
+    for cursor in ["1", "65536", "4294967295", "9223372036854775808", "18446744073709551615", "-1"]
+    {
+        scan_on(&mut raw, cursor, &[]).await;
+    }
+    for _ in 0..50 {
+        scan_on(&mut raw, &fastrand::u64(..).to_string(), &["COUNT", "50"]).await;
+    }
+    let invalid = Reply::Error("ERR invalid cursor".to_owned());
+    for cursor in ["x", "1x", " 1", "18446744073709551616"] {
+        assert_eq!(raw.ask(&["SCAN", cursor]).await, invalid, "{cursor:?}");
+    }
+    let syntax = Reply::Error("ERR syntax error".to_owned());
+    assert_eq!(raw.ask(&["SCAN", "1\0", "0"]).await, syntax);
+}
+
+#[tokio::test]
+async fn a_cursor_of_another_proxy_begins_anew() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let mut turned = masters.addresses();
+    turned.reverse();
+    let proxies = [Proxy::start(&masters, &PATIENT), Proxy::in_front_of(&turned, &PATIENT)];
+    let all = fill(&masters, 2000).await;
+    let mut raws = [proxies[0].raw().await, proxies[1].raw().await];
+    let (mut cursor, mut found, mut pages) = ("0".to_owned(), 0, 0);
+    loop {
+        let (next, keys) = scan(&mut raws[pages % 2], &cursor, &["COUNT", "100"]).await;
+        found += keys.len();
+        (cursor, pages) = (next, pages + 1);
+        if cursor == "0" {
+            break;
+        }
+        assert!(pages < 1000, "it does not end");
+    }
+    let (least, most) = (2 * all.len() - 200, 2 * all.len() + 100);
+    assert!((least..most).contains(&found), "each of two masters once: {found}");
+}
+
+#[tokio::test]
+async fn the_rest_of_a_lost_claim_is_listed() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    for (index, master) in masters.iter().enumerate() {
+        assert_eq!(master.ask(&["SET", &format!("rest:{index}"), "v"]).await, Reply::ok());
+        for held in (0..3).filter(|held| *held != index) {
+            assert_eq!(master.ask(&["SET", &format!("held:{held}"), "v"]).await, Reply::ok());
+        }
+    }
+    let held: BTreeSet<String> = (0..3).map(|index| format!("held:{index}")).collect();
+    let mut raw = proxy.raw().await;
+    assert_eq!(scan_on(&mut raw, "0", &[]).await, held);
+    let Reply::Array(keys) = raw.ask(&["KEYS", "*"]).await else { panic!("a list") };
+    assert_eq!(keys.iter().map(Reply::text).collect::<BTreeSet<_>>(), held);
+}
+
+/// Each master has an order of its own: pages of all of them are never alike.
+#[tokio::test]
+async fn pages_of_a_hash_never_agree() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let mut raw = proxy.raw().await;
+    let names: Vec<String> = (0..2000).map(|i| format!("name:{i}")).collect();
+    let pairs = |number_first: bool| {
+        let pair = move |(i, name): (usize, &String)| match number_first {
+            true => [i.to_string(), name.clone()],
+            false => [name.clone(), i.to_string()],
+        };
+        names.iter().enumerate().flat_map(pair).collect::<Vec<_>>()
+    };
+    let words = |head: [&str; 2], tail: Vec<String>| {
+        head.map(str::to_owned).into_iter().chain(tail).collect::<Vec<String>>()
+    };
+    assert_eq!(raw.ask(&words(["HSET", "h"], pairs(false))).await, Reply::Int(2000));
+    assert_eq!(raw.ask(&words(["ZADD", "z"], pairs(true))).await, Reply::Int(2000));
+    assert_eq!(raw.ask(&words(["SADD", "s"], names.clone())).await, Reply::Int(2000));
+    let expected: BTreeMap<String, String> =
+        names.iter().enumerate().map(|(i, name)| (name.clone(), i.to_string())).collect();
+    for (verb, key, each) in [("HSCAN", "h", 2), ("ZSCAN", "z", 2), ("SSCAN", "s", 1)] {
+        let (mut cursor, mut found, mut pages) = ("0".to_owned(), BTreeMap::new(), 0);
+        loop {
+            let (next, items) = page(raw.ask(&[verb, key, &cursor, "COUNT", "50"]).await);
+            assert!(items.len() <= 500, "{verb}: {} on a page", items.len());
+            for item in items.chunks(each) {
+                found.insert(item[0].clone(), item.get(1).cloned().unwrap_or_default());
+            }
+            pages += 1;
+            if next == "0" {
+                break;
+            }
+            cursor = next;
+        }
+        assert!(pages > 10, "{verb} has pages");
+        match each {
+            2 => assert_eq!(found, expected, "{verb}"),
+            _ => assert!(found.keys().eq(expected.keys()), "{verb}"),
+        }
+    }
+}
+
+async fn claim_and_release(proxy: &Proxy, times: usize) {
+    let mut bystander = proxy.raw().await;
+    for i in 0..times {
+        let lock = format!("lock:{i}");
+        let claimed = bystander.ask(&["SET", &lock, "mine", "NX", "PX", "60000"]).await;
+        assert_eq!(claimed, Reply::ok());
+        assert_eq!(bystander.ask(&["DEL", &lock]).await, Reply::Int(1));
+    }
+}
+
+/// Whoever holds back what asks for all members sees how many masters are asked at the same moment.
+#[tokio::test]
+async fn all_masters_are_busy_with_a_large_set_and_nobody_votes() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &PATIENT);
+    run_on(&masters, ADD_MEMBERS, "large", "50000").await;
+    relays.iter().for_each(|relay| relay.hold_back("SMEMBERS"));
+    let caught = || relays.iter().map(Relay::caught).sum::<usize>();
+    let mut readers = [proxy.raw().await, proxy.raw().await, proxy.raw().await];
+    for reader in &mut readers {
+        reader.send(&support::encode(&["SMEMBERS", "large"])).await;
+    }
+    eventually("a master is asked", || async { (caught() > 0).then_some(()) }).await;
+    claim_and_release(&proxy, 20).await;
+    assert_eq!(caught(), 1, "one master is asked, whoever asks");
+    relays.iter().for_each(Relay::heal);
+    for reader in &mut readers {
+        let Reply::Array(members) = reader.reply().await else { panic!("members") };
+        assert_eq!(members.iter().map(Reply::text).collect::<BTreeSet<_>>().len(), 50_000);
+    }
+}
+
+#[tokio::test]
+async fn what_is_large_is_answered_as_a_plain_redis_does() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let redis = Master::start();
+    let all = "for i = 1, ARGV[1] do \
+               redis.call('rpush', 'list', 'element:' .. i) \
+               redis.call('zadd', 'zset', i / 4, 'member:' .. i) end";
+    let everybody: Vec<&Master> = masters.iter().chain([&redis]).collect();
+    for master in everybody {
+        assert_eq!(master.ask(&["EVAL", all, "0", "30000"]).await, Reply::Nil);
+    }
+    for version in ["2", "3"] {
+        let (mut raw, mut plain) = (proxy.raw().await, Raw::connect(&redis.address()).await);
+        for side in [&mut raw, &mut plain] {
+            side.ask(&["HELLO", version]).await;
+        }
+        for line in [
+            "LRANGE list 0 -1",
+            "LRANGE list 100 20000",
+            "ZRANGE zset 0 -1 WITHSCORES",
+            "ZREVRANGEBYSCORE zset 3000 7 WITHSCORES LIMIT 3 10",
+            "ZRANGE zset 5 9",
+            "SMEMBERS list",
+            "SORT_RO list ALPHA LIMIT 0 10",
+            "LPOS list element:777",
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            for side in [&mut raw, &mut plain] {
+                side.send(&support::encode(&words)).await;
+            }
+            assert!(raw.frame().await.1 == plain.frame().await.1, "RESP{version}: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_client_reads_several_large_things_at_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(5);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &PATIENT);
+    for key in ["one", "two"] {
+        run_on(&masters, ADD_MEMBERS, key, "20000").await;
+    }
+    relays.iter().for_each(|relay| relay.hold_back("SMEMBERS"));
+    let caught = || relays.iter().map(Relay::caught).sum::<usize>();
+    let mut readers = Vec::new();
+    // Two of five may be busy, and each client keeps one busy.
+    for expected in [1, 2, 2] {
+        let mut reader = proxy.raw().await;
+        for key in ["one", "two"] {
+            reader.send(&support::encode(&["SMEMBERS", key])).await;
+        }
+        readers.push(reader);
+        eventually("masters are asked", || async { (caught() >= expected).then_some(()) }).await;
+        claim_and_release(&proxy, 5).await;
+        assert_eq!(caught(), expected, "with {} clients", readers.len());
+    }
+    relays.iter().for_each(Relay::heal);
+    for reader in &mut readers {
+        for _ in ["one", "two"] {
+            let Reply::Array(members) = reader.reply().await else { panic!("members") };
+            assert_eq!(members.len(), 20_000);
+        }
+    }
+}
+
+/// It may still be at it. With another one there might be no quorum.
+#[tokio::test]
+async fn a_master_that_takes_too_long_makes_the_next_one_busy() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &PATIENT);
+    run_on(&masters, ADD_MEMBERS, "large", "50000").await;
+    relays.iter().for_each(|relay| relay.swallow("SMEMBERS"));
+    let mut raw = proxy.raw().await;
+    let reply = raw.ask(&["SMEMBERS", "large"]).await;
+    assert!(reply.is_error("TRYAGAIN what is read is large"), "{reply:?}");
+    assert_eq!(relays.iter().map(Relay::caught).sum::<usize>(), 1);
+    relays.iter().for_each(Relay::heal);
+    let Reply::Array(members) = raw.ask(&["SMEMBERS", "large"]).await else { panic!("members") };
+    assert_eq!(members.len(), 50_000);
+}
