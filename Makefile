@@ -5,12 +5,14 @@ FUZZ_SECONDS ?= 300
 SIM_HOURS ?= 2000
 SIM_FROM ?= 1000
 SIM_SEED ?=
+DIFFERENTIAL_SECONDS ?= 600
+DIFFERENTIAL_SEED ?=
 # Panics name the files of crates, and where those lie differs from machine to machine.
 REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
 
 .DEFAULT_GOAL := help
 .PHONY: help run release test test-packages test-model test-sim test-planted test-mutants test-browser test-clients \
-	clients-page chaos reliability-page lint bench fuzz docs
+	clients-page chaos reliability-page lint bench fuzz fuzz-differential docs
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -86,6 +88,11 @@ fuzz: ## search for requests that break the decoder, for FUZZ_SECONDS
 	@set -e; for target in $$($(CARGO) +nightly fuzz list); do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS); \
 	done
+
+fuzz-differential: ## compare with one Redis, for DIFFERENTIAL_SECONDS, from DIFFERENTIAL_SEED on
+	@scripts/install-missing redis-server redis-tools
+	DIFFERENTIAL_SECONDS=$(DIFFERENTIAL_SECONDS) $(if $(DIFFERENTIAL_SEED),DIFFERENTIAL_SEED=$(DIFFERENTIAL_SEED)) \
+		$(CARGO) test --locked --test differential -- --nocapture
 
 docs: ## write docs/commands.md, and build the documentation of the source in target/doc
 	UPDATE_DOCS=1 $(CARGO) test --locked --test documentation command_table

@@ -55,6 +55,36 @@ async fn the_server() {
 }
 
 #[tokio::test]
+async fn integers_that_a_double_cannot_hold_are_exact() {
+    compare(tables::LARGE_INTEGERS).await;
+}
+
+#[tokio::test]
+async fn a_subcommand_is_looked_at_before_its_command() {
+    compare(tables::SUBCOMMANDS).await;
+}
+
+#[tokio::test]
+async fn a_watched_key_that_is_written_as_it_was_has_changed() {
+    compare(tables::WRITTEN_AS_IT_WAS).await;
+}
+
+#[tokio::test]
+async fn the_first_mistake_of_several_is_told() {
+    compare(tables::SEVERAL_MISTAKES).await;
+}
+
+#[tokio::test]
+async fn elements_without_weights_have_any_order() {
+    compare(tables::WITHOUT_WEIGHTS).await;
+}
+
+#[tokio::test]
+async fn a_subscriber_s_exec_is_discarded() {
+    compare(tables::EXEC_OF_SUBSCRIBER).await;
+}
+
+#[tokio::test]
 async fn unknown_commands_and_wrong_arity() {
     compare(tables::UNKNOWN).await;
     compare(tables::ARITY).await;

@@ -672,3 +672,181 @@ pub(crate) const ARITY: &str = r#"
     get
     Expire k
 "#;
+
+/// They pass through Lua on their way.
+pub(crate) const LARGE_INTEGERS: &str = r#"
+    HINCRBY h f 9223372036854775807
+    HGET h f
+    HINCRBY h f -1
+    HINCRBY h small -9223372036854775808
+    HINCRBY h f 10
+    MULTI
+    HINCRBY h f -1
+    INCRBY n 9007199254740993
+    DECRBY n 1
+    INCR n
+    DECR n
+    EXEC
+    GET n
+"#;
+
+/// Before it is queued, before a subscriber is refused, and before masters see it.
+pub(crate) const SUBCOMMANDS: &str = r#"
+    MULTI
+    OBJECT ENCODING
+    EXEC
+    XGROUP NOPE
+    XGROUP CREATE
+    XGROUP CREATE k
+    OBJECT ENCODING k x
+    OBJECT NOPE k
+    XINFO STREAM
+    SCRIPT KILL x
+    CLUSTER NOPE
+    CLUSTER INFO x
+    CLUSTER INFO
+    LATENCY GRAPH
+    LATENCY GRAPH event
+    COMMAND GETKEYS
+    ACL NOPE
+    ACL HELP
+    CLIENT HELP
+    COMMAND HELP
+    CONFIG HELP
+    CONFIG HELP x
+    LATENCY HELP
+    OBJECT HELP
+    PUBSUB HELP
+    SCRIPT HELP
+    SLOWLOG HELP
+    XGROUP HELP
+    XINFO HELP
+    MULTI
+    CONFIG HELP
+    OBJECT HELP
+    SCRIPT KILL
+    EXEC
+    MULTI
+    CLIENT NOPE
+    EXEC
+    COMMAND LIST FILTERBY ACLCAT nope
+    COMMAND LIST FILTERBY MODULE nope
+    [any order] COMMAND LIST FILTERBY PATTERN xg*
+    [any order] COMMAND LIST FILTERBY PATTERN z*store
+    [any order] COMMAND LIST FILTERBY ACLCAT transaction
+    COMMAND LIST FILTERBY NOPE x
+    COMMAND LIST FILTERBY
+"#;
+
+/// It holds the same, and still `EXEC` must not run.
+pub(crate) const WRITTEN_AS_IT_WAS: &str = r#"
+    RPUSH l a
+    WATCH l
+    [other] LMOVE l l RIGHT RIGHT
+    MULTI
+    EXEC
+    WATCH l
+    [other] LSET l 0 a
+    MULTI
+    EXEC
+    WATCH l
+    [other] LMOVE absent l RIGHT RIGHT
+    MULTI
+    EXEC
+    HSET h f v
+    WATCH h
+    [other] HSET h f v
+    MULTI
+    EXEC
+    PFADD p a
+    WATCH p
+    [other] PFMERGE p
+    MULTI
+    EXEC
+    SADD s a
+    SINTERSTORE t s
+    WATCH t
+    [other] SINTERSTORE t s
+    MULTI
+    EXEC
+    WATCH absent
+    [other] SINTERSTORE absent nothing
+    MULTI
+    EXEC
+"#;
+
+/// The order in which Redis looks at the words.
+pub(crate) const SEVERAL_MISTAKES: &str = r#"
+    EVALSHA nosuch abc
+    EVALSHA nosuch -1
+    EVALSHA ffffffffffffffffffffffffffffffffffffffff abc
+    EVALSHA_RO nosuch abc
+    MULTI
+    EVALSHA nosuch abc
+    EXEC
+    BLPOP l inf
+    BLPOP l -inf
+    BLPOP l 1e400
+    BLPOP l 9223372036854776
+    BLPOP l nan
+    BLPOP l ""
+    BLPOP l " 1"
+    BLPOP l abc
+    BZMPOP nan 0.01 3 k
+    BZMPOP nan 1 3 k
+    BZMPOP nan 1 k MIN COUNT 0
+    BZMPOP nan 1 k MIN COUNT
+    BZMPOP nan 1 k MIN COUNT 1 x
+    BZMPOP nan 1 k MIN
+    BLMPOP nan 1 k NOPE
+    BLMPOP nan 1 k LEFT
+    BLMOVE a b NOPE LEFT nan
+    BLMOVE a b RIGHT LEFT nan
+    SELECT 4611686018427387904
+    SELECT -2147483649
+    SELECT 2147483647
+    SELECT 16
+    SELECT abc
+    HELLO 3 AUTH a b c
+    HELLO 2 SETNAME "two words" NOPE
+    HELLO 2 SETNAME fine NOPE
+    CLIENT GETNAME
+    CONFIG SET NOPE 1
+    CONFIG SET NoPe 1 nope 2
+    XPENDING absent group
+    XINFO GROUPS absent
+    SADD s a
+    XRANGE absent - + COUNT 0
+    XADD x 5-1 a 1
+    XRANGE x - + COUNT 0
+    XREVRANGE x + - COUNT -1
+    GEOADD g 13.361389 38.115556 a
+    GEORADIUS g 13 38 100 km WITHCOORD
+"#;
+
+/// Masters keep a set in orders of their own.
+pub(crate) const WITHOUT_WEIGHTS: &str = r#"
+    SADD e a b c d
+    [any order] SORT e ALPHA BY w*
+    [any order] SORT_RO e ALPHA BY w*
+    [any order] SORT e ALPHA BY w* GET # GET w*
+    SORT e ALPHA
+    SORT e ALPHA DESC LIMIT 1 2
+    SORT e ALPHA STORE to
+    LRANGE to 0 -1
+    SORT absent
+    SORT e
+"#;
+
+/// In RESP2 it may send little else than unsubscriptions.
+pub(crate) const EXEC_OF_SUBSCRIBER: &str = r#"
+    PSUBSCRIBE *
+    EXEC
+    XINFO STREAM
+    SCRIPT NOPE
+    PUNSUBSCRIBE *
+    [other] PSUBSCRIBE *
+    PUBLISH "" m
+    SSUBSCRIBE ""
+    PUBSUB SHARDCHANNELS
+"#;

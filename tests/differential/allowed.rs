@@ -1,0 +1,114 @@
+//! The differences that `docs/differences.md` allows.
+
+use std::path::Path;
+
+use crate::step::{Step, lower};
+
+/// See the module.
+pub(crate) struct Allowed {
+    /// Beginnings of requests in lower case, and how the replies to them are compared.
+    rules: Vec<(String, Rule)>,
+    left_out: Vec<String>,
+    left_out_of_programs: Vec<String>,
+    left_out_of_transactions: Vec<String>,
+}
+
+/// How two replies may differ; by none of these they are the same bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) times: bool,
+    pub(crate) order: bool,
+    pub(crate) numbers: bool,
+    pub(crate) kind: bool,
+    pub(crate) anything: bool,
+}
+
+impl Rule {
+    /// Whatever one of the two allows.
+    pub(crate) fn or(self, other: Rule) -> Rule {
+        Rule {
+            times: self.times || other.times,
+            order: self.order || other.order,
+            numbers: self.numbers || other.numbers,
+            kind: self.kind || other.kind,
+            anything: self.anything || other.anything,
+        }
+    }
+
+    fn named(how: &str) -> Rule {
+        let rule = Rule::default();
+        match how {
+            "times" => Rule { times: true, ..rule },
+            "order" => Rule { order: true, ..rule },
+            "numbers" => Rule { numbers: true, ..rule },
+            "type" => Rule { kind: true, ..rule },
+            "anything" => Rule { anything: true, ..rule },
+            other => panic!("no such rule: {other}"),
+        }
+    }
+}
+
+impl Allowed {
+    pub(crate) fn read() -> Allowed {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/differences.md");
+        Allowed::of(&std::fs::read_to_string(page).expect("the page of differences"))
+    }
+
+    fn of(page: &str) -> Allowed {
+        let mut allowed = Allowed {
+            rules: Vec::new(),
+            left_out: Vec::new(),
+            left_out_of_programs: Vec::new(),
+            left_out_of_transactions: Vec::new(),
+        };
+        for row in page.lines().filter_map(|line| line.strip_prefix("| `")) {
+            let columns: Vec<_> = row.split(" | ").collect();
+            let [commands, how, why] = columns[..] else { panic!("three columns: {row}") };
+            assert!(why.trim_end_matches('|').trim().len() > 10, "a reason: {row}");
+            for command in commands.split(", ").map(|name| name.trim_matches('`').to_lowercase()) {
+                match how {
+                    "nowhere" => allowed.left_out.push(command),
+                    "not in transactions" => allowed.left_out_of_transactions.push(command),
+                    "not in programs" => allowed.left_out_of_programs.push(command),
+                    how => allowed.rules.push((command, Rule::named(how))),
+                }
+            }
+        }
+        allowed
+    }
+
+    pub(crate) fn leaves_out(&self, name: &str) -> bool {
+        is_among(name, &self.left_out)
+    }
+
+    pub(crate) fn leaves_out_of_programs(&self, name: &str) -> bool {
+        is_among(name, &self.left_out_of_programs)
+    }
+
+    pub(crate) fn leaves_out_of_transactions(&self, name: &str) -> bool {
+        is_among(name, &self.left_out_of_transactions) || self.leaves_out_of_programs(name)
+    }
+
+    /// How the replies to a request are compared: a script's also by the rules of all that it calls.
+    pub(crate) fn rule(&self, step: &Step) -> Rule {
+        let words: Vec<_> = step.words.iter().take(2).map(|word| lower(word)).collect();
+        let line = words.join(" ");
+        let text = step.words.iter().skip(1).map(|word| lower(word)).collect::<Vec<_>>().join(" ");
+        let is_script = step.name().starts_with("eval");
+        let applies = |command: &str| {
+            let in_script = || {
+                let quoted = format!("'{}'", command.replace(' ', "', '"));
+                is_script && text.contains(&quoted)
+            };
+            line == command || line.starts_with(&format!("{command} ")) || in_script()
+        };
+        let rules = self.rules.iter().filter(|(command, _)| applies(command));
+        rules.fold(Rule::default(), |all, (_, rule)| all.or(*rule))
+    }
+}
+
+/// `xgroup|create` is left out by its name or by that of its container.
+fn is_among(name: &str, list: &[String]) -> bool {
+    let container = name.split('|').next().unwrap_or(name);
+    list.iter().any(|out| *out == name.replace('|', " ") || out == container)
+}

@@ -1,0 +1,122 @@
+//! When two replies are the same.
+
+use crate::allowed::Rule;
+use crate::support::Reply;
+
+/// A reply, and its very bytes.
+pub(crate) type Frame = (Reply, Vec<u8>);
+
+/// Whether the two replies are the same by this rule.
+pub(crate) fn same(expected: &Frame, actual: &Frame, rule: Rule) -> bool {
+    expected.1 == actual.1
+        || rule.anything
+        || expected.1[0] == actual.1[0] && (rule.kind || alike(&expected.0, &actual.0, rule))
+}
+
+/// The same for replies inside an `EXEC`, of which there are no bytes.
+pub(crate) fn same_inside(expected: &Reply, actual: &Reply, rule: Rule) -> bool {
+    let same_type = std::mem::discriminant(expected) == std::mem::discriminant(actual);
+    rule.anything || same_type && (rule.kind || alike(expected, actual, rule))
+}
+
+fn alike(expected: &Reply, actual: &Reply, rule: Rule) -> bool {
+    match (expected, actual) {
+        (Reply::Int(one), Reply::Int(other)) => rule.numbers || same_number(*one, *other),
+        (Reply::Array(one), Reply::Array(other)) => {
+            let (one, other) = (in_order(one, rule), in_order(other, rule));
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| alike(one, other, rule))
+        }
+        (Reply::Map(one), Reply::Map(other)) => {
+            let (one, other) = (flat(one), flat(other));
+            let pairs = |flat: &[Reply]| {
+                flat.chunks(2).map(|pair| Reply::Array(pair.to_vec())).collect::<Vec<_>>()
+            };
+            alike(&Reply::Array(pairs(&one)), &Reply::Array(pairs(&other)), rule)
+        }
+        (Reply::Bulk(one), Reply::Bulk(other)) if rule.times => {
+            without_lines(one) == without_lines(other)
+        }
+        (Reply::Error(one), Reply::Error(other)) if rule.times => {
+            without_lines(one.as_bytes()) == without_lines(other.as_bytes())
+        }
+        _ => expected == actual,
+    }
+}
+
+/// As they came, or in an order of their own.
+fn in_order(items: &[Reply], rule: Rule) -> Vec<&Reply> {
+    let mut items: Vec<_> = items.iter().collect();
+    if rule.order {
+        items.sort_by_cached_key(|item| text(item));
+    }
+    items
+}
+
+/// The same for replies that hold the same in another order.
+fn text(reply: &Reply) -> String {
+    let mut items = match reply {
+        Reply::Array(items) => items.iter().map(text).collect(),
+        Reply::Map(pairs) => pairs.iter().map(|(key, value)| text(key) + &text(value)).collect(),
+        Reply::Int(_) => vec![],
+        other => vec![format!("{other:?}")],
+    };
+    items.sort();
+    items.concat()
+}
+
+fn flat(pairs: &[(Reply, Reply)]) -> Vec<Reply> {
+    pairs.iter().flat_map(|(key, value)| [key.clone(), value.clone()]).collect()
+}
+
+/// Without the lines that errors name, and where a variable lives.
+fn without_lines(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text).replace("upvalue '", "global '");
+    let mut parts = text.split("user_script:");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(": ") {
+            Some(error) => text + error,
+            None => text + "user_script:" + rest,
+        }
+    })
+}
+
+/// Times to live are padded on masters, and go on between the two: 2 % for whatever is as large as they are.
+fn same_number(expected: i64, actual: i64) -> bool {
+    let near = expected.abs_diff(actual) <= expected.unsigned_abs() / 50;
+    expected == actual || (expected > FAR && near)
+}
+
+/// Every time to live of a sequence is longer.
+const FAR: i64 = 10_000_000;
+
+/// The test of the test: what counts as the same, and what does not.
+#[test]
+fn replies_that_differ_are_told() {
+    let list = |items: &[&str]| Reply::Array(items.iter().map(|item| Reply::bulk(item)).collect());
+    let map = |key: &str| Reply::Map(vec![(Reply::bulk(key), Reply::Int(1))]);
+    let none = Rule::default();
+    let order = Rule { order: true, ..none };
+    let times = Rule { times: true, ..none };
+    let numbers = Rule { numbers: true, ..none };
+    for (one, other, rule, expected) in [
+        (Reply::Int(7), Reply::Int(8), none, false),
+        (Reply::Int(7), Reply::Int(8), numbers, true),
+        (Reply::Int(100 * FAR), Reply::Int(101 * FAR), none, true),
+        (Reply::Int(100 * FAR), Reply::Int(103 * FAR), none, false),
+        (Reply::Int(-1), Reply::Int(-2), none, false),
+        (list(&["a", "b"]), list(&["b", "a"]), none, false),
+        (list(&["a", "b"]), list(&["b", "a"]), order, true),
+        (list(&["a", "b"]), list(&["a", "a"]), order, false),
+        (list(&["a"]), list(&["a", "a"]), order, false),
+        (map("a"), map("b"), order, false),
+        (Reply::bulk("a"), Reply::Simple("a".into()), order, false),
+        (Reply::bulk("user_script:1: x"), Reply::bulk("user_script:49: x"), times, true),
+        (Reply::bulk("user_script:1: x"), Reply::bulk("x"), times, true),
+        (Reply::bulk("user_script:1: x"), Reply::bulk("user_script:1: y"), times, false),
+    ] {
+        assert_eq!(same_inside(&one, &other, rule), expected, "{one:?} {other:?}");
+    }
+}

@@ -1,0 +1,145 @@
+//! The differential fuzzer: the same random requests to one plain `redis-server` and to the proxy over three
+//! masters, and the replies are the same, but for what `docs/differences.md` allows.
+//!
+//! A sequence of requests belongs to a seed. Of one that shows a difference, whatever is not needed for it is left
+//! out, and the rest is printed as lines for `redis-cli` with both replies. Variables of the environment:
+//!
+//! * `DIFFERENTIAL_COMMANDS`: how many requests there are, [`COMMANDS`] otherwise;
+//! * `DIFFERENTIAL_SECONDS`: for how long instead, past differences that were seen before;
+//! * `DIFFERENTIAL_SEED`: the first seed, at random otherwise.
+#![allow(clippy::disallowed_methods, reason = "how long to go on is told by the real clock")]
+
+mod allowed;
+mod author;
+mod grammar;
+mod likeness;
+mod lua;
+mod shrink;
+mod sides;
+mod step;
+mod tame;
+mod words;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::env::var;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use allowed::Allowed;
+use author::Author;
+use grammar::Grammar;
+use sides::{Difference, Sides};
+use step::Step;
+
+/// Requests of `make test`, of all instances together.
+const COMMANDS: u64 = 24_000;
+
+/// Instances, each with servers of its own.
+const INSTANCES: usize = 2;
+
+/// Requests of one sequence.
+const SEQUENCE: usize = 120;
+
+#[test]
+fn random_requests_are_answered_as_by_one_redis() {
+    if support::target_is_plain_redis() {
+        return;
+    }
+    let hunt = Hunt::new();
+    std::thread::scope(|scope| {
+        for _ in 0..INSTANCES {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.expect("a runtime").block_on(hunt.instance());
+            });
+        }
+    });
+    let sent = hunt.sent.load(Ordering::Relaxed);
+    let found = hunt.found.lock().expect("no panic");
+    eprintln!("{sent} requests, {} differences", found.len());
+    let reports: Vec<_> = found.values().map(String::as_str).collect();
+    assert!(found.is_empty(), "{}", reports.join("\n"));
+}
+
+/// What all instances share.
+struct Hunt {
+    allowed: Allowed,
+    next_seed: AtomicU64,
+    sent: AtomicU64,
+    commands: u64,
+    end: Option<Instant>,
+    /// Reports, by what is special about a difference.
+    found: Mutex<BTreeMap<String, String>>,
+}
+
+impl Hunt {
+    fn new() -> Hunt {
+        let number = |name: &str| var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+        let seconds = number("DIFFERENTIAL_SECONDS");
+        let commands = number("DIFFERENTIAL_COMMANDS");
+        Hunt {
+            allowed: Allowed::read(),
+            next_seed: number("DIFFERENTIAL_SEED")
+                .unwrap_or_else(|| fastrand::u64(..1 << 40))
+                .into(),
+            sent: 0.into(),
+            commands: commands.unwrap_or(if seconds.is_some() { u64::MAX } else { COMMANDS }),
+            end: seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds)),
+            found: Mutex::default(),
+        }
+    }
+
+    async fn instance(&self) {
+        let sides = Sides::start().await;
+        let grammar = Grammar::of(&mut sides.plain().await).await;
+        while self.goes_on() {
+            let seed = self.next_seed.fetch_add(1, Ordering::Relaxed);
+            let steps = Author::new(seed, &grammar, &self.allowed).sequence(SEQUENCE);
+            let difference = sides.compare(&steps, &self.allowed).await;
+            let sent = difference.as_ref().map_or(steps.len(), |difference| difference.at + 1);
+            self.sent.fetch_add(sent as u64, Ordering::Relaxed);
+            if let Some(difference) = difference {
+                self.report(&sides, seed, steps, difference).await;
+            }
+        }
+    }
+
+    /// A single difference is enough, unless time was given to look for more.
+    fn goes_on(&self) -> bool {
+        let enough = self.end.is_none() && !self.found.lock().expect("no panic").is_empty();
+        let over = self.end.is_some_and(|end| Instant::now() > end);
+        !enough && !over && self.sent.load(Ordering::Relaxed) < self.commands
+    }
+
+    async fn report(&self, sides: &Sides, seed: u64, steps: Vec<Step>, difference: Difference) {
+        if self.found.lock().expect("no panic").contains_key(&kind(&steps, &difference)) {
+            return;
+        }
+        let rough = kind(&steps, &difference);
+        let (steps, difference) = shrink::shrink(sides, steps, difference, &self.allowed).await;
+        let mut report = format!("DIFFERENTIAL_SEED={seed} finds this again:\n");
+        for step in &steps {
+            let _ = writeln!(report, "  {}", step.line());
+        }
+        let Difference { redis, proxy, .. } = &difference;
+        let _ = writeln!(report, "    redis: {redis}\n    proxy: {proxy}");
+        let mut found = self.found.lock().expect("no panic");
+        let exact = kind(&steps, &difference);
+        if found.insert(exact, report.clone()).is_none() && self.end.is_some() {
+            eprintln!("{report}");
+        }
+        found.entry(rough).or_default();
+    }
+}
+
+/// What two reports of the same fault have in common: the command, and the beginnings of both replies.
+fn kind(steps: &[Step], difference: &Difference) -> String {
+    let name = steps.get(difference.at).map(Step::name).unwrap_or_default();
+    let start = |reply: &str| reply.chars().take(30).collect::<String>();
+    format!("{name} {} {}", start(&difference.redis), start(&difference.proxy))
+}

@@ -1,0 +1,51 @@
+//! What no request may do: wait for long, or set a time to live that ends during a sequence.
+
+use crate::step::lower;
+
+/// The words, with longer times to live and shorter times to wait.
+pub(crate) fn words(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    match words.first().map(|name| lower(name)).unwrap_or_default().as_str() {
+        "set" | "getex" | "setex" | "psetex" | "expire" | "pexpire" | "expireat" | "pexpireat"
+        | "restore" => {
+            words.iter_mut().skip(2).for_each(lengthen);
+        }
+        "blpop" | "brpop" | "bzpopmin" | "bzpopmax" | "blmove" | "brpoplpush" => {
+            words.iter_mut().skip(1).next_back().into_iter().for_each(shorten);
+        }
+        "blmpop" | "bzmpop" => words.iter_mut().skip(1).take(1).for_each(shorten),
+        // Elements without weights are equal, and a set has no order: any would do.
+        "sort" | "sort_ro" if words.iter().any(|word| lower(word) == "by") => {
+            words.retain(|word| lower(word) != "alpha");
+        }
+        "wait" => words.iter_mut().skip(2).for_each(shorten_ms),
+        _ => {}
+    }
+    words
+}
+
+/// From 1 ms to 3 hours: it could end now, or soon.
+fn lengthen(word: &mut Vec<u8>) {
+    let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<u64>().ok());
+    if number.is_some_and(|number| (1..10_000_000).contains(&number)) {
+        *word = [b"1000000000", word.as_slice()].concat();
+    }
+}
+
+fn shorten(word: &mut Vec<u8>) {
+    let text = String::from_utf8_lossy(word);
+    let seconds = text.trim_start().parse::<f64>();
+    // Hexadecimal numbers are for Redis only.
+    if text.contains("0x") || seconds.is_ok_and(|seconds| (0.0..LONGEST).contains(&seconds)) {
+        *word = b"0.01".to_vec();
+    }
+}
+
+fn shorten_ms(word: &mut Vec<u8>) {
+    let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<i64>().ok());
+    if number.is_some_and(|number| number >= 0) {
+        *word = b"1".to_vec();
+    }
+}
+
+/// What is more is out of range.
+const LONGEST: f64 = 9.2e15;

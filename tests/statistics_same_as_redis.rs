@@ -1,0 +1,128 @@
+//! What `INFO` counts is what a plain Redis counts: errors by their first word, calls and failures by command.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::{Master, Masters, Proxy, Raw, encode, target_is_plain_redis, words};
+
+/// Everything that is refused somewhere else than in the proxy itself, and some of what is.
+const TABLE: &str = r#"
+    SET text value
+    INCR text
+    LPUSH text element
+    HSET hash field value
+    HINCRBY hash field 1
+    GET hash
+    EVAL "return redis.error_reply('MINE is this one')" 0
+    EVAL "return {1, {redis.error_reply('NESTED in a list')}, redis.error_reply('NESTED again')}" 0
+    EVAL "return redis.error_reply('ALONE')" 0
+    EVAL "return redis.error_reply('LONGER_THAN_THE_LONGEST_WORD_THAT_COUNTS is this')" 0
+    EVAL "return redis.error_reply('A:B#C is this')" 0
+    EVAL "error('raised')" 0
+    EVAL "this is not Lua (" 0
+    EVAL "return redis.status_reply('QUEUED')" 0
+    EVALSHA 0000000000000000000000000000000000000000 0
+    MULTI
+    SET text other
+    INCR text
+    LPUSH text element
+    GET text
+    EVAL "return redis.error_reply('INSIDE of a transaction')" 0
+    EXEC
+    MULTI
+    SET text third
+    DISCARD
+    MULTI
+    NOSUCHCOMMAND
+    EXEC
+    EXEC
+    GET
+    DEL text hash
+"#;
+
+/// The masters run these: there they count as the script's, here as those of the command that is inside.
+const INSIDE_SCRIPTS: &str = r#"
+    SET text value
+    EVAL "return redis.call('LPUSH', KEYS[1], 'element')" 1 text
+    EVAL "return redis.call('INCR', KEYS[1])" 1 text
+"#;
+
+/// One of both, after the table.
+async fn info(address: &str, table: &str, section: &str) -> BTreeMap<String, String> {
+    let mut client = Raw::connect(address).await;
+    for line in ["SCRIPT FLUSH", "CONFIG RESETSTAT"].into_iter().chain(table.trim().lines()) {
+        client.send(&encode(&words(line))).await;
+        client.reply().await;
+    }
+    let text = client.ask(&["INFO", section]).await.text();
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// Calls and failures of each command in the table.
+fn calls(stats: BTreeMap<String, String>) -> BTreeMap<String, (String, String)> {
+    let number = |value: &str, name: &str| {
+        let fields = value.split(',').filter_map(|field| field.split_once('='));
+        fields.into_iter().find(|(field, _)| *field == name).expect("a field").1.to_owned()
+    };
+    let own = |name: &String| !name.contains("config") && !name.contains("info");
+    let stats = stats.into_iter().filter(|(name, _)| own(name));
+    let both = |value: &str| (number(value, "calls"), number(value, "failed_calls"));
+    stats.map(|(name, value)| (name, both(&value))).filter(|(_, (calls, _))| calls != "0").collect()
+}
+
+#[tokio::test]
+async fn errors_of_scripts_and_transactions_are_not_counted() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (redis, masters) = (Master::start(), Masters::start(3));
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "3s"]);
+    let [expected, actual] = [redis.address(), proxy.address().to_owned()];
+    for table in [TABLE, INSIDE_SCRIPTS] {
+        let redis = info(&expected, table, "errorstats").await;
+        assert!(!redis.is_empty());
+        assert_eq!(info(&actual, table, "errorstats").await, redis);
+    }
+    let redis = calls(info(&expected, TABLE, "commandstats").await);
+    assert!(redis.contains_key("cmdstat_exec"), "{redis:?}");
+    assert_eq!(calls(info(&actual, TABLE, "commandstats").await), redis);
+
+    // Where the two differ: what fails inside of a script fails the script.
+    let inside = calls(info(&actual, INSIDE_SCRIPTS, "commandstats").await);
+    assert_eq!(inside["cmdstat_eval"], ("2".to_owned(), "2".to_owned()), "{inside:?}");
+}
+
+#[tokio::test]
+async fn an_error_of_a_master_is_an_outcome_ok() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "3s", "--admin", "127.0.0.1:0"]);
+    let mut client = proxy.raw().await;
+    for line in [
+        "SET text value",
+        "LPUSH text element",
+        "EVAL \"return redis.error_reply('MINE is this one')\" 0",
+        "MULTI",
+        "LPUSH text element",
+        "GET text",
+        "EXEC",
+    ] {
+        client.ask(&words(line)).await;
+    }
+    let metrics = support::http::http(&proxy.admin_address(), "GET", "/metrics", "").body;
+    let count = |command: &str, outcome: &str| {
+        let labels =
+            format!(r#"redlock_requests_total{{command="{command}",outcome="{outcome}"}} "#);
+        metrics.lines().find_map(|line| line.strip_prefix(&*labels)).unwrap_or("0").to_owned()
+    };
+    for (command, ok, error) in
+        [("lpush", "0", "2"), ("eval", "0", "1"), ("get", "1", "0"), ("exec", "1", "0")]
+    {
+        let counted = [count(command, "ok"), count(command, "error")];
+        assert_eq!(counted, [ok, error], "{command}");
+    }
+}
