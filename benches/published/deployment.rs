@@ -104,11 +104,16 @@ impl Deployment {
 
     /// Clients talk to the proxy, which decides by majority of `count` masters.
     pub(crate) fn proxy(binary: &Path, count: usize) -> Result<Deployment> {
+        Deployment::proxy_with(binary, count, &[])
+    }
+
+    /// The same with more flags.
+    pub(crate) fn proxy_with(binary: &Path, count: usize, flags: &[&str]) -> Result<Deployment> {
         let masters = (0..count).map(|_| Master::start()).collect::<Result<Vec<_>>>()?;
         let mut command = Command::new(binary);
         command.env_remove("RUST_LOG").env("NO_COLOR", "1");
         command.args(["--listen", "127.0.0.1:0", "--max-clients", MAX_CLIENTS]);
-        command.args(["--vote-timeout", VOTE_TIMEOUT]);
+        command.args(["--vote-timeout", VOTE_TIMEOUT]).args(flags);
         for master in &masters {
             command.args(["--master", &format!("127.0.0.1:{}", master.port)]);
         }

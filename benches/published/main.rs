@@ -9,6 +9,7 @@
     reason = "a benchmark measures real time; it has no clock to steer"
 )]
 
+mod bystander;
 mod contention;
 mod cycles;
 mod deployment;
@@ -56,5 +57,6 @@ fn measure(group: Group, settings: &Settings) -> Result<Table> {
         Group::Cycles => cycles::measure(settings),
         Group::Programs => programs::measure(settings),
         Group::Restarted => restarted::measure(settings),
+        Group::Bystander => bystander::measure(settings),
     }
 }

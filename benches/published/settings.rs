@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "BENCH_PIPELINES", default_value = "1,16", value_delimiter = ',')]
     pub(crate) pipelines: Vec<u32>,
 
-    /// Seconds of one run of the groups that are bounded by time (contention, cycles, restarted)
+    /// Seconds of one run of the groups that are bounded by time (contention, cycles, restarted, bystander)
     #[arg(long, env = "BENCH_SECONDS", default_value = "3", value_parser = positive())]
     seconds: u32,
 
@@ -70,6 +70,8 @@ pub(crate) enum Group {
     Programs,
     #[value(alias = "7")]
     Restarted,
+    #[value(alias = "8")]
+    Bystander,
 }
 
 impl Settings {
