@@ -88,6 +88,31 @@ async fn a_client_finds_everything_as_it_left_it() {
     assert_eq!(new.ask(&words("CLIENT ID")).await, Reply::Int(ids[ids.len() - 1]));
 }
 
+#[tokio::test]
+async fn a_guesser_begins_anew_in_another_process() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut pair = Pair::start(&["--requirepass", "secret"]);
+    let mut guesser = Raw::connect(pair.address()).await;
+    guesser.send(&encode(&["AUTH", "guess"]).repeat(6)).await;
+    for reply in guesser.replies(6).await {
+        assert!(reply.is_error("WRONGPASS"), "{reply:?}");
+    }
+    // What waits is taken along.
+    guesser.send(&encode(&["AUTH", "guess"]).repeat(100)).await;
+    let before = pair.upgrade(&["--requirepass", "secret"]);
+    assert_eq!(before.ended().code(), Some(0));
+    let mut client = Raw::connect(pair.address()).await;
+    assert_eq!(client.ask(&words("AUTH secret")).await, Reply::ok());
+    for number in 0..20 {
+        assert_eq!(client.ask(&["SET", "key", &number.to_string()]).await, Reply::ok());
+    }
+    let info = client.ask(&["INFO", "stats"]).await.text();
+    assert!(info.contains("acl_access_denied_auth:0\r\n"), "it does not wait: {info}");
+    assert!(guesser.reply().await.is_error("WRONGPASS"), "it is answered all the same");
+}
+
 /// Who is who is looked up among the users of the new process.
 #[tokio::test]
 async fn users_are_who_they_were_by_the_rules_that_count_now() {
