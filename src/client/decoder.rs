@@ -193,7 +193,7 @@ impl Decoder {
 
     /// Where the line that begins at `self.at` ends. Starts where the last search gave up, and
     /// looks no further than a line may reach, so that the verdict does not depend on how the bytes
-    /// came.
+    /// came. As in Redis (`strchr` in `networking.c`), a line with a zero byte never ends.
     #[inline]
     fn find_line_end(
         &mut self,
@@ -204,14 +204,14 @@ impl Decoder {
         let from = self.searched.max(self.at);
         let to = buf.len().min(self.at + LINE_MAX + 1);
         let unsearched = buf.get(from..to).unwrap_or_default();
-        if let Some(offset) = unsearched.iter().position(|&byte| byte == end) {
-            self.searched = from + offset;
+        let stop = unsearched.iter().position(|&byte| byte == end || byte == 0);
+        self.searched = stop.map_or(to, |offset| from + offset);
+        if stop.is_some() && buf[self.searched] == end {
             return Ok(Some(self.searched));
         }
         if buf.len() > self.at + LINE_MAX {
             return Err(too_big);
         }
-        self.searched = to;
         Ok(None)
     }
 

@@ -97,6 +97,17 @@ fn the_bytes_where_a_line_break_should_be_are_not_looked_at() {
     assert_requests("*1\n$4\nPING\n", &[]);
 }
 
+/// Redis looks for the end of a line as C does for that of a string.
+#[test]
+fn a_line_with_a_zero_byte_never_ends() {
+    for line in ["\0\r\n", "PING\0\r\n", "*1\0\r\n$4\r\nPING\r\n", "*1\r\n$4\0\r\nPING\r\n"] {
+        assert_requests(line.to_owned() + "PING\r\n", &[]);
+    }
+    let long = "\0\r\n".to_owned() + &"PING\r\n".repeat(LINE_MAX / 6);
+    assert_refused(long, OPEN, "too big inline request");
+    assert_requests("*1\r\n$2\r\n\0\n\r\n", &[&["\0\n"]]);
+}
+
 #[test]
 fn lengths_are_strict_numbers() {
     for header in ["*x", "*", "*+1", "* 1", "*01", "*-", "*-0", "*1\n$4", "*99999999999999999999"] {
