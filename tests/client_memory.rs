@@ -214,6 +214,7 @@ async fn who_says_no_evict_stays() {
     greedy.until_closed().await;
     assert_eq!(spared.ask(&["PING"]).await, Reply::Simple("PONG".into()));
 }
+
 /// They never finish what they have begun, and take 32 kB each meanwhile.
 #[tokio::test]
 async fn half_handshakes_fill_the_memory() {
@@ -252,4 +253,39 @@ async fn half_handshakes_fill_the_memory() {
     drop((clients, late));
     is_alone(&mut operator).await;
     assert!(peak(&proxy) < before + 48 * MB, "{} at most", peak(&proxy));
+    gives_back(&proxy, before).await;
+}
+
+/// Three masters have the same string, and a list of strings, of 100 MB.
+#[tokio::test]
+async fn a_reply_of_100_mb_stays_in_memory() {
+    const FILL: &str = "\
+        redis.call('set', 'string', string.rep('s', 100 * 1024 * 1024)) \
+        local element = string.rep('e', 1024 * 1024) \
+        for _ = 1, 100 do redis.call('rpush', 'list', element) end";
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    for master in masters.iter() {
+        assert_eq!(master.ask(&["EVAL", FILL, "0"]).await, Reply::Nil);
+    }
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "10s", "--max-memory-clients", "512mb"]);
+    let mut operator = proxy.raw().await;
+    let before = at_rest(&proxy).await;
+    for request in ["GET string", "LRANGE list 0 -1"] {
+        let mut client = proxy.raw().await;
+        client.send(&encode(&words(request))).await;
+        let received = client.skip(100 * MB as usize).await;
+        assert_eq!(
+            received[0],
+            if request.starts_with("GET") { b'$' } else { b'*' },
+            "{received:?}"
+        );
+        assert_eq!(field(&mut operator, "stats", "evicted_clients").await, 0);
+        drop(client);
+        is_alone(&mut operator).await;
+        gives_back(&proxy, before).await;
+    }
+    assert!(peak(&proxy) < before + 400 * MB, "{} at most", peak(&proxy));
 }

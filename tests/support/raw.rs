@@ -96,6 +96,18 @@ impl Raw {
         replies
     }
 
+    /// Reads this many bytes or a few more, and returns the first of them.
+    pub async fn skip(&mut self, bytes: usize) -> Vec<u8> {
+        let (mut first, mut skipped) = (Vec::new(), 0);
+        while skipped < bytes {
+            assert!(self.read_more().await > 0, "closed after {skipped} bytes");
+            skipped += self.received.len() - self.consumed;
+            first.extend(self.received.drain(..).take(64 - first.len().min(64)));
+            self.consumed = 0;
+        }
+        first
+    }
+
     /// Everything until the other side closes.
     pub async fn until_closed(&mut self) -> Vec<u8> {
         while self.read_more().await > 0 {}
