@@ -72,6 +72,16 @@ pub fn element(buf: &[u8]) -> Result<Option<Element<'_>>, Malformed> {
     }
 }
 
+/// Bytes that the first element of `buf` lacks for sure: those of a string whose length is there.
+pub fn lacks(buf: &[u8]) -> usize {
+    let Some(end) = line_end(buf) else { return 0 };
+    let len = match buf.split_first() {
+        Some((b'$' | b'=' | b'!', _)) => bulk_len(&buf[1..end]).ok().flatten(),
+        _ => None,
+    };
+    len.map_or(0, |len| (end + 2 + len + 2).saturating_sub(buf.len()))
+}
+
 /// The elements of bytes that are known to be whole frames, in the order of the bytes.
 pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Element<'_>> {
     std::iter::from_fn(move || {
@@ -158,6 +168,17 @@ mod tests {
     fn half_a_frame_is_none() {
         for bytes in [&b"*2\r\n:1\r\n"[..], b"$3\r\nab", b"", b"*1\r\n"] {
             assert_eq!(split_frame(bytes), None);
+        }
+    }
+
+    #[test]
+    fn a_string_says_what_it_lacks() {
+        assert_eq!(lacks(b"$100\r\nabc"), 99);
+        assert_eq!(lacks(b"$3\r\nabc\r"), 1);
+        for known in
+            [&b"$3\r\nabc\r\n+"[..], b"$100", b"$-1\r\n", b"$9999999999\r\n", b"*7\r\n", b""]
+        {
+            assert_eq!(lacks(known), 0);
         }
     }
 

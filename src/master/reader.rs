@@ -62,21 +62,25 @@ impl Reader {
     /// The reply that was peeked at has been dealt with.
     pub(super) fn taken(&mut self, len: usize) {
         self.start += len;
+        // A long string has made it large; votes do not need that.
+        if self.start == self.end && self.buffer.len() > 16 * READ_BUFFER {
+            *self = Self::default();
+        }
     }
 
     fn make_room(&mut self) {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-            // A listing of many keys has made it large; votes do not need that.
-            if self.buffer.len() > 16 * READ_BUFFER {
-                *self = Self::default();
-            }
         } else if self.start > 0 && self.buffer.len() - self.end < READ_BUFFER / 4 {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.end == self.buffer.len() {
-            self.buffer.resize(2 * self.buffer.len(), 0);
+            // Twice a string of 100 MB is a lot, three times over.
+            let lacks = self.decoder.lacks(&self.buffer[self.start..self.end]);
+            let more = if lacks > self.end { lacks + READ_BUFFER } else { self.end };
+            self.buffer.reserve_exact(more);
+            self.buffer.resize(self.end + more, 0);
         }
     }
 }

@@ -98,6 +98,11 @@ impl Decoder {
         Ok(Some((answer, bytes)))
     }
 
+    /// Bytes that the reply in `buf` lacks for sure, which may be fewer than it lacks.
+    pub fn lacks(&self, buf: &[u8]) -> usize {
+        buf.get(self.walked..).map_or(0, resp3::lacks)
+    }
+
     /// The length of the reply at the start of `buf`, once all of it is there.
     fn walk(&mut self, buf: &[u8]) -> Result<Option<usize>, Malformed> {
         self.missing = self.missing.max(1);
