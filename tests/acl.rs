@@ -313,6 +313,65 @@ async fn scripts_in_a_transaction_keep_to_the_rules_of_whoever_sends_them() {
     assert_eq!(found, Reply::Array(vec![Reply::bulk("hers"), Reply::Nil]));
 }
 
+/// Redis 7.0 does not find these keys: it checks the first `STORE` and writes to the last, takes a key for another option,
+/// and checks nothing of a `PFMERGE` without sources.
+#[tokio::test]
+async fn a_key_that_redis_overlooks_is_not_written_without_permission() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let settings = Settings::with(
+        &["alice on >pw ~lock:* ~by ~5 ~STORE +@all", "default on nopass ~* +@all"],
+        "",
+    );
+    let proxy = Proxy::start(&masters, &settings.flags());
+    let (mut admin, mut alice) = (proxy.raw().await, proxy.raw().await);
+    assert_eq!(alice.ask(&["AUTH", "alice", "pw"]).await, Reply::ok());
+    admin.ask(&["RPUSH", "lock:list", "1"]).await;
+    admin.ask(&["GEOADD", "lock:geo", "1", "1", "a"]).await;
+    let geo = ["GEORADIUS", "lock:geo", "1", "1", "10", "m"];
+    let sort = ["SORT", "lock:list"];
+    let overlooked = [
+        [&geo[..], &["STORE", "lock:2", "STORE", "KEY"]].concat(),
+        [&geo[..], &["STOREDIST", "lock:2", "STOREDIST", "KEY"]].concat(),
+        [&geo[..], &["COUNT", "5", "STORE", "lock:2", "ASC", "store", "KEY"]].concat(),
+        [&sort[..], &["STORE", "by", "STORE", "KEY"]].concat(),
+        [&sort[..], &["LIMIT", "0", "1", "STORE", "lock:2", "store", "KEY"]].concat(),
+        vec!["PFMERGE", "KEY"],
+    ];
+    let scripts = [
+        "return redis.call(unpack(ARGV))",
+        "local function f(a, ...) return redis.call(string.lower(a), ...) end return f(unpack(ARGV))",
+        "local r = redis.pcall(unpack(ARGV)) return r",
+    ];
+    let refused = "ERR The user executing the script can't access at least one of the keys";
+    for (key, may) in [("other", false), ("5", true), ("lock:to", true)] {
+        for words in &overlooked {
+            let words: Vec<_> = words.iter().map(|word| word.replace("KEY", key)).collect();
+            let reply = alice.ask(&words).await;
+            assert_eq!(!reply.is_error("NOPERM"), may, "{words:?}: {reply:?}");
+            alice.ask(&["MULTI"]).await;
+            let reply = alice.ask(&words).await;
+            assert_eq!(!reply.is_error("NOPERM"), may, "{words:?}: {reply:?}");
+            alice.ask(&["EXEC"]).await;
+            for script in scripts {
+                let head = ["EVAL", script, "0"].map(str::to_owned);
+                let reply = alice.ask(&[&head[..], &words].concat()).await;
+                assert_eq!(!reply.is_error(refused), may, "{script} {words:?}: {reply:?}");
+                assert!(may || reply.is_error(refused), "{script} {words:?}: {reply:?}");
+            }
+            assert_eq!(admin.ask(&["EXISTS", key]).await, Reply::Int(may.into()), "{words:?}");
+            admin.ask(&["DEL", key]).await;
+        }
+    }
+    let number = "return redis.call('georadius', 'lock:geo', 1, 1, 10, 'm', 'store', 'lock:2', 'store', KEY)";
+    for (key, expected) in [("5", Reply::Int(1)), ("6", Reply::Int(0))] {
+        alice.ask(&["EVAL", &number.replace("KEY", key), "0"]).await;
+        assert_eq!(admin.ask(&["EXISTS", key]).await, expected, "{key}");
+    }
+}
+
 /// Masters that do not tell which words are keys leave it open whether they are the user's: then they are not.
 #[tokio::test]
 async fn what_cannot_be_found_out_is_not_allowed() {

@@ -148,6 +148,9 @@ const COMMANDS: &str = r#"
     SORT_RO axx BY weight_*
     ZUNIONSTORE axx 2 bxx other
     ZUNIONSTORE axx 1 bxx
+    GEORADIUS lock:1 1 1 1 m STORE other STOREDIST lock:2
+    GEORADIUS lock:1 1 1 1 m STOREDIST lock:2 STORE other
+    GEORADIUS lock:1 1 1 1 m STORE lock:2 STOREDIST lock:3
     ZUNIONSTORE other nonsense axx
     XGROUP CREATE axx group $ MKSTREAM
     XGROUP CREATE other group $ MKSTREAM
@@ -230,6 +233,9 @@ const SCRIPTS: &str = r#"
     EVAL "return redis.call('sort', 'axx', 'by', 'w_*')" 0
     EVAL "return redis.call('sort', 'axx', 'by', 'nosort', 'limit', 0, 1)" 0
     EVAL "return redis.call('sort', 'axx', 'by', 'store', 'store', 'other', 'desc')" 0
+    EVAL "return redis.call('georadius', 'lock:1', 1, 1, 1, 'm', 'store', 'other', 'storedist', 'lock:2')" 0
+    EVAL "return redis.call('georadius', 'lock:1', 1, 1, 1, 'm', 'storedist', 'lock:2', 'store', 'other')" 0
+    EVAL "return redis.call('georadius', 'lock:1', 1, 1, 1, 'm', 'store', 'lock:2', 'storedist', 'lock:3')" 0
     EVAL "return redis.call('publish', 'news:1', 'x')" 0
     EVAL "return redis.call('publish', 'other', 'x')" 0
     EVAL "return redis.call('spublish', 'wirld', 'x')" 0

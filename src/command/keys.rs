@@ -62,21 +62,23 @@ fn leading_number(word: &[u8]) -> Option<i64> {
     number.parse().ok()
 }
 
-/// The key that `SORT` and `GEORADIUS` store their result in: the last one named counts.
-fn stored<'a>(spec: &Spec, args: Args<'a>) -> Option<&'a [u8]> {
-    if !spec.flags.contains(&"write") {
-        return None;
-    }
+/// The keys that `SORT` and `GEORADIUS` name to store their result in. The last one counts; of `GEORADIUS` Redis
+/// checks others, too.
+fn stored<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     let named = |(_, rest): (&'a [u8], Args<'a>)| rest.at(0);
     match spec.name {
-        "sort" => sort_options(args).filter(|(word, _)| is(word, &["store"])).map(named).last(),
+        _ if !spec.flags.contains(&"write") => Vec::new(),
+        "sort" => {
+            let stores = sort_options(args).filter(|(word, _)| is(word, &["store"]));
+            stores.map(named).last().into_iter().collect()
+        }
         _ => {
             let options =
                 options(args, 6, |word| match is(word, &["store", "storedist", "count"]) {
                     true => 2,
                     false => 1,
                 });
-            options.filter(|(word, _)| is(word, &["store", "storedist"])).map(named).last()
+            options.filter(|(word, _)| is(word, &["store", "storedist"])).map(named).collect()
         }
     }
 }
@@ -145,6 +147,10 @@ mod tests {
         assert_keys("sort_ro k by store asc", &["k"]);
         assert_keys("georadius k 1 1 1 m store store asc", &["k", "store"]);
         assert_keys("georadius k 1 1 1 m count 3 storedist to", &["k", "to"]);
+        assert_keys(
+            "georadius k 1 1 1 m store one storedist two store three",
+            &["k", "one", "two", "three"],
+        );
         assert_keys("georadius_ro k 1 1 1 m asc", &["k"]);
     }
 }

@@ -39,19 +39,39 @@ local function guarded(inner)
     ['ERR Invalid command specified'] = true,
     ['ERR Lua redis lib command arguments must be strings or integers'] = true,
   }
-  local function may_touch(...)
+  -- Keys that Redis writes to without having found them: the last of several STORE and STOREDIST, also behind
+  -- a key with the name of another option, and that of a PFMERGE without sources.
+  local first_option = { sort = 3, georadius = 7, georadiusbymember = 6 }
+  local with_value = { STORE = true, STOREDIST = true, COUNT = true, BY = true, GET = true }
+  local function overlooked(name, ...)
+    local words, named = { ... }, {}
+    if name == 'pfmerge' then
+      return { words[2] }
+    end
+    local at = first_option[name]
+    while at and at < #words do
+      local option = string.upper(tostring(words[at]))
+      if option == 'STORE' or option == 'STOREDIST' then
+        named[#named + 1] = words[at + 1]
+      end
+      at = at + (name == 'sort' and option == 'LIMIT' and 3 or with_value[option] and 2 or 1)
+    end
+    return named
+  end
+
+  local function may_touch(name, ...)
     if select('#', ...) == 1 then
       return true
     end
     local named = inner.pcall('COMMAND', 'GETKEYS', ...)
-    if type(named) ~= 'table' then
+    if type(named) ~= 'table' or named.err and not without_keys[named.err] then
       return false
-    elseif named.err then
-      return without_keys[named.err]
     end
-    for _, key in ipairs(named) do
-      if not is_like(key, keys) then
-        return false
+    for _, list in ipairs({ named, overlooked(name, ...) }) do
+      for _, key in ipairs(list) do
+        if not is_like(type(key) == 'number' and string.format('%.17g', key) or tostring(key), keys) then
+          return false
+        end
       end
     end
     return true
@@ -83,7 +103,7 @@ local function guarded(inner)
     if allowed and not is_among(name, allowed) then
       return "ERR The user executing the script can't run this command or subcommand"
     end
-    if keys and not may_touch(...) then
+    if keys and not may_touch(name, ...) then
       return cannot_access
     end
     if channels and (name == 'publish' or name == 'spublish') and not may_publish((select(2, ...))) then

@@ -10,8 +10,9 @@ local function fail(run, text)
 end
 
 -- Whether a call names a key or a channel that only the proxy may use. Values may be anything: where a word looks
--- like such a name, it is for Redis to say which words are keys. A call that it finds no keys in touches none.
--- SORT looks keys up that are not among its words. All of it is one function because each costs every program.
+-- like such a name, it is for Redis to say which words are keys. A call that it finds no keys in touches none, but
+-- for PFMERGE without sources. Of several STORE it may find another than it writes to, and SORT looks keys up that
+-- are not among its words. All of it is one function because each costs every program.
 local function names_reserved(...)
   local words, looks_so = { ... }, false
   for _, word in ipairs(words) do
@@ -21,15 +22,18 @@ local function names_reserved(...)
     return false
   end
   local name, names = string.lower(words[1]), { words[2] }
-  if name ~= 'publish' and name ~= 'spublish' then
+  if name == 'pfmerge' then
+    names = words
+  elseif name ~= 'publish' and name ~= 'spublish' then
     names = real.pcall('COMMAND', 'GETKEYS', ...)
     if type(names) ~= 'table' or names.err then
       return type(names) ~= 'table' or string.sub(names.err, 1, 4) ~= 'ERR '
     end
   end
-  for at = 3, (name == 'sort' or name == 'sort_ro') and #words - 1 or 0 do
+  local is_sort, is_geo = name == 'sort' or name == 'sort_ro', string.sub(name, 1, 9) == 'georadius'
+  for at = 3, (is_sort or is_geo) and #words - 1 or 0 do
     local option = string.upper(words[at])
-    if option == 'BY' or option == 'GET' then
+    if option == 'STORE' or option == 'STOREDIST' or is_sort and (option == 'BY' or option == 'GET') then
       names[#names + 1] = words[at + 1]
     end
   end
