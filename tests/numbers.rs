@@ -17,6 +17,32 @@ const NUMBERS: [&str; 9] = [
     "1e400",
 ];
 
+/// Lua rounds the largest integer up to one that is none any more.
+#[tokio::test]
+async fn the_largest_number_of_a_bitfield_is_not_negative() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "2s"]);
+    let largest = Reply::Array(vec![Reply::Int(i64::MAX - 1023), Reply::Nil, Reply::Int(i64::MIN)]);
+    let set =
+        "BITFIELD b OVERFLOW FAIL INCRBY i64 0 9223372036854775807 INCRBY i8 200 300 SET i64 64 0";
+    let get = "BITFIELD_RO b GET i64 0";
+    for version in ["2", "3"] {
+        let mut client = proxy.raw().await;
+        client.ask(&["HELLO", version]).await;
+        client.ask(&["DEL", "b"]).await;
+        client.ask(&words("SETBIT b 64 1")).await;
+        assert_eq!(client.ask(&words(set)).await, largest);
+        assert_eq!(client.ask(&words(get)).await, Reply::Array(vec![Reply::Int(i64::MAX)]));
+        client.ask(&["MULTI"]).await;
+        client.ask(&words(get)).await;
+        let rounded = Reply::Array(vec![Reply::Int(i64::MAX - 1023)]);
+        assert_eq!(client.ask(&["EXEC"]).await, Reply::Array(vec![rounded]));
+    }
+}
+
 /// `N` is a number; what [`SETUP`] makes is there.
 const REQUESTS: &[&str] = &[
     "INCRBY n N",

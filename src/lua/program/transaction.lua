@@ -30,6 +30,16 @@ local function exact(number, name, key, field)
   return { big_number = redis.call(read, unpack(words)) }
 end
 
+-- Redis makes the smallest integer of a number that is too large for one, as those of BITFIELD near 2^63 are
+-- once Lua has rounded them. This is the next smaller that Lua has.
+local function at_most_largest(numbers)
+  for at, number in ipairs(numbers) do
+    if type(number) == 'number' and number >= 2 ^ 63 then
+      numbers[at] = 2 ^ 63 - 1024
+    end
+  end
+end
+
 -- The database that is selected outside of scripts: what a script selects ends with it (since Redis 2.8.12).
 local db = queue[2]
 local function run(name, ...)
@@ -44,6 +54,8 @@ local function run(name, ...)
   end
   if type(reply) == 'number' then
     reply = exact(reply, lower, ...)
+  elseif string.sub(lower, 1, 8) == 'bitfield' and type(reply) == 'table' then
+    at_most_largest(reply)
   end
   if is_typed then
     setresp(2)
