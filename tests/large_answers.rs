@@ -417,6 +417,51 @@ async fn what_is_large_is_answered_as_a_plain_redis_does() {
     }
 }
 
+/// Masters keep twenty members in as many orders as there are masters.
+#[tokio::test]
+async fn a_set_that_sort_leaves_as_it_is_is_not_answered_as_empty() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &PATIENT);
+    let items = |reply: Reply| match reply {
+        Reply::Array(items) => items,
+        other => panic!("no list: {other:?}"),
+    };
+    for size in ["20", "10000"] {
+        let all = (1..=size.parse().expect("a number")).map(|i: usize| format!("member:{i}"));
+        let all: BTreeSet<String> = all.collect();
+        run_on(&masters, ADD_MEMBERS, "set", size).await;
+        run_on(&masters, "redis.call('rpush', KEYS[1], 'c', ARGV[1], 'b')", "list", "a").await;
+        let mut raw = proxy.raw().await;
+        for name in ["SORT", "SORT_RO"] {
+            let found = items(raw.ask(&[name, "set", "BY", "nosort"]).await);
+            assert_eq!(found.len(), all.len());
+            assert_eq!(found.iter().map(Reply::text).collect::<BTreeSet<_>>(), all);
+            let found = items(raw.ask(&[name, "set", "by", "x", "get", "#", "GET", "none*"]).await);
+            assert!(found.iter().skip(1).step_by(2).all(|item| *item == Reply::Nil));
+            let found = found.iter().step_by(2).map(Reply::text).collect::<BTreeSet<_>>();
+            assert_eq!(found, all);
+            // Which two these are is for each master to say.
+            for options in [&["BY", "x"][..], &["BY", "weight*", "ALPHA"]] {
+                let some = [&[name, "set"], options, &["LIMIT", "0", "2"]].concat();
+                let reply = raw.ask(&some).await;
+                assert!(reply.is_error("TRYAGAIN"), "{some:?}: {reply:?}");
+            }
+            let list = items(raw.ask(&[name, "list", "BY", "x"]).await);
+            assert_eq!(list.iter().map(Reply::text).collect::<String>()[..3], *"cab");
+            assert_eq!(raw.ask(&[name, "absent", "BY", "x"]).await, Reply::Array(Vec::new()));
+        }
+        // As every list: only one order that a quorum has counts.
+        for (master, order) in masters.iter().zip(["xy", "yx", "yy"]) {
+            let words = [&["RPUSH", "other"], &[&order[..1], &order[1..]][..]].concat();
+            assert!(matches!(master.ask(&words).await, Reply::Int(_)));
+        }
+        assert_eq!(raw.ask(&["SORT", "other", "BY", "x"]).await, Reply::Array(Vec::new()));
+    }
+}
+
 #[tokio::test]
 async fn one_client_reads_several_large_things_at_once() {
     if target_is_plain_redis() {

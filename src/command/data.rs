@@ -151,6 +151,7 @@ fn read_aside(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> A
         request: request::of(args.iter()),
         nothing,
         items_each: items_each(spec, args),
+        items_of_set: items_of_unsorted_set(spec, args),
         flat: is_flat_in_resp2(front, args),
     };
     Action::Aside(Box::new(Aside::Large(large)))
@@ -205,6 +206,22 @@ fn items_of_sort(args: Args<'_>) -> usize {
     let options = || keys::sort_options(args);
     let is_undefined = args.iter().skip(2).any(|word| is(word, "alpha"))
         && options().any(|(option, _)| is(option, "by"));
-    let gets = options().filter(|(option, _)| is(option, "get")).count();
-    if is_undefined { gets.max(1) } else { 0 }
+    if is_undefined { found_by_sort(args) } else { 0 }
+}
+
+/// The same of a set, which `SORT` does not sort when a pattern after `BY` has no `*`.
+fn items_of_unsorted_set(spec: &Spec, args: Args<'_>) -> usize {
+    let is_unsorted = matches!(spec.name, "sort" | "sort_ro")
+        && keys::sort_options(args).any(|(option, rest)| {
+            // Redis reads it as C reads strings.
+            let mut pattern = rest.at(0).iter().take_while(|byte| **byte != 0);
+            option.eq_ignore_ascii_case(b"by") && !pattern.any(|byte| *byte == b'*')
+        });
+    if is_unsorted { found_by_sort(args) } else { 0 }
+}
+
+/// How many items there are for each element that `SORT` finds.
+fn found_by_sort(args: Args<'_>) -> usize {
+    let is_get = |option: &[u8]| option.eq_ignore_ascii_case(b"get");
+    keys::sort_options(args).filter(|(option, _)| is_get(option)).count().max(1)
 }

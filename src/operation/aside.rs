@@ -61,10 +61,11 @@ impl Aside {
     /// Asks, and answers.
     pub async fn run(self, asking: Asking, target: Target) {
         let since_us = asking.engine.stopwatch_us();
-        let reply = match &self {
+        let key = Box::<[u8]>::from(self.key());
+        let reply = match self {
             Self::Walk(walk) => walk.run(&asking.engine, &target).await,
             Self::Large(large) => large.run(&asking, &target).await,
         };
-        asking.engine.answer_aside(target, self.key(), since_us, reply);
+        asking.engine.answer_aside(target, &key, since_us, reply);
     }
 }

@@ -15,7 +15,7 @@ use super::aside::Asking;
 use super::measure::Measure;
 use super::query::Query;
 use super::verdict::{self, Trouble};
-use super::{Kind, Operation};
+use super::{Kind, Operation, request};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::command::table::Nothing;
@@ -45,6 +45,8 @@ pub struct Large {
     pub nothing: Nothing,
     /// Groups of so many elements of an array in its reply may come in any order; 0: they may not.
     pub items_each: usize,
+    /// The same where the first key is a set, which `SORT` leaves in the order of each master; 0: it sorts.
+    pub items_of_set: usize,
     /// Pairs are for a client that knows none: RESP2 has members and their scores one behind the other.
     pub flat: bool,
 }
@@ -69,7 +71,14 @@ impl Large {
     }
 
     /// The reply.
-    pub(super) async fn run(&self, asking: &Asking, target: &Target) -> Reply {
+    pub(super) async fn run(mut self, asking: &Asking, target: &Target) -> Reply {
+        if self.items_of_set > 0 && self.is_of_set(asking).await {
+            self.items_each = self.items_of_set;
+        }
+        if self.items_each > 0 {
+            // Parts of what has no order may differ, which does not mean that there is nothing.
+            self.nothing = Nothing::Again;
+        }
         let reply = match self.size(asking).await {
             Err(error) => error,
             Ok(size) if size <= SMALL => self.ask_all(asking).await,
@@ -98,9 +107,19 @@ impl Large {
         Ok(sum)
     }
 
+    async fn is_of_set(&self, asking: &Asking) -> bool {
+        let words = [&b"TYPE"[..], self.key()];
+        let query = Query::new(request::of(words.into_iter()), Nothing::Again);
+        let reply = self.ask(asking, query).await;
+        matches!(reply, Reply::Raw(frame) if frame == b"+set\r\n"[..])
+    }
+
     async fn ask_all(&self, asking: &Asking) -> Reply {
         let query = Query::new(self.request.clone(), self.nothing).unordered(self.items_each);
-        let query = query.of_many_keys(self.keys.len() != 1);
+        self.ask(asking, query.of_many_keys(self.keys.len() != 1)).await
+    }
+
+    async fn ask(&self, asking: &Asking, query: Query) -> Reply {
         let kind = Kind::Query(Box::new(query));
         let operation = Operation { db: self.db, key: self.key().into(), kind };
         let fingerprint = asking.engine.fingerprint(self.db, self.key());
@@ -251,6 +270,7 @@ mod tests {
             request: Box::default(),
             nothing: Nothing::List,
             items_each,
+            items_of_set: 0,
             flat: false,
         };
         let states = [(); 2].map(|()| foldhash::quality::RandomState::default());
