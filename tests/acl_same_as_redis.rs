@@ -302,6 +302,11 @@ const SCRIPTS_IN_TRANSACTIONS: &str = r#"
     MULTI
     EVAL "return 1" 1 other
     EXEC
+    MULTI
+    SCRIPT FLUSH
+    EVAL "return 'after a flush'" 0
+    SCRIPT LOAD "return 'loaded after a flush'"
+    EXEC
 "#;
 
 #[tokio::test]

@@ -30,11 +30,20 @@ const ALLOCATION: usize = 16;
 /// How many keys one client may watch: each is compared on every master by `EXEC`.
 const MAX_WATCHED: usize = 1024;
 
+/// A queued request.
+#[derive(Debug)]
+struct Request {
+    spec: &'static Spec,
+    /// Its words, encoded.
+    words: Box<[u8]>,
+    /// The script that it brings along, with what masters said of it: the cache may forget that before `EXEC`.
+    script: Option<Arc<Script>>,
+}
+
 /// What a session has queued since `MULTI`.
 #[derive(Debug, Default)]
 pub struct Transaction {
-    /// Requests, encoded.
-    queue: Vec<(&'static Spec, Box<[u8]>)>,
+    queue: Vec<Request>,
     bytes: usize,
     /// A command was refused; `EXEC` will be, too.
     aborted: bool,
@@ -44,7 +53,7 @@ impl Transaction {
     /// What the queue takes.
     pub fn held(&self) -> usize {
         // Each request is an allocation of its own.
-        let entries = self.queue.capacity() * size_of::<(&Spec, Box<[u8]>)>();
+        let entries = self.queue.capacity() * size_of::<Request>();
         entries + self.queue.len() * ALLOCATION + self.bytes
     }
 
@@ -128,23 +137,24 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
         transaction.aborted = true;
         return Err(refused);
     }
-    let new_script = new_script(front, spec, args);
-    if new_script.is_some() && front.outbox.in_flight() > 0 {
+    let script = script::brought(front, spec, args);
+    let look = script.as_ref().and_then(|script| look_at(front, script));
+    if look.is_some() && front.outbox.in_flight() > 0 {
         return Ok(Action::Later);
     }
-    let request = request::of(args.iter());
+    let words = request::of(args.iter());
     if let Some(transaction) = &mut front.transaction {
-        transaction.bytes += request.len();
-        transaction.queue.push((spec, request));
+        let text = script.as_ref().map_or(0, |script| script.text.len());
+        transaction.bytes += words.len() + text;
+        transaction.queue.push(Request { spec, words, script });
     }
-    Ok(new_script.unwrap_or(Action::Reply(Reply::QUEUED)))
+    Ok(look.unwrap_or(Action::Reply(Reply::QUEUED)))
 }
 
 /// A script that is new has to be looked at before `EXEC`.
-fn new_script(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Action> {
-    let script = script::brought(front, spec, args).filter(|script| !script.is_lua())?;
-    let kind = Kind::Load(Load::new(script, load::Then::Queue));
-    Some(Action::Start(operation(front, b"", kind)))
+fn look_at(front: &Front, script: &Arc<Script>) -> Option<Action> {
+    let kind = || Kind::Load(Load::new(Arc::clone(script), load::Then::Queue));
+    (!script.is_lua()).then(|| Action::Start(operation(front, b"", kind())))
 }
 
 fn is_script(spec: &Spec) -> bool {
@@ -168,10 +178,13 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
     }
     let mut plan = Plan::default();
     let mut decoder = Decoder::new();
-    for (spec, request) in &transaction.queue {
+    for Request { spec, words, script } in &transaction.queue {
         let limits = Limits { max_request_bytes: usize::MAX, authenticated: true };
-        decoder.decode(request, limits).map_err(|error| error.reply())?;
-        plan.add(front, spec, decoder.args(request));
+        decoder.decode(words, limits).map_err(|error| error.reply())?;
+        if let Some(script) = script {
+            front.worker.scripts().load(script.text.clone()).learn_from(script);
+        }
+        plan.add(front, spec, decoder.args(words));
     }
     plan.keys.extend(watched.iter().map(|watched| watched.key.to_vec()));
     Ok(Action::Start(plan.operation(front, &watched)))

@@ -74,6 +74,16 @@ impl Script {
         self.refused.get().map(String::as_str)
     }
 
+    /// Takes over what masters said of the same text.
+    pub fn learn_from(&self, other: &Script) {
+        if other.is_lua() {
+            self.found_lua();
+        }
+        if let Some(why) = other.refused() {
+            self.refuse(why.to_owned());
+        }
+    }
+
     /// The text without its shebang, as Lua sees it.
     pub fn code(&self) -> &[u8] {
         split_shebang(&self.text).map_or(&self.text[..], |(_, code)| code)

@@ -371,10 +371,13 @@ pub(crate) const SCRIPTS: &str = r#"
     EXEC
     EXISTS lock
     MULTI
+    SCRIPT FLUSH
+    SCRIPT LOAD "return 'loaded after a flush'"
     SCRIPT LOAD "return 'loaded inside'"
     EVALSHA "{sha1 return 'loaded inside'}" 0
     SCRIPT EXISTS ffffffffffffffffffffffffffffffffffffffff
     EXEC
+    EVALSHA "{sha1 return 'loaded after a flush'}" 0
     MULTI
     EVAL "redis.call('set', KEYS[1], 'v') redis.call('nosuchcommand')" 1 half
     SET whole v
