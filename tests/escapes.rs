@@ -43,7 +43,7 @@ async fn a_limited_user_s_script_escapes_its_rules() {
         assert_eq!(client.ask(&["AUTH", name, "pw"]).await, Reply::ok());
         clients.push((name, client));
     }
-    for _ in 0..number("REDLOCK_ESCAPES").unwrap_or(750).div_ceil(BATCH * 3) {
+    for _ in 0..number("REDLOCK_ESCAPES").unwrap_or(3000).div_ceil(BATCH * 3) {
         for (name, client) in &mut clients {
             let programs: Vec<_> =
                 (0..BATCH).map(|_| program(&mut rng, *name == "carol")).collect();

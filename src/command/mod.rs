@@ -33,6 +33,7 @@ mod script;
 mod server;
 pub mod table;
 pub mod transaction;
+pub(crate) mod zero;
 
 use crate::client::decoder::Args;
 use crate::client::outbox::Gather;
@@ -131,6 +132,7 @@ fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Option<Reply
     if !front.login.is_free() {
         permission::check(&front.login, spec, args).map_err(|denied| Some(denied.reply()))?;
     }
+    zero::check(spec, args).map_err(Some)?;
     names::check(spec, args).map_err(Some)?;
     Ok(spec)
 }

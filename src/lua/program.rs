@@ -35,6 +35,7 @@ use sha1_smol::Sha1;
 use super::runner;
 use super::work::steps;
 use crate::acl::guard::Guard;
+use crate::command::zero;
 use crate::config::Settings;
 use crate::quorum::validity::Pad;
 use crate::reserved;
@@ -328,8 +329,12 @@ fn careful_calls(scan: &Scan<'_>) -> String {
 static HEAD: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/head.lua")));
 static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
 static LIBRARY: LazyLock<Vec<Statement>> = LazyLock::new(|| {
-    let [shim, ttl] = [include_str!("program/shim.lua"), include_str!("program/ttl.lua")];
-    statements(&[shim, ttl, &rare()].concat())
+    let place = |(name, first): &(&str, usize)| format!("['{name}']={}", first + 1);
+    let places: Vec<_> = zero::FIRST_OPTIONS.iter().map(place).collect();
+    let shim = include_str!("program/shim.lua")
+        .replace("CUTTABLE", &places.join(","))
+        .replace("CUT_OPTIONS", &zero::OPTIONS.join(" "));
+    statements(&[&shim, include_str!("program/ttl.lua"), &rare()].concat())
 });
 static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("program/globals.lua"));

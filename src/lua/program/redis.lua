@@ -2,10 +2,7 @@
 -- noticed, and its calls look every command up in `how`. Its metatable would lead to the real one.
 local function through(run)
   return function(...)
-    if names_reserved(...) then
-      return fail(run, RESERVED_NAME)
-    end
-    return (how[...] or other)(run, ...)
+    return screened(run, how[...] or other, ...)
   end
 end
 

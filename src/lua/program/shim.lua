@@ -12,15 +12,8 @@ end
 -- Whether a call names a key or a channel that only the proxy may use. Values may be anything: where a word looks
 -- like such a name, it is for Redis to say which words are keys. A call that it finds no keys in touches none, but
 -- for PFMERGE without sources. Of several STORE it may find another than it writes to, and SORT looks keys up that
--- are not among its words. All of it is one function because each costs every program.
-local function names_reserved(...)
-  local words, looks_so = { ... }, false
-  for _, word in ipairs(words) do
-    looks_so = looks_so or type(word) == 'string' and string.sub(word, 1, PREFIX_BYTES) == RESERVED_PREFIX
-  end
-  if not looks_so then
-    return false
-  end
+-- are not among its words.
+local function names_reserved(words, ...)
   local name, names = string.lower(words[1]), { words[2] }
   if name == 'pfmerge' then
     names = words
@@ -45,15 +38,49 @@ local function names_reserved(...)
   return false
 end
 
--- A handler, or none for a read, that lets no call name what only the proxy may use.
+-- Whether one of the words that may be options is one for Redis only, which reads it up to its zero byte.
+local function has_cut_option(words)
+  local first = ({ CUTTABLE })[string.lower(words[1])]
+  for at = first or #words + 1, #words do
+    local zero = string.find(words[at], '\0', 1, true)
+    local option = zero and string.upper(string.sub(words[at], 1, zero - 1))
+    if option and string.find(' CUT_OPTIONS ', ' ' .. option .. ' ', 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Every call comes through here, on its way to its handler; reads may have none. Redis refuses what is no text
+-- before it looks at anything else, and a handler that changes the words could make a right call of a wrong one.
+-- It may also take a name with a zero byte for the command that ends there.
+local function screened(run, handle, ...)
+  local words, looks_reserved, looks_cut = { ... }, false, false
+  for at = 1, select('#', ...) do
+    local word, kind = words[at], type(words[at])
+    if kind == 'string' then
+      looks_reserved = looks_reserved or string.sub(word, 1, PREFIX_BYTES) == RESERVED_PREFIX
+      looks_cut = looks_cut or string.find(word, '\0', 1, true)
+    elseif kind ~= 'number' then
+      return run(...)
+    end
+  end
+  if looks_cut and string.find(words[1], '\0', 1, true) then
+    return run(' ')
+  elseif looks_cut and has_cut_option(words) then
+    return fail(run, 'ERR syntax error')
+  elseif looks_reserved and names_reserved(words, ...) then
+    return fail(run, RESERVED_NAME)
+  elseif handle then
+    return handle(run, ...)
+  end
+  return run(...)
+end
+
+-- The same of a command that the script names.
 local function closed(handle)
   return function(run, ...)
-    if names_reserved(...) then
-      return fail(run, RESERVED_NAME)
-    elseif handle then
-      return handle(run, ...)
-    end
-    return run(...)
+    return screened(run, handle, ...)
   end
 end
 
