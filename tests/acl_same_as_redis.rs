@@ -236,6 +236,13 @@ const SCRIPTS: &str = r#"
     EVAL "return redis.call('georadius', 'lock:1', 1, 1, 1, 'm', 'store', 'other', 'storedist', 'lock:2')" 0
     EVAL "return redis.call('georadius', 'lock:1', 1, 1, 1, 'm', 'storedist', 'lock:2', 'store', 'other')" 0
     EVAL "return redis.call('georadius', 'lock:1', 1, 1, 1, 'm', 'store', 'lock:2', 'storedist', 'lock:3')" 0
+    EVAL "return redis.call('sort', 'axx', 'by', 'nosort', '1', 'get', 'other')" 0
+    EVAL "return redis.call('sort', 'axx', 'limit', '1', 'x', 'get', 'other')" 0
+    EVAL "return redis.call('sort', 'axx', 'limit', 0, 1, 'get', 'other')" 0
+    EVAL "return redis.call('sort', 'axx', 'desc', 'limit', '0', '-1', 'alpha', 'get', 'other')" 0
+    EVAL "return cjson.encode(redis.pcall('get', 'other'))" 0
+    EVAL "return cjson.encode(select(2, pcall(redis.call, 'get', 'other')))" 0
+    EVAL "return cjson.encode(redis.pcall('object', 'freq', 'other'))" 0
     EVAL "return redis.call('publish', 'news:1', 'x')" 0
     EVAL "return redis.call('publish', 'other', 'x')" 0
     EVAL "return redis.call('spublish', 'wirld', 'x')" 0

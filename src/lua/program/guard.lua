@@ -85,7 +85,12 @@ local function guarded(inner)
     return type(channel) ~= 'string' or is_like(channel, channels)
   end
 
-  -- SORT reads keys that are not among its words (`sortCommandGeneric`).
+  -- SORT reads keys that are not among its words (`sortCommandGeneric`). Behind a word that is no option, Redis
+  -- does not look.
+  local sort_options = { ASC = 1, DESC = 1, ALPHA = 1, BY = 2, STORE = 2, LIMIT = 3 }
+  local function is_whole(number)
+    return number ~= nil and string.find(tostring(number), '^%-?%d+$')
+  end
   local function refused_sort(...)
     local words, at = { ... }, 3
     while words[at + 1] do
@@ -94,7 +99,11 @@ local function guarded(inner)
       if option == 'GET' or option == 'BY' and string.find(tostring(words[at + 1]), '*', 1, true) then
         return 'ERR ' .. option .. ' option of SORT denied due to insufficient ACL permissions.'
       end
-      at = at + (option == 'LIMIT' and 3 or (option == 'BY' or option == 'STORE') and 2 or 1)
+      local is_limit = option == 'LIMIT'
+      if not sort_options[option] or is_limit and not (is_whole(words[at + 1]) and is_whole(words[at + 2])) then
+        return
+      end
+      at = at + sort_options[option]
     end
   end
 
@@ -153,10 +162,14 @@ local function guarded(inner)
       local why = refusal(name, ...)
       if not why or is_refused_anyway(name, ...) then
         return run(...)
-      elseif raises then
-        error({ err = why }, 0)
       end
-      return { err = why }
+      -- As Redis makes it of an error that it finds before it calls anything.
+      local refused = { err = why }
+      refused.ignore_error_stats_update = true
+      if raises then
+        error(refused, 0)
+      end
+      return refused
     end
   end
 
