@@ -239,6 +239,7 @@ const SCRIPTS: &str = r#"
     EVAL "return redis.call('sort', 'axx', 'by', 'nosort', '1', 'get', 'other')" 0
     EVAL "return redis.call('sort', 'axx', 'limit', '1', 'x', 'get', 'other')" 0
     EVAL "return redis.call('sort', 'axx', 'limit', 0, 1, 'get', 'other')" 0
+    EVAL "return redis.call('sort', 'axx', 'limit', 0, 1000000000000000, 'get', 'other')" 0
     EVAL "return redis.call('sort', 'axx', 'desc', 'limit', '0', '-1', 'alpha', 'get', 'other')" 0
     EVAL "return cjson.encode(redis.pcall('get', 'other'))" 0
     EVAL "return cjson.encode(select(2, pcall(redis.call, 'get', 'other')))" 0

@@ -32,11 +32,12 @@ const CALLS: &[&str] = &[
     "RESTORE THEIRS 100000 DUMP",
     "RESTORE lock:r 100000000 DUMP REPLACE",
     "RESTORE THEIRS 99999999999999 DUMP ABSTTL",
-    "SORT lock:l BY nosort GET THEIRS",
-    "SORT lock:l BY nosort LIMIT 0 1 GET # GET THEIRS*",
+    "SORT lock:l BY nosort GET *",
+    "SORT lock:l BY nosort LIMIT 0 1 GET # GET *",
+    "SORT lock:l BY nosort LIMIT 0 1000000000000000 GET *",
     "SORT lock:l BY nosort STORE THEIRS",
     "SORT lock:l ALPHA BY THEIRS* STORE lock:x",
-    "SORT_RO lock:l BY nosort GET THEIRS",
+    "SORT_RO lock:l BY nosort GET *",
     "GEORADIUS lock:g 13 38 100 km STORE THEIRS",
     "GEORADIUS lock:g 13 38 100 km COUNT 1 STOREDIST THEIRS ASC",
     "GEORADIUSBYMEMBER lock:g a 100 km STORE lock:x STORE THEIRS",
@@ -91,14 +92,15 @@ async fn words_that_are_no_texts_or_end_early_reach_what_is_not_theirs() {
         assert_eq!(client.ask(&["AUTH", name, "pw"]).await, Reply::ok());
         clients.push((name, client));
     }
-    for _ in 0..number("REDLOCK_WORDS").unwrap_or(1500).div_ceil(BATCH * 3) {
+    for _ in 0..number("REDLOCK_WORDS").unwrap_or(4000).div_ceil(BATCH * 3) {
         for (name, client) in &mut clients {
             refill(&mut owner).await;
             let theirs = if *name == "carol" { "redlock-proxy:mark" } else { "secret" };
             let requests: Vec<_> = (0..BATCH).flat_map(|_| requests(&mut rng, theirs)).collect();
             let saw = ask_all(client, &requests).await;
             let among = || format!("{name}, seed {seed}: one of {}", printable(&requests));
-            assert_eq!(saw, None, "{name}, seed {seed}");
+            // Carol may read everything.
+            assert_eq!(saw.filter(|_| *name != "carol"), None, "{name}, seed {seed}");
             for master in masters.iter() {
                 let others = master.ask(&["EVAL", OTHERS, "0"]).await.text();
                 assert_eq!(others, format!("canary:alive:-1 secret:{SECRET}:-1 "), "{}", among());
@@ -225,7 +227,7 @@ fn script(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
         literals[0].clone(),
         literals[1..].iter().map(|word| format!(",{word}")).collect::<String>(),
     );
-    if rng.u8(..4) == 0 {
+    if rng.u8(..12) == 0 {
         let first = rng.u16(..);
         return format!(
             "local out={{}} for i={first},{first}+300 do local r=redis.pcall({name}..'\\0'..i{rest}) \
@@ -238,7 +240,7 @@ fn script(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn literal(word: &[u8]) -> String {
-    if std::str::from_utf8(word).is_ok_and(|text| text.parse::<u32>().is_ok())
+    if std::str::from_utf8(word).is_ok_and(|text| text.parse::<u64>().is_ok())
         && word.len().is_multiple_of(2)
     {
         return String::from_utf8_lossy(word).into_owned();

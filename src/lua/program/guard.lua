@@ -89,7 +89,8 @@ local function guarded(inner)
   -- does not look.
   local sort_options = { ASC = 1, DESC = 1, ALPHA = 1, BY = 2, STORE = 2, LIMIT = 3 }
   local function is_whole(number)
-    return number ~= nil and string.find(tostring(number), '^%-?%d+$')
+    number = type(number) == 'number' and string.format('%.17g', number) or number
+    return type(number) == 'string' and string.find(number, '^%-?%d+$')
   end
   local function refused_sort(...)
     local words, at = { ... }, 3
