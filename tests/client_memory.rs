@@ -104,6 +104,39 @@ async fn names_of_clients_fill_the_memory_and_the_list_of_clients() {
     gives_back(&proxy, before).await;
 }
 
+/// Each is made when its client has read those before it.
+#[tokio::test]
+async fn lists_of_clients_in_a_transaction_fill_the_memory() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--max-output-bytes", "1gb", "--vote-timeout", "5s"]);
+    let (mut operator, name) = (proxy.raw().await, "n".repeat(1024));
+    let mut clients = Vec::new();
+    for _ in 0..200 {
+        let mut client = proxy.raw().await;
+        assert_eq!(client.ask(&["CLIENT", "SETNAME", &name]).await, Reply::ok());
+        clients.push(client);
+    }
+    let before = at_rest(&proxy).await;
+    let mut greedy = proxy.raw().await;
+    let lists = encode(&["CLIENT", "LIST"]).repeat(1000);
+    greedy.send(&[encode(&["MULTI"]), lists, encode(&["EXEC"])].concat()).await;
+    greedy.replies(1 + 1000).await;
+    eventually("the transaction has run", || async {
+        let mut client = proxy.raw().await;
+        let info = client.ask(&["INFO", "commandstats"]).await.text();
+        info.contains("cmdstat_exec:").then_some(())
+    })
+    .await;
+    assert!(peak(&proxy) < before + 64 * MB, "{} at most, and {before} before", peak(&proxy));
+    greedy.skip(200 * MB as usize).await;
+    assert!(peak(&proxy) < before + 64 * MB, "{} at most, and {before} before", peak(&proxy));
+    drop((clients, greedy));
+    is_alone(&mut operator).await;
+}
+
 /// One of them alone is within what a transaction may have.
 #[tokio::test]
 async fn transactions_that_nobody_runs_fill_the_memory() {

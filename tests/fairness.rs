@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use support::{Masters, Proxy, Raw, Reply, encode, target_is_plain_redis};
+use support::{Masters, Proxy, Raw, Reply, encode, eventually, target_is_plain_redis, words};
 
 /// A client that sends the same request again and again, as fast as it is answered, until this is dropped.
 struct Flood {
@@ -129,8 +129,15 @@ async fn claims_fail_beside_a_flood() {
         let names = (0..count).map(|name| format!("n{name}"));
         encode(&std::iter::once(command.to_owned()).chain(names).collect::<Vec<_>>())
     };
+    let executed = |command: &str, last: &str| {
+        let once = |line: &str| encode(&words(line));
+        [once("MULTI"), once(command).repeat(10_000), once(last), once("EXEC")].concat()
+    };
     let floods = [
         b"INFO\r\n".to_vec(),
+        executed("INFO", "PING"),
+        executed("CLIENT LIST", "PING"),
+        executed("INFO", "CLIENT SETNAME last"),
         b"COMMAND DOCS\r\n".to_vec(),
         b"ACL LIST\r\n".to_vec(),
         b"CLIENT LIST\r\n".to_vec(),
@@ -153,4 +160,105 @@ async fn claims_fail_beside_a_flood() {
     }
     let is_silent = |line: &String| line.contains("it has stopped answering");
     assert_eq!(proxy.log().into_iter().find(is_silent), None);
+}
+
+/// How often a command has been done, by `INFO commandstats`.
+async fn calls(client: &mut Raw, command: &str) -> u64 {
+    let info = client.ask(&["INFO", "commandstats"]).await.text();
+    let head = format!("cmdstat_{command}:calls=");
+    let line = info.lines().find_map(|line| line.strip_prefix(&head)?.split(',').next());
+    line.map_or(0, |count| count.parse().expect("a number"))
+}
+
+/// All of them were answered before anybody else was, also if nobody reads the replies.
+#[tokio::test]
+async fn exec_answers_thousands_of_infos_in_one_go() {
+    const INFOS: usize = 10_000;
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "1", "--vote-timeout", "5s"]);
+    let mut bystander = proxy.raw().await;
+    let mut client = proxy.raw().await;
+    client.send(&[encode(&["MULTI"]), encode(&["INFO"]).repeat(INFOS)].concat()).await;
+    client.replies(1 + INFOS).await;
+    client.send(&encode(&["EXEC"])).await;
+    eventually("the transaction has run", || async {
+        let mut client = proxy.raw().await;
+        (calls(&mut client, "exec").await > 0).then_some(())
+    })
+    .await;
+    let done = calls(&mut bystander, "info").await;
+    assert!(done < INFOS as u64, "{done} replies for somebody who reads none");
+    let Reply::Array(replies) = client.reply().await else { panic!("replies") };
+    assert_eq!(replies.len(), INFOS);
+    assert!(replies.iter().all(|reply| reply.text().contains("redis_version:")));
+}
+
+/// What is answered late must not tell of what came later.
+#[tokio::test]
+async fn replies_of_a_transaction_tell_of_what_comes_after_them() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "5s"]);
+    for version in ["2", "3"] {
+        let mut client = proxy.raw().await;
+        client.ask(&["HELLO", version]).await;
+        let lines = [
+            "MULTI",
+            "CLIENT LIST",
+            "CONFIG GET slowlog-max-len",
+            "CLIENT SETNAME renamed",
+            "CONFIG SET slowlog-max-len 7",
+            "SET key value PX 60000",
+            "CLIENT LIST",
+            "CONFIG GET slowlog-max-len",
+            "CLIENT LIST TYPE nothing",
+            "GET key",
+            "ACL WHOAMI",
+            "EXEC",
+            "CONFIG SET slowlog-max-len 128",
+            "CLIENT SETNAME again",
+            "MULTI",
+            "CONFIG GET slowlog-max-len",
+            "CLIENT INFO",
+            "EXEC",
+            "CONFIG SET slowlog-max-len 9",
+            "CLIENT SETNAME never",
+            "CONFIG SET slowlog-max-len 128",
+        ];
+        let requests: Vec<_> = lines.iter().flat_map(|line| encode(&words(line))).collect();
+        client.send(&requests).await;
+        assert_eq!(client.reply().await, Reply::ok());
+        client.replies(10).await;
+        let Reply::Array(replies) = client.reply().await else { panic!("replies") };
+        let said: Vec<String> = replies.iter().map(said).collect();
+        assert!(said[0].contains(" name= ") && !said[0].contains("renamed"), "{}", said[0]);
+        assert_eq!(said[1], "slowlog-max-len 128");
+        assert_eq!(said[2..5], ["OK", "OK", "OK"]);
+        assert!(said[5].contains(" name=renamed "), "{}", said[5]);
+        assert_eq!(said[6], "slowlog-max-len 7");
+        assert!(said[7].contains("Unknown client type"), "{}", said[7]);
+        assert_eq!(said[8..], ["value", "default"]);
+        client.replies(5).await;
+        let Reply::Array(replies) = client.reply().await else { panic!("replies") };
+        assert_eq!(self::said(&replies[0]), "slowlog-max-len 128");
+        assert!(self::said(&replies[1]).contains(" name=again "), "{replies:?}");
+        assert_eq!(client.replies(3).await, vec![Reply::ok(); 3]);
+    }
+}
+
+/// All of its texts.
+fn said(reply: &Reply) -> String {
+    match reply {
+        Reply::Array(items) => items.iter().map(said).collect::<Vec<_>>().join(" "),
+        Reply::Map(pairs) => {
+            let pair = |(field, value): &(Reply, Reply)| format!("{} {}", said(field), said(value));
+            pairs.iter().map(pair).collect::<Vec<_>>().join(" ")
+        }
+        other => other.text(),
+    }
 }

@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use super::memory::Part;
 use super::output::Output;
 use super::registry::Client;
-use super::reply::{Protocol, Reply};
-use super::slices::Sliced;
+use super::reply::{Done, Protocol, Reply};
+use super::slices::{LARGE_ITEMS, Sliced};
 use crate::metrics::{Metrics, NO_COMMAND};
 
 /// Where an operation's reply goes.
@@ -163,6 +163,8 @@ struct State {
     closed: bool,
     /// The client will send no more requests.
     ended: bool,
+    /// The slot of a transaction before whose end nothing begins.
+    executing: Option<u64>,
     /// Replies to parts of one request, gathered into one.
     gathering: Option<Gathering>,
     /// Whose they are.
@@ -356,6 +358,10 @@ impl Outbox {
         let filling = state.executed(filling);
         if let Some(slot) = state.slots.get_mut(index as usize) {
             state.answer_bytes -= std::mem::take(&mut slot.answer_bytes);
+            if matches!(filling, Filling::Sliced(_)) {
+                // From here on it is known what is left of it.
+                state.request_bytes -= std::mem::take(&mut slot.ticket.bytes);
+            }
             slot.filling = match (filling, slot.purpose) {
                 (Filling::Reply(reply), Purpose::Answer) => Filling::of(reply),
                 (Filling::Sliced(sliced), Purpose::Part) => Filling::Reply(sliced.whole()),
@@ -433,6 +439,20 @@ impl Outbox {
     /// Whether something is in flight that nothing may overtake.
     pub fn runs_alone(&self) -> bool {
         self.state.borrow().slots.iter().any(|slot| slot.ticket.order == Order::Alone)
+    }
+
+    /// The last request is a transaction of which a part is answered here: that part sees nothing of what comes
+    /// after it.
+    pub fn executes(&self) {
+        let state = &mut *self.state.borrow_mut();
+        let last = (state.first + state.slots.len() as u64).checked_sub(1);
+        state.executing = last.filter(|last| *last >= state.first);
+    }
+
+    /// Whether such a one is not answered yet.
+    pub fn is_executing(&self) -> bool {
+        let state = self.state.borrow();
+        state.executing.is_some_and(|slot| slot >= state.first)
     }
 
     /// The client will send no more requests, though it may still read replies.
@@ -513,14 +533,22 @@ impl State {
         }
     }
 
-    /// Counts the commands of a transaction, of which an array is left.
+    /// Counts the commands of a transaction, of which an array is left; many of them, and what the proxy answers
+    /// itself, later and one by one.
     fn executed(&self, filling: Filling) -> Filling {
-        let Filling::Reply(Reply::Executed(replies)) = filling else { return filling };
-        let counted = |(command, reply): (u16, Reply)| {
-            self.count(command, &reply);
-            reply
+        let Filling::Reply(Reply::Executed(parts)) = filling else { return filling };
+        let is_own = |(_, done): &(u16, Done)| matches!(done, Done::Own(_));
+        if parts.len() > LARGE_ITEMS || parts.iter().any(is_own) {
+            return Filling::Sliced(Sliced::executed(parts));
+        }
+        let counted = |(command, done): (u16, Done)| match done {
+            Done::Reply(reply) => {
+                self.count(command, &reply);
+                Some(reply)
+            }
+            Done::Own(_) => None,
         };
-        Filling::Reply(Reply::Array(replies.into_iter().map(counted).collect()))
+        Filling::Reply(Reply::Array(parts.into_iter().filter_map(counted).collect()))
     }
 
     /// As `call` of Redis (`server.c`): what is queued counts when it runs, not before.

@@ -54,11 +54,30 @@ pub enum Reply {
     /// What masters answered, as the RESP3 that it is.
     Raw(Bytes),
     /// The replies to the commands of a transaction, each with the place of its command in the table.
-    Executed(Vec<(u16, Reply)>),
+    Executed(Vec<(u16, Done)>),
     /// A floating point number: its decimal text as a bulk string in RESP2.
     Double(f64),
     /// A reply that is always the same.
     Encoded(Encoded),
+}
+
+/// What has become of one command of a transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Done {
+    /// It is answered.
+    Reply(Reply),
+    /// The proxy answers this request itself, once its turn has come and the client reads.
+    Own(Box<[u8]>),
+}
+
+impl Done {
+    /// Bytes of memory that it takes beside itself.
+    pub fn held(&self) -> usize {
+        match self {
+            Self::Reply(reply) => reply.held(),
+            Self::Own(request) => request.len(),
+        }
+    }
 }
 
 /// A reply that was encoded before, for both protocols: what is long and always the same is made once.
@@ -77,6 +96,11 @@ impl Encoded {
             out.into_bytes()
         };
         Self { resp2: encoded(Protocol::Resp2), resp3: encoded(Protocol::Resp3) }
+    }
+
+    /// How long it is, in the longer of its forms.
+    pub fn longest(&self) -> usize {
+        self.resp2.len().max(self.resp3.len())
     }
 
     fn bytes(&self, protocol: Protocol) -> &Bytes {
@@ -172,7 +196,7 @@ impl Reply {
                 pairs.iter().map(of_pair).sum()
             }
             Reply::Executed(replies) => {
-                let of_one = |(_, reply): &(u16, Self)| size_of::<(u16, Self)>() + reply.held();
+                let of_one = |(_, done): &(u16, Done)| size_of::<(u16, Done)>() + done.held();
                 replies.iter().map(of_one).sum()
             }
             _ => 0,
@@ -267,10 +291,14 @@ fn put_items(head: Head, items: &[Reply], protocol: Protocol, out: &mut Output) 
     }
 }
 
-fn put_executed(replies: &[(u16, Reply)], protocol: Protocol, out: &mut Output) {
+/// What is not answered yet has to be before.
+fn put_executed(replies: &[(u16, Done)], protocol: Protocol, out: &mut Output) {
     Head::Array(replies.len()).encode(protocol, out);
-    for (_, reply) in replies {
-        reply.encode(protocol, out);
+    for (_, done) in replies {
+        match done {
+            Done::Reply(reply) => reply.encode(protocol, out),
+            Done::Own(_) => debug_assert!(false, "the session makes the reply"),
+        }
     }
 }
 

@@ -36,7 +36,7 @@ use super::waiting::Waiting;
 use crate::acl::Users;
 use crate::clock;
 use crate::command::table::Family;
-use crate::command::transaction::Transaction;
+use crate::command::transaction::{self, Planning, Transaction};
 use crate::command::{self, Action, table};
 use crate::handover::connection::Portable;
 use crate::master::kill::kill_scripts;
@@ -92,6 +92,8 @@ pub struct Front {
     pub replies: Replies,
     /// What `MULTI` has begun.
     pub transaction: Option<Transaction>,
+    /// An `EXEC` whose commands have not all been looked at, and its size.
+    planning: Option<(Box<Planning>, usize)>,
     /// What `SELECT` after `MULTI` has chosen, once `EXEC` has run.
     pub chosen_db: Rc<Cell<Option<u32>>>,
     /// What `WATCH` has named.
@@ -154,6 +156,7 @@ impl<S: Portable> Session<S> {
             db: 0,
             replies: Replies::On,
             transaction: None,
+            planning: None,
             chosen_db: Rc::default(),
             watched: Vec::new(),
             large_reads: None,
@@ -191,7 +194,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             if session.front.has_rested(cx) {
                 continue;
             }
-            let was_made = session.front.outbox.make(&mut time);
+            let was_made = session.front.make(&mut time);
             match session.poll_write(cx) {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
@@ -212,7 +215,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             // Writing may have made room for what is already here, or what that waited for is made.
             let may_go_on = session.front.stalled && session.front.may_start();
             let was_unblocked = session.front.blocked && was_made;
-            if may_go_on || was_unblocked || session.front.outbox.may_make() {
+            let may_make = session.front.planning.is_some() || session.front.outbox.may_make();
+            if may_go_on || was_unblocked || may_make {
                 continue;
             }
             if !session.may_read() {
@@ -234,6 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     fn work_on_pending(&mut self, time: &mut TimeSlice) {
         self.front.start_parts();
+        self.front.plan(time);
         self.take_back();
         if !self.pending.is_empty() {
             let pending = std::mem::take(&mut self.pending);
@@ -383,6 +388,10 @@ impl Front {
                 true
             }
             Action::Start(operation) => self.start(operation, bytes),
+            Action::Plan(planning) => {
+                self.planning = Some((planning, bytes));
+                true
+            }
             Action::Subscribe(topics) => self.subscribe(topics),
             Action::Unsubscribe(kind, topics) => self.unsubscribe(kind, topics),
             Action::Gather(how, operations) => self.gather(how, operations),
@@ -458,8 +467,28 @@ impl Front {
         }
         let silent = self.is_silent();
         let target = self.outbox.reserve(ticket, silent);
+        if operation.has_own_part() {
+            self.outbox.executes();
+        }
         self.worker.engine().start(operation, ticket.key, target);
         true
+    }
+
+    /// Goes on with an `EXEC`, and starts it when all its commands have been looked at.
+    fn plan(&mut self, time: &mut TimeSlice) {
+        let Some((mut planning, bytes)) = self.planning.take() else { return };
+        match planning.go_on(self, time) {
+            Ok(None) => self.planning = Some((planning, bytes)),
+            // Nothing has begun since.
+            Ok(Some(operation)) => _ = self.start(operation, bytes),
+            Err(refused) => self.answer(refused),
+        }
+    }
+
+    /// Goes on with replies that are made in slices.
+    fn make(&mut self, time: &mut TimeSlice) -> bool {
+        let outbox = Rc::clone(&self.outbox);
+        outbox.make(time, &mut |place, request| transaction::answer(self, place, request))
     }
 
     /// Starts a task that asks one master after the other.
@@ -606,8 +635,13 @@ impl Front {
     fn may_start(&self) -> bool {
         let has_room =
             self.outbox.has_room() && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;
-        let is_free = !self.closing && self.parts.is_empty() && !self.outbox.is_gathering();
+        let is_free = !self.closing && !self.has_begun() && !self.outbox.is_executing();
         has_room && is_free && self.rest.is_none() && !self.is_departing()
+    }
+
+    /// Whether something has begun that is still to be started in part.
+    fn has_begun(&self) -> bool {
+        !self.parts.is_empty() || self.planning.is_some() || self.outbox.is_gathering()
     }
 
     fn may_read(&self) -> bool {
@@ -629,7 +663,7 @@ impl Front {
             Some(Disconnected::Killed)
         } else if self.client.holding.is_condemned() {
             Some(Disconnected::Memory)
-        } else if self.outbox.unread_bytes() > self.worker.live().max_output_bytes {
+        } else if self.unread_bytes() > self.worker.live().max_output_bytes {
             Some(Disconnected::Output)
         } else if self.client.is_overdue() && self.outbox.in_flight() == 0 && !listens {
             Some(Disconnected::Timeout)
@@ -638,10 +672,16 @@ impl Front {
         }
     }
 
+    /// Bytes of replies that it has not read, and of those of a transaction that are known.
+    fn unread_bytes(&self) -> usize {
+        let known = self.planning.as_ref().map_or(0, |(planning, _)| planning.known());
+        self.outbox.unread_bytes() + known
+    }
+
     fn disconnect(&self, why: Disconnected) {
         self.worker.registry().disconnected(why);
         if why == Disconnected::Output {
-            let (address, bytes) = (&self.client.address, self.outbox.unread_bytes());
+            let (address, bytes) = (&self.client.address, self.unread_bytes());
             tracing::warn!(%address, bytes, "a client that does not read its replies is disconnected (max-output-bytes)");
         }
     }
@@ -655,13 +695,16 @@ impl Front {
     /// What `MULTI` and `WATCH` have begun.
     fn transaction_held(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, Transaction::held);
-        queued + self.watched.iter().map(|watched| watched.key.len() + ENTRY).sum::<usize>()
+        let planned = self.planning.as_ref().map_or(0, |(planning, _)| planning.held());
+        queued
+            + planned
+            + self.watched.iter().map(|watched| watched.key.len() + ENTRY).sum::<usize>()
     }
 
     /// Everything that was asked is answered, and nothing more will be.
     fn is_finished(&self) -> bool {
         let ending = self.closing || self.worker.is_draining();
-        ending && self.outbox.in_flight() == 0 && self.parts.is_empty()
+        ending && self.outbox.in_flight() == 0 && !self.has_begun()
     }
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use bytes::{Buf, Bytes};
 
 use super::output::Output;
-use super::reply::{Head, Protocol, Reply};
+use super::reply::{Done, Head, Protocol, Reply};
 use crate::resp3;
 
 /// What comes after the bytes of a string.
@@ -47,6 +47,17 @@ pub enum Slice {
     Whole(Reply),
     /// Bytes as they are sent.
     Bytes(Bytes),
+    /// What became of one command of a transaction, which has this place in the table.
+    Done(u16, Done),
+}
+
+/// A reply of the proxy itself.
+#[derive(Debug)]
+pub enum Made {
+    /// All of it.
+    Whole(Reply),
+    /// What comes in slices.
+    Sliced(Sliced),
 }
 
 /// A reply on its way. A part that is large is cut in its turn.
@@ -58,6 +69,8 @@ pub struct Sliced {
     pub sent: usize,
     /// What the whole reply takes that is cut here, until it is sent.
     pub charged: usize,
+    /// A command within it of which nothing is there yet, and which is not counted.
+    pub uncounted: Option<u16>,
 }
 
 impl fmt::Debug for Sliced {
@@ -73,7 +86,27 @@ impl Sliced {
     }
 
     fn of(slices: Box<dyn Slices>) -> Self {
-        Self { stack: vec![slices], begun: false, sent: 0, charged: 0 }
+        Self { stack: vec![slices], begun: false, sent: 0, charged: 0, uncounted: None }
+    }
+
+    /// The replies to the commands of a transaction, which are counted one by one.
+    pub fn executed(parts: Vec<(u16, Done)>) -> Self {
+        Self::new(Executed::new(parts))
+    }
+
+    /// `reply` comes next. What is large is cut; the rest is the next slice.
+    pub fn with(&mut self, reply: Reply) -> Slice {
+        if is_large(&reply) {
+            self.stack.push(slices_of(reply));
+            return Slice::Nothing;
+        }
+        Slice::Part(reply)
+    }
+
+    /// All of `other` comes next: the reply to this command.
+    pub fn with_slices(&mut self, command: u16, other: Self) {
+        self.stack.extend(other.stack);
+        self.uncounted = Some(command);
     }
 
     /// The same reply in slices, if it is large.
@@ -128,6 +161,8 @@ impl Slice {
             Self::Head(head) => head.encode(protocol, out),
             Self::Part(reply) | Self::Whole(reply) => reply.encode(protocol, out),
             Self::Bytes(bytes) => out.share(bytes),
+            Self::Done(_, Done::Reply(reply)) => reply.encode(protocol, out),
+            Self::Done(_, Done::Own(_)) => debug_assert!(false, "the session makes the reply"),
         }
     }
 }
@@ -136,7 +171,7 @@ impl Slice {
 const LARGE_BYTES: usize = 64 << 10;
 
 /// The same of items.
-const LARGE_ITEMS: usize = 256;
+pub const LARGE_ITEMS: usize = 256;
 
 /// How many bytes of them are made a slice, or a little more.
 const BYTES_AT_ONCE: usize = 8 << 10;
@@ -171,6 +206,7 @@ fn weight(reply: &Reply) -> usize {
                     pairs.iter().take(LARGE_ITEMS).map(|(f, v)| weight(f) + weight(v));
                 most(pairs.len()) + pairs_weigh.sum::<usize>()
             }
+            Reply::Encoded(encoded) => encoded.longest(),
             _ => 0,
         }
 }
@@ -245,6 +281,39 @@ impl Slices for Text {
 
     fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+}
+
+/// The replies to the commands of a transaction, one at a time.
+struct Executed {
+    head: Option<Head>,
+    parts: std::vec::IntoIter<(u16, Done)>,
+    held: usize,
+}
+
+impl Executed {
+    fn new(parts: Vec<(u16, Done)>) -> Self {
+        let held = parts.iter().map(|(_, done)| Self::held(done)).sum();
+        Self { head: Some(Head::Array(parts.len())), parts: parts.into_iter(), held }
+    }
+
+    fn held(done: &Done) -> usize {
+        size_of::<(u16, Done)>() + done.held()
+    }
+}
+
+impl Slices for Executed {
+    fn next(&mut self) -> Option<Slice> {
+        if let Some(head) = self.head.take() {
+            return Some(Slice::Head(head));
+        }
+        let (command, done) = self.parts.next()?;
+        self.held -= Self::held(&done);
+        Some(Slice::Done(command, done))
+    }
+
+    fn bytes(&self) -> usize {
+        self.held
     }
 }
 

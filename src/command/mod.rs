@@ -71,6 +71,8 @@ pub enum Action {
     HangUp,
     /// The masters are asked.
     Start(Operation),
+    /// The commands of a transaction are looked at, over several turns of the event loop.
+    Plan(Box<transaction::Planning>),
     /// One master after the other is asked, apart from the votes.
     Aside(Box<Aside>),
     /// Scripts that keep masters busy are ended.

@@ -6,17 +6,20 @@ use std::sync::Arc;
 
 use super::number::parse_i64;
 use super::permission::{self, Denied};
-use super::table::{Command, Family, Run, Spec};
+use super::table::{self, Command, Family, Run, Spec};
 use super::{Action, Outcome, error, family, keys, operation};
 use super::{data, program, script};
 use crate::acl::guard::Guard;
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
-use crate::client::reply::Reply;
+use crate::client::output::Output;
+use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
+use crate::client::slices::{Made, Sliced};
+use crate::client::timeslice::{self, TimeSlice};
 use crate::lua::Script;
 use crate::operation::load::{self, Load};
-use crate::operation::program::{Program, Queued, Shape};
+use crate::operation::program::{Executing, Program, Queued, Shape};
 use crate::operation::watch::{Watch, Watched};
 use crate::operation::{Kind, Operation, request};
 
@@ -45,6 +48,9 @@ struct Request {
 pub struct Transaction {
     queue: Vec<Request>,
     bytes: usize,
+    /// How many there are up to the last that changes something in the proxy: what they answer has to be known
+    /// before it is done.
+    to_last_change: usize,
     /// A command was refused; `EXEC` will be, too.
     aborted: bool,
 }
@@ -147,6 +153,9 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
         let text = script.as_ref().map_or(0, |script| script.text.len());
         transaction.bytes += words.len() + text;
         transaction.queue.push(Request { spec, words, script });
+        if effect(spec, args) == Effect::Changes {
+            transaction.to_last_change = transaction.queue.len();
+        }
     }
     Ok(look.unwrap_or(Action::Reply(Reply::QUEUED)))
 }
@@ -176,25 +185,156 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
     if transaction.aborted {
         return Err(error::EXEC_ABORT);
     }
-    let mut plan = Plan::default();
-    let mut decoder = Decoder::new();
-    for Request { spec, words, script } in &transaction.queue {
-        let limits = Limits { max_request_bytes: usize::MAX, authenticated: true };
-        decoder.decode(words, limits).map_err(|error| error.reply())?;
-        if let Some(script) = script {
-            front.worker.scripts().load(script.text.clone()).learn_from(script);
+    let mut planning = Box::new(Planning::of(transaction, watched));
+    Ok(match planning.go_on(front, &mut TimeSlice::default())? {
+        Some(operation) => Action::Start(operation),
+        None => Action::Plan(planning),
+    })
+}
+
+/// What was queued is decoded once more.
+const NO_LIMITS: Limits = Limits { max_request_bytes: usize::MAX, authenticated: true };
+
+/// An `EXEC` whose commands are looked at one after the other, as long as a turn lasts.
+#[derive(Debug)]
+pub struct Planning {
+    queue: std::vec::IntoIter<Request>,
+    /// What that takes.
+    held: usize,
+    /// So many of them must be answered before the masters are asked.
+    at_once: usize,
+    decoder: Decoder,
+    plan: Plan,
+    watched: Vec<Rc<Watched>>,
+    /// The reply that is made, and what is there of it.
+    making: Option<(&'static Spec, Sliced, Output)>,
+}
+
+impl Planning {
+    fn of(transaction: Transaction, watched: Vec<Rc<Watched>>) -> Self {
+        Self {
+            held: transaction.held(),
+            at_once: transaction.to_last_change,
+            queue: transaction.queue.into_iter(),
+            decoder: Decoder::new(),
+            plan: Plan::default(),
+            watched,
+            making: None,
         }
-        plan.add(front, spec, decoder.args(words));
     }
-    plan.keys.extend(watched.iter().map(|watched| watched.key.to_vec()));
-    Ok(Action::Start(plan.operation(front, &watched)))
+
+    /// What it takes.
+    pub fn held(&self) -> usize {
+        self.held + self.known()
+    }
+
+    /// What the replies take that are known.
+    pub fn known(&self) -> usize {
+        let in_the_making =
+            self.making.as_ref().map_or(0, |(_, sliced, made)| sliced.bytes() + made.held());
+        self.plan.held + in_the_making
+    }
+
+    /// Looks at some more commands; the operation once there are no more.
+    ///
+    /// # Errors
+    /// What is answered instead.
+    pub fn go_on(
+        &mut self,
+        front: &mut Front,
+        time: &mut TimeSlice,
+    ) -> Result<Option<Operation>, Reply> {
+        loop {
+            if !self.make(time) {
+                return Ok(None);
+            }
+            let Some(Request { spec, words, script }) = self.queue.next() else { break };
+            self.decoder.decode(&words, NO_LIMITS).map_err(|error| error.reply())?;
+            if let Some(script) = script {
+                front.worker.scripts().load(script.text.clone()).learn_from(&script);
+            }
+            let args = self.decoder.args(&words);
+            let may_wait = self.at_once == 0 && effect(spec, args) == Effect::Looks;
+            self.at_once = self.at_once.saturating_sub(1);
+            self.making = match self.plan.add(front, spec, args, may_wait) {
+                Planned::Done => None,
+                Planned::Later => {
+                    self.plan.push(spec, Queued::Own(words));
+                    None
+                }
+                Planned::Sliced(sliced) => Some((spec, sliced, Output::default())),
+            };
+            let work = if !is_own(spec) || may_wait { 1 } else { timeslice::LOOK };
+            if time.spend(work) && self.queue.len() > 0 {
+                return Ok(None);
+            }
+        }
+        let (mut plan, watched) = (std::mem::take(&mut self.plan), &self.watched);
+        plan.keys.extend(watched.iter().map(|watched| watched.key.to_vec()));
+        Ok(Some(plan.operation(front, watched)))
+    }
+
+    /// Goes on with the reply that is made. Says whether it is done.
+    fn make(&mut self, time: &mut TimeSlice) -> bool {
+        let Some((spec, sliced, made)) = &mut self.making else { return true };
+        while let Some(slice) = sliced.next_slice() {
+            slice.encode(Protocol::Resp3, made);
+            if time.look() {
+                return false;
+            }
+        }
+        let reply = Reply::Raw(std::mem::take(made).into_bytes());
+        self.plan.push(spec, Queued::Known(reply));
+        self.making = None;
+        true
+    }
+}
+
+/// What a command does to the proxy that it runs itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// It changes something that others may see.
+    Changes,
+    /// It says what it would say at any time, and is done at once; or masters run it.
+    None,
+    /// It changes nothing, and what it says may be long.
+    Looks,
+}
+
+fn effect(spec: &Spec, args: Args<'_>) -> Effect {
+    use Command as C;
+    let subcommand = args.get(1).unwrap_or_default();
+    let is =
+        |names: &[&str]| names.iter().any(|name| subcommand.eq_ignore_ascii_case(name.as_bytes()));
+    match spec.id {
+        _ if !is_own(spec) => Effect::None,
+        C::Info | C::Command | C::Acl | C::Latency => Effect::Looks,
+        C::Client if is(&["list", "info", "help"]) => Effect::Looks,
+        C::Config if is(&["get", "help"]) => Effect::Looks,
+        C::Slowlog if is(&["get", "len", "help"]) => Effect::Looks,
+        C::Client if is(&["id", "getname"]) => Effect::None,
+        C::Ping | C::Echo | C::Time | C::Role | C::Wait => Effect::None,
+        _ => Effect::Changes,
+    }
+}
+
+/// What has become of a command.
+enum Planned {
+    Done,
+    /// It is answered when the masters have answered the others.
+    Later,
+    /// Its reply has to be made.
+    Sliced(Sliced),
 }
 
 /// What an `EXEC` comes to.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Plan {
     /// With the places of their commands in the table.
     queued: Vec<(u16, Queued)>,
+    /// What known replies take among them, and requests that are answered later.
+    held: usize,
+    has_own: bool,
     keys: Vec<Vec<u8>>,
     commands: Vec<PlannedCommand>,
     scripts: Vec<Arc<Script>>,
@@ -204,6 +344,7 @@ struct Plan {
     guard: Option<Arc<Guard>>,
 }
 
+#[derive(Debug)]
 enum PlannedCommand {
     Words(Vec<Vec<u8>>),
     /// The script at this place among all, with the number of keys, the keys and the arguments.
@@ -211,9 +352,38 @@ enum PlannedCommand {
 }
 
 impl Plan {
-    fn add(&mut self, front: &mut Front, spec: &'static Spec, args: Args<'_>) {
-        let queued = self.queue(front, spec, args);
-        self.queued.push((spec.place, queued.unwrap_or_else(Queued::Known)));
+    fn add(
+        &mut self,
+        front: &mut Front,
+        spec: &'static Spec,
+        args: Args<'_>,
+        may_wait: bool,
+    ) -> Planned {
+        let refused = still_allowed(front, spec, args).err().or_else(|| refused_wait(spec, args));
+        let queued = match refused {
+            Some(refused) => Queued::Known(refused),
+            None if !is_own(spec) => self.queue(front, spec, args).unwrap_or_else(Queued::Known),
+            None if may_wait => return Planned::Later,
+            None => match known(front, spec, args) {
+                Made::Whole(reply) => Queued::Known(reply),
+                Made::Sliced(sliced) => return Planned::Sliced(sliced),
+            },
+        };
+        self.push(spec, queued);
+        Planned::Done
+    }
+
+    fn push(&mut self, spec: &Spec, queued: Queued) {
+        match &queued {
+            Queued::Known(reply) => self.held += reply.held(),
+            Queued::Own(request) => {
+                self.held += request.len() + ALLOCATION;
+                self.has_own = true;
+            }
+            _ => {}
+        }
+        self.held += size_of::<(u16, Queued)>();
+        self.queued.push((spec.place, queued));
     }
 
     /// The error is the reply.
@@ -223,18 +393,11 @@ impl Plan {
         spec: &'static Spec,
         args: Args<'_>,
     ) -> Result<Queued, Reply> {
-        still_allowed(front, spec, args)?;
         if is_script(spec) {
             let before = |sha: &str| self.places.get(sha).map(|at| Arc::clone(&self.scripts[*at]));
             let (script, keys, argv) = script::queued(front, spec, args, before)?;
             self.admit(front, &script)?;
             return Ok(self.add_script(script, &keys, &argv));
-        }
-        if let Some(refused) = refused_wait(spec, args) {
-            return Err(refused);
-        }
-        if !is_run_by_masters(spec) {
-            return Ok(Queued::Known(known(front, spec, args)));
         }
         self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
         self.keys.extend(keys::of(spec, args).into_iter().map(<[u8]>::to_vec));
@@ -291,7 +454,12 @@ impl Plan {
         let commands: Vec<_> = self.commands.into_iter().flat_map(words).collect();
         let keys: Vec<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
         let call = program::transaction(front, text.program, &keys, watched, &commands);
-        let shape = Shape::Transaction(self.queued, Rc::clone(&front.chosen_db));
+        let shape = Shape::Transaction(Executing {
+            queued: self.queued,
+            chosen_db: Rc::clone(&front.chosen_db),
+            has_own: self.has_own,
+            held: self.held,
+        });
         let first = keys.first().copied().unwrap_or_default();
         operation(front, first, Kind::Program(Box::new(Program::new(call, shape))))
     }
@@ -319,20 +487,32 @@ fn asked(spec: &Spec, args: Args<'_>) -> Queued {
     }
 }
 
-fn is_run_by_masters(spec: &Spec) -> bool {
+/// Whether the proxy answers it without the masters.
+fn is_own(spec: &Spec) -> bool {
     use Family as F;
     let by_proxy =
         matches!(spec.family, F::Connection | F::Server | F::Transaction | F::Script | F::Pubsub);
-    let anyway = matches!(spec.id, Command::Select | Command::Publish | Command::Spublish);
-    spec.run != Run::Own || !by_proxy || anyway
+    let not_really = matches!(spec.id, Command::Select | Command::Publish | Command::Spublish);
+    spec.run == Run::Own && by_proxy && !not_really && !is_script(spec)
 }
 
-fn known(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Reply {
-    match family(front, spec, args) {
+/// Answers a request of a transaction that was left until the masters have answered the others.
+pub fn answer(front: &mut Front, place: u16, request: &[u8]) -> Made {
+    let mut decoder = Decoder::new();
+    let decoded = decoder.decode(request, NO_LIMITS);
+    match (table::at(place), decoded) {
+        (Some(spec), Ok(_)) => known(front, spec, decoder.args(request)),
+        (_, Err(error)) => Made::Whole(error.reply()),
+        (None, _) => Made::Whole(error::SYNTAX),
+    }
+}
+
+fn known(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Made {
+    Made::Whole(match family(front, spec, args) {
         Ok(Action::Reply(reply)) | Err(reply) => reply,
-        Ok(Action::Slices(sliced)) => sliced.whole(),
+        Ok(Action::Slices(sliced)) => return Made::Sliced(sliced),
         // In one Redis nothing runs beside EXEC.
         Ok(Action::KillScripts) => error::NO_SCRIPT_RUNNING,
         Ok(_) => error::not_in_multi(spec.name),
-    }
+    })
 }

@@ -316,6 +316,11 @@ impl Operation {
         }
     }
 
+    /// Whether a part of its reply is made in its session when the masters have answered.
+    pub fn has_own_part(&self) -> bool {
+        matches!(&self.kind, Kind::Program(program) if program.has_own_part())
+    }
+
     /// The round that answers belong to now.
     pub fn round(&self) -> u8 {
         match &self.kind {

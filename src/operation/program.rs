@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::client::reply::Reply;
+use crate::client::reply::{Done, Reply};
 use crate::clock::Instant;
 use crate::command::number::parse_i64;
 use crate::lua::Script;
@@ -54,8 +54,8 @@ pub enum Shape {
     Script,
     /// Of the only command in a transaction.
     Command(Rendering),
-    /// Of a `MULTI`: its commands by their places in the table, and where it leaves the database that it has selected.
-    Transaction(Vec<(u16, Queued)>, Rc<Cell<Option<u32>>>),
+    /// Of a `MULTI`.
+    Transaction(Executing),
 }
 
 /// What is made of the reply to one command: some cannot be run by a script under their own name, and
@@ -82,8 +82,21 @@ pub struct Touched {
     pub unless_zero: bool,
 }
 
+/// The commands of a `MULTI`.
+#[derive(Debug)]
+pub struct Executing {
+    /// With their places in the table.
+    pub queued: Vec<(u16, Queued)>,
+    /// Where it leaves the database that it has selected.
+    pub chosen_db: Rc<Cell<Option<u32>>>,
+    /// Some are [`Queued::Own`].
+    pub has_own: bool,
+    /// What replies take that are known, and requests that are answered here.
+    pub held: usize,
+}
+
 /// One of the replies of an `EXEC`.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Queued {
     /// The next of the masters' answers.
     Asked(Rendering),
@@ -93,6 +106,8 @@ pub enum Queued {
     Select(u32),
     /// Known already.
     Known(Reply),
+    /// The proxy answers this request itself, but not before the masters have answered the others.
+    Own(Box<[u8]>),
 }
 
 /// A program.
@@ -155,7 +170,16 @@ impl Program {
     /// How large its arguments are: those of a transaction are all that was queued.
     pub(super) fn request_bytes(&self) -> usize {
         let handed = self.call.runner.iter().map(|_| self.call.text.code().len());
-        self.call.words.len() + handed.sum::<usize>()
+        let queued = match &self.shape {
+            Shape::Transaction(executing) => executing.held,
+            _ => 0,
+        };
+        self.call.words.len() + handed.sum::<usize>() + queued
+    }
+
+    /// Whether a part of the reply is made here when the masters have answered.
+    pub(super) fn has_own_part(&self) -> bool {
+        matches!(&self.shape, Shape::Transaction(executing) if executing.has_own)
     }
 
     /// What masters must know by its SHA1.
@@ -305,7 +329,7 @@ impl Program {
         won.map(|(_, envelope)| envelope)
     }
 
-    fn reply(&self, rules: &Rules) -> Reply {
+    fn reply(&mut self, rules: &Rules) -> Reply {
         let won: Vec<_> = self.decision.iter().flat_map(decision::Program::winners).collect();
         self.shape.reply(conservative(rules.quorum, &won))
     }
@@ -356,15 +380,16 @@ impl Program {
 }
 
 impl Shape {
-    fn reply(&self, raw: Bytes) -> Reply {
+    /// There is one reply only.
+    fn reply(&mut self, raw: Bytes) -> Reply {
         match self {
             Self::Script => Reply::Raw(raw),
             Self::Command(rendering) => match resp3::items(&raw).as_deref() {
                 Some([reply]) => rendering.reply(&raw, reply),
                 _ => Reply::Raw(raw),
             },
-            Self::Transaction(queued, db) => match resp3::items(&raw) {
-                Some(replies) => transaction(queued, db, &raw, &replies),
+            Self::Transaction(executing) => match resp3::items(&raw) {
+                Some(replies) => executing.reply(&raw, &replies),
                 // A watched key has changed.
                 None => Reply::NilArray,
             },
@@ -404,27 +429,29 @@ fn popped(frame: &[u8]) -> Option<Vec<&[u8]>> {
     Some(vec![key, element])
 }
 
-fn transaction(
-    queued: &[(u16, Queued)],
-    chosen: &Cell<Option<u32>>,
-    raw: &Bytes,
-    replies: &[&[u8]],
-) -> Reply {
-    let mut replies = replies.iter();
-    let mut reply = |queued: &Queued| match queued {
-        Queued::Known(reply) => Some(reply.clone()),
-        Queued::Script(script) => replies.next().map(|frame| {
-            script.keep();
-            Reply::Raw(raw.slice_ref(frame))
-        }),
-        Queued::Select(db) => replies.next().map(|frame| {
-            if *frame == b"+OK\r\n" {
-                chosen.set(Some(*db));
-            }
-            Reply::Raw(raw.slice_ref(frame))
-        }),
-        Queued::Asked(rendering) => replies.next().map(|frame| rendering.reply(raw, frame)),
-    };
-    let replies = queued.iter().map_while(|(place, queued)| Some((*place, reply(queued)?)));
-    Reply::Executed(replies.collect())
+impl Executing {
+    fn reply(&mut self, raw: &Bytes, replies: &[&[u8]]) -> Reply {
+        let mut replies = replies.iter();
+        let mut done = |queued| {
+            Some(Done::Reply(match queued {
+                Queued::Known(reply) => reply,
+                Queued::Own(request) => return Some(Done::Own(request)),
+                Queued::Script(script) => {
+                    let frame = replies.next()?;
+                    script.keep();
+                    Reply::Raw(raw.slice_ref(frame))
+                }
+                Queued::Select(db) => {
+                    let frame = replies.next()?;
+                    if *frame == b"+OK\r\n" {
+                        self.chosen_db.set(Some(db));
+                    }
+                    Reply::Raw(raw.slice_ref(frame))
+                }
+                Queued::Asked(rendering) => rendering.reply(raw, replies.next()?),
+            }))
+        };
+        let queued = std::mem::take(&mut self.queued).into_iter();
+        Reply::Executed(queued.map_while(|(place, queued)| Some((place, done(queued)?))).collect())
+    }
 }

@@ -4,7 +4,8 @@ use super::{
     Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Slot, State, Target, Ticket,
 };
 use super::{Recipient, Reply};
-use crate::client::slices::{Slice, Sliced};
+use crate::client::reply::Done;
+use crate::client::slices::{Made, Slice, Sliced};
 use crate::client::timeslice::TimeSlice;
 
 impl Target {
@@ -19,6 +20,9 @@ impl Target {
     }
 }
 
+/// Who answers a request of a transaction; before it, the place of its command in the table.
+type Answer<'a> = &'a mut dyn FnMut(u16, &[u8]) -> Made;
+
 impl Outbox {
     /// A reply to this command that is made in slices, also if nobody wants to see it. Nothing overtakes it.
     pub fn push_slices(&self, command: u16, sliced: Sliced, silent: bool) {
@@ -31,11 +35,11 @@ impl Outbox {
 
     /// Goes on with the reply whose turn it is, if it is in the making, and with those after it: until the
     /// turn of the session is over or there is enough to write. Says whether one was completed.
-    pub fn make(&self, time: &mut TimeSlice) -> bool {
+    pub fn make(&self, time: &mut TimeSlice, answer: Answer<'_>) -> bool {
         let mut was_made = false;
         // What makes it may look at this outbox.
         while let Some(mut sliced) = self.take_sliced() {
-            if !self.make_some(&mut sliced, time) {
+            if !self.make_some(&mut sliced, time, answer) {
                 self.put_back(sliced);
                 break;
             }
@@ -78,12 +82,29 @@ impl Outbox {
     }
 
     /// Whether that was all.
-    fn make_some(&self, sliced: &mut Sliced, time: &mut TimeSlice) -> bool {
+    fn make_some(&self, sliced: &mut Sliced, time: &mut TimeSlice, answer: Answer<'_>) -> bool {
         while !time.look() && self.state.borrow().has_room_to_make() {
             let Some(slice) = sliced.next_slice() else { return true };
+            let slice = match slice {
+                Slice::Done(command, Done::Reply(reply)) => self.begin(sliced, command, reply),
+                Slice::Done(command, Done::Own(request)) => match answer(command, &request) {
+                    Made::Whole(reply) => self.begin(sliced, command, reply),
+                    Made::Sliced(reply) => {
+                        sliced.with_slices(command, reply);
+                        Slice::Nothing
+                    }
+                },
+                slice => slice,
+            };
             self.state.borrow_mut().add(sliced, &slice);
         }
         false
+    }
+
+    /// The reply to one command of a transaction.
+    fn begin(&self, sliced: &mut Sliced, command: u16, reply: Reply) -> Slice {
+        self.state.borrow().count(command, &reply);
+        sliced.with(reply)
     }
 }
 
@@ -107,9 +128,12 @@ impl State {
     fn add(&mut self, sliced: &mut Sliced, slice: &Slice) {
         let Some(Slot { purpose, ticket, .. }) = self.slots.front() else { return };
         let (purpose, command) = (*purpose, ticket.command);
-        if *slice != Slice::Nothing && !std::mem::replace(&mut sliced.begun, true) {
+        let uncounted = if sliced.begun { sliced.uncounted } else { Some(command) }
+            .filter(|_| *slice != Slice::Nothing);
+        if let Some(command) = uncounted {
             let reply = if let Slice::Part(reply) = slice { reply } else { &Reply::Nil };
             self.count(command, reply);
+            (sliced.begun, sliced.uncounted) = (true, None);
         }
         if purpose != Purpose::Silence {
             let before = self.bytes.len();
@@ -152,6 +176,10 @@ mod tests {
         Sliced::new(std::iter::once(head).chain(items))
     }
 
+    fn make(outbox: &Outbox, time: &mut TimeSlice) {
+        outbox.make(time, &mut |_, _| Made::Whole(Reply::Nil));
+    }
+
     fn a_turn() -> TimeSlice {
         TimeSlice::from(clock::now())
     }
@@ -178,14 +206,14 @@ mod tests {
     async fn a_turn_ends_when_its_time_is_up() {
         let (outbox, made) = (Rc::new(Outbox::default()), Rc::default());
         outbox.push_slices(NO_COMMAND, slow(&made), false);
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         assert_eq!(made.get(), 10);
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         assert_eq!(made.get(), 20);
         assert_eq!(outbox.in_flight(), 1);
         let spent = &mut a_turn();
         pass(TURN);
-        outbox.make(spent);
+        make(&outbox, spent);
         assert_eq!(made.get(), 20, "others have used the turn up");
     }
 
@@ -195,12 +223,12 @@ mod tests {
         let before = outbox.reserve(ticket(1, Order::Plain), false);
         outbox.push_slices(NO_COMMAND, numbers(2), false);
         outbox.push_reply(NO_COMMAND, Reply::Simple("PONG"));
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         assert_eq!(written(&outbox), "", "it is not its turn");
         before.deliver(Reply::OK);
         assert_eq!(written(&outbox), "+OK\r\n");
         assert!(outbox.is_busy(&ticket(7, Order::Read)), "nothing overtakes it");
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         assert_eq!(written(&outbox), "*2\r\n:0\r\n:1\r\n+PONG\r\n");
         assert_eq!(outbox.in_flight(), 0);
     }
@@ -209,13 +237,13 @@ mod tests {
     async fn no_more_is_made_than_a_client_reads() {
         let outbox = Rc::new(Outbox::default());
         outbox.push_slices(NO_COMMAND, numbers(1_000_000), false);
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         let first = outbox.ready_bytes();
         assert!((REPLIES_TO_STOP_READING..REPLIES_TO_STOP_READING + 100).contains(&first));
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         assert_eq!(outbox.ready_bytes(), first);
         written(&outbox);
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         assert!(outbox.ready_bytes() >= REPLIES_TO_STOP_READING);
     }
 
@@ -229,14 +257,40 @@ mod tests {
         });
         outbox.push_message(&Reply::Simple("before"));
         outbox.push_slices(NO_COMMAND, Sliced::new(items.into_iter().chain(rest)), false);
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         outbox.push_message(&Reply::Simple("after"));
         assert!(outbox.may_make());
         while outbox.may_make() {
-            outbox.make(&mut a_turn());
+            make(&outbox, &mut a_turn());
         }
         let expected = format!("+before\r\n*20\r\n{}+after\r\n", "$-1\r\n".repeat(20));
         assert_eq!(written(&outbox), expected);
+    }
+
+    /// What the proxy answers itself in a transaction takes a tenth of a turn each time.
+    #[tokio::test(start_paused = true)]
+    async fn a_transaction_is_answered_over_several_turns() {
+        let (outbox, mut asked) = (Rc::new(Outbox::default()), 0);
+        let target = outbox.reserve(ticket(1, Order::Alone), false);
+        outbox.executes();
+        let own = (0..30).map(|_| (NO_COMMAND, Done::Own(b"INFO".as_slice().into())));
+        let masters = [(NO_COMMAND, Done::Reply(Reply::Int(7)))];
+        target.deliver(Reply::Executed(masters.into_iter().chain(own).collect()));
+        assert_eq!((outbox.in_flight(), outbox.ready_bytes()), (1, 0));
+        while outbox.may_make() {
+            let before = asked;
+            assert!(outbox.is_executing(), "what comes after it waits");
+            outbox.make(&mut a_turn(), &mut |_, request| {
+                assert_eq!(request, b"INFO");
+                asked += 1;
+                pass(TURN / 10);
+                if asked % 2 == 0 { Made::Sliced(numbers(1)) } else { Made::Whole(Reply::OK) }
+            });
+            assert!(asked - before <= 10, "{} in one turn", asked - before);
+        }
+        assert!(asked == 30 && !outbox.is_executing());
+        assert_eq!(written(&outbox), format!("*31\r\n:7\r\n{}", "+OK\r\n*1\r\n:0\r\n".repeat(15)));
+        assert_eq!(outbox.held(), outbox.bytes().held());
     }
 
     #[tokio::test(start_paused = true)]
@@ -244,7 +298,7 @@ mod tests {
         let (outbox, made) = (Rc::new(Outbox::default()), Rc::default());
         outbox.push_slices(NO_COMMAND, slow(&made), true);
         while outbox.may_make() {
-            outbox.make(&mut a_turn());
+            make(&outbox, &mut a_turn());
         }
         assert_eq!((made.get(), outbox.in_flight(), outbox.ready_bytes()), (100, 0, 0));
     }
@@ -254,7 +308,7 @@ mod tests {
         let (outbox, made) = (Rc::new(Outbox::default()), Rc::default());
         outbox.push_slices(NO_COMMAND, slow(&made), false);
         outbox.close();
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         assert_eq!(made.get(), 0);
     }
 
@@ -267,7 +321,7 @@ mod tests {
         let mut received = 0;
         assert_eq!(outbox.unread_bytes(), long.len(), "none of it is there twice");
         while outbox.may_make() {
-            outbox.make(&mut a_turn());
+            make(&outbox, &mut a_turn());
             assert!(outbox.ready_bytes() < 3 * REPLIES_TO_STOP_READING);
             received += written(&outbox).len();
         }
@@ -284,7 +338,7 @@ mod tests {
         parts.into_iter().for_each(|part| part.deliver(Reply::bulk(value.clone())));
         assert!(!outbox.is_gathering());
         assert_eq!((outbox.in_flight(), outbox.ready_bytes()), (1, 0), "it is still to be made");
-        outbox.make(&mut a_turn());
+        make(&outbox, &mut a_turn());
         assert!(
             (REPLIES_TO_STOP_READING..3 * REPLIES_TO_STOP_READING).contains(&outbox.ready_bytes())
         );

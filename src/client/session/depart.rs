@@ -164,8 +164,7 @@ impl Front {
 
     /// Whether all that was begun is answered, and every answer written.
     fn is_at_rest(&self) -> bool {
-        let is_answered = self.outbox.in_flight() == 0 && self.parts.is_empty();
-        is_answered && !self.outbox.is_gathering() && self.outbox.ready_bytes() == 0
+        self.outbox.in_flight() == 0 && !self.has_begun() && self.outbox.ready_bytes() == 0
     }
 
     /// What another process needs to go on.
