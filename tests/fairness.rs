@@ -143,6 +143,7 @@ async fn claims_fail_beside_a_flood() {
         b"CLIENT LIST\r\n".to_vec(),
         b"PING\r\n".to_vec(),
         named(20_000, "SUBSCRIBE"),
+        named(20_000, "PSUBSCRIBE"),
         named(20_000, "EXISTS"),
     ];
     for (at, flood) in floods.iter().enumerate() {

@@ -309,6 +309,33 @@ async fn the_clients_of_all_workers_are_counted() {
     }
 }
 
+/// A master compares a new pattern with all that the connection has: for many it takes longer than the vote timeout.
+#[tokio::test]
+async fn many_patterns_are_never_confirmed() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "100ms"]);
+    for protocol in PROTOCOLS {
+        let mut raw = match protocol {
+            "3" => Raw::connect_resp3(proxy.address()).await,
+            _ => proxy.raw().await,
+        };
+        let patterns: Vec<String> = (0..7_000).map(|pattern| format!("p{pattern}*")).collect();
+        let words = |command: &str| [&[command.to_owned()], &patterns[..]].concat();
+        raw.send(&encode(&words("PSUBSCRIBE"))).await;
+        let confirmed: Vec<i64> = raw.replies(patterns.len()).await.iter().map(count).collect();
+        assert!(confirmed.into_iter().eq(1..=7_000), "RESP{protocol}");
+        assert_eq!(proxy.raw().await.ask(&["PUBLISH", "p6999", "x"]).await, Reply::Int(4));
+        let heard = raw.replies(4).await;
+        assert!(heard.iter().all(|message| matches!(message, Reply::Array(_))), "{heard:?}");
+        raw.send(&encode(&words("PUNSUBSCRIBE"))).await;
+        let left: Vec<i64> = raw.replies(patterns.len()).await.iter().map(count).collect();
+        assert!(left.into_iter().eq((0..7_000).rev()), "RESP{protocol}");
+    }
+}
+
 /// The count in a confirmation.
 fn count(confirmation: &Reply) -> i64 {
     match confirmation {

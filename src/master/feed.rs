@@ -3,6 +3,10 @@
 //! It is apart from the [`Link`] that carries votes, and it exists only from the
 //! worker's first subscription on. When it was lost it comes back and subscribes to everything
 //! again; what was published meanwhile has come from the other masters.
+//!
+//! A master works off all that it has read from one connection before it looks at the others, and
+//! compares a pattern with all that the connection has. So it is told a little at a time: the votes
+//! of all others come in between.
 
 mod frame;
 
@@ -13,10 +17,12 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use self::frame::Frame;
 use super::dial::Dial;
@@ -25,10 +31,16 @@ use super::reader::Reader;
 use crate::client::timeslice::{self, TimeSlice};
 use crate::flush::poll_flush;
 use crate::operation::request;
-use crate::pubsub::Topic;
 use crate::pubsub::hub::Hub;
+use crate::pubsub::{Topic, TopicKind};
 use crate::quorum::MasterId;
 use crate::resp3::Malformed;
+
+/// How much work a master is given at once: a channel is 1, a pattern more. It takes a millisecond or two.
+const WORK_AT_ONCE: usize = 256;
+
+/// Patterns that a master compares with another one in the time that a channel takes.
+const COMPARED: usize = 512;
 
 /// The connection, and what it waits for.
 pub struct Feed {
@@ -45,8 +57,14 @@ pub struct Feed {
 struct State {
     up: bool,
     out: BytesMut,
-    /// Commands that were not answered yet.
+    /// Subscriptions to begin or end that the master was not told of yet.
+    waiting: VecDeque<Change>,
+    /// Commands that were sent and not answered yet.
     expected: VecDeque<Expected>,
+    /// How much work these are.
+    work: usize,
+    /// Patterns that the master has for us.
+    patterns: usize,
     /// Commands since the start of the worker.
     told: u64,
     /// Those of them that were answered, or lost with their connection.
@@ -64,9 +82,16 @@ struct State {
 enum Expected {
     /// It must not fail.
     Greeting,
-    Subscribe(Topic),
-    Unsubscribe,
+    /// It is so much work.
+    Change(Change, usize),
     Ping,
+}
+
+/// A subscription that begins or ends.
+#[derive(Debug)]
+enum Change {
+    Subscribe(Topic),
+    Unsubscribe(Topic),
 }
 
 /// Why a feed ended.
@@ -101,7 +126,7 @@ impl Feed {
         self.wanted.notify_one();
         let state = &mut *self.state.borrow_mut();
         if state.up {
-            state.subscribe(topic);
+            state.change(Change::Subscribe(topic.clone()));
         }
     }
 
@@ -109,25 +134,33 @@ impl Feed {
     pub fn unsubscribe(&self, topic: &Topic) {
         let state = &mut *self.state.borrow_mut();
         if state.up {
-            let word = topic.kind.unsubscribe();
-            state.tell(&[word.as_bytes(), &topic.name], Expected::Unsubscribe);
+            state.change(Change::Unsubscribe(topic.clone()));
         }
     }
 
-    /// Resolves once the master has confirmed all that it was told before this call, or has gone.
+    /// Resolves once the master has confirmed all that it was told before this call, or has gone, or
+    /// has confirmed nothing at all for as long as `patience`.
     ///
     /// A master that can vote but has no feed yet is about to get one, and is waited for.
-    pub fn caught_up(self: &Rc<Self>) -> impl Future<Output = ()> + use<> {
+    pub fn caught_up(self: &Rc<Self>, patience: Duration) -> impl Future<Output = ()> + use<> {
         let feed = Rc::clone(self);
         let mut goal = feed.goal();
         async move {
             loop {
                 let changed = feed.changed.notified();
+                let settled = feed.state.borrow().settled;
                 goal = goal.or_else(|| feed.goal());
                 match goal {
-                    Some(goal) if feed.state.borrow().settled >= goal => return,
+                    Some(goal) if settled >= goal => return,
                     None if !feed.link.is_up() => return,
-                    _ => changed.await,
+                    _ => {}
+                }
+                if timeout(patience, changed).await.is_err() {
+                    // It may be us who were busy: first, what lies in the socket is read.
+                    tokio::task::yield_now().await;
+                    if feed.state.borrow().settled == settled {
+                        return;
+                    }
                 }
             }
         }
@@ -174,7 +207,7 @@ impl Feed {
             let state = &mut *self.state.borrow_mut();
             state.up = true;
             self.greet(state);
-            hub.topics().iter().for_each(|topic| state.subscribe(topic));
+            hub.topics().into_iter().for_each(|topic| state.change(Change::Subscribe(topic)));
         }
         self.changed.notify_waiters();
     }
@@ -277,6 +310,7 @@ impl Feed {
     }
 
     fn frames(&self, reader: &mut Reader, hub: &Rc<Hub>) -> Result<(), Down> {
+        let settled = self.state.borrow().settled;
         while let Some((answer, raw)) = reader.peek()? {
             let len = raw.len();
             let frame = Frame::read(answer).ok_or(Malformed)?;
@@ -288,40 +322,79 @@ impl Feed {
                 Frame::Answer(answer) => self.answered(answer, hub)?,
             }
         }
+        if self.state.borrow().settled > settled {
+            self.changed.notify_waiters();
+        }
         Ok(())
     }
 
     fn answered(&self, answer: frame::Answer, hub: &Hub) -> Result<(), Down> {
-        let expected = self.state.borrow_mut().expected.pop_front().ok_or(Malformed)?;
+        let expected = self.state.borrow_mut().next_expected().ok_or(Malformed)?;
         match (answer, expected) {
             (frame::Answer::Subscribed(topic), _) => {
                 self.state.borrow_mut().proven = true;
                 hub.subscribed(self.master(), &topic);
             }
-            (frame::Answer::Refused(error), Expected::Subscribe(topic)) => {
+            (frame::Answer::Refused(error), Expected::Change(Change::Subscribe(topic), _)) => {
                 hub.refused(&topic, &error);
             }
             (frame::Answer::Refused(error), _) => return Err(Down::Refused(error)),
             (frame::Answer::Done, _) => {}
         }
         self.state.borrow_mut().settled += 1;
-        self.changed.notify_waiters();
         Ok(())
     }
 }
 
 impl State {
-    fn subscribe(&mut self, topic: &Topic) {
-        let word = topic.kind.subscribe();
-        self.tell(&[word.as_bytes(), &topic.name], Expected::Subscribe(topic.clone()));
+    fn change(&mut self, change: Change) {
+        self.waiting.push_back(change);
+        self.told += 1;
+        self.tell_more();
+    }
+
+    /// Tells the master of as many changes as it may be given at once.
+    fn tell_more(&mut self) {
+        while self.work < WORK_AT_ONCE
+            && let Some(change) = self.waiting.pop_front()
+        {
+            let (word, topic) = match &change {
+                Change::Subscribe(topic) => (topic.kind.subscribe(), topic),
+                Change::Unsubscribe(topic) => (topic.kind.unsubscribe(), topic),
+            };
+            let (is_pattern, name) = (topic.kind == TopicKind::Pattern, topic.name.clone());
+            let work = if is_pattern { 1 + self.patterns / COMPARED } else { 1 };
+            if is_pattern {
+                self.patterns = match change {
+                    Change::Subscribe(_) => self.patterns + 1,
+                    Change::Unsubscribe(_) => self.patterns.saturating_sub(1),
+                };
+            }
+            self.work += work;
+            self.send(&[word.as_bytes(), &name], Expected::Change(change, work));
+        }
+    }
+
+    /// What has been answered. The master has time for more.
+    fn next_expected(&mut self) -> Option<Expected> {
+        let expected = self.expected.pop_front()?;
+        if let Expected::Change(_, work) = &expected {
+            self.work -= work;
+            self.tell_more();
+        }
+        Some(expected)
     }
 
     fn tell(&mut self, words: &[&[u8]], expected: Expected) {
+        self.told += 1;
+        self.send(words, expected);
+    }
+
+    fn send(&mut self, words: &[&[u8]], expected: Expected) {
         let mut bytes = Vec::new();
         request::encode(&mut bytes, words);
         self.out.extend_from_slice(&bytes);
         self.expected.push_back(expected);
-        self.told += 1;
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }

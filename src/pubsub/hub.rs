@@ -7,6 +7,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 
 use super::audience::Ours;
 use super::envelope::Stamp;
@@ -83,8 +85,8 @@ impl Hub {
         self.topics.borrow().keys().cloned().collect()
     }
 
-    /// `SUBSCRIBE`: confirmed when every master that is up has confirmed it, or the vote timeout has
-    /// passed and one has. `target` gets all confirmations at once, or one error.
+    /// `SUBSCRIBE`: confirmed when every master that is up has confirmed it, or has confirmed nothing for
+    /// the vote timeout, and one has. `target` gets all confirmations at once, or one error.
     ///
     /// From that very moment on messages are delivered: not before their confirmation, and none is
     /// left out after it. The caller sees to it that no reply is due before.
@@ -260,20 +262,12 @@ impl Hub {
         topics.get(topic).is_some_and(|known| known.confirmed && !known.holders.is_empty())
     }
 
-    /// Resolves when the masters that are up have confirmed all that they were told, or after the
-    /// vote timeout.
+    /// Resolves when the masters that are up have confirmed all that they were told. One that confirms
+    /// nothing for the vote timeout is not waited for: it does so later.
     pub(super) fn caught_up(&self) -> impl Future<Output = ()> + use<> {
-        let feeds: Vec<_> = self.feeds.iter().map(Feed::caught_up).collect();
-        let timeout = self.rules.vote_timeout;
-        async move {
-            let all = async {
-                for feed in feeds {
-                    feed.await;
-                }
-            };
-            // Those that did not confirm in time do so later.
-            let _ = tokio::time::timeout(timeout, all).await;
-        }
+        let patience = self.rules.vote_timeout;
+        let feeds: Vec<_> = self.feeds.iter().map(|feed| feed.caught_up(patience)).collect();
+        join_all(feeds).map(|_| ())
     }
 
     /// The masters had their time.

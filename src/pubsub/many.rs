@@ -19,6 +19,12 @@ use crate::client::timeslice::TimeSlice;
 /// Topics handled in one step.
 pub(super) const AT_ONCE: usize = 64;
 
+/// Topics of one request that masters are told of before they are waited for. So those of others come in between.
+const TOLD_AT_ONCE: usize = 256;
+
+/// The part of all topics of those who have left that is released before the masters are waited for.
+const RELEASED_AT_ONCE: usize = 16;
+
 impl Hub {
     /// [`Hub::subscribe`] with many topics.
     pub(super) async fn subscribe_to_many(
@@ -29,17 +35,14 @@ impl Hub {
     ) {
         let mut time = TimeSlice::default();
         let mut all = AllOf::of(&self, &subscriber, topics);
-        while all.claim_next() && !target.is_closed() {
-            time.rest().await;
-        }
-        self.caught_up().await;
-        match all.why_not(&mut time).await {
-            Some(error) => {
+        while all.claim_some(&mut time).await && !target.is_closed() {
+            self.caught_up().await;
+            if let Some(error) = all.why_not(&mut time).await {
                 drop(all);
-                target.deliver(error);
+                return target.deliver(error);
             }
-            None => target.deliver_slices(Sliced::new(all)),
         }
+        target.deliver_slices(Sliced::new(all));
     }
 
     /// [`Hub::unsubscribe`] with many topics.
@@ -51,12 +54,14 @@ impl Hub {
     ) {
         let mut time = TimeSlice::default();
         let mut confirmations = Vec::with_capacity(topics.len());
-        for topic in &topics {
-            self.leave(&subscriber, topic);
-            confirmations.push(subscriber.unsubscribed(topic));
-            time.rest().await;
+        for some in topics.chunks(TOLD_AT_ONCE) {
+            for topic in some {
+                self.leave(&subscriber, topic);
+                confirmations.push(subscriber.unsubscribed(topic));
+                time.rest().await;
+            }
+            self.caught_up().await;
         }
-        self.caught_up().await;
         subscriber.set_changing(false);
         target.deliver(Reply::Each(confirmations));
     }
@@ -79,12 +84,16 @@ impl Hub {
                 self.leavers.came.notified().await;
                 continue;
             };
-            for topic in &topics {
-                match &subscriber {
-                    Some(subscriber) => _ = self.leave(subscriber, topic),
-                    None => self.release(topic),
+            let backlog = topics.len() + self.leavers.backlog();
+            for some in topics.chunks(TOLD_AT_ONCE.max(backlog / RELEASED_AT_ONCE)) {
+                for topic in some {
+                    match &subscriber {
+                        Some(subscriber) => _ = self.leave(subscriber, topic),
+                        None => self.release(topic),
+                    }
+                    time.rest().await;
                 }
-                time.rest().await;
+                self.caught_up().await;
             }
         }
     }
@@ -104,6 +113,10 @@ impl Leavers {
         self.queue.borrow_mut().push_back((subscriber, topics));
         self.came.notify_one();
     }
+
+    fn backlog(&self) -> usize {
+        self.queue.borrow().iter().map(|(_, topics)| topics.len()).sum()
+    }
 }
 
 /// The topics of one request on their way to their confirmation.
@@ -113,6 +126,8 @@ struct AllOf {
     topics: Vec<Topic>,
     /// Number of leading topics that are claimed.
     claimed: usize,
+    /// Number of those that a master has confirmed.
+    held: usize,
     /// Number of those that are confirmed, and claimed no more.
     confirmed: usize,
 }
@@ -120,23 +135,27 @@ struct AllOf {
 impl AllOf {
     fn of(hub: &Rc<Hub>, subscriber: &Rc<Subscriber>, topics: Vec<Topic>) -> Self {
         let (hub, subscriber) = (Rc::clone(hub), Rc::clone(subscriber));
-        Self { hub, subscriber, topics, claimed: 0, confirmed: 0 }
+        Self { hub, subscriber, topics, claimed: 0, held: 0, confirmed: 0 }
     }
 
-    /// Claims one more, if there is one.
-    fn claim_next(&mut self) -> bool {
-        let Some(topic) = self.topics.get(self.claimed) else { return false };
-        self.hub.claim(topic);
-        self.claimed += 1;
-        true
+    /// Claims some more, if there are any.
+    async fn claim_some(&mut self, time: &mut TimeSlice) -> bool {
+        let some = TOLD_AT_ONCE.min(self.topics.len() - self.claimed);
+        for _ in 0..some {
+            self.hub.claim(&self.topics[self.claimed]);
+            self.claimed += 1;
+            time.rest().await;
+        }
+        some > 0
     }
 
-    /// The error, if no master has confirmed one of them.
-    async fn why_not(&self, time: &mut TimeSlice) -> Option<Reply> {
-        for some in self.topics[..self.claimed].chunks(AT_ONCE) {
+    /// The error, if no master has confirmed one of the last that were claimed.
+    async fn why_not(&mut self, time: &mut TimeSlice) -> Option<Reply> {
+        for some in self.topics[self.held..self.claimed].chunks(AT_ONCE) {
             if let Some(error) = self.hub.why_not(some) {
                 return Some(error);
             }
+            self.held += some.len();
             time.rest().await;
         }
         None
