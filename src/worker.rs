@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, MutexGuard, mpsc};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::client::listener::Listeners;
 use crate::client::registry::Registry;
@@ -37,6 +37,7 @@ use crate::metrics::Metrics;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::statistics::Statistics;
 use crate::operation::Rules;
+use crate::operation::aside::Busy;
 use crate::operation::engine::Engine;
 use crate::pubsub::hub::Hub;
 use crate::quorum::validity::Pad;
@@ -183,7 +184,7 @@ impl Worker {
     }
 
     /// How many masters may be busy with large reads, in all workers.
-    pub fn busy_masters(&self) -> &Arc<Semaphore> {
+    pub fn busy_masters(&self) -> &Arc<Busy> {
         &self.shared.busy_masters
     }
 

@@ -5,7 +5,14 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use support::{Master, Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis};
+use std::time::Duration;
+
+use socket2::SockRef;
+use support::{
+    Master, Masters, Proxy, Raw, Relay, Reply, encode, eventually, target_is_plain_redis,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 /// Time is not the point: a busy machine may take its own.
 const PATIENT: [&str; 2] = ["--vote-timeout", "5s"];
@@ -516,4 +523,107 @@ async fn a_master_that_takes_too_long_makes_the_next_one_busy() {
     relays.iter().for_each(Relay::heal);
     let Reply::Array(members) = raw.ask(&["SMEMBERS", "large"]).await else { panic!("members") };
     assert_eq!(members.len(), 50_000);
+}
+
+/// How often masters were asked for a whole set.
+async fn sets_read(masters: &Masters) -> usize {
+    let mut calls = 0;
+    for master in masters.iter() {
+        calls += master.calls("smembers").await as usize;
+    }
+    calls
+}
+
+/// How many requests the proxy has read.
+async fn requests(client: &mut Raw) -> u64 {
+    let info = client.ask(&["INFO", "stats"]).await.text();
+    let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+    line.and_then(|count| count.trim().parse().ok()).expect("INFO counts requests")
+}
+
+/// Their sessions do not read, because a request waits for the one before it: so they have to be told.
+#[tokio::test]
+async fn masters_are_busy_for_clients_that_have_gone() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &PATIENT);
+    run_on(&masters, ADD_MEMBERS, "large", "20000").await;
+    let (mut first, mut operator, mut last) =
+        (proxy.raw().await, proxy.raw().await, proxy.raw().await);
+    relays.iter().for_each(|relay| relay.hold_back("SMEMBERS"));
+    first.send(&encode(&["SMEMBERS", "large"])).await;
+    let caught = || relays.iter().map(Relay::caught).sum::<usize>();
+    eventually("a master is asked", || async { (caught() == 1).then_some(()) }).await;
+    let before = requests(&mut operator).await;
+    let mut gone = Vec::new();
+    for _ in 0..10 {
+        let mut socket = TcpStream::connect(proxy.address()).await.expect("it listens");
+        let read = encode(&["SMEMBERS", "large"]).repeat(3);
+        socket.write_all(&read).await.expect("room");
+        gone.push(socket);
+    }
+    let mut asked = 1;
+    while requests(&mut operator).await < before + asked + 10 {
+        asked += 1;
+    }
+    for socket in &gone {
+        SockRef::from(socket).set_linger(Some(Duration::ZERO)).expect("it is reset");
+    }
+    drop(gone);
+    last.send(&encode(&["SMEMBERS", "large"])).await;
+    relays.iter().for_each(Relay::heal);
+    for client in [&mut first, &mut last] {
+        let Reply::Array(members) = client.reply().await else { panic!("members") };
+        assert_eq!(members.len(), 20_000);
+    }
+    eventually("they have gone", || async {
+        let mut client = proxy.raw().await;
+        let info = client.ask(&["INFO", "clients"]).await.text();
+        info.contains("connected_clients:4\r\n").then_some(())
+    })
+    .await;
+    assert_eq!(sets_read(&masters).await, 4, "two masters each for two clients");
+}
+
+/// A reply is as large as no socket's buffers are.
+#[tokio::test]
+async fn a_client_that_reads_nothing_has_large_things_read_for_it() {
+    const ADD_LONG: &str =
+        "for i = 1, ARGV[1] do redis.call('sadd', KEYS[1], string.rep('m', 4096) .. i) end";
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let limits = ["--max-output-bytes", "1gb", "--max-memory-clients", "2gb"];
+    let proxy = Proxy::start(&masters, &[&PATIENT[..], &limits].concat());
+    let keys = ["one", "two", "three"];
+    for key in keys {
+        run_on(&masters, ADD_LONG, key, "4000").await;
+    }
+    let (mut greedy, mut other) = (proxy.raw().await, proxy.raw().await);
+    for key in keys {
+        greedy.send(&encode(&["SMEMBERS", key])).await;
+    }
+    eventually("the first is read", || async { (sets_read(&masters).await >= 2).then_some(()) })
+        .await;
+    for _ in 0..4 {
+        let Reply::Array(members) = other.ask(&["SMEMBERS", "one"]).await else {
+            panic!("members")
+        };
+        assert_eq!(members.len(), 4000);
+    }
+    assert_eq!(
+        sets_read(&masters).await,
+        2 + 4 * 2,
+        "nothing more for a client that does not read"
+    );
+    for _ in keys {
+        let Reply::Array(members) = greedy.reply().await else { panic!("members") };
+        assert_eq!(members.len(), 4000);
+    }
+    assert_eq!(sets_read(&masters).await, 3 * 2 + 4 * 2);
 }

@@ -4,6 +4,7 @@
 //! slot until all before it have been encoded.
 
 mod making;
+mod reader;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -163,6 +164,10 @@ struct State {
     closed: bool,
     /// The client will send no more requests.
     ended: bool,
+    /// Who waits for the client to read, or to be looked for.
+    watcher: Option<Waker>,
+    /// Whether its session is to look for it.
+    is_looked_for: bool,
     /// The slot of a transaction before whose end nothing begins.
     executing: Option<u64>,
     /// Replies to parts of one request, gathered into one.
@@ -467,6 +472,7 @@ impl Outbox {
         // What is still in flight keeps the rest of this for a while.
         state.bytes = Output::default();
         state.messages = Output::default();
+        state.tell_watcher();
     }
 
     /// How many bytes are ready to be written.

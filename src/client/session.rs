@@ -38,7 +38,7 @@ use crate::clock;
 use crate::command::table::Family;
 use crate::command::transaction::{self, Planning, Transaction};
 use crate::command::{self, Action, table};
-use crate::handover::connection::Portable;
+use crate::handover::connection::{OtherEnd, Portable};
 use crate::master::kill::kill_scripts;
 use crate::metrics::NO_COMMAND;
 use crate::operation::Operation;
@@ -188,6 +188,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             session.front.disconnect(why);
             return Poll::Ready(());
         }
+        if session.front.outbox.is_looked_for() && !session.is_client_there() {
+            return Poll::Ready(());
+        }
         let mut time = TimeSlice::default();
         for _ in 0..READS_AT_A_TIME {
             session.work_on_pending(&mut time);
@@ -236,6 +239,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
+    /// For whoever asks.
+    fn is_client_there(&self) -> bool {
+        let other_end = self.stream.other_end();
+        if other_end == OtherEnd::Ended {
+            self.front.outbox.end_of_requests();
+        }
+        self.front.outbox.was_looked_for();
+        other_end != OtherEnd::Gone
+    }
+
     fn work_on_pending(&mut self, time: &mut TimeSlice) {
         self.front.start_parts();
         self.front.plan(time);
@@ -330,6 +343,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
             *bytes = Output::default();
         }
         drop(bytes);
+        outbox.was_written();
         self.account(unread);
         flushed
     }

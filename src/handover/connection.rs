@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::rc::Rc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use tokio::io::DuplexStream;
 use tokio::net::{TcpStream, UnixStream};
@@ -66,6 +67,40 @@ pub trait Portable {
     fn duplicate(&self) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// What the system knows of the other end, for a session that does not read.
+    fn other_end(&self) -> OtherEnd {
+        OtherEnd::Open
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherEnd {
+    /// It may still send something.
+    Open,
+    /// It will send no more, and may still read.
+    Ended,
+    /// It is not there any more.
+    Gone,
+}
+
+impl OtherEnd {
+    fn of(socket: impl AsFd) -> Self {
+        let mut asked = [PollFd::new(&socket, PollFlags::RDHUP)];
+        // Who cannot find out goes on.
+        if poll(&mut asked, Some(&Timespec::default())).is_err() {
+            return Self::Open;
+        }
+        let found = asked[0].revents();
+        if found.intersects(PollFlags::HUP | PollFlags::ERR) {
+            Self::Gone
+        } else if found.contains(PollFlags::RDHUP) {
+            Self::Ended
+        } else {
+            Self::Open
+        }
+    }
 }
 
 impl Portable for TcpStream {
@@ -73,6 +108,10 @@ impl Portable for TcpStream {
 
     fn duplicate(&self) -> io::Result<OwnedFd> {
         self.as_fd().try_clone_to_owned()
+    }
+
+    fn other_end(&self) -> OtherEnd {
+        OtherEnd::of(self)
     }
 }
 
@@ -82,10 +121,18 @@ impl Portable for UnixStream {
     fn duplicate(&self) -> io::Result<OwnedFd> {
         self.as_fd().try_clone_to_owned()
     }
+
+    fn other_end(&self) -> OtherEnd {
+        OtherEnd::of(self)
+    }
 }
 
 /// Its keys are in this process.
-impl<S> Portable for TlsStream<S> {}
+impl<S: Portable> Portable for TlsStream<S> {
+    fn other_end(&self) -> OtherEnd {
+        self.get_ref().0.other_end()
+    }
+}
 
 /// It does not leave this process at all.
 impl Portable for DuplexStream {}

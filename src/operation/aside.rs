@@ -2,8 +2,9 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::engine::Engine;
 use super::large::Large;
@@ -26,7 +27,55 @@ pub struct Asking {
     /// One large read at a time for each client.
     pub client: Rc<Semaphore>,
     /// Masters that may be busy with large reads of this process, so that the others are a quorum.
-    pub busy: Arc<Semaphore>,
+    pub busy: Arc<Busy>,
+}
+
+/// Lets some masters at a time be busy with large reads.
+#[derive(Debug)]
+pub struct Busy {
+    masters: Semaphore,
+    /// How many wait whose clients are there, as far as is known.
+    waiting: AtomicUsize,
+}
+
+impl Busy {
+    /// For so many masters.
+    pub fn new(masters: usize) -> Self {
+        Self { masters: Semaphore::new(masters), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Waits until one more may be; `None` when the client has gone. Whoever will send no more may have gone, too,
+    /// and comes after all others.
+    pub async fn acquire(&self, target: &Target) -> Option<SemaphorePermit<'_>> {
+        let mut waits = Some(Waits::of(&self.waiting));
+        loop {
+            let permit = self.masters.acquire().await.ok()?;
+            target.look_for_client().await;
+            if target.is_closed() {
+                return None;
+            }
+            waits = waits.filter(|_| !target.is_abandoned());
+            if waits.is_some() || self.waiting.load(Ordering::Relaxed) == 0 {
+                return Some(permit);
+            }
+        }
+    }
+}
+
+/// One more waits, until this is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn of(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Aside {
@@ -67,5 +116,41 @@ impl Aside {
             Self::Large(large) => large.run(&asking, &target).await,
         };
         asking.engine.answer_aside(target, &key, since_us, reply);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::client::outbox::{Outbox, Ticket};
+    use crate::metrics::NO_COMMAND;
+
+    fn target(outbox: &Rc<Outbox>) -> Target {
+        let ticket = Ticket { key: 0, order: Order::Rounds, bytes: 0, command: NO_COMMAND };
+        outbox.reserve(ticket, false)
+    }
+
+    #[tokio::test]
+    async fn whoever_may_have_gone_comes_last_and_whoever_has_gone_leaves() {
+        let (busy, outboxes) = (Busy::new(1), [(); 4].map(|()| Rc::new(Outbox::default())));
+        let targets = outboxes.each_ref().map(target);
+        let [first, gone, ended, there] = &targets;
+        let permit = busy.acquire(first).await.expect("it is there");
+        let mut of_gone = Box::pin(busy.acquire(gone));
+        let mut of_ended = Box::pin(busy.acquire(ended));
+        let mut of_there = Box::pin(busy.acquire(there));
+        for waiting in [&mut of_gone, &mut of_ended, &mut of_there] {
+            assert!(waiting.now_or_never().is_none());
+        }
+        outboxes[1].close();
+        outboxes[2].end_of_requests();
+        drop(permit);
+        assert!(of_gone.await.is_none());
+        assert!((&mut of_ended).now_or_never().is_none(), "another waits who is there");
+        drop(of_there.await.expect("it is there"));
+        assert!(of_ended.await.is_some());
+        assert_eq!(busy.waiting.load(Ordering::Relaxed), 0);
     }
 }

@@ -131,10 +131,11 @@ impl Large {
     async fn one_after_the_other(&self, asking: &Asking, size: i64, target: &Target) -> Reply {
         let alone = Rc::clone(&asking.client);
         let _alone = alone.acquire().await;
+        target.has_read().await;
         for _ in 0..=asking.engine.rules().split_vote_retries {
             // While so many masters are busy, a quorum of others votes. Who has waited so long may be answered soon, and
             // only so many hold what one master has said.
-            let busy = asking.busy.acquire().await;
+            let Some(busy) = asking.busy.acquire(target).await else { return Reply::Nil };
             let heard = self.heard(asking, target).await;
             drop(busy);
             match heard {
@@ -157,6 +158,7 @@ impl Large {
         let (mut replies, mut trouble) = (Vec::new(), Trouble::default());
         let states = [(); 2].map(|()| foldhash::quality::RandomState::default());
         for master in asking.engine.least_busy_first() {
+            target.look_for_client().await;
             if target.is_closed() {
                 return Heard::Gone;
             }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::client::registry::Registry;
 use crate::config::{Live, Settings};
@@ -16,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::metrics::process;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::statistics::Statistics;
+use crate::operation::aside::Busy;
 use crate::quorum::Quorum;
 use crate::tls::Unusable;
 use crate::tls::server::Server;
@@ -74,7 +75,7 @@ pub struct Shared {
     /// The requests that were slow.
     pub slowlog: Arc<Slowlog>,
     /// Masters that may be busy with large reads at a time.
-    pub busy_masters: Arc<Semaphore>,
+    pub busy_masters: Arc<Busy>,
     /// What had been counted by the last `CONFIG RESETSTAT`.
     counted: Arc<Mutex<Statistics>>,
 }
@@ -96,7 +97,7 @@ impl Shared {
             electorate: Arc::new(Electorate::of(&settings)),
             metrics: metrics.collect(),
             slowlog: Arc::new(slowlog),
-            busy_masters: Arc::new(Semaphore::new(may_be_busy)),
+            busy_masters: Arc::new(Busy::new(may_be_busy)),
             counted: Arc::default(),
             live: Arc::new(watch::Sender::new(Arc::new(settings.live.clone()))),
             changes: Arc::default(),
