@@ -276,3 +276,22 @@ async fn strangers_do_not_get_in_because_the_password_was_taken_away() {
     assert!(refused.text().contains("can be reached from other hosts"), "{refused:?}");
     assert!(proxy.raw().await.ask(&["PING"]).await.is_error("NOAUTH"));
 }
+
+#[tokio::test]
+async fn a_setting_that_stays_as_it_is_is_logged_as_changed() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("CONFIG SET timeout 0")).await, Reply::ok());
+    assert_eq!(client.ask(&words("CONFIG SET timeout 7")).await, Reply::ok());
+    let said = eventually("the second one is logged", || async {
+        let log = proxy.log();
+        let said: Vec<_> = log.into_iter().filter(|line| line.contains("CONFIG SET")).collect();
+        said.iter().any(|line| line.contains("timeout changed")).then_some(said)
+    })
+    .await;
+    assert_eq!(said.len(), 1, "{said:?}");
+}

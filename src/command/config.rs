@@ -66,8 +66,11 @@ fn set(front: &Front, words: Args<'_>) -> Outcome {
     }
     let protected = front.worker.settings().require_protection(&live);
     protected.map_err(|why| error::config_set_failed("requirepass", &why.to_string()))?;
-    let changed = before.differences(&live).join(", ");
-    tracing::info!(client = %front.client.address, "CONFIG SET: {changed} changed until the next start");
+    let changed = before.differences(&live);
+    if !changed.is_empty() {
+        let changed = changed.join(", ");
+        tracing::info!(client = %front.client.address, "CONFIG SET: {changed} changed until the next start");
+    }
     front.worker.change(live);
     Ok(Action::Reply(Reply::OK))
 }
