@@ -104,6 +104,36 @@ async fn names_of_clients_fill_the_memory_and_the_list_of_clients() {
     gives_back(&proxy, before).await;
 }
 
+/// Masters cut what listens for all, since they may not owe it so much.
+#[tokio::test]
+async fn long_names_of_channels_fill_the_memory_and_cut_subscriptions() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let (mut other, name) = (proxy.raw().await, "n".repeat(900_000));
+    other.ask(&["SUBSCRIBE", "news"]).await;
+    let before = at_rest(&proxy).await;
+    let mut clients = Vec::new();
+    for client in 0..100 {
+        let (mut raw, name) = (proxy.raw().await, format!("{client}:{name}"));
+        raw.send(&encode(&["SUBSCRIBE", "short", &name])).await;
+        clients.push(raw);
+    }
+    for client in &mut clients {
+        let refused = client.reply().await.text();
+        assert!(refused.contains("cannot be longer than 1024 bytes"), "{refused}");
+        let nobody = vec![Reply::bulk("short"), Reply::Int(0)];
+        assert_eq!(client.ask(&["PUBSUB", "NUMSUB", "short"]).await, Reply::Array(nobody));
+    }
+    assert_eq!(clients[0].ask(&["PUBLISH", "news", "heard"]).await, Reply::Int(1));
+    let message = ["message", "news", "heard"].map(Reply::bulk);
+    assert_eq!(other.reply().await, Reply::Array(message.to_vec()));
+    drop(clients);
+    gives_back(&proxy, before).await;
+}
+
 /// Each is made when its client has read those before it.
 #[tokio::test]
 async fn lists_of_clients_in_a_transaction_fill_the_memory() {

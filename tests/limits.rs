@@ -43,7 +43,11 @@ async fn a_client_that_does_not_read_its_messages_is_disconnected_and_counted() 
         }
     })
     .await;
-    assert!(proxy.log().iter().any(|line| line.contains("does not read its replies")));
+    eventually("the log tells of it", || {
+        let tells = |line: &String| line.contains("does not read its replies");
+        std::future::ready(proxy.log().iter().any(tells).then_some(()))
+    })
+    .await;
     assert_eq!(client.ask(&["PING"]).await, Reply::Simple("PONG".into()), "nobody else is");
     let counted = "redlock_disconnected_clients_total{reason=\"output\"}";
     assert_eq!(metric(&proxy, counted), 1);
@@ -225,4 +229,46 @@ async fn a_client_that_kills_itself_is_told_so_first() {
     assert_eq!(bystander.ask(&["PING"]).await, Reply::Simple("PONG".into()));
     let nobody = bystander.ask(&["CLIENT", "KILL", &address]).await;
     assert!(nobody.is_error("ERR No such client"), "{nobody:?}");
+}
+
+/// Subscriptions are shared, at masters that may owe a subscriber only so much.
+#[tokio::test]
+async fn names_of_channels_have_a_limit() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let (longest, too_long) = ("n".repeat(1024), "n".repeat(1025));
+    let refusal = "ERR names of channels and patterns cannot be longer than 1024 bytes";
+    let publish = |command: &str| format!("return redis.call('{command}', ARGV[1], 'x')");
+    let (plain, shard) = (publish("PUBLISH"), publish("SPUBLISH"));
+    let requests = |name| {
+        [
+            vec!["PUBLISH", name, "x"],
+            vec!["SPUBLISH", name, "x"],
+            vec!["EVAL", &plain, "0", name],
+            vec!["EVAL", &shard, "0", name],
+            vec!["SUBSCRIBE", name],
+            vec!["PSUBSCRIBE", name],
+            vec!["SSUBSCRIBE", name],
+        ]
+    };
+    let mut client = Raw::connect_resp3(proxy.address()).await;
+    for request in requests(&too_long) {
+        let refused = client.ask(&request).await;
+        assert!(refused.is_error(refusal), "{}: {refused:?}", request[0]);
+        client.ask(&["MULTI"]).await;
+        let queued = client.ask(&request).await;
+        let executed = client.ask(&["EXEC"]).await;
+        let is_refused = match &executed {
+            Reply::Array(replies) => replies[0].is_error(refusal),
+            _ => queued.is_error(refusal) && executed.is_error("EXECABORT"),
+        };
+        assert!(is_refused, "{}: {queued:?}, {executed:?}", request[0]);
+    }
+    for request in requests(&longest) {
+        let reply = client.ask(&request).await;
+        assert!(!reply.is_error(""), "{}: {reply:?}", request[0]);
+    }
 }

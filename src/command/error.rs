@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::client::{decoder::Args, reply::Reply};
-use crate::reserved;
+use crate::{pubsub, reserved};
 
 /// Options that contradict each other, are incomplete, or do not exist.
 pub const SYNTAX: Reply = fixed("ERR syntax error");
@@ -80,6 +80,8 @@ pub const NO_PERMISSION_FOR_CHANNEL_IN_EXEC: Reply = fixed(
 );
 /// A key or channel of the proxy's own. Not one of Redis's texts.
 pub const RESERVED_NAME: Reply = fixed(reserved::REFUSAL);
+/// A name of a channel or a pattern that is too long for subscriptions that many share.
+pub const LONG_CHANNEL: Reply = fixed(pubsub::TOO_LONG);
 /// `SORT … BY` of who may not read all keys.
 pub const SORT_BY_DENIED: Reply =
     fixed("ERR BY option of SORT denied due to insufficient ACL permissions.");

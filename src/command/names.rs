@@ -1,20 +1,28 @@
-//! Names that [only the proxy](crate::reserved) may use on the masters: a request with one of them is refused
-//! before anything is done with it.
+//! Names that [only the proxy](crate::reserved) may use on the masters, and names of channels that are too long: a
+//! request with one of them is refused before anything is done with it.
 
-use super::table::{Command, Spec};
+use super::table::{Command, Family, Spec};
 use super::{error, keys};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
+use crate::pubsub::LONGEST_NAME;
 use crate::reserved::is_reserved;
 
-/// Refuses a request that names a key or a channel of the proxy's own.
+/// Refuses a request that names a key or a channel of the proxy's own, or a channel by a long name.
 ///
 /// # Errors
 /// What the client is told.
 #[inline]
 pub(super) fn check(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
+    if spec.family == Family::Pubsub && channels(spec, args).any(is_too_long) {
+        return Err(error::LONG_CHANNEL);
+    }
     // Values may be anything. Few requests have a word that could be such a name at all.
     if args.iter().any(is_reserved) { check_names(spec, args) } else { Ok(()) }
+}
+
+fn is_too_long(channel: &[u8]) -> bool {
+    channel.len() > LONGEST_NAME
 }
 
 #[cold]

@@ -38,7 +38,7 @@ use crate::acl::guard::Guard;
 use crate::command::zero;
 use crate::config::Settings;
 use crate::quorum::validity::Pad;
-use crate::reserved;
+use crate::{pubsub, reserved};
 use handlers::{Handler, READ, rare};
 use parts::{Statement, compact, statements};
 pub(super) use place::Place;
@@ -301,6 +301,8 @@ impl Ttls {
             .replace("PREFIX_BYTES", &reserved::PREFIX.len().to_string())
             .replace("RESERVED_PREFIX", &format!("\"{}\"", reserved::PREFIX))
             .replace("RESERVED_NAME", &format!("\"{}\"", reserved::REFUSAL))
+            .replace("LONGEST_CHANNEL", &pubsub::LONGEST_NAME.to_string())
+            .replace("CHANNEL_TOO_LONG", &format!("\"{}\"", pubsub::TOO_LONG))
     }
 }
 

@@ -28,6 +28,14 @@ pub mod subscriber;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+/// The longest name of a channel or a pattern. Redis has no such limit; a worker's one subscription stands for those
+/// of all its clients, and a master would cut it for want of room.
+pub const LONGEST_NAME: usize = 1024;
+
+/// What a client is told that gives a longer one.
+pub const TOO_LONG: &str =
+    "ERR names of channels and patterns cannot be longer than 1024 bytes: choose a shorter one";
+
 /// What a subscription is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Topic {

@@ -133,6 +133,9 @@ local function publish(run, ...)
   if is_wrong or mode == 'ro' then
     return run(...)
   end
+  if #(channel .. '') > LONGEST_CHANNEL then
+    return fail(run, CHANNEL_TOO_LONG)
+  end
   messages = messages or {}
   local at = #messages
   messages[at + 1], messages[at + 2], messages[at + 3] = name, channel .. '', message .. ''
