@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use redis::Value;
-use support::subscriber::publish_at;
+use support::subscriber::{publish_at, subscriptions};
 use support::{
     Masters, PATIENCE, PROTOCOLS, Proxy, Raw, Relay, Reply, Subscriber, encode, eventually, int,
     target_is_plain_redis, text, value,
@@ -307,6 +307,25 @@ async fn the_clients_of_all_workers_are_counted() {
         let expected = [Value::BulkString(b"news".to_vec()), Value::Int(clients)];
         assert_eq!(numsub, Ok(Value::Array(expected.to_vec())));
     }
+}
+
+/// Confirmations that are still to be sent when their client goes.
+#[tokio::test]
+async fn what_a_client_had_not_read_is_listened_to_for_ever() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--max-request-bytes", "16mb"]);
+    let names = (0..60_000).map(|name| format!("{name}:{}", "n".repeat(100)));
+    let words: Vec<String> = std::iter::once("SUBSCRIBE".to_owned()).chain(names).collect();
+    let mut deaf = proxy.raw().await;
+    deaf.send(&encode(&words)).await;
+    subscriptions(masters.iter(), 60_000).await;
+    drop(deaf);
+    subscriptions(masters.iter(), 0).await;
+    let mut raw = proxy.raw().await;
+    assert_eq!(raw.ask(&["PUBSUB", "CHANNELS"]).await, Reply::Array(Vec::new()));
 }
 
 /// A master compares a new pattern with all that the connection has: for many it takes longer than the vote timeout.

@@ -467,12 +467,19 @@ impl Outbox {
 
     /// The client has gone.
     pub fn close(&self) {
+        // Dropped behind `state`: they may hold this outbox, and nobody would ever drop them.
+        let mut in_the_making = Vec::new();
         let state = &mut *self.state.borrow_mut();
         state.closed = true;
         // What is still in flight keeps the rest of this for a while.
         state.bytes = Output::default();
         state.messages = Output::default();
         state.tell_watcher();
+        for slot in &mut state.slots {
+            if let Filling::Sliced(_) = slot.filling {
+                in_the_making.push(std::mem::replace(&mut slot.filling, Filling::Missing));
+            }
+        }
     }
 
     /// How many bytes are ready to be written.

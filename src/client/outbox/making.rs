@@ -12,10 +12,13 @@ impl Target {
     /// Hands over a reply that is made when its turn has come, and while its client reads.
     pub fn deliver_slices(self, sliced: Sliced) {
         match self.0 {
+            // What makes it may hold the outbox: nobody would ever drop them.
+            Recipient::Slot(outbox, ..) if outbox.state.borrow().closed => drop(sliced),
             Recipient::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Sliced(sliced)),
             // See `deliver`.
             Recipient::Task(sender) => _ = sender.send(sliced.whole()),
-            Recipient::Nobody => {}
+            // What it does while it is made is done all the same.
+            Recipient::Nobody => drop(sliced.whole()),
         }
     }
 }
@@ -304,12 +307,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_is_for_nobody_is_done_all_the_same() {
+        let made = Rc::default();
+        Target::nobody().deliver_slices(slow(&made));
+        assert_eq!(made.get(), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn nothing_is_made_for_a_client_that_has_gone() {
         let (outbox, made) = (Rc::new(Outbox::default()), Rc::default());
         outbox.push_slices(NO_COMMAND, slow(&made), false);
         outbox.close();
         make(&outbox, &mut a_turn());
         assert_eq!(made.get(), 0);
+        assert_eq!(Rc::strong_count(&made), 1, "it is dropped");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_for_a_client_that_has_gone_is_dropped() {
+        let (outbox, made) = (Rc::new(Outbox::default()), Rc::default());
+        let target = outbox.reserve(ticket(1, Order::Plain), false);
+        outbox.close();
+        target.deliver_slices(slow(&made));
+        assert_eq!(Rc::strong_count(&made), 1);
     }
 
     #[tokio::test(start_paused = true)]
