@@ -134,6 +134,36 @@ async fn long_names_of_channels_fill_the_memory_and_cut_subscriptions() {
     gives_back(&proxy, before).await;
 }
 
+/// What nobody reads is not confirmed, and counted all the same.
+#[tokio::test]
+async fn names_that_wait_for_confirmation_fill_the_memory() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--max-memory-clients", "32mb"]);
+    proxy.expect_warnings();
+    let (mut operator, mut clients) = (proxy.raw().await, Vec::new());
+    let before = at_rest(&proxy).await;
+    for client in 0..10 {
+        let names = (0..30_000).map(|name| format!("{client}:{name}"));
+        let words: Vec<String> = std::iter::once("SUBSCRIBE".to_owned()).chain(names).collect();
+        let mut deaf = proxy.raw().await;
+        deaf.send_regardless(&encode(&words)).await;
+        clients.push(deaf);
+    }
+    eventually("only two may stay", || async {
+        let mut client = proxy.raw().await;
+        (field(&mut client, "stats", "evicted_clients").await >= 8).then_some(())
+    })
+    .await;
+    assert!(field(&mut operator, "memory", "mem_clients_normal").await <= 32 * MB);
+    assert!(peak(&proxy) < before + 96 * MB, "{} at most", peak(&proxy));
+    drop(clients);
+    is_alone(&mut operator).await;
+    gives_back(&proxy, before).await;
+}
+
 /// Each is made when its client has read those before it.
 #[tokio::test]
 async fn lists_of_clients_in_a_transaction_fill_the_memory() {

@@ -370,6 +370,9 @@ impl State {
                     Change::Unsubscribe(_) => self.patterns.saturating_sub(1),
                 };
             }
+            if self.waiting.is_empty() && self.waiting.capacity() > WORK_AT_ONCE {
+                self.waiting = VecDeque::new();
+            }
             self.work += work;
             self.send(&[word.as_bytes(), &name], Expected::Change(change, work));
         }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::{ChannelKind, Topic, TopicKind};
+use super::{ChannelKind, Topic, TopicKind, shrink};
 use crate::command::glob;
 
 /// The topics of all workers.
@@ -56,6 +56,7 @@ impl Audience {
         ours.add(by);
         if *ours == Ours::default() {
             counts.remove(topic);
+            shrink(counts);
         }
     }
 

@@ -15,8 +15,8 @@ use super::envelope::Stamp;
 use super::many::Leavers;
 use super::moving::Journal;
 use super::seen::Seen;
-use super::subscriber::Subscriber;
-use super::{Topic, TopicKind, envelope, many};
+use super::subscriber::{Subscriber, bytes_of};
+use super::{Topic, TopicKind, envelope, many, shrink};
 use crate::client::outbox::Target;
 use crate::client::registry::Registry;
 use crate::client::reply::Reply;
@@ -97,6 +97,7 @@ impl Hub {
         target: Target,
     ) {
         subscriber.set_changing(true);
+        subscriber.waits_for(topics.iter().map(bytes_of).sum());
         if topics.len() > many::AT_ONCE {
             let (hub, subscriber) = (Rc::clone(self), Rc::clone(subscriber));
             tokio::task::spawn_local(hub.subscribe_to_many(subscriber, topics, target));
@@ -125,6 +126,7 @@ impl Hub {
     ) {
         if topics.len() > many::AT_ONCE {
             subscriber.set_changing(true);
+            subscriber.waits_for(topics.iter().map(bytes_of).sum());
             let (hub, subscriber) = (Rc::clone(self), Rc::clone(subscriber));
             tokio::task::spawn_local(hub.unsubscribe_from_many(subscriber, topics, target));
             return;
@@ -334,6 +336,7 @@ impl Hub {
         if topics.remove(topic).is_some_and(|known| known.confirmed) {
             self.registry.audience().change(topic, Ours { clients: 0, workers: -1 });
         }
+        shrink(&mut topics);
         self.feeds.iter().for_each(|feed| feed.unsubscribe(topic));
         true
     }

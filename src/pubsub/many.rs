@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::Topic;
 use super::hub::Hub;
-use super::subscriber::Subscriber;
+use super::subscriber::{Subscriber, bytes_of};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::client::slices::{Slice, Sliced, Slices};
@@ -55,6 +55,9 @@ impl Hub {
         let mut time = TimeSlice::default();
         let mut confirmations = Vec::with_capacity(topics.len());
         for some in topics.chunks(TOLD_AT_ONCE) {
+            if target.is_closed() {
+                return;
+            }
             for topic in some {
                 self.leave(&subscriber, topic);
                 confirmations.push(subscriber.unsubscribed(topic));
@@ -130,12 +133,15 @@ struct AllOf {
     held: usize,
     /// Number of those that are confirmed, and claimed no more.
     confirmed: usize,
+    /// What the rest takes.
+    bytes: usize,
 }
 
 impl AllOf {
     fn of(hub: &Rc<Hub>, subscriber: &Rc<Subscriber>, topics: Vec<Topic>) -> Self {
+        let bytes = topics.iter().map(bytes_of).sum();
         let (hub, subscriber) = (Rc::clone(hub), Rc::clone(subscriber));
-        Self { hub, subscriber, topics, claimed: 0, held: 0, confirmed: 0 }
+        Self { hub, subscriber, topics, claimed: 0, held: 0, confirmed: 0, bytes }
     }
 
     /// Claims some more, if there are any.
@@ -162,7 +168,9 @@ impl AllOf {
     }
 
     fn release_next(&mut self) {
-        self.hub.release(&self.topics[self.confirmed]);
+        let topic = &self.topics[self.confirmed];
+        self.hub.release(topic);
+        self.bytes -= bytes_of(topic);
         self.confirmed += 1;
     }
 }
@@ -180,7 +188,9 @@ impl Slices for AllOf {
             self.release_next();
             confirmation
         };
-        Some(Slice::Whole(Reply::Each((0..some).map(confirm).collect())))
+        let slice = Slice::Whole(Reply::Each((0..some).map(confirm).collect()));
+        self.subscriber.waits_for(self.bytes);
+        Some(slice)
     }
 }
 

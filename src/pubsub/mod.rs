@@ -25,6 +25,9 @@ pub mod moving;
 pub mod seen;
 pub mod subscriber;
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +38,16 @@ pub const LONGEST_NAME: usize = 1024;
 /// What a client is told that gives a longer one.
 pub const TOO_LONG: &str =
     "ERR names of channels and patterns cannot be longer than 1024 bytes: choose a shorter one";
+
+/// Gives back room that `map` does not need any more.
+fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > SMALL && map.len() < map.capacity() / 8 {
+        map.shrink_to(2 * map.len());
+    }
+}
+
+/// So many entries may stay room.
+const SMALL: usize = 1024;
 
 /// What a subscription is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

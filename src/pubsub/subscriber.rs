@@ -21,6 +21,8 @@ pub struct Subscriber {
     topics: RefCell<BTreeSet<Topic>>,
     /// What they take.
     bytes: Cell<usize>,
+    /// What the names of a request take that is not confirmed yet.
+    unconfirmed: Cell<usize>,
     changing: Cell<bool>,
 }
 
@@ -53,8 +55,8 @@ impl Counts {
 impl Subscriber {
     /// A session without subscriptions.
     pub fn new(client: Arc<Client>, outbox: Rc<Outbox>) -> Rc<Self> {
-        let (topics, bytes, changing) = Default::default();
-        Rc::new(Self { client, outbox, topics, bytes, changing })
+        let (topics, bytes, unconfirmed, changing) = Default::default();
+        Rc::new(Self { client, outbox, topics, bytes, unconfirmed, changing })
     }
 
     /// The session's number.
@@ -69,6 +71,15 @@ impl Subscriber {
 
     pub(super) fn set_changing(&self, changing: bool) {
         self.changing.set(changing);
+        if !changing {
+            self.waits_for(0);
+        }
+    }
+
+    /// So much of the request that changes something is not confirmed yet.
+    pub(super) fn waits_for(&self, bytes: usize) {
+        self.unconfirmed.set(bytes);
+        self.account();
     }
 
     /// What it has subscribed to.
@@ -86,7 +97,8 @@ impl Subscriber {
         let new = self.topics.borrow_mut().insert(topic.clone());
         self.count(topic, |count| *count += usize::from(new));
         if new {
-            self.takes(self.bytes.get() + bytes_of(topic));
+            self.bytes.set(self.bytes.get() + bytes_of(topic));
+            self.account();
         }
         new
     }
@@ -96,7 +108,8 @@ impl Subscriber {
         let found = self.topics.borrow_mut().remove(topic);
         self.count(topic, |count| *count -= usize::from(found));
         if found {
-            self.takes(self.bytes.get() - bytes_of(topic));
+            self.bytes.set(self.bytes.get() - bytes_of(topic));
+            self.account();
         }
         found
     }
@@ -105,8 +118,8 @@ impl Subscriber {
         self.client.subscriptions(|counts| counts.of(topic.kind, change));
     }
 
-    fn takes(&self, bytes: usize) {
-        self.bytes.set(bytes);
+    fn account(&self) {
+        let bytes = self.bytes.get() + self.unconfirmed.get();
         self.client.holding.set(Part::Topics, bytes as u64);
     }
 
@@ -137,7 +150,7 @@ impl Subscriber {
 }
 
 /// What a topic takes in the maps and sets of those who bring its messages.
-fn bytes_of(topic: &Topic) -> usize {
+pub(super) fn bytes_of(topic: &Topic) -> usize {
     topic.name.len() + 2 * ENTRY
 }
 
