@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::step::{Step, lower};
+use crate::step::{Scripts, Step};
 
 /// See the module.
 pub(crate) struct Allowed {
@@ -11,6 +11,7 @@ pub(crate) struct Allowed {
     left_out: Vec<String>,
     left_out_of_programs: Vec<String>,
     left_out_of_transactions: Vec<String>,
+    left_out_while_watching: Vec<String>,
 }
 
 /// How two replies may differ; by none of these they are the same bytes.
@@ -19,8 +20,11 @@ pub(crate) struct Rule {
     pub(crate) times: bool,
     pub(crate) order: bool,
     pub(crate) numbers: bool,
+    pub(crate) raw: bool,
     pub(crate) kind: bool,
     pub(crate) anything: bool,
+    /// As `order`, where `BY` names a pattern without `*`.
+    pub(crate) without_weights: bool,
 }
 
 impl Rule {
@@ -30,8 +34,10 @@ impl Rule {
             times: self.times || other.times,
             order: self.order || other.order,
             numbers: self.numbers || other.numbers,
+            raw: self.raw || other.raw,
             kind: self.kind || other.kind,
             anything: self.anything || other.anything,
+            without_weights: self.without_weights || other.without_weights,
         }
     }
 
@@ -41,8 +47,10 @@ impl Rule {
             "times" => Rule { times: true, ..rule },
             "order" => Rule { order: true, ..rule },
             "numbers" => Rule { numbers: true, ..rule },
+            "raw" => Rule { raw: true, ..rule },
             "type" => Rule { kind: true, ..rule },
             "anything" => Rule { anything: true, ..rule },
+            "order without weights" => Rule { without_weights: true, ..rule },
             other => panic!("no such rule: {other}"),
         }
     }
@@ -60,6 +68,7 @@ impl Allowed {
             left_out: Vec::new(),
             left_out_of_programs: Vec::new(),
             left_out_of_transactions: Vec::new(),
+            left_out_while_watching: Vec::new(),
         };
         for row in page.lines().filter_map(|line| line.strip_prefix("| `")) {
             let columns: Vec<_> = row.split(" | ").collect();
@@ -69,6 +78,7 @@ impl Allowed {
                 match how {
                     "nowhere" => allowed.left_out.push(command),
                     "not in transactions" => allowed.left_out_of_transactions.push(command),
+                    "not while a key is watched" => allowed.left_out_while_watching.push(command),
                     "not in programs" => allowed.left_out_of_programs.push(command),
                     how => allowed.rules.push((command, Rule::named(how))),
                 }
@@ -89,21 +99,28 @@ impl Allowed {
         is_among(name, &self.left_out_of_transactions) || self.leaves_out_of_programs(name)
     }
 
+    /// Whether this request, or a command that its script calls, is left out while a key is watched.
+    pub(crate) fn leaves_out_while_watching(&self, step: &Step, scripts: &Scripts) -> bool {
+        let words = scripts.words_of(step);
+        self.left_out_while_watching.iter().any(|out| words_name(&words, step, out))
+    }
+
     /// How the replies to a request are compared: a script's also by the rules of all that it calls.
-    pub(crate) fn rule(&self, step: &Step) -> Rule {
-        let words: Vec<_> = step.words.iter().take(2).map(|word| lower(word)).collect();
-        let line = words.join(" ");
-        let text = step.words.iter().skip(1).map(|word| lower(word)).collect::<Vec<_>>().join(" ");
-        let is_script = step.name().starts_with("eval");
-        let applies = |command: &str| {
-            let in_script = || {
-                let quoted = format!("'{}'", command.replace(' ', "', '"));
-                is_script && text.contains(&quoted)
-            };
-            line == command || line.starts_with(&format!("{command} ")) || in_script()
-        };
-        let rules = self.rules.iter().filter(|(command, _)| applies(command));
-        rules.fold(Rule::default(), |all, (_, rule)| all.or(*rule))
+    pub(crate) fn rule(&self, step: &Step, scripts: &Scripts) -> Rule {
+        let words = scripts.words_of(step);
+        let rules = self.rules.iter().filter(|(command, _)| words_name(&words, step, command));
+        let all = rules.fold(Rule::default(), |all, (_, rule)| all.or(*rule));
+        let has_no_weights = words.windows(2).any(|two| two[0] == "by" && !two[1].contains('*'));
+        Rule { order: all.order || all.without_weights && has_no_weights, ..all }
+    }
+}
+
+/// Whether this is the command of the request, or one that its script calls.
+fn words_name(words: &[String], step: &Step, command: &str) -> bool {
+    let name: Vec<_> = command.split(' ').collect();
+    match step.name().starts_with("eval") {
+        true => words.windows(name.len()).any(|some| some == name),
+        false => words.starts_with(&name.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()),
     }
 }
 

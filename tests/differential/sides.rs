@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::allowed::{Allowed, Rule};
 use crate::likeness::{Frame, same, same_inside};
-use crate::step::{CONNECTIONS, Step, USERS, lower};
+use crate::step::{CONNECTIONS, Scripts, Step, USERS, lower};
 use crate::support::side_by_side::printable;
 use crate::support::users::Settings;
 use crate::support::{Master, Masters, Proxy, Raw, Reply, encode, words};
@@ -36,8 +36,8 @@ impl Sides {
             assert_eq!(redis.ask(&request).await, Reply::ok(), "{user}");
         }
         let settings = Settings::with(&USERS, "");
-        // A busy machine is no difference.
-        let more = ["--allow-flush", "--vote-timeout", "5s"];
+        // A busy machine, or one that stands still for a moment, is no difference.
+        let more = ["--allow-flush", "--vote-timeout", "10s"];
         let proxy = Proxy::start(&masters, &[&settings.flags()[..], &more].concat());
         Sides { proxy, redis, _masters: masters, _settings: settings }
     }
@@ -53,6 +53,7 @@ impl Sides {
             expected: connect(&self.redis.address()).await,
             actual: connect(self.proxy.address()).await,
             states: Default::default(),
+            scripts: Scripts::default(),
         };
         for (at, step) in steps.iter().enumerate() {
             if let Some((redis, proxy)) = run.step(step, allowed).await {
@@ -74,7 +75,10 @@ impl Sides {
 async fn connect(address: &str) -> Vec<Side> {
     let mut first = Raw::connect(address).await;
     for request in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
-        let reply = first.ask(request).await;
+        let mut reply = first.ask(request).await;
+        if reply.is_error("CLUSTERDOWN") {
+            reply = first.ask(request).await;
+        }
         assert_eq!(reply, Reply::ok(), "{request:?}");
     }
     let mut all = Vec::new();
@@ -136,18 +140,29 @@ impl Side {
 struct State {
     topics: BTreeSet<(String, Vec<u8>)>,
     queue: Option<Vec<Rule>>,
+    /// A key is watched.
+    watches: bool,
 }
 
 struct Run {
     expected: Vec<Side>,
     actual: Vec<Side>,
     states: [State; CONNECTIONS.len()],
+    scripts: Scripts,
 }
 
 impl Run {
     async fn step(&mut self, step: &Step, allowed: &Allowed) -> Option<(String, String)> {
         let at = step.connection;
         let bytes = step.bytes();
+        self.scripts.note(step);
+        let watching = self.watching(at);
+        if !watching.is_empty() && allowed.leaves_out_while_watching(step, &self.scripts) {
+            return None;
+        }
+        if step.is_program() && !self.unwatch(&watching).await {
+            return None;
+        }
         let (expected, actual) = (&mut self.expected[at], &mut self.actual[at]);
         let state = &mut self.states[at];
         if state.queue.is_some() && allowed.leaves_out_of_transactions(&step.full_name()) {
@@ -172,7 +187,7 @@ impl Run {
                 break;
             }
         }
-        let rule = state.follow(step, frames[0].as_ref(), allowed);
+        let rule = state.follow(step, frames[0].as_ref(), allowed, &self.scripts);
         let equal = match rule {
             Comparison::Each(rules) => same_exec(frames[0].as_ref(), others[0].as_ref(), &rules),
             Comparison::Whole(rule) if frames.len() > 1 => {
@@ -181,6 +196,32 @@ impl Run {
             Comparison::Whole(rule) => same_frames(frames[0].as_ref(), others[0].as_ref(), rule),
         };
         (!equal).then(|| (shown(&frames), shown(&others)))
+    }
+
+    /// The connections whose watched keys a request of this one might change.
+    fn watching(&self, at: usize) -> Vec<usize> {
+        let is_told = |which: &usize| {
+            let state = &self.states[*which];
+            state.watches && (*which != at || state.queue.is_none())
+        };
+        (0..CONNECTIONS.len()).filter(is_told).collect()
+    }
+
+    /// Lets go of keys that a program might leave as they were. Subscribers cannot, and in a transaction it is too late.
+    async fn unwatch(&mut self, connections: &[usize]) -> bool {
+        if connections.iter().any(|at| self.states[*at].queue.is_some()) {
+            return false;
+        }
+        for &at in connections {
+            for side in [&mut self.expected[at], &mut self.actual[at]] {
+                side.raw.send_regardless(&encode(&["UNWATCH"])).await;
+                if side.reply().await.is_none_or(|(reply, _)| reply != Reply::ok()) {
+                    return false;
+                }
+            }
+            self.states[at].watches = false;
+        }
+        true
     }
 
     fn is_over(&self) -> bool {
@@ -268,15 +309,31 @@ impl State {
     }
 
     /// Takes note of a reply; tells how it is to be compared.
-    fn follow(&mut self, step: &Step, reply: Option<&Frame>, allowed: &Allowed) -> Comparison {
+    fn follow(
+        &mut self,
+        step: &Step,
+        reply: Option<&Frame>,
+        allowed: &Allowed,
+        scripts: &Scripts,
+    ) -> Comparison {
         let text = reply.map(|(reply, _)| reply);
         let is = |text: Option<&Reply>, simple: &str| matches!(text, Some(Reply::Simple(found)) if found == simple);
-        let rule = allowed.rule(step);
+        let rule = allowed.rule(step, scripts);
+        match step.name().as_str() {
+            "watch" if is(text, "OK") => self.watches = true,
+            "unwatch" if is(text, "OK") => self.watches = false,
+            _ => {}
+        }
         match step.name().as_str() {
             "multi" if is(text, "OK") => self.queue = Some(Vec::new()),
-            "exec" => return Comparison::Each(self.queue.take().unwrap_or_default()),
+            "exec" => {
+                let queue = self.queue.take();
+                self.watches &= queue.is_none();
+                return Comparison::Each(queue.unwrap_or_default());
+            }
             "discard" | "reset" if text.is_some_and(|reply| !matches!(reply, Reply::Error(_))) => {
                 self.queue = None;
+                self.watches = false;
                 if step.name() == "reset" {
                     self.topics.clear();
                 }
@@ -360,7 +417,7 @@ fn shown(frames: &[Option<Frame>]) -> String {
 }
 
 /// Longer than any vote; less than a test waits.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a message may take to arrive.
 const MOMENT: Duration = Duration::from_secs(3);

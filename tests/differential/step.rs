@@ -1,5 +1,9 @@
 //! One request of a sequence, and how a person would send it.
 
+use std::collections::HashMap;
+
+use sha1_smol::Sha1;
+
 use crate::support::encode;
 
 /// What a sequence consists of.
@@ -45,6 +49,12 @@ impl Step {
         self.words.first().map(|word| lower(word)).unwrap_or_default()
     }
 
+    /// Whether commands run that it does not name, or not alone.
+    pub(crate) fn is_program(&self) -> bool {
+        let name = self.name();
+        name.starts_with("eval") || name == "exec"
+    }
+
     /// The first two words, as the name of a subcommand has them.
     pub(crate) fn full_name(&self) -> String {
         let words: Vec<_> = self.words.iter().take(2).map(|word| lower(word)).collect();
@@ -57,6 +67,36 @@ impl Step {
         let words: Vec<_> = self.words.iter().map(|word| quoted(word)).collect();
         let inline = if self.inline { " inline" } else { "" };
         format!("{} {user} RESP{version}{inline}> {}", self.connection, words.join(" "))
+    }
+}
+
+/// The scripts that a sequence has named so far.
+#[derive(Default)]
+pub(crate) struct Scripts(HashMap<String, Vec<u8>>);
+
+impl Scripts {
+    /// Takes note of the script in a request.
+    pub(crate) fn note(&mut self, step: &Step) {
+        let place = match step.full_name().as_str() {
+            "script|load" => 2,
+            name if name.starts_with("eval") => 1,
+            _ => return,
+        };
+        if let Some(text) = step.words.get(place) {
+            self.0.insert(Sha1::from(text).hexdigest(), text.clone());
+        }
+    }
+
+    /// The words of a request: those of a script are its name and the strings in the text that it runs.
+    pub(crate) fn words_of(&self, step: &Step) -> Vec<String> {
+        let all: Vec<_> = step.words.iter().map(|word| lower(word)).collect();
+        if !step.name().starts_with("eval") {
+            return all;
+        }
+        let named = all.get(1).map(String::as_str).unwrap_or_default();
+        let text = self.0.get(named).map_or_else(|| named.to_owned(), |text| lower(text));
+        let strings = text.split('\'').skip(1).step_by(2).map(str::to_owned);
+        all.into_iter().take(1).chain(strings).collect()
     }
 }
 

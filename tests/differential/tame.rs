@@ -1,13 +1,19 @@
-//! What no request may do: wait for long, or set a time to live that ends during a sequence.
+//! What no request may do: wait for long, set a time to live that ends during a sequence, or what else
+//! `docs/differences.md` says is not sent.
 
 use crate::step::lower;
 
 /// The words, with longer times to live and shorter times to wait.
 pub(crate) fn words(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    match words.first().map(|name| lower(name)).unwrap_or_default().as_str() {
+    let name = words.first().map(|name| lower(name)).unwrap_or_default();
+    match name.as_str() {
         "set" | "getex" | "setex" | "psetex" | "expire" | "pexpire" | "expireat" | "pexpireat"
         | "restore" => {
             words.iter_mut().skip(2).for_each(lengthen);
+            // Padded, two equal times are not equal.
+            if name.ends_with("expireat") {
+                words.retain(|word| !["gt", "lt"].contains(&lower(word).as_str()));
+            }
         }
         "blpop" | "brpop" | "bzpopmin" | "bzpopmax" | "blmove" | "brpoplpush" => {
             words.iter_mut().skip(1).next_back().into_iter().for_each(shorten);
@@ -16,7 +22,13 @@ pub(crate) fn words(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         // Elements without weights are equal, and a set has no order: any would do.
         "sort" | "sort_ro" if words.iter().any(|word| lower(word) == "by") => {
             words.retain(|word| lower(word) != "alpha");
+            let pattern = words.iter().skip_while(|word| lower(word) != "by").nth(1);
+            if pattern.is_none_or(|pattern| !pattern.contains(&b'*')) {
+                words.retain(|word| lower(word) != "limit");
+            }
         }
+        // Redis does not check the key of one without sources.
+        "pfmerge" if words.len() == 2 => words.push(words[1].clone()),
         "wait" => words.iter_mut().skip(2).for_each(shorten_ms),
         _ => {}
     }
