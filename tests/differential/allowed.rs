@@ -21,6 +21,8 @@ pub(crate) struct Rule {
     pub(crate) order: bool,
     pub(crate) numbers: bool,
     pub(crate) raw: bool,
+    /// Redis may refuse scores that are numbers.
+    pub(crate) scores: bool,
     pub(crate) kind: bool,
     pub(crate) anything: bool,
     /// As `order`, where `BY` names a pattern without `*`.
@@ -35,6 +37,7 @@ impl Rule {
             order: self.order || other.order,
             numbers: self.numbers || other.numbers,
             raw: self.raw || other.raw,
+            scores: self.scores || other.scores,
             kind: self.kind || other.kind,
             anything: self.anything || other.anything,
             without_weights: self.without_weights || other.without_weights,
@@ -48,6 +51,7 @@ impl Rule {
             "order" => Rule { order: true, ..rule },
             "numbers" => Rule { numbers: true, ..rule },
             "raw" => Rule { raw: true, ..rule },
+            "scores" => Rule { scores: true, ..rule },
             "type" => Rule { kind: true, ..rule },
             "anything" => Rule { anything: true, ..rule },
             "order without weights" => Rule { without_weights: true, ..rule },
