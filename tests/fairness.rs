@@ -133,6 +133,11 @@ async fn claims_fail_beside_a_flood() {
         let once = |line: &str| encode(&words(line));
         [once("MULTI"), once(command).repeat(10_000), once(last), once("EXEC")].concat()
     };
+    let numsub = |count: usize| {
+        let names = (0..count).map(|name| format!("n{name}"));
+        let words = ["PUBSUB", "NUMSUB"].map(str::to_owned).into_iter().chain(names);
+        encode(&words.collect::<Vec<_>>())
+    };
     let floods = [
         b"INFO\r\n".to_vec(),
         executed("INFO", "PING"),
@@ -145,6 +150,7 @@ async fn claims_fail_beside_a_flood() {
         named(20_000, "SUBSCRIBE"),
         named(20_000, "PSUBSCRIBE"),
         named(20_000, "EXISTS"),
+        numsub(70_000),
     ];
     for (at, flood) in floods.iter().enumerate() {
         let flooded = Flood::of(proxy.address(), flood);

@@ -309,6 +309,32 @@ async fn the_clients_of_all_workers_are_counted() {
     }
 }
 
+/// All masters are busy with the same question, for longer than a vote may take; so is the worker with their answers.
+#[tokio::test]
+async fn who_listens_to_many_channels_is_asked_all_at_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut listener = proxy.raw().await;
+    listener.ask(&["SUBSCRIBE", "n0"]).await;
+    listener.ask(&["SSUBSCRIBE", "n69999"]).await;
+    let names: Vec<String> = (0..70_000).map(|name| format!("n{name}")).collect();
+    let mut raw = proxy.raw().await;
+    for (command, heard) in [("NUMSUB", "n0"), ("SHARDNUMSUB", "n69999")] {
+        let words = [&["PUBSUB".to_owned(), command.to_owned()], &names[..]].concat();
+        let Reply::Array(told) = raw.ask(&words).await else { panic!("no counts of {command}") };
+        let count = |name: &String| Reply::Int(i64::from(name == heard));
+        let expected = names.iter().flat_map(|name| [Reply::bulk(name), count(name)]);
+        assert!(told.into_iter().eq(expected), "{command}");
+        for master in masters.iter() {
+            let calls = master.calls(&format!("pubsub|{}", command.to_lowercase())).await;
+            assert!((70..=3 * 70).contains(&calls), "{calls} calls");
+        }
+    }
+}
+
 /// Confirmations that are still to be sent when their client goes.
 #[tokio::test]
 async fn what_a_client_had_not_read_is_listened_to_for_ever() {

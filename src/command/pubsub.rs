@@ -1,5 +1,7 @@
 //! Messages: `SUBSCRIBE`, `PUBLISH`, `PUBSUB` and their relatives.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::table::{Command, Spec};
@@ -7,7 +9,9 @@ use super::{Action, Outcome, error};
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
+use crate::operation::aside::Aside;
 use crate::operation::channels::{Channels, What};
+use crate::operation::listeners::{self, Listeners};
 use crate::operation::{Kind, Operation};
 use crate::pubsub::{ChannelKind, Topic, TopicKind};
 
@@ -59,8 +63,20 @@ fn list(args: Args<'_>, kind: ChannelKind) -> Action {
 }
 
 fn subscribers(front: &Front, args: Args<'_>, kind: ChannelKind) -> Action {
-    let audience = front.worker.registry().audience();
-    let channels = args.from(2).iter().map(|name| {
+    let registry = front.worker.registry();
+    let channels = args.from(2);
+    if channels.len() > listeners::AT_ONCE {
+        let (mut names, mut ends) = (Vec::new(), Vec::with_capacity(channels.len()));
+        for name in channels.iter() {
+            names.extend_from_slice(name);
+            ends.push(names.len());
+        }
+        let (names, registry) = (names.into(), Arc::clone(registry));
+        let listeners = Listeners { kind, names, ends, registry };
+        return Action::Aside(Box::new(Aside::Listeners(listeners)));
+    }
+    let audience = registry.audience();
+    let channels = channels.iter().map(|name| {
         let name = Bytes::copy_from_slice(name);
         let ours = audience.of(&kind.topic(name.clone()));
         (name, ours)

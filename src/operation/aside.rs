@@ -1,4 +1,4 @@
-//! What is asked of one master after the other, apart from the votes: walks, and reads of what is large.
+//! What is asked of one master after the other, or in portions: walks, reads of what is large, and long questions.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::engine::Engine;
 use super::large::Large;
+use super::listeners::Listeners;
 use super::walk::{Over, Walk};
 use crate::client::outbox::{Order, Target};
 
@@ -18,6 +19,8 @@ pub enum Aside {
     Walk(Walk),
     /// One reply that may be large.
     Large(Large),
+    /// Who listens to many channels.
+    Listeners(Listeners),
 }
 
 /// Whom it asks, and what keeps it within limits.
@@ -84,6 +87,7 @@ impl Aside {
         match self {
             Self::Walk(walk) => walk.db,
             Self::Large(large) => large.db,
+            Self::Listeners(_) => 0,
         }
     }
 
@@ -95,6 +99,7 @@ impl Aside {
                 Over::Hash(key) | Over::Set(key) | Over::SortedSet(key) => key,
             },
             Self::Large(large) => large.key(),
+            Self::Listeners(_) => b"",
         }
     }
 
@@ -103,6 +108,7 @@ impl Aside {
         match self {
             Self::Walk(Walk { over: Over::Keys, .. }) => Order::Alone,
             Self::Large(large) if large.keys.len() != 1 => Order::Alone,
+            Self::Listeners(_) => Order::Alone,
             _ => Order::Rounds,
         }
     }
@@ -114,6 +120,7 @@ impl Aside {
         let reply = match self {
             Self::Walk(walk) => walk.run(&asking.engine, &target).await,
             Self::Large(large) => large.run(&asking, &target).await,
+            Self::Listeners(listeners) => listeners.run(&asking.engine, &target).await,
         };
         asking.engine.answer_aside(target, &key, since_us, reply);
     }

@@ -12,6 +12,7 @@ pub mod claim;
 pub mod engine;
 pub mod everywhere;
 pub mod large;
+pub mod listeners;
 pub mod load;
 pub mod measure;
 pub mod program;

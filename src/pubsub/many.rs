@@ -22,6 +22,9 @@ pub(super) const AT_ONCE: usize = 64;
 /// Topics of one request that masters are told of before they are waited for. So those of others come in between.
 const TOLD_AT_ONCE: usize = 256;
 
+/// How often masters are waited for that confirm nothing: one of many times may be a bad moment.
+const ATTEMPTS: usize = 3;
+
 /// The part of all topics of those who have left that is released before the masters are waited for.
 const RELEASED_AT_ONCE: usize = 16;
 
@@ -37,7 +40,14 @@ impl Hub {
         let mut all = AllOf::of(&self, &subscriber, topics);
         while all.claim_some(&mut time).await && !target.is_closed() {
             self.caught_up().await;
-            if let Some(error) = all.why_not(&mut time).await {
+            let mut error = all.why_not(&mut time).await;
+            for _ in 1..ATTEMPTS {
+                if error.is_some() {
+                    self.caught_up().await;
+                    error = all.why_not(&mut time).await;
+                }
+            }
+            if let Some(error) = error {
                 drop(all);
                 return target.deliver(error);
             }
