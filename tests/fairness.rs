@@ -52,9 +52,13 @@ fn cloned(socket: &TcpStream) -> TcpStream {
 
 /// How many requests the proxy has read.
 async fn requests(client: &mut Raw) -> u64 {
-    let info = client.ask(&["INFO", "stats"]).await.text();
-    let line = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
-    line.and_then(|count| count.trim().parse().ok()).expect("INFO counts requests")
+    field(client, "stats", "total_commands_processed").await
+}
+
+async fn field(client: &mut Raw, section: &str, name: &str) -> u64 {
+    let info = client.ask(&["INFO", section]).await.text();
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.and_then(|count| count.trim().parse().ok()).expect("INFO counts it")
 }
 
 /// A worker answered thousands of `INFO`s before it looked at its sockets again.
@@ -100,6 +104,36 @@ async fn a_pipeline_of_long_replies_gets_stuck() {
         }
         assert_eq!(client.reply().await, Reply::Simple("PONG".into()));
     }
+}
+
+/// A worker ended 60,000 subscriptions in one go, and looked at nothing else meanwhile.
+#[tokio::test]
+async fn a_reset_of_many_subscriptions_holds_everybody_up() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--workers", "1", "--vote-timeout", "5s"]);
+    let (mut client, mut bystander) = (proxy.raw().await, proxy.raw().await);
+    let names = (0..60_000).map(|name| format!("n{name}"));
+    let words = std::iter::once("SUBSCRIBE".to_owned()).chain(names).collect::<Vec<_>>();
+    client.send(&encode(&words)).await;
+    client.replies(60_000).await;
+    client.send(b"RESET\r\n").await;
+    let mut pings = 0;
+    while field(&mut bystander, "clients", "pubsub_clients").await > 0 {
+        pings += 1;
+    }
+    assert!(pings > 5, "a bystander was answered {pings} times meanwhile");
+    assert_eq!(client.reply().await, Reply::Simple("RESET".into()));
+    assert_eq!(client.ask(&["SUBSCRIBE", "n1"]).await, confirmation("n1", 1));
+    assert_eq!(bystander.ask(&["PUBLISH", "n2", "x"]).await, Reply::Int(0));
+    let counts = bystander.ask(&["INFO", "commandstats"]).await.text();
+    assert!(counts.contains("cmdstat_reset:calls=1,"), "{counts}");
+}
+
+fn confirmation(name: &str, count: i64) -> Reply {
+    Reply::Array(vec![Reply::bulk("subscribe"), Reply::bulk(name), Reply::Int(count)])
 }
 
 /// The number in a confirmation.

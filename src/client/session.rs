@@ -44,6 +44,7 @@ use crate::metrics::NO_COMMAND;
 use crate::operation::Operation;
 use crate::operation::aside::{Aside, Asking};
 use crate::operation::watch::Watched;
+use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
 use crate::pubsub::{Topic, TopicKind};
 use crate::worker::Worker;
@@ -558,6 +559,24 @@ impl Front {
     /// more: what it may send next depends on that.
     pub fn waits_for_masters(&self) -> bool {
         self.subscriber.as_ref().is_some_and(|subscriber| subscriber.is_changing())
+    }
+
+    /// Begins to end many subscriptions, a little at a time. Few take no time: then it is false.
+    pub fn begin_to_unsubscribe(&mut self) -> bool {
+        let Some(subscriber) = self.subscriber.clone() else { return false };
+        let topics = subscriber.topics();
+        if !Hub::is_many(&topics) {
+            return false;
+        }
+        let slot = self.outbox.reserve(self.ticket_of(Order::Alone), true);
+        let (target, ended) = Target::task();
+        self.worker.hub().unsubscribe(&subscriber, TopicKind::Channel, topics, target);
+        tokio::task::spawn_local(async {
+            let _ = ended.await;
+            // The request counts when it runs.
+            slot.deliver(Reply::QUEUED);
+        });
+        true
     }
 
     /// No more messages for this session.

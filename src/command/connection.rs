@@ -32,6 +32,9 @@ pub(super) fn echo(args: Args<'_>) -> Outcome {
 
 /// `RESET`: the connection is as if it were new.
 pub(super) fn reset(front: &mut Front) -> Outcome {
+    if front.begin_to_unsubscribe() {
+        return Ok(Action::Later);
+    }
     front.unsubscribe_all();
     front.stop_monitoring();
     front.db = 0;

@@ -29,6 +29,11 @@ const ATTEMPTS: usize = 3;
 const RELEASED_AT_ONCE: usize = 16;
 
 impl Hub {
+    /// Whether so many topics take several turns.
+    pub fn is_many(topics: &[Topic]) -> bool {
+        topics.len() > AT_ONCE
+    }
+
     /// [`Hub::subscribe`] with many topics.
     pub(super) async fn subscribe_to_many(
         self: Rc<Self>,
