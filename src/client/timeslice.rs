@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use crate::clock::{self, Instant};
 
-/// How long a turn lasts: short beside a vote timeout, long beside a system call.
-pub const TURN: Duration = Duration::from_micros(500);
+/// How long a turn lasts: short beside a claim, which may wait for several turns on its way to the masters and back;
+/// long beside a system call, of which each turn costs one.
+pub const TURN: Duration = Duration::from_micros(25);
 
 /// How much work is done between two looks at the clock: so many claims are begun, or some kilobytes decoded.
 pub const LOOK: usize = 16;
