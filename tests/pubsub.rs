@@ -12,6 +12,7 @@ use support::{
     Masters, PATIENCE, PROTOCOLS, Proxy, Raw, Relay, Reply, Subscriber, encode, eventually, int,
     target_is_plain_redis, text, value,
 };
+use tokio::time::timeout;
 
 #[tokio::test]
 async fn every_subscriber_of_every_proxy_hears_it_once() {
@@ -95,6 +96,44 @@ async fn what_is_published_after_the_confirmation_is_heard() {
         assert_eq!(int(&mut publisher, &["PUBLISH", "news", "nobody"]).await, 0);
     }
     assert_eq!(raw.ask(&["PING"]).await, Reply::Simple("PONG".to_owned()));
+}
+
+/// As after `UNSUBSCRIBE`, the masters know when the client is told.
+#[tokio::test]
+async fn whoever_was_reset_is_not_counted_as_a_receiver() {
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "10s"]);
+    let (mut subscriber, mut publisher) = (proxy.raw().await, proxy.raw().await);
+    subscriber.ask(&["SUBSCRIBE", "news"]).await;
+    relays.iter().for_each(|relay| relay.hold_back("unsubscribe"));
+    subscriber.send(&encode(&["RESET"])).await;
+    eventually("all are told", || {
+        let told = relays.iter().all(|relay| relay.caught() > 0);
+        async move { told.then_some(()) }
+    })
+    .await;
+    assert_eq!(publisher.ask(&["PUBLISH", "news", "x"]).await, Reply::Int(1));
+    let early = timeout(Duration::from_millis(100), subscriber.reply()).await;
+    assert!(early.is_err(), "{early:?}");
+    relays.iter().for_each(Relay::heal);
+    assert_eq!(subscriber.reply().await, Reply::Simple("RESET".into()));
+    assert_eq!(publisher.ask(&["PUBLISH", "news", "x"]).await, Reply::Int(0));
+    // What comes behind it is answered behind it.
+    subscriber.ask(&["SUBSCRIBE", "news"]).await;
+    let behind = [&["RESET"][..], &["GET", "k"], &["RESET"], &["SUBSCRIBE", "news"]];
+    subscriber.send(&behind.map(encode).concat()).await;
+    let reset = Reply::Simple("RESET".into());
+    assert_eq!(subscriber.reply().await, reset);
+    assert_eq!(subscriber.reply().await, Reply::Nil);
+    assert_eq!(subscriber.reply().await, reset);
+    assert_eq!(count(&subscriber.reply().await), 1);
+    subscriber
+        .send(&behind[2..].iter().map(|words| encode(words)).collect::<Vec<_>>().concat())
+        .await;
+    assert_eq!(subscriber.reply().await, reset);
+    assert_eq!(count(&subscriber.reply().await), 1);
 }
 
 /// Several names in one request, and requests behind it in the same packet.

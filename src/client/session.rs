@@ -391,6 +391,7 @@ impl Front {
                 self.answer(reply);
                 true
             }
+            Action::Unsubscribed(reply) => self.answer_unsubscribed(reply),
             Action::Slices(sliced) => self.answer_in_slices(sliced),
             Action::Close(reply) => {
                 self.answer(reply);
@@ -579,11 +580,22 @@ impl Front {
         true
     }
 
-    /// No more messages for this session.
-    pub fn unsubscribe_all(&mut self) {
+    /// No more messages for this session; whether it had subscribed to anything.
+    pub fn unsubscribe_all(&mut self) -> bool {
+        let has_listened = self.has_subscriptions();
         if let Some(subscriber) = self.subscriber.take() {
             self.worker.hub().leave_all(&subscriber);
         }
+        has_listened
+    }
+
+    /// Answers when the masters know what it has unsubscribed from, as after `UNSUBSCRIBE`.
+    fn answer_unsubscribed(&mut self, reply: Reply) -> bool {
+        let told = self.worker.hub().caught_up();
+        self.run_alone(|target| async {
+            told.await;
+            target.deliver(reply);
+        })
     }
 
     /// A request with many keys starts when it is alone, and is followed when it is done.

@@ -35,7 +35,7 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
     if front.begin_to_unsubscribe() {
         return Ok(Action::Later);
     }
-    front.unsubscribe_all();
+    let has_listened = front.unsubscribe_all();
     front.stop_monitoring();
     front.db = 0;
     front.replies = Replies::On;
@@ -47,6 +47,7 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
     (words.db, words.resp) = (0, 2);
     drop(words);
     match front.forget_login() {
+        Ok(()) if has_listened => Ok(Action::Unsubscribed(Reply::Simple("RESET"))),
         Ok(()) => Ok(Action::Reply(Reply::Simple("RESET"))),
         // It would be a connection that nobody has let in.
         Err(refused) => Ok(Action::Close(refused)),

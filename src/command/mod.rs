@@ -63,6 +63,8 @@ pub enum Action {
     Reply(Reply),
     /// The reply is made in slices, over several turns of the event loop.
     Slices(Sliced),
+    /// The reply is known, and comes when the masters know what nobody listens to any more.
+    Unsubscribed(Reply),
     /// The reply is known, and the connection ends with it.
     Close(Reply),
     /// No reply at all (`CLIENT REPLY OFF`).

@@ -266,7 +266,7 @@ impl Hub {
 
     /// Resolves when the masters that are up have confirmed all that they were told. One that confirms
     /// nothing for the vote timeout is not waited for: it does so later.
-    pub(super) fn caught_up(&self) -> impl Future<Output = ()> + use<> {
+    pub fn caught_up(&self) -> impl Future<Output = ()> + use<> {
         let patience = self.rules.vote_timeout;
         let feeds: Vec<_> = self.feeds.iter().map(|feed| feed.caught_up(patience)).collect();
         join_all(feeds).map(|_| ())
