@@ -70,6 +70,7 @@ impl OneCommand {
 /// The keys that a command writes to even if they hold the same before and after: who watches them is told.
 fn touched(spec: &Spec, keys: &[&[u8]]) -> Touched {
     let (count, unless_zero) = match spec.name {
+        "rename" if keys.first() == keys.get(1) => return Touched::default(),
         "lmove" | "rpoplpush" | "blmove" | "brpoplpush" | "mset" | "rename" => (keys.len(), false),
         "hset" | "hmset" | "hincrby" | "hincrbyfloat" | "incrbyfloat" | "lset" => (1, false),
         "pfmerge" | "setbit" | "zincrby" => (1, false),

@@ -29,6 +29,11 @@ pub(crate) const UNDISTURBED: &str = r#"
     WATCH
     UNWATCH extra
     UNWATCH
+    WATCH k
+    [other] RENAME k k
+    MULTI
+    GET k
+    EXEC
     WATCH never
     [other] DEL never
     MULTI
