@@ -56,6 +56,10 @@ const READS_AT_A_TIME: usize = 4;
 /// Bytes that are decoded in the time in which one request is begun.
 const BYTES_OF_WORK: usize = 64;
 
+/// A write of this many bytes takes a turn: the kernel copies them, and delivers them itself to a client on this
+/// machine, which then wants the same cores.
+const WRITE_OF_A_TURN: usize = 8 << 10;
+
 /// How much is read from a client at once.
 pub const READ_BUFFER: usize = 64 << 10;
 
@@ -193,13 +197,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             return Poll::Ready(());
         }
         let mut time = TimeSlice::default();
+        if !session.pending.is_empty() || session.front.outbox.may_make() {
+            time.begin(clock::now());
+        }
         for _ in 0..READS_AT_A_TIME {
             session.work_on_pending(&mut time);
             if session.front.has_rested(cx) {
                 continue;
             }
             let was_made = session.front.make(&mut time);
-            match session.poll_write(cx) {
+            match session.poll_write(cx, &mut time) {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
                 _ => {}
@@ -213,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             {
                 return left;
             }
-            if time.is_over() {
+            if time.look() {
                 break;
             }
             // Writing may have made room for what is already here, or what that waited for is made.
@@ -329,7 +336,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         done
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, time: &mut TimeSlice) -> Poll<io::Result<()>> {
         let outbox = Rc::clone(&self.front.outbox);
         let mut bytes = outbox.bytes();
         let before = bytes.len();
@@ -339,6 +346,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         let flushed = bytes.poll_write(Pin::new(&mut self.stream), cx);
         let unread = bytes.len();
         self.front.worker.metrics().bytes_out.add((before - unread) as u64);
+        if before - unread >= WRITE_OF_A_TURN {
+            time.end();
+        }
         if let Poll::Ready(Ok(())) = flushed {
             // An idle connection keeps no buffer.
             *bytes = Output::default();

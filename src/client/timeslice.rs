@@ -56,6 +56,11 @@ impl TimeSlice {
         self.over
     }
 
+    /// Ends the turn before its time is up.
+    pub fn end(&mut self) {
+        self.over = true;
+    }
+
     /// Whether it was over when somebody looked last.
     pub fn is_over(&self) -> bool {
         self.over
@@ -91,6 +96,13 @@ mod tests {
         tokio::time::advance(Duration::from_micros(1)).await;
         assert!(!time.is_over(), "nobody has looked");
         assert!(time.look() && time.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_was_ended_is_over() {
+        let mut time = TimeSlice::from(clock::now());
+        time.end();
+        assert!(time.look() && time.is_over() && time.spend(1));
     }
 
     #[tokio::test(start_paused = true)]

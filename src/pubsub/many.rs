@@ -17,10 +17,10 @@ use crate::client::slices::{Slice, Sliced, Slices};
 use crate::client::timeslice::TimeSlice;
 
 /// Topics handled in one step.
-pub(super) const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 8;
 
 /// Topics of one request that masters are told of before they are waited for. So those of others come in between.
-const TOLD_AT_ONCE: usize = 256;
+const TOLD_AT_ONCE: usize = 16;
 
 /// How often masters are waited for that confirm nothing: one of many times may be a bad moment.
 const ATTEMPTS: usize = 3;

@@ -38,6 +38,8 @@ impl Outbox {
 
     /// Goes on with the reply whose turn it is, if it is in the making, and with those after it: until the
     /// turn of the session is over or there is enough to write. Says whether one was completed.
+    ///
+    /// Every turn makes a slice at least: what comes before it in a turn may take all of its time, every time.
     pub fn make(&self, time: &mut TimeSlice, answer: Answer<'_>) -> bool {
         let mut was_made = false;
         // What makes it may look at this outbox.
@@ -48,6 +50,9 @@ impl Outbox {
             }
             self.state.borrow_mut().made(&sliced);
             was_made = true;
+            if time.is_over() {
+                break;
+            }
         }
         was_made
     }
@@ -86,7 +91,7 @@ impl Outbox {
 
     /// Whether that was all.
     fn make_some(&self, sliced: &mut Sliced, time: &mut TimeSlice, answer: Answer<'_>) -> bool {
-        while !time.look() && self.state.borrow().has_room_to_make() {
+        while self.state.borrow().has_room_to_make() {
             let Some(slice) = sliced.next_slice() else { return true };
             let slice = match slice {
                 Slice::Done(command, Done::Reply(reply)) => self.begin(sliced, command, reply),
@@ -100,6 +105,9 @@ impl Outbox {
                 slice => slice,
             };
             self.state.borrow_mut().add(sliced, &slice);
+            if time.look() {
+                break;
+            }
         }
         false
     }
@@ -217,7 +225,7 @@ mod tests {
         let spent = &mut a_turn();
         pass(TURN);
         make(&outbox, spent);
-        assert_eq!(made.get(), 20, "others have used the turn up");
+        assert_eq!(made.get(), 21, "others have used the turn up, as they may each time");
     }
 
     #[tokio::test(start_paused = true)]
