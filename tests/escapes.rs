@@ -8,7 +8,7 @@ mod support;
 
 use fastrand::Rng;
 use support::users::Settings;
-use support::{Masters, Proxy, Raw, Reply, encode, target_is_plain_redis};
+use support::{Masters, Proxy, Raw, Reply, encode, setting, target_is_plain_redis};
 
 const SECRET: &str = "the-launch-code";
 const CANARY: &str = "alive";
@@ -35,7 +35,7 @@ async fn a_limited_user_s_script_escapes_its_rules() {
         assert_eq!(owner.ask(&["SET", key, value]).await, Reply::ok());
     }
     owner.ask(&["RPUSH", "lock:list", "a", "b"]).await;
-    let seed = number("REDLOCK_ESCAPES_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seed = setting("REDLOCK_ESCAPES_SEED").unwrap_or_else(|| fastrand::u64(..));
     let mut rng = Rng::with_seed(seed);
     let mut clients = Vec::new();
     for name in ["alice", "bob", "carol"] {
@@ -43,7 +43,7 @@ async fn a_limited_user_s_script_escapes_its_rules() {
         assert_eq!(client.ask(&["AUTH", name, "pw"]).await, Reply::ok());
         clients.push((name, client));
     }
-    for _ in 0..number("REDLOCK_ESCAPES").unwrap_or(3000).div_ceil(BATCH * 3) {
+    for _ in 0..setting("REDLOCK_ESCAPES").unwrap_or(3000).div_ceil(BATCH * 3) {
         for (name, client) in &mut clients {
             let programs: Vec<_> =
                 (0..BATCH).map(|_| program(&mut rng, *name == "carol")).collect();
@@ -65,10 +65,6 @@ async fn a_limited_user_s_script_escapes_its_rules() {
 
 /// Programs of a user that are sent at once.
 const BATCH: u64 = 25;
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
-}
 
 /// Sends them all; the error tells which has shown the secret, or that hardly any has run to its end.
 async fn try_all(client: &mut Raw, requests: &[Vec<String>]) -> Result<(), String> {

@@ -7,7 +7,7 @@ mod support;
 
 use fastrand::Rng;
 use support::users::Settings;
-use support::{Masters, Proxy, Raw, Reply, encode, target_is_plain_redis};
+use support::{Masters, Proxy, Raw, Reply, encode, setting, target_is_plain_redis};
 
 const SECRET: &str = "the-launch-code";
 
@@ -84,7 +84,7 @@ async fn words_that_are_no_texts_or_end_early_reach_what_is_not_theirs() {
     for (key, value) in [("secret", SECRET), ("canary", "alive")] {
         assert_eq!(owner.ask(&["SET", key, value]).await, Reply::ok());
     }
-    let seed = number("REDLOCK_WORDS_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seed = setting("REDLOCK_WORDS_SEED").unwrap_or_else(|| fastrand::u64(..));
     let mut rng = Rng::with_seed(seed);
     let mut clients = Vec::new();
     for name in ["alice", "bob", "carol"] {
@@ -92,7 +92,7 @@ async fn words_that_are_no_texts_or_end_early_reach_what_is_not_theirs() {
         assert_eq!(client.ask(&["AUTH", name, "pw"]).await, Reply::ok());
         clients.push((name, client));
     }
-    for _ in 0..number("REDLOCK_WORDS").unwrap_or(4000).div_ceil(BATCH * 3) {
+    for _ in 0..setting("REDLOCK_WORDS").unwrap_or(4000).div_ceil(BATCH * 3) {
         for (name, client) in &mut clients {
             refill(&mut owner).await;
             let theirs = if *name == "carol" { "redlock-proxy:mark" } else { "secret" };
@@ -138,10 +138,6 @@ async fn refill(owner: &mut Raw) {
         let reply = owner.ask(&support::words(line)).await;
         assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
     }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }
 
 /// Sends them all; tells which has shown the secret.

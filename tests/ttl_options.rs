@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use support::side_by_side::now_ms;
-use support::{Master, Masters, Proxy, Raw, Reply, scripts, target_is_plain_redis, words};
+use support::{Master, Masters, Proxy, Raw, Reply, scripts, setting, target_is_plain_redis, words};
 
 /// A master that is busy with other tests has time to answer.
 const PATIENT: [&str; 2] = ["--vote-timeout", "2s"];
@@ -25,8 +25,7 @@ async fn random_options_of_time_are_answered_as_by_one_redis() {
     let proxy = Proxy::start(&masters, &PATIENT);
     let mut sides = [Raw::connect(&redis.address()).await, proxy.raw().await];
     let payload = payload(&mut sides[0]).await;
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    let seed = setting("SEED").unwrap_or_else(|| fastrand::u64(..));
     let mut rng = Rng::with_seed(seed);
     for round in 0..ROUNDS {
         let before = *rng.choice(&["DEL k", "SET k v", "SET k v PX 500000"]).expect("three");

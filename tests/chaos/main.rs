@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use fault::Fault;
 use phase::{Outcome, Phase};
-use support::target_is_plain_redis;
+use support::{setting, target_is_plain_redis};
 use system::System;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -65,7 +65,7 @@ async fn without_protection_a_master_that_forgets_is_caught() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "takes many minutes: run by make chaos"]
 async fn every_system_under_every_fault() {
-    let lasting = Duration::from_secs(number("CHAOS_SECONDS").unwrap_or(10));
+    let lasting = Duration::from_secs(setting("CHAOS_SECONDS").unwrap_or(10));
     let (seed, only) = (seed(), std::env::var("CHAOS_ONLY").unwrap_or_default());
     let mut rows = Vec::new();
     let mut broken = Vec::new();
@@ -137,12 +137,7 @@ async fn seen(name: &str, phase: Phase) -> Outcome {
 
 /// `CHAOS_SEED`, or a new one.
 fn seed() -> u64 {
-    number("CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..))
-}
-
-fn number(variable: &str) -> Option<u64> {
-    let text = std::env::var(variable).ok().filter(|text| !text.is_empty())?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text}")))
+    setting("CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..))
 }
 
 /// Everything else would have to fall into place at once.

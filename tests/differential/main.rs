@@ -25,7 +25,6 @@ mod words;
 mod support;
 
 use std::collections::BTreeMap;
-use std::env::var;
 use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +35,7 @@ use author::Author;
 use grammar::Grammar;
 use sides::{Difference, Sides};
 use step::Step;
+use support::setting;
 
 /// How long `make test` goes on.
 const A_MINUTE: Duration = Duration::from_secs(60);
@@ -83,15 +83,14 @@ struct Hunt {
 
 impl Hunt {
     fn new() -> Hunt {
-        let number = |name: &str| var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-        let seconds = number("DIFFERENTIAL_SECONDS");
-        let commands = number("DIFFERENTIAL_COMMANDS");
+        let seconds = setting("DIFFERENTIAL_SECONDS");
+        let commands = setting("DIFFERENTIAL_COMMANDS");
         let time = match (seconds, commands) {
             (Some(seconds), _) => Some(Duration::from_secs(seconds)),
             (None, Some(_)) => None,
             (None, None) => Some(A_MINUTE),
         };
-        let first_seed = number("DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
+        let first_seed = setting("DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
         Hunt {
             allowed: Allowed::read(),
             first_seed,

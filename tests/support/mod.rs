@@ -55,6 +55,12 @@ pub fn target_is_plain_redis() -> bool {
     std::env::var("REDLOCK_TEST_TARGET").is_ok_and(|target| target == "redis")
 }
 
+/// The number in an environment variable that says how much a test does, or with which seed.
+pub fn setting(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok().filter(|text| !text.is_empty())?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text}")))
+}
+
 /// Polls until `check` answers `Some`, and fails the test with `what` when that takes longer than
 /// [`PATIENCE`].
 pub async fn eventually<T, F, Fut>(what: &str, mut check: F) -> T
