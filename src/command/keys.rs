@@ -106,7 +106,7 @@ fn options<'a>(
     })
 }
 
-fn is(word: &[u8], names: &[&str]) -> bool {
+pub(super) fn is(word: &[u8], names: &[&str]) -> bool {
     names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 

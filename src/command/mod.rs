@@ -19,6 +19,7 @@ pub mod glob;
 mod help;
 mod info;
 mod key;
+mod key_flags;
 mod keys;
 mod keyspace;
 mod latency;

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
+use super::key_flags::{Flags, KeyFlags};
 use super::table::{self, Spec};
 use super::{Action, Outcome, error, glob, keys};
 use crate::acl::Categories;
@@ -46,7 +47,7 @@ static INFO: LazyLock<Encoded> =
 static DOCS: LazyLock<Encoded> =
     LazyLock::new(|| Encoded::new(&Reply::Map(table::all().iter().map(docs_of).collect())));
 
-/// `COMMAND [COUNT|INFO|DOCS|LIST|GETKEYS]`
+/// `COMMAND [COUNT|INFO|DOCS|LIST|GETKEYS|GETKEYSANDFLAGS]`
 pub(super) fn command(args: Args<'_>) -> Outcome {
     let Some(subcommand) = args.get(1).map(<[u8]>::to_ascii_lowercase) else {
         return Ok(Action::Reply(Reply::Encoded(INFO.clone())));
@@ -69,8 +70,10 @@ pub(super) fn command(args: Args<'_>) -> Outcome {
             filtered(args.at(3), args.at(4))?
         }
         (b"list", _) => return Err(error::SYNTAX),
-        (b"getkeys", 3..) => return keys_of(args.from(2)),
+        (b"getkeys", 3..) => keys_of(args.from(2), |key, _| key)?,
         (b"getkeys", _) => return Err(error::wrong_arity("command|getkeys")),
+        (b"getkeysandflags", 4..) => keys_of(args.from(2), with_flags)?,
+        (b"getkeysandflags", _) => return Err(error::wrong_arity("command|getkeysandflags")),
         _ => return Err(error::unknown_subcommand("COMMAND", args.at(1))),
     };
     Ok(Action::Reply(reply))
@@ -127,8 +130,8 @@ fn docs_of(spec: &Spec) -> (Reply, Reply) {
     (Reply::bulk(spec.name), Reply::Map(docs))
 }
 
-/// `COMMAND GETKEYS name arg...`
-fn keys_of(args: Args<'_>) -> Outcome {
+/// `COMMAND GETKEYS name arg...`, and the same with more about each key.
+fn keys_of(args: Args<'_>, tell: impl Fn(Reply, Flags) -> Reply) -> Result<Reply, Reply> {
     let spec = table::lookup(args.at(0)).ok_or(Reply::error("ERR Invalid command specified"))?;
     if !spec.accepts(args.len()) {
         return Err(Reply::error("ERR Invalid number of arguments specified for command"));
@@ -139,6 +142,12 @@ fn keys_of(args: Args<'_>) -> Outcome {
         None => return Err(error::INVALID_KEY_ARGUMENTS),
         Some(_) => return Err(error::NO_KEY_ARGUMENTS),
     };
+    let flags = KeyFlags::of(spec, args);
     let keys = keys.into_iter().map(|key| Reply::bulk(Bytes::copy_from_slice(key)));
-    Ok(Action::Reply(Reply::Array(keys.collect())))
+    Ok(Reply::Array(keys.enumerate().map(|(index, key)| tell(key, flags.at(index))).collect()))
+}
+
+/// `COMMAND GETKEYSANDFLAGS`
+fn with_flags(key: Reply, flags: Flags) -> Reply {
+    Reply::Array(vec![key, Reply::Set(flags.iter().copied().map(Reply::Simple).collect())])
 }
