@@ -370,6 +370,26 @@ async fn what_only_a_master_out_of_reach_remembers_is_waited_for() {
     masters[1].holds("lock", "mine").await;
 }
 
+/// A process that was stopped still accepts connections, and never says a word on them. Three of five are enough to
+/// copy from.
+#[tokio::test]
+async fn a_stopped_master_that_accepts_connections_holds_up_copying() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(5);
+    let proxy = Proxy::start(&masters, &LONG_WAIT);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters[4].kill_9();
+    masters[3].stop();
+    masters[4].restart_empty();
+    proxy.knows(4, "state", "voter").await;
+    masters[4].holds("lock", "mine").await;
+    masters[3].cont();
+}
+
 /// Two of three have forgotten: the third alone is no quorum to copy from, so all wait.
 #[tokio::test]
 async fn without_a_quorum_that_remembers_masters_wait() {

@@ -1,11 +1,12 @@
 //! A connection for work on a master that is not hot: copying to it, and cleaning up on it.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::dial::{Dial, Stream as _};
 use super::electorate::Electorate;
@@ -46,21 +47,31 @@ pub struct Errands<D> {
 /// Ends with its last user.
 pub(super) struct Errand {
     pub(super) connection: MultiplexedConnection,
-    driver: tokio::task::JoinHandle<()>,
+    _driver: Driver,
 }
+
+/// The task that reads and writes a connection. It ends with this.
+struct Driver(JoinHandle<()>);
 
 impl<D: Dial> Errands<D> {
     /// A connection to the process that the electorate knows as `master`: one that nobody has met yet would
     /// have nothing to tell, or would be told in another's place.
+    ///
+    /// # Errors
+    /// Also when it takes longer than [`CONNECT_TIMEOUT`]: a process that was stopped still accepts connections.
     pub(super) async fn to(&self, master: MasterId) -> Result<Errand, Failed> {
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.open(master)).await;
+        let too_late = |_| Err(ProbeError::from(io::Error::from(ErrorKind::TimedOut)).into());
+        opened.unwrap_or_else(too_late)
+    }
+
+    async fn open(&self, master: MasterId) -> Result<Errand, Failed> {
         let address = &self.addresses[master.index()];
-        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, self.dial.dial(address)).await;
-        let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()));
-        let stream = stream.map_err(ProbeError::from)?;
+        let stream = self.dial.dial(address).await.map_err(ProbeError::from)?;
         stream.abort_on_close();
         let info = connection_info(address);
         let (opened, open) = oneshot::channel();
-        let driver = tokio::task::spawn_local(async move {
+        let driver = Driver(tokio::task::spawn_local(async move {
             match MultiplexedConnection::new(&info, stream).await {
                 Ok((mut connection, driver)) => {
                     connection.set_response_timeout(ANSWER_TIMEOUT);
@@ -69,17 +80,17 @@ impl<D: Dial> Errands<D> {
                 }
                 Err(error) => _ = opened.send(Err(error)),
             }
-        });
+        }));
         let connection = open.await.expect("the driver says how it went")?;
-        let errand = Errand { connection, driver };
+        let errand = Errand { connection, _driver: driver };
         let run_id = probe::facts(&mut errand.connection.clone()).await?.run_id;
         let known = self.electorate.facts(master).map(|facts| facts.run_id);
         if known == Some(run_id) { Ok(errand) } else { Err(Failed::Overtaken) }
     }
 }
 
-impl Drop for Errand {
+impl Drop for Driver {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.0.abort();
     }
 }
