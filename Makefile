@@ -35,8 +35,8 @@ test-packages: ## give every file of config/, scripts and the metrics to the too
 		shellcheck yamllint mandoc zsh fish
 	CARGO=$(CARGO) scripts/check-packages
 
-test-model: ## explore all orders of events that the model of the decisions has, for some minutes
-	$(CARGO) test --release --locked --test model -- --include-ignored
+test-model: ## explore all orders of events that the models of the decisions have, for some minutes
+	$(CARGO) test --release --locked --test model --test leases -- --include-ignored
 
 test-sim: ## simulate SIM_HOURS of faults in virtual time, from seed SIM_FROM on; SIM_SEED=n shows one run
 	SIM_HOURS=$(SIM_HOURS) SIM_FROM=$(SIM_FROM) SIM_SEED=$(SIM_SEED) \

@@ -13,6 +13,7 @@
 //! * [`acl`]: users, and what they may do;
 //! * [`operation`]: one client command on its way through the masters;
 //! * [`quorum`]: the decisions, pure: no sockets, no clock, no runtime;
+//! * [`decision`]: those that will take their place, explored and not used yet;
 //! * [`master`]: the links to the masters, and what could not be delivered to them yet;
 //! * [`pubsub`]: messages, from every master to every subscriber once;
 //! * [`tls`]: whose certificates are shown and trusted, on both sides;
@@ -30,6 +31,7 @@ pub mod client;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod decision;
 pub mod dev;
 mod flush;
 pub mod handover;

@@ -1,0 +1,209 @@
+//! Names of attempts, and the values that masters store.
+//!
+//! Neither tokens nor ends tell one attempt from another. Clients retry with the same token, many use a constant
+//! one, and two workers can choose the same end within one millisecond. So each stored value carries a tag.
+//!
+//! # Format
+//!
+//! ```text
+//! FF 'R' 'L' 01 | worker: 6 bytes | counter: 8 bytes | generation: 2 bytes | token
+//! ```
+//!
+//! Numbers are big-endian. `FF` occurs in no UTF-8 text, and starts no gzip, pickle or Java stream. The fourth byte
+//! is the version of this layout. A value without the marker, or shorter than marker and tag, is all token.
+
+/// What every tagged value starts with.
+pub const MARKER: [u8; 4] = [0xFF, b'R', b'L', 1];
+
+/// Length of a tag in bytes.
+pub const TAG_LEN: usize = WORKER_LEN + COUNTER_LEN + GENERATION_LEN;
+
+/// Length in bytes of what stands before the token.
+pub const HEADER_LEN: usize = MARKER.len() + TAG_LEN;
+
+const WORKER_LEN: usize = 6;
+const COUNTER_LEN: usize = 8;
+const GENERATION_LEN: usize = 2;
+
+/// Random number that a worker draws at its start, of 48 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkerId(u64);
+
+impl WorkerId {
+    /// Takes the lowest 48 bits of `random`.
+    pub fn new(random: u64) -> Self {
+        Self(random & ((1 << (8 * WORKER_LEN)) - 1))
+    }
+}
+
+/// One try to take one lease. No two are equal, over all workers and for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Attempt {
+    worker: WorkerId,
+    counter: u64,
+}
+
+impl Attempt {
+    /// The attempt with number `counter` of a worker, which never uses a number twice.
+    pub fn new(worker: WorkerId, counter: u64) -> Self {
+        Self { worker, counter }
+    }
+
+    /// The worker that made the attempt.
+    pub fn worker(self) -> WorkerId {
+        self.worker
+    }
+
+    /// The tag under which the attempt is stored before anything confirmed it.
+    pub fn fresh(self) -> Tag {
+        Tag { attempt: self, generation: Generation::FRESH }
+    }
+}
+
+/// How often one master's copy of a lease was prolonged.
+///
+/// It is a count per copy: masters that missed an extension have a lower one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Generation(u16);
+
+impl Generation {
+    /// As the claim stored it.
+    pub const FRESH: Self = Self(0);
+
+    /// The next one. After the last comes the first but one: a confirmed lease must never look fresh.
+    #[must_use]
+    pub fn raised(self) -> Self {
+        Self(self.0.checked_add(1).unwrap_or(1))
+    }
+}
+
+/// Name of one state of one copy: the attempt that stored it, and what prolonged it since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag {
+    /// Attempt that stored the copy.
+    pub attempt: Attempt,
+    /// How often it was prolonged there.
+    pub generation: Generation,
+}
+
+impl Tag {
+    /// The tag after one more extension.
+    #[must_use]
+    pub fn raised(self) -> Self {
+        Self { generation: self.generation.raised(), ..self }
+    }
+
+    /// The tag as stored.
+    pub fn to_bytes(self) -> [u8; TAG_LEN] {
+        let mut bytes = [0; TAG_LEN];
+        let (worker, rest) = bytes.split_at_mut(WORKER_LEN);
+        let (counter, generation) = rest.split_at_mut(COUNTER_LEN);
+        worker.copy_from_slice(&self.attempt.worker.0.to_be_bytes()[8 - WORKER_LEN..]);
+        counter.copy_from_slice(&self.attempt.counter.to_be_bytes());
+        generation.copy_from_slice(&self.generation.0.to_be_bytes());
+        bytes
+    }
+
+    /// The tag with these bytes. Any bytes are some tag.
+    pub fn from_bytes(bytes: [u8; TAG_LEN]) -> Self {
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte));
+        let (worker, rest) = bytes.split_at(WORKER_LEN);
+        let (counter, generation) = rest.split_at(COUNTER_LEN);
+        let attempt = Attempt::new(WorkerId::new(number(worker)), number(counter));
+        Self { attempt, generation: Generation(number(generation) as u16) }
+    }
+}
+
+/// A value as a master stores it, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored<'a> {
+    /// `None` when the value was stored by somebody who knows no tags.
+    pub tag: Option<Tag>,
+    /// What the client calls the value.
+    pub token: &'a [u8],
+}
+
+impl<'a> Stored<'a> {
+    /// Takes a stored value apart.
+    pub fn decode(value: &'a [u8]) -> Self {
+        let tagged = value.strip_prefix(&MARKER).and_then(|rest| rest.split_first_chunk());
+        match tagged {
+            Some((tag, token)) => Self { tag: Some(Tag::from_bytes(*tag)), token },
+            None => Self { tag: None, token: value },
+        }
+    }
+}
+
+/// Puts a tag before a token.
+pub fn encode(tag: Tag, token: &[u8]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(HEADER_LEN + token.len());
+    value.extend_from_slice(&MARKER);
+    value.extend_from_slice(&tag.to_bytes());
+    value.extend_from_slice(token);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn tags() -> impl Strategy<Value = Tag> {
+        any::<[u8; TAG_LEN]>().prop_map(Tag::from_bytes)
+    }
+
+    proptest! {
+        /// Tokens that look like tagged values included.
+        #[test]
+        fn a_stored_value_comes_apart_as_it_was_put_together(
+            tag in tags(), other in tags(), token in vec(any::<u8>(), 0..40), nested: bool
+        ) {
+            let token = if nested { encode(other, &token) } else { token };
+            let value = encode(tag, &token);
+            prop_assert_eq!(Stored::decode(&value), Stored { tag: Some(tag), token: &token });
+            prop_assert_eq!(value.len(), HEADER_LEN + token.len());
+        }
+
+        #[test]
+        fn different_tags_are_stored_differently(one in tags(), other in tags()) {
+            prop_assert_eq!(one == other, one.to_bytes() == other.to_bytes());
+            prop_assert_eq!(Tag::from_bytes(one.to_bytes()), one);
+        }
+
+        #[test]
+        fn text_is_all_token(text in vec(any::<char>(), 0..40)) {
+            let text = String::from_iter(text);
+            let stored = Stored::decode(text.as_bytes());
+            prop_assert_eq!(stored, Stored { tag: None, token: text.as_bytes() });
+        }
+
+        #[test]
+        fn a_raised_tag_is_never_fresh(tag in tags()) {
+            prop_assert_eq!(tag.raised().attempt, tag.attempt);
+            prop_assert!(tag.raised().generation > Generation::FRESH);
+            prop_assert_ne!(tag.raised(), tag);
+        }
+    }
+
+    #[test]
+    fn the_layout_is_the_documented_one() {
+        let attempt = Attempt::new(WorkerId::new(0xAB_0102_0304_0506), 7);
+        let value = encode(attempt.fresh().raised(), b"t");
+        let documented = b"\xFFRL\x01\x01\x02\x03\x04\x05\x06\0\0\0\0\0\0\0\x07\0\x01t";
+        assert_eq!(value, documented);
+    }
+
+    #[test]
+    fn generations_never_run_out() {
+        assert_eq!(Generation(u16::MAX).raised(), Generation::FRESH.raised());
+    }
+
+    #[test]
+    fn a_value_too_short_for_its_tag_is_all_token() {
+        let value = encode(Attempt::new(WorkerId::new(1), 2).fresh(), b"");
+        let short = &value[..HEADER_LEN - 1];
+        assert_eq!(Stored::decode(short), Stored { tag: None, token: short });
+    }
+}

@@ -1,0 +1,229 @@
+//! Prolonging a lease: a quorum must still hold one attempt with the client's token.
+//!
+//! Nothing is taken back. An extension that too few masters answered is an error, and the longer end stays where it
+//! was set: that is the safe side.
+
+use std::time::Duration;
+
+use super::attempt::Attempt;
+use super::claim::Terms;
+use super::holders::Holders;
+use crate::quorum::{MasterId, MasterSet};
+
+/// One master's answer to an extension. An answer without its proof is [`Vote::Unknown`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vote {
+    /// The key holds the token; the attempt that stored it was prolonged.
+    Extended(Attempt),
+    /// The key is absent or holds another token.
+    Refused,
+    /// No trustworthy answer, and none to come.
+    Unknown,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Nothing, until the next vote or the deadline.
+    Wait,
+    /// A quorum agreed too late: send it again with the next round's number, and call [`Extend::ask`].
+    Afresh,
+    /// A quorum holds this attempt for longer now.
+    Extended(Attempt),
+    /// No quorum holds the token.
+    Refused,
+    /// Too few masters answered in time to know.
+    Unavailable {
+        /// How many gave a yes or a no.
+        answered: usize,
+    },
+}
+
+/// One extension on its way through the masters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Extend {
+    terms: Terms,
+    /// When the client asked.
+    began: Duration,
+    /// When the present round was sent.
+    sent: Duration,
+    freshness: Duration,
+    /// Counts the rounds, so that a late answer is told from a current one.
+    round: u8,
+    pending: MasterSet,
+    holders: Holders,
+    refused: MasterSet,
+    is_open: bool,
+}
+
+impl Extend {
+    /// An extension sent to `asked` at `now`, with masters told to keep the lease for the pad that covers `freshness`.
+    pub fn new(terms: Terms, freshness: Duration, asked: MasterSet, now: Duration) -> Self {
+        Self {
+            terms,
+            began: now,
+            sent: now,
+            freshness,
+            round: 0,
+            pending: asked,
+            holders: Holders::default(),
+            refused: MasterSet::EMPTY,
+            is_open: true,
+        }
+    }
+
+    /// The next round has been sent to `asked`. Its pad covers [`Extend::freshness`].
+    pub fn ask(&mut self, asked: MasterSet, now: Duration) {
+        (self.pending, self.sent, self.is_open) = (asked, now, true);
+        (self.holders, self.refused) = (Holders::default(), MasterSet::EMPTY);
+    }
+
+    /// The round that answers have to name now.
+    pub fn round(&self) -> u8 {
+        self.round
+    }
+
+    /// How long after sending a quorum's yes confirms the present or next round.
+    pub fn freshness(&self) -> Duration {
+        self.freshness
+    }
+
+    /// When [`Extend::tick`] has to be called, unless votes decide before.
+    pub fn deadline(&self) -> Option<Duration> {
+        let patience = self.began + self.terms.patience;
+        let soon = patience.min(self.sent + self.terms.vote_timeout);
+        self.is_open.then_some(if self.quorum_answered() { soon } else { patience })
+    }
+
+    /// One master has answered `round`.
+    pub fn vote(&mut self, round: u8, master: MasterId, vote: Vote, now: Duration) -> Step {
+        if !self.is_open || round != self.round || !self.pending.contains(master) {
+            return Step::Wait;
+        }
+        self.pending.remove(master);
+        match vote {
+            Vote::Extended(attempt) => self.holders.insert(attempt, master),
+            Vote::Refused => self.refused.insert(master),
+            Vote::Unknown => {}
+        }
+        self.decide(now)
+    }
+
+    /// The deadline has come.
+    pub fn tick(&mut self, now: Duration) -> Step {
+        if self.is_open { self.decide(now) } else { Step::Wait }
+    }
+
+    fn decide(&mut self, now: Duration) -> Step {
+        let step = self.verdict(now);
+        self.is_open = step == Step::Wait;
+        if step == Step::Afresh {
+            self.freshness *= 2;
+            self.round = self.round.wrapping_add(1);
+        }
+        step
+    }
+
+    fn verdict(&self, now: Duration) -> Step {
+        let quorum = self.terms.quorum;
+        let is_over = now >= self.began + self.terms.patience;
+        let is_due = self.quorum_answered() && now >= self.sent + self.terms.vote_timeout;
+        if let Some(attempt) = self.holders.of_quorum(quorum) {
+            return match now - self.sent <= self.freshness {
+                true => Step::Extended(attempt),
+                false if is_over => self.unavailable(),
+                false => Step::Afresh,
+            };
+        }
+        if self.is_impossible() {
+            Step::Refused
+        } else if self.pending.is_empty() || is_due || is_over {
+            self.unavailable()
+        } else {
+            Step::Wait
+        }
+    }
+
+    /// Whether no attempt can have a quorum, whatever the silent masters hold.
+    fn is_impossible(&self) -> bool {
+        let quorum = self.terms.quorum;
+        let silent = quorum.everybody().without(self.answered());
+        !quorum.reached_by(silent) && self.holders.could_reach(quorum, silent).is_none()
+    }
+
+    fn unavailable(&self) -> Step {
+        Step::Unavailable { answered: self.answered().len() }
+    }
+
+    fn quorum_answered(&self) -> bool {
+        self.terms.quorum.reached_by(self.answered())
+    }
+
+    fn answered(&self) -> MasterSet {
+        self.holders.all().union(self.refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attempt::WorkerId;
+    use super::*;
+    use crate::quorum::Quorum;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn yes(counter: u64) -> Vote {
+        Vote::Extended(Attempt::new(WorkerId::new(1), counter))
+    }
+
+    fn extend() -> Extend {
+        let (vote_timeout, patience) = (ms(50), ms(1_500));
+        let terms = Terms { quorum: Quorum::of(3), vote_timeout, patience, retries: 0 };
+        Extend::new(terms, ms(50), MasterSet::first(3), ms(0))
+    }
+
+    fn cast(extend: &mut Extend, votes: &[(Vote, u64)]) -> Step {
+        let round = extend.round();
+        votes.iter().enumerate().fold(Step::Wait, |_, (index, (vote, at))| {
+            extend.vote(round, MasterId::new(index), *vote, ms(*at))
+        })
+    }
+
+    #[test]
+    fn a_quorum_that_holds_one_attempt_extends_it() {
+        let Vote::Extended(attempt) = yes(7) else { unreachable!() };
+        assert_eq!(cast(&mut extend(), &[(yes(7), 1), (yes(7), 50)]), Step::Extended(attempt));
+        assert_eq!(cast(&mut extend(), &[(Vote::Refused, 1), (Vote::Refused, 1)]), Step::Refused);
+        let mixed = [(yes(7), 1), (yes(8), 1), (Vote::Refused, 1)];
+        assert_eq!(cast(&mut extend(), &mixed), Step::Refused);
+    }
+
+    #[test]
+    fn a_late_quorum_is_asked_again_with_twice_the_freshness() {
+        let mut extend = extend();
+        assert_eq!(cast(&mut extend, &[(yes(7), 60), (yes(7), 60)]), Step::Afresh);
+        assert_eq!((extend.freshness(), extend.deadline()), (ms(100), None));
+        extend.ask(MasterSet::first(3), ms(60));
+        assert_eq!(extend.vote(0, MasterId::new(2), yes(7), ms(61)), Step::Wait);
+        assert!(matches!(cast(&mut extend, &[(yes(7), 160), (yes(7), 160)]), Step::Extended(_)));
+    }
+
+    #[test]
+    fn an_extension_that_could_be_either_is_an_error() {
+        let mut split = extend();
+        cast(&mut split, &[(yes(7), 1), (Vote::Refused, 1)]);
+        assert_eq!((split.deadline(), split.tick(ms(49))), (Some(ms(50)), Step::Wait));
+        assert_eq!(split.tick(ms(50)), Step::Unavailable { answered: 2 });
+        assert_eq!(split.tick(ms(60)), Step::Wait);
+        let mut silent = extend();
+        cast(&mut silent, &[(yes(7), 1)]);
+        assert_eq!((silent.deadline(), silent.tick(ms(1_499))), (Some(ms(1_500)), Step::Wait));
+        assert_eq!(silent.tick(ms(1_500)), Step::Unavailable { answered: 1 });
+        let unknown = [(yes(7), 1), (Vote::Unknown, 1), (Vote::Unknown, 1)];
+        assert_eq!(cast(&mut extend(), &unknown), Step::Unavailable { answered: 1 });
+        let too_late = [(yes(7), 1), (yes(7), 1_500)];
+        assert_eq!(cast(&mut extend(), &too_late), Step::Unavailable { answered: 2 });
+    }
+}

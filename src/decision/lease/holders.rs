@@ -1,0 +1,99 @@
+//! Which masters hold which attempt, as far as answers say.
+//!
+//! Two attempts with the same token are two leases. A quorum made up of both would hold together only until one of
+//! them is taken back, so only a quorum of a single attempt counts.
+
+use super::attempt::Attempt;
+use crate::quorum::{MasterId, MasterSet, Quorum};
+
+/// Masters by the attempt they hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Holders {
+    /// There is seldom more than one attempt, and this one costs no allocation.
+    first: Option<(Attempt, MasterSet)>,
+    others: Vec<(Attempt, MasterSet)>,
+}
+
+impl Holders {
+    /// Notes that `master` holds `attempt`.
+    pub fn insert(&mut self, attempt: Attempt, master: MasterId) {
+        let mut known = self.first.iter_mut().chain(&mut self.others);
+        if let Some((_, masters)) = known.find(|(known, _)| *known == attempt) {
+            masters.insert(master);
+            return;
+        }
+        let new = (attempt, MasterSet::from_iter([master]));
+        match self.first {
+            None => self.first = Some(new),
+            Some(_) => self.others.push(new),
+        }
+    }
+
+    /// The attempt that a quorum holds. There is one at most.
+    pub fn of_quorum(&self, quorum: Quorum) -> Option<Attempt> {
+        self.could_reach(quorum, MasterSet::EMPTY)
+    }
+
+    /// An attempt that a quorum may hold if all of `silent` do, too; the one that most hold.
+    pub fn could_reach(&self, quorum: Quorum, silent: MasterSet) -> Option<Attempt> {
+        let enough = |masters: MasterSet| quorum.reached_by(masters.union(silent));
+        let candidates = self.iter().filter(|(_, masters)| enough(*masters));
+        candidates.max_by_key(|(_, masters)| masters.len()).map(|(attempt, _)| attempt)
+    }
+
+    /// Masters that hold `attempt`.
+    pub fn of(&self, attempt: Attempt) -> MasterSet {
+        let known = self.iter().find(|(known, _)| *known == attempt);
+        known.map_or(MasterSet::EMPTY, |(_, masters)| masters)
+    }
+
+    /// Masters that hold any attempt.
+    pub fn all(&self) -> MasterSet {
+        self.iter().fold(MasterSet::EMPTY, |all, (_, masters)| all.union(masters))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Attempt, MasterSet)> {
+        self.first.iter().chain(&self.others).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attempt::WorkerId;
+    use super::*;
+
+    fn holders(held: &[u64]) -> Holders {
+        let mut holders = Holders::default();
+        for (index, counter) in held.iter().enumerate() {
+            holders.insert(attempt(*counter), MasterId::new(index));
+        }
+        holders
+    }
+
+    fn attempt(counter: u64) -> Attempt {
+        Attempt::new(WorkerId::new(1), counter)
+    }
+
+    #[test]
+    fn two_attempts_make_no_quorum_together() {
+        assert_eq!(holders(&[7, 8]).of_quorum(Quorum::of(3)), None);
+        assert_eq!(holders(&[7, 8, 7]).of_quorum(Quorum::of(3)), Some(attempt(7)));
+        assert_eq!(holders(&[7, 7, 8, 8]).of_quorum(Quorum::of(4)), None);
+    }
+
+    #[test]
+    fn the_silent_could_complete_a_quorum() {
+        let (quorum, silent) = (Quorum::of(5), MasterSet::from_iter([MasterId::new(4)]));
+        assert!(holders(&[7, 8, 7, 8]).could_reach(quorum, silent).is_some());
+        assert_eq!(holders(&[7, 8, 9]).could_reach(quorum, silent), None);
+        assert_eq!(Holders::default().could_reach(quorum, quorum.everybody()), None);
+    }
+
+    #[test]
+    fn masters_are_told_apart_by_what_they_hold() {
+        let holders = holders(&[7, 8, 7]);
+        assert_eq!(holders.of(attempt(7)).len(), 2);
+        assert_eq!(holders.of(attempt(9)), MasterSet::EMPTY);
+        assert_eq!(holders.all().len(), 3);
+    }
+}

@@ -1,0 +1,140 @@
+//! What one master does with each command on one key: the specification of the scripts.
+//!
+//! A key is `None` when it is absent or its time has run out. Values are already taken apart
+//! ([`super::attempt::Stored`]). None of these functions fails, and each is one atomic step on a master.
+
+use super::attempt::{Attempt, Tag};
+use super::{claim, extend, release};
+
+/// One master's copy of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease<T> {
+    /// Which attempt stored it, and how often it was prolonged.
+    pub tag: Tag,
+    /// Token of the client.
+    pub token: T,
+    /// End on the master's clock in milliseconds, the pad included.
+    pub end_ms: u64,
+}
+
+/// `SET key value NX PX ttl`: takes the key if it is free.
+pub fn claim<T>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
+    match key {
+        Some(_) => claim::Vote::Refused,
+        None => {
+            *key = Some(new);
+            claim::Vote::Taken
+        }
+    }
+}
+
+/// Takes the key if it is free; prolongs it if it holds the client's token.
+pub fn acquire<T: PartialEq>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
+    match extend(key, &new.token, new.end_ms) {
+        extend::Vote::Extended(attempt) => claim::Vote::Owned(attempt),
+        extend::Vote::Refused | extend::Vote::Unknown => claim(key, new),
+    }
+}
+
+/// Prolongs the lease of this token, and raises its generation so that no take-back on its way can hit it.
+///
+/// The longer end stays: an extension that reaches too few masters must not shorten what was confirmed before.
+pub fn extend<T: PartialEq>(key: &mut Option<Lease<T>>, token: &T, end_ms: u64) -> extend::Vote {
+    match key {
+        Some(copy) if copy.token == *token => {
+            copy.tag = copy.tag.raised();
+            copy.end_ms = copy.end_ms.max(end_ms);
+            extend::Vote::Extended(copy.tag.attempt)
+        }
+        _ => extend::Vote::Refused,
+    }
+}
+
+/// Says what is held under this token, and changes nothing.
+pub fn look<T: PartialEq>(key: &Option<Lease<T>>, token: &T) -> release::Sight {
+    match key {
+        Some(copy) if copy.token == *token => release::Sight::Held(copy.tag),
+        Some(_) => release::Sight::Other,
+        None => release::Sight::Missing,
+    }
+}
+
+/// Deletes the key if it holds exactly this value. A take-back is this with the attempt's fresh tag.
+pub fn delete<T>(key: &mut Option<Lease<T>>, tag: Tag) -> release::Vote {
+    match key {
+        Some(copy) if copy.tag == tag => {
+            *key = None;
+            release::Vote::Deleted
+        }
+        Some(copy) if copy.tag.attempt == tag.attempt => release::Vote::Raised,
+        Some(_) => release::Vote::Other,
+        None => release::Vote::Missing,
+    }
+}
+
+/// Delivers a release that this master missed: deletes the attempt, however often it was prolonged.
+pub fn deliver<T>(key: &mut Option<Lease<T>>, attempt: Attempt) -> release::Vote {
+    match key {
+        Some(copy) if copy.tag.attempt == attempt => {
+            *key = None;
+            release::Vote::Deleted
+        }
+        Some(_) => release::Vote::Other,
+        None => release::Vote::Missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attempt::WorkerId;
+    use super::*;
+
+    fn copy(counter: u64, token: char) -> Lease<char> {
+        let tag = Attempt::new(WorkerId::new(1), counter).fresh();
+        Lease { tag, token, end_ms: 100 }
+    }
+
+    #[test]
+    fn only_a_free_key_is_taken() {
+        let mut key = None;
+        assert_eq!(claim(&mut key, copy(1, 'a')), claim::Vote::Taken);
+        assert_eq!(claim(&mut key, copy(2, 'a')), claim::Vote::Refused);
+        assert_eq!(key, Some(copy(1, 'a')));
+    }
+
+    #[test]
+    fn an_extension_keeps_the_attempt_and_the_longer_end() {
+        let mut key = Some(copy(1, 'a'));
+        assert_eq!(extend(&mut key, &'b', 900), extend::Vote::Refused);
+        let held = copy(1, 'a').tag.attempt;
+        assert_eq!(extend(&mut key, &'a', 50), extend::Vote::Extended(held));
+        assert_eq!(key, Some(Lease { tag: held.fresh().raised(), ..copy(1, 'a') }));
+        assert_eq!(
+            acquire(&mut key, Lease { end_ms: 900, ..copy(2, 'a') }),
+            claim::Vote::Owned(held)
+        );
+        assert_eq!(key.map(|copy| copy.end_ms), Some(900));
+        assert_eq!(acquire(&mut key, copy(3, 'b')), claim::Vote::Refused);
+    }
+
+    #[test]
+    fn a_take_back_misses_what_was_confirmed_and_a_delivery_does_not() {
+        let held = copy(1, 'a').tag.attempt;
+        let mut key = Some(copy(1, 'a'));
+        extend(&mut key, &'a', 100);
+        assert_eq!(delete(&mut key, held.fresh()), release::Vote::Raised);
+        assert_eq!(look(&key, &'a'), release::Sight::Held(held.fresh().raised()));
+        assert_eq!(deliver(&mut key, copy(2, 'a').tag.attempt), release::Vote::Other);
+        assert_eq!(deliver(&mut key, held), release::Vote::Deleted);
+        assert_eq!(delete(&mut key, held.fresh()), release::Vote::Missing);
+        assert_eq!(look(&key, &'a'), release::Sight::Missing);
+    }
+
+    #[test]
+    fn equal_tokens_are_not_equal_values() {
+        let mut key = Some(copy(1, 'a'));
+        assert_eq!(delete(&mut key, copy(2, 'a').tag), release::Vote::Other);
+        assert_eq!(delete(&mut key, copy(1, 'a').tag), release::Vote::Deleted);
+        assert_eq!(look(&Some(copy(1, 'a')), &'b'), release::Sight::Other);
+    }
+}

@@ -1,0 +1,347 @@
+//! Giving a lease back: first which attempt it is, then that attempt and nothing else.
+//!
+//! A delete that compares only the token and is late on one master can hit a later lease with the same token there.
+//! So a release names the attempt. The worker that granted the lease knows it, which takes one round trip. Otherwise
+//! the masters are asked first.
+//!
+//! ```text
+//!                 one attempt may have a quorum
+//!  new() Looking ------------------------------> Deleting known()
+//!           ^  |                                  |  |  |
+//!           |  +-- none --> Missing, Other <------+  |  +--> Released
+//!           +-------------- prolonged meanwhile -----+
+//! ```
+//!
+//! Each master deletes exactly the value it showed. Only after a success, when too few masters can hold the attempt for
+//! anybody to confirm it again, it is deleted elsewhere whatever its generation.
+
+use std::time::Duration;
+
+use super::attempt::{Attempt, Tag};
+use super::claim::Terms;
+use super::holders::Holders;
+use crate::quorum::{MasterId, MasterSet};
+
+/// What one master shows under the client's token. An answer without its proof is [`Sight::Unknown`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sight {
+    /// The token is there, with this tag.
+    Held(Tag),
+    /// The key holds another token.
+    Other,
+    /// There is no such key.
+    Missing,
+    /// No trustworthy answer, and none to come.
+    Unknown,
+}
+
+/// One master's answer to a delete. An answer without its proof is [`Vote::Unknown`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vote {
+    /// The key held the value and is gone.
+    Deleted,
+    /// The key holds the attempt, which was prolonged meanwhile.
+    Raised,
+    /// The key holds another attempt.
+    Other,
+    /// There is no such key.
+    Missing,
+    /// No trustworthy answer, and none to come.
+    Unknown,
+}
+
+/// What is to be done now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Nothing, until the next answer or the deadline.
+    Wait,
+    /// Look again everywhere, and call [`Release::ask`].
+    Look,
+    /// Delete exactly these values.
+    Delete(Vec<(MasterId, Tag)>),
+    /// The lease was held and is given back. [`Release::owed`] says what is left to do.
+    Released,
+    /// There was no lease.
+    Missing,
+    /// Somebody else holds it.
+    Other,
+    /// Too few masters answered in time to know.
+    Unavailable {
+        /// How many answered.
+        answered: usize,
+    },
+}
+
+/// Deliveries that make up for what masters missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owed {
+    /// Attempt to delete, whatever its generation.
+    pub attempt: Attempt,
+    /// Masters that gave no answer: deliver at once, and until it arrives.
+    pub now: MasterSet,
+    /// Masters that its claim may still reach: deliver when a freshness has passed. The worker that sent the claim
+    /// need not, because its delivery at once executes after the claim.
+    pub later: MasterSet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Looking,
+    Deleting(Attempt),
+    Released(Attempt),
+    Done,
+}
+
+/// One release on its way through the masters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Release {
+    terms: Terms,
+    phase: Phase,
+    /// When the client asked.
+    began: Duration,
+    /// When the present round was sent.
+    sent: Duration,
+    /// Counts the rounds, so that a late sight is told from a current one.
+    round: u8,
+    known: Option<Tag>,
+    /// Attempt that the rounds before deleted.
+    earlier: Option<Attempt>,
+    pending: MasterSet,
+    tags: Vec<(MasterId, Tag)>,
+    holders: Holders,
+    deleted: MasterSet,
+    raised: MasterSet,
+    missing: MasterSet,
+    other: MasterSet,
+}
+
+impl Release {
+    /// A release by token. A look has been sent to `asked`.
+    pub fn new(terms: Terms, asked: MasterSet, now: Duration) -> Self {
+        Self::with(terms, None, asked, now)
+    }
+
+    /// A release of a lease that this worker granted. A delete of `tag` has been sent to `asked`.
+    pub fn known(terms: Terms, tag: Tag, asked: MasterSet, now: Duration) -> Self {
+        Self::with(terms, Some(tag), asked, now)
+    }
+
+    fn with(terms: Terms, known: Option<Tag>, asked: MasterSet, now: Duration) -> Self {
+        let none = MasterSet::EMPTY;
+        Self {
+            terms,
+            phase: known.map_or(Phase::Looking, |tag| Phase::Deleting(tag.attempt)),
+            known,
+            earlier: None,
+            began: now,
+            sent: now,
+            round: 0,
+            pending: asked,
+            tags: Vec::new(),
+            holders: Holders::default(),
+            deleted: none,
+            raised: none,
+            missing: none,
+            other: none,
+        }
+    }
+
+    /// Another look has been sent to `asked`. What was deleted of the same attempt counts on.
+    pub fn ask(&mut self, asked: MasterSet, now: Duration) {
+        let Self { began, round, deleted, .. } = *self;
+        let earlier = self.attempt();
+        let looking = Self::new(self.terms, asked, now);
+        *self = Self { began, round, deleted, earlier, ..looking };
+    }
+
+    /// The round that answers have to name now.
+    pub fn round(&self) -> u8 {
+        self.round
+    }
+
+    /// The value that this release began with, while no other round has begun.
+    pub fn known_tag(&self) -> Option<Tag> {
+        self.known
+    }
+
+    /// The attempt that is given back, once it is known.
+    pub fn attempt(&self) -> Option<Attempt> {
+        match self.phase {
+            Phase::Deleting(attempt) | Phase::Released(attempt) => Some(attempt),
+            Phase::Looking | Phase::Done => None,
+        }
+    }
+
+    /// When [`Release::tick`] has to be called, unless answers decide before.
+    pub fn deadline(&self) -> Option<Duration> {
+        let patience = self.began + self.terms.patience;
+        let is_due_soon = match self.phase {
+            Phase::Looking => self.terms.quorum.reached_by(self.seen()),
+            Phase::Deleting(_) => !self.deleted.is_empty() && self.is_certain(),
+            Phase::Released(_) | Phase::Done => return None,
+        };
+        Some(if is_due_soon { patience.min(self.sent + self.terms.vote_timeout) } else { patience })
+    }
+
+    /// One master has answered a look of `round`.
+    pub fn sight(&mut self, round: u8, master: MasterId, sight: Sight, now: Duration) -> Step {
+        if round != self.round || !self.pending.contains(master) {
+            return Step::Wait;
+        }
+        match sight {
+            Sight::Held(tag) => return self.held(master, tag, now),
+            Sight::Other => self.other.insert(master),
+            Sight::Missing => self.missing.insert(master),
+            Sight::Unknown => {}
+        }
+        self.pending.remove(master);
+        self.decide(now)
+    }
+
+    /// One master has answered a delete of `round`.
+    pub fn vote(&mut self, round: u8, master: MasterId, vote: Vote, now: Duration) -> Step {
+        if round != self.round || !self.pending.contains(master) {
+            return Step::Wait;
+        }
+        self.pending.remove(master);
+        match vote {
+            Vote::Deleted => self.deleted.insert(master),
+            Vote::Raised => self.raised.insert(master),
+            Vote::Other => self.other.insert(master),
+            Vote::Missing => self.missing.insert(master),
+            Vote::Unknown => {}
+        }
+        self.decide(now)
+    }
+
+    /// The deadline has come.
+    pub fn tick(&mut self, now: Duration) -> Step {
+        self.decide(now)
+    }
+
+    /// After a success: where the attempt may still be, or come to be.
+    pub fn owed(&self) -> Option<Owed> {
+        let Phase::Released(attempt) = self.phase else { return None };
+        let later = self.terms.quorum.everybody().without(self.deleted);
+        let now = later.without(self.gone());
+        Some(Owed { attempt, now, later })
+    }
+
+    /// A master that shows the attempt after the others were told to delete it is told so, too.
+    fn held(&mut self, master: MasterId, tag: Tag, now: Duration) -> Step {
+        self.holders.insert(tag.attempt, master);
+        match self.phase {
+            Phase::Deleting(attempt) if attempt == tag.attempt => Step::Delete(vec![(master, tag)]),
+            Phase::Looking => {
+                self.pending.remove(master);
+                self.tags.push((master, tag));
+                self.decide(now)
+            }
+            Phase::Deleting(_) => {
+                self.pending.remove(master);
+                self.other.insert(master);
+                self.decide(now)
+            }
+            Phase::Released(_) | Phase::Done => Step::Wait,
+        }
+    }
+
+    fn decide(&mut self, now: Duration) -> Step {
+        match self.phase {
+            Phase::Looking => self.looked(now),
+            Phase::Deleting(attempt) => self.deleted(attempt, now),
+            Phase::Released(_) | Phase::Done => Step::Wait,
+        }
+    }
+
+    fn looked(&mut self, now: Duration) -> Step {
+        let quorum = self.terms.quorum;
+        let silent = quorum.everybody().without(self.seen()).without(self.deleted);
+        if let Some(attempt) = self.holders.of_quorum(quorum) {
+            return self.delete(attempt, now);
+        }
+        let is_known =
+            self.pending.is_empty() || quorum.reached_by(self.seen()) && self.is_late(now);
+        if is_known && let Some(attempt) = self.holders.could_reach(quorum, silent) {
+            return self.delete(attempt, now);
+        }
+        if !quorum.reached_by(silent) && self.holders.could_reach(quorum, silent).is_none() {
+            return self.not_held();
+        }
+        self.wait_or_give_up(now)
+    }
+
+    fn delete(&mut self, attempt: Attempt, now: Duration) -> Step {
+        (self.phase, self.sent) = (Phase::Deleting(attempt), now);
+        if self.earlier != Some(attempt) {
+            self.deleted = MasterSet::EMPTY;
+        }
+        let tags = std::mem::take(&mut self.tags);
+        let (meant, others): (Vec<_>, Vec<_>) =
+            tags.into_iter().partition(|(_, tag)| tag.attempt == attempt);
+        self.other = others
+            .iter()
+            .fold(self.other, |set, (master, _)| set.union([*master].into_iter().collect()));
+        self.pending = self.pending.union(meant.iter().map(|(master, _)| *master).collect());
+        Step::Delete(meant)
+    }
+
+    fn deleted(&mut self, attempt: Attempt, now: Duration) -> Step {
+        let quorum = self.terms.quorum;
+        if quorum.reached_by(self.gone()) {
+            return self.not_held();
+        }
+        let is_known =
+            quorum.reached_by(self.deleted) || self.pending.is_empty() || self.is_late(now);
+        if is_known && !self.deleted.is_empty() && self.is_certain() {
+            self.phase = Phase::Released(attempt);
+            return Step::Released;
+        }
+        if self.pending.is_empty() && !self.raised.is_empty() && !self.is_over(now) {
+            self.round = self.round.wrapping_add(1);
+            return Step::Look;
+        }
+        self.wait_or_give_up(now)
+    }
+
+    /// Whether too few masters can hold the attempt for anybody to confirm it again, and too few can hold another for
+    /// somebody else to be the holder.
+    fn is_certain(&self) -> bool {
+        let quorum = self.terms.quorum;
+        let silent = quorum.everybody().without(self.deleted).without(self.gone());
+        !quorum.reached_by(silent) && !quorum.reached_by(silent.union(self.other))
+    }
+
+    fn not_held(&mut self) -> Step {
+        self.phase = Phase::Done;
+        if self.missing.len() > self.other.len() { Step::Missing } else { Step::Other }
+    }
+
+    /// With nobody left to answer there is nothing to be patient for.
+    fn wait_or_give_up(&mut self, now: Duration) -> Step {
+        if !self.pending.is_empty() && !self.is_over(now) {
+            return Step::Wait;
+        }
+        self.phase = Phase::Done;
+        Step::Unavailable { answered: self.deleted.union(self.seen()).len() }
+    }
+
+    fn seen(&self) -> MasterSet {
+        self.gone().union(self.holders.all())
+    }
+
+    fn gone(&self) -> MasterSet {
+        self.missing.union(self.other).without(self.deleted)
+    }
+
+    fn is_late(&self, now: Duration) -> bool {
+        now >= self.sent + self.terms.vote_timeout
+    }
+
+    fn is_over(&self, now: Duration) -> bool {
+        now >= self.began + self.terms.patience
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use super::super::attempt::WorkerId;
+use super::*;
+use crate::quorum::Quorum;
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn tag(counter: u64) -> Tag {
+    Attempt::new(WorkerId::new(1), counter).fresh()
+}
+
+fn terms() -> Terms {
+    let (vote_timeout, patience) = (ms(50), ms(1_500));
+    Terms { quorum: Quorum::of(3), vote_timeout, patience, retries: 0 }
+}
+
+fn by_token() -> Release {
+    Release::new(terms(), MasterSet::first(3), ms(0))
+}
+
+fn known() -> Release {
+    Release::known(terms(), tag(7), MasterSet::first(3), ms(0))
+}
+
+fn see(release: &mut Release, sights: &[Sight]) -> Step {
+    let round = release.round();
+    sights.iter().enumerate().fold(Step::Wait, |_, (index, sight)| {
+        release.sight(round, MasterId::new(index), *sight, ms(1))
+    })
+}
+
+fn cast(release: &mut Release, votes: &[Vote]) -> Step {
+    let round = release.round();
+    votes.iter().enumerate().fold(Step::Wait, |_, (index, vote)| {
+        release.vote(round, MasterId::new(index), *vote, ms(1))
+    })
+}
+
+fn set(indices: &[usize]) -> MasterSet {
+    indices.iter().map(|index| MasterId::new(*index)).collect()
+}
+
+#[test]
+fn each_master_deletes_what_it_showed() {
+    let mut release = by_token();
+    let raised = tag(7).raised();
+    let step = see(&mut release, &[Sight::Held(tag(7)), Sight::Held(raised)]);
+    let told = vec![(MasterId::new(0), tag(7)), (MasterId::new(1), raised)];
+    assert_eq!(step, Step::Delete(told));
+    let late = release.sight(0, MasterId::new(2), Sight::Held(tag(7)), ms(2));
+    assert_eq!(late, Step::Delete(vec![(MasterId::new(2), tag(7))]));
+    assert_eq!(cast(&mut release, &[Vote::Deleted, Vote::Deleted]), Step::Released);
+    let owed = Owed { attempt: tag(7).attempt, now: set(&[2]), later: set(&[2]) };
+    assert_eq!(release.owed(), Some(owed));
+}
+
+#[test]
+fn a_token_that_no_quorum_holds_is_no_lease() {
+    let sights = [Sight::Missing, Sight::Missing];
+    assert_eq!(see(&mut by_token(), &sights), Step::Missing);
+    let sights = [Sight::Other, Sight::Missing];
+    assert_eq!(see(&mut by_token(), &sights), Step::Other);
+    let sights = [Sight::Held(tag(8)), Sight::Missing, Sight::Held(tag(7))];
+    assert_eq!(see(&mut by_token(), &sights), Step::Missing);
+}
+
+#[test]
+fn the_silent_may_hold_what_one_master_shows() {
+    let mut release = by_token();
+    see(&mut release, &[Sight::Held(tag(7)), Sight::Missing]);
+    assert_eq!((release.deadline(), release.tick(ms(49))), (Some(ms(50)), Step::Wait));
+    assert_eq!(release.tick(ms(50)), Step::Delete(vec![(MasterId::new(0), tag(7))]));
+    assert_eq!(release.vote(0, MasterId::new(0), Vote::Deleted, ms(51)), Step::Wait);
+    assert_eq!(release.tick(ms(100)), Step::Released);
+    let owed = Owed { attempt: tag(7).attempt, now: set(&[2]), later: set(&[1, 2]) };
+    assert_eq!(release.owed(), Some(owed));
+}
+
+#[test]
+fn a_known_lease_is_deleted_at_once() {
+    assert_eq!(cast(&mut known(), &[Vote::Deleted, Vote::Deleted]), Step::Released);
+    let votes = [Vote::Deleted, Vote::Missing, Vote::Unknown];
+    assert_eq!(cast(&mut known(), &votes), Step::Released);
+}
+
+#[test]
+fn a_quorum_that_says_no_is_right() {
+    let votes = [Vote::Deleted, Vote::Other, Vote::Missing];
+    assert_eq!(cast(&mut known(), &votes), Step::Other);
+    assert_eq!(cast(&mut known(), &[Vote::Missing, Vote::Missing]), Step::Missing);
+}
+
+#[test]
+fn one_deletion_is_not_enough_while_a_quorum_is_silent() {
+    let mut release = known();
+    assert_eq!(cast(&mut release, &[Vote::Deleted]), Step::Wait);
+    assert_eq!((release.tick(ms(1_499)), release.owed()), (Step::Wait, None));
+    assert_eq!(release.tick(ms(1_500)), Step::Unavailable { answered: 1 });
+    assert_eq!((release.tick(ms(1_501)), release.deadline()), (Step::Wait, None));
+}
+
+#[test]
+fn a_lease_that_was_prolonged_meanwhile_is_looked_at_again() {
+    let mut release = known();
+    let votes = [Vote::Deleted, Vote::Raised, Vote::Raised];
+    assert_eq!(cast(&mut release, &votes), Step::Look);
+    release.ask(MasterSet::first(3), ms(1));
+    let raised = Sight::Held(tag(7).raised());
+    let step = see(&mut release, &[Sight::Missing, raised, raised]);
+    assert!(matches!(step, Step::Delete(tags) if tags.len() == 2));
+    let round = release.round();
+    assert_eq!(release.vote(round, MasterId::new(1), Vote::Deleted, ms(1)), Step::Released);
+}
+
+#[test]
+fn what_was_deleted_of_one_attempt_does_not_count_for_another() {
+    let mut release = known();
+    cast(&mut release, &[Vote::Deleted, Vote::Raised, Vote::Raised]);
+    release.ask(MasterSet::first(3), ms(1));
+    let step = see(&mut release, &[Sight::Missing, Sight::Held(tag(8)), Sight::Held(tag(8))]);
+    assert!(matches!(step, Step::Delete(tags) if tags.len() == 2));
+    let round = release.round();
+    assert_eq!(release.vote(round, MasterId::new(1), Vote::Deleted, ms(1)), Step::Wait);
+    assert_eq!(release.vote(round, MasterId::new(2), Vote::Deleted, ms(1)), Step::Released);
+}
+
+#[test]
+fn an_answer_of_an_earlier_round_changes_nothing() {
+    let mut release = known();
+    let late = release.vote(1, MasterId::new(0), Vote::Deleted, ms(1));
+    assert_eq!(
+        (late, release.sight(1, MasterId::new(0), Sight::Missing, ms(1))),
+        (Step::Wait, Step::Wait)
+    );
+}

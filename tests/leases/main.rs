@@ -1,0 +1,253 @@
+//! Leases by exhaustion: every order in which requests, replies, lost connections, deadlines, forgetting and the
+//! passing of time can come, decided by the code that really decides.
+//!
+//! Two proxies, three masters, links that are FIFO in each direction. Proxies pause anywhere: nothing has to happen
+//! before something else. Clients are told `OK` when the decision says so, and believe in it for the whole lease.
+//!
+//! A model that cannot fail proves nothing. For each rule there is a test that takes it away, and the
+//! model has to find it out.
+
+mod bugs;
+mod model;
+mod network;
+mod proxy;
+mod world;
+mod worlds;
+
+use bugs::Bug;
+use model::{CONFIRMED, EXCLUSION, NO_GHOSTS, TRUTH};
+use stateright::{Checker, HasDiscoveries, Model};
+use world::World;
+
+/// Explores everything, and finds nothing wrong in at least so many states.
+fn holds(world: World, at_least: usize) {
+    let checker = world.checker().threads(2).spawn_bfs().join();
+    checker.assert_properties();
+    let states = checker.unique_state_count();
+    println!("{states} states");
+    assert!(states >= at_least, "only {states} states");
+}
+
+/// Without a rule the world goes wrong, in a history that is shown.
+fn misses(bug: Bug, world: World, property: &'static str) {
+    let world = World { bug: Some(bug), reaches: Vec::new(), ..world };
+    let wanted = HasDiscoveries::AnyOf([property].into_iter().collect());
+    let checker = world.checker().threads(2).finish_when(wanted).spawn_bfs().join();
+    let found = checker.discovery(property);
+    let steps = found.expect("the rule is not needed here").into_actions();
+    println!("{} states, {} steps: {steps:?}", checker.unique_state_count(), steps.len());
+}
+
+mod nothing_goes_wrong {
+    use super::*;
+
+    #[test]
+    fn in_a_race_with_split_votes() {
+        holds(worlds::race(), 50_000);
+    }
+
+    #[test]
+    fn when_a_connection_is_lost() {
+        holds(worlds::lost_connection(), 200);
+        holds(worlds::race_with_lost_connection(), 8_000);
+    }
+
+    #[test]
+    fn when_a_client_tries_again_elsewhere() {
+        holds(worlds::retry_elsewhere(), 2_000);
+    }
+
+    #[test]
+    fn when_a_client_gives_back_between_two_attempts() {
+        holds(worlds::release_between(), 900);
+    }
+
+    #[test]
+    fn when_a_lease_is_handed_over() {
+        holds(worlds::hand_over(), 20_000);
+    }
+
+    #[test]
+    fn when_a_lease_is_given_back_elsewhere() {
+        holds(worlds::release_elsewhere(), 20_000);
+    }
+
+    #[test]
+    fn when_a_refused_client_gives_back() {
+        holds(worlds::release_of_a_refused_claim(), 20_000);
+    }
+
+    #[test]
+    fn when_a_client_prolongs_or_takes_its_own_token_elsewhere() {
+        holds(worlds::extend_elsewhere(), 1_000);
+        holds(worlds::acquire_elsewhere(), 20_000);
+        holds(worlds::release_before_acquire(), 50_000);
+    }
+
+    #[test]
+    fn when_masters_are_slow() {
+        holds(worlds::slow_masters(), 100_000);
+    }
+
+    #[test]
+    fn when_a_lease_is_prolonged_slowly() {
+        holds(worlds::slow_extension(), 10_000);
+    }
+
+    #[test]
+    fn when_a_master_forgets() {
+        holds(worlds::forgetting(), 10_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn in_a_race_with_late_replies() {
+        holds(worlds::race_with_late_replies(), 100_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_lease_is_handed_over_and_a_connection_is_lost() {
+        holds(worlds::hand_over_with_lost_connection(), 100_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_lease_is_given_back_elsewhere_and_a_connection_is_lost() {
+        holds(worlds::release_elsewhere_with_lost_connection(), 50_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_lease_is_prolonged_more_slowly() {
+        holds(worlds::slower_extension(), 1_000_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_masters_are_slow_twice() {
+        holds(worlds::slow_masters_twice(), 100_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_master_forgets_in_haste() {
+        holds(worlds::forgetting_in_haste(), 500_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_master_forgets_and_claims_are_sent_again() {
+        holds(worlds::forgetting_and_asking_again(), 100_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_master_forgets_while_a_lease_is_handed_over() {
+        holds(worlds::forgetting_while_handed_over(), 100_000);
+    }
+}
+
+mod each_rule_is_needed {
+    use super::*;
+
+    #[test]
+    fn take_backs_compare_the_attempt() {
+        misses(Bug::TakeBackByToken, worlds::race(), CONFIRMED);
+        misses(Bug::TakeBackByToken, worlds::retry_elsewhere(), CONFIRMED);
+        misses(Bug::TakeBackByToken, worlds::release_between(), CONFIRMED);
+    }
+
+    #[test]
+    fn extensions_raise_the_generation() {
+        misses(Bug::NoGenerations, worlds::extend_elsewhere(), CONFIRMED);
+        misses(Bug::NoGenerations, worlds::acquire_elsewhere(), CONFIRMED);
+    }
+
+    #[test]
+    fn claims_are_taken_back_at_the_verdict() {
+        misses(Bug::TakeBackWhenRead, worlds::lost_connection(), NO_GHOSTS);
+    }
+
+    #[test]
+    fn an_old_connection_is_closed_before_a_new_one_is_used() {
+        misses(Bug::OldConnectionLives, worlds::lost_connection(), NO_GHOSTS);
+    }
+
+    #[test]
+    fn a_late_quorum_grants_nothing() {
+        misses(Bug::NoFreshness, worlds::slow_masters(), EXCLUSION);
+    }
+
+    #[test]
+    fn a_late_quorum_extends_nothing() {
+        misses(Bug::NoFreshnessOfExtensions, worlds::slow_extension(), CONFIRMED);
+    }
+
+    #[test]
+    fn the_pad_grows_with_the_freshness() {
+        misses(Bug::PadNotDoubled, worlds::slow_masters_twice(), CONFIRMED);
+    }
+
+    #[test]
+    fn a_quorum_holds_one_attempt() {
+        misses(Bug::MixedQuorum, worlds::release_before_acquire(), CONFIRMED);
+    }
+
+    #[test]
+    fn an_unproven_answer_does_not_count() {
+        misses(Bug::NoProof, worlds::forgetting(), EXCLUSION);
+    }
+
+    #[test]
+    fn an_answer_of_another_version_does_not_count() {
+        misses(Bug::AnyVersion, worlds::forgetting(), EXCLUSION);
+    }
+
+    #[test]
+    fn a_copy_of_two_attempts_is_neither() {
+        misses(Bug::NobodysTagIsOneOfThem, worlds::forgetting_and_asking_again(), EXCLUSION);
+    }
+
+    #[test]
+    fn releases_compare_the_attempt() {
+        misses(Bug::ReleaseByToken, worlds::hand_over(), CONFIRMED);
+        misses(Bug::ReleaseByToken, worlds::release_between(), CONFIRMED);
+    }
+
+    #[test]
+    fn late_deliveries_compare_the_attempt() {
+        misses(Bug::DeliverByToken, worlds::hand_over(), CONFIRMED);
+    }
+
+    #[test]
+    fn a_release_deletes_the_generation_it_saw() {
+        misses(Bug::DeleteAnyGeneration, worlds::release_before_acquire(), CONFIRMED);
+    }
+
+    #[test]
+    fn one_deletion_is_not_a_release() {
+        misses(Bug::OneDeletionIsEnough, worlds::release_before_acquire(), CONFIRMED);
+        misses(Bug::OneDeletionIsEnough, worlds::release_of_a_refused_claim(), TRUTH);
+    }
+
+    #[test]
+    fn a_quorum_that_says_no_to_a_release_is_right() {
+        misses(Bug::ReleaseAgainstQuorum, worlds::release_of_a_refused_claim(), TRUTH);
+    }
+
+    #[test]
+    fn a_copy_made_long_after_the_grant_is_taken_back() {
+        misses(Bug::StragglersStay, worlds::release_elsewhere(), NO_GHOSTS);
+    }
+
+    #[test]
+    fn a_release_is_delivered_again_where_a_claim_may_still_arrive() {
+        misses(Bug::NoSecondDelivery, worlds::release_elsewhere(), NO_GHOSTS);
+    }
+
+    #[test]
+    fn no_copies_stay_beside_an_earlier_attempt() {
+        misses(Bug::OwnCopiesStay, worlds::acquire_elsewhere(), NO_GHOSTS);
+    }
+}

@@ -1,0 +1,409 @@
+//! What proxies do: send, hear, decide with the code that really decides, and tell the client.
+
+use std::time::Duration;
+
+use redlock_proxy::decision::lease::attempt::Attempt;
+use redlock_proxy::decision::lease::claim::Claim;
+use redlock_proxy::decision::lease::extend::Extend;
+use redlock_proxy::decision::lease::release::Release;
+use redlock_proxy::decision::lease::{claim, extend, release};
+use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
+
+use crate::bugs::Bug;
+use crate::world::*;
+
+/// Longer than any history of the model, in ticks.
+const ANY_TIME: u8 = 200;
+
+impl World {
+    pub(crate) fn begin(&self, state: &mut State, client: usize) {
+        let id = (client, state.clients[client].next);
+        let job = self.scripts[client][id.1];
+        state.clients[client].next += 1;
+        let proxy = job.proxy();
+        let rival = (0..state.clients.len())
+            .filter(|other| *other != client)
+            .find_map(|other| Some((other, state.clients[other].holds?.attempt)));
+        let operation = match job {
+            Job::Claim(_) | Job::Acquire(_) => Operation::Claim(self.new_claim(state, proxy, id)),
+            Job::Extend(_) => {
+                let fresh = self.fresh(Bug::NoFreshnessOfExtensions);
+                Operation::Extend(Extend::new(self.terms(), fresh, everybody(), state.time()))
+            }
+            Job::Release(_) => Operation::Release(self.new_release(state, proxy, client)),
+        };
+        let meant = match &operation {
+            Operation::Release(release) => release.attempt(),
+            Operation::Claim(_) | Operation::Extend(_) => None,
+        };
+        let (told, pausing, round, yes) = (false, false, 0, 0);
+        let overlaps = self.overlap(state, client, &operation);
+        let flight =
+            Flight { id, proxy, operation, told, pausing, round, yes, rival, overlaps, meant };
+        state.flights.push(flight);
+        let index = state.flights.len() - 1;
+        self.broadcast(state, index);
+    }
+
+    /// Equal tokens cannot tell two clients apart. What is granted while another gives back that token may be what it
+    /// gave back, as with a single Redis.
+    fn overlap(&self, state: &mut State, client: usize, operation: &Operation) -> bool {
+        let gives_back = |operation: &Operation| matches!(operation, Operation::Release(_));
+        let mut overlaps = false;
+        let same =
+            |flight: &&mut Flight| self.tokens[flight.id.0] == self.tokens[client] && !flight.told;
+        for flight in state.flights.iter_mut().filter(same) {
+            flight.overlaps |= gives_back(operation);
+            overlaps |= gives_back(&flight.operation);
+        }
+        overlaps
+    }
+
+    fn new_claim(&self, state: &State, proxy: usize, id: FlightId) -> Claim {
+        Claim::new(
+            self.terms(),
+            self.fresh(Bug::NoFreshness),
+            attempt(proxy, id, 0),
+            everybody(),
+            state.time(),
+        )
+    }
+
+    /// Whoever gives back believes in nothing any more; nor can others with that token.
+    fn new_release(&self, state: &mut State, proxy: usize, client: usize) -> Release {
+        let held = state.clients[client].holds.map(|holds| holds.attempt);
+        for other in 0..state.clients.len() {
+            if self.tokens[other] == self.tokens[client] {
+                state.clients[other].holds = None;
+            }
+        }
+        match held.filter(|attempt| attempt.worker() == attempt_of(proxy).worker()) {
+            Some(attempt) => {
+                Release::known(self.terms(), attempt.fresh(), everybody(), state.time())
+            }
+            None if self.has(Bug::ReleaseByToken) => {
+                let unnamed = held.unwrap_or(attempt_of(proxy));
+                Release::known(self.terms(), unnamed.fresh(), everybody(), state.time())
+            }
+            None => Release::new(self.terms(), everybody(), state.time()),
+        }
+    }
+
+    fn fresh(&self, unlimited: Bug) -> Duration {
+        ticks(if self.has(unlimited) { ANY_TIME } else { self.freshness })
+    }
+
+    /// Sends what a flight asks now to every master.
+    fn broadcast(&self, state: &mut State, index: usize) {
+        let flight = &state.flights[index];
+        let (id, proxy) = (flight.id, flight.proxy);
+        let (token, job) = (self.tokens[id.0], self.scripts[id.0][id.1]);
+        let padded = |freshness: Duration| match freshness.as_secs() as u8 {
+            ANY_TIME => self.lease + self.freshness,
+            _ if self.has(Bug::PadNotDoubled) => self.lease + self.freshness,
+            freshness => self.lease + freshness,
+        };
+        let (round, command) = match &flight.operation {
+            Operation::Claim(claim) => {
+                let (tag, ttl) = (claim.attempt().fresh(), padded(claim.freshness()));
+                let or_prolong = matches!(job, Job::Acquire(_));
+                (0, Command::Claim { tag, token, ttl, or_prolong })
+            }
+            Operation::Extend(extend) => {
+                (extend.round(), Command::Extend { token, ttl: padded(extend.freshness()) })
+            }
+            Operation::Release(release) => (release.round(), self.release_command(release, token)),
+        };
+        for master in 0..MASTERS {
+            state.send(proxy, master, command, Some((id, round)));
+        }
+    }
+
+    fn release_command(&self, release: &Release, token: u8) -> Command {
+        match release.known_tag() {
+            _ if self.has(Bug::ReleaseByToken) => Command::DeleteToken(token),
+            Some(tag) => Command::Delete(tag),
+            None => Command::Look { token },
+        }
+    }
+
+    pub(crate) fn hear_first(&self, state: &mut State, proxy: usize, master: usize) {
+        if let Some(reply) = state.links[proxy][master].replies.pop_front() {
+            self.hear(state, master, reply);
+        }
+    }
+
+    pub(crate) fn hear(&self, state: &mut State, master: usize, reply: Reply) {
+        let now = state.time();
+        let Some(index) = state.position(reply.flight) else { return };
+        let id = MasterId::new(master);
+        let flight = &mut state.flights[index];
+        match (&mut flight.operation, reply.answer) {
+            (Operation::Claim(claim), Answer::Claim(attempt, vote)) => {
+                if vote == claim::Vote::Taken && attempt == claim.attempt() {
+                    flight.yes |= 1 << master;
+                }
+                let vote = self.mixed(attempt, vote);
+                let taken_back = claim.attempt();
+                let next = claim.vote(attempt, id, vote, now);
+                self.take_back_when_read(state, index, master, attempt, vote);
+                self.follow_claim(state, index, taken_back, next);
+            }
+            (Operation::Extend(extend), Answer::Extend(vote)) => {
+                let step = extend.vote(reply.round, id, self.mixed_extension(vote), now);
+                self.follow_extend(state, index, step);
+            }
+            (Operation::Release(release), Answer::Sight(sight)) => {
+                let step = release.sight(reply.round, id, sight, now);
+                self.follow_release(state, index, step);
+            }
+            (Operation::Release(release), Answer::Delete(vote)) => {
+                if vote == release::Vote::Deleted {
+                    flight.yes |= 1 << master;
+                }
+                let step = release.vote(reply.round, id, vote, now);
+                self.follow_release(state, index, step);
+            }
+            _ => unreachable!("an answer of another kind"),
+        }
+    }
+
+    pub(crate) fn notice_deadline(&self, state: &mut State, id: FlightId) {
+        let Some(index) = state.position(id) else { return };
+        let flight = &mut state.flights[index];
+        let now = flight.operation.deadline().unwrap_or_default().max(ticks(state.now));
+        match &mut flight.operation {
+            Operation::Claim(claim) => {
+                let (attempt, next) = (claim.attempt(), claim.tick(now));
+                self.follow_claim(state, index, attempt, next);
+            }
+            Operation::Extend(extend) => {
+                let step = extend.tick(now);
+                self.follow_extend(state, index, step);
+            }
+            Operation::Release(release) => {
+                let step = release.tick(now);
+                self.follow_release(state, index, step);
+            }
+        }
+    }
+
+    /// The next attempt of a claim.
+    pub(crate) fn send_again(&self, state: &mut State, index: usize) {
+        let now = state.time();
+        let flight = &mut state.flights[index];
+        flight.pausing = false;
+        flight.round += 1;
+        flight.yes = 0;
+        let attempt = attempt(flight.proxy, flight.id, flight.round);
+        if let Operation::Claim(claim) = &mut flight.operation {
+            claim.ask(attempt, everybody(), now);
+        }
+        self.broadcast(state, index);
+    }
+
+    fn follow_claim(&self, state: &mut State, index: usize, attempt: Attempt, next: claim::Next) {
+        let flight = &state.flights[index];
+        let (proxy, token) = (flight.proxy, self.tokens[flight.id.0]);
+        let skip = match next.step {
+            claim::Step::Wait => self.has(Bug::StragglersStay),
+            claim::Step::Granted(_) => self.has(Bug::OwnCopiesStay),
+            _ => false,
+        };
+        for master in next.take_back.iter().map(MasterId::index) {
+            let unread =
+                self.has(Bug::TakeBackWhenRead) && state.flights[index].yes & (1 << master) == 0;
+            if !skip && !unread {
+                state.send(proxy, master, Command::TakeBack(attempt.fresh(), token), None);
+            }
+        }
+        match next.step {
+            claim::Step::Wait => {}
+            claim::Step::Afresh => {
+                state.seen.afresh = true;
+                self.send_again(state, index);
+            }
+            claim::Step::Pause => state.flights[index].pausing = true,
+            claim::Step::Granted(holder) => self.granted(state, index, holder),
+            claim::Step::Held => {
+                state.seen.held = true;
+                self.refused(state, index);
+            }
+            claim::Step::Unavailable { .. } => self.refused(state, index),
+        }
+        self.tidy(state);
+    }
+
+    fn follow_extend(&self, state: &mut State, index: usize, step: extend::Step) {
+        match step {
+            extend::Step::Wait => {}
+            extend::Step::Afresh => {
+                let now = state.time();
+                if let Operation::Extend(extend) = &mut state.flights[index].operation {
+                    extend.ask(everybody(), now);
+                }
+                self.broadcast(state, index);
+            }
+            extend::Step::Extended(attempt) => {
+                state.seen.extended = true;
+                self.granted(state, index, attempt);
+            }
+            extend::Step::Refused | extend::Step::Unavailable { .. } => self.refused(state, index),
+        }
+        self.tidy(state);
+    }
+
+    fn follow_release(&self, state: &mut State, index: usize, step: release::Step) {
+        let flight = &state.flights[index];
+        if flight.told {
+            return;
+        }
+        let (id, proxy, deleted) = (flight.id, flight.proxy, flight.yes);
+        let over =
+            !matches!(step, release::Step::Wait | release::Step::Look | release::Step::Delete(_));
+        let silent = matches!(step, release::Step::Unavailable { .. });
+        let lies = deleted != 0
+            && (self.has(Bug::OneDeletionIsEnough) && silent
+                || self.has(Bug::ReleaseAgainstQuorum) && over);
+        match step {
+            release::Step::Released => self.released(state, index),
+            _ if lies => self.released(state, index),
+            release::Step::Wait => {}
+            release::Step::Look => {
+                let now = state.time();
+                if let Operation::Release(release) = &mut state.flights[index].operation {
+                    release.ask(everybody(), now);
+                }
+                self.broadcast(state, index);
+            }
+            release::Step::Delete(tags) => {
+                let flight = &mut state.flights[index];
+                let Operation::Release(release) = &flight.operation else { return };
+                flight.meant = release.attempt();
+                let round = release.round();
+                for (master, tag) in tags {
+                    state.send(proxy, master.index(), Command::Delete(tag), Some((id, round)));
+                }
+            }
+            release::Step::Missing | release::Step::Other | release::Step::Unavailable { .. } => {
+                self.refused(state, index);
+            }
+        }
+        self.tidy(state);
+    }
+
+    fn refused(&self, state: &mut State, index: usize) {
+        state.flights[index].told = true;
+    }
+
+    fn granted(&self, state: &mut State, index: usize, attempt: Attempt) {
+        let flight = &mut state.flights[index];
+        let (until, overlaps) = (state.now + self.lease, flight.overlaps);
+        flight.told = true;
+        if !state.live.contains(&attempt) {
+            state.live.push(attempt);
+            state.live.sort_unstable();
+        }
+        let (client, job) = state.flights[index].id;
+        let shares = !matches!(self.scripts[client][job], Job::Claim(_));
+        if !overlaps {
+            state.clients[client].holds = Some(Holds { attempt, until, shares });
+        }
+    }
+
+    fn released(&self, state: &mut State, index: usize) {
+        let flight = &mut state.flights[index];
+        flight.told = true;
+        let (proxy, rival, yes) = (flight.proxy, flight.rival, flight.yes);
+        let (Operation::Release(release), Some(attempt)) = (&flight.operation, flight.meant) else {
+            return;
+        };
+        let settled = MasterSet::from_bits(u32::from(yes));
+        let rest = everybody().without(settled);
+        let all = release::Owed { attempt, now: rest, later: rest };
+        let owed = release.owed().unwrap_or(all);
+        state.live.retain(|live| *live != attempt);
+        state.released.push(attempt);
+        state.released.sort_unstable();
+        state.released.dedup();
+        let still = |(other, attempt): (usize, Attempt)| {
+            state.clients[other].holds.is_some_and(|holds| holds.attempt == attempt)
+        };
+        let lied = rival.is_some_and(|rival| rival.1 != attempt && still(rival));
+        state.seen.false_release |= lied;
+        self.deliver(state, index, proxy, owed);
+    }
+
+    fn deliver(&self, state: &mut State, index: usize, proxy: usize, owed: release::Owed) {
+        let token = self.tokens[state.flights[index].id.0];
+        for master in owed.now.iter().map(MasterId::index) {
+            let by_token = self.has(Bug::DeliverByToken);
+            let command =
+                if by_token { Command::DeleteToken(token) } else { Command::Deliver(owed.attempt) };
+            if !self.has(Bug::ReleaseByToken) {
+                state.send(proxy, master, command, None);
+            }
+        }
+        // Whoever granted it has sent its claim before, on the same links.
+        if owed.attempt.worker() == attempt_of(proxy).worker() || self.has(Bug::NoSecondDelivery) {
+            return;
+        }
+        for master in owed.later.iter().map(MasterId::index) {
+            let due = state.now + self.freshness + 1;
+            state.later.push(Later { due, proxy, master, attempt: owed.attempt });
+        }
+        state.later.sort_unstable();
+    }
+
+    /// A claim that was granted still hears stragglers. Nobody listens to anything else that is over.
+    fn tidy(&self, state: &mut State) {
+        let keeps = |flight: &Flight| match &flight.operation {
+            Operation::Claim(claim) => claim.is_listening() || self.has(Bug::TakeBackWhenRead),
+            Operation::Extend(_) | Operation::Release(_) => false,
+        };
+        state.flights.retain(|flight| !flight.told || keeps(flight));
+        state.flights.sort_by_key(|flight| flight.id);
+    }
+
+    fn take_back_when_read(
+        &self,
+        state: &mut State,
+        index: usize,
+        master: usize,
+        attempt: Attempt,
+        vote: claim::Vote,
+    ) {
+        let flight = &state.flights[index];
+        let Operation::Claim(claim) = &flight.operation else { return };
+        let over = claim.attempt() != attempt || flight.told && !state.live.contains(&attempt);
+        if self.has(Bug::TakeBackWhenRead) && vote == claim::Vote::Taken && over {
+            let token = self.tokens[flight.id.0];
+            state.send(flight.proxy, master, Command::TakeBack(attempt.fresh(), token), None);
+        }
+    }
+
+    fn mixed(&self, attempt: Attempt, vote: claim::Vote) -> claim::Vote {
+        match vote {
+            claim::Vote::Owned(_) if self.has(Bug::MixedQuorum) => claim::Vote::Owned(attempt),
+            vote => vote,
+        }
+    }
+
+    fn mixed_extension(&self, vote: extend::Vote) -> extend::Vote {
+        match vote {
+            extend::Vote::Extended(_) if self.has(Bug::MixedQuorum) => {
+                extend::Vote::Extended(attempt_of(0))
+            }
+            vote => vote,
+        }
+    }
+}
+
+fn everybody() -> MasterSet {
+    Quorum::of(MASTERS).everybody()
+}
+
+/// Any attempt of this proxy.
+fn attempt_of(proxy: usize) -> Attempt {
+    attempt(proxy, (9, 9), 9)
+}

@@ -1,0 +1,361 @@
+//! What there is: masters, links, proxies and clients, and what each of them knows.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use redlock_proxy::decision::lease::attempt::{Attempt, Tag, WorkerId};
+use redlock_proxy::decision::lease::claim::{Claim, Terms};
+use redlock_proxy::decision::lease::extend::Extend;
+use redlock_proxy::decision::lease::master::Lease;
+use redlock_proxy::decision::lease::release::Release;
+use redlock_proxy::decision::lease::{claim, extend, release};
+use redlock_proxy::quorum::Quorum;
+
+use crate::bugs::Bug;
+
+pub(crate) const MASTERS: usize = 3;
+pub(crate) const PROXIES: usize = 2;
+
+/// What may happen, and how often. All times are in ticks.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    /// What each client does, one after the other, each when the one before was answered.
+    pub(crate) scripts: Vec<Vec<Job>>,
+    /// Token of each client.
+    pub(crate) tokens: Vec<u8>,
+    pub(crate) cuts: u8,
+    pub(crate) forgets: u8,
+    /// How often a split vote is tried again.
+    pub(crate) retries: u32,
+    /// How often a claim is sent again.
+    pub(crate) rounds: u8,
+    /// Whether every reply is heard as soon as it is given.
+    pub(crate) prompt: bool,
+    /// How long a lease is.
+    pub(crate) lease: u8,
+    pub(crate) freshness: u8,
+    pub(crate) vote_timeout: u8,
+    pub(crate) patience: u8,
+    /// The last tick.
+    pub(crate) end: u8,
+    /// Whether deadlines come while masters are merely slow. A tick is coarse: they may come within one.
+    pub(crate) hasty: bool,
+    /// What must happen in some history, or the world shows nothing.
+    pub(crate) reaches: Vec<Event>,
+    /// The rule that is missing.
+    pub(crate) bug: Option<Bug>,
+}
+
+/// Something that must be possible.
+pub(crate) type Event = (&'static str, fn(&World, &State) -> bool);
+
+/// What a client asks, and which proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Job {
+    /// `SET key token NX PX ttl`.
+    Claim(usize),
+    /// Take the key, or prolong it if it holds the token.
+    Acquire(usize),
+    Extend(usize),
+    Release(usize),
+}
+
+impl Job {
+    pub(crate) fn proxy(self) -> usize {
+        match self {
+            Self::Claim(proxy)
+            | Self::Acquire(proxy)
+            | Self::Extend(proxy)
+            | Self::Release(proxy) => proxy,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) now: u8,
+    pub(crate) masters: [Master; MASTERS],
+    pub(crate) clients: Vec<Client>,
+    /// From each proxy to each master.
+    pub(crate) links: [[Link; MASTERS]; PROXIES],
+    pub(crate) flights: Vec<Flight>,
+    /// Deliveries that wait for a freshness to pass.
+    pub(crate) later: Vec<Later>,
+    /// The version that proxies send under.
+    pub(crate) roster: u8,
+    pub(crate) cuts: u8,
+    pub(crate) forgets: u8,
+    /// Attempts that were granted, and not released since.
+    pub(crate) live: Vec<Attempt>,
+    /// Attempts whose release was a success.
+    pub(crate) released: Vec<Attempt>,
+    pub(crate) seen: Seen,
+}
+
+/// What has happened, for the properties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Seen {
+    /// A release was a success although somebody else held the key all the time.
+    pub(crate) false_release: bool,
+    pub(crate) afresh: bool,
+    pub(crate) held: bool,
+    pub(crate) extended: bool,
+    pub(crate) admitted: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Master {
+    pub(crate) key: Option<Lease<u8>>,
+    /// Roster version that its mark shows; `None` when it has forgotten.
+    pub(crate) mark: Option<u8>,
+    /// Whether the roster has put it out.
+    pub(crate) is_out: bool,
+    /// Whether it ever forgot.
+    pub(crate) forgot: bool,
+    /// Whether anything has happened to it.
+    pub(crate) touched: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    /// Place of the next job in its script.
+    pub(crate) next: usize,
+    /// The lease that it believes in.
+    pub(crate) holds: Option<Holds>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Holds {
+    pub(crate) attempt: Attempt,
+    /// First tick at which it believes in it no more.
+    pub(crate) until: u8,
+    /// Whether it asked to find its own token: it shares the lease with whoever has that token.
+    pub(crate) shares: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Link {
+    pub(crate) requests: VecDeque<Request>,
+    pub(crate) replies: VecDeque<Reply>,
+    /// What an earlier connection, lost but not closed by the master, still holds.
+    pub(crate) old: VecDeque<Request>,
+}
+
+impl Link {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.requests.is_empty() && self.replies.is_empty() && self.old.is_empty()
+    }
+}
+
+/// Client, and place of the job in its script.
+pub(crate) type FlightId = (usize, usize);
+
+/// A job on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Flight {
+    pub(crate) id: FlightId,
+    pub(crate) proxy: usize,
+    pub(crate) operation: Operation,
+    /// Whether the client has its answer.
+    pub(crate) told: bool,
+    pub(crate) pausing: bool,
+    /// Attempts made before the present one.
+    pub(crate) round: u8,
+    /// Masters that said yes to the present attempt or deleted the key, by bits; only planted bugs use it.
+    pub(crate) yes: u8,
+    /// At its start, another client that held the key, and as what.
+    pub(crate) rival: Option<(usize, Attempt)>,
+    /// Whether somebody gave back this token in the meantime, and may have hit what it was granted.
+    pub(crate) overlaps: bool,
+    /// The attempt that a release deletes.
+    pub(crate) meant: Option<Attempt>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Claim(Claim),
+    Extend(Extend),
+    Release(Release),
+}
+
+impl Operation {
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        match self {
+            Self::Claim(claim) => claim.deadline(),
+            Self::Extend(extend) => extend.deadline(),
+            Self::Release(release) => release.deadline(),
+        }
+    }
+}
+
+/// A delivery that is due at a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Later {
+    pub(crate) due: u8,
+    pub(crate) proxy: usize,
+    pub(crate) master: usize,
+    pub(crate) attempt: Attempt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Request {
+    pub(crate) command: Command,
+    /// Whom the answer is for.
+    pub(crate) flight: Option<FlightId>,
+    pub(crate) round: u8,
+    /// Roster version it was sent under.
+    pub(crate) version: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Command {
+    Claim {
+        tag: Tag,
+        token: u8,
+        ttl: u8,
+        or_prolong: bool,
+    },
+    Extend {
+        token: u8,
+        ttl: u8,
+    },
+    Look {
+        token: u8,
+    },
+    Delete(Tag),
+    /// With the token, which only planted bugs compare.
+    TakeBack(Tag, u8),
+    Deliver(Attempt),
+    /// Only planted bugs compare nothing but the token.
+    DeleteToken(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reply {
+    pub(crate) flight: FlightId,
+    pub(crate) round: u8,
+    pub(crate) answer: Answer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    Claim(Attempt, claim::Vote),
+    Extend(extend::Vote),
+    Sight(release::Sight),
+    Delete(release::Vote),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Tick,
+    Start(usize),
+    /// A deadline comes.
+    Deadline(FlightId),
+    /// The pause before the next attempt is over.
+    Again(FlightId),
+    Execute(usize, usize),
+    ExecuteOld(usize, usize),
+    Hear(usize, usize),
+    Cut(usize, usize),
+    Forget(usize),
+    PutOut(usize),
+    Admit(usize),
+    Redeliver(usize),
+}
+
+impl World {
+    /// These scripts, run by clients with tokens of their own, without faults.
+    pub(crate) fn new(scripts: &[&[Job]]) -> Self {
+        Self {
+            scripts: scripts.iter().map(|script| script.to_vec()).collect(),
+            tokens: vec![1, 2],
+            cuts: 0,
+            forgets: 0,
+            retries: 0,
+            rounds: 1,
+            prompt: true,
+            lease: 2,
+            freshness: 0,
+            vote_timeout: 1,
+            patience: 2,
+            end: 0,
+            hasty: true,
+            reaches: Vec::new(),
+            bug: None,
+        }
+    }
+
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            quorum: Quorum::of(MASTERS),
+            vote_timeout: ticks(self.vote_timeout),
+            patience: ticks(self.patience),
+            retries: self.retries,
+        }
+    }
+
+    pub(crate) fn start(&self) -> State {
+        let master =
+            Master { key: None, mark: Some(0), is_out: false, forgot: false, touched: false };
+        State {
+            now: 0,
+            masters: std::array::from_fn(|_| master.clone()),
+            clients: vec![Client::default(); self.scripts.len()],
+            links: Default::default(),
+            flights: Vec::new(),
+            later: Vec::new(),
+            roster: 0,
+            cuts: 0,
+            forgets: 0,
+            live: Vec::new(),
+            released: Vec::new(),
+            seen: Seen::default(),
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn time(&self) -> Duration {
+        ticks(self.now)
+    }
+
+    pub(crate) fn position(&self, id: FlightId) -> Option<usize> {
+        self.flights.iter().position(|flight| flight.id == id)
+    }
+
+    pub(crate) fn is_busy(&self, client: usize) -> bool {
+        self.flights.iter().any(|flight| flight.id.0 == client && !flight.told)
+    }
+
+    /// Masters to which nothing has happened yet are alike: it is enough if it happens to the first.
+    pub(crate) fn is_like_another(&self, master: usize) -> bool {
+        let untouched = |master: usize| !self.masters[master].touched;
+        untouched(master) && (0..master).any(untouched)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        proxy: usize,
+        master: usize,
+        command: Command,
+        to: Option<(FlightId, u8)>,
+    ) {
+        let (flight, round) = to.map_or((None, 0), |(flight, round)| (Some(flight), round));
+        let request = Request { command, flight, round, version: self.roster };
+        self.links[proxy][master].requests.push_back(request);
+    }
+}
+
+pub(crate) fn ticks(ticks: u8) -> Duration {
+    Duration::from_secs(u64::from(ticks))
+}
+
+/// The name of an attempt follows from its job, so that orders of events that come to the same are one state.
+pub(crate) fn attempt(proxy: usize, (client, job): FlightId, round: u8) -> Attempt {
+    let counter = 100 * client as u64 + 10 * job as u64 + u64::from(round);
+    Attempt::new(WorkerId::new(proxy as u64), counter)
+}

@@ -1,0 +1,133 @@
+//! Small worlds, each around one kind of trouble.
+
+use crate::model::{ADMITTED, AFRESH, EXTENDED, REFUSED, RELEASED, SHARED};
+use crate::world::{Event, Job, World};
+
+use Job::{Acquire, Claim, Extend, Release};
+
+/// Two clients want the same lease with equal tokens, through two proxies. Split votes are tried again.
+pub(crate) fn race() -> World {
+    reaching(
+        &[REFUSED],
+        World { retries: 1, tokens: vec![1, 1], ..World::new(&[&[Claim(0)], &[Claim(1)]]) },
+    )
+}
+
+/// The same while replies take their time.
+pub(crate) fn race_with_late_replies() -> World {
+    World { prompt: false, retries: 0, ..race() }
+}
+
+/// The same with a connection that is lost.
+pub(crate) fn race_with_lost_connection() -> World {
+    World { cuts: 1, retries: 0, ..race() }
+}
+
+/// One claim whose connection is lost with requests or replies on the way.
+pub(crate) fn lost_connection() -> World {
+    World { cuts: 1, prompt: false, ..World::new(&[&[Claim(0)]]) }
+}
+
+/// A client that was told an error tries again through the other proxy with the same token.
+pub(crate) fn retry_elsewhere() -> World {
+    World::new(&[&[Claim(0), Claim(1)]])
+}
+
+/// A client gives back after an error, and claims again.
+pub(crate) fn release_between() -> World {
+    reaching(&[RELEASED], World::new(&[&[Claim(0), Release(0), Claim(1)]]))
+}
+
+/// A lease is given back while another client with the same token wants it.
+pub(crate) fn hand_over() -> World {
+    let world = World::new(&[&[Claim(0), Release(0)], &[Claim(1)]]);
+    reaching(&[RELEASED, REFUSED], World { tokens: vec![1, 1], ..world })
+}
+
+/// The same with a connection that is lost.
+pub(crate) fn hand_over_with_lost_connection() -> World {
+    World { cuts: 1, ..hand_over() }
+}
+
+/// A lease is given back through another proxy than the one that granted it, before all masters have it.
+pub(crate) fn release_elsewhere() -> World {
+    reaching(&[RELEASED], World { end: 1, ..World::new(&[&[Claim(0), Release(1)]]) })
+}
+
+/// The same with a connection that is lost.
+pub(crate) fn release_elsewhere_with_lost_connection() -> World {
+    World { cuts: 1, ..release_elsewhere() }
+}
+
+/// A client that was refused gives back, through another proxy, while the lease is somebody else's.
+pub(crate) fn release_of_a_refused_claim() -> World {
+    World { rounds: 0, ..World::new(&[&[Claim(0), Release(1)], &[Claim(1)]]) }
+}
+
+/// A client that was told an error prolongs its token through the other proxy, and gives it back through the first.
+pub(crate) fn extend_elsewhere() -> World {
+    reaching(&[EXTENDED, RELEASED], World::new(&[&[Claim(0), Extend(1), Release(0)]]))
+}
+
+/// A client that was told an error takes or prolongs its token through the other proxy.
+pub(crate) fn acquire_elsewhere() -> World {
+    reaching(&[SHARED, RELEASED], World::new(&[&[Claim(0), Acquire(1), Release(1)]]))
+}
+
+/// A client gives back, and another with the same token takes or prolongs it.
+pub(crate) fn release_before_acquire() -> World {
+    let world = World::new(&[&[Claim(0), Release(0)], &[Acquire(1)]]);
+    reaching(&[SHARED, RELEASED], World { tokens: vec![1, 1], ..world })
+}
+
+/// Time passes between sending, voting and hearing.
+pub(crate) fn slow_masters() -> World {
+    let world = World { lease: 1, end: 1, ..World::new(&[&[Claim(0)], &[Claim(1)]]) };
+    reaching(&[AFRESH, REFUSED], world)
+}
+
+/// A lease is prolonged, and its masters are slow, while another client waits for its end.
+pub(crate) fn slow_extension() -> World {
+    let world = World::new(&[&[Claim(0), Extend(0)], &[Claim(1)]]);
+    let world = World { lease: 1, end: 1, hasty: false, rounds: 0, ..world };
+    reaching(&[EXTENDED, REFUSED], world)
+}
+
+/// The same for longer, with an extension that is sent again.
+pub(crate) fn slower_extension() -> World {
+    World { end: 2, rounds: 1, ..slow_extension() }
+}
+
+/// So much time passes that a claim which was made afresh is granted late.
+pub(crate) fn slow_masters_twice() -> World {
+    let world = World::new(&[&[Claim(0)], &[Claim(1)]]);
+    let (lease, freshness, patience, vote_timeout) = (1, 1, 3, 3);
+    let world = World { lease, freshness, patience, vote_timeout, end: 4, hasty: false, ..world };
+    reaching(&[AFRESH], world)
+}
+
+/// A master forgets everything, and is admitted again.
+pub(crate) fn forgetting() -> World {
+    let world = World::new(&[&[Claim(0)], &[Claim(1)]]);
+    reaching(&[ADMITTED], World { forgets: 1, rounds: 0, hasty: false, ..world })
+}
+
+/// The same while deadlines come at any time.
+pub(crate) fn forgetting_in_haste() -> World {
+    World { hasty: true, ..forgetting() }
+}
+
+/// The same while claims that could not be decided are sent again.
+pub(crate) fn forgetting_and_asking_again() -> World {
+    World { rounds: 1, ..forgetting() }
+}
+
+/// A master forgets while a lease is given back and another client with the same token wants it.
+pub(crate) fn forgetting_while_handed_over() -> World {
+    let world = World { forgets: 1, rounds: 0, hasty: false, ..hand_over() };
+    reaching(&[ADMITTED, RELEASED], world)
+}
+
+fn reaching(events: &[Event], world: World) -> World {
+    World { reaches: events.to_vec(), ..world }
+}
