@@ -3,6 +3,10 @@
 //! Nothing in here knows a socket, a runtime or a clock. They are explored exhaustively before anything uses them; for
 //! now the proxy still decides by [`quorum`](crate::quorum).
 //!
-//! * [`lease`] takes, prolongs and gives back a lock with a TTL, by a quorum of votes.
+//! * [`lease`] takes, prolongs and gives back a lock with a TTL, by a quorum of votes;
+//! * [`register`] is one key as a replicated register: what a master keeps, and how a worker changes it;
+//! * [`roster`] is which masters vote, and how one that has forgotten is admitted again.
 
 pub mod lease;
+pub mod register;
+pub mod roster;

@@ -1,0 +1,501 @@
+//! What a worker does to change a register, or to read it.
+//!
+//! A [`Proposer`] is one operation on one key. Its owner sends every request to all masters, hands in the answers,
+//! and calls [`Proposer::again`] after a refusal, when too little was answered in time, or when the electorate changed.
+
+use super::acceptor::{Adopt, Apply, Fate, Refusal};
+use super::ballot::Ballot;
+use super::electorate::Electorate;
+use super::{Program, StateOf};
+use crate::quorum::{MasterId, MasterSet, Quorum};
+
+/// A request to every master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Request<P: Program> {
+    /// Promise this ballot, and tell the state.
+    Prepare(Ballot),
+    /// Accept a state.
+    Adopt(Adopt<P::Value, P::Reply>),
+    /// Run a program.
+    Apply(Apply<P>),
+}
+
+/// What a master answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer<P: Program> {
+    /// The ballot is promised; this is the state.
+    Promised(StateOf<P>),
+    /// The state is accepted.
+    Adopted,
+    /// The program ran, and replied.
+    Applied(P::Reply),
+    /// Nothing was changed.
+    Refused(Refusal),
+}
+
+/// What is to be done now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step<P: Program> {
+    /// Nothing, until the next answer or the deadline.
+    Wait,
+    /// Send this to every master.
+    Send(Request<P>),
+    /// Somebody else is at work, or a master is behind: pause at random, then call [`Proposer::again`].
+    Pause,
+    /// The operation has ended.
+    Done(Outcome<P>),
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome<P: Program> {
+    /// The program ran, exactly once.
+    Ran(P::Reply),
+    /// The value, for an operation that only reads.
+    Read(P::Value),
+    /// It may have run or not, and nobody can tell any more. It must not run again.
+    NotKnown,
+}
+
+/// A quorum's promise from the last attempt, with which the next one on the key takes one round trip.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held<E> {
+    /// The electorate that gave the promise. It ends with it.
+    electorate: E,
+    /// The ballot that was promised.
+    ballot: Ballot,
+    /// The accepted ballot of the state that the promise is about.
+    accepted: Ballot,
+}
+
+/// One operation on its way through the masters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Proposer<P: Program, E: Electorate<P::Value>> {
+    quorum: Quorum,
+    worker: u64,
+    electorate: E,
+    /// What to run; `None`: only read.
+    program: Option<P>,
+    /// Ballots under which the program was sent. At most one of them can take effect.
+    attempts: Vec<Ballot>,
+    /// The highest ballot met.
+    highest: Ballot,
+    phase: Phase<P, E::Credential>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase<P: Program, C> {
+    Preparing {
+        ballot: Ballot,
+        promises: Vec<Promise<P, C>>,
+        no: MasterSet,
+    },
+    Adopting(Accepting<StateOf<P>>),
+    /// With the value that the electorate is judged by, and the reply of those that applied.
+    Applying(Accepting<P::Value>, Option<P::Reply>),
+    /// A round is lost: the next one has a higher ballot.
+    Pausing,
+    Ended(Option<Accepting<P::Value>>),
+}
+
+/// One master's promise, with the state that it is about.
+type Promise<P, C> = (MasterId, C, StateOf<P>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Accepting<S> {
+    ballot: Ballot,
+    next: Ballot,
+    /// What the round is built on.
+    basis: S,
+    yes: MasterSet,
+    no: MasterSet,
+}
+
+impl<P, E> Proposer<P, E>
+where
+    P: Program + Clone,
+    E: Electorate<P::Value> + Clone + PartialEq,
+{
+    /// Begins to run `program`, or to read when there is none, with a prepare of its own.
+    pub fn new(
+        quorum: Quorum,
+        worker: u64,
+        electorate: E,
+        program: Option<P>,
+        now_us: u64,
+    ) -> (Self, Request<P>) {
+        let (attempts, phase) = (Vec::new(), Phase::Pausing);
+        let highest = Ballot::NONE;
+        let mut proposer = Self { quorum, worker, electorate, program, attempts, highest, phase };
+        let request = proposer.again(now_us);
+        (proposer, request)
+    }
+
+    /// Begins to run `program` on a promise that this worker holds; `None` when the promise ended with its electorate.
+    ///
+    /// `value` stands for the state that the promise is about; only the electorate looks at it.
+    pub fn with_promise(
+        quorum: Quorum,
+        electorate: E,
+        program: P,
+        held: Held<E>,
+        value: P::Value,
+    ) -> Option<(Self, Request<P>)> {
+        if held.electorate != electorate {
+            return None;
+        }
+        let mut proposer = Self {
+            quorum,
+            worker: held.ballot.worker,
+            electorate,
+            program: Some(program.clone()),
+            attempts: Vec::new(),
+            highest: held.ballot,
+            phase: Phase::Pausing,
+        };
+        let request = proposer.apply(program, held.ballot, held.accepted, value);
+        Some((proposer, request))
+    }
+
+    /// Begins a round with a higher ballot. Whatever the rounds before may still bring does not count any more.
+    pub fn again(&mut self, now_us: u64) -> Request<P> {
+        let ballot = Ballot::above(self.highest, now_us, self.worker);
+        self.highest = ballot;
+        self.phase = Phase::Preparing { ballot, promises: Vec::new(), no: MasterSet::EMPTY };
+        Request::Prepare(ballot)
+    }
+
+    /// Goes on under another electorate. Promises and votes of the one before are dropped.
+    pub fn under(&mut self, electorate: E, now_us: u64) -> Request<P> {
+        self.electorate = electorate;
+        self.again(now_us)
+    }
+
+    /// Takes the answer of `master` to what was sent under `ballot`.
+    pub fn answer(
+        &mut self,
+        ballot: Ballot,
+        master: MasterId,
+        credential: E::Credential,
+        answer: Answer<P>,
+    ) -> Step<P> {
+        if self.ballot() != Some(ballot) {
+            return Step::Wait;
+        }
+        match answer {
+            Answer::Promised(state) => self.promised(master, credential, state),
+            Answer::Adopted => self.adopted(master, credential),
+            Answer::Applied(reply) => self.applied(master, credential, reply),
+            Answer::Refused(refusal) => self.refused(master, refusal),
+        }
+    }
+
+    /// The ballot of the round that is open.
+    pub fn ballot(&self) -> Option<Ballot> {
+        match &self.phase {
+            Phase::Preparing { ballot, .. } => Some(*ballot),
+            Phase::Adopting(round) => Some(round.ballot),
+            Phase::Applying(round, _) => Some(round.ballot),
+            Phase::Pausing | Phase::Ended(_) => None,
+        }
+    }
+
+    /// The promise for the next operation of this worker on the key, once this one ran.
+    pub fn held(&self) -> Option<Held<E>> {
+        let Phase::Ended(Some(round)) = &self.phase else { return None };
+        let electorate = self.electorate.clone();
+        Some(Held { electorate, ballot: round.next, accepted: round.ballot })
+    }
+
+    fn promised(&mut self, master: MasterId, shown: E::Credential, state: StateOf<P>) -> Step<P> {
+        let Phase::Preparing { ballot, promises, .. } = &mut self.phase else { return Step::Wait };
+        if promises.iter().any(|(other, ..)| *other == master) {
+            return Step::Wait;
+        }
+        self.highest = self.highest.max(state.accepted);
+        promises.push((master, shown, state));
+        promises.sort_by_key(|(master, ..)| *master);
+        let (ballot, promises) = (*ballot, promises.clone());
+        let Some(newest) = newest::<P, _>(&promises) else { return Step::Wait };
+        let counts = |(master, shown, _): &&Promise<P, _>| {
+            self.electorate.counts(&newest.value, *master, shown)
+        };
+        let counted: Vec<_> = promises.iter().filter(counts).collect();
+        if counted.len() < self.quorum.needed() {
+            return Step::Wait;
+        }
+        let alike = counted.iter().filter(|(.., state)| state.accepted == newest.accepted).count();
+        if alike < self.quorum.needed() {
+            return self.adopt(ballot, newest.clone());
+        }
+        self.decided(ballot, newest.clone())
+    }
+
+    /// Makes the newest state that a quorum showed one that a quorum holds.
+    fn adopt(&mut self, ballot: Ballot, newest: StateOf<P>) -> Step<P> {
+        let basis = newest.under(ballot);
+        let round = self.round(ballot, basis.clone());
+        let next = round.next;
+        self.phase = Phase::Adopting(round);
+        Step::Send(Request::Adopt(Adopt { state: basis, next }))
+    }
+
+    fn adopted(&mut self, master: MasterId, shown: E::Credential) -> Step<P> {
+        let Phase::Adopting(round) = &mut self.phase else { return Step::Wait };
+        if self.electorate.counts(&round.basis.value, master, &shown) {
+            round.yes.insert(master);
+        }
+        if !self.quorum.reached_by(round.yes) {
+            return Step::Wait;
+        }
+        let (next, basis) = (round.next, round.basis.clone());
+        self.decided(next, basis)
+    }
+
+    /// A quorum holds `state`, and has promised `ballot`.
+    fn decided(&mut self, ballot: Ballot, state: StateOf<P>) -> Step<P> {
+        let Some(program) = self.program.clone() else {
+            self.phase = Phase::Ended(None);
+            return Step::Done(Outcome::Read(state.value));
+        };
+        let fates = self.attempts.iter().map(|attempt| state.recent.fate(*attempt));
+        match fates.reduce(clearer).unwrap_or(Fate::DidNotRun) {
+            Fate::Ran(reply) => self.end(Outcome::Ran(reply)),
+            Fate::NotKnown => self.end(Outcome::NotKnown),
+            Fate::DidNotRun => Step::Send(self.apply(program, ballot, state.accepted, state.value)),
+        }
+    }
+
+    fn apply(
+        &mut self,
+        program: P,
+        ballot: Ballot,
+        expected: Ballot,
+        value: P::Value,
+    ) -> Request<P> {
+        self.attempts.push(ballot);
+        let round = self.round(ballot, value);
+        let next = round.next;
+        self.phase = Phase::Applying(round, None);
+        Request::Apply(Apply { program, expected, ballot, next })
+    }
+
+    fn applied(&mut self, master: MasterId, shown: E::Credential, reply: P::Reply) -> Step<P> {
+        let Phase::Applying(round, first) = &mut self.phase else { return Step::Wait };
+        if self.electorate.counts(&round.basis, master, &shown) {
+            first.get_or_insert(reply);
+            round.yes.insert(master);
+        }
+        let (true, Some(reply)) = (self.quorum.reached_by(round.yes), first.clone()) else {
+            return Step::Wait;
+        };
+        self.phase = Phase::Ended(Some(round.clone()));
+        Step::Done(Outcome::Ran(reply))
+    }
+
+    /// Waits for the others as long as they can still make a quorum.
+    fn refused(&mut self, master: MasterId, refusal: Refusal) -> Step<P> {
+        self.highest = self.highest.max(refusal.promised);
+        let no = match &mut self.phase {
+            Phase::Preparing { no, .. } => no,
+            Phase::Adopting(round) => &mut round.no,
+            Phase::Applying(round, _) => &mut round.no,
+            Phase::Pausing | Phase::Ended(_) => return Step::Wait,
+        };
+        no.insert(master);
+        if no.len() > self.quorum.tolerates() { self.pause() } else { Step::Wait }
+    }
+
+    fn pause(&mut self) -> Step<P> {
+        self.phase = Phase::Pausing;
+        Step::Pause
+    }
+
+    fn end(&mut self, outcome: Outcome<P>) -> Step<P> {
+        self.phase = Phase::Ended(None);
+        Step::Done(outcome)
+    }
+
+    fn round<S>(&mut self, ballot: Ballot, basis: S) -> Accepting<S> {
+        let next = Ballot::above(ballot, 0, self.worker);
+        self.highest = self.highest.max(next);
+        Accepting { ballot, next, basis, yes: MasterSet::EMPTY, no: MasterSet::EMPTY }
+    }
+}
+
+fn newest<P: Program, C>(promises: &[Promise<P, C>]) -> Option<&StateOf<P>> {
+    promises.iter().map(|(.., state)| state).max_by_key(|state| state.accepted)
+}
+
+/// That it ran is certain; that it did not is only certain when nothing is unknown.
+fn clearer<R>(one: Fate<R>, other: Fate<R>) -> Fate<R> {
+    match (&one, &other) {
+        (Fate::Ran(_), _) | (Fate::NotKnown, Fate::DidNotRun) => one,
+        _ => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::acceptor::{self, Stamp};
+    use super::super::electorate::OneVersion;
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    struct Increment;
+
+    impl Program for Increment {
+        type Value = u8;
+        type Reply = u8;
+
+        fn run(&self, value: &u8) -> (u8, u8) {
+            (value + 1, value + 1)
+        }
+    }
+
+    type Masters = [Stamp<u8, u8>; 3];
+    type Worker = Proposer<Increment, OneVersion>;
+
+    const VERSION: OneVersion = OneVersion(1);
+
+    fn start(program: Option<Increment>) -> (Worker, Request<Increment>) {
+        Worker::new(Quorum::of(3), 7, VERSION, program, 100)
+    }
+
+    fn execute(stamp: &mut Stamp<u8, u8>, request: &Request<Increment>) -> Answer<Increment> {
+        let answer = match request {
+            Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),
+            Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| Answer::Adopted),
+            Request::Apply(apply) => acceptor::apply(stamp, apply, 2).map(Answer::Applied),
+        };
+        answer.unwrap_or_else(Answer::Refused)
+    }
+
+    /// Sends a request to some masters, and returns the last step.
+    fn ask(
+        worker: &mut Worker,
+        masters: &mut Masters,
+        asked: &[usize],
+        request: &Request<Increment>,
+    ) -> Step<Increment> {
+        let ballot = worker.ballot().unwrap_or_default();
+        let mut last = Step::Wait;
+        for at in asked {
+            let answer = execute(&mut masters[*at], request);
+            let step = worker.answer(ballot, MasterId::new(*at), 1, answer);
+            last = if step == Step::Wait { last } else { step };
+        }
+        last
+    }
+
+    fn run(masters: &mut Masters, asked: &[usize]) -> (Worker, Step<Increment>) {
+        let (mut worker, mut request) = start(Some(Increment));
+        loop {
+            match ask(&mut worker, masters, asked, &request) {
+                Step::Send(next) => request = next,
+                step => return (worker, step),
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_program_of_a_worker_takes_one_round_trip() {
+        let mut masters = Masters::default();
+        let (worker, step) = run(&mut masters, &[0, 1, 2]);
+        assert_eq!(step, Step::Done(Outcome::Ran(1)));
+        let held = worker.held().expect("a promise");
+        let next = Worker::with_promise(Quorum::of(3), VERSION, Increment, held, 1);
+        let (mut worker, request) = next.expect("the same electorate");
+        let step = ask(&mut worker, &mut masters, &[1, 2], &request);
+        assert_eq!(step, Step::Done(Outcome::Ran(2)));
+    }
+
+    #[test]
+    fn a_promise_ends_with_its_electorate() {
+        let (worker, _) = run(&mut Masters::default(), &[0, 1]);
+        let held = worker.held().expect("a promise");
+        let next = Worker::with_promise(Quorum::of(3), OneVersion(2), Increment, held, 1);
+        assert_eq!(next, None);
+    }
+
+    #[test]
+    fn answers_of_another_version_do_not_count() {
+        let (mut worker, request) = start(None);
+        let Request::Prepare(ballot) = request else { panic!("a prepare comes first") };
+        for at in 0..3 {
+            let promise = Answer::Promised(StateOf::<Increment>::default());
+            assert_eq!(worker.answer(ballot, MasterId::new(at), 2, promise), Step::Wait);
+        }
+    }
+
+    #[test]
+    fn who_is_refused_by_too_many_pauses_and_comes_back_with_a_higher_ballot() {
+        let mut masters = Masters::default();
+        let high = Ballot { counter: 900, worker: 8 };
+        for master in &mut masters[..2] {
+            assert!(master.prepare(high).is_ok());
+        }
+        let (mut worker, request) = start(None);
+        assert_eq!(ask(&mut worker, &mut masters, &[0], &request), Step::Wait);
+        assert_eq!(ask(&mut worker, &mut masters, &[1], &request), Step::Pause);
+        let Request::Prepare(ballot) = worker.again(200) else { panic!("a prepare") };
+        assert!(ballot > high);
+    }
+
+    #[test]
+    fn a_program_whose_answer_was_lost_is_answered_from_the_list() {
+        let mut masters = Masters::default();
+        let (mut worker, request) = start(Some(Increment));
+        let Step::Send(apply) = ask(&mut worker, &mut masters, &[0, 1], &request) else {
+            panic!("both show the same");
+        };
+        for master in &mut masters {
+            execute(master, &apply);
+        }
+        let look = worker.again(200);
+        let step = ask(&mut worker, &mut masters, &[1, 2], &look);
+        assert_eq!(step, Step::Done(Outcome::Ran(1)));
+        assert_eq!(masters.each_ref().map(|master| master.state.value), [1; 3]);
+    }
+
+    #[test]
+    fn a_program_that_the_list_does_not_reach_is_not_run_again() {
+        let mut masters = Masters::default();
+        let (mut worker, request) = start(Some(Increment));
+        let Step::Send(_) = ask(&mut worker, &mut masters, &[0, 1], &request) else {
+            panic!("both show the same");
+        };
+        for counter in [1_000, 2_000, 3_000] {
+            let ballot = Ballot { counter, worker: 8 };
+            for master in &mut masters {
+                assert!(master.prepare(ballot).is_ok());
+                let expected = master.state.accepted;
+                let next = Ballot::above(ballot, 0, 8);
+                let apply = Apply { program: Increment, expected, ballot, next };
+                assert!(acceptor::apply(master, &apply, 2).is_ok());
+            }
+        }
+        let look = worker.again(4_000);
+        let step = ask(&mut worker, &mut masters, &[0, 1], &look);
+        assert_eq!(step, Step::Done(Outcome::NotKnown));
+    }
+
+    #[test]
+    fn a_state_of_a_minority_is_adopted_under_the_readers_ballot() {
+        let mut masters = Masters::default();
+        let old = Apply {
+            program: Increment,
+            expected: Ballot::NONE,
+            ballot: Ballot { counter: 5, worker: 8 },
+            next: Ballot { counter: 6, worker: 8 },
+        };
+        assert!(acceptor::apply(&mut masters[0], &old, 2).is_ok());
+        let (mut worker, request) = start(None);
+        let Step::Send(adopt) = ask(&mut worker, &mut masters, &[0, 1], &request) else {
+            panic!("they differ");
+        };
+        let step = ask(&mut worker, &mut masters, &[1, 2], &adopt);
+        assert_eq!(step, Step::Done(Outcome::Read(1)));
+        assert_eq!(masters[1].state.accepted, Ballot { counter: 100, worker: 7 });
+    }
+}

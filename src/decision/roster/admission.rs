@@ -1,0 +1,204 @@
+//! What a proxy does next for a master that has forgotten.
+//!
+//! ```text
+//!  forgotten -> out -> others' marks raised -> provisional mark -> copied -> in -> others' marks -> own mark
+//! ```
+//!
+//! [`next`] looks at the roster and at what the masters show, and keeps nothing between two calls but what was copied.
+//! So any proxy can finish what another began, several can be at it at once, and one that pauses does no harm: each
+//! step is a compare-and-set, or a change of the roster with its precondition.
+
+use super::mark::{Kind, Mark};
+use super::roster::{Change, Member, Roster, Standing};
+use crate::quorum::{MasterId, MasterSet, Quorum};
+
+/// What a master showed when it was last looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shown {
+    /// The mark; `None`: it has none, or none of ours.
+    pub mark: Option<Mark>,
+    /// The server's own id.
+    pub run_id: String,
+}
+
+/// A copy that a master is given of what it has forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Copy {
+    /// The version that put the master out.
+    pub since: u64,
+    /// Nonce of its provisional mark.
+    pub nonce: u64,
+    /// Masters that were copied from completely.
+    pub sources: MasterSet,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// Change the roster.
+    Change(Change),
+    /// Replace a master's mark, if it is still the one that was shown, in every database.
+    Mark {
+        /// The master.
+        master: MasterId,
+        /// The new mark. The tail of the old one stays.
+        mark: Mark,
+    },
+    /// Empty the master and give it a provisional mark with a nonce of this proxy's.
+    Empty(MasterId),
+    /// Copy from one of these, each page proven.
+    CopyFrom(MasterSet),
+    /// Wait for masters that cannot be seen.
+    Wait,
+}
+
+/// Returns what to do next about `master`; `None`: it votes, or will when it is seen.
+///
+/// `shown` has an entry for each member; `None`: it cannot be seen.
+pub fn next(
+    roster: &Roster,
+    master: MasterId,
+    shown: &[Option<Shown>],
+    copy: Option<&Copy>,
+) -> Option<Task> {
+    let member = roster.member(master)?;
+    let here = shown.get(master.index())?.as_ref()?;
+    match member.standing {
+        Standing::In { nonce } => admitted(roster, master, here, nonce, shown),
+        Standing::Out { since } => Some(outside(roster, master, here, since, shown, copy)),
+    }
+}
+
+/// Whether `source` may be copied from now: it votes, and shows a version not before the one that put the copier out.
+///
+/// A source that was not raised could still give a vote to an operation that counts a vote from before.
+pub fn is_source(roster: &Roster, source: MasterId, shown: &Shown, since: u64) -> bool {
+    let Some(expected) = Mark::expected(roster, source, 0) else { return false };
+    let Some(mark) = &shown.mark else { return false };
+    let is_same = mark.proves_same(&expected) || mark.missed_a_raise_to(&expected);
+    roster.voters().contains(source)
+        && runs_as(roster, source, shown)
+        && is_same
+        && mark.version() >= Some(since)
+}
+
+/// How many complete copies hold whatever a quorum holds.
+pub fn sources_needed(quorum: Quorum) -> usize {
+    quorum.tolerates() + 1
+}
+
+/// The pause before a member is put out again, so that one that keeps failing does not stop the others.
+pub fn pause_ms(admissions_in_a_row: u32) -> u64 {
+    MIN_PAUSE_MS.saturating_mul(1 << admissions_in_a_row.min(6)).min(MAX_PAUSE_MS)
+}
+
+/// A master comes back from a restart in about a second.
+const MIN_PAUSE_MS: u64 = 1_000;
+/// So that a master which was repaired does not wait for long.
+const MAX_PAUSE_MS: u64 = 60_000;
+
+/// What to do about a member that is in: raise its mark, or put it out when it has forgotten.
+fn admitted(
+    roster: &Roster,
+    master: MasterId,
+    here: &Shown,
+    nonce: u64,
+    shown: &[Option<Shown>],
+) -> Option<Task> {
+    let expected = Mark::expected(roster, master, 0)?;
+    let member = roster.member(master)?;
+    let Some(mark) = here.mark.as_ref().filter(|_| member.run_id == here.run_id) else {
+        return Some(out(master, member));
+    };
+    let is_copied = nonce != 0 && mark.kind == Kind::Provisional { nonce };
+    if mark.proves_same(&expected) {
+        return None;
+    }
+    if mark.missed_a_raise_to(&expected) {
+        return Some(Task::Mark { master, mark: expected });
+    }
+    if is_copied {
+        return Some(
+            lagging(roster, master, shown).unwrap_or(Task::Mark { master, mark: expected }),
+        );
+    }
+    if mark.version() > expected.version() {
+        return Some(Task::Wait);
+    }
+    Some(out(master, member))
+}
+
+/// What to do about a member that is out.
+fn outside(
+    roster: &Roster,
+    master: MasterId,
+    here: &Shown,
+    since: u64,
+    shown: &[Option<Shown>],
+    copy: Option<&Copy>,
+) -> Task {
+    let version = here.mark.as_ref().and_then(Mark::version);
+    if version > Some(roster.version) {
+        // It was admitted meanwhile: this proxy's roster is old.
+        return Task::Wait;
+    }
+    if let Some(task) = lagging(roster, master, shown) {
+        return task;
+    }
+    let nonce = here.mark.as_ref().and_then(|mark| match mark.kind {
+        Kind::Provisional { nonce } => Some(nonce),
+        Kind::Member { .. } => None,
+    });
+    let is_same = |copy: &&Copy| copy.since == since && Some(copy.nonce) == nonce;
+    let Some(copy) = copy.filter(is_same) else { return Task::Empty(master) };
+    if copy.sources.len() >= sources_needed(Quorum::of(roster.members.len())) {
+        let (nonce, run_id) = (copy.nonce, here.run_id.clone());
+        return Task::Change(Change::In { member: master, since, nonce, run_id });
+    }
+    let left = roster.voters().without(copy.sources);
+    let can_be_copied = |source: &MasterId| {
+        let shown = shown.get(source.index()).and_then(Option::as_ref);
+        shown.is_some_and(|shown| is_source(roster, *source, shown, since))
+    };
+    let sources: MasterSet = left.iter().filter(can_be_copied).collect();
+    if sources.is_empty() { Task::Wait } else { Task::CopyFrom(sources) }
+}
+
+/// Raises the mark of another voter that missed it. One that cannot be seen is waited for by nobody.
+fn lagging(roster: &Roster, but: MasterId, shown: &[Option<Shown>]) -> Option<Task> {
+    let raise = |master: MasterId| {
+        let here = shown.get(master.index())?.as_ref()?;
+        let expected = Mark::expected(roster, master, 0)?;
+        let missed = here.mark.as_ref()?.missed_a_raise_to(&expected);
+        (missed && runs_as(roster, master, here)).then_some(Task::Mark { master, mark: expected })
+    };
+    roster.voters().iter().filter(|master| *master != but).find_map(raise)
+}
+
+fn runs_as(roster: &Roster, master: MasterId, shown: &Shown) -> bool {
+    roster.member(master).is_some_and(|member| member.run_id == shown.run_id)
+}
+
+fn out(master: MasterId, member: &Member) -> Task {
+    Task::Change(Change::Out { member: master, incarnation: member.incarnation })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_keeps_failing_waits_longer_each_time() {
+        let pauses: Vec<_> = (0..8).map(pause_ms).collect();
+        assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+        assert_eq!(pause_ms(u32::MAX), 60_000);
+    }
+
+    #[test]
+    fn any_quorum_shares_a_master_with_the_sources() {
+        for masters in 1..=9 {
+            let quorum = Quorum::of(masters);
+            assert_eq!(sources_needed(quorum) + quorum.needed(), masters + 1);
+        }
+    }
+}

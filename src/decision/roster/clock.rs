@@ -1,0 +1,192 @@
+//! Telling a master whose clock was set.
+//!
+//! Redlock asks that clocks run at the same rate, not that they show the same time. A master whose clock is set
+//! forward forgets its locks early, one whose clock is set back keeps them for too long. So each master's clock is
+//! compared with one of this proxy's that never goes back: the difference is known to within a round trip, and every
+//! further sample must agree with all before it, but for drift.
+
+use crate::quorum::{MasterId, MasterSet, Quorum};
+
+/// One reading of a master's clock, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sample {
+    /// When it was asked, by this proxy's clock.
+    pub sent_us: i64,
+    /// When it was answered, by this proxy's clock.
+    pub received_us: i64,
+    /// What the master's clock showed in between.
+    pub master_us: i64,
+}
+
+/// By how much a master's clock is ahead of this proxy's, as far as all samples agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Clock {
+    offset: Range,
+    /// When the last sample was received.
+    at_us: i64,
+    drift_ppm: i64,
+}
+
+/// A range of microseconds, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Range {
+    least: i64,
+    most: i64,
+}
+
+/// What a sample says about a master's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Look {
+    /// It goes on as before.
+    Continues,
+    /// It was set.
+    Stepped {
+        /// The least that it can have been set forward by, in microseconds.
+        least_us: i64,
+        /// The most that it can have been set forward by, in microseconds.
+        most_us: i64,
+    },
+}
+
+/// What looks at all clocks say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Finding {
+    /// These masters have to be taken for masters that have forgotten.
+    Stepped(MasterSet),
+    /// This proxy stood still. It discards what is in flight, and measures anew.
+    StoodStill,
+}
+
+impl Clock {
+    /// Begins with the first sample since the admission.
+    pub fn new(sample: Sample, drift_ppm: i64) -> Self {
+        Self { offset: sample.offset(), at_us: sample.received_us, drift_ppm }
+    }
+
+    /// Compares a sample with all before it. A clock that was set keeps the range from before.
+    pub fn look(&mut self, sample: Sample) -> Look {
+        let known = self.offset.widened(self.drift_since(sample.received_us));
+        let seen = sample.offset();
+        let Some(both) = known.and(seen) else {
+            let (least_us, most_us) = (seen.least - known.most, seen.most - known.least);
+            return Look::Stepped { least_us, most_us };
+        };
+        (self.offset, self.at_us) = (both, self.at_us.max(sample.received_us));
+        Look::Continues
+    }
+
+    fn drift_since(&self, now_us: i64) -> i64 {
+        let elapsed_us = now_us.saturating_sub(self.at_us).max(0);
+        // Rounded up: a range that is too narrow would accuse an honest master.
+        elapsed_us.saturating_mul(self.drift_ppm) / 1_000_000 + 1
+    }
+}
+
+impl Sample {
+    fn offset(&self) -> Range {
+        Range { least: self.master_us - self.received_us, most: self.master_us - self.sent_us }
+    }
+}
+
+impl Range {
+    fn widened(self, by: i64) -> Self {
+        Self { least: self.least.saturating_sub(by), most: self.most.saturating_add(by) }
+    }
+
+    fn and(self, other: Self) -> Option<Self> {
+        let both = Self { least: self.least.max(other.least), most: self.most.min(other.most) };
+        (both.least <= both.most).then_some(both)
+    }
+}
+
+/// Tells masters whose clocks were set from a proxy that stood still.
+///
+/// A paused virtual machine sees all masters jump forward by the same amount. One look at each master is needed, from
+/// at least a quorum: a minority that jumps alike proves nothing about this proxy.
+pub fn judge(quorum: Quorum, looks: &[(MasterId, Look)]) -> Finding {
+    let stepped = |(master, look): &(MasterId, Look)| match look {
+        Look::Stepped { least_us, most_us } => Some((*master, *least_us, *most_us)),
+        Look::Continues => None,
+    };
+    let steps: Vec<_> = looks.iter().filter_map(stepped).collect();
+    let masters: MasterSet = steps.iter().map(|(master, ..)| *master).collect();
+    let least = steps.iter().map(|(_, least, _)| *least).max().unwrap_or(0);
+    let most = steps.iter().map(|(.., most)| *most).min().unwrap_or(0);
+    let all_alike = steps.len() == looks.len() && least <= most && most > 0;
+    if all_alike && quorum.reached_by(masters) {
+        return Finding::StoodStill;
+    }
+    Finding::Stepped(masters)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND_US: i64 = 1_000_000;
+
+    fn sample(sent_us: i64, ahead_us: i64) -> Sample {
+        Sample { sent_us, received_us: sent_us + 2_000, master_us: sent_us + 1_000 + ahead_us }
+    }
+
+    #[test]
+    fn a_step_of_more_than_a_round_trip_shows() {
+        let mut clock = Clock::new(sample(0, 500), 10_000);
+        assert_eq!(clock.look(sample(1_000, 500)), Look::Continues);
+        assert!(matches!(
+            clock.look(sample(3_000, 10_500)),
+            Look::Stepped { least_us: 7_900.., .. }
+        ));
+        let back = clock.look(sample(5_000, -9_500));
+        assert!(matches!(back, Look::Stepped { most_us: ..0, .. }), "{back:?}");
+    }
+
+    #[test]
+    fn small_steps_do_not_add_up_unseen() {
+        let mut clock = Clock::new(sample(0, 0), 0);
+        let creeping = (1..10).map(|step| sample(step * 10, step * 900));
+        assert!(creeping.map(|sample| clock.look(sample)).any(|look| look != Look::Continues));
+    }
+
+    #[test]
+    fn a_proxy_that_stood_still_accuses_nobody() {
+        let alike = Look::Stepped { least_us: 9 * SECOND_US, most_us: 10 * SECOND_US };
+        let other = Look::Stepped { least_us: SECOND_US, most_us: 2 * SECOND_US };
+        let looks = |looks: &[Look]| -> Vec<_> {
+            looks.iter().enumerate().map(|(at, look)| (MasterId::new(at), *look)).collect()
+        };
+        let judge = |list: &[Look]| judge(Quorum::of(3), &looks(list));
+        assert_eq!(judge(&[alike; 3]), Finding::StoodStill);
+        let all = MasterSet::first(3);
+        assert_eq!(judge(&[alike, alike, other]), Finding::Stepped(all));
+        assert_eq!(judge(&[alike, alike, Look::Continues]), Finding::Stepped(MasterSet::first(2)));
+        assert_eq!(judge(&[alike]), Finding::Stepped(MasterSet::first(1)));
+        assert_eq!(judge(&[Look::Continues; 3]), Finding::Stepped(MasterSet::EMPTY));
+    }
+
+    proptest! {
+        /// Whatever the round trips, a clock within the drift is never accused.
+        #[test]
+        fn an_honest_clock_continues(
+            ahead in -1_000_000i64..1_000_000,
+            rate_ppm in -100i64..=100,
+            trips in proptest::collection::vec((0i64..1_000_000, 0i64..50_000, 0i64..50_000), 1..30)
+        ) {
+            let mut now = 0;
+            let mut samples = trips.into_iter().map(|(pause, there, back)| {
+                let sent_us = now + pause;
+                let asked = sent_us + there;
+                now = asked + back;
+                let master_us = asked + ahead + asked * rate_ppm / 1_000_000;
+                Sample { sent_us, received_us: now, master_us }
+            });
+            let first = samples.next().expect("at least one");
+            let mut clock = Clock::new(first, 110);
+            for sample in samples {
+                prop_assert_eq!(clock.look(sample), Look::Continues);
+            }
+        }
+    }
+}

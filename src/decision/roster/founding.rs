@@ -1,0 +1,106 @@
+//! What a proxy does with masters that have no roster.
+//!
+//! Founding twice would make two clusters of one list of masters. So it begins only when every master of the list is
+//! seen, and none has a mark. The roster comes first, marked as `founding`; then every master gets its mark, if it
+//! has none; then the roster says `founded`, and only then is anything served. Any proxy with the same list can
+//! finish what another began.
+
+use super::admission::Shown;
+use super::mark::{Kind, Mark};
+use super::roster::{Change, Roster, Stage};
+use crate::quorum::{MasterId, MasterSet};
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// Change the roster.
+    Change(Change),
+    /// Give a master its mark in every database, if it has none.
+    Mark {
+        /// The master.
+        master: MasterId,
+        /// The mark.
+        mark: Mark,
+    },
+    /// Wait for these masters: they cannot be seen.
+    WaitFor(MasterSet),
+    /// Refuse to serve: these masters belong to another cluster.
+    Refuse(MasterSet),
+    /// The cluster is founded.
+    Serve,
+}
+
+/// Returns what to do next with the masters of a list.
+///
+/// `known` is the roster that a quorum of the list holds, the default when it holds none; `ours` the one that this
+/// proxy would found. `shown` has an entry for each master of the list; `None`: it cannot be seen.
+pub fn next(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> Task {
+    let cluster = if known.version == 0 { None } else { Some(known.cluster.as_str()) };
+    let strangers = masters(shown, |shown| is_strange(shown, cluster));
+    if !strangers.is_empty() || (cluster.is_some() && !is_same_list(known, ours, shown)) {
+        return Task::Refuse(strangers);
+    }
+    if known.version > 0 && known.stage == Stage::Founded {
+        return Task::Serve;
+    }
+    let unseen = masters(shown, Option::is_none);
+    if !unseen.is_empty() {
+        return Task::WaitFor(unseen);
+    }
+    if known.version == 0 {
+        return Task::Change(Change::Found(Box::new(ours.clone())));
+    }
+    marks(known, shown)
+}
+
+/// Gives every master its mark, one after the other, and ends the founding.
+fn marks(known: &Roster, shown: &[Option<Shown>]) -> Task {
+    let unmarked = masters(shown, |shown| shown.as_ref().is_some_and(|shown| shown.mark.is_none()));
+    let Some(master) = unmarked.iter().next() else { return Task::Change(Change::Founded) };
+    match Mark::expected(known, master, 0) {
+        Some(mark) => Task::Mark { master, mark },
+        None => Task::Refuse(unmarked),
+    }
+}
+
+/// Whether a master shows a mark that is not of the cluster; while none is known, every mark is strange.
+fn is_strange(shown: &Option<Shown>, cluster: Option<&str>) -> bool {
+    let mark = shown.as_ref().and_then(|shown| shown.mark.as_ref());
+    mark.is_some_and(|mark| match &mark.kind {
+        Kind::Member { cluster: theirs, .. } => cluster != Some(theirs),
+        Kind::Provisional { .. } => cluster.is_none(),
+    })
+}
+
+/// Whether the list is the one of the roster, however its addresses are spelled.
+///
+/// Until all marks are set the servers' own ids tell; they change with every restart, so later the marks do.
+fn is_same_list(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> bool {
+    match known.stage {
+        Stage::Founding => run_ids(known) == run_ids(ours),
+        Stage::Founded => shown.len() == known.members.len() && are_members(known, shown),
+    }
+}
+
+fn run_ids(roster: &Roster) -> Vec<&str> {
+    let mut ids: Vec<_> = roster.members.iter().map(|member| member.run_id.as_str()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Whether the marks that are shown name members, none of them twice.
+fn are_members(known: &Roster, shown: &[Option<Shown>]) -> bool {
+    let id = |shown: &Option<Shown>| match shown.as_ref()?.mark.as_ref()?.kind {
+        Kind::Member { member, .. } => Some(member),
+        Kind::Provisional { .. } => None,
+    };
+    let ids: Vec<_> = shown.iter().filter_map(id).collect();
+    let is_member = |id: &u64| known.members.iter().any(|member| member.id == *id);
+    let is_once = |id: &u64| ids.iter().filter(|other| *other == id).count() == 1;
+    ids.iter().all(|id| is_member(id) && is_once(id))
+}
+
+fn masters(shown: &[Option<Shown>], is: impl Fn(&Option<Shown>) -> bool) -> MasterSet {
+    let those = shown.iter().enumerate().filter(|(_, shown)| is(shown));
+    those.map(|(at, _)| MasterId::new(at)).collect()
+}

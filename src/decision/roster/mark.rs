@@ -1,0 +1,296 @@
+//! What a master shows to prove that it remembers.
+//!
+//! # Format
+//!
+//! `cluster version member incarnation database;tail`, numbers in decimal. What stands behind the semicolon changes
+//! without the master having forgotten anything, so marks are compared up to it. A master that is being copied to has
+//! a provisional mark, `? nonce database;tail`, which proves nothing.
+//!
+//! Masters execute the commands of a connection in order. A mark that is read behind a command, in the same write,
+//! therefore proves that the master had not forgotten when it executed the command.
+
+use super::roster::{Identity, Roster};
+use crate::quorum::MasterId;
+
+/// The value of the key by which a master proves that it remembers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mark {
+    /// What the mark proves.
+    pub kind: Kind,
+    /// The database that it stands in. `SWAPDB` shows by it.
+    pub database: u32,
+    /// What does not belong to the proof.
+    pub tail: Tail,
+}
+
+/// What a mark proves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The master remembers all that this incarnation was told.
+    Member {
+        /// Id of the cluster.
+        cluster: String,
+        /// Version of the roster that its votes belong to.
+        version: u64,
+        /// Id of the member.
+        member: u64,
+        /// Incarnation of the member.
+        incarnation: u64,
+    },
+    /// The master is being copied to, and has not forgotten since that began.
+    Provisional {
+        /// Drawn for this copy. It is never 0.
+        nonce: u64,
+    },
+}
+
+/// What stands in a mark without belonging to the proof.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tail {
+    /// Highest ballot counter of the stamps that were dropped.
+    pub floor: u64,
+    /// Ballot counter of the last flush.
+    pub last_flush: u64,
+}
+
+impl Mark {
+    /// The mark that `master` shows in `database` while `roster` is in force; `None`: it is no member.
+    pub fn expected(roster: &Roster, master: MasterId, database: u32) -> Option<Self> {
+        let member = roster.member(master)?;
+        let kind = Kind::Member {
+            cluster: roster.cluster.clone(),
+            version: roster.version,
+            member: member.id,
+            incarnation: member.incarnation,
+        };
+        Some(Self { kind, database, tail: Tail::default() })
+    }
+
+    /// Reads a mark; `None`: it is none of ours.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (head, tail) = text.split_once(';')?;
+        let (floor, last_flush) = tail.split_once(' ')?;
+        let tail = Tail { floor: number(floor)?, last_flush: number(last_flush)? };
+        let words: Vec<_> = head.split(' ').collect();
+        let (kind, database) = match words[..] {
+            ["?", nonce, database] => (Kind::Provisional { nonce: number(nonce)? }, database),
+            [cluster, version, member, incarnation, database] if !cluster.is_empty() => {
+                let (version, member) = (number(version)?, number(member)?);
+                let (cluster, incarnation) = (cluster.to_owned(), number(incarnation)?);
+                (Kind::Member { cluster, version, member, incarnation }, database)
+            }
+            _ => return None,
+        };
+        Some(Self { kind, database: u32::try_from(number(database)?).ok()?, tail })
+    }
+
+    /// Whether both prove the same.
+    pub fn proves_same(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.database == other.database
+    }
+
+    /// The version that the master votes under.
+    pub fn version(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Member { version, .. } => Some(version),
+            Kind::Provisional { .. } => None,
+        }
+    }
+
+    /// What the master shows of itself to those that ask about the roster.
+    pub fn identity(&self, run_id: &str) -> Option<Identity> {
+        match self.kind {
+            Kind::Member { incarnation, .. } => {
+                Some(Identity { incarnation, run_id: run_id.to_owned() })
+            }
+            Kind::Provisional { .. } => None,
+        }
+    }
+
+    /// Whether the master missed that marks were raised, but has forgotten nothing.
+    pub fn missed_a_raise_to(&self, expected: &Self) -> bool {
+        let (Some(shown), Some(due)) = (self.version(), expected.version()) else { return false };
+        shown < due && self.at(due).proves_same(expected)
+    }
+
+    /// The same mark under another version.
+    fn at(&self, due: u64) -> Self {
+        let mut mark = self.clone();
+        if let Kind::Member { version, .. } = &mut mark.kind {
+            *version = due;
+        }
+        mark
+    }
+}
+
+impl std::fmt::Display for Mark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.kind {
+            Kind::Member { cluster, version, member, incarnation } => {
+                write!(f, "{cluster} {version} {member} {incarnation}")?;
+            }
+            Kind::Provisional { nonce } => write!(f, "? {nonce}")?,
+        }
+        write!(f, " {};{} {}", self.database, self.tail.floor, self.tail.last_flush)
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_decimal)
+}
+
+/// What was read at the end of a stretch of commands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reading {
+    /// The mark; `None`: there was none, or it was none of ours.
+    pub mark: Option<Mark>,
+    /// Whether the time that was read beside it continues the master's clock.
+    pub time_continues: bool,
+}
+
+/// An answer that a master gave while it remembered. Only [`Proof::check`] makes one.
+///
+/// Whoever counts votes takes these, so that a vote without its proof cannot be counted by mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Proven<T> {
+    master: MasterId,
+    version: u64,
+    answer: T,
+}
+
+/// What the answers to an operation are checked against: fixed when the operation is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Proof {
+    master: MasterId,
+    version: u64,
+    expected: Mark,
+}
+
+impl Proof {
+    /// The proof that `master` owes for what is sent to it now; `None`: it has no vote.
+    pub fn due(roster: &Roster, master: MasterId, database: u32) -> Option<Self> {
+        let expected = Mark::expected(roster, master, database)?;
+        let votes = roster.voters().contains(master);
+        votes.then_some(Self { master, version: roster.version, expected })
+    }
+
+    /// The mark that is due.
+    pub fn expected(&self) -> &Mark {
+        &self.expected
+    }
+
+    /// Returns the answer as one that counts, when what was read behind it proves that it does.
+    pub fn check<T>(&self, reading: &Reading, answer: T) -> Option<Proven<T>> {
+        let remembers = reading.mark.as_ref().is_some_and(|mark| mark.proves_same(&self.expected));
+        let (master, version) = (self.master, self.version);
+        (remembers && reading.time_continues).then_some(Proven { master, version, answer })
+    }
+}
+
+impl<T> Proven<T> {
+    /// The master that answered.
+    pub fn master(&self) -> MasterId {
+        self.master
+    }
+
+    /// The roster version that the answer belongs to. Answers of two versions never meet in one verdict.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The answer.
+    pub fn into_answer(self) -> T {
+        self.answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::decision::roster::roster::{Member, Stage, Standing};
+
+    fn roster(version: u64) -> Roster {
+        let member = |id| Member {
+            id,
+            incarnation: 4,
+            run_id: format!("run{id}"),
+            addresses: Vec::new(),
+            standing: if id == 12 { Standing::Out { since: 2 } } else { Standing::In { nonce: 0 } },
+        };
+        let members = (10..13).map(member).collect();
+        Roster { cluster: "c1".to_owned(), version, stage: Stage::Founded, members }
+    }
+
+    fn reading(text: &str) -> Reading {
+        Reading { mark: Mark::parse(text), time_continues: true }
+    }
+
+    fn counts(text: &str) -> bool {
+        let proof = Proof::due(&roster(7), MasterId::new(0), 3).expect("a voter");
+        proof.check(&reading(text), ()).is_some()
+    }
+
+    #[test]
+    fn only_the_mark_of_the_version_that_was_sent_under_counts() {
+        assert!(counts("c1 7 10 4 3;0 0"));
+        assert!(counts("c1 7 10 4 3;99 98"), "the tail is no part of the proof");
+        let others = ["c1 8 10 4 3;0 0", "c1 6 10 4 3;0 0", "c2 7 10 4 3;0 0", "c1 7 11 4 3;0 0"];
+        assert!(others.iter().all(|text| !counts(text)));
+        let others = ["c1 7 10 5 3;0 0", "c1 7 10 4 2;0 0", "? 5 3;0 0", "", "c1 7 10 4 3"];
+        assert!(others.iter().all(|text| !counts(text)));
+    }
+
+    #[test]
+    fn a_vote_beside_a_clock_that_was_set_does_not_count() {
+        let proof = Proof::due(&roster(7), MasterId::new(0), 3).expect("a voter");
+        let reading = Reading { time_continues: false, ..reading("c1 7 10 4 3;0 0") };
+        assert_eq!(proof.check(&reading, ()), None);
+    }
+
+    #[test]
+    fn who_is_out_owes_no_proof() {
+        assert_eq!(Proof::due(&roster(7), MasterId::new(2), 0), None);
+        assert_eq!(Proof::due(&roster(7), MasterId::new(9), 0), None);
+    }
+
+    #[test]
+    fn a_lower_version_alone_is_a_missed_raise() {
+        let expected = Mark::expected(&roster(7), MasterId::new(0), 3).expect("a member");
+        let missed = |text| Mark::parse(text).is_some_and(|mark| mark.missed_a_raise_to(&expected));
+        assert!(missed("c1 5 10 4 3;8 9"));
+        let others = ["c1 7 10 4 3;0 0", "c1 8 10 4 3;0 0", "c1 5 10 3 3;0 0", "? 5 3;0 0"];
+        assert!(others.iter().all(|text| !missed(text)));
+    }
+
+    #[test]
+    fn numbers_are_digits_only() {
+        assert_eq!(Mark::parse("c1 +7 10 4 3;0 0"), None);
+        assert_eq!(Mark::parse("c1 7 10 4 3 5;0 0"), None);
+        assert_eq!(Mark::parse("c1 7 10 4 3;0"), None);
+        assert_eq!(Mark::parse("c1 7 10 4 99999999999;0 0"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_mark_is_read_as_it_was_written(
+            numbers: [u64; 5], database: u32, provisional: bool
+        ) {
+            let [version, member, incarnation, floor, last_flush] = numbers;
+            let cluster = "c1".to_owned();
+            let kind = match provisional {
+                true => Kind::Provisional { nonce: version },
+                false => Kind::Member { cluster, version, member, incarnation },
+            };
+            let mark = Mark { kind, database, tail: Tail { floor, last_flush } };
+            prop_assert_eq!(Mark::parse(&mark.to_string()), Some(mark));
+        }
+
+        #[test]
+        fn no_text_breaks_the_reader(text: String) {
+            let _ = Mark::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Which masters vote, and how one that has forgotten comes to vote again.
+//!
+//! A master that was restarted without its data, flushed or replaced must not go on voting: it would say "free" about
+//! locks that it has forgotten. The Redlock text asks it to stay away for as long as the longest lock. Here it proves
+//! with every vote that it remembers, and is admitted again once it was told what it forgot.
+//!
+//! * [`roster`] is the list of members that all proxies agree on, kept as a register on the masters themselves;
+//! * [`mark`] is what a master shows to prove that it remembers, and [`mark::Proven`] what only the proof can make;
+//! * [`votes`] counts what is proven;
+//! * [`clock`] tells a master whose clock was set;
+//! * [`admission`] says what a proxy does next for a master that has forgotten;
+//! * [`founding`] says what a proxy does with masters that have no roster.
+
+pub mod admission;
+pub mod clock;
+pub mod founding;
+pub mod mark;
+#[expect(clippy::module_inception, reason = "the roster is the value that this room is about")]
+pub mod roster;
+pub mod votes;

@@ -1,0 +1,446 @@
+//! One lease, two proxies that claim it, and masters that forget and are admitted again.
+
+use redlock_proxy::decision::register::Program;
+use redlock_proxy::decision::roster::admission::{Copy, Shown, Task, is_source};
+use redlock_proxy::decision::roster::mark::{Kind, Mark, Proof, Reading, Tail};
+use redlock_proxy::decision::roster::roster::{Change, Member, Roster, Stage, Standing};
+use redlock_proxy::decision::roster::votes::Votes;
+use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
+use stateright::{Checker, Model, Property};
+
+use crate::admission_bugs::{self as bugs, Bug};
+
+pub(crate) const MASTERS: usize = 3;
+const PROXIES: usize = 2;
+
+/// What may happen, and how often.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    /// The masters that forget, in this order; never two at a time.
+    pub(crate) forgets: Vec<usize>,
+    /// How many proxies look after the masters; the others only claim.
+    pub(crate) keepers: usize,
+    /// Whether the first proxy was granted the lease by the first and the last master, and the last has forgotten.
+    pub(crate) is_held: bool,
+    /// How many provisional marks are given at most.
+    pub(crate) nonces: u64,
+    /// A master that may be out of sight for a while.
+    pub(crate) hides: Option<usize>,
+    pub(crate) bug: Option<Bug>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    /// The roster that is decided.
+    pub(crate) roster: Roster,
+    pub(crate) masters: [Master; MASTERS],
+    pub(crate) proxies: [Proxy; PROXIES],
+    forgotten: usize,
+    nonces: u64,
+    hidden: Option<usize>,
+    hid: bool,
+    /// A member was put out that had forgotten nothing.
+    needless: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Master {
+    pub(crate) mark: Option<Mark>,
+    pub(crate) lease: Option<Lease>,
+    /// Whether it knows all that its incarnation was told.
+    remembers: bool,
+}
+
+/// Who holds the key, as far as one master knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Lease {
+    /// The attempt of a proxy.
+    Of(usize),
+    /// Two attempts were copied: a value that nobody has.
+    Nobody,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Proxy {
+    pub(crate) roster: Roster,
+    claim: Claim,
+    copy: Option<Copy>,
+    plan: Option<Plan>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Claim {
+    Free,
+    /// With the proof that each master owes, as long as its answer is to come.
+    Sent(Votes, Box<[Option<Proof>; MASTERS]>, MasterSet),
+    /// What is still on the way takes effect, but is not counted any more.
+    Granted(MasterSet),
+    Lost,
+}
+
+/// What a proxy is about to do, and on which observation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Plan {
+    /// With the mark that its master showed.
+    Do(Task, Option<Mark>),
+    /// A page was read from a source.
+    Paste(MasterId, MasterId, Option<Lease>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    Claim(usize),
+    Deliver(usize, usize),
+    Learn(usize),
+    Plan(usize),
+    Act(usize),
+    Forget(usize),
+    Hide,
+    Show,
+}
+
+impl World {
+    pub(crate) fn small() -> Self {
+        Self { forgets: vec![2], keepers: 1, is_held: false, nonces: 1, hides: None, bug: None }
+    }
+
+    fn claim(&self, state: &mut State, index: usize) {
+        let roster = &state.proxies[index].roster;
+        let proof = |at: usize| Proof::due(roster, MasterId::new(at), 0);
+        let proofs = Box::new([proof(0), proof(1), proof(2)]);
+        let votes = Votes::new(Quorum::of(MASTERS), roster.version);
+        state.proxies[index].claim = Claim::Sent(votes, proofs, MasterSet::first(MASTERS));
+    }
+
+    /// Hands a claim to a master, and its vote with what was read behind it to the proxy.
+    fn deliver(&self, state: &mut State, index: usize, at: usize) -> Option<()> {
+        let master = &mut state.masters[at];
+        let (votes, proofs, on_the_way) = match &mut state.proxies[index].claim {
+            Claim::Sent(votes, proofs, on_the_way) => (votes, proofs, on_the_way),
+            Claim::Granted(on_the_way) => {
+                on_the_way.remove(MasterId::new(at));
+                master.lease.get_or_insert(Lease::Of(index));
+                return Some(());
+            }
+            Claim::Free | Claim::Lost => return None,
+        };
+        on_the_way.remove(MasterId::new(at));
+        let is_free = master.lease.is_none();
+        master.lease.get_or_insert(Lease::Of(index));
+        let reading = Reading {
+            mark: bugs::read(self.bug, master, proofs[at].as_ref()),
+            time_continues: true,
+        };
+        if let Some(vote) = proofs[at].take().and_then(|proof| proof.check(&reading, is_free)) {
+            votes.count(vote);
+        }
+        if votes.is_granted() {
+            state.proxies[index].claim = Claim::Granted(*on_the_way);
+        } else if on_the_way.is_empty() {
+            state.proxies[index].claim = Claim::Lost;
+        }
+        Some(())
+    }
+
+    fn plan(&self, state: &State, index: usize) -> Option<Plan> {
+        let proxy = &state.proxies[index];
+        let shown = state.shown();
+        let masters = (0..MASTERS).map(MasterId::new);
+        let next =
+            |master| bugs::next(self.bug, &proxy.roster, master, &shown, proxy.copy.as_ref());
+        let task = masters.filter_map(next).find(|task| *task != Task::Wait)?;
+        if matches!(task, Task::Empty(_)) && state.nonces == self.nonces {
+            return None;
+        }
+        let seen = match &task {
+            Task::Mark { master, .. } | Task::Empty(master) => {
+                state.masters[master.index()].mark.clone()
+            }
+            Task::Change(_) | Task::CopyFrom(_) | Task::Wait => None,
+        };
+        Some(Plan::Do(task, seen))
+    }
+
+    fn act(&self, state: &mut State, index: usize) -> Option<()> {
+        match state.proxies[index].plan.take()? {
+            Plan::Do(Task::Change(change), _) => self.change(state, index, &change),
+            Plan::Do(Task::Mark { master, mark }, seen) => {
+                let at = master.index();
+                let is_blind = self.bug == Some(Bug::SetsTheMarkBlindly);
+                if is_blind || state.masters[at].mark == seen {
+                    state.masters[at].mark = Some(mark);
+                }
+            }
+            Plan::Do(Task::Empty(master), seen) => {
+                let at = master.index();
+                state.nonces += 1;
+                let (nonce, since) = (state.nonces, state.proxies[index].roster.out_since(master));
+                let since = since.or(Some(0).filter(|_| self.bug.is_some()))?;
+                if state.masters[at].mark == seen {
+                    let kind = Kind::Provisional { nonce };
+                    state.masters[at].mark =
+                        Some(Mark { kind, database: 0, tail: Tail::default() });
+                    let copy = Copy { since, nonce, sources: MasterSet::EMPTY };
+                    state.proxies[index].copy = Some(copy);
+                }
+            }
+            Plan::Do(Task::CopyFrom(sources), _) => {
+                let source = sources.iter().next()?;
+                let page = state.read_page(self.bug, index, source)?;
+                state.proxies[index].plan = Some(page);
+            }
+            Plan::Do(Task::Wait, _) => {}
+            Plan::Paste(source, target, lease) => self.paste(state, index, source, target, lease),
+        }
+        Some(())
+    }
+
+    fn change(&self, state: &mut State, index: usize, change: &Change) {
+        let (after, version) = change.run(&state.roster);
+        if version.is_some() {
+            if let Change::Out { member, .. } = change {
+                state.needless |= state.masters[member.index()].remembers;
+            }
+            if let Change::In { member, .. } = change {
+                // It is told everything from now on, once its mark is set.
+                state.masters[member.index()].remembers = false;
+            }
+            state.roster = after;
+        }
+        state.proxies[index].roster = state.roster.clone();
+    }
+
+    /// Writes a page, if the target has not forgotten since it got its provisional mark.
+    fn paste(
+        &self,
+        state: &mut State,
+        index: usize,
+        source: MasterId,
+        target: MasterId,
+        lease: Option<Lease>,
+    ) {
+        let Some(copy) = &mut state.proxies[index].copy else { return };
+        let target = &mut state.masters[target.index()];
+        let kind = Kind::Provisional { nonce: copy.nonce };
+        if target.mark.as_ref().is_none_or(|mark| mark.kind != kind) {
+            return;
+        }
+        copy.sources.insert(source);
+        if self.bug == Some(Bug::CopiesFromTooFew) {
+            copy.sources = MasterSet::first(MASTERS);
+        }
+        target.lease = match (target.lease, lease) {
+            (Some(old), Some(new)) if old != new => Some(Lease::Nobody),
+            (old, new) => old.or(new),
+        };
+    }
+}
+
+impl Proxy {
+    fn is_granted(&self) -> bool {
+        matches!(self.claim, Claim::Granted(_))
+    }
+}
+
+impl State {
+    fn shown(&self) -> Vec<Option<Shown>> {
+        let shown = |(at, master): (usize, &Master)| {
+            let is_seen = self.hidden != Some(at);
+            is_seen.then(|| Shown { mark: master.mark.clone(), run_id: run_id(at) })
+        };
+        self.masters.iter().enumerate().map(shown).collect()
+    }
+
+    /// Reads a page of a source for the master that is copied to. The proof is read with it.
+    fn read_page(&self, bug: Option<Bug>, index: usize, source: MasterId) -> Option<Plan> {
+        let (proxy, shown) = (&self.proxies[index], self.shown());
+        let copy = proxy.copy.as_ref()?;
+        let target = (0..MASTERS).map(MasterId::new).find(|at| {
+            proxy.roster.out_since(*at).is_some()
+                || bug == Some(Bug::CopiesWithoutPuttingOut) && self.is_provisional(*at)
+        })?;
+        let is_proven = bug == Some(Bug::CopiesBeforeTheRaise)
+            || is_source(&proxy.roster, source, shown[source.index()].as_ref()?, copy.since);
+        is_proven.then(|| Plan::Paste(source, target, self.masters[source.index()].lease))
+    }
+
+    fn is_provisional(&self, master: MasterId) -> bool {
+        let mark = self.masters[master.index()].mark.as_ref();
+        mark.is_some_and(|mark| mark.version().is_none())
+    }
+
+    fn votes(&self, at: usize) -> bool {
+        let expected = Mark::expected(&self.roster, MasterId::new(at), 0);
+        let is_in = self.roster.voters().contains(MasterId::new(at));
+        is_in && self.masters[at].mark == expected
+    }
+
+    /// Whether `at` may forget now: never a quorum at a time.
+    fn may_forget(&self, at: usize) -> bool {
+        (0..MASTERS).all(|other| other == at || self.masters[other].remembers)
+    }
+}
+
+pub(crate) fn run_id(at: usize) -> String {
+    format!("run{at}")
+}
+
+pub(crate) fn founded() -> Roster {
+    let member = |at: usize| Member {
+        id: at as u64,
+        incarnation: 1,
+        run_id: run_id(at),
+        addresses: Vec::new(),
+        standing: Standing::In { nonce: 0 },
+    };
+    let members = (0..MASTERS).map(member).collect();
+    Roster { cluster: "c".to_owned(), version: 1, stage: Stage::Founded, members }
+}
+
+impl Model for World {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let roster = founded();
+        let master = |at| Master {
+            mark: Mark::expected(&roster, MasterId::new(at), 0),
+            lease: None,
+            remembers: true,
+        };
+        let mut masters = [master(0), master(1), master(2)];
+        let proxy = Proxy { roster: roster.clone(), claim: Claim::Free, copy: None, plan: None };
+        let mut proxies = [proxy.clone(), proxy];
+        if self.is_held {
+            proxies[0].claim = Claim::Granted(MasterSet::EMPTY);
+            masters[0].lease = Some(Lease::Of(0));
+            masters[2] = Master { mark: None, lease: None, remembers: false };
+        }
+        vec![State {
+            roster,
+            masters,
+            proxies,
+            forgotten: 0,
+            nonces: 0,
+            hidden: None,
+            hid: false,
+            needless: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (index, proxy) in state.proxies.iter().enumerate() {
+            let needs_it = index < self.keepers || proxy.claim == Claim::Free;
+            if needs_it && proxy.roster != state.roster {
+                actions.push(Action::Learn(index));
+            }
+            match &proxy.claim {
+                Claim::Free => actions.push(Action::Claim(index)),
+                Claim::Sent(_, _, on_the_way) | Claim::Granted(on_the_way) => {
+                    let seen = on_the_way.iter().map(MasterId::index);
+                    let seen = seen.filter(|at| state.hidden != Some(*at));
+                    actions.extend(seen.map(|at| Action::Deliver(index, at)));
+                }
+                Claim::Lost => {}
+            }
+            match &proxy.plan {
+                Some(_) => actions.push(Action::Act(index)),
+                None if index < self.keepers => actions.push(Action::Plan(index)),
+                None => {}
+            }
+        }
+        let next = self.forgets.get(state.forgotten).copied();
+        actions.extend(next.filter(|at| state.may_forget(*at)).map(Action::Forget));
+        if self.hides.is_some() {
+            match state.hidden {
+                Some(_) => actions.push(Action::Show),
+                None if !state.hid => actions.push(Action::Hide),
+                None => {}
+            }
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        match action {
+            Action::Claim(index) => self.claim(&mut state, index),
+            Action::Deliver(index, at) => self.deliver(&mut state, index, at)?,
+            Action::Learn(index) => state.proxies[index].roster = state.roster.clone(),
+            Action::Plan(index) => state.proxies[index].plan = Some(self.plan(&state, index)?),
+            Action::Act(index) => {
+                // A plan that no longer applies is dropped.
+                let _ = self.act(&mut state, index);
+            }
+            Action::Forget(at) => {
+                state.forgotten += 1;
+                state.masters[at] = Master { mark: None, lease: None, remembers: false };
+            }
+            Action::Hide => (state.hidden, state.hid) = (self.hides, true),
+            Action::Show => state.hidden = None,
+        }
+        for at in 0..MASTERS {
+            state.masters[at].remembers |= state.votes(at);
+        }
+        (state != *before).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("a lease is granted once", |_: &Self, state: &State| {
+                !state.proxies.iter().all(Proxy::is_granted)
+            }),
+            Property::always("nobody is put out that remembers", |_: &Self, state: &State| {
+                !state.needless
+            }),
+            Property::sometimes("who forgot votes again", |world: &Self, state: &State| {
+                state.forgotten == world.forgets.len()
+                    && (0..MASTERS).all(|at| state.votes(at))
+                    && state.roster.version > 1
+            }),
+            Property::sometimes("a lease is granted", |_: &Self, state: &State| {
+                state.proxies.iter().any(Proxy::is_granted)
+            }),
+        ]
+    }
+}
+
+fn explore(world: World) -> usize {
+    let checker = world.checker().threads(1).spawn_bfs().join();
+    checker.assert_properties();
+    println!("{} states", checker.unique_state_count());
+    checker.unique_state_count()
+}
+
+#[test]
+fn no_admission_grants_a_lease_twice() {
+    let states = explore(World::small());
+    assert!(states > 1_000, "only {states} states");
+}
+
+/// Nobody has explored this world to its end: these are the first steps of all orders.
+#[test]
+fn no_first_steps_of_two_proxies_that_admit_at_once_grant_a_lease_twice() {
+    let world = World { keepers: 2, is_held: true, forgets: vec![], ..World::small() };
+    let checker = world.checker().threads(1).target_state_count(150_000).spawn_bfs().join();
+    println!("{} states, {} steps", checker.unique_state_count(), checker.max_depth());
+    checker.assert_no_discovery("a lease is granted once");
+    checker.assert_no_discovery("nobody is put out that remembers");
+}
+
+#[test]
+fn no_flush_in_the_middle_of_an_admission_grants_a_lease_twice() {
+    let states = explore(World { forgets: vec![2, 2], nonces: 2, ..World::small() });
+    assert!(states > 1_000, "only {states} states");
+}
+
+#[test]
+fn no_second_master_that_forgets_later_grants_a_lease_twice() {
+    let states = explore(World { forgets: vec![2, 1], nonces: 2, ..World::small() });
+    assert!(states > 1_000, "only {states} states");
+}
+
+#[test]
+fn no_master_out_of_sight_during_an_admission_grants_a_lease_twice() {
+    let states = explore(World { hides: Some(1), ..World::small() });
+    assert!(states > 1_000, "only {states} states");
+}
