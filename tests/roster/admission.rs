@@ -9,6 +9,7 @@ use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::{Checker, Model, Property};
 
 use crate::admission_bugs::{self as bugs, Bug};
+use crate::explore;
 
 pub(crate) const MASTERS: usize = 3;
 const PROXIES: usize = 2;
@@ -402,13 +403,6 @@ impl Model for World {
             }),
         ]
     }
-}
-
-fn explore(world: World) -> usize {
-    let checker = world.checker().threads(1).spawn_bfs().join();
-    checker.assert_properties();
-    println!("{} states", checker.unique_state_count());
-    checker.unique_state_count()
 }
 
 #[test]

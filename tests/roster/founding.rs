@@ -12,6 +12,7 @@ use redlock_proxy::quorum::{MasterId, MasterSet};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::admission::run_id;
+use crate::explore;
 
 const MASTERS: usize = 4;
 const FOUNDERS: usize = 2;
@@ -200,13 +201,6 @@ impl Model for World {
             ),
         ]
     }
-}
-
-fn explore(world: World) -> usize {
-    let checker = world.checker().threads(1).spawn_bfs().join();
-    checker.assert_properties();
-    println!("{} states", checker.unique_state_count());
-    checker.unique_state_count()
 }
 
 #[test]

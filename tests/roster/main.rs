@@ -11,3 +11,21 @@ mod admission;
 mod admission_bugs;
 mod founding;
 mod register;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use stateright::{Checker, Model};
+
+/// Explores everything, and returns the number of states.
+fn explore<M>(world: M) -> usize
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+    let checker = world.checker().threads(1).spawn_bfs().join();
+    checker.assert_properties();
+    println!("{} states", checker.unique_state_count());
+    checker.unique_state_count()
+}

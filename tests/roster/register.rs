@@ -10,6 +10,7 @@ use redlock_proxy::quorum::{MasterId, Quorum};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};
+use crate::explore;
 
 /// The master that forgets.
 const LAST: usize = MASTERS - 1;
@@ -290,13 +291,6 @@ impl Model for World {
             }),
         ]
     }
-}
-
-fn explore(world: World) -> usize {
-    let checker = world.checker().threads(1).spawn_bfs().join();
-    checker.assert_properties();
-    println!("{} states", checker.unique_state_count());
-    checker.unique_state_count()
 }
 
 #[test]
