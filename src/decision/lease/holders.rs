@@ -6,17 +6,23 @@
 use super::attempt::Attempt;
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
-/// Masters by the attempt they hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Holders {
+/// Masters by the attempt they hold, or by whatever else `A` tells values apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holders<A = Attempt> {
     /// There is seldom more than one attempt, and this one costs no allocation.
-    first: Option<(Attempt, MasterSet)>,
-    others: Vec<(Attempt, MasterSet)>,
+    first: Option<(A, MasterSet)>,
+    others: Vec<(A, MasterSet)>,
 }
 
-impl Holders {
+impl<A> Default for Holders<A> {
+    fn default() -> Self {
+        Self { first: None, others: Vec::new() }
+    }
+}
+
+impl<A: Copy + PartialEq> Holders<A> {
     /// Notes that `master` holds `attempt`.
-    pub fn insert(&mut self, attempt: Attempt, master: MasterId) {
+    pub fn insert(&mut self, attempt: A, master: MasterId) {
         let mut known = self.first.iter_mut().chain(&mut self.others);
         if let Some((_, masters)) = known.find(|(known, _)| *known == attempt) {
             masters.insert(master);
@@ -30,19 +36,24 @@ impl Holders {
     }
 
     /// The attempt that a quorum holds. There is one at most.
-    pub fn of_quorum(&self, quorum: Quorum) -> Option<Attempt> {
+    pub fn of_quorum(&self, quorum: Quorum) -> Option<A> {
         self.could_reach(quorum, MasterSet::EMPTY)
     }
 
     /// An attempt that a quorum may hold if all of `silent` do, too; the one that most hold.
-    pub fn could_reach(&self, quorum: Quorum, silent: MasterSet) -> Option<Attempt> {
-        let enough = |masters: MasterSet| quorum.reached_by(masters.union(silent));
-        let candidates = self.iter().filter(|(_, masters)| enough(*masters));
-        candidates.max_by_key(|(_, masters)| masters.len()).map(|(attempt, _)| attempt)
+    pub fn could_reach(&self, quorum: Quorum, silent: MasterSet) -> Option<A> {
+        let candidates = self.that_could_reach(quorum, silent);
+        candidates.max_by_key(|attempt| self.of(*attempt).len())
+    }
+
+    /// Every attempt that a quorum may hold if all of `silent` do, too.
+    pub fn that_could_reach(&self, quorum: Quorum, silent: MasterSet) -> impl Iterator<Item = A> {
+        let enough = move |masters: MasterSet| quorum.reached_by(masters.union(silent));
+        self.iter().filter(move |(_, masters)| enough(*masters)).map(|(attempt, _)| attempt)
     }
 
     /// Masters that hold `attempt`.
-    pub fn of(&self, attempt: Attempt) -> MasterSet {
+    pub fn of(&self, attempt: A) -> MasterSet {
         let known = self.iter().find(|(known, _)| *known == attempt);
         known.map_or(MasterSet::EMPTY, |(_, masters)| masters)
     }
@@ -52,7 +63,7 @@ impl Holders {
         self.iter().fold(MasterSet::EMPTY, |all, (_, masters)| all.union(masters))
     }
 
-    fn iter(&self) -> impl Iterator<Item = (Attempt, MasterSet)> {
+    fn iter(&self) -> impl Iterator<Item = (A, MasterSet)> {
         self.first.iter().chain(&self.others).copied()
     }
 }
@@ -86,7 +97,9 @@ mod tests {
         let (quorum, silent) = (Quorum::of(5), MasterSet::from_iter([MasterId::new(4)]));
         assert!(holders(&[7, 8, 7, 8]).could_reach(quorum, silent).is_some());
         assert_eq!(holders(&[7, 8, 9]).could_reach(quorum, silent), None);
-        assert_eq!(Holders::default().could_reach(quorum, quorum.everybody()), None);
+        assert_eq!(holders(&[]).could_reach(quorum, quorum.everybody()), None);
+        let both = holders(&[7, 8, 7, 8]);
+        assert!(both.that_could_reach(quorum, silent).eq([attempt(7), attempt(8)]));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! ([`super::attempt::Stored`]). None of these functions fails, and each is one atomic step on a master.
 
 use super::attempt::{Attempt, Tag};
-use super::{claim, extend, release};
+use super::{claim, delete, extend, release};
 
 /// One master's copy of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,14 @@ pub fn look<T: PartialEq>(key: &Option<Lease<T>>, token: &T) -> release::Sight {
         Some(copy) if copy.token == *token => release::Sight::Held(copy.tag),
         Some(_) => release::Sight::Other,
         None => release::Sight::Missing,
+    }
+}
+
+/// Says what is held, whoever asks, and changes nothing.
+pub fn show<T>(key: &Option<Lease<T>>) -> delete::Sight {
+    match key {
+        Some(copy) => delete::Sight::Held(delete::Value::Tagged(copy.tag)),
+        None => delete::Sight::Missing,
     }
 }
 
@@ -136,5 +144,8 @@ mod tests {
         assert_eq!(delete(&mut key, copy(2, 'a').tag), release::Vote::Other);
         assert_eq!(delete(&mut key, copy(1, 'a').tag), release::Vote::Deleted);
         assert_eq!(look(&Some(copy(1, 'a')), &'b'), release::Sight::Other);
+        let shown = delete::Sight::Held(delete::Value::Tagged(copy(1, 'a').tag));
+        assert_eq!(show(&Some(copy(1, 'a'))), shown);
+        assert_eq!(show::<char>(&None), delete::Sight::Missing);
     }
 }

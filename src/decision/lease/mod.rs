@@ -6,7 +6,7 @@
 //!
 //! * [`attempt`] names each try to take a lease, and puts the name into the stored value;
 //! * [`claim`] takes a key that must be free, or prolongs one that holds the client's own token;
-//! * [`extend`] prolongs a lease; [`release`] gives it back;
+//! * [`extend`] prolongs a lease; [`release`] gives it back; [`delete`] ends it for whoever asks;
 //! * [`holders`] counts which masters hold which attempt;
 //! * [`pad`] is Redlock's validity arithmetic, seen from the masters;
 //! * [`master`] says what one master does with each command: the specification of the scripts.
@@ -20,6 +20,7 @@
 
 pub mod attempt;
 pub mod claim;
+pub mod delete;
 pub mod extend;
 pub mod holders;
 pub mod master;

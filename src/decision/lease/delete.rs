@@ -1,0 +1,408 @@
+//! Deleting a key that holds a lease, whoever holds it: `DEL` and `UNLINK`.
+//!
+//! A delete without a condition that is late on two masters would end the next lock. So each master is told to delete
+//! exactly the value it showed, and one operation ends one lease at most.
+//!
+//! ```text
+//!                 one value alone may have a quorum
+//!  new() Looking ----------------------------------> Deleting --> Deleted
+//!           ^ ^ |                                       | |
+//!           | | +---- nothing can have one --> Missing <+ |
+//!           | +----------- prolonged meanwhile -----------+
+//!           |
+//! known() Trying --> Deleted, Missing
+//! ```
+//!
+//! Three rules differ from those of a release, because the holder is not the one who asks:
+//!
+//! 1. The claim may have yet to reach a master that shows nothing. Such a master is no deletion: together with a
+//!    silent one it could confirm the lease after the answer.
+//! 2. A value that too few masters can hold stays. Its claim may be on the way to the others and have counted this
+//!    copy. Then it would be granted with one copy too few, although the answer was "nothing there".
+//! 3. While two values may have a quorum, neither is touched. Deleting both can end a lock and the one after it.
+//!
+//! Two deletions of one lease at the same time may both answer that it was there.
+
+mod target;
+
+use std::time::Duration;
+
+use super::attempt::{Attempt, Tag};
+use super::claim::Terms;
+use super::holders::Holders;
+pub use super::release::{Owed, Vote};
+use crate::quorum::{MasterId, MasterSet};
+use target::Target;
+
+/// A value as one master stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// A lease with its tag.
+    Tagged(Tag),
+    /// A value without a tag, by a number that the caller gives to its bytes: equal bytes, equal numbers.
+    Untagged(u32),
+}
+
+impl Value {
+    fn name(self) -> Name {
+        match self {
+            Self::Tagged(tag) => Name::Attempt(tag.attempt),
+            Self::Untagged(number) => Name::Untagged(number),
+        }
+    }
+}
+
+/// Identity of a lease on all masters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Attempt(Attempt),
+    Untagged(u32),
+}
+
+/// State of the key on one master. An answer without its proof is [`Sight::Unknown`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sight {
+    /// The key holds this value.
+    Held(Value),
+    /// There is no such key.
+    Missing,
+    /// No trustworthy answer, and none to come.
+    Unknown,
+}
+
+/// Next thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Nothing, until the next answer or the deadline.
+    Wait,
+    /// Look everywhere, and call [`Delete::ask`].
+    Look,
+    /// Delete exactly these values.
+    Delete(Vec<(MasterId, Value)>),
+    /// The key was there and is not any more. [`Delete::owed`] says what is left to do.
+    Deleted,
+    /// There was no such key.
+    Missing,
+    /// Too few masters answered in time to know.
+    Unavailable {
+        /// How many answered.
+        answered: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    /// A delete of the known tag is on its way to everybody.
+    Trying,
+    Looking,
+    Deleting(Name),
+    Deleted(Name),
+    Done,
+}
+
+/// One deletion on its way through the masters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Delete {
+    terms: Terms,
+    phase: Phase,
+    /// When the client asked.
+    began: Duration,
+    /// When the present round was sent.
+    sent: Duration,
+    /// Counts the rounds, so that a late answer is told from a current one.
+    round: u8,
+    known: Option<Tag>,
+    pending: MasterSet,
+    /// Values that masters showed in this round.
+    values: Vec<(MasterId, Value)>,
+    holders: Holders<Name>,
+    /// Masters without the target, which its claim may not have reached yet.
+    free: MasterSet,
+    raised: MasterSet,
+    target: Target,
+    /// Whether a master that showed the target deleted it. Then the key was there, whatever else is found.
+    has_deleted: bool,
+    /// Whether the vote timeout has passed in this phase.
+    is_late: bool,
+}
+
+impl Delete {
+    /// A deletion of whatever is there. A look has been sent to `asked`.
+    pub fn new(terms: Terms, asked: MasterSet, now: Duration) -> Self {
+        Self::with(terms, None, asked, now)
+    }
+
+    /// A deletion of a lease that this worker granted. A delete of `tag` has been sent to `asked`, on the links that
+    /// its claim went over.
+    pub fn known(terms: Terms, tag: Tag, asked: MasterSet, now: Duration) -> Self {
+        Self::with(terms, Some(tag), asked, now)
+    }
+
+    fn with(terms: Terms, known: Option<Tag>, asked: MasterSet, now: Duration) -> Self {
+        let none = MasterSet::EMPTY;
+        Self {
+            terms,
+            phase: if known.is_some() { Phase::Trying } else { Phase::Looking },
+            began: now,
+            sent: now,
+            round: 0,
+            known,
+            pending: asked,
+            values: Vec::new(),
+            holders: Holders::default(),
+            free: none,
+            raised: none,
+            target: known
+                .map_or_else(Target::default, |tag| Target::known(Name::Attempt(tag.attempt))),
+            has_deleted: false,
+            is_late: false,
+        }
+    }
+
+    /// Another look has been sent to `asked`. What was deleted of the same lease counts on.
+    pub fn ask(&mut self, asked: MasterSet, now: Duration) {
+        if self.phase == Phase::Trying {
+            self.target.tried(self.terms.quorum.everybody(), self.free, self.raised);
+        }
+        (self.free, self.raised) = (MasterSet::EMPTY, MasterSet::EMPTY);
+        (self.values, self.holders) = (Vec::new(), Holders::default());
+        (self.known, self.pending) = (None, asked);
+        self.enter(Phase::Looking, now);
+    }
+
+    /// The round that answers have to name now.
+    pub fn round(&self) -> u8 {
+        self.round
+    }
+
+    /// The value that this deletion began with, while no other round has begun.
+    pub fn known_tag(&self) -> Option<Tag> {
+        self.known
+    }
+
+    /// When [`Delete::tick`] has to be called, unless answers decide before.
+    pub fn deadline(&self) -> Option<Duration> {
+        let patience = self.began + self.terms.patience;
+        let is_due_soon = match self.phase {
+            Phase::Trying | Phase::Looking => self.terms.quorum.reached_by(self.answered()),
+            Phase::Deleting(_) => !self.raised.is_empty(),
+            Phase::Deleted(_) | Phase::Done => return None,
+        };
+        let is_due_soon = is_due_soon && !self.is_late;
+        Some(if is_due_soon { patience.min(self.sent + self.terms.vote_timeout) } else { patience })
+    }
+
+    /// One master has answered a look of `round`.
+    pub fn sight(&mut self, round: u8, master: MasterId, sight: Sight, now: Duration) -> Step {
+        if round != self.round || !self.pending.contains(master) {
+            return Step::Wait;
+        }
+        if let (Phase::Deleting(name), Sight::Held(value)) = (self.phase, sight)
+            && value.name() == name
+            && !self.target.settled().contains(master)
+        {
+            self.target.tell(name, [master].into_iter().collect());
+            return Step::Delete(vec![(master, value)]);
+        }
+        self.pending.remove(master);
+        match (self.phase, sight) {
+            (_, Sight::Unknown) => {}
+            (Phase::Looking, Sight::Held(value)) => {
+                self.holders.insert(value.name(), master);
+                self.values.push((master, value));
+            }
+            (Phase::Deleting(_), _) if self.target.note_absence(master) => {}
+            _ => self.free.insert(master),
+        }
+        self.decide(now)
+    }
+
+    /// One master has answered a delete of `round`. The outcome of an earlier round's counts, too.
+    pub fn vote(&mut self, round: u8, master: MasterId, vote: Vote, now: Duration) -> Step {
+        let is_current = round == self.round && self.pending.contains(master);
+        if !is_current && !self.target.awaits(master) {
+            return Step::Wait;
+        }
+        if is_current {
+            self.pending.remove(master);
+        }
+        match (self.phase, vote) {
+            (Phase::Trying, Vote::Missing) => self.free.insert(master),
+            _ => self.target.note(master, vote),
+        }
+        if is_current && vote == Vote::Raised {
+            self.raised.insert(master);
+        }
+        self.has_deleted |= vote == Vote::Deleted && self.phase != Phase::Trying;
+        self.decide(now)
+    }
+
+    /// The deadline has come.
+    pub fn tick(&mut self, now: Duration) -> Step {
+        self.decide(now)
+    }
+
+    /// After a success: where the lease may still be, or come to be. A value without a tag has no name under which it
+    /// could be deleted safely later.
+    pub fn owed(&self) -> Option<Owed> {
+        let Phase::Deleted(Name::Attempt(attempt)) = self.phase else { return None };
+        let later = self.terms.quorum.everybody().without(self.target.settled());
+        Some(Owed { attempt, now: later.without(self.free), later })
+    }
+
+    fn decide(&mut self, now: Duration) -> Step {
+        self.is_late = now >= self.sent + self.terms.vote_timeout;
+        match self.phase {
+            Phase::Trying => self.tried(now),
+            Phase::Looking => self.looked(now),
+            Phase::Deleting(_) => self.deleting(now),
+            Phase::Deleted(_) | Phase::Done => Step::Wait,
+        }
+    }
+
+    /// Links are FIFO: where a delete of the worker's own attempt finds nothing, no claim can put it any more.
+    fn tried(&mut self, now: Duration) -> Step {
+        let quorum = self.terms.quorum;
+        if quorum.reached_by(self.free) {
+            return self.end(Step::Missing);
+        }
+        let is_known = quorum.reached_by(self.target.deleted)
+            || self.pending.is_empty()
+            || self.is_late && quorum.reached_by(self.answered());
+        if !is_known {
+            return self.wait_or_give_up(now);
+        }
+        let everybody = quorum.everybody();
+        let others_ended = self.free.union(self.target.gone);
+        let was_held = quorum.reached_by(everybody.without(others_ended));
+        let is_ended =
+            !quorum.reached_by(everybody.without(others_ended).without(self.target.deleted));
+        let silent = everybody.without(self.answered());
+        if was_held && is_ended && !quorum.reached_by(silent.union(self.target.gone)) {
+            self.target.gone = others_ended;
+            return self.succeed();
+        }
+        self.look_again(now)
+    }
+
+    fn looked(&mut self, now: Duration) -> Step {
+        let quorum = self.terms.quorum;
+        let silent = quorum.everybody().without(self.answered());
+        let holders = self.target.before(&self.holders);
+        let is_bound = self.has_deleted || !self.target.open.is_empty();
+        let may_end = |name: &Name| !is_bound || self.target.name == Some(*name);
+        let possible: Vec<_> = holders.that_could_reach(quorum, silent).filter(may_end).collect();
+        let meant = self.target.name.filter(|name| possible.contains(name));
+        let held = match meant {
+            Some(name) => meant.filter(|_| {
+                !self.holders.of(name).is_empty() && quorum.reached_by(holders.of(name))
+            }),
+            None => self.holders.of_quorum(quorum).filter(may_end),
+        };
+        let is_answered = quorum.reached_by(self.answered());
+        let is_known = is_answered && (self.is_late || self.pending.is_empty());
+        match (held, &possible[..]) {
+            (Some(name), _) => self.delete(name, now),
+            (None, [name]) if is_known => self.delete(*name, now),
+            (None, []) if is_bound || !quorum.reached_by(silent) => self.not_held(),
+            _ => self.wait_or_give_up(now),
+        }
+    }
+
+    fn delete(&mut self, name: Name, now: Duration) -> Step {
+        self.target.tell(name, MasterSet::EMPTY);
+        let settled = self.target.settled();
+        let is_meant = |(master, value): &(MasterId, Value)| {
+            value.name() == name && !settled.contains(*master)
+        };
+        let (meant, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.values).into_iter().partition(is_meant);
+        let masters = |values: &[(MasterId, Value)]| values.iter().map(|value| value.0).collect();
+        let others = self.free.union(masters(&others));
+        let is_free = |master: &MasterId| !self.target.note_absence(*master);
+        self.free = others.iter().filter(is_free).collect();
+        self.pending = self.pending.union(masters(&meant));
+        self.target.tell(name, masters(&meant));
+        self.enter(Phase::Deleting(name), now);
+        if meant.is_empty() { self.decide(now) } else { Step::Delete(meant) }
+    }
+
+    fn deleting(&mut self, now: Duration) -> Step {
+        let quorum = self.terms.quorum;
+        let everybody = quorum.everybody();
+        let was_held = quorum.reached_by(everybody.without(self.free).without(self.target.gone));
+        let is_ended = !quorum.reached_by(everybody.without(self.target.settled()));
+        if is_ended && !self.target.deleted.is_empty() && (was_held || self.has_deleted) {
+            return self.succeed();
+        }
+        let may_yet_delete = !self.has_deleted && !self.pending.and(self.target.open).is_empty();
+        if (is_ended || !was_held) && !may_yet_delete {
+            return self.not_held();
+        }
+        let is_known = self.pending.is_empty() || self.is_late;
+        if is_known && !self.raised.is_empty() && !self.is_over(now) {
+            return self.look_again(now);
+        }
+        self.wait_or_give_up(now)
+    }
+
+    fn look_again(&mut self, now: Duration) -> Step {
+        if self.is_over(now) {
+            return self.give_up();
+        }
+        self.round = self.round.wrapping_add(1);
+        Step::Look
+    }
+
+    fn succeed(&mut self) -> Step {
+        self.phase = self.target.name.map_or(Phase::Done, Phase::Deleted);
+        Step::Deleted
+    }
+
+    /// Nothing can be held by a quorum now: it was there if this deletion ended it. Whether it did is not known while
+    /// an answer is lost.
+    fn not_held(&mut self) -> Step {
+        let may_have_ended = !self.target.open.is_empty()
+            || self.terms.quorum.reached_by(self.target.in_doubt(&self.holders));
+        match self.has_deleted {
+            true => self.end(Step::Deleted),
+            false if may_have_ended => self.give_up(),
+            false => self.end(Step::Missing),
+        }
+    }
+
+    /// With nobody left to answer there is nothing to be patient for.
+    fn wait_or_give_up(&mut self, now: Duration) -> Step {
+        if self.pending.is_empty() || self.is_over(now) { self.give_up() } else { Step::Wait }
+    }
+
+    fn give_up(&mut self) -> Step {
+        let answered = self.answered().union(self.target.settled()).len();
+        self.end(Step::Unavailable { answered })
+    }
+
+    fn end(&mut self, step: Step) -> Step {
+        self.phase = Phase::Done;
+        step
+    }
+
+    fn enter(&mut self, phase: Phase, now: Duration) {
+        (self.phase, self.sent, self.is_late) = (phase, now, false);
+    }
+
+    /// Masters that answered in this round.
+    fn answered(&self) -> MasterSet {
+        let seen = self.free.union(self.holders.all());
+        match self.phase {
+            Phase::Looking => seen,
+            _ => seen.union(self.target.settled()).union(self.raised),
+        }
+    }
+
+    fn is_over(&self, now: Duration) -> bool {
+        now >= self.began + self.terms.patience
+    }
+}
+
+#[cfg(test)]
+mod tests;
