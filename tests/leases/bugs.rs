@@ -41,4 +41,16 @@ pub(crate) enum Bug {
     NoSecondDelivery,
     /// Copies of the present attempt stay when the quorum holds an earlier one.
     OwnCopiesStay,
+    /// Deletions compare nothing.
+    DeleteBlindly,
+    /// A deletion deletes every value it is shown.
+    DeleteAllShown,
+    /// A deletion also deletes what too few masters hold.
+    DeleteLeftovers,
+    /// A deletion counts masters that show nothing as if they had deleted the lease.
+    AbsenceIsDeletion,
+    /// A deletion also deletes values that it is shown after its answer.
+    DeleteAfterAnswer,
+    /// Deliveries of a deletion hit anything that a master holds.
+    DeliverBlindly,
 }

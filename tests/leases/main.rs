@@ -8,6 +8,8 @@
 //! model has to find it out.
 
 mod bugs;
+mod deletion;
+mod giving_back;
 mod model;
 mod network;
 mod proxy;
@@ -15,7 +17,7 @@ mod world;
 mod worlds;
 
 use bugs::Bug;
-use model::{CONFIRMED, EXCLUSION, NO_GHOSTS, TRUTH};
+use model::{CONFIRMED, ENDED, EXCLUSION, NO_GHOSTS, TRUTH};
 use stateright::{Checker, HasDiscoveries, Model};
 use world::World;
 
@@ -97,6 +99,56 @@ mod nothing_goes_wrong {
     #[test]
     fn when_a_master_forgets() {
         holds(worlds::forgetting(), 10_000);
+    }
+
+    #[test]
+    fn when_a_lease_is_deleted() {
+        holds(worlds::delete_elsewhere(), 50_000);
+        holds(worlds::delete_and_claim(), 20_000);
+        holds(worlds::delete_and_claim_elsewhere(), 20_000);
+        holds(worlds::delete_here_and_claim(), 30_000);
+    }
+
+    #[test]
+    fn when_a_lease_is_deleted_and_prolonged() {
+        holds(worlds::delete_and_extend(), 50_000);
+    }
+
+    #[test]
+    fn when_a_lease_is_deleted_and_given_back() {
+        holds(worlds::delete_and_release(), 20_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_two_delete_a_lease() {
+        holds(worlds::delete_twice(), 100_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_lease_is_deleted_and_taken_elsewhere() {
+        holds(worlds::delete_and_acquire(), 400_000);
+        holds(worlds::delete_and_retry(), 200_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_lease_is_deleted_and_a_connection_is_lost() {
+        holds(worlds::delete_with_lost_connection(), 60_000);
+        holds(worlds::delete_here_with_lost_connection(), 100_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_lease_is_deleted_and_a_master_forgets() {
+        holds(worlds::delete_and_forget(), 300_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
+    fn when_a_lease_is_deleted_in_a_race() {
+        holds(worlds::delete_in_a_race(), 300_000);
     }
 
     #[test]
@@ -249,5 +301,45 @@ mod each_rule_is_needed {
     #[test]
     fn no_copies_stay_beside_an_earlier_attempt() {
         misses(Bug::OwnCopiesStay, worlds::acquire_elsewhere(), NO_GHOSTS);
+    }
+    #[test]
+    fn a_deletion_compares_the_value() {
+        misses(Bug::DeleteBlindly, worlds::delete_and_claim(), CONFIRMED);
+    }
+
+    #[test]
+    fn a_deletion_ends_one_lease() {
+        misses(Bug::DeleteAllShown, worlds::delete_in_a_race(), CONFIRMED);
+    }
+
+    #[test]
+    fn a_deletion_deletes_the_generation_it_saw() {
+        misses(Bug::DeleteAnyGeneration, worlds::delete_and_extend(), CONFIRMED);
+    }
+
+    #[test]
+    fn a_deletion_that_finds_nothing_deletes_nothing() {
+        misses(Bug::DeleteLeftovers, worlds::delete_elsewhere(), CONFIRMED);
+    }
+
+    #[test]
+    fn one_master_is_not_enough_to_delete() {
+        misses(Bug::OneDeletionIsEnough, worlds::delete_elsewhere(), ENDED);
+    }
+
+    #[test]
+    fn a_master_with_nothing_may_be_one_that_the_claim_has_yet_to_reach() {
+        misses(Bug::AbsenceIsDeletion, worlds::delete_elsewhere(), ENDED);
+        misses(Bug::AbsenceIsDeletion, worlds::delete_and_extend(), CONFIRMED);
+    }
+
+    #[test]
+    fn a_deletion_ends_with_its_answer() {
+        misses(Bug::DeleteAfterAnswer, worlds::delete_and_claim(), CONFIRMED);
+    }
+
+    #[test]
+    fn what_a_master_missed_of_a_deletion_names_the_attempt() {
+        misses(Bug::DeliverBlindly, worlds::delete_and_claim_elsewhere(), CONFIRMED);
     }
 }

@@ -11,6 +11,8 @@ pub(crate) const EXCLUSION: &str = "no two clients hold the lease";
 pub(crate) const CONFIRMED: &str = "what was confirmed stays until it ends";
 pub(crate) const NO_GHOSTS: &str = "nothing is left of what was refused or released";
 pub(crate) const TRUTH: &str = "no release succeeds while another client holds the lease";
+pub(crate) const ENDED: &str = "what was there before a deletion is held by no quorum after it";
+pub(crate) const FOUND: &str = "no deletion overlooks a lease that is held all the time";
 
 const GRANTED: &str = "a lease is granted";
 
@@ -19,6 +21,7 @@ pub(crate) const AFRESH: Event = ("a late claim is made afresh", |_, state| stat
 pub(crate) const EXTENDED: Event = ("a lease is extended", |_, state| state.seen.extended);
 pub(crate) const ADMITTED: Event = ("a master is admitted", |_, state| state.seen.admitted);
 pub(crate) const RELEASED: Event = ("a lease is released", |_, state| !state.released.is_empty());
+pub(crate) const DELETED: Event = ("a lease is deleted", |_, state| state.seen.deleted);
 pub(crate) const SHARED: Event = ("a client finds its own token", |_, state| {
     state.clients.iter().any(|client| client.holds.is_some_and(|holds| holds.shares))
 });
@@ -91,6 +94,8 @@ impl Model for World {
                     || state.masters.iter().all(|master| !is_ghost(state, master))
             }),
             Property::always(TRUTH, |_: &Self, state: &State| !state.seen.false_release),
+            Property::always(ENDED, |_: &Self, state: &State| deleted_is_ended(state)),
+            Property::always(FOUND, |_: &Self, state: &State| !state.seen.false_missing),
             Property::sometimes(GRANTED, |_: &Self, state: &State| !state.live.is_empty()),
         ];
         let (events, seen) = (&self.reaches, |name, holds| Property::sometimes(name, holds));
@@ -160,19 +165,32 @@ fn forget(state: &mut State, index: usize) {
 
 /// Clients with equal tokens share a lease if one of them asked to find its own token.
 fn held_twice(world: &World, state: &State) -> bool {
-    let held = state.clients.iter().zip(&world.tokens);
-    let holders: Vec<_> =
-        held.filter_map(|(client, token)| Some((client.holds?, *token))).collect();
+    let holders: Vec<_> = believers(world, state).collect();
     let share =
         |one: (Holds, u8), other: (Holds, u8)| one.1 == other.1 && (one.0.shares || other.0.shares);
     let conflict = |pair: &[(Holds, u8)]| !share(pair[0], pair[1]);
     holders.windows(2).any(conflict)
 }
 
+/// Leases that clients hold, each with its token, but for what a deletion under way may have ended.
+fn believers<'a>(world: &'a World, state: &'a State) -> impl Iterator<Item = (Holds, u8)> + 'a {
+    let clients = state.clients.iter().zip(&world.tokens);
+    let held = clients.filter_map(|(client, token)| Some((client.holds?, *token)));
+    held.filter(|(holds, _)| holds.doubts == 0)
+}
+
+/// Others decide what a master that forgot is given.
+fn deleted_is_ended(state: &State) -> bool {
+    state.deleted.iter().all(|attempt| {
+        let is_it = |copy: Lease<u8>| copy.tag.attempt == *attempt;
+        let keeps = |master: &&Master| !master.forgot && master.key.is_some_and(is_it);
+        state.masters.iter().filter(keeps).count() < Quorum::of(MASTERS).needed()
+    })
+}
+
 /// A quorum keeps what a client believes in for as long as it does, but for masters that forgot.
 fn confirmed_stays(world: &World, state: &State) -> bool {
-    let held = state.clients.iter().zip(&world.tokens);
-    held.filter_map(|(client, token)| Some((client.holds?, *token))).all(|(holds, token)| {
+    believers(world, state).all(|(holds, token)| {
         let is_it = |copy: Lease<u8>| {
             let is_its = holds.attempt == copy.tag.attempt || holds.shares && copy.token == token;
             is_its && copy.end_ms >= u64::from(holds.until)

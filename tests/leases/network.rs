@@ -2,7 +2,7 @@
 
 use redlock_proxy::decision::lease::attempt::Generation;
 use redlock_proxy::decision::lease::master::{self, Lease};
-use redlock_proxy::decision::lease::{attempt::Tag, claim, extend, release};
+use redlock_proxy::decision::lease::{attempt::Tag, claim, delete, extend, release};
 
 use crate::bugs::Bug;
 use crate::world::*;
@@ -57,6 +57,7 @@ impl World {
                 Answer::Extend(vote)
             }
             Command::Look { token } => Answer::Sight(master::look(key, &token)),
+            Command::Show => Answer::Shown(master::show(key)),
             Command::Delete(tag) if self.has(Bug::DeleteAnyGeneration) => {
                 Answer::Delete(master::deliver(key, tag.attempt))
             }
@@ -67,6 +68,10 @@ impl World {
             Command::TakeBack(tag, _) => Answer::Delete(master::delete(key, tag)),
             Command::Deliver(attempt) => Answer::Delete(master::deliver(key, attempt)),
             Command::DeleteToken(token) => Answer::Delete(delete_token(key, token)),
+            Command::DeleteAnything => {
+                let token = key.map_or(NOBODY, |copy| copy.token);
+                Answer::Delete(delete_token(key, token))
+            }
         })
     }
 
@@ -150,6 +155,7 @@ fn unknown(answer: Answer) -> Answer {
         Answer::Claim(attempt, _) => Answer::Claim(attempt, claim::Vote::Unknown),
         Answer::Extend(_) => Answer::Extend(extend::Vote::Unknown),
         Answer::Sight(_) => Answer::Sight(release::Sight::Unknown),
+        Answer::Shown(_) => Answer::Shown(delete::Sight::Unknown),
         Answer::Delete(_) => Answer::Delete(release::Vote::Unknown),
     }
 }
@@ -159,7 +165,8 @@ fn unanswered(command: Command) -> Option<Answer> {
         Command::Claim { tag, .. } => Answer::Claim(tag.attempt, claim::Vote::Unknown),
         Command::Extend { .. } => Answer::Extend(extend::Vote::Unknown),
         Command::Look { .. } => Answer::Sight(release::Sight::Unknown),
-        Command::Delete(_) => Answer::Delete(release::Vote::Unknown),
+        Command::Show => Answer::Shown(delete::Sight::Unknown),
+        Command::Delete(_) | Command::DeleteAnything => Answer::Delete(release::Vote::Unknown),
         Command::TakeBack(..) | Command::Deliver(_) | Command::DeleteToken(_) => return None,
     })
 }

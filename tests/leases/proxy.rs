@@ -5,7 +5,6 @@ use std::time::Duration;
 use redlock_proxy::decision::lease::attempt::Attempt;
 use redlock_proxy::decision::lease::claim::Claim;
 use redlock_proxy::decision::lease::extend::Extend;
-use redlock_proxy::decision::lease::release::Release;
 use redlock_proxy::decision::lease::{claim, extend, release};
 use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 
@@ -31,15 +30,36 @@ impl World {
                 Operation::Extend(Extend::new(self.terms(), fresh, everybody(), state.time()))
             }
             Job::Release(_) => Operation::Release(self.new_release(state, proxy, client)),
+            Job::Delete(_) => Operation::Delete(self.new_delete(state, proxy)),
         };
         let meant = match &operation {
             Operation::Release(release) => release.attempt(),
+            Operation::Delete(delete) => delete.known_tag().map(|tag| tag.attempt),
             Operation::Claim(_) | Operation::Extend(_) => None,
         };
         let (told, pausing, round, yes) = (false, false, 0, 0);
         let overlaps = self.overlap(state, client, &operation);
-        let flight =
-            Flight { id, proxy, operation, told, pausing, round, yes, rival, overlaps, meant };
+        let flight = Flight {
+            id,
+            proxy,
+            operation,
+            told,
+            pausing,
+            round,
+            yes,
+            rival,
+            overlaps,
+            meant,
+            doubts: state.deletions(),
+            ended: Vec::new(),
+            before: Vec::new(),
+            found: Vec::new(),
+            shown: Vec::new(),
+        };
+        let flight = match job {
+            Job::Delete(_) => state.doubt(flight),
+            _ => flight,
+        };
         state.flights.push(flight);
         let index = state.flights.len() - 1;
         self.broadcast(state, index);
@@ -69,32 +89,12 @@ impl World {
         )
     }
 
-    /// Whoever gives back believes in nothing any more; nor can others with that token.
-    fn new_release(&self, state: &mut State, proxy: usize, client: usize) -> Release {
-        let held = state.clients[client].holds.map(|holds| holds.attempt);
-        for other in 0..state.clients.len() {
-            if self.tokens[other] == self.tokens[client] {
-                state.clients[other].holds = None;
-            }
-        }
-        match held.filter(|attempt| attempt.worker() == attempt_of(proxy).worker()) {
-            Some(attempt) => {
-                Release::known(self.terms(), attempt.fresh(), everybody(), state.time())
-            }
-            None if self.has(Bug::ReleaseByToken) => {
-                let unnamed = held.unwrap_or(attempt_of(proxy));
-                Release::known(self.terms(), unnamed.fresh(), everybody(), state.time())
-            }
-            None => Release::new(self.terms(), everybody(), state.time()),
-        }
-    }
-
     fn fresh(&self, unlimited: Bug) -> Duration {
         ticks(if self.has(unlimited) { ANY_TIME } else { self.freshness })
     }
 
     /// Sends what a flight asks now to every master.
-    fn broadcast(&self, state: &mut State, index: usize) {
+    pub(crate) fn broadcast(&self, state: &mut State, index: usize) {
         let flight = &state.flights[index];
         let (id, proxy) = (flight.id, flight.proxy);
         let (token, job) = (self.tokens[id.0], self.scripts[id.0][id.1]);
@@ -113,17 +113,10 @@ impl World {
                 (extend.round(), Command::Extend { token, ttl: padded(extend.freshness()) })
             }
             Operation::Release(release) => (release.round(), self.release_command(release, token)),
+            Operation::Delete(delete) => (delete.round(), self.delete_command(delete)),
         };
         for master in 0..MASTERS {
             state.send(proxy, master, command, Some((id, round)));
-        }
-    }
-
-    fn release_command(&self, release: &Release, token: u8) -> Command {
-        match release.known_tag() {
-            _ if self.has(Bug::ReleaseByToken) => Command::DeleteToken(token),
-            Some(tag) => Command::Delete(tag),
-            None => Command::Look { token },
         }
     }
 
@@ -135,7 +128,9 @@ impl World {
 
     pub(crate) fn hear(&self, state: &mut State, master: usize, reply: Reply) {
         let now = state.time();
-        let Some(index) = state.position(reply.flight) else { return };
+        let Some(index) = state.position(reply.flight) else {
+            return self.shown_after_answer(state, master, reply);
+        };
         let id = MasterId::new(master);
         let flight = &mut state.flights[index];
         match (&mut flight.operation, reply.answer) {
@@ -164,6 +159,16 @@ impl World {
                 let step = release.vote(reply.round, id, vote, now);
                 self.follow_release(state, index, step);
             }
+            (Operation::Delete(_), Answer::Shown(sight)) => {
+                self.hear_sight(state, index, (master, reply.round), sight);
+            }
+            (Operation::Delete(delete), Answer::Delete(vote)) => {
+                if vote == release::Vote::Deleted {
+                    flight.yes |= 1 << master;
+                }
+                let step = delete.vote(reply.round, id, vote, now);
+                self.follow_delete(state, index, step);
+            }
             _ => unreachable!("an answer of another kind"),
         }
     }
@@ -184,6 +189,10 @@ impl World {
             Operation::Release(release) => {
                 let step = release.tick(now);
                 self.follow_release(state, index, step);
+            }
+            Operation::Delete(delete) => {
+                let step = delete.tick(now);
+                self.follow_delete(state, index, step);
             }
         }
     }
@@ -253,52 +262,14 @@ impl World {
         self.tidy(state);
     }
 
-    fn follow_release(&self, state: &mut State, index: usize, step: release::Step) {
-        let flight = &state.flights[index];
-        if flight.told {
-            return;
-        }
-        let (id, proxy, deleted) = (flight.id, flight.proxy, flight.yes);
-        let over =
-            !matches!(step, release::Step::Wait | release::Step::Look | release::Step::Delete(_));
-        let silent = matches!(step, release::Step::Unavailable { .. });
-        let lies = deleted != 0
-            && (self.has(Bug::OneDeletionIsEnough) && silent
-                || self.has(Bug::ReleaseAgainstQuorum) && over);
-        match step {
-            release::Step::Released => self.released(state, index),
-            _ if lies => self.released(state, index),
-            release::Step::Wait => {}
-            release::Step::Look => {
-                let now = state.time();
-                if let Operation::Release(release) = &mut state.flights[index].operation {
-                    release.ask(everybody(), now);
-                }
-                self.broadcast(state, index);
-            }
-            release::Step::Delete(tags) => {
-                let flight = &mut state.flights[index];
-                let Operation::Release(release) = &flight.operation else { return };
-                flight.meant = release.attempt();
-                let round = release.round();
-                for (master, tag) in tags {
-                    state.send(proxy, master.index(), Command::Delete(tag), Some((id, round)));
-                }
-            }
-            release::Step::Missing | release::Step::Other | release::Step::Unavailable { .. } => {
-                self.refused(state, index);
-            }
-        }
-        self.tidy(state);
-    }
-
-    fn refused(&self, state: &mut State, index: usize) {
+    pub(crate) fn refused(&self, state: &mut State, index: usize) {
         state.flights[index].told = true;
     }
 
     fn granted(&self, state: &mut State, index: usize, attempt: Attempt) {
         let flight = &mut state.flights[index];
-        let (until, overlaps) = (state.now + self.lease, flight.overlaps);
+        let (until, doubts) = (state.now + self.lease, flight.doubts);
+        let is_over = flight.overlaps || flight.ended.contains(&attempt);
         flight.told = true;
         if !state.live.contains(&attempt) {
             state.live.push(attempt);
@@ -306,60 +277,16 @@ impl World {
         }
         let (client, job) = state.flights[index].id;
         let shares = !matches!(self.scripts[client][job], Job::Claim(_));
-        if !overlaps {
-            state.clients[client].holds = Some(Holds { attempt, until, shares });
+        if !is_over {
+            state.clients[client].holds = Some(Holds { attempt, until, shares, doubts });
         }
-    }
-
-    fn released(&self, state: &mut State, index: usize) {
-        let flight = &mut state.flights[index];
-        flight.told = true;
-        let (proxy, rival, yes) = (flight.proxy, flight.rival, flight.yes);
-        let (Operation::Release(release), Some(attempt)) = (&flight.operation, flight.meant) else {
-            return;
-        };
-        let settled = MasterSet::from_bits(u32::from(yes));
-        let rest = everybody().without(settled);
-        let all = release::Owed { attempt, now: rest, later: rest };
-        let owed = release.owed().unwrap_or(all);
-        state.live.retain(|live| *live != attempt);
-        state.released.push(attempt);
-        state.released.sort_unstable();
-        state.released.dedup();
-        let still = |(other, attempt): (usize, Attempt)| {
-            state.clients[other].holds.is_some_and(|holds| holds.attempt == attempt)
-        };
-        let lied = rival.is_some_and(|rival| rival.1 != attempt && still(rival));
-        state.seen.false_release |= lied;
-        self.deliver(state, index, proxy, owed);
-    }
-
-    fn deliver(&self, state: &mut State, index: usize, proxy: usize, owed: release::Owed) {
-        let token = self.tokens[state.flights[index].id.0];
-        for master in owed.now.iter().map(MasterId::index) {
-            let by_token = self.has(Bug::DeliverByToken);
-            let command =
-                if by_token { Command::DeleteToken(token) } else { Command::Deliver(owed.attempt) };
-            if !self.has(Bug::ReleaseByToken) {
-                state.send(proxy, master, command, None);
-            }
-        }
-        // Whoever granted it has sent its claim before, on the same links.
-        if owed.attempt.worker() == attempt_of(proxy).worker() || self.has(Bug::NoSecondDelivery) {
-            return;
-        }
-        for master in owed.later.iter().map(MasterId::index) {
-            let due = state.now + self.freshness + 1;
-            state.later.push(Later { due, proxy, master, attempt: owed.attempt });
-        }
-        state.later.sort_unstable();
     }
 
     /// A claim that was granted still hears stragglers. Nobody listens to anything else that is over.
-    fn tidy(&self, state: &mut State) {
+    pub(crate) fn tidy(&self, state: &mut State) {
         let keeps = |flight: &Flight| match &flight.operation {
             Operation::Claim(claim) => claim.is_listening() || self.has(Bug::TakeBackWhenRead),
-            Operation::Extend(_) | Operation::Release(_) => false,
+            Operation::Extend(_) | Operation::Release(_) | Operation::Delete(_) => false,
         };
         state.flights.retain(|flight| !flight.told || keeps(flight));
         state.flights.sort_by_key(|flight| flight.id);
@@ -399,11 +326,11 @@ impl World {
     }
 }
 
-fn everybody() -> MasterSet {
+pub(crate) fn everybody() -> MasterSet {
     Quorum::of(MASTERS).everybody()
 }
 
 /// Any attempt of this proxy.
-fn attempt_of(proxy: usize) -> Attempt {
+pub(crate) fn attempt_of(proxy: usize) -> Attempt {
     attempt(proxy, (9, 9), 9)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redlock_proxy::decision::lease::attempt::{Attempt, Tag, WorkerId};
 use redlock_proxy::decision::lease::claim::{Claim, Terms};
+use redlock_proxy::decision::lease::delete::{self, Delete};
 use redlock_proxy::decision::lease::extend::Extend;
 use redlock_proxy::decision::lease::master::Lease;
 use redlock_proxy::decision::lease::release::Release;
@@ -58,6 +59,8 @@ pub(crate) enum Job {
     Acquire(usize),
     Extend(usize),
     Release(usize),
+    /// `DEL key`, whoever holds it.
+    Delete(usize),
 }
 
 impl Job {
@@ -66,7 +69,8 @@ impl Job {
             Self::Claim(proxy)
             | Self::Acquire(proxy)
             | Self::Extend(proxy)
-            | Self::Release(proxy) => proxy,
+            | Self::Release(proxy)
+            | Self::Delete(proxy) => proxy,
         }
     }
 }
@@ -89,6 +93,8 @@ pub(crate) struct State {
     pub(crate) live: Vec<Attempt>,
     /// Attempts whose release was a success.
     pub(crate) released: Vec<Attempt>,
+    /// Attempts that were granted before a deletion began which was a success.
+    pub(crate) deleted: Vec<Attempt>,
     pub(crate) seen: Seen,
 }
 
@@ -97,9 +103,12 @@ pub(crate) struct State {
 pub(crate) struct Seen {
     /// A release was a success although somebody else held the key all the time.
     pub(crate) false_release: bool,
+    /// A deletion found nothing although somebody held the key all the time.
+    pub(crate) false_missing: bool,
     pub(crate) afresh: bool,
     pub(crate) held: bool,
     pub(crate) extended: bool,
+    pub(crate) deleted: bool,
     pub(crate) admitted: bool,
 }
 
@@ -131,6 +140,8 @@ pub(crate) struct Holds {
     pub(crate) until: u8,
     /// Whether it asked to find its own token: it shares the lease with whoever has that token.
     pub(crate) shares: bool,
+    /// Clients whose deletion is under way and may end it, by bits.
+    pub(crate) doubts: u8,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -167,8 +178,18 @@ pub(crate) struct Flight {
     pub(crate) rival: Option<(usize, Attempt)>,
     /// Whether somebody gave back this token in the meantime, and may have hit what it was granted.
     pub(crate) overlaps: bool,
-    /// The attempt that a release deletes.
+    /// The attempt that a release or deletion deletes.
     pub(crate) meant: Option<Attempt>,
+    /// Clients whose deletion overlaps with this claim or extension and has no answer yet, by bits.
+    pub(crate) doubts: u8,
+    /// Attempts that deletions ended which overlap with this.
+    pub(crate) ended: Vec<Attempt>,
+    /// Attempts that were live when a deletion began.
+    pub(crate) before: Vec<Attempt>,
+    /// Leases that clients believed in when a deletion began.
+    pub(crate) found: Vec<(usize, Attempt)>,
+    /// Values that masters showed a deletion; only planted bugs use it.
+    pub(crate) shown: Vec<(usize, Option<Tag>)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -176,6 +197,7 @@ pub(crate) enum Operation {
     Claim(Claim),
     Extend(Extend),
     Release(Release),
+    Delete(Delete),
 }
 
 impl Operation {
@@ -184,6 +206,7 @@ impl Operation {
             Self::Claim(claim) => claim.deadline(),
             Self::Extend(extend) => extend.deadline(),
             Self::Release(release) => release.deadline(),
+            Self::Delete(delete) => delete.deadline(),
         }
     }
 }
@@ -222,12 +245,15 @@ pub(crate) enum Command {
     Look {
         token: u8,
     },
+    Show,
     Delete(Tag),
     /// With the token, which only planted bugs compare.
     TakeBack(Tag, u8),
     Deliver(Attempt),
     /// Only planted bugs compare nothing but the token.
     DeleteToken(u8),
+    /// Only planted bugs compare nothing at all.
+    DeleteAnything,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -242,6 +268,7 @@ pub(crate) enum Answer {
     Claim(Attempt, claim::Vote),
     Extend(extend::Vote),
     Sight(release::Sight),
+    Shown(delete::Sight),
     Delete(release::Vote),
 }
 
@@ -313,6 +340,7 @@ impl World {
             forgets: 0,
             live: Vec::new(),
             released: Vec::new(),
+            deleted: Vec::new(),
             seen: Seen::default(),
         }
     }

@@ -1,9 +1,9 @@
 //! Small worlds, each around one kind of trouble.
 
-use crate::model::{ADMITTED, AFRESH, EXTENDED, REFUSED, RELEASED, SHARED};
+use crate::model::{ADMITTED, AFRESH, DELETED, EXTENDED, REFUSED, RELEASED, SHARED};
 use crate::world::{Event, Job, World};
 
-use Job::{Acquire, Claim, Extend, Release};
+use Job::{Acquire, Claim, Delete, Extend, Release};
 
 /// Two clients want the same lease with equal tokens, through two proxies. Split votes are tried again.
 pub(crate) fn race() -> World {
@@ -126,6 +126,81 @@ pub(crate) fn forgetting_and_asking_again() -> World {
 pub(crate) fn forgetting_while_handed_over() -> World {
     let world = World { forgets: 1, rounds: 0, hasty: false, ..hand_over() };
     reaching(&[ADMITTED, RELEASED], world)
+}
+
+/// A lease is deleted through another proxy while it is being granted, prolonged or neither.
+pub(crate) fn delete_elsewhere() -> World {
+    reaching(&[DELETED], World { end: 1, ..World::new(&[&[Claim(0)], &[Delete(1)]]) })
+}
+
+/// A lease is deleted through another proxy, and claimed by who deleted it.
+pub(crate) fn delete_and_claim() -> World {
+    let world = World::new(&[&[Claim(0)], &[Delete(1), Claim(1)]]);
+    reaching(&[DELETED], World { rounds: 0, ..world })
+}
+
+/// The same, claimed through the proxy that did not delete it.
+pub(crate) fn delete_and_claim_elsewhere() -> World {
+    let world = World::new(&[&[Claim(0)], &[Delete(1), Claim(0)]]);
+    reaching(&[DELETED], World { rounds: 0, ..world })
+}
+
+/// A lease is deleted by the worker that granted it, and claimed through another.
+pub(crate) fn delete_here_and_claim() -> World {
+    let world = World::new(&[&[Claim(0)], &[Delete(0), Claim(1)]]);
+    reaching(&[DELETED], World { rounds: 0, ..world })
+}
+
+/// A lease is deleted while its holder prolongs it.
+pub(crate) fn delete_and_extend() -> World {
+    let world = World::new(&[&[Claim(0), Extend(0)], &[Delete(1)]]);
+    reaching(&[DELETED, EXTENDED], World { rounds: 0, ..world })
+}
+
+/// A lease is deleted while a client that was told an error takes or prolongs its token elsewhere.
+pub(crate) fn delete_and_acquire() -> World {
+    let world = World::new(&[&[Claim(0), Acquire(1)], &[Delete(0)]]);
+    reaching(&[DELETED, SHARED], World { rounds: 0, ..world })
+}
+
+/// A lease is deleted while its holder gives it back.
+pub(crate) fn delete_and_release() -> World {
+    let world = World::new(&[&[Claim(0), Release(0)], &[Delete(1)]]);
+    reaching(&[DELETED, RELEASED], World { rounds: 0, ..world })
+}
+
+/// Two clients delete a lease through two proxies.
+pub(crate) fn delete_twice() -> World {
+    let world = World::new(&[&[Claim(0)], &[Delete(0)], &[Delete(1)]]);
+    reaching(&[DELETED], World { rounds: 0, tokens: vec![1, 2, 3], ..world })
+}
+
+/// A lease is deleted while a client that was told an error tries again with the same token.
+pub(crate) fn delete_and_retry() -> World {
+    let world = World::new(&[&[Claim(0), Claim(1)], &[Delete(1)]]);
+    reaching(&[DELETED], World { rounds: 0, ..world })
+}
+
+/// A lease is deleted through another proxy, and a connection is lost.
+pub(crate) fn delete_with_lost_connection() -> World {
+    World { cuts: 1, ..delete_and_claim() }
+}
+
+/// A lease is deleted by the worker that granted it, and a connection is lost.
+pub(crate) fn delete_here_with_lost_connection() -> World {
+    World { cuts: 1, ..delete_here_and_claim() }
+}
+
+/// A lease is deleted while a master forgets and is admitted again.
+pub(crate) fn delete_and_forget() -> World {
+    let world = World { forgets: 1, hasty: false, ..delete_and_claim() };
+    reaching(&[ADMITTED, DELETED], world)
+}
+
+/// A lease is deleted while another client wants it.
+pub(crate) fn delete_in_a_race() -> World {
+    let world = World::new(&[&[Claim(0)], &[Claim(1)], &[Delete(1)]]);
+    reaching(&[DELETED], World { rounds: 0, tokens: vec![1, 2, 3], ..world })
 }
 
 fn reaching(events: &[Event], world: World) -> World {
