@@ -27,37 +27,13 @@ mod target;
 
 use std::time::Duration;
 
-use super::attempt::{Attempt, Tag};
+use super::attempt::Tag;
 use super::claim::Terms;
 use super::holders::Holders;
 pub use super::release::{Owed, Vote};
 use crate::quorum::{MasterId, MasterSet};
-use target::Target;
-
-/// A value as one master stores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Value {
-    /// A lease with its tag.
-    Tagged(Tag),
-    /// A value without a tag, by a number that the caller gives to its bytes: equal bytes, equal numbers.
-    Untagged(u32),
-}
-
-impl Value {
-    fn name(self) -> Name {
-        match self {
-            Self::Tagged(tag) => Name::Attempt(tag.attempt),
-            Self::Untagged(number) => Name::Untagged(number),
-        }
-    }
-}
-
-/// Identity of a lease on all masters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Name {
-    Attempt(Attempt),
-    Untagged(u32),
-}
+pub use target::Value;
+use target::{Name, Target};
 
 /// State of the key on one master. An answer without its proof is [`Sight::Unknown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -340,7 +316,7 @@ impl Delete {
             return self.not_held();
         }
         let is_known = self.pending.is_empty() || self.is_late;
-        if is_known && !self.raised.is_empty() && !self.is_over(now) {
+        if is_known && !self.raised.is_empty() {
             return self.look_again(now);
         }
         self.wait_or_give_up(now)

@@ -1,8 +1,34 @@
 //! The value that a deletion is about, and what became of it on each master, over all rounds.
 
-use super::{Name, Vote};
+use super::Vote;
+use crate::decision::lease::attempt::{Attempt, Tag};
 use crate::decision::lease::holders::Holders;
 use crate::quorum::{MasterId, MasterSet};
+
+/// A value as one master stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Value {
+    /// A lease with its tag.
+    Tagged(Tag),
+    /// A value without a tag, by a number that the caller gives to its bytes: equal bytes, equal numbers.
+    Untagged(u32),
+}
+
+impl Value {
+    pub(super) fn name(self) -> Name {
+        match self {
+            Self::Tagged(tag) => Name::Attempt(tag.attempt),
+            Self::Untagged(number) => Name::Untagged(number),
+        }
+    }
+}
+
+/// Identity of a lease on all masters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Name {
+    Attempt(Attempt),
+    Untagged(u32),
+}
 
 /// The value that deletes were sent for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::attempt::WorkerId;
+use super::super::attempt::{Attempt, WorkerId};
 use super::super::master::{self, Lease};
 use super::*;
 use crate::quorum::Quorum;
