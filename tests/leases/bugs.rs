@@ -41,6 +41,8 @@ pub(crate) enum Bug {
     NoSecondDelivery,
     /// Copies of the present attempt stay when the quorum holds an earlier one.
     OwnCopiesStay,
+    /// A release counts masters that show nothing as if they had deleted the lease.
+    AbsenceIsRelease,
     /// Deletions compare nothing.
     DeleteBlindly,
     /// A deletion deletes every value it is shown.

@@ -84,6 +84,15 @@ impl State {
     }
 }
 
+impl Flight {
+    /// Whether a quorum has deleted the key or shown nothing.
+    pub(crate) fn is_gone_or_absent(&self) -> bool {
+        let absent = self.shown.iter().filter(|(_, tag)| tag.is_none());
+        let bits = absent.fold(self.yes, |bits, (master, _)| bits | 1 << master);
+        bits.count_ones() as usize >= Quorum::of(MASTERS).needed()
+    }
+}
+
 impl World {
     /// A worker knows what it granted.
     pub(crate) fn new_delete(&self, state: &State, proxy: usize) -> Delete {
@@ -208,13 +217,10 @@ impl World {
     /// Whether a planted bug makes this a success.
     fn lies(&self, flight: &Flight, step: &Step) -> bool {
         let silent = matches!(step, Step::Unavailable { .. });
-        let empty = flight.shown.iter().filter(|(_, tag)| tag.is_none());
-        let without = empty.fold(flight.yes, |bits, (master, _)| bits | 1 << master);
-        let enough = without.count_ones() as usize >= Quorum::of(MASTERS).needed();
-        let is_over = *step == Step::Wait && enough || silent;
+        let counts_absence = self.has(Bug::AbsenceIsDeletion) && flight.is_gone_or_absent();
         flight.yes != 0
             && (self.has(Bug::OneDeletionIsEnough) && silent
-                || self.has(Bug::AbsenceIsDeletion) && is_over && enough)
+                || counts_absence && (silent || *step == Step::Wait))
     }
 
     fn uses_sights(&self) -> bool {

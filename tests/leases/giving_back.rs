@@ -41,12 +41,14 @@ impl World {
         if flight.told {
             return;
         }
+        let counts_absence = self.has(Bug::AbsenceIsRelease) && flight.is_gone_or_absent();
         let (id, proxy, deleted) = (flight.id, flight.proxy, flight.yes);
         let over =
             !matches!(step, release::Step::Wait | release::Step::Look | release::Step::Delete(_));
         let silent = matches!(step, release::Step::Unavailable { .. });
         let lies = deleted != 0
             && (self.has(Bug::OneDeletionIsEnough) && silent
+                || counts_absence && (silent || step == release::Step::Wait)
                 || self.has(Bug::ReleaseAgainstQuorum) && over);
         match step {
             release::Step::Released => self.released(state, index),

@@ -72,6 +72,7 @@ mod nothing_goes_wrong {
     #[test]
     fn when_a_lease_is_given_back_elsewhere() {
         holds(worlds::release_elsewhere(), 20_000);
+        holds(worlds::acquire_after_release_elsewhere(), 10_000);
     }
 
     #[test]
@@ -302,6 +303,11 @@ mod each_rule_is_needed {
     fn no_copies_stay_beside_an_earlier_attempt() {
         misses(Bug::OwnCopiesStay, worlds::acquire_elsewhere(), NO_GHOSTS);
     }
+    #[test]
+    fn a_release_does_not_count_masters_that_the_claim_has_yet_to_reach() {
+        misses(Bug::AbsenceIsRelease, worlds::acquire_after_release_elsewhere(), CONFIRMED);
+    }
+
     #[test]
     fn a_deletion_compares_the_value() {
         misses(Bug::DeleteBlindly, worlds::delete_and_claim(), CONFIRMED);

@@ -149,6 +149,9 @@ impl World {
                 self.follow_extend(state, index, step);
             }
             (Operation::Release(release), Answer::Sight(sight)) => {
+                if sight == release::Sight::Missing && self.has(Bug::AbsenceIsRelease) {
+                    flight.shown.push((master, None));
+                }
                 let step = release.sight(reply.round, id, sight, now);
                 self.follow_release(state, index, step);
             }

@@ -74,6 +74,12 @@ pub(crate) fn acquire_elsewhere() -> World {
     reaching(&[SHARED, RELEASED], World::new(&[&[Claim(0), Acquire(1), Release(1)]]))
 }
 
+/// A client gives back elsewhere before all masters have its claim, and takes or prolongs its token again.
+pub(crate) fn acquire_after_release_elsewhere() -> World {
+    let world = World::new(&[&[Claim(0), Release(1), Acquire(0)]]);
+    reaching(&[RELEASED], World { rounds: 0, ..world })
+}
+
 /// A client gives back, and another with the same token takes or prolongs it.
 pub(crate) fn release_before_acquire() -> World {
     let world = World::new(&[&[Claim(0), Release(0)], &[Acquire(1)]]);

@@ -12,8 +12,10 @@
 //!           +-------------- prolonged meanwhile -----+
 //! ```
 //!
-//! Each master deletes exactly the value it showed. Only after a success, when too few masters can hold the attempt for
-//! anybody to confirm it again, it is deleted elsewhere whatever its generation.
+//! Each master deletes exactly the value it showed. One that shows nothing may be one that the claim has yet to reach.
+//! It does not stand in for a silent one: both together could confirm the attempt again. Only after a success, when
+//! too few masters can hold the attempt for anybody to confirm it again, it is deleted elsewhere whatever its
+//! generation.
 
 use std::time::Duration;
 
@@ -107,6 +109,8 @@ pub struct Release {
     /// Attempt that the rounds before deleted.
     earlier: Option<Attempt>,
     pending: MasterSet,
+    /// Masters that no claim of the attempt can reach any more.
+    reached: MasterSet,
     tags: Vec<(MasterId, Tag)>,
     holders: Holders,
     deleted: MasterSet,
@@ -137,6 +141,7 @@ impl Release {
             sent: now,
             round: 0,
             pending: asked,
+            reached: if known.is_some() { terms.quorum.everybody() } else { none },
             tags: Vec::new(),
             holders: Holders::default(),
             deleted: none,
@@ -148,10 +153,10 @@ impl Release {
 
     /// Another look has been sent to `asked`. What was deleted of the same attempt counts on.
     pub fn ask(&mut self, asked: MasterSet, now: Duration) {
-        let Self { began, round, deleted, .. } = *self;
+        let Self { began, round, deleted, reached, .. } = *self;
         let earlier = self.attempt();
         let looking = Self::new(self.terms, asked, now);
-        *self = Self { began, round, deleted, earlier, ..looking };
+        *self = Self { began, round, deleted, reached, earlier, ..looking };
     }
 
     /// The round that answers have to name now.
@@ -231,7 +236,10 @@ impl Release {
     fn held(&mut self, master: MasterId, tag: Tag, now: Duration) -> Step {
         self.holders.insert(tag.attempt, master);
         match self.phase {
-            Phase::Deleting(attempt) if attempt == tag.attempt => Step::Delete(vec![(master, tag)]),
+            Phase::Deleting(attempt) if attempt == tag.attempt => {
+                self.reached.insert(master);
+                Step::Delete(vec![(master, tag)])
+            }
             Phase::Looking => {
                 self.pending.remove(master);
                 self.tags.push((master, tag));
@@ -274,8 +282,9 @@ impl Release {
     fn delete(&mut self, attempt: Attempt, now: Duration) -> Step {
         (self.phase, self.sent) = (Phase::Deleting(attempt), now);
         if self.earlier != Some(attempt) {
-            self.deleted = MasterSet::EMPTY;
+            (self.deleted, self.reached) = (MasterSet::EMPTY, MasterSet::EMPTY);
         }
+        self.reached = self.reached.union(self.holders.of(attempt));
         let tags = std::mem::take(&mut self.tags);
         let (meant, others): (Vec<_>, Vec<_>) =
             tags.into_iter().partition(|(_, tag)| tag.attempt == attempt);
@@ -309,7 +318,8 @@ impl Release {
     fn is_certain(&self) -> bool {
         let quorum = self.terms.quorum;
         let silent = quorum.everybody().without(self.deleted).without(self.gone());
-        !quorum.reached_by(silent) && !quorum.reached_by(silent.union(self.other))
+        let may_come_to_hold = silent.union(self.gone().without(self.reached));
+        !quorum.reached_by(may_come_to_hold) && !quorum.reached_by(silent.union(self.other))
     }
 
     fn not_held(&mut self) -> Step {

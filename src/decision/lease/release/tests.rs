@@ -72,8 +72,13 @@ fn the_silent_may_hold_what_one_master_shows() {
     assert_eq!((release.deadline(), release.tick(ms(49))), (Some(ms(50)), Step::Wait));
     assert_eq!(release.tick(ms(50)), Step::Delete(vec![(MasterId::new(0), tag(7))]));
     assert_eq!(release.vote(0, MasterId::new(0), Vote::Deleted, ms(51)), Step::Wait);
-    assert_eq!(release.tick(ms(100)), Step::Released);
-    let owed = Owed { attempt: tag(7).attempt, now: set(&[2]), later: set(&[1, 2]) };
+    assert_eq!((release.tick(ms(100)), release.deadline()), (Step::Wait, Some(ms(1_500))));
+    let mut silent = release.clone();
+    assert_eq!(silent.tick(ms(1_500)), Step::Unavailable { answered: 2 });
+    let late = release.sight(0, MasterId::new(2), Sight::Held(tag(7)), ms(101));
+    assert_eq!(late, Step::Delete(vec![(MasterId::new(2), tag(7))]));
+    assert_eq!(release.vote(0, MasterId::new(2), Vote::Deleted, ms(102)), Step::Released);
+    let owed = Owed { attempt: tag(7).attempt, now: set(&[]), later: set(&[1]) };
     assert_eq!(release.owed(), Some(owed));
 }
 
