@@ -1,7 +1,7 @@
 //! One independent Redis, as a real process that a test can kill, stop, and bring back empty.
 
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -118,6 +118,31 @@ impl Master {
         });
     }
 
+    /// Another instance comes at the same address, which has never had any data. The process must be gone.
+    pub fn restart_as_new(&mut self) {
+        self.directory = tempfile::tempdir().expect("a temporary directory");
+        self.restart_empty();
+    }
+
+    /// What is on its disk now.
+    pub fn back_up(&self) -> TempDir {
+        let copy = tempfile::tempdir().expect("a temporary directory");
+        copy_files(self.directory.path(), copy.path());
+        copy
+    }
+
+    /// Comes back with what was on its disk then. The process must be gone.
+    pub fn restart_from(&mut self, backup: &TempDir) {
+        self.directory = tempfile::tempdir().expect("a temporary directory");
+        copy_files(backup.path(), self.directory.path());
+        self.restart_empty();
+    }
+
+    /// Whether there is such a key, whatever it holds.
+    pub async fn has(&self, key: &str) -> bool {
+        self.ask(&["EXISTS", key]).await == Reply::Int(1)
+    }
+
     /// Asks the master itself, past the proxy.
     pub async fn ask<S: AsRef<[u8]>>(&self, words: &[S]) -> Reply {
         Raw::connect_resp3(&self.address()).await.ask(words).await
@@ -175,6 +200,15 @@ impl Masters {
         count
     }
 
+    /// How many masters have such a key at this moment, whatever it holds.
+    pub async fn having(&self, key: &str) -> usize {
+        let mut count = 0;
+        for master in &self.0 {
+            count += usize::from(master.has(key).await);
+        }
+        count
+    }
+
     /// Waits until no master holds `key`.
     pub async fn forget(&self, key: &str) {
         for master in &self.0 {
@@ -211,6 +245,20 @@ impl std::ops::Deref for Masters {
 impl std::ops::DerefMut for Masters {
     fn deref_mut(&mut self) -> &mut [Master] {
         &mut self.0
+    }
+}
+
+/// Copies everything below `from` to the folder `to`.
+fn copy_files(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry of a folder");
+        let (source, copy) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            std::fs::create_dir(&copy).expect("a new folder");
+            copy_files(&source, &copy);
+        } else {
+            std::fs::copy(&source, &copy).expect("a copy of a file");
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub mod relay;
 pub mod reply;
 pub mod scripts;
 pub mod side_by_side;
+pub mod stage;
 pub mod state;
 pub mod subscriber;
 pub mod users;
@@ -42,6 +43,7 @@ pub use raw::{Raw, encode, words};
 pub use relay::Relay;
 pub use reply::Reply;
 pub use side_by_side::compare;
+pub use stage::Stage;
 pub use state::State;
 pub use subscriber::{PROTOCOLS, Subscriber};
 

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,6 +35,8 @@ struct Network {
     withheld: bool,
     /// What becomes of a connection on which the proxy sends this.
     trap: Option<(&'static str, Fate)>,
+    /// Where new connections lead, if not to the master that the relay was made for.
+    leads_to: Option<SocketAddr>,
     /// Connections are refused.
     broken: bool,
     /// A connection of an earlier epoch is reset.
@@ -55,6 +57,8 @@ enum Fate {
     Swallowed,
     /// Nothing is, until the network is healed.
     HeldBack,
+    /// Everything is, and the answers are held back until the network is healed.
+    Unanswered,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -75,6 +79,11 @@ impl Network {
         !(self.silent || self.withheld && way == Way::TowardsProxy)
     }
 
+    /// As good as new, and open connections stay what they are.
+    fn healed(&self) -> Network {
+        Network { epoch: self.epoch, leads_to: self.leads_to, ..Network::default() }
+    }
+
     fn catches(&self, way: Way, bytes: &[u8]) -> Option<Fate> {
         let (text, fate) = self.trap?;
         let contains = || bytes.windows(text.len()).any(|part| part == text.as_bytes());
@@ -85,12 +94,17 @@ impl Network {
 impl Relay {
     /// In front of `master`, and at first invisible.
     pub fn to(master: &Master) -> Relay {
+        Relay::to_address(&master.address())
+    }
+
+    /// The same, in front of any address: another relay's, say.
+    pub fn to_address(to: &str) -> Relay {
         let (network, watching) = watch::channel(Network::default());
         let (end, ended) = oneshot::channel();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("a non-blocking listener");
         let address = listener.local_addr().expect("the relay's address");
-        let master: SocketAddr = master.address().parse().expect("the master's address");
+        let master: SocketAddr = parsed(to);
         let seen = Arc::<Seen>::default();
         let counting = Arc::clone(&seen);
         std::thread::spawn(move || run(listener, master, watching, counting, ended));
@@ -138,11 +152,23 @@ impl Relay {
         self.trap(text, Fate::HeldBack);
     }
 
+    /// The same, but all of it arrives, and what the master answers is held back until the network is
+    /// healed.
+    pub fn hold_back_answers_to(&self, text: &'static str) {
+        self.trap(text, Fate::Unanswered);
+    }
+
     fn trap(&self, text: &'static str, fate: Fate) {
         self.network.send_modify(|network| {
-            let epoch = network.epoch;
-            *network = Network { epoch, trap: Some((text, fate)), ..Network::default() };
+            *network = Network { trap: Some((text, fate)), ..network.healed() };
         });
+    }
+
+    /// From now on new connections lead there; the open ones stay where they are, as when a name comes
+    /// to mean another instance.
+    pub fn lead_to(&self, address: &str) {
+        let address = parsed(address);
+        self.network.send_modify(|network| network.leads_to = Some(address));
     }
 
     /// How many connections have been swallowed or held back so far.
@@ -171,10 +197,12 @@ impl Relay {
     /// The network is as good as new. What a black hole held back arrives now, unless its
     /// connection is gone.
     pub fn heal(&self) {
-        self.network.send_modify(|network| {
-            *network = Network { epoch: network.epoch, ..Network::default() };
-        });
+        self.network.send_modify(|network| *network = network.healed());
     }
+}
+
+fn parsed(address: &str) -> SocketAddr {
+    address.parse().expect("an address and a port")
 }
 
 fn run(
@@ -222,8 +250,14 @@ async fn connect(
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, network.clone(), Way::TowardsMaster, &seen);
-    let back = pump(from_server, to_client, network.clone(), Way::TowardsProxy, &seen);
+    let unanswered = AtomicBool::new(false);
+    let pump = |from, to, way| {
+        let (network, seen, unanswered) = (network.clone(), &seen, &unanswered);
+        pump(Pump { from, to, network, way, seen, unanswered })
+    };
+    let there = pump(from_client, to_server, Way::TowardsMaster);
+    let back = pump(from_server, to_client, Way::TowardsProxy);
+    let mut network = network.clone();
     tokio::select! {
         // Either side's end is the connection's end; the proxy never half-closes.
         () = there => (),
@@ -241,11 +275,22 @@ async fn dial(
     if state.broken || state.epoch != now.epoch {
         return None;
     }
-    TcpStream::connect(master).await.ok()
+    TcpStream::connect(state.leads_to.unwrap_or(master)).await.ok()
 }
 
 fn reset(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+/// One direction of a connection.
+struct Pump<'a> {
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
+    network: watch::Receiver<Network>,
+    way: Way,
+    seen: &'a Seen,
+    /// Something has been sent that is not to be answered yet.
+    unanswered: &'a AtomicBool,
 }
 
 /// Carries bytes one way. They are stamped when they come in and leave in order, so a delay does
@@ -253,18 +298,12 @@ fn reset(stream: &TcpStream) {
 ///
 /// A sender that closes has its last bytes delivered, late if need be: its kernel would go on
 /// sending them. A sender that resets takes back what has not arrived yet.
-async fn pump(
-    from: OwnedReadHalf,
-    to: OwnedWriteHalf,
-    network: watch::Receiver<Network>,
-    way: Way,
-    seen: &Seen,
-) {
+async fn pump(pump: Pump<'_>) {
+    let Pump { from, to, network, way, seen, unanswered } = pump;
     let (queue, waiting) = mpsc::unbounded_channel();
-    let _ = tokio::try_join!(
-        stamp(from, queue, network.clone(), way, seen),
-        deliver(to, waiting, network, way)
-    );
+    let stamped = stamp(from, queue, network.clone(), way, (seen, unanswered));
+    let held_back = (way == Way::TowardsProxy).then_some(unanswered);
+    let _ = tokio::try_join!(stamped, deliver(to, waiting, network, held_back));
 }
 
 async fn stamp(
@@ -272,7 +311,7 @@ async fn stamp(
     queue: mpsc::UnboundedSender<(Instant, Vec<u8>)>,
     mut network: watch::Receiver<Network>,
     way: Way,
-    seen: &Seen,
+    (seen, unanswered): (&Seen, &AtomicBool),
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     let mut is_swallowed = false;
@@ -281,9 +320,13 @@ async fn stamp(
         let due = Instant::now() + network.borrow().delay(way);
         let fate = network.borrow().catches(way, &buffer[..length]);
         seen.caught.fetch_add(usize::from(fate.is_some()), Ordering::Relaxed);
-        is_swallowed |= fate == Some(Fate::Swallowed);
-        if fate == Some(Fate::HeldBack) {
-            let _ = network.wait_for(|network| network.trap.is_none()).await;
+        match fate {
+            None => {}
+            Some(Fate::Swallowed) => is_swallowed = true,
+            Some(Fate::Unanswered) => unanswered.store(true, Ordering::Relaxed),
+            Some(Fate::HeldBack) => {
+                let _ = network.wait_for(|network| network.trap.is_none()).await;
+            }
         }
         if length == 0 || !is_swallowed && queue.send((due, buffer[..length].to_vec())).is_err() {
             return Ok(());
@@ -295,12 +338,20 @@ async fn deliver(
     mut to: OwnedWriteHalf,
     mut waiting: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
     mut network: watch::Receiver<Network>,
-    way: Way,
+    unanswered: Option<&AtomicBool>,
 ) -> std::io::Result<()> {
+    let way = unanswered.map_or(Way::TowardsMaster, |_| Way::TowardsProxy);
     while let Some((due, bytes)) = waiting.recv().await {
         tokio::time::sleep_until(due).await;
-        if network.wait_for(|network| network.lets_through(way)).await.is_err() {
+        let is_held_back = unanswered.is_some_and(|unanswered| unanswered.load(Ordering::Relaxed));
+        let may_pass = |network: &Network| {
+            network.lets_through(way) && !(is_held_back && network.trap.is_some())
+        };
+        if network.wait_for(may_pass).await.is_err() {
             break;
+        }
+        if let Some(unanswered) = unanswered.filter(|_| is_held_back) {
+            unanswered.store(false, Ordering::Relaxed);
         }
         to.write_all(&bytes).await?;
     }

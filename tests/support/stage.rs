@@ -1,0 +1,58 @@
+//! Two proxies in front of the same masters: one of them reaches them over a network that can be made bad.
+
+use std::time::Duration;
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+
+use super::{Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
+
+/// Three masters, a proxy that reaches them through relays, and one that reaches them directly.
+pub struct Stage {
+    pub far: Proxy,
+    pub near: Proxy,
+    pub relays: Vec<Relay>,
+    pub masters: Masters,
+}
+
+impl Stage {
+    /// Both proxies have `flags`. There is none when a plain Redis is the target.
+    pub fn set(flags: &[&str]) -> Option<Stage> {
+        if target_is_plain_redis() {
+            return None;
+        }
+        let masters = Masters::start(3);
+        let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+        let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+        let far = Proxy::in_front_of(&addresses, flags);
+        let near = Proxy::start(&masters, flags);
+        far.expect_warnings();
+        near.expect_warnings();
+        Some(Stage { far, near, relays, masters })
+    }
+
+    /// The network is as good as new; what it held back is delivered.
+    pub fn heal(&self) {
+        self.relays.iter().for_each(Relay::heal);
+    }
+
+    /// Waits until whatever the far proxy had sent, and what it sent when it was answered, has arrived on
+    /// all masters: they have two keys of its that came later.
+    pub async fn settled(&self) {
+        let client = self.far.connection().await;
+        for _ in 0..2 {
+            eventually("the far proxy's claims reach all masters", || self.beacon(&client)).await;
+        }
+    }
+
+    async fn beacon(&self, client: &MultiplexedConnection) -> Option<()> {
+        let key = format!("beacon {}", fastrand::u64(..));
+        let claim = ["SET", &key, "light", "NX", "PX", "600000"];
+        let granted = value(&mut client.clone(), &claim).await;
+        if granted != Ok(Value::Okay) {
+            return None;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        (self.masters.having(&key).await == self.masters.len()).then_some(())
+    }
+}
