@@ -194,6 +194,14 @@ impl Relay {
         });
     }
 
+    /// The same, and returns when whoever is behind the relay has found out and tried to connect anew.
+    pub async fn cut_off(&self) {
+        let before = self.refused();
+        self.cut();
+        let is_noticed = async || (self.refused() > before).then_some(());
+        super::eventually("somebody finds out that the network is cut", is_noticed).await;
+    }
+
     /// The network is as good as new. What a black hole held back arrives now, unless its
     /// connection is gone.
     pub fn heal(&self) {
