@@ -31,7 +31,7 @@ impl World {
     pub(crate) fn release_command(&self, release: &Release, token: u8) -> Command {
         match release.known_tag() {
             _ if self.has(Bug::ReleaseByToken) => Command::DeleteToken(token),
-            Some(tag) => Command::Delete(tag),
+            Some(tag) => Command::GiveBack(tag, token),
             None => Command::Look { token },
         }
     }
@@ -65,9 +65,14 @@ impl World {
                 let flight = &mut state.flights[index];
                 let Operation::Release(release) = &flight.operation else { return };
                 flight.meant = release.attempt();
-                let round = release.round();
+                let (round, token) = (release.round(), self.tokens[flight.id.0]);
                 for (master, tag) in tags {
-                    state.send(proxy, master.index(), Command::Delete(tag), Some((id, round)));
+                    state.send(
+                        proxy,
+                        master.index(),
+                        Command::GiveBack(tag, token),
+                        Some((id, round)),
+                    );
                 }
             }
             release::Step::Missing | release::Step::Other | release::Step::Unavailable { .. } => {

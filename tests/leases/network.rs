@@ -58,9 +58,12 @@ impl World {
             }
             Command::Look { token } => Answer::Sight(master::look(key, &token)),
             Command::Show => Answer::Shown(master::show(key)),
-            Command::Delete(tag) if self.has(Bug::DeleteAnyGeneration) => {
+            Command::Delete(tag) | Command::GiveBack(tag, _)
+                if self.has(Bug::DeleteAnyGeneration) =>
+            {
                 Answer::Delete(master::deliver(key, tag.attempt))
             }
+            Command::GiveBack(tag, token) => Answer::Delete(master::give_back(key, tag, &token)),
             Command::Delete(tag) => Answer::Delete(master::delete(key, tag)),
             Command::TakeBack(_, token) if self.has(Bug::TakeBackByToken) => {
                 Answer::Delete(delete_token(key, token))
@@ -166,7 +169,9 @@ fn unanswered(command: Command) -> Option<Answer> {
         Command::Extend { .. } => Answer::Extend(extend::Vote::Unknown),
         Command::Look { .. } => Answer::Sight(release::Sight::Unknown),
         Command::Show => Answer::Shown(delete::Sight::Unknown),
-        Command::Delete(_) | Command::DeleteAnything => Answer::Delete(release::Vote::Unknown),
+        Command::Delete(_) | Command::GiveBack(..) | Command::DeleteAnything => {
+            Answer::Delete(release::Vote::Unknown)
+        }
         Command::TakeBack(..) | Command::Deliver(_) | Command::DeleteToken(_) => return None,
     })
 }

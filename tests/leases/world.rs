@@ -247,6 +247,8 @@ pub(crate) enum Command {
     },
     Show,
     Delete(Tag),
+    /// By its holder, whose token it compares as well.
+    GiveBack(Tag, u8),
     /// With the token, which only planted bugs compare.
     TakeBack(Tag, u8),
     Deliver(Attempt),

@@ -21,6 +21,9 @@ pub const TAG_LEN: usize = WORKER_LEN + COUNTER_LEN + GENERATION_LEN;
 /// Length in bytes of what stands before the token.
 pub const HEADER_LEN: usize = MARKER.len() + TAG_LEN;
 
+/// Length in bytes of what stands before the generation.
+const PREFIX_LEN: usize = HEADER_LEN - GENERATION_LEN;
+
 const WORKER_LEN: usize = 6;
 const COUNTER_LEN: usize = 8;
 const GENERATION_LEN: usize = 2;
@@ -87,6 +90,12 @@ pub struct Tag {
 }
 
 impl Tag {
+    /// Stands for a value without a tag. No worker has the number 0.
+    pub const NONE: Self = Self {
+        attempt: Attempt { worker: WorkerId(0), counter: 0 },
+        generation: Generation::FRESH,
+    };
+
     /// The tag after one more extension.
     #[must_use]
     pub fn raised(self) -> Self {
@@ -134,13 +143,29 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Puts a tag before a token.
+/// The marker and the tag: what stands before a token.
+pub fn header(tag: Tag) -> [u8; HEADER_LEN] {
+    let mut header = [0; HEADER_LEN];
+    let (marker, rest) = header.split_at_mut(MARKER.len());
+    marker.copy_from_slice(&MARKER);
+    rest.copy_from_slice(&tag.to_bytes());
+    header
+}
+
+/// Puts a tag before a token; [`Tag::NONE`] puts nothing there.
 pub fn encode(tag: Tag, token: &[u8]) -> Vec<u8> {
-    let mut value = Vec::with_capacity(HEADER_LEN + token.len());
-    value.extend_from_slice(&MARKER);
-    value.extend_from_slice(&tag.to_bytes());
-    value.extend_from_slice(token);
-    value
+    if tag == Tag::NONE {
+        return token.to_vec();
+    }
+    [&header(tag)[..], token].concat()
+}
+
+/// What all generations of an attempt start with.
+pub fn prefix(attempt: Attempt) -> [u8; PREFIX_LEN] {
+    let header = header(attempt.fresh());
+    let mut prefix = [0; PREFIX_LEN];
+    prefix.copy_from_slice(&header[..PREFIX_LEN]);
+    prefix
 }
 
 #[cfg(test)]
@@ -161,9 +186,11 @@ mod tests {
             tag in tags(), other in tags(), token in vec(any::<u8>(), 0..40), nested: bool
         ) {
             let token = if nested { encode(other, &token) } else { token };
+            prop_assume!(tag != Tag::NONE);
             let value = encode(tag, &token);
             prop_assert_eq!(Stored::decode(&value), Stored { tag: Some(tag), token: &token });
             prop_assert_eq!(value.len(), HEADER_LEN + token.len());
+            prop_assert!(value.starts_with(&prefix(tag.attempt)));
         }
 
         #[test]
@@ -198,6 +225,12 @@ mod tests {
     #[test]
     fn generations_never_run_out() {
         assert_eq!(Generation(u16::MAX).raised(), Generation::FRESH.raised());
+    }
+
+    #[test]
+    fn a_value_without_a_tag_is_its_token() {
+        assert_eq!(encode(Tag::NONE, b"t"), b"t");
+        assert_eq!(Stored::decode(b"t"), Stored { tag: None, token: b"t" });
     }
 
     #[test]

@@ -142,6 +142,19 @@ impl Claim {
         self.attempt
     }
 
+    /// The attempt that was granted, once one was.
+    pub fn holder(&self) -> Option<Attempt> {
+        match self.phase {
+            Phase::Granted(holder) => Some(holder),
+            Phase::Asking | Phase::Voting | Phase::Lost => None,
+        }
+    }
+
+    /// Whether the client has its answer.
+    pub fn is_decided(&self) -> bool {
+        matches!(self.phase, Phase::Granted(_) | Phase::Lost)
+    }
+
     /// How long after sending a quorum's yes grants the present or next attempt.
     pub fn freshness(&self) -> Duration {
         self.freshness
@@ -192,6 +205,15 @@ impl Claim {
     /// The deadline has come.
     pub fn tick(&mut self, now: Duration) -> Next {
         if self.phase == Phase::Voting { self.decide(now) } else { Next::WAIT }
+    }
+
+    /// The lease was granted, but its client cannot be told yet. Past the freshness it would outlive the masters' copies.
+    pub fn untold(&mut self, now: Duration) -> Next {
+        let is_fresh = now - self.sent <= self.freshness;
+        match self.phase {
+            Phase::Granted(holder) if !is_fresh => self.agreed(holder, now),
+            _ => Next::WAIT,
+        }
     }
 
     fn decide(&mut self, now: Duration) -> Next {

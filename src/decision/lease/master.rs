@@ -80,6 +80,15 @@ pub fn delete<T>(key: &mut Option<Lease<T>>, tag: Tag) -> release::Vote {
     }
 }
 
+/// Deletes the key if it holds exactly this tag and token; says when the token is there under another tag.
+pub fn give_back<T: PartialEq>(key: &mut Option<Lease<T>>, tag: Tag, token: &T) -> release::Vote {
+    match key {
+        Some(copy) if copy.tag != tag && copy.token == *token => release::Vote::Raised,
+        Some(copy) if copy.token != *token => release::Vote::Other,
+        key => delete(key, tag),
+    }
+}
+
 /// Delivers a release that this master missed: deletes the attempt, however often it was prolonged.
 pub fn deliver<T>(key: &mut Option<Lease<T>>, attempt: Attempt) -> release::Vote {
     match key {

@@ -42,7 +42,7 @@ pub enum Sight {
 pub enum Vote {
     /// The key held the value and is gone.
     Deleted,
-    /// The key holds the attempt, which was prolonged meanwhile.
+    /// The key holds the attempt, which was prolonged meanwhile, or another one with the client's token.
     Raised,
     /// The key holds another attempt.
     Other,
@@ -182,7 +182,11 @@ impl Release {
         let patience = self.began + self.terms.patience;
         let is_due_soon = match self.phase {
             Phase::Looking => self.terms.quorum.reached_by(self.seen()),
-            Phase::Deleting(_) => !self.deleted.is_empty() && self.is_certain(),
+            Phase::Deleting(_) => {
+                let is_raised = !self.raised.is_empty();
+                !self.deleted.is_empty() && self.is_certain()
+                    || is_raised && self.terms.quorum.reached_by(self.answered())
+            }
             Phase::Released(_) | Phase::Done => return None,
         };
         Some(if is_due_soon { patience.min(self.sent + self.terms.vote_timeout) } else { patience })
@@ -306,11 +310,23 @@ impl Release {
             self.phase = Phase::Released(attempt);
             return Step::Released;
         }
-        if self.pending.is_empty() && !self.raised.is_empty() && !self.is_over(now) {
+        if self.must_look_again(now) && !self.is_over(now) {
             self.round = self.round.wrapping_add(1);
             return Step::Look;
         }
         self.wait_or_give_up(now)
+    }
+
+    /// Whether some master holds the token under another tag, and those that are silent cannot make up for it.
+    fn must_look_again(&self, now: Duration) -> bool {
+        let quorum = self.terms.quorum;
+        let is_hopeless = self.raised.len() > quorum.tolerates();
+        let is_due = quorum.reached_by(self.answered()) && self.is_late(now);
+        !self.raised.is_empty() && (self.pending.is_empty() || is_hopeless || is_due)
+    }
+
+    fn answered(&self) -> MasterSet {
+        self.deleted.union(self.raised).union(self.gone())
     }
 
     /// Whether too few masters can hold the attempt for anybody to confirm it again, and too few can hold another for
