@@ -260,7 +260,7 @@ pub struct Typed {
     #[serde(deserialize_with = "one_or_many")]
     pub admin_host: Option<Vec<Word>>,
 
-    /// How long a master may take to answer. [default: 50ms]
+    /// How long a verdict waits for a silent minority of masters. [default: 50ms]
     #[arg(
         long,
         value_name = "DURATION",
@@ -268,6 +268,10 @@ pub struct Typed {
         hide_env_values = true
     )]
     pub vote_timeout: Option<Word>,
+
+    /// How long a client waits while a quorum of masters is silent. [default: 1.5s]
+    #[arg(long, value_name = "DURATION", env = "REDLOCK_PROXY_PATIENCE", hide_env_values = true)]
+    pub patience: Option<Word>,
 
     /// The longest TTL a client may ask for. [default: none]
     #[arg(long, value_name = "DURATION", env = "REDLOCK_PROXY_MAX_TTL", hide_env_values = true)]
@@ -515,6 +519,7 @@ impl Typed {
             admin: self.admin.or(below.admin),
             admin_host: self.admin_host.or(below.admin_host),
             vote_timeout: self.vote_timeout.or(below.vote_timeout),
+            patience: self.patience.or(below.patience),
             max_ttl: self.max_ttl.or(below.max_ttl),
             drift: self.drift.or(below.drift),
             split_vote_retries: self.split_vote_retries.or(below.split_vote_retries),

@@ -42,8 +42,10 @@ pub struct Settings {
     pub admin: Option<String>,
     /// Names by which operators ask that port. One that begins with a dot stands for all that end with it.
     pub admin_host: Vec<String>,
-    /// How long a master may take to answer before its ballot counts as unknown.
+    /// How long a verdict waits for a minority of masters that is silent.
     pub vote_timeout: Duration,
+    /// How long a client waits while a quorum of masters is silent.
+    pub patience: Duration,
     /// The longest TTL a client may ask for; `None` accepts all that Redis accepts.
     pub max_ttl: Option<Duration>,
     /// The clock drift factor of Redlock: how far apart the rates of two clocks may be.
@@ -111,6 +113,11 @@ impl InvalidSetting {
 }
 
 impl Settings {
+    /// How long a client waits while a quorum is silent: not less than for a minority.
+    pub fn patience(&self) -> Duration {
+        self.patience.max(self.vote_timeout)
+    }
+
     /// The defaults for these masters.
     ///
     /// # Errors
@@ -125,6 +132,7 @@ impl Settings {
             admin: None,
             admin_host: Vec::new(),
             vote_timeout: Duration::from_millis(50),
+            patience: Duration::from_millis(1500),
             max_ttl: None,
             drift: 0.01,
             split_vote_retries: 3,
@@ -227,6 +235,7 @@ impl Settings {
             &typed.vote_timeout,
             duration_within(1..=10_000),
         )?;
+        set(&mut self.patience, "patience", &typed.patience, duration_within(1..=60_000))?;
         set(&mut self.max_ttl, "max-ttl", &typed.max_ttl, max_ttl)?;
         set(&mut self.drift, "drift", &typed.drift, number_within(0.0..=0.5))?;
         let (retries, delay) = (&typed.split_vote_retries, &typed.split_vote_delay);
@@ -465,6 +474,7 @@ mod tests {
         let durations = ["500000000000years", "18446744073709551615s", "18446744073709551615h"];
         for name in [
             "vote-timeout",
+            "patience",
             "max-ttl",
             "no-ttl",
             "drift",

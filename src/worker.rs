@@ -21,6 +21,7 @@ use crate::client::registry::Registry;
 use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::{Live, Settings};
+use crate::decision::lease::pad::Pad;
 use crate::handover::helm::{Departure, Orders};
 use crate::lua::ScriptCache;
 use crate::lua::program::Ttls;
@@ -40,7 +41,6 @@ use crate::operation::Rules;
 use crate::operation::aside::Busy;
 use crate::operation::engine::Engine;
 use crate::pubsub::hub::Hub;
-use crate::quorum::validity::Pad;
 use crate::quorum::{MasterId, Quorum};
 
 pub use shared::{Certificates, Shared};
@@ -80,18 +80,19 @@ impl Worker {
     /// A worker whose links are down.
     pub fn new(index: usize, shared: Shared) -> Rc<Self> {
         let settings = &shared.settings;
-        let pad = Pad::new(settings.vote_timeout, settings.drift);
         let electorate = Arc::clone(&shared.electorate);
         let unix_time = Arc::clone(electorate.unix_time());
         let rules = Rules {
             quorum: Quorum::of(settings.masters.len()),
-            pad,
+            pad: Pad::new(settings.vote_timeout, settings.drift),
             vote_timeout: settings.vote_timeout,
+            patience: settings.patience(),
             split_vote_retries: settings.split_vote_retries,
             unix_time,
+            leases: Rc::default(),
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
-        let link = |master| Link::new(master, settings, pad, Arc::clone(&shared.residents));
+        let link = |master| Link::new(master, settings, Arc::clone(&shared.residents));
         let links = masters.map(link).collect();
         let metrics = Arc::clone(&shared.metrics[index]);
         let delay = settings.split_vote_delay;
@@ -243,10 +244,9 @@ impl Worker {
     }
 
     /// The TTL under which a lock without TTL is claimed, before it is made persistent: time for
-    /// both rounds, each with its own vote timeout, on a clock that may be fast.
+    /// both rounds, each of which may take all of a client's patience.
     pub fn provisional_ttl_ms(&self) -> i64 {
-        let two_rounds_ms = 2 * self.shared.settings.vote_timeout.as_millis() as i64;
-        self.engine.rules().pad.pad(2 * two_rounds_ms + PROVISIONAL_RESERVE_MS)
+        2 * self.engine.rules().patience.as_millis() as i64 + PROVISIONAL_RESERVE_MS
     }
 
     /// How long this worker has been running.
@@ -331,6 +331,7 @@ impl Worker {
             electorate: self.engine.shared_electorate(),
             quorum: self.engine.rules().quorum,
             vote_timeout: self.shared.settings.vote_timeout,
+            patience: self.shared.settings.patience(),
         }
     }
 

@@ -92,30 +92,6 @@ async fn an_extension_refused_once_is_refused_for_good() {
     }
 }
 
-/// Masters do not expire a key in the same millisecond. An extension that came too late on a quorum
-/// may have come in time on a minority; what it prolonged there must get its old time back, or it
-/// stays in the way for the whole new TTL.
-#[tokio::test]
-async fn a_refused_extension_prolongs_nothing_on_a_minority() {
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &[]);
-    let mut client = proxy.connection().await;
-    for extend in EXTENSIONS {
-        let key = extend.name;
-        claim(&mut client, key, "mine", 600_000).await;
-        for master in masters.iter() {
-            master.holds(key, "mine").await;
-        }
-        for expired in &masters[..masters.quorum()] {
-            int(&mut expired.connection().await, &["DEL", key]).await;
-        }
-        assert_eq!(eval(&mut client, extend.text, key, &["mine", "900000"]).await, 0, "{key}");
-        let rest = &masters[masters.quorum()];
-        let what = format!("{key} gives back the old time");
-        eventually(&what, || async { (rest.pttl(key).await < 700_000).then_some(()) }).await;
-    }
-}
-
 /// The old holder of an expired lock can do nothing to the new one.
 #[tokio::test]
 async fn the_previous_holder_has_no_power() {

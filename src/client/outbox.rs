@@ -55,6 +55,14 @@ impl Target {
         }
     }
 
+    /// Whether all replies before this one are known.
+    pub fn is_next(&self) -> bool {
+        match &self.0 {
+            Recipient::Slot(outbox, slot, _) => outbox.state.borrow().first == *slot,
+            Recipient::Task(_) | Recipient::Nobody => true,
+        }
+    }
+
     /// Whether there is nobody any more who would wait for long. Redis drops a client that waits when
     /// it will send no more (`networking.c`, `readQueryFromClient`).
     pub fn is_abandoned(&self) -> bool {

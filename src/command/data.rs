@@ -138,17 +138,27 @@ fn is_flat_in_resp2(front: &Front, args: Args<'_>) -> bool {
 
 fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
     let keys = keys::of(spec, args);
-    let query = Query::new(request::of(args.iter()), nothing).unordered(items_each(spec, args));
+    let query = Query::new(asked(spec, args), nothing).unordered(items_each(spec, args));
     let query = query.of_many_keys(keys.len() != 1);
     let first = keys.first().copied().unwrap_or_default();
     Action::Start(operation(front, first, Kind::Query(Box::new(query))))
+}
+
+/// What masters are asked.
+fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
+    match spec.name {
+        "bitcount" | "bitpos" | "dump" | "getbit" | "object" | "substr" => {
+            request::untagged(&keys::of(spec, args), args.iter())
+        }
+        _ => request::of(args.iter()),
+    }
 }
 
 fn read_aside(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
     let large = Large {
         db: front.db,
         keys: keys::of(spec, args).into_iter().map(Into::into).collect(),
-        request: request::of(args.iter()),
+        request: asked(spec, args),
         nothing,
         items_each: items_each(spec, args),
         items_of_set: items_of_unsorted_set(spec, args),

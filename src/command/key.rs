@@ -7,7 +7,6 @@ use crate::client::outbox::Gather;
 use crate::client::session::Front;
 use crate::operation::Kind;
 use crate::operation::read::{Question, Read};
-use crate::operation::release::{Release, Replies};
 
 /// `GET key`
 pub(super) fn get(front: &Front, args: Args<'_>) -> Outcome {
@@ -44,7 +43,7 @@ pub(super) fn exists(front: &Front, args: Args<'_>) -> Outcome {
 
 /// `DEL key...`, `UNLINK key...`
 pub(super) fn del(front: &Front, args: Args<'_>) -> Outcome {
-    let kind = || Kind::Release(Release::unguarded(Replies::counting()));
+    let kind = || Kind::Delete(Box::default());
     if args.len() == 2 {
         return Ok(Action::Start(operation(front, args.at(1), kind())));
     }

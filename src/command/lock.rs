@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::options::{Base, Condition, GetexTtl, SetOptions, SetTtl, Time, Unit};
 use super::table::Command;
-use super::{Action, Outcome, error, key, operation, padded_ttl};
+use super::{Action, Outcome, check_ttl, error, key, operation};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
@@ -54,7 +54,8 @@ pub(super) fn setex(front: &Front, args: Args<'_>, command: Command) -> Outcome 
     let unit = if command == Command::SetEx { Unit::Seconds } else { Unit::Milliseconds };
     let time = Time::new(args.at(2), unit, Base::Now);
     let ttl_ms = time.ttl_ms(command.spec().name, front.unix_ms())?;
-    let ttl = NewTtl::Millis(padded_ttl(front, command.spec().name, ttl_ms)?);
+    check_ttl(front, command.spec().name, ttl_ms)?;
+    let ttl = NewTtl::Millis(ttl_ms);
     overwrite(front, args.at(1), args.at(3), ttl, Answered::Ok)
 }
 
@@ -75,7 +76,10 @@ pub(super) fn getex(front: &Front, args: Args<'_>) -> Outcome {
         GetexTtl::Never => Update::Expire(NewTtl::None),
         GetexTtl::Time(time) => match time.ttl_ms("getex", front.unix_ms()) {
             Ok(ttl_ms) if ttl_ms <= 0 => Update::ExpireNow,
-            Ok(ttl_ms) => Update::Expire(NewTtl::Millis(padded_ttl(front, "getex", ttl_ms)?)),
+            Ok(ttl_ms) => {
+                check_ttl(front, "getex", ttl_ms)?;
+                Update::Expire(NewTtl::Millis(ttl_ms))
+            }
             Err(error) => Update::Refuse(error),
         },
     };
@@ -109,7 +113,7 @@ fn overwrite(front: &Front, key: &[u8], value: &[u8], ttl: NewTtl, answer: Answe
 }
 
 fn release(front: &Front, key: &[u8], token: &[u8]) -> Action {
-    let release = Release::guarded(token.into(), release::Replies::counting());
+    let release = Release::new(token.into(), release::Replies::counting());
     Action::Start(operation(front, key, Kind::Release(release)))
 }
 
@@ -121,14 +125,17 @@ fn claim(front: &Front, key: &[u8], token: &[u8], ttl: SetTtl, replies: Replies)
     Ok(Action::Start(operation(front, key, Kind::Claim(claim))))
 }
 
-/// The TTL of a new lock on the masters, `None` for one that never ends.
+/// The TTL of a new lock, `None` for one that never ends.
 fn lease(front: &Front, ttl: SetTtl) -> Result<Option<i64>, Reply> {
     match ttl {
-        SetTtl::Ms(ttl_ms) => padded_ttl(front, "set", ttl_ms).map(Some),
+        SetTtl::Ms(ttl_ms) => check_ttl(front, "set", ttl_ms).map(|()| Some(ttl_ms)),
         // A key that does not exist yet has no TTL to keep.
         SetTtl::Never | SetTtl::Keep => match front.worker.live().no_ttl {
             NoTtl::Keep => Ok(None),
-            NoTtl::Lease(lease) => padded_ttl(front, "set", lease.as_millis() as i64).map(Some),
+            NoTtl::Lease(lease) => {
+                let ttl_ms = lease.as_millis() as i64;
+                check_ttl(front, "set", ttl_ms).map(|()| Some(ttl_ms))
+            }
             NoTtl::Reject => Err(Reply::error(
                 "ERR a lock without a TTL is refused by --no-ttl reject: give it one with PX or EX",
             )),
@@ -136,13 +143,15 @@ fn lease(front: &Front, ttl: SetTtl) -> Result<Option<i64>, Reply> {
     }
 }
 
-/// The TTL of an overwritten value on the masters, `None` when its time has already passed: Redis
+/// The TTL of an overwritten value, `None` when its time has already passed: Redis
 /// answers as if it had been set, and there is no key.
 fn new_ttl(front: &Front, ttl: SetTtl) -> Result<Option<NewTtl>, Reply> {
     match ttl {
         SetTtl::Never => Ok(Some(NewTtl::None)),
         SetTtl::Keep => Ok(Some(NewTtl::Keep)),
         SetTtl::Ms(..=0) => Ok(None),
-        SetTtl::Ms(ttl_ms) => Ok(Some(NewTtl::Millis(padded_ttl(front, "set", ttl_ms)?))),
+        SetTtl::Ms(ttl_ms) => {
+            check_ttl(front, "set", ttl_ms).map(|()| Some(NewTtl::Millis(ttl_ms)))
+        }
     }
 }

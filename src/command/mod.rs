@@ -270,12 +270,6 @@ fn operation(front: &Front, key: &[u8], kind: Kind) -> Operation {
     Operation { db: front.db, key: key.into(), kind }
 }
 
-/// The TTL to set on the masters for one that a client asks for, in milliseconds.
-fn padded_ttl(front: &Front, command: &str, asked_ms: i64) -> Result<i64, Reply> {
-    check_ttl(front, command, asked_ms)?;
-    Ok(front.worker.engine().rules().pad.pad(asked_ms))
-}
-
 /// Refuses a TTL beyond `--max-ttl`, with Redis's own words and the reason.
 fn check_ttl(front: &Front, command: &str, asked_ms: i64) -> Result<(), Reply> {
     let Some(max_ttl) = front.worker.settings().max_ttl else { return Ok(()) };

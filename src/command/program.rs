@@ -25,6 +25,7 @@ pub(super) fn script(
     argv: &[&[u8]],
 ) -> Action {
     let text = match front.login.guard() {
+        None if read_only => script.reading_program(front.worker.ttls()),
         None => script.program(front.worker.ttls()),
         Some(guard) => script.guarded_program(front.worker.ttls(), guard),
     };

@@ -13,8 +13,9 @@ use crate::client::session::Front;
 use crate::lua::program::split_shebang;
 use crate::lua::{Create, Own, Script, Shape, Value};
 use crate::operation::Kind;
-use crate::operation::change::{self, Change, What};
+use crate::operation::change;
 use crate::operation::claim::{self, Claim, How};
+use crate::operation::extend::Extend;
 use crate::operation::load::{self, Load};
 use crate::operation::release::{self, Release};
 
@@ -185,7 +186,7 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
                 missing: reply(missing),
                 other: reply(other),
             };
-            Some(Kind::Release(Release::guarded(argv[token.position()].into(), replies)))
+            Some(Kind::Release(Release::new(argv[token.position()].into(), replies)))
         }
         Shape::Extend { token, ttl, extended, missing, other, .. } => {
             let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
@@ -194,13 +195,12 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
                 missing: reply(missing),
                 other: reply(other),
             };
-            let what = What::Extend { token: argv[token.position()].into(), ttl_ms };
-            Some(Kind::Change(Change::new(what, replies)))
+            Some(Kind::Extend(Extend::new(argv[token.position()].into(), ttl_ms, replies)))
         }
         Shape::Claim { token, ttl, granted, refused } => {
             let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
             let replies = claim::Replies::new(reply(granted), reply(refused));
-            Some(claim(front, argv[token.position()], ttl_ms, How::IfFree, replies))
+            Some(claim(argv[token.position()], ttl_ms, How::IfFree, replies))
         }
         Shape::Acquire { token, ttl, create, own, created, extended, refused, .. } => {
             let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
@@ -211,14 +211,13 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
                 owned: reply(extended),
                 held: reply(refused),
             };
-            Some(claim(front, argv[token.position()], ttl_ms, how, replies))
+            Some(claim(argv[token.position()], ttl_ms, how, replies))
         }
     })
 }
 
-fn claim(front: &Front, token: &[u8], ttl_ms: i64, how: How, replies: claim::Replies) -> Kind {
-    let on_masters = front.worker.engine().rules().pad.pad(ttl_ms);
-    Kind::Claim(Claim::new(token.into(), on_masters, how, replies))
+fn claim(token: &[u8], ttl_ms: i64, how: How, replies: claim::Replies) -> Kind {
+    Kind::Claim(Claim::new(token.into(), ttl_ms, how, replies))
 }
 
 /// Milliseconds, if they are what the shape was recognised for: a positive number that Redis can add to its clock.

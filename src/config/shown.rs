@@ -21,6 +21,7 @@ impl Settings {
             ("admin", or_none(self.admin.as_ref())),
             ("admin-host", self.admin_host.join(",")),
             ("vote-timeout", shown_duration(self.vote_timeout)),
+            ("patience", shown_duration(self.patience)),
             ("max-ttl", or_none(self.max_ttl.map(shown_duration).as_ref())),
             ("drift", self.drift.to_string()),
             ("split-vote-retries", self.split_vote_retries.to_string()),

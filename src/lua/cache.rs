@@ -29,6 +29,8 @@ pub struct Script {
     /// Why it is not Lua.
     refused: OnceLock<String>,
     program: OnceLock<Arc<Program>>,
+    /// See [`Script::reading_program`].
+    reading: OnceLock<Arc<Program>>,
     /// What it calls, if it names it all; read from the text when a user's rules ask for it.
     commands: OnceLock<Option<Vec<String>>>,
     /// Those for users who may not do everything, the last one used at the end.
@@ -39,10 +41,10 @@ impl Script {
     fn new(sha: String, text: Bytes) -> Self {
         let shape = recognise(&text);
         let is_lua = AtomicBool::new(shape.is_some());
-        let (refused, program) = (OnceLock::new(), OnceLock::new());
+        let (refused, program, reading) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let is_kept = AtomicBool::new(false);
         let (commands, guarded) = (OnceLock::new(), Mutex::default());
-        Self { sha, text, shape, is_lua, is_kept, refused, program, commands, guarded }
+        Self { sha, text, shape, is_lua, is_kept, refused, program, reading, commands, guarded }
     }
 
     /// Whether a quorum of masters takes it for Lua.
@@ -93,6 +95,12 @@ impl Script {
     pub fn program(&self, ttls: Ttls) -> Arc<Program> {
         let wrap = || Arc::new(Program::wrap(&self.text, &self.sha, ttls));
         Arc::clone(self.program.get_or_init(wrap))
+    }
+
+    /// The same for `EVAL_RO`: masters let nobody take tags off before it runs, so it is done as it reads.
+    pub fn reading_program(&self, ttls: Ttls) -> Arc<Program> {
+        let wrap = || Arc::new(Program::wrap_reading(&self.text, &self.sha, ttls));
+        Arc::clone(self.reading.get_or_init(wrap))
     }
 
     /// The same, kept to the rules of a user.
@@ -251,7 +259,7 @@ mod tests {
 
     use super::*;
     use crate::acl::Users;
-    use crate::quorum::validity::Pad;
+    use crate::decision::lease::pad::Pad;
 
     const RELEASE: &[u8] =
         br#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end"#;

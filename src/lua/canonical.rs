@@ -5,24 +5,28 @@ use std::sync::LazyLock;
 /// One of our scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canonical {
-    /// Delete if the token is held.
-    Release,
-    /// `DEL` that tells what it deleted.
-    Delete,
-    /// Prolong if the token is held.
-    Extend,
     /// Take if free, prolong if held.
     Acquire,
+    /// Prolong if the token is held.
+    Extend,
+    /// The tag under which a token is held.
+    Look,
+    /// Delete if exactly this tag and token are held.
+    Release,
+    /// Delete if this attempt is held, however often it was prolonged.
+    Deliver,
+    /// Delete if exactly this value is held.
+    TakeBack,
+    /// `DEL` that tells what it deleted.
+    Delete,
     /// Make a provisional claim persistent.
     Persist,
-    /// Take a claim back.
-    Rollback,
     /// Type, value and TTL of a key.
     Inspect,
     /// Compare and set.
     Swap,
-    /// Take an extension back.
-    Shorten,
+    /// Run a command that reads strings, less their tags.
+    Untagged,
     /// Give keys back what they held before a program.
     Restore,
     /// Look whether a script is Lua.
@@ -33,18 +37,27 @@ pub enum Canonical {
     Flush,
 }
 
+/// A script that reads tags.
+macro_rules! tagged {
+    ($name:literal) => {
+        concat!(include_str!("canonical/tags.lua"), include_str!($name))
+    };
+}
+
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 13] = [
-        Self::Release,
-        Self::Delete,
-        Self::Extend,
+    pub const ALL: [Self; 15] = [
         Self::Acquire,
+        Self::Extend,
+        Self::Look,
+        Self::Release,
+        Self::Deliver,
+        Self::TakeBack,
+        Self::Delete,
         Self::Persist,
-        Self::Rollback,
         Self::Inspect,
         Self::Swap,
-        Self::Shorten,
+        Self::Untagged,
         Self::Restore,
         Self::Compile,
         Self::Digest,
@@ -54,15 +67,17 @@ impl Canonical {
     /// The script's text.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Release => include_str!("canonical/release.lua"),
-            Self::Delete => include_str!("canonical/delete.lua"),
-            Self::Extend => include_str!("canonical/extend.lua"),
-            Self::Acquire => include_str!("canonical/acquire.lua"),
+            Self::Acquire => tagged!("canonical/acquire.lua"),
+            Self::Extend => tagged!("canonical/extend.lua"),
+            Self::Look => tagged!("canonical/look.lua"),
+            Self::Release => tagged!("canonical/release.lua"),
+            Self::Deliver => include_str!("canonical/deliver.lua"),
+            Self::TakeBack => include_str!("canonical/take_back.lua"),
+            Self::Delete => tagged!("canonical/delete.lua"),
             Self::Persist => include_str!("canonical/persist.lua"),
-            Self::Rollback => include_str!("canonical/rollback.lua"),
-            Self::Inspect => include_str!("canonical/inspect.lua"),
-            Self::Swap => include_str!("canonical/swap.lua"),
-            Self::Shorten => include_str!("canonical/shorten.lua"),
+            Self::Inspect => tagged!("canonical/inspect.lua"),
+            Self::Swap => tagged!("canonical/swap.lua"),
+            Self::Untagged => tagged!("canonical/untagged.lua"),
             Self::Restore => include_str!("canonical/restore.lua"),
             Self::Compile => include_str!("canonical/compile.lua"),
             Self::Flush => include_str!("canonical/flush.lua"),
@@ -74,7 +89,7 @@ impl Canonical {
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 13]> =
+        static SHAS: LazyLock<[String; 15]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

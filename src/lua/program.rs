@@ -16,6 +16,7 @@
 //!   find the real one: both are parameters of a function around it, so that it shares no variable with us;
 //! * `guard.lua` keeps the script to the rules of a user who may not do everything, and `known.lua` away from
 //!   globals that nobody knows;
+//! * `tags.lua` takes the tags off the leases among its keys, and `tags_back.lua` puts them back;
 //! * `run.lua` calls the script and gathers what it did, `explain.lua` says why it failed, and `harmless.lua`
 //!   takes out of its reply what could end a master;
 //! * `transaction.lua` is the script of a `MULTI`, and `digest.lua` what its `WATCH` compares.
@@ -37,7 +38,7 @@ use super::work::steps;
 use crate::acl::guard::Guard;
 use crate::command::zero;
 use crate::config::Settings;
-use crate::quorum::validity::Pad;
+use crate::decision::lease::pad::Pad;
 use crate::{pubsub, reserved};
 use handlers::{Handler, READ, rare};
 use parts::{Statement, compact, statements};
@@ -70,15 +71,30 @@ pub struct Ttls {
 impl Program {
     /// The client's script `text`, whose SHA1 is `sha`.
     pub fn wrap(text: &[u8], sha: &str, ttls: Ttls) -> Self {
-        Self::wrap_guarded(text, sha, ttls, None)
+        Self::wrap_as(text, sha, ttls, None, false)
+    }
+
+    /// The same for a script that is run read-only: all its calls are looked at.
+    pub fn wrap_reading(text: &[u8], sha: &str, ttls: Ttls) -> Self {
+        Self::wrap_as(text, sha, ttls, None, true)
     }
 
     /// The same, kept to the rules of a user. What it calls is decided while it runs, by another `redis`.
     pub fn wrap_guarded(text: &[u8], sha: &str, ttls: Ttls, guard: Option<&Guard>) -> Self {
+        Self::wrap_as(text, sha, ttls, guard, guard.is_some())
+    }
+
+    fn wrap_as(
+        text: &[u8],
+        sha: &str,
+        ttls: Ttls,
+        guard: Option<&Guard>,
+        is_looked_at: bool,
+    ) -> Self {
         // A wrong shebang has been refused when the script was loaded.
         let (shebang, script) = split_shebang(text).unwrap_or((b"", text));
         let mut scan = Scan::of(script);
-        scan.is_dynamic |= guard.is_some();
+        scan.is_dynamic |= is_looked_at || shebang::is_read_only(shebang);
         scan.sees_globals |= scan.is_dynamic && names::lead_to_globals(script);
         let parameters = if scan.sees_globals { names::GIVEN } else { "redis" };
         let open = Open { guard, globals: scan.sees_globals };
@@ -139,6 +155,11 @@ impl Program {
     /// A text that every proxy with these settings uses.
     pub(super) fn ours(text: Vec<u8>) -> Self {
         Self::of(text, 0, Place::Ours)
+    }
+
+    /// Whether masters let it change nothing.
+    pub fn is_read_only(&self) -> bool {
+        shebang::is_read_only(&self.text[..self.shebang])
     }
 
     /// Masters are asked to run it: the next time it is known to come again.
@@ -295,7 +316,7 @@ impl Ttls {
         let longest_ms = self.longest.map(|longest| longest.as_millis().to_string());
         let longest = self.longest.map(humantime::format_duration);
         lua.replace("CLOCK_DRIFT", &self.pad.drift().to_string())
-            .replace("PAD_MS", &self.pad.fixed_ms().to_string())
+            .replace("VOTE_TIMEOUT_MS", &self.pad.vote_timeout().as_millis().to_string())
             .replace("MAX_TTL_MS", longest_ms.as_deref().unwrap_or("math.huge"))
             .replace("LONGEST_TTL", &longest.map(|it| it.to_string()).unwrap_or_default())
             .replace("PREFIX_BYTES", &reserved::PREFIX.len().to_string())
@@ -347,7 +368,10 @@ static DISARM: LazyLock<String> = LazyLock::new(|| compact(include_str!("program
 static EXPLAIN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/explain.lua")));
 static RUN: LazyLock<String> = LazyLock::new(|| {
     let run = include_str!("program/run.lua");
-    let run = run.replace("EXPLAIN", &EXPLAIN);
+    let run = run
+        .replace("EXPLAIN", &EXPLAIN)
+        .replace("TAGS_OFF", include_str!("program/tags.lua"))
+        .replace("TAGS_BACK", include_str!("program/tags_back.lua"));
     compact(&run.replace("REORDERED", include_str!("program/reordered.lua")))
 });
 

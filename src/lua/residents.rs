@@ -157,7 +157,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quorum::validity::Pad;
+    use crate::decision::lease::pad::Pad;
 
     fn ttls() -> Ttls {
         Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None }

@@ -44,10 +44,10 @@ mod tests {
 
     use super::of;
     use crate::acl::Users;
+    use crate::decision::lease::pad::Pad;
     use crate::lua::program::Ttls;
     use crate::lua::transactions::Transactions;
     use crate::lua::{Script, ScriptCache};
-    use crate::quorum::validity::Pad;
 
     /// What makes some reader of Lua look again at what it has seen, if it is repeated.
     const PIECES: [&str; 38] = [

@@ -1,17 +1,16 @@
-//! Releases and rollbacks that could not be delivered to a master.
+//! What a master still has to be told: take-backs and releases that could not be delivered to it.
 //!
-//! They are kept, bounded, until the link is back or the key would have expired anyway, so that a
-//! healed partition leaves no ghost locks behind. Each is a compare-and-delete that also looks at
-//! the remaining TTL: sent late, it cannot hit a younger lock.
+//! They are kept, bounded, until the link is back or the key would have expired anyway, so that a healed partition
+//! leaves no ghost locks behind. Each names the attempt it is meant for, so that it can hit nothing else, whenever it
+//! arrives.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
-use crate::master::link::longest_silence;
+use crate::decision::lease::attempt::Attempt;
 use crate::operation::program::Change;
 use crate::operation::request::{self, Form};
-use crate::quorum::validity::{Pad, TtlWindow};
 
 /// The most that are kept for one master. Beyond it the oldest is dropped, and its key stays on that
 /// one master until its TTL ends.
@@ -21,81 +20,82 @@ pub const MAX_DEFERRED: usize = 65_536;
 /// unsent.
 const MAX_DEFERRED_BYTES: usize = 8 << 20;
 
-/// How long a release is kept whose lock has no known end.
-const UNKNOWN_END: Duration = Duration::from_secs(600);
-
-/// Why a key has to go, and hence what TTL it must show.
-#[derive(Clone, Copy, Debug)]
-pub enum Cause {
-    /// A claim that set it with `ttl_ms`.
-    Claim {
-        /// The TTL on the masters, in milliseconds.
-        ttl_ms: i64,
-        /// When the claim was first sent.
-        since: Instant,
-        /// When it must have been executed, if at all; `None`: by now.
-        until: Option<Instant>,
-        /// The master has said that it found the key free.
-        confirmed: bool,
-    },
-    /// A lock that was released at `since`, when other masters saw it end in `remaining_ms`.
-    Release {
-        /// The largest remaining TTL seen, -1 for none.
-        remaining_ms: i64,
-        /// When it was seen.
-        since: Instant,
-    },
-    /// A claim that may have become persistent.
-    Persisted,
-}
-
 /// What one master still has to get.
 #[derive(Clone, Debug)]
 pub enum Debt {
-    /// A key is to be given back.
-    Rollback(Rollback),
+    /// A value is to be deleted.
+    Lease(Lease),
     /// Keys are to hold again what they held before a program.
     Restore(Restore),
+}
+
+/// A lease that is over.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// Database of the key.
+    pub db: u32,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// How much of it is over.
+    pub over: Over,
+    /// When the key is gone by itself.
+    pub end: Instant,
+}
+
+/// See [`Lease`].
+#[derive(Clone, Debug)]
+pub enum Over {
+    /// Exactly this value, tag and token: an attempt is taken back that nothing has confirmed.
+    Value(Box<[u8]>),
+    /// The attempt, however often it was prolonged: its holder has given it back.
+    Attempt(Attempt),
 }
 
 impl Debt {
     /// The database it is sent to.
     pub fn db(&self) -> u32 {
         match self {
-            Self::Rollback(rollback) => rollback.db,
+            Self::Lease(lease) => lease.db,
             // The script selects what it needs.
             Self::Restore(_) => 0,
         }
     }
 
-    /// Appends the request as it has to be sent at `now`.
-    pub fn encode(&self, pad: Pad, now: Instant, form: Form, out: &mut Vec<u8>) {
+    /// Appends the request.
+    pub fn encode(&self, form: Form, out: &mut Vec<u8>) {
         match self {
-            Self::Rollback(rollback) => rollback.encode(pad, now, form, out),
+            Self::Lease(Lease { key, over: Over::Value(value), .. }) => {
+                request::take_back(out, form, key, value);
+            }
+            Self::Lease(Lease { key, over: Over::Attempt(attempt), .. }) => {
+                request::deliver(out, form, key, *attempt);
+            }
             Self::Restore(restore) => request::restore(out, form, &restore.changes),
-        }
-    }
-
-    /// The same, to be sent at any time after `now`; `None` when it could then do harm.
-    pub fn for_later(self, now: Instant) -> Option<Self> {
-        match self {
-            Self::Rollback(rollback) => rollback.for_later(now).map(Self::Rollback),
-            restore => Some(restore),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Self::Rollback(rollback) => rollback.bytes(),
+            Self::Lease(lease) => lease.bytes(),
             Self::Restore(restore) => restore.bytes(),
         }
     }
 
     fn end(&self) -> Instant {
         match self {
-            Self::Rollback(rollback) => rollback.end(),
+            Self::Lease(lease) => lease.end,
             Self::Restore(restore) => restore.end,
         }
+    }
+}
+
+impl Lease {
+    fn bytes(&self) -> usize {
+        let value = match &self.over {
+            Over::Value(value) => value.len(),
+            Over::Attempt(_) => size_of::<Attempt>(),
+        };
+        self.key.len() + value
     }
 }
 
@@ -124,80 +124,6 @@ impl Restore {
         let value = |change: &Change| change.before.as_ref().map_or(0, |before| before.len());
         self.changes.iter().map(|change| change.key.len() + value(change)).sum()
     }
-}
-
-/// A compare-and-delete that one master still has to get.
-#[derive(Clone, Debug)]
-pub struct Rollback {
-    /// The key's database.
-    pub db: u32,
-    /// The key.
-    pub key: Box<[u8]>,
-    /// The value it must hold.
-    pub token: Box<[u8]>,
-    /// Why.
-    pub cause: Cause,
-}
-
-impl Rollback {
-    /// Appends the request as it has to be sent at `now`.
-    pub fn encode(&self, pad: Pad, now: Instant, form: Form, out: &mut Vec<u8>) {
-        request::rollback(out, form, &self.key, &self.token, self.window(pad, now));
-    }
-
-    fn window(&self, pad: Pad, now: Instant) -> TtlWindow {
-        match self.cause {
-            Cause::Claim { ttl_ms, since, until, confirmed } => {
-                let latest = now - until.unwrap_or(now);
-                TtlWindow::of_claim(pad, ttl_ms, now - since + on_its_way(pad, confirmed), latest)
-            }
-            Cause::Release { remaining_ms, since } => {
-                TtlWindow::of_release(pad, remaining_ms, now - since)
-            }
-            Cause::Persisted => TtlWindow::ANY,
-        }
-    }
-
-    /// The same, to be sent at any time after `now`; `None` when it could then hit a younger lock.
-    ///
-    /// A claim that nobody answered counts as executed by now or never. Should a master that was
-    /// stopped execute it later, the key stays there until its TTL ends. That is the safe side: a
-    /// client that was told to try again may by then hold a lock with the same token.
-    pub fn for_later(mut self, now: Instant) -> Option<Self> {
-        match &mut self.cause {
-            Cause::Claim { until, .. } => _ = until.get_or_insert(now),
-            Cause::Release { .. } => {}
-            Cause::Persisted => return None,
-        }
-        Some(self)
-    }
-
-    fn bytes(&self) -> usize {
-        self.key.len() + self.token.len()
-    }
-
-    /// When the key is gone by itself.
-    fn end(&self) -> Instant {
-        let (ttl_ms, since) = match self.cause {
-            Cause::Claim { ttl_ms, since, .. } => (ttl_ms, since),
-            Cause::Release { remaining_ms, since } => (remaining_ms, since),
-            Cause::Persisted => return clock::now(),
-        };
-        match u64::try_from(ttl_ms) {
-            // A little longer, for a clock that is slower than ours.
-            Ok(ms) => since + Duration::from_millis(ms.saturating_add(ms / 64)).min(FOREVER),
-            Err(_) => since + UNKNOWN_END,
-        }
-    }
-}
-
-/// How long a rollback may take to its master: the TTL goes down on the way.
-///
-/// Where the claim found the key free, no older key with the same token can be hit, and it may take as
-/// long as the link bears; later the link is torn down, and the rollback is sent anew.
-fn on_its_way(pad: Pad, confirmed: bool) -> Duration {
-    let vote_timeout = pad.vote_timeout();
-    if confirmed { longest_silence(vote_timeout) } else { vote_timeout }
 }
 
 /// What `Instant` can certainly still add up.
@@ -252,73 +178,27 @@ impl Deferred {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn rollback(ttl_ms: i64, since: Instant) -> Debt {
-        let cause = Cause::Claim { ttl_ms, since, until: None, confirmed: true };
-        Debt::Rollback(Rollback { db: 0, key: (*b"k").into(), token: (*b"t").into(), cause })
-    }
+    use crate::decision::lease::attempt::WorkerId;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn window(cause: Cause, now: Instant) -> TtlWindow {
-        let (key, token) = ((*b"k").into(), (*b"t").into());
-        Rollback { db: 0, key, token, cause }.window(Pad::new(SECOND / 20, 0.01), now)
+    fn attempt() -> Attempt {
+        Attempt::new(WorkerId::new(1), 2)
     }
 
-    /// 50 ms of the vote, or 500 ms of the link's patience, and what clocks may differ by in a second.
-    #[test]
-    fn a_rollback_takes_what_its_claim_may_have_left_and_nothing_else() {
-        let since = clock::now();
-        let claim = |until, confirmed| Cause::Claim { ttl_ms: 30_000, since, until, confirmed };
-        let at_once = window(claim(None, false), since + SECOND);
-        assert_eq!((at_once.least_ms, at_once.most_ms), (29_000 - 50 - 13, 30_000 + 2));
-        let confirmed = window(claim(None, true), since + SECOND);
-        assert_eq!((confirmed.least_ms, confirmed.most_ms), (29_000 - 500 - 17, 30_000 + 2));
-        let later = window(claim(Some(since), false), since + SECOND);
-        assert_eq!((later.least_ms, later.most_ms), (29_000 - 50 - 13, 29_000 + 12));
-        let release = window(Cause::Release { remaining_ms: 5_000, since }, since + SECOND);
-        assert_eq!((release.least_ms, release.most_ms), (0, 4_000 + 52));
-        assert_eq!(window(Cause::Persisted, since + SECOND), TtlWindow::ANY);
+    fn debt(over: Over, end: Instant) -> Debt {
+        Debt::Lease(Lease { db: 3, key: (*b"k").into(), over, end })
     }
 
-    #[test]
-    fn a_claim_that_nobody_answered_counts_as_executed_when_its_link_is_lost() {
-        let now = clock::now();
-        let cause = Cause::Claim { ttl_ms: 30_000, since: now, until: None, confirmed: false };
-        let (key, token) = ((*b"k").into(), (*b"t").into());
-        let debt = Debt::Rollback(Rollback { db: 3, key, token, cause });
-        assert_eq!(debt.db(), 3);
-        let first = debt.for_later(now + SECOND).expect("a TTL tells it from younger ones");
-        let again = first.for_later(now + 2 * SECOND).expect("still");
-        let Debt::Rollback(Rollback { cause: Cause::Claim { until, .. }, .. }) = again else {
-            panic!("a claim's");
-        };
-        assert_eq!(until, Some(now + SECOND), "when it was lost first");
-    }
-
-    /// A 64th longer than its key, for a clock that is slow.
-    #[test]
-    fn a_release_is_kept_for_as_long_as_its_key_may_be_there() {
-        let now = clock::now();
-        let is_kept = |remaining_ms, after| {
-            let cause = Cause::Release { remaining_ms, since: now };
-            let (key, token) = ((*b"k").into(), (*b"t").into());
-            let mut deferred = Deferred::default();
-            deferred.push(Debt::Rollback(Rollback { db: 0, key, token, cause }), now);
-            !deferred.take(now + after).is_empty()
-        };
-        assert!(is_kept(64_000, 65 * SECOND - SECOND / 1_000) && !is_kept(64_000, 65 * SECOND));
-        assert!(is_kept(-1, UNKNOWN_END - SECOND) && !is_kept(-1, UNKNOWN_END));
+    fn take_back(end: Instant) -> Debt {
+        debt(Over::Value((*b"t").into()), end)
     }
 
     #[test]
     fn what_is_kept_is_bounded_by_its_bytes_too() {
         let now = clock::now();
-        let large = |bytes: usize| {
-            let cause = Cause::Claim { ttl_ms: 60_000, since: now, until: None, confirmed: true };
-            let (key, token) = (vec![b'k'; bytes / 2].into(), vec![b't'; bytes / 2].into());
-            Debt::Rollback(Rollback { db: 0, key, token, cause })
-        };
+        let large =
+            |bytes: usize| debt(Over::Value(vec![b't'; bytes - 1].into()), now + 60 * SECOND);
         let mut deferred = Deferred::default();
         for _ in 0..4 {
             deferred.push(large(MAX_DEFERRED_BYTES / 4), now);
@@ -340,20 +220,12 @@ mod tests {
     fn what_has_expired_is_not_sent() {
         let now = clock::now();
         let mut deferred = Deferred::default();
-        deferred.push(rollback(1_000, now), now);
-        deferred.push(rollback(60_000, now), now);
-        let later = now + Duration::from_secs(10);
+        deferred.push(take_back(now + SECOND), now);
+        deferred.push(take_back(now + 60 * SECOND), now);
+        let later = now + 10 * SECOND;
         assert_eq!((deferred.count(now), deferred.count(later)), (2, 1));
         assert_eq!(deferred.take(later).len(), 1);
         assert_eq!(deferred.count(now), 0);
-    }
-
-    #[test]
-    fn what_may_have_become_persistent_is_not_kept_for_later() {
-        let now = clock::now();
-        let (key, token) = ((*b"k").into(), (*b"t").into());
-        let rollback = Rollback { db: 0, key, token, cause: Cause::Persisted };
-        assert!(rollback.for_later(now).is_none(), "no TTL tells it from a younger lock");
     }
 
     fn change(left: &'static [u8], end_left_ms: i64) -> Change {
@@ -387,20 +259,13 @@ mod tests {
     fn every_debt_is_a_request() {
         let now = clock::now();
         let restore = Restore::later(&[change(b"checksum", 10_000)], 0).map(Debt::Restore);
-        for debt in [rollback(1_000, now), restore.expect("it has an end")] {
+        let release = debt(Over::Attempt(attempt()), now);
+        assert_eq!((release.db(), release.bytes()), (3, 1 + size_of::<Attempt>()));
+        for debt in [take_back(now), release, restore.expect("it has an end")] {
             let mut request = Vec::new();
-            debt.encode(Pad::new(SECOND, 0.01), now, Form::Sha, &mut request);
+            debt.encode(Form::Sha, &mut request);
             assert!(request.starts_with(b"*") && request.ends_with(b"\r\n"));
-            assert!(debt.for_later(now).is_some());
         }
-    }
-
-    #[test]
-    fn a_thousand_years_can_be_deferred() {
-        let now = clock::now();
-        let mut deferred = Deferred::default();
-        deferred.push(rollback(31_557_600_000_000, now), now);
-        assert_eq!(deferred.take(now).len(), 1);
     }
 
     #[test]
@@ -408,7 +273,7 @@ mod tests {
         let now = clock::now();
         let mut deferred = Deferred::default();
         for _ in 0..MAX_DEFERRED + 3 {
-            deferred.push(rollback(60_000, now), now);
+            deferred.push(take_back(now + 60 * SECOND), now);
         }
         assert_eq!((deferred.count(now), deferred.dropped()), (MAX_DEFERRED, 3));
     }
@@ -418,10 +283,10 @@ mod tests {
         let now = clock::now();
         let mut deferred = Deferred::default();
         for _ in 0..MAX_DEFERRED {
-            deferred.push(rollback(1_000, now), now);
+            deferred.push(take_back(now + SECOND), now);
         }
-        let later = now + Duration::from_secs(10);
-        deferred.push(rollback(60_000, now), later);
+        let later = now + 10 * SECOND;
+        deferred.push(take_back(later + SECOND), later);
         assert_eq!((deferred.count(later), deferred.dropped()), (1, 0));
     }
 }

@@ -42,6 +42,8 @@ pub struct Errands<D> {
     pub quorum: Quorum,
     /// How long one round of ballots may take.
     pub vote_timeout: Duration,
+    /// How long a client waits while a quorum is silent.
+    pub patience: Duration,
 }
 
 /// Ends with its last user.

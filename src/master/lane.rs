@@ -290,14 +290,12 @@ mod tests {
     use crate::lua::program::Ttls;
     use crate::lua::residents::Residents;
     use crate::quorum::MasterId;
-    use crate::quorum::validity::Pad;
 
     fn link() -> Rc<Link> {
         let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
         let settings = Settings::try_new(masters).expect("one master is enough");
-        let pad = Pad::new(settings.vote_timeout, settings.drift);
         let residents = Arc::new(Residents::new(1, Ttls::of(&settings)));
-        Link::new(MasterId::new(0), &settings, pad, residents)
+        Link::new(MasterId::new(0), &settings, residents)
     }
 
     #[tokio::test]

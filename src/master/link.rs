@@ -44,7 +44,6 @@ use crate::operation::Heard;
 use crate::operation::engine::{Engine, OperationId};
 use crate::operation::request::{self, Form, Number};
 use crate::quorum::MasterId;
-use crate::quorum::validity::Pad;
 use crate::resp3::Malformed;
 
 /// What a frame on a link was sent for.
@@ -99,13 +98,13 @@ pub(super) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
 
 /// A link is torn down when a master has been silent for so many vote timeouts, but not sooner
-/// than [`LEAST_SILENCE`]: a fork or an fsync may take that long.
+/// than [`LEAST_SILENCE`]: a fork or an fsync may take that long. Nor sooner than somebody may wait for it.
 const SILENT_VOTE_TIMEOUTS: u32 = 10;
 const LEAST_SILENCE: Duration = Duration::from_millis(500);
 
 /// How long a master may be silent that owes an answer.
-pub fn longest_silence(vote_timeout: Duration) -> Duration {
-    (vote_timeout * SILENT_VOTE_TIMEOUTS).max(LEAST_SILENCE)
+pub fn longest_silence(vote_timeout: Duration, patience: Duration) -> Duration {
+    (vote_timeout * SILENT_VOTE_TIMEOUTS).max(LEAST_SILENCE).max(patience + patience / 4)
 }
 
 /// [`Link::heartbeat`]s in the time of silence that is allowed.
@@ -117,7 +116,6 @@ pub struct Link {
     address: MasterAddr,
     silence: Duration,
     max_backlog_bytes: usize,
-    pad: Pad,
     residents: Arc<Residents>,
     up: Cell<bool>,
     lane: Rc<Lane>,
@@ -184,19 +182,13 @@ impl Down {
 
 impl Link {
     /// A link that is down; [`Link::run`] brings it up.
-    pub fn new(
-        master: MasterId,
-        settings: &Settings,
-        pad: Pad,
-        residents: Arc<Residents>,
-    ) -> Rc<Self> {
+    pub fn new(master: MasterId, settings: &Settings, residents: Arc<Residents>) -> Rc<Self> {
         let largest = settings.max_request_bytes.saturating_mul(LARGEST_REQUESTS);
         Rc::new(Self {
             master,
             address: settings.masters[master.index()].clone(),
-            silence: longest_silence(settings.vote_timeout),
+            silence: longest_silence(settings.vote_timeout, settings.patience()),
             max_backlog_bytes: largest.max(LEAST_BACKLOG_BYTES),
-            pad,
             residents,
             up: Cell::new(false),
             lane: Rc::default(),
@@ -359,8 +351,15 @@ impl Link {
         }
     }
 
-    /// Keeps `debt` until the link is back.
-    pub fn defer(&self, debt: Debt) {
+    /// Tells the master, now or when the link is back, and again until it has done it.
+    pub fn deliver(&self, debt: Debt) {
+        if self.is_up() {
+            return self.send_deferred(Box::new(debt), Form::Sha);
+        }
+        self.defer(debt);
+    }
+
+    fn defer(&self, debt: Debt) {
         self.state.borrow_mut().deferred.push(debt, clock::now());
     }
 
@@ -472,7 +471,7 @@ impl Link {
 
     fn send_deferred(&self, debt: Box<Debt>, form: Form) {
         let mut request = Vec::new();
-        debt.encode(self.pad, clock::now(), form, &mut request);
+        debt.encode(form, &mut request);
         self.append(debt.db(), &request, Expected::Deferred(debt));
     }
 

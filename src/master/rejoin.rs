@@ -241,7 +241,7 @@ impl<D: Dial + Clone> Copying<'_, D> {
     fn terms(&self, round: u32) -> Terms {
         let quorum = self.errands.quorum;
         let vote_timeout = self.errands.vote_timeout;
-        let reach = longest_silence(vote_timeout) + 2 * vote_timeout;
+        let reach = longest_silence(vote_timeout, self.errands.patience) + 2 * vote_timeout;
         // Without the master itself, and with all that cannot be read.
         let not_read = quorum.masters() - self.others.len();
         Terms {

@@ -1,14 +1,15 @@
-//! Changing the expiry of a key: the `EXPIRE` family, `PERSIST`, and the extend scripts.
+//! Changing the expiry of a key, whoever holds it: the `EXPIRE` family and `PERSIST`.
+
+use std::time::Duration;
 
 use crate::client::reply::Reply;
 use crate::clock::Instant;
-use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
-use crate::operation::request::{self, Form, Number};
+use crate::operation::request::{self, Number};
 use crate::operation::verdict::Trouble;
-use crate::operation::{Next, Received, Rules, Undo};
+use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::tally::{Tally, Verdict};
-use crate::quorum::{Ballot, MasterId, MasterSet};
+use crate::quorum::{Ballot, MasterSet};
 
 /// What is changed.
 #[derive(Debug)]
@@ -22,13 +23,6 @@ pub enum What {
     },
     /// Take the TTL away.
     Persist,
-    /// Let the key expire after so many milliseconds, if it holds the token.
-    Extend {
-        /// The holder.
-        token: Box<[u8]>,
-        /// As asked.
-        ttl_ms: i64,
-    },
 }
 
 /// The client's own words for the outcomes.
@@ -38,7 +32,7 @@ pub struct Replies {
     pub changed: Reply,
     /// There was no such key, or the condition did not hold.
     pub missing: Reply,
-    /// Somebody else holds it.
+    /// Somebody else holds it (extend scripts only).
     pub other: Reply,
 }
 
@@ -55,8 +49,6 @@ pub struct Change {
     what: What,
     replies: Replies,
     sent: Option<Sent>,
-    others: usize,
-    missing: usize,
     trouble: Trouble,
 }
 
@@ -64,37 +56,49 @@ pub struct Change {
 struct Sent {
     tally: Tally,
     since: Instant,
-    /// Masters that prolonged the key, and the remaining TTL it had there before.
-    changed: Vec<(MasterId, i64)>,
-    refused: bool,
+    freshness: Duration,
+    round: u8,
     done: bool,
 }
 
 impl Change {
     /// A change that nobody was asked about yet.
     pub fn new(what: What, replies: Replies) -> Self {
-        Self { what, replies, sent: None, others: 0, missing: 0, trouble: Trouble::default() }
+        Self { what, replies, sent: None, trouble: Trouble::default() }
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
         let tally = Tally::new(rules.quorum, asked);
-        self.sent =
-            Some(Sent { tally, since: now, changed: Vec::new(), refused: false, done: false });
+        if let Some(sent) = &mut self.sent {
+            (sent.tally, sent.since, sent.round) = (tally, now, sent.round.wrapping_add(1));
+            return;
+        }
+        let freshness = rules.freshness(self.what.ttl_ms());
+        self.sent = Some(Sent { tally, since: now, freshness, round: 0, done: false });
     }
 
-    pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        let mut ttl = Number::default();
+    pub(super) fn round(&self) -> u8 {
+        self.sent.as_ref().map_or(0, |sent| sent.round)
+    }
+
+    pub(super) fn encode(&self, rules: &Rules, key: &[u8], out: &mut Vec<u8>) {
+        let Some(sent) = &self.sent else { return };
         match &self.what {
             What::Persist => request::encode(out, &[b"PERSIST", key]),
             What::Expire { ttl_ms, conditions } => {
-                let mut words: Vec<&[u8]> =
-                    vec![b"PEXPIRE", key, ttl.digits(padded(rules, *ttl_ms))];
-                words.extend(conditions.iter().map(|word| word.as_bytes()));
+                // A TTL that deletes the key is not padded: nobody holds anything after it.
+                let on_masters = match *ttl_ms {
+                    1.. => rules.pad.pad_for(*ttl_ms, sent.freshness),
+                    _ => *ttl_ms,
+                };
+                let mut ttl = Number::default();
+                let mut words: Vec<&[u8]> = vec![b"PEXPIRE", key, ttl.digits(on_masters)];
+                match sent.round {
+                    0 => words.extend(conditions.iter().map(|word| word.as_bytes())),
+                    // The condition did hold. Now the end is only moved to when the client has its answer.
+                    _ => words.push(b"GT"),
+                }
                 request::encode(out, &words);
-            }
-            What::Extend { token, ttl_ms } => {
-                let args = [&**token, ttl.digits(padded(rules, *ttl_ms))];
-                request::script(out, form, Canonical::Extend, key, &args);
             }
         }
     }
@@ -102,40 +106,29 @@ impl Change {
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let ballot = self.ballot(received.answer);
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if let (Ballot::Yes, Some(Answer::Int(before_ms))) = (ballot, received.answer) {
-            sent.changed.push((received.master, *before_ms));
-        }
-        if sent.refused {
-            let late = sent.changed.iter().filter(|(master, _)| *master == received.master);
-            return Next { undo: late.map(|(master, _)| *master).collect(), ..Next::WAIT };
+        if received.round != sent.round {
+            return Next::WAIT;
         }
         match sent.tally.count(received.master, ballot) {
-            Some(verdict) => self.decided(rules, verdict),
+            Some(verdict) => self.decided(rules, verdict, received.now),
             None => Next::WAIT,
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if !is_last && !sent.tally.quorum_answered() {
+            return Next::WAIT;
+        }
         let verdict = sent.tally.close();
-        self.decided(rules, verdict)
+        self.decided(rules, verdict, now)
     }
 
     fn ballot(&mut self, answer: Option<&Answer<'_>>) -> Ballot {
-        let extends = matches!(self.what, What::Extend { .. });
+        let is_repeated = self.round() > 0;
         match answer {
-            Some(Answer::Int(0)) if !extends => {
-                self.missing += 1;
-                Ballot::No
-            }
-            Some(Answer::Int(-2)) => {
-                self.missing += 1;
-                Ballot::No
-            }
-            Some(Answer::Int(-3)) => {
-                self.others += 1;
-                Ballot::No
-            }
+            Some(Answer::Int(0)) if is_repeated => Ballot::Yes,
+            Some(Answer::Int(0)) => Ballot::No,
             Some(Answer::Int(_)) => Ballot::Yes,
             Some(Answer::Error(error)) => {
                 self.trouble.remember(error);
@@ -150,39 +143,18 @@ impl Change {
         self.sent.as_ref().is_some_and(|sent| sent.done)
     }
 
-    fn decided(&mut self, rules: &Rules, verdict: Verdict) -> Next {
-        if let Some(sent) = &mut self.sent {
-            sent.done = verdict == Verdict::Granted;
+    fn decided(&mut self, rules: &Rules, verdict: Verdict, now: Instant) -> Next {
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if verdict == Verdict::Granted && sent.is_late(now) && self.what.ttl_ms() > 0 {
+            sent.freshness *= 2;
+            return Next::then(Then::Ask);
         }
-        let reply = match verdict {
+        sent.done = verdict == Verdict::Granted;
+        Next::reply(match verdict {
             Verdict::Granted => self.replies.changed.clone(),
-            Verdict::Refused if self.missing > self.others => self.replies.missing.clone(),
-            Verdict::Refused => self.replies.other.clone(),
+            Verdict::Refused => self.replies.missing.clone(),
             Verdict::Undecided => self.undecided(rules),
-        };
-        let undo = if verdict == Verdict::Refused { self.take_back() } else { MasterSet::EMPTY };
-        Next { undo, ..Next::reply(reply) }
-    }
-
-    /// An extension that was refused has prolonged what a minority still has of a lock that is gone
-    /// elsewhere. It gets back the time it had left.
-    fn take_back(&mut self) -> MasterSet {
-        let Some(sent) = &mut self.sent else { return MasterSet::EMPTY };
-        sent.refused = true;
-        match self.what {
-            What::Extend { .. } => sent.changed.iter().map(|(master, _)| *master).collect(),
-            What::Expire { .. } | What::Persist => MasterSet::EMPTY,
-        }
-    }
-
-    pub(super) fn encode_undo(&self, undo: &Undo, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        let (What::Extend { token, .. }, Some(sent)) = (&self.what, &self.sent) else { return };
-        let before = sent.changed.iter().find(|(master, _)| *master == undo.master);
-        let Some((_, before_ms @ 0..)) = before else { return };
-        let elapsed_ms = (undo.now - sent.since).as_millis() as i64;
-        let mut left = Number::default();
-        let args = [&**token, left.digits((before_ms - elapsed_ms).max(1))];
-        request::script(out, form, Canonical::Shorten, key, &args);
+        })
     }
 
     fn undecided(&self, rules: &Rules) -> Reply {
@@ -198,7 +170,18 @@ impl Change {
     }
 }
 
-/// A TTL that deletes the key is not padded: nobody holds anything after it.
-fn padded(rules: &Rules, ttl_ms: i64) -> i64 {
-    if ttl_ms > 0 { rules.pad.pad(ttl_ms) } else { ttl_ms }
+impl Sent {
+    /// Whether the pad does not cover it that the client has its answer now.
+    fn is_late(&self, now: Instant) -> bool {
+        now - self.since > self.freshness
+    }
+}
+
+impl What {
+    fn ttl_ms(&self) -> i64 {
+        match self {
+            Self::Expire { ttl_ms, .. } => *ttl_ms,
+            Self::Persist => 0,
+        }
+    }
 }

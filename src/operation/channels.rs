@@ -131,8 +131,9 @@ impl Channels {
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
-        if self.done { Next::WAIT } else { self.decided(rules) }
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
+        let is_due = is_last || !self.answered.is_empty();
+        if self.done || !is_due { Next::WAIT } else { self.decided(rules) }
     }
 
     /// A message that a quorum has passed on will not be passed on better by waiting for a master
@@ -202,16 +203,18 @@ mod tests {
 
     use super::*;
     use crate::clock;
+    use crate::decision::lease::pad::Pad;
     use crate::master::unix_time::UnixTime;
     use crate::operation::Then;
     use crate::quorum::Quorum;
-    use crate::quorum::validity::Pad;
 
     fn rules() -> Rules {
         let vote_timeout = Duration::from_millis(50);
         let pad = Pad::new(vote_timeout, 0.01);
         let unix_time = Arc::new(UnixTime::new(3));
-        Rules { quorum: Quorum::of(3), pad, vote_timeout, split_vote_retries: 0, unix_time }
+        let (patience, leases) = (vote_timeout, std::rc::Rc::default());
+        let quorum = Quorum::of(3);
+        Rules { quorum, pad, vote_timeout, patience, split_vote_retries: 0, unix_time, leases }
     }
 
     /// Asked of the first `masters` masters.
@@ -252,7 +255,7 @@ mod tests {
         assert_eq!(answer(&mut asked(publish(), 1), 0, Some(Answer::Int(1))), Some(Reply::Int(5)));
         let mut slow = asked(publish(), 3);
         assert_eq!(answer(&mut slow, 1, Some(Answer::Int(1))), None);
-        assert_eq!(reply(slow.deadline(&rules())), Some(Reply::Int(5)));
+        assert_eq!(reply(slow.deadline(&rules(), false)), Some(Reply::Int(5)));
         let mut lost = asked(publish(), 2);
         assert_eq!(answer(&mut lost, 0, None), None);
         assert_eq!(answer(&mut lost, 1, Some(Answer::Int(1))), Some(Reply::Int(5)));
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn without_an_answer_there_is_an_error() {
         let nobody = Some(verdict::nobody_answered(&rules()));
-        assert_eq!(reply(asked(publish(), 3).deadline(&rules())), nobody);
+        assert_eq!(reply(asked(publish(), 3).deadline(&rules(), true)), nobody);
         assert_eq!(answer(&mut asked(publish(), 1), 0, None), nobody);
         let refused = answer(&mut asked(publish(), 1), 0, Some(Answer::Error(b"NOPERM no")));
         assert_eq!(refused, Some(Reply::error("NOPERM no")));

@@ -1,15 +1,18 @@
 //! Taking a key: `SET key token NX PX ttl`, `SETNX`, and the acquire scripts that libraries use.
 
+mod persist;
+
 use crate::client::reply::Reply;
 use crate::clock::Instant;
+use crate::decision::lease::attempt::{self, Attempt, Stored, Tag};
+use crate::decision::lease::claim::{self as decision, Step, Vote};
 use crate::lua::canonical::Canonical;
-use crate::master::deferred::Cause;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::Trouble;
-use crate::operation::{Next, Received, Rules, Then};
-use crate::quorum::claim::{self as decision, Step, Vote};
-use crate::quorum::{MasterId, MasterSet, turn};
+use crate::operation::{Asked, Next, Received, Rules, Then};
+use crate::quorum::{MasterSet, turn};
+use persist::Persist;
 
 /// How a key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +50,10 @@ impl Replies {
 #[derive(Debug)]
 pub struct Claim {
     token: Box<[u8]>,
-    /// On the masters, in milliseconds.
+    /// As the client asked, in milliseconds.
     ttl_ms: i64,
     how: How,
+    /// The lock has no TTL, and `ttl_ms` is what it is claimed with first.
     persist: bool,
     replies: Replies,
     sent: Option<Sent>,
@@ -59,15 +63,20 @@ pub struct Claim {
 #[derive(Debug)]
 struct Sent {
     decision: decision::Claim,
+    asked: Asked,
+    /// Attempts of the rounds before the present one.
+    earlier: Vec<Attempt>,
+    persist: Option<Persist>,
+    /// When it was sent last, for how long a copy may stay.
     since: Instant,
-    /// Masters that have said that they found the key free.
-    confirmed: MasterSet,
+    /// The tag under which a master held the client's token before.
+    held: Tag,
     /// Some master has found it held.
     was_refused: bool,
 }
 
 impl Claim {
-    /// A claim of a key that has a TTL: `ttl_ms`, already padded, on the masters.
+    /// A claim of a key for `ttl_ms`.
     pub fn new(token: Box<[u8]>, ttl_ms: i64, how: How, replies: Replies) -> Self {
         let trouble = Trouble::default();
         Self { token, ttl_ms, how, persist: false, replies, sent: None, trouble }
@@ -90,28 +99,22 @@ impl Claim {
         if reply.is_error() { reply.clone() } else { self.replies.held.clone() }
     }
 
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
-        let deadline = now + rules.vote_timeout;
+    pub(super) fn ask(&mut self, rules: &Rules, asked: Asked, now: Instant) {
+        let at = rules.at(now);
         if let Some(sent) = &mut self.sent {
-            (sent.confirmed, sent.was_refused) = (MasterSet::EMPTY, false);
-            return sent.decision.ask(asked, deadline);
+            if let Some(persist) = &mut sent.persist {
+                return persist.ask(rules.quorum, asked.voters);
+            }
+            sent.earlier.push(sent.decision.attempt());
+            (sent.asked, sent.since, sent.was_refused) = (asked, now, false);
+            return sent.decision.ask(rules.leases.next_attempt(), asked.all, at);
         }
-        let retries = rules.split_vote_retries;
-        let claim = decision::Claim::new(rules.quorum, asked, deadline, retries);
-        let decision = if self.persist { claim.then_persist() } else { claim };
-        let confirmed = MasterSet::EMPTY;
-        self.sent = Some(Sent { decision, since: now, confirmed, was_refused: false });
-    }
-
-    /// Whether a key that already holds the token is granted as well.
-    pub(super) fn may_be_ours(&self) -> bool {
-        self.how != How::IfFree
-    }
-
-    /// Then a yes is not taken back either: the client may have asked again, here or through another
-    /// proxy, and have been given what it found of its own.
-    fn is_late(&self, now: Instant) -> bool {
-        self.sent.as_ref().is_some_and(|sent| sent.decision.is_over(now))
+        let freshness = rules.freshness(self.ttl_ms);
+        let attempt = rules.leases.next_attempt();
+        let decision = decision::Claim::new(rules.terms(), freshness, attempt, asked.all, at);
+        let (earlier, persist) = (Vec::new(), None);
+        let (since, held, was_refused) = (now, Tag::NONE, false);
+        self.sent = Some(Sent { decision, asked, earlier, persist, since, held, was_refused });
     }
 
     pub(super) fn is_persistent(&self) -> bool {
@@ -119,46 +122,71 @@ impl Claim {
     }
 
     pub(super) fn round(&self) -> u8 {
-        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
+        self.sent.as_ref().map_or(0, |sent| {
+            (sent.earlier.len() as u8).wrapping_add(u8::from(sent.persist.is_some()))
+        })
     }
 
-    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        if self.sent.as_ref().is_some_and(|sent| sent.decision.is_persisting()) {
-            return request::script(out, form, Canonical::Persist, key, &[&self.token]);
+    pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        let Some(sent) = &self.sent else { return };
+        let tag = sent.decision.attempt().fresh();
+        if sent.persist.is_some() {
+            let value = attempt::encode(tag, &self.token);
+            return request::script(out, form, Canonical::Persist, key, &[&value]);
         }
+        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
         match self.how {
-            How::IfFree => request::claim(out, key, &self.token, self.ttl_ms),
+            How::IfFree => request::claim(out, key, tag, &self.token, ttl_ms),
             How::IfFreeOrOurs { create, prefix } => {
                 let (mut ttl, mut length) = (Number::default(), Number::default());
                 let create: &[u8] = if create { b"1" } else { b"0" };
-                let args = [&*self.token, ttl.digits(self.ttl_ms), create, length.digits(prefix)];
+                let tag = attempt::header(tag);
+                let (ttl, length) = (ttl.digits(ttl_ms), length.digits(prefix));
+                let args = [&tag[..], &self.token, ttl, create, length];
                 request::script(out, form, Canonical::Acquire, key, &args);
             }
         }
     }
 
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let is_late = self.may_be_ours() && self.is_late(received.now);
-        let vote = if is_late { Vote::Unknown } else { self.vote(received.answer) };
+        let vote = self.vote(received.answer);
+        let is_current = received.round == self.round();
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if vote == Vote::Taken {
-            sent.confirmed.insert(received.master);
+        if let Some(persist) = &mut sent.persist {
+            let Some(next) = persist.vote(received, is_current) else { return Next::WAIT };
+            return self.persisted(rules, next);
         }
         sent.was_refused |= vote == Vote::Refused;
-        let next = sent.decision.vote(received.round, received.master, vote, received.now);
+        if let Some(Answer::Bulk(tag)) = received.answer {
+            sent.held = held_as(tag);
+        }
+        let (attempt, at) = (sent.attempt(received.round), rules.at(received.now));
+        let Some(vote) = sent.counted(received, vote) else { return Next::WAIT };
+        let next = sent.decision.vote(attempt, received.master, vote, at);
         self.next(rules, next)
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let next = sent.decision.deadline();
+        if let Some(persist) = &mut sent.persist {
+            let Some(next) = persist.deadline(is_last) else { return Next::WAIT };
+            return self.persisted(rules, next);
+        }
+        let next = sent.decision.tick(rules.at(now));
+        self.next(rules, next)
+    }
+
+    /// It was granted, and the client cannot be told yet.
+    pub(super) fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let next = sent.decision.untold(rules.at(now));
         self.next(rules, next)
     }
 
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
         match answer {
             Some(Answer::Simple(b"OK") | Answer::Int(1)) => Vote::Taken,
-            Some(Answer::Int(2)) => Vote::Owned,
+            Some(Answer::Bulk(tag)) => Vote::Owned(held_as(tag).attempt),
             Some(Answer::Nil | Answer::Int(0)) => Vote::Refused,
             Some(Answer::Error(error)) => {
                 self.trouble.remember(error);
@@ -168,56 +196,105 @@ impl Claim {
         }
     }
 
-    fn next(&self, rules: &Rules, next: decision::Next) -> Next {
+    fn next(&mut self, rules: &Rules, next: decision::Next) -> Next {
         let then = match next.step {
             Step::Wait => Then::Wait,
-            Step::Persist => Then::Ask,
+            Step::Afresh => Then::Ask,
             Step::Pause => Then::Pause,
-            Step::Granted => Then::Reply(self.granted(), turn::End::Granted),
+            Step::Granted(_) if self.persist => {
+                if let Some(sent) = &mut self.sent {
+                    sent.persist = Some(Persist::default());
+                }
+                Then::Ask
+            }
+            Step::Granted(holder) => Then::Reply(self.granted(holder), turn::End::Granted),
             Step::Held => Then::Reply(self.replies.held.clone(), turn::End::Lost),
             Step::Unavailable { answered } => {
                 Then::Reply(self.trouble.unavailable(rules, answered), turn::End::Lost)
             }
         };
-        Next { undo: next.undo, then }
+        Next { undo: next.take_back, then }
     }
 
-    fn granted(&self) -> Reply {
-        let owned = self.sent.as_ref().is_some_and(|sent| sent.decision.mostly_owned());
-        if owned { self.replies.owned.clone() } else { self.replies.granted.clone() }
-    }
-
-    pub(super) fn rollback(&self, master: MasterId) -> (Box<[u8]>, Cause) {
-        let sent = self.sent.as_ref();
-        let since = sent.map_or_else(crate::clock::now, |sent| sent.since);
-        let confirmed = sent.is_some_and(|sent| sent.confirmed.contains(master));
-        let persisted = self.persist && self.round() > 0;
-        let cause = if persisted {
-            Cause::Persisted
-        } else {
-            Cause::Claim { ttl_ms: self.ttl_ms, since, until: None, confirmed }
+    fn persisted(&self, rules: &Rules, verdict: persist::Verdict) -> Next {
+        use persist::Verdict::{Persisted, Refused, Unavailable};
+        let undo = match verdict {
+            Persisted => MasterSet::EMPTY,
+            Refused | Unavailable { .. } => self.everybody(),
         };
-        (self.token.clone(), cause)
+        let then = match verdict {
+            Persisted => Then::Reply(self.replies.granted.clone(), turn::End::Granted),
+            Refused => Then::Reply(self.replies.held.clone(), turn::End::Lost),
+            Unavailable { answered } => {
+                Then::Reply(self.trouble.unavailable(rules, answered), turn::End::Lost)
+            }
+        };
+        Next { undo, then }
     }
 
-    /// A lost claim may still have been executed where no answer came from. One that may also have
-    /// prolonged what was there before is left to its TTL: it cannot be told which it was.
-    pub(super) fn is_lost(&self) -> bool {
-        let lost = self.sent.as_ref().is_some_and(|sent| sent.decision.is_lost());
-        lost && self.how == How::IfFree
+    fn granted(&self, holder: Attempt) -> Reply {
+        let is_ours = self.sent.as_ref().is_some_and(|sent| sent.decision.attempt() == holder);
+        if is_ours { self.replies.granted.clone() } else { self.replies.owned.clone() }
+    }
+
+    /// The token, and the tag under which a quorum holds it now, as far as is known.
+    pub(super) fn lease(&self) -> Option<(&[u8], Tag)> {
+        let sent = self.sent.as_ref().filter(|_| self.is_granted())?;
+        let holder = sent.decision.holder()?;
+        let tag = if sent.held.attempt == holder { sent.held.raised() } else { holder.fresh() };
+        (holder != Tag::NONE.attempt).then_some((&*self.token, tag))
+    }
+
+    /// The value that the claim has left in `round`, if any, and when it is gone by itself.
+    pub(super) fn value(&self, rules: &Rules, round: u8) -> Option<(Vec<u8>, Instant)> {
+        let sent = self.sent.as_ref()?;
+        let value = attempt::encode(sent.attempt(round).fresh(), &self.token);
+        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
+        Some((value, rules.end_of(sent.since, ttl_ms)))
     }
 
     /// It is decided, and some master holds the key for somebody else, whether that counts or not.
     pub(super) fn met_another(&self) -> bool {
-        let decided = |sent: &Sent| sent.decision.is_granted() || sent.decision.is_lost();
-        self.sent.as_ref().is_some_and(|sent| sent.was_refused && decided(sent))
+        self.sent.as_ref().is_some_and(|sent| sent.was_refused && sent.decision.is_decided())
     }
 
     pub(super) fn is_granted(&self) -> bool {
-        self.sent.as_ref().is_some_and(|sent| sent.decision.is_granted())
+        self.sent.as_ref().is_some_and(|sent| match &sent.persist {
+            Some(persist) => persist.is_done(),
+            None => !self.persist && sent.decision.holder().is_some(),
+        })
     }
 
+    /// There are too few masters for another round. A verdict without one has taken everything back.
     pub(super) fn abandon(&mut self) -> MasterSet {
-        self.sent.as_mut().map_or(MasterSet::EMPTY, |sent| sent.decision.abandon())
+        let has_more = self.sent.as_ref().is_some_and(|sent| sent.persist.is_some());
+        if has_more { self.everybody() } else { MasterSet::EMPTY }
     }
+
+    fn everybody(&self) -> MasterSet {
+        self.sent.as_ref().map_or(MasterSet::EMPTY, |sent| sent.asked.all)
+    }
+}
+
+impl Sent {
+    fn attempt(&self, round: u8) -> Attempt {
+        let earlier = self.earlier.get(usize::from(round)).copied();
+        earlier.unwrap_or_else(|| self.decision.attempt())
+    }
+
+    /// The vote as it counts. A master that may not vote gets the claim, so that it knows of the lease: there the copy
+    /// stays that was made in time.
+    fn counted(&self, received: Received<'_>, vote: Vote) -> Option<Vote> {
+        if self.asked.voters.contains(received.master) {
+            return Some(vote);
+        }
+        let is_timely = received.now - self.since <= self.decision.freshness();
+        let stays = is_timely && self.decision.holder().is_some() && vote != Vote::Unknown;
+        (!stays).then_some(Vote::Unknown)
+    }
+}
+
+/// What a master has answered that told under which tag it holds a token.
+pub(super) fn held_as(tag: &[u8]) -> Tag {
+    Stored::decode(tag).tag.unwrap_or(Tag::NONE)
 }

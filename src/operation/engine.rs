@@ -7,6 +7,7 @@
 mod aside;
 mod behind;
 mod deadlines;
+mod later;
 mod news;
 mod repair;
 mod stopwatch;
@@ -33,12 +34,13 @@ use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
 use crate::operation::program::Message;
 use crate::operation::request::Form;
-use crate::operation::{Heard, Next, Operation, Received, Rules, Then, verdict};
+use crate::operation::{Asked, Heard, Next, Operation, Received, Rules, Then, verdict};
 use crate::pubsub::envelope::Stamps;
 use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
 use behind::Behind;
 use deadlines::Deadlines;
+use later::Later;
 use stopwatch::Stopwatch;
 
 /// Names an operation in the slab. The serial number tells it from a later one in the same place.
@@ -71,6 +73,7 @@ pub struct Engine {
     behind: RefCell<Behind>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
+    later: RefCell<Later>,
 }
 
 /// An operation in flight.
@@ -98,14 +101,10 @@ struct Flight {
     unsure: MasterSet,
     /// A pause after a split vote is running.
     pausing: bool,
-    /// When the current round ends; `None` before the first.
+    /// When the current round ends for a silent minority; `None` before the first.
     deadline: Option<Instant>,
-}
-
-impl Flight {
-    fn leaves_behind(&self, master: MasterId) -> bool {
-        self.operation.leaves_behind(master, self.unsure)
-    }
+    /// When the first round was sent.
+    began: Option<Instant>,
 }
 
 impl Engine {
@@ -138,6 +137,7 @@ impl Engine {
             announcements: RefCell::default(),
             behind: RefCell::default(),
             ready: RefCell::default(),
+            later: RefCell::default(),
         })
     }
 
@@ -212,6 +212,7 @@ impl Engine {
             unsure: MasterSet::EMPTY,
             pausing: false,
             deadline: None,
+            began: None,
         };
         let slot = self.flights.borrow_mut().insert(flight) as u32;
         let id = OperationId { slot, serial };
@@ -272,17 +273,19 @@ impl Engine {
         self.settle(master, waiting, None, clock::now());
     }
 
-    /// Ends every round whose deadline had come at `due`.
+    /// Ends every round whose deadline had come at `due`, and tells masters what was put off until then.
     pub fn expire(self: &Rc<Self>, due: Instant) {
         self.stopwatch.see(clock::now());
         while let Some((id, round)) = self.deadlines.due(due) {
             self.deadline(id, round);
         }
+        self.tell_once_more(due);
     }
 
     /// When the next round has to end that is not decided yet.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.next(|id, round| self.is_open(id, round))
+        let deadline = self.deadlines.next(|id, round| self.is_open(id, round));
+        [deadline, self.next_to_tell()].into_iter().flatten().min()
     }
 
     /// Whether this round still waits for ballots.
@@ -309,19 +312,10 @@ impl Engine {
         let id = waiting.operation;
         let rules = &self.rules;
         if waiting.part == Part::Ballot {
-            // The event loop may be so late that answers are read before their deadline is noticed. The pad on the
-            // masters covers one vote timeout and not more.
-            let asked = self.with(id, |flight| {
-                let is_current = flight.asked_round == waiting.round;
-                let is_late = flight.deadline.is_some_and(|deadline| now > deadline);
-                (is_late, is_current.then_some(flight.asked_us))
-            });
-            let (is_late, asked_us) = asked.unwrap_or_default();
-            if is_late {
-                self.deadline(id, waiting.round);
-            }
-            let is_trusted = !is_late && !matches!(answer, None | Some(Answer::Error(_)));
-            self.count_ballot(master, is_trusted, asked_us);
+            let is_trusted = !matches!(answer, None | Some(Answer::Error(_)));
+            let is_current = |flight: &mut Flight| flight.asked_round == waiting.round;
+            let asked_us = self.with(id, |flight| is_current(flight).then_some(flight.asked_us));
+            self.count_ballot(master, is_trusted, asked_us.flatten());
         }
         let next = self.with(id, |flight| {
             flight.outstanding -= 1;
@@ -341,9 +335,13 @@ impl Engine {
         });
         let Some(next) = next else { return };
         if matches!(answer, None | Some(Answer::Error(_))) {
-            self.make_up_later(id, master, waiting.part, answer.is_some());
+            self.make_up_later(id, master, waiting, answer.is_some());
         }
         self.act(id, next);
+        // The event loop may be so late that answers are read before their deadline is noticed.
+        if self.with(id, |flight| flight.deadline.is_some_and(|due| now > due)) == Some(true) {
+            self.deadline(id, waiting.round);
+        }
         self.let_through(master);
         self.retire(id);
         self.start_ready();
@@ -356,21 +354,33 @@ impl Engine {
             return metrics.unknown.one();
         }
         match asked_us {
-            Some(asked_us) => metrics.round_trip.observe(self.stopwatch.since(asked_us)),
+            Some(asked_us) => {
+                let us = self.stopwatch.since(asked_us);
+                self.rules.leases.took(Duration::from_micros(us));
+                metrics.round_trip.observe(us);
+            }
             None => metrics.behind.one(),
         }
     }
 
+    /// The vote timeout of a round has passed, or the client's patience. Who waits for a silent quorum is heard once more
+    /// at the end of it.
     fn deadline(self: &Rc<Self>, id: OperationId, round: u8) {
-        let rules = &self.rules;
         if !self.is_open(id, round) {
             return;
         }
-        if let Some(next) = self.with(id, |flight| flight.operation.deadline(rules)) {
-            self.act(id, next);
-            self.retire(id);
-            self.start_ready();
+        let (rules, now) = (&self.rules, clock::now());
+        let next = self.with(id, |flight| {
+            let last = flight.began.map_or(now, |began| began + rules.patience);
+            (flight.operation.deadline(rules, now, now >= last), last)
+        });
+        let Some((next, last)) = next else { return };
+        self.act(id, next);
+        if now < last && self.is_open(id, round) {
+            self.deadlines.push_last(last, id, round);
         }
+        self.retire(id);
+        self.start_ready();
     }
 
     fn act(self: &Rc<Self>, id: OperationId, next: Next) {
@@ -380,8 +390,37 @@ impl Engine {
         match next.then {
             Then::Wait => {}
             Then::Ask => self.ask(id),
+            Then::Tell(masters) => self.tell(id, masters),
             Then::Pause => self.pause(id),
+            Then::Reply(reply, turn::End::Granted) if self.is_too_early(id) => {
+                self.grant_in_turn(id, reply);
+            }
             Then::Reply(reply, end) => self.reply(id, reply, end),
+        }
+    }
+
+    /// Sends each of these masters what it is told in the current round.
+    fn tell(self: &Rc<Self>, id: OperationId, masters: MasterSet) {
+        let now = clock::now();
+        for master in masters.iter() {
+            let mut scratch = Vec::new();
+            let sent = self.with(id, |flight| {
+                flight.operation.encode_for(master, &self.rules, Form::Sha, &mut scratch);
+                flight.outstanding += 1;
+                flight.awaited.insert(master);
+                flight.deadline = Some(now + self.rules.vote_timeout);
+                (flight.operation.db, flight.operation.round())
+            });
+            let Some((db, round)) = sent else { return };
+            let waiting = Waiting { operation: id, round, part: Part::Ballot };
+            let link = &self.links[master.index()];
+            match link.is_up() {
+                true => link.send(db, &scratch, waiting),
+                false => self.settle(master, waiting, None, now),
+            }
+        }
+        if let Some(round) = self.with(id, |flight| flight.operation.round()) {
+            self.deadlines.push(now + self.rules.vote_timeout, id, round);
         }
     }
 
@@ -403,14 +442,14 @@ impl Engine {
         scratch.clear();
         let sent = self.with(id, |flight| {
             let operation = &mut flight.operation;
-            let count = if operation.needs_quorum() { voters } else { asked };
-            operation.ask(&self.rules, count, now);
+            operation.ask(&self.rules, Asked { all: asked, voters }, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += asked.len() as u16;
             flight.awaited = flight.awaited.union(asked.without(held_back));
             flight.started_us.get_or_insert(asked_us);
             flight.asked_us = asked_us;
             flight.deadline = Some(now + self.rules.vote_timeout);
+            flight.began.get_or_insert(now);
             let round = operation.round();
             flight.asked_round = round;
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
@@ -489,6 +528,7 @@ impl Engine {
         });
         let Some((target, turn)) = taken.flatten() else { return };
         self.make_up(id);
+        self.remember_lease(id);
         self.keep_others_behind(id);
         self.leave_turns(id);
         self.tell_changes(id);
@@ -547,6 +587,7 @@ impl Engine {
     fn retire(&self, id: OperationId) {
         let done = self.with(id, |f| f.outstanding == 0 && f.target.is_none() && !f.pausing);
         if done == Some(true) {
+            self.settle_owed(id);
             self.is_behind_nobody(id);
             self.flights.borrow_mut().remove(id.slot as usize);
         }
@@ -562,12 +603,12 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decision::lease::pad::Pad;
     use crate::master::probation::{ColdStart, Terms};
     use crate::master::unix_time::UnixTime;
     use crate::operation::Kind;
     use crate::operation::everywhere::{Everywhere, What};
     use crate::quorum::Quorum;
-    use crate::quorum::validity::Pad;
 
     /// An engine that has no link to any of its masters.
     fn engine() -> Rc<Engine> {
@@ -576,8 +617,10 @@ mod tests {
             quorum: Quorum::of(3),
             pad: Pad::new(vote_timeout, 0.01),
             vote_timeout,
+            patience: vote_timeout,
             split_vote_retries: 0,
             unix_time: Arc::new(UnixTime::new(3)),
+            leases: Rc::default(),
         };
         let cold_start = ColdStart::Trust;
         let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };

@@ -67,8 +67,9 @@ impl Everywhere {
         if self.pending.is_empty() { self.decided(rules) } else { Next::WAIT }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
-        if self.done { Next::WAIT } else { self.decided(rules) }
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
+        let is_due = is_last || rules.quorum.reached_by(self.answered);
+        if self.done || !is_due { Next::WAIT } else { self.decided(rules) }
     }
 
     fn count(&mut self, master: MasterId, answer: Option<&Answer<'_>>) {

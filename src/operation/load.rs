@@ -96,7 +96,10 @@ impl Load {
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Loaded {
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Loaded {
+        if !is_last && !self.verdicts.as_ref().is_some_and(Read::quorum_answered) {
+            return Loaded::Next(Next::WAIT);
+        }
         self.unavailable(rules)
     }
 

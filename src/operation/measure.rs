@@ -43,12 +43,17 @@ impl Measure {
             self.answered.insert(master);
         }
         if self.pending.is_empty() || rules.quorum.reached_by(self.answered) {
-            return self.deadline(rules);
+            return self.decided(rules);
         }
         Next::WAIT
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
+        let is_due = is_last || !self.answered.is_empty();
+        if is_due { self.decided(rules) } else { Next::WAIT }
+    }
+
+    fn decided(&mut self, rules: &Rules) -> Next {
         if std::mem::replace(&mut self.done, true) {
             return Next::WAIT;
         }

@@ -9,9 +9,12 @@ pub mod change;
 pub mod changes;
 pub mod channels;
 pub mod claim;
+pub mod delete;
 pub mod engine;
 pub mod everywhere;
+pub mod extend;
 pub mod large;
+pub mod leases;
 pub mod listeners;
 pub mod load;
 pub mod measure;
@@ -20,6 +23,7 @@ pub mod query;
 pub mod read;
 pub mod release;
 pub mod request;
+pub mod rules;
 pub mod swap;
 pub mod verdict;
 pub mod walk;
@@ -30,39 +34,15 @@ use std::sync::Arc;
 use crate::client::outbox::Order;
 use crate::client::reply::Reply;
 use crate::clock::Instant;
+use crate::decision::lease::attempt::{Attempt, Tag};
 use crate::lua;
-use crate::master::deferred::{Debt, Rollback};
+use crate::master::deferred::{Debt, Lease, Over};
 use crate::master::reply::Answer;
-use crate::master::unix_time::UnixTime;
 use crate::metrics::Question;
 use crate::operation::request::Form;
 use crate::quorum::turn;
-use crate::quorum::validity::Pad;
-use crate::quorum::{MasterId, MasterSet, Quorum};
-
-/// What decisions need to know about the proxy.
-#[derive(Clone, Debug)]
-pub struct Rules {
-    /// How many masters must agree.
-    pub quorum: Quorum,
-    /// What is added to TTLs on the masters.
-    pub pad: Pad,
-    /// How long one round of ballots may take.
-    pub vote_timeout: std::time::Duration,
-    /// How often a split vote is tried again.
-    pub split_vote_retries: u32,
-    /// The time of day.
-    pub unix_time: Arc<UnixTime>,
-}
-
-impl Rules {
-    /// Whether a round may be repeated whose answers did not agree; `tried` counts the repetitions.
-    fn try_again(&self, tried: &mut u8) -> bool {
-        let may = u32::from(*tried) < self.split_vote_retries;
-        *tried += u8::from(may);
-        may
-    }
-}
+use crate::quorum::{MasterId, MasterSet};
+pub use rules::Rules;
 
 /// What an operation wants done next.
 #[derive(Debug)]
@@ -80,6 +60,8 @@ pub enum Then {
     Wait,
     /// Send the request of the next round to all voters.
     Ask,
+    /// Send each of these masters a request of its own, in the same round.
+    Tell(MasterSet),
     /// Wait a random time, then ask.
     Pause,
     /// Answer the client.
@@ -125,15 +107,26 @@ pub struct Received<'a> {
     pub now: Instant,
 }
 
-/// Where and when an effect is taken back.
+/// Whom a round was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// All that can be reached: they have to know what happens.
+    pub all: MasterSet,
+    /// Those of them whose answers count.
+    pub voters: MasterSet,
+}
+
+/// A lease that was given back, and the masters that may have missed it.
 #[derive(Clone, Copy, Debug)]
-pub struct Undo {
-    /// On this master.
-    pub master: MasterId,
-    /// The effect of this round.
-    pub round: u8,
-    /// Now.
-    pub now: Instant,
+pub struct Owed {
+    /// The attempt that is over.
+    pub attempt: Attempt,
+    /// Masters to tell at once.
+    pub now: MasterSet,
+    /// Masters to tell once more when the lease's claim cannot reach them any more.
+    pub later: MasterSet,
+    /// When it is gone by itself.
+    pub end: Instant,
 }
 
 /// A command that masters are asked about, with the key it is about.
@@ -152,8 +145,12 @@ pub struct Operation {
 pub enum Kind {
     /// Take a key that must not exist yet.
     Claim(claim::Claim),
-    /// Delete a key, with or without looking at its token.
+    /// Give a key back by its token.
     Release(release::Release),
+    /// Delete a key, whatever it holds.
+    Delete(Box<delete::Delete>),
+    /// Prolong a key by its token.
+    Extend(extend::Extend),
     /// Change the expiry of a key.
     Change(change::Change),
     /// Read a key.
@@ -220,7 +217,8 @@ impl Operation {
             Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
             Kind::Channels(channels) if channels.is_publication() => Order::Announcing,
             Kind::Channels(_) => Order::Read,
-            Kind::Release(_) | Kind::Change(_) => Order::Closing,
+            Kind::Release(_) | Kind::Delete(_) => Order::Closing,
+            Kind::Extend(_) | Kind::Change(_) => Order::Closing,
             Kind::Swap(_) => Order::Rounds,
             Kind::Program(program) if program.has_one_key() => Order::Rounds,
             Kind::Program(_) | Kind::Load(_) => Order::Alone,
@@ -231,8 +229,8 @@ impl Operation {
     pub fn question(&self) -> Question {
         match &self.kind {
             Kind::Claim(_) => Question::Claim,
-            Kind::Release(_) => Question::Release,
-            Kind::Change(_) => Question::Expiry,
+            Kind::Release(_) | Kind::Delete(_) => Question::Release,
+            Kind::Extend(_) | Kind::Change(_) => Question::Expiry,
             Kind::Swap(_) => Question::Swap,
             Kind::Program(_) | Kind::Load(_) => Question::Program,
             Kind::Channels(_) => Question::Message,
@@ -258,22 +256,13 @@ impl Operation {
 
     /// Whether a master that could not take part has to be told again.
     pub fn must_arrive(&self) -> bool {
-        matches!(self.kind, Kind::Release(_))
+        matches!(self.kind, Kind::Delete(_))
     }
 
     /// Whether it may find its own earlier attempt and be content with it, so that an attempt must not
     /// be taken back once a later one is on its way.
     pub fn may_find_itself(&self) -> bool {
-        match &self.kind {
-            Kind::Program(_) => true,
-            Kind::Claim(claim) => claim.may_be_ours(),
-            _ => false,
-        }
-    }
-
-    /// Whether a master that could not take part should still do what the others did.
-    pub fn catches_up(&self) -> bool {
-        matches!(self.kind, Kind::Program(_) | Kind::Change(_)) && self.has_changed()
+        matches!(self.kind, Kind::Program(_))
     }
 
     /// What another claim answers that shares the result of this turn.
@@ -292,20 +281,24 @@ impl Operation {
     }
 
     /// A round starts, sent to `asked`.
-    pub fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
+    pub fn ask(&mut self, rules: &Rules, asked: Asked, now: Instant) {
+        let name = (self.db, &*self.key);
+        let voters = asked.voters;
         match &mut self.kind {
             Kind::Claim(claim) => claim.ask(rules, asked, now),
-            Kind::Release(release) => release.ask(rules, asked, now),
-            Kind::Change(change) => change.ask(rules, asked, now),
-            Kind::Read(read) => read.ask(rules, asked),
-            Kind::Swap(swap) => swap.ask(rules, asked),
-            Kind::Everywhere(everywhere) => everywhere.ask(asked),
-            Kind::Program(program) => program.ask(rules, asked, now),
-            Kind::Load(load) => load.ask(rules, asked),
-            Kind::Query(query) => query.ask(rules, asked),
-            Kind::Watch(watch) => watch.ask(rules, asked),
-            Kind::Measure(measure) => measure.ask(asked),
-            Kind::Channels(channels) => channels.ask(asked),
+            Kind::Release(release) => release.ask(rules, name, asked, now),
+            Kind::Extend(extend) => extend.ask(rules, name, asked, now),
+            Kind::Delete(delete) => delete.ask(rules, asked, now),
+            Kind::Change(change) => change.ask(rules, voters, now),
+            Kind::Read(read) => read.ask(rules, voters),
+            Kind::Swap(swap) => swap.ask(rules, voters, now),
+            Kind::Everywhere(everywhere) => everywhere.ask(voters),
+            Kind::Program(program) => program.ask(rules, voters, now),
+            Kind::Load(load) => load.ask(rules, voters),
+            Kind::Query(query) => query.ask(rules, voters),
+            Kind::Watch(watch) => watch.ask(rules, voters),
+            Kind::Measure(measure) => measure.ask(voters),
+            Kind::Channels(channels) => channels.ask(asked.all),
         }
     }
 
@@ -326,6 +319,10 @@ impl Operation {
     pub fn round(&self) -> u8 {
         match &self.kind {
             Kind::Claim(claim) => claim.round(),
+            Kind::Release(release) => release.round(),
+            Kind::Delete(delete) => delete.round(),
+            Kind::Extend(extend) => extend.round(),
+            Kind::Change(change) => change.round(),
             Kind::Swap(swap) => swap.round(),
             Kind::Read(read) => read.round(),
             Kind::Program(program) => program.round(),
@@ -339,11 +336,13 @@ impl Operation {
     pub fn encode(&self, rules: &Rules, form: Form, out: &mut Vec<u8>) {
         let key = &self.key;
         match &self.kind {
-            Kind::Claim(claim) => claim.encode(key, form, out),
+            Kind::Claim(claim) => claim.encode(rules, key, form, out),
             Kind::Release(release) => release.encode(key, form, out),
-            Kind::Change(change) => change.encode(rules, key, form, out),
+            Kind::Delete(delete) => delete.encode(key, form, out),
+            Kind::Extend(extend) => extend.encode(rules, key, form, out),
+            Kind::Change(change) => change.encode(rules, key, out),
             Kind::Read(read) => read.encode(key, form, out),
-            Kind::Swap(swap) => swap.encode(key, form, out),
+            Kind::Swap(swap) => swap.encode(rules, key, form, out),
             Kind::Everywhere(everywhere) => everywhere.encode(form, out),
             Kind::Program(program) => program.encode(self.db, form, out),
             Kind::Load(load) => load.encode(form, out),
@@ -354,11 +353,22 @@ impl Operation {
         }
     }
 
+    /// Appends what this master got last in the current round.
+    pub fn encode_for(&self, master: MasterId, rules: &Rules, form: Form, out: &mut Vec<u8>) {
+        match &self.kind {
+            Kind::Release(release) => release.encode_for(master, &self.key, form, out),
+            Kind::Delete(delete) => delete.encode_for(master, &self.key, form, out),
+            _ => self.encode(rules, form, out),
+        }
+    }
+
     /// One master has answered, or will not.
     pub fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         match &mut self.kind {
             Kind::Claim(claim) => claim.received(rules, received),
             Kind::Release(release) => release.received(rules, received),
+            Kind::Delete(delete) => delete.received(rules, received),
+            Kind::Extend(extend) => extend.received(rules, received),
             Kind::Change(change) => change.received(rules, received),
             Kind::Read(read) => read.received(rules, received),
             Kind::Swap(swap) => swap.received(rules, received),
@@ -375,24 +385,35 @@ impl Operation {
         }
     }
 
-    /// The deadline of the current round has come.
-    pub fn deadline(&mut self, rules: &Rules) -> Next {
+    /// The vote timeout of the current round has passed, or, with `is_last`, the patience. What waits for a quorum goes
+    /// on waiting until then.
+    pub fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
         match &mut self.kind {
-            Kind::Claim(claim) => claim.deadline(rules),
-            Kind::Release(release) => release.deadline(rules),
-            Kind::Change(change) => change.deadline(rules),
-            Kind::Read(read) => read.deadline(rules),
-            Kind::Swap(swap) => swap.deadline(rules),
-            Kind::Everywhere(everywhere) => everywhere.deadline(rules),
-            Kind::Program(program) => program.deadline(rules),
-            Kind::Query(query) => query.deadline(rules),
-            Kind::Watch(watch) => watch.deadline(rules),
-            Kind::Measure(measure) => measure.deadline(rules),
-            Kind::Channels(channels) => channels.deadline(rules),
+            Kind::Claim(claim) => claim.deadline(rules, now, is_last),
+            Kind::Release(release) => release.deadline(rules, now),
+            Kind::Delete(delete) => delete.deadline(rules, now),
+            Kind::Extend(extend) => extend.deadline(rules, now),
+            Kind::Change(change) => change.deadline(rules, now, is_last),
+            Kind::Read(read) => read.deadline(rules, is_last),
+            Kind::Swap(swap) => swap.deadline(rules, now, is_last),
+            Kind::Everywhere(everywhere) => everywhere.deadline(rules, is_last),
+            Kind::Program(program) => program.deadline(rules, is_last),
+            Kind::Query(query) => query.deadline(rules, is_last),
+            Kind::Watch(watch) => watch.deadline(rules, is_last),
+            Kind::Measure(measure) => measure.deadline(rules, is_last),
+            Kind::Channels(channels) => channels.deadline(rules, is_last),
             Kind::Load(load) => {
-                let loaded = load.deadline(rules);
+                let loaded = load.deadline(rules, is_last);
                 self.go_on(loaded)
             }
+        }
+    }
+
+    /// A lease was granted, and its client cannot be told before others have their replies.
+    pub fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
+        match &mut self.kind {
+            Kind::Claim(claim) if !claim.is_persistent() => claim.untold(rules, now),
+            _ => Next::WAIT,
         }
     }
 
@@ -433,6 +454,8 @@ impl Operation {
         match &self.kind {
             Kind::Claim(claim) => claim.is_granted(),
             Kind::Release(release) => release.has_deleted(),
+            Kind::Delete(delete) => delete.has_deleted(),
+            Kind::Extend(extend) => extend.has_changed(),
             Kind::Change(change) => change.has_changed(),
             Kind::Swap(swap) => swap.has_swapped(),
             Kind::Program(program) => program.has_changed(),
@@ -448,36 +471,48 @@ impl Operation {
         }
     }
 
-    /// Appends the request that takes this operation's effect back.
-    pub fn encode_undo(&self, rules: &Rules, undo: &Undo, form: Form, out: &mut Vec<u8>) {
+    /// The lease that a quorum holds now, if this has granted or prolonged one: its token and its tag.
+    pub fn lease(&self) -> Option<(&[u8], Tag)> {
         match &self.kind {
-            Kind::Swap(swap) => swap.encode_undo(undo.round, &self.key, form, out),
-            Kind::Change(change) => change.encode_undo(undo, &self.key, form, out),
-            Kind::Program(program) => program.encode_undo(undo.master, form, out),
-            _ => {
-                if let Some(rollback) = self.rollback(undo.master) {
-                    rollback.encode(rules.pad, undo.now, form, out);
-                }
-            }
+            Kind::Claim(claim) => claim.lease(),
+            Kind::Extend(extend) => extend.lease(),
+            _ => None,
         }
     }
 
-    /// What to keep for a master that could not be told to undo, if anything.
-    pub fn debt(&self, rules: &Rules, master: MasterId) -> Option<Debt> {
+    /// What masters may have missed of a lease that was given back.
+    pub fn owed(&self, rules: &Rules) -> Option<Owed> {
         match &self.kind {
-            Kind::Program(program) => program.restore(rules, master).map(Debt::Restore),
-            _ => self.rollback(master).map(Debt::Rollback),
+            Kind::Release(release) => release.owed(rules),
+            Kind::Delete(delete) => delete.owed(rules),
+            _ => None,
         }
     }
 
-    fn rollback(&self, master: MasterId) -> Option<Rollback> {
-        let (token, cause) = match &self.kind {
-            Kind::Claim(claim) => claim.rollback(master),
-            Kind::Release(release) => release.rollback()?,
-            Kind::Swap(swap) => swap.rollback()?,
+    /// Whether what it did is taken back by name, in any round and at any time; otherwise by what it has changed.
+    pub fn is_taken_back_by_name(&self) -> bool {
+        matches!(self.kind, Kind::Claim(_))
+    }
+
+    /// Appends the request that takes this operation's effect back on `master`.
+    pub fn encode_undo(&self, master: MasterId, round: u8, form: Form, out: &mut Vec<u8>) {
+        match &self.kind {
+            Kind::Swap(swap) => swap.encode_undo(master, round, &self.key, form, out),
+            Kind::Program(program) => program.encode_undo(master, form, out),
+            _ => {}
+        }
+    }
+
+    /// What to keep for a master that could not be told to take the effect of `round` back, if anything.
+    pub fn debt(&self, rules: &Rules, master: MasterId, round: u8) -> Option<Debt> {
+        let (value, end) = match &self.kind {
+            Kind::Program(program) => return program.restore(rules, master).map(Debt::Restore),
+            Kind::Claim(claim) => claim.value(rules, round)?,
+            Kind::Swap(swap) => swap.value(rules)?,
             _ => return None,
         };
-        Some(Rollback { db: self.db, key: self.key.clone(), token, cause })
+        let over = Over::Value(value.into());
+        Some(Debt::Lease(Lease { db: self.db, key: self.key.clone(), over, end }))
     }
 
     /// No further round can be sent. Says where the rounds before have to be taken back.
@@ -488,14 +523,8 @@ impl Operation {
         }
     }
 
-    /// Whether `master` may keep something that the client was told is gone; `unsure` are those
-    /// that were lost before they answered.
-    pub fn leaves_behind(&self, master: MasterId, unsure: MasterSet) -> bool {
-        match &self.kind {
-            Kind::Claim(claim) => claim.is_lost() && unsure.contains(master),
-            Kind::Release(release) => release.leaves_behind(master),
-            Kind::Swap(swap) => swap.is_lost() && unsure.contains(master),
-            _ => false,
-        }
+    /// Whether `master`, which was lost before it answered, may keep something that the client was told is not there.
+    pub fn leaves_behind(&self) -> bool {
+        matches!(&self.kind, Kind::Swap(swap) if swap.is_lost())
     }
 }

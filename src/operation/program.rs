@@ -230,7 +230,8 @@ impl Program {
             Form::Text => &called.text,
         };
         let (seconds, micros) = (self.micros / 1_000_000, self.micros % 1_000_000);
-        let mode = if self.call.read_only { "ro" } else { "rw" };
+        let is_read_only = self.call.read_only || self.call.text.is_read_only();
+        let mode = if is_read_only { "ro" } else { "rw" };
         let agreed = self.agreed.pairs();
         let own =
             [agreed.len().to_string(), seconds.to_string(), micros.to_string(), db.to_string()];
@@ -250,19 +251,20 @@ impl Program {
 
     /// One master has answered, or will not.
     ///
-    /// What comes after the deadline and the reply is neither counted nor taken back: the client was
-    /// told that it is not known, may have asked again, here or through another proxy, and have been given what it
-    /// found of its own.
+    /// What sets an end is only granted while the pad covers it that the client has its answer. What comes after the
+    /// vote timeout and an error is neither counted nor taken back: the client was told that it is not known, may have
+    /// asked again, here or through another proxy, and have been given what it found of its own.
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let Received { master, answer, raw, .. } = received;
         let round = received.round.wrapping_sub(self.first_round);
         let Some(deadline) = self.deadlines.get(usize::from(round)) else { return Next::WAIT };
         let Some(decision) = &mut self.decision else { return Next::WAIT };
-        let is_late = received.now > *deadline && decision.is_over();
+        let is_late = received.now > *deadline;
         if answer.is_none() {
             self.lost.insert(master);
         }
-        let Some(envelope) = Envelope::parse(raw).filter(|_| !is_late) else {
+        let is_moot = is_late && decision.is_over() && decision.won_by().is_empty();
+        let Some(envelope) = Envelope::parse(raw).filter(|_| !is_moot) else {
             if let Some(Answer::Error(error)) = answer {
                 self.trouble.remember(error);
             }
@@ -280,14 +282,21 @@ impl Program {
         if round == decision.round() {
             self.answers.push((master, envelope));
         }
+        if is_late && self.effects.iter().any(|(_, effect)| effect.sets_end()) {
+            let next = decision.outlived(round, master, ballot.changed);
+            return self.next(rules, next);
+        }
         let failed = ballot.reply.starts_with(b"-");
         let did = Did { changed: ballot.changed, failed, timed: ballot.times.has_end() };
         let next = decision.voted(round, master, did, ballot);
         self.next(rules, next)
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(decision) = &mut self.decision else { return Next::WAIT };
+        if !is_last && !decision.quorum_answered() {
+            return Next::WAIT;
+        }
         let next = decision.deadline();
         self.next(rules, next)
     }

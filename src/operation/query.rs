@@ -83,8 +83,11 @@ impl Query {
         Next::reply(reply)
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(votes) = &mut self.votes else { return Next::WAIT };
+        if !is_last && !votes.quorum_answered() {
+            return Next::WAIT;
+        }
         let reply = match votes.close() {
             Verdict::Agreed(vote, _) => told(self.nothing, &vote.reply),
             Verdict::Contested => return self.contested(rules),

@@ -5,6 +5,7 @@ use redis_protocol::resp3::types::BytesFrame;
 
 use crate::client::reply::Reply;
 use crate::command::options::Range;
+use crate::decision::lease::attempt::Stored;
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form};
@@ -101,11 +102,14 @@ impl Sightings {
     ) -> Option<Seen> {
         let verdict = match answer {
             Some(Answer::Nil) => self.decision.missing(master),
-            Some(Answer::Bulk(value)) => self.decision.value(
-                master,
-                |seen| seen.value.as_deref() == Some(value),
-                || Sighting::string(Bytes::copy_from_slice(value)),
-            ),
+            Some(Answer::Bulk(value)) => {
+                let token = Stored::decode(value).token;
+                self.decision.value(
+                    master,
+                    |seen| seen.value.as_deref() == Some(token),
+                    || Sighting::string(Bytes::copy_from_slice(token)),
+                )
+            }
             Some(Answer::Error(error)) if error.starts_with(b"WRONGTYPE") => self.decision.value(
                 master,
                 |seen| seen.value.is_none(),
@@ -145,9 +149,9 @@ impl Sightings {
         self.agreed(agreed)
     }
 
-    /// Whether enough masters answered that it may be known in a moment: a key that expires does so on
+    /// Whether enough masters answered at all. Then it may be known in a moment: a key that expires does so on
     /// one master after the other, and one that is being changed changes likewise.
-    pub fn may_agree_soon(&self) -> bool {
+    pub fn quorum_answered(&self) -> bool {
         self.decision.quorum_answered()
     }
 
@@ -221,8 +225,11 @@ impl Read {
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(sightings) = &mut self.sightings else { return Next::WAIT };
+        if !is_last && !sightings.quorum_answered() {
+            return Next::WAIT;
+        }
         let seen = sightings.deadline(rules);
         self.seen(rules, seen)
     }
@@ -232,7 +239,7 @@ impl Read {
     fn seen(&mut self, rules: &Rules, seen: Seen) -> Next {
         let open = match seen {
             Seen::Contested => true,
-            Seen::Unknown(_) => self.sightings.as_ref().is_some_and(Sightings::may_agree_soon),
+            Seen::Unknown(_) => self.sightings.as_ref().is_some_and(Sightings::quorum_answered),
             Seen::Key(..) | Seen::Missing => false,
         };
         if open && rules.try_again(&mut self.contested) {

@@ -1,16 +1,16 @@
-//! Giving a key back: the release scripts, `DELEX key IFEQ token`, and plain `DEL`.
+//! Giving a key back by its token: the release scripts, and `DELEX key IFEQ token`.
 
 use crate::client::reply::Reply;
 use crate::clock::Instant;
+use crate::decision::lease::attempt::{self, Tag};
+use crate::decision::lease::release::{self as decision, Sight, Step, Vote};
 use crate::lua::canonical::Canonical;
-use crate::master::deferred::Cause;
-use crate::master::reply::{Answer, Nested};
+use crate::master::reply::Answer;
+use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
-use crate::operation::{Next, Received, Rules};
-use crate::quorum::release::{self as decision, Verdict, Vote};
+use crate::operation::{Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
-use redis_protocol::resp3::types::BytesFrame;
 
 /// The client's own words for the outcomes.
 #[derive(Clone, Debug)]
@@ -33,129 +33,160 @@ impl Replies {
 /// A release.
 #[derive(Debug)]
 pub struct Release {
-    /// What the key must hold; `None` deletes whatever it holds.
-    guard: Option<Box<[u8]>>,
+    token: Box<[u8]>,
+    /// The tag under which this worker has granted the lease.
+    known: Option<Tag>,
     replies: Replies,
     sent: Option<Sent>,
-    /// The token and the largest remaining TTL that masters reported when they deleted the key.
-    deleted: Option<(Box<[u8]>, i64)>,
+    /// The largest remaining TTL that masters reported when they deleted the key.
+    left_ms: i64,
     trouble: Trouble,
 }
 
 #[derive(Debug)]
 struct Sent {
     decision: decision::Release,
+    voters: MasterSet,
     since: Instant,
-    held: bool,
+    /// Deletes that the present round has sent beside its looks.
+    deletes: Vec<(MasterId, Tag)>,
 }
 
 impl Release {
     /// A release of the lock that `token` holds.
-    pub fn guarded(token: Box<[u8]>, replies: Replies) -> Self {
-        Self { guard: Some(token), ..Self::unguarded(replies) }
-    }
-
-    /// A deletion of whatever the key holds.
-    pub fn unguarded(replies: Replies) -> Self {
+    pub fn new(token: Box<[u8]>, replies: Replies) -> Self {
         let trouble = Trouble::default();
-        Self { guard: None, replies, sent: None, deleted: None, trouble }
+        Self { token, known: None, replies, sent: None, left_ms: 0, trouble }
     }
 
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
-        let decision = decision::Release::new(rules.quorum, asked);
-        self.sent = Some(Sent { decision, since: now, held: false });
-    }
-
-    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        match &self.guard {
-            Some(token) => request::script(out, form, Canonical::Release, key, &[token]),
-            None => request::script(out, form, Canonical::Delete, key, &[]),
+    pub(super) fn ask(&mut self, rules: &Rules, name: (u32, &[u8]), asked: Asked, now: Instant) {
+        let (at, voters) = (rules.at(now), asked.voters);
+        if let Some(sent) = &mut self.sent {
+            (sent.voters, sent.since) = (voters, now);
+            sent.deletes.clear();
+            return sent.decision.ask(asked.all, at);
         }
+        self.known = rules.leases.take(name.0, name.1, &self.token);
+        let decision = match self.known {
+            Some(tag) => decision::Release::known(rules.terms(), tag, asked.all, at),
+            None => decision::Release::new(rules.terms(), asked.all, at),
+        };
+        self.sent = Some(Sent { decision, voters, since: now, deletes: Vec::new() });
+    }
+
+    pub(super) fn round(&self) -> u8 {
+        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
+    }
+
+    /// Appends what all masters get in this round: a delete of the tag that is known, or a look.
+    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        let known = self.sent.as_ref().and_then(|sent| sent.decision.known_tag());
+        match known {
+            Some(tag) => self.encode_delete(key, tag, form, out),
+            None => request::script(out, form, Canonical::Look, key, &[&self.token]),
+        }
+    }
+
+    /// Appends what this master got last in this round.
+    pub(super) fn encode_for(&self, master: MasterId, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        match self.sent.as_ref().and_then(|sent| sent.delete(master)) {
+            Some(tag) => self.encode_delete(key, tag, form, out),
+            None => self.encode(key, form, out),
+        }
+    }
+
+    fn encode_delete(&self, key: &[u8], tag: Tag, form: Form, out: &mut Vec<u8>) {
+        let header = attempt::encode(tag, b"");
+        request::script(out, form, Canonical::Release, key, &[&header, &self.token]);
     }
 
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let vote = self.vote(received.answer);
+        let Received { master, round, answer, now, .. } = received;
+        if let Some(Answer::Error(error)) = answer {
+            self.trouble.remember(error);
+        }
+        if let Some(Answer::Int(left_ms @ -1..)) = answer {
+            self.left_ms = self.left_ms.max(*left_ms);
+        }
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        match sent.decision.vote(received.master, vote) {
-            None => Next::WAIT,
-            Some(verdict) => self.decided(rules, verdict),
-        }
+        // Who may not vote is told again in the end.
+        let answer = answer.filter(|_| sent.voters.contains(master));
+        let is_delete = sent.decision.known_tag().is_some() || sent.delete(master).is_some();
+        let at = rules.at(now);
+        let step = match is_delete {
+            true => sent.decision.vote(round, master, vote(answer), at),
+            false => sent.decision.sight(round, master, sight(answer), at),
+        };
+        self.next(rules, step)
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let verdict = sent.decision.close();
-        self.decided(rules, verdict)
+        let step = sent.decision.tick(rules.at(now));
+        self.next(rules, step)
     }
 
-    fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
-        match answer {
-            Some(Answer::Int(-3)) => Vote::Other,
-            Some(Answer::Int(-2) | Answer::Nil) => Vote::Missing,
-            Some(Answer::Int(ttl_ms)) => {
-                let token = self.guard.clone();
-                self.remember(token, *ttl_ms);
-                Vote::Deleted
+    fn next(&mut self, rules: &Rules, step: Step) -> Next {
+        match step {
+            Step::Wait => Next::WAIT,
+            Step::Look => Next::then(Then::Ask),
+            Step::Delete(deletes) => self.delete(deletes),
+            Step::Released => Next::reply(self.replies.deleted.clone()),
+            Step::Missing => Next::reply(self.replies.missing.clone()),
+            Step::Other => Next::reply(self.replies.other.clone()),
+            Step::Unavailable { answered } => {
+                Next::reply(self.trouble.unavailable(rules, answered))
             }
-            Some(Answer::Array(deleted)) => self.deleted(*deleted),
-            Some(Answer::Error(error)) => {
-                self.trouble.remember(error);
-                Vote::Unknown
-            }
-            _ => Vote::Unknown,
         }
     }
 
-    fn deleted(&mut self, deleted: Nested<'_>) -> Vote {
-        let parts = deleted.elements().unwrap_or_default();
-        if let [
-            BytesFrame::Number { data: ttl_ms, .. },
-            BytesFrame::BlobString { data: value, .. },
-        ] = &parts[..]
-        {
-            self.remember(Some(value[..].into()), *ttl_ms);
-        }
-        Vote::Deleted
-    }
-
-    fn remember(&mut self, token: Option<Box<[u8]>>, ttl_ms: i64) {
-        let Some(token) = token else { return };
-        match &mut self.deleted {
-            Some((_, longest_ms)) => *longest_ms = (*longest_ms).max(ttl_ms),
-            None => self.deleted = Some((token, ttl_ms)),
-        }
-    }
-
-    fn decided(&mut self, rules: &Rules, verdict: Verdict) -> Next {
+    fn delete(&mut self, deletes: Vec<(MasterId, Tag)>) -> Next {
+        let masters = deletes.iter().map(|(master, _)| *master).collect();
         if let Some(sent) = &mut self.sent {
-            sent.held = verdict == Verdict::Deleted;
+            sent.deletes.extend(deletes);
         }
-        Next::reply(match verdict {
-            Verdict::Deleted => self.replies.deleted.clone(),
-            Verdict::Missing => self.replies.missing.clone(),
-            Verdict::Other => self.replies.other.clone(),
-            Verdict::Undecided { answered } => self.trouble.unavailable(rules, answered),
-        })
+        Next::then(Then::Tell(masters))
     }
 
-    /// What other masters deleted. A `DEL` of a value without TTL is not made up for later: there
-    /// would be nothing to tell it from a younger lock with an equal value.
-    pub(super) fn rollback(&self) -> Option<(Box<[u8]>, Cause)> {
-        let since = self.sent.as_ref()?.since;
-        let (token, remaining_ms) = self.deleted.clone()?;
-        if self.guard.is_none() && remaining_ms < 0 {
-            return None;
-        }
-        Some((token, Cause::Release { remaining_ms, since }))
+    /// What masters have missed of it that have not deleted it.
+    pub(super) fn owed(&self, rules: &Rules) -> Option<Owed> {
+        let sent = self.sent.as_ref()?;
+        let owed = sent.decision.owed().filter(|owed| owed.attempt != Tag::NONE.attempt)?;
+        // The claim of a lease that this worker has granted went before, on the same links.
+        let later = if self.known.is_some() { MasterSet::EMPTY } else { owed.later };
+        let end = rules.end_of_release(sent.since, self.left_ms);
+        Some(Owed { attempt: owed.attempt, now: owed.now, later, end })
     }
 
     pub(super) fn has_deleted(&self) -> bool {
-        self.sent.as_ref().is_some_and(|sent| sent.held)
+        self.sent.as_ref().is_some_and(|sent| sent.decision.owed().is_some())
     }
+}
 
-    /// A master that did not answer a release that was a success may still hold the lock.
-    pub(super) fn leaves_behind(&self, master: MasterId) -> bool {
-        let Some(sent) = &self.sent else { return false };
-        sent.held && !sent.decision.settled().contains(master)
+impl Sent {
+    fn delete(&self, master: MasterId) -> Option<Tag> {
+        let mut deletes = self.deletes.iter().rev();
+        deletes.find(|(to, _)| *to == master).map(|(_, tag)| *tag)
+    }
+}
+
+/// What [`Canonical::Look`] has answered.
+fn sight(answer: Option<&Answer<'_>>) -> Sight {
+    match answer {
+        Some(Answer::Bulk(tag)) => Sight::Held(held_as(tag)),
+        Some(Answer::Int(-2)) => Sight::Missing,
+        Some(Answer::Int(-3)) => Sight::Other,
+        _ => Sight::Unknown,
+    }
+}
+
+/// What [`Canonical::Release`] has answered.
+fn vote(answer: Option<&Answer<'_>>) -> Vote {
+    match answer {
+        Some(Answer::Int(-1..)) => Vote::Deleted,
+        Some(Answer::Int(-2)) => Vote::Missing,
+        Some(Answer::Int(-3)) => Vote::Other,
+        Some(Answer::Int(-4)) => Vote::Raised,
+        _ => Vote::Unknown,
     }
 }

@@ -1,8 +1,8 @@
 //! The requests that masters get, encoded once for all of them.
 
+use crate::decision::lease::attempt::{self, Attempt, Tag};
 use crate::lua::canonical::Canonical;
 use crate::operation::program::Change;
-use crate::quorum::validity::TtlWindow;
 
 /// How a script is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,18 @@ pub enum NewTtl {
     None,
     /// The one the key has.
     Keep,
-    /// Milliseconds, already padded.
+    /// Milliseconds.
     Millis(i64),
+}
+
+impl NewTtl {
+    /// The milliseconds, or 0.
+    pub fn millis(self) -> i64 {
+        match self {
+            Self::Millis(ms) => ms,
+            Self::None | Self::Keep => 0,
+        }
+    }
 }
 
 /// Appends a request: an array of bulk strings.
@@ -46,6 +56,19 @@ pub fn of<'a>(words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
     request.into()
 }
 
+/// The same of a command that reads strings under `keys`: it finds tokens without their tags.
+pub fn untagged<'a>(keys: &[&'a [u8]], words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
+    let (verb, text) = Form::Text.call(Canonical::Untagged);
+    let words: Vec<_> = words.collect();
+    let mut request = Vec::new();
+    header(&mut request, 3 + keys.len() + words.len());
+    word(&mut request, verb);
+    word(&mut request, text);
+    word(&mut request, Number::default().digits(keys.len() as i64));
+    keys.iter().chain(&words).for_each(|each| word(&mut request, each));
+    request.into()
+}
+
 /// Appends the head of a request of so many words.
 pub fn header(out: &mut Vec<u8>, words: usize) {
     length(out, b'*', words);
@@ -54,7 +77,11 @@ pub fn header(out: &mut Vec<u8>, words: usize) {
 /// Appends one word of a request.
 pub fn word(out: &mut Vec<u8>, word: &[u8]) {
     length(out, b'$', word.len());
-    out.extend_from_slice(word);
+    word_ends(out, word);
+}
+
+fn word_ends(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -82,10 +109,18 @@ pub fn restore(out: &mut Vec<u8>, form: Form, changes: &[Change]) {
     }
 }
 
-/// `SET key token NX PX ttl`: the claim.
-pub fn claim(out: &mut Vec<u8>, key: &[u8], token: &[u8], ttl_ms: i64) {
-    let mut ttl = Number::default();
-    encode(out, &[b"SET", key, token, b"NX", b"PX", ttl.digits(ttl_ms)]);
+/// `SET key value NX PX ttl`: the claim. The value is the token behind its tag.
+pub fn claim(out: &mut Vec<u8>, key: &[u8], tag: Tag, token: &[u8], ttl_ms: i64) {
+    header(out, 6);
+    word(out, b"SET");
+    word(out, key);
+    let tag = attempt::header(tag);
+    length(out, b'$', tag.len() + token.len());
+    out.extend_from_slice(&tag);
+    word_ends(out, token);
+    word(out, b"NX");
+    word(out, b"PX");
+    word(out, Number::default().digits(ttl_ms));
 }
 
 /// One of our scripts on one key.
@@ -97,11 +132,14 @@ pub fn script(out: &mut Vec<u8>, form: Form, script: Canonical, key: &[u8], args
     encode(out, &words[..4 + args.len()]);
 }
 
-/// Takes a claim back where its TTL says that it is the one meant.
-pub fn rollback(out: &mut Vec<u8>, form: Form, key: &[u8], token: &[u8], window: TtlWindow) {
-    let (mut least, mut most) = (Number::default(), Number::default());
-    let args = [token, least.digits(window.least_ms), most.digits(window.most_ms)];
-    script(out, form, Canonical::Rollback, key, &args);
+/// Deletes the key if it holds exactly this value.
+pub fn take_back(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
+    script(out, form, Canonical::TakeBack, key, &[value]);
+}
+
+/// Deletes the key if it holds this attempt, however often that was prolonged.
+pub fn deliver(out: &mut Vec<u8>, form: Form, key: &[u8], attempt: Attempt) {
+    script(out, form, Canonical::Deliver, key, &[&attempt::prefix(attempt)]);
 }
 
 /// What a key must hold for a swap to take effect.
@@ -111,8 +149,10 @@ pub enum Expected<'a> {
     Anything,
     /// Nothing.
     Missing,
-    /// This string.
+    /// This string, whatever its tag.
     Value(&'a [u8]),
+    /// This string with its tag.
+    Exactly(&'a [u8]),
     /// Another type, whatever its value.
     Type(&'a [u8]),
 }
@@ -129,6 +169,7 @@ pub fn swap(
         Expected::Anything => (b"any", b""),
         Expected::Missing => (b"none", b""),
         Expected::Value(value) => (b"string", value),
+        Expected::Exactly(value) => (b"exact", value),
         Expected::Type(kind) => (kind, b""),
     };
     let mut ttl = Number::default();
@@ -185,9 +226,9 @@ mod tests {
     #[test]
     fn a_claim_is_one_plain_set() {
         let mut out = Vec::new();
-        claim(&mut out, b"k", b"t", 5000);
-        let expected =
-            b"*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nt\r\n$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n5000\r\n";
+        claim(&mut out, b"k", Tag::NONE.raised(), b"t", 5000);
+        let expected = b"*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$21\r\n\xFFRL\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01t\r\n\
+            $2\r\nNX\r\n$2\r\nPX\r\n$4\r\n5000\r\n";
         assert_eq!(out, expected);
     }
 

@@ -3,20 +3,24 @@
 //! Read what a majority holds, decide what it becomes, compare-and-set it from exactly that value.
 //! What it becomes is the pure [`Update::plan`], in which each command is a single Redis's own rule.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::client::reply::Reply;
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::command::error;
 use crate::command::number::parse_i64;
-use crate::master::deferred::Cause;
+use crate::decision::lease::attempt::{self, Tag};
+use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
+use crate::operation::claim::held_as;
 use crate::operation::read::{Seen, Sighting, Sightings};
 use crate::operation::request::{self, Expected, Form, NewTtl};
 use crate::operation::verdict::{self, Trouble};
 use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::swap::{self as decision, Step};
-use crate::quorum::{Ballot, MasterSet, turn};
+use crate::quorum::{Ballot, MasterId, MasterSet, turn};
 
 /// How often a swap reads and compares before it gives up. Inside one worker swaps take turns, so
 /// only other proxies interfere, and each of their successes is progress for somebody.
@@ -83,6 +87,18 @@ impl Update {
     /// Whether it makes no difference, not even to the reply, what the key holds.
     fn is_blind(&self) -> bool {
         matches!(self, Self::Set { condition: Condition::Always, answer: Answered::Ok, .. })
+    }
+
+    /// Whether a client may prolong its lock by it: `SET key token XX PX ttl` and its kin. What it sets is taken back by
+    /// its own tag, or a renewal with the same token would go with it.
+    fn renews(&self) -> bool {
+        let has_end = |new: &Option<(Bytes, NewTtl)>| matches!(new, Some((_, NewTtl::Millis(_))));
+        match self {
+            Self::Set { new, condition: Condition::Exists | Condition::Equals(_), .. } => {
+                has_end(new)
+            }
+            _ => false,
+        }
     }
 
     /// What this command does to a key that holds `old`.
@@ -204,7 +220,12 @@ enum Phase {
 struct Exchange {
     old: Old,
     to: Option<(Bytes, NewTtl)>,
-    since: clock::Instant,
+    /// Tells the new value from an equal one that another has set.
+    tag: Tag,
+    since: Instant,
+    freshness: Duration,
+    /// It only moves the end of what the one before it has set: the client gets its answer late.
+    dates_anew: bool,
 }
 
 /// What was there before, and its remaining TTL on the masters.
@@ -214,6 +235,8 @@ struct Old {
     ttl_ms: i64,
     /// Different values on different minorities, which are replaced whatever they are.
     leftovers: bool,
+    /// The tags that masters have replaced.
+    tags: Vec<(MasterId, Tag)>,
 }
 
 impl Swap {
@@ -228,10 +251,11 @@ impl Swap {
         self.round
     }
 
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
         match &mut self.phase {
             Phase::Reading(sightings) => *sightings = Some(Sightings::new(rules.quorum, asked)),
-            Phase::Swapping(..) => {
+            Phase::Swapping(exchange, _) => {
+                exchange.since = now;
                 let decision = &mut self.decision;
                 decision.get_or_insert_with(|| decision::Swap::new(rules.quorum, TRIES)).ask(asked);
             }
@@ -239,13 +263,9 @@ impl Swap {
         }
     }
 
-    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        use crate::lua::canonical::Canonical;
+    pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
         match &self.phase {
-            Phase::Swapping(Exchange { old, to, .. }, _) => {
-                let to = to.as_ref().map(|(value, ttl)| (&value[..], *ttl));
-                request::swap(out, form, key, old.expected(), to);
-            }
+            Phase::Swapping(exchange, _) => exchange.encode(rules, key, form, out),
             _ => request::script(out, form, Canonical::Inspect, key, &[]),
         }
     }
@@ -259,24 +279,29 @@ impl Swap {
                 let seen = sightings.received(rules, received.master, received.answer);
                 seen.map_or(Next::WAIT, |seen| self.plan(rules, seen))
             }
-            Phase::Swapping(..) => {
+            Phase::Swapping(exchange, _) => {
+                if let Some(Answer::Bulk(tag)) = received.answer {
+                    exchange.old.tags.push((received.master, held_as(tag)));
+                }
                 let ballot = self.ballot(received.answer);
                 let next = self.decision.as_mut().map(|d| d.vote(received.master, ballot));
-                next.map_or(Next::WAIT, |next| self.next(rules, next))
+                next.map_or(Next::WAIT, |next| self.next(rules, next, received.now))
             }
             _ => Next::WAIT,
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
         match &mut self.phase {
-            Phase::Reading(Some(sightings)) => {
+            Phase::Reading(Some(sightings)) if is_last || sightings.quorum_answered() => {
                 let seen = sightings.deadline(rules);
                 self.plan(rules, seen)
             }
             Phase::Swapping(..) => {
-                let next = self.decision.as_mut().map(decision::Swap::deadline);
-                next.map_or(Next::WAIT, |next| self.next(rules, next))
+                let mut decision = self.decision.as_mut();
+                let decided = decision.as_mut().filter(|it| is_last || it.quorum_answered());
+                let next = decided.map(|decision| decision.deadline());
+                next.map_or(Next::WAIT, |next| self.next(rules, next, now))
             }
             _ => Next::WAIT,
         }
@@ -285,9 +310,9 @@ impl Swap {
     fn plan(&mut self, rules: &Rules, seen: Seen) -> Next {
         let old = match seen {
             Seen::Key(sighting, ttl_ms) => {
-                Old { sighting: Some(sighting), ttl_ms, leftovers: false }
+                Old { sighting: Some(sighting), ttl_ms, leftovers: false, tags: Vec::new() }
             }
-            Seen::Missing => Old { sighting: None, ttl_ms: -1, leftovers: false },
+            Seen::Missing => Old::nothing(false),
             Seen::Contested | Seen::Unknown(_)
                 if self.may_be_known_soon(&seen) && rules.try_again(&mut self.contested) =>
             {
@@ -295,9 +320,7 @@ impl Swap {
             }
             // Minorities have kept different values. What sets the key whatever it holds, and
             // tells nobody what it held, may replace them all.
-            Seen::Contested => {
-                Old { sighting: None, ttl_ms: -1, leftovers: self.update.is_blind() }
-            }
+            Seen::Contested => Old::nothing(self.update.is_blind()),
             Seen::Unknown(error) => {
                 self.phase = Phase::Answered;
                 return Next::reply(error);
@@ -309,7 +332,14 @@ impl Swap {
                 Next::reply(reply)
             }
             Plan::Change(to, reply) => {
-                let exchange = Exchange { old, to, since: clock::now() };
+                let asked_ms = to.as_ref().map_or(0, |(_, ttl)| ttl.millis());
+                let freshness = rules.freshness(asked_ms);
+                let tag = match self.update.renews() {
+                    true => rules.leases.next_attempt().fresh(),
+                    false => Tag::NONE,
+                };
+                let since = clock::now();
+                let exchange = Exchange { old, to, tag, since, freshness, dates_anew: false };
                 self.phase = Phase::Swapping(exchange, reply);
                 self.round = self.round.wrapping_add(1);
                 Next::then(Then::Ask)
@@ -319,7 +349,7 @@ impl Swap {
 
     fn may_be_known_soon(&self, seen: &Seen) -> bool {
         let answered = match &self.phase {
-            Phase::Reading(Some(sightings)) => sightings.may_agree_soon(),
+            Phase::Reading(Some(sightings)) => sightings.quorum_answered(),
             _ => false,
         };
         answered || *seen == Seen::Contested
@@ -327,7 +357,7 @@ impl Swap {
 
     fn ballot(&mut self, answer: Option<&Answer<'_>>) -> Ballot {
         match answer {
-            Some(Answer::Int(1)) => Ballot::Yes,
+            Some(Answer::Int(1) | Answer::Bulk(_)) => Ballot::Yes,
             Some(Answer::Int(0)) => Ballot::No,
             Some(Answer::Error(error)) => {
                 self.trouble.remember(error);
@@ -337,25 +367,51 @@ impl Swap {
         }
     }
 
-    fn next(&mut self, rules: &Rules, next: decision::Next) -> Next {
+    fn next(&mut self, rules: &Rules, next: decision::Next, now: Instant) -> Next {
         let lost = |reply| Then::Reply(reply, turn::End::Done);
         let then = match next.step {
             Step::Wait => Then::Wait,
-            Step::Swapped => self.swapped(),
+            Step::Swapped => self.swapped(rules, now),
+            // Another has changed the key since, or has seen it: both come after this.
+            Step::Pause | Step::GaveUp if self.dates_anew() => self.done(),
             // The undo goes out before the pause and is encoded from what is undone, so reading
             // starts anew only when it is time to ask again.
             Step::Pause => Then::Pause,
             Step::GaveUp => lost(verdict::interfered()),
             Step::Unavailable { answered } => lost(self.trouble.unavailable(rules, answered)),
         };
-        Next { undo: next.undo, then }
+        // A longer end on a minority does no harm.
+        let undo = if self.dates_anew() { MasterSet::EMPTY } else { next.undo };
+        Next { undo, then }
     }
 
-    fn swapped(&self) -> Then {
+    fn dates_anew(&self) -> bool {
+        matches!(&self.phase, Phase::Swapping(exchange, _) if exchange.dates_anew)
+    }
+
+    fn done(&self) -> Then {
         match &self.phase {
             Phase::Swapping(_, reply) => Then::Reply(reply.clone(), turn::End::Done),
             _ => Then::Wait,
         }
+    }
+
+    /// The pad covers the freshness. What is answered later is given its whole TTL first.
+    fn swapped(&mut self, rules: &Rules, now: Instant) -> Then {
+        let Phase::Swapping(exchange, _) = &mut self.phase else { return Then::Wait };
+        let Some((value, NewTtl::Millis(_))) = &exchange.to else { return self.done() };
+        if now - exchange.since <= exchange.freshness {
+            return self.done();
+        }
+        let held = attempt::encode(exchange.tag, value).into();
+        exchange.old = Old { sighting: Some(Sighting::string(held)), ..Old::nothing(false) };
+        if exchange.tag != Tag::NONE {
+            exchange.tag = rules.leases.next_attempt().fresh();
+        }
+        exchange.freshness *= 2;
+        exchange.dates_anew = true;
+        self.round = self.round.wrapping_add(1);
+        Then::Ask
     }
 
     /// The pause is over: read again.
@@ -375,33 +431,33 @@ impl Swap {
         }
     }
 
-    pub(super) fn encode_undo(&self, round: u8, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        let Some(Exchange { old, to, since }) = self.exchange_of(round) else { return };
-        let from = match to {
-            Some((value, _)) => Expected::Value(value),
-            None => Expected::Missing,
-        };
-        let value = old.sighting.as_ref().and_then(|sighting| sighting.value.as_deref());
-        let elapsed_ms = since.elapsed().as_millis() as i64;
-        let ttl = match old.ttl_ms {
-            ..0 => NewTtl::None,
-            ttl_ms => NewTtl::Millis((ttl_ms - elapsed_ms).max(1)),
-        };
-        request::swap(out, form, key, from, value.map(|value| (value, ttl)));
+    pub(super) fn encode_undo(
+        &self,
+        master: MasterId,
+        round: u8,
+        key: &[u8],
+        form: Form,
+        out: &mut Vec<u8>,
+    ) {
+        if let Some(exchange) = self.exchange_of(round) {
+            exchange.encode_undo(master, key, form, out);
+        }
     }
 
-    /// Only a value that came out of nothing can be made up for later: it is simply deleted. Without
-    /// a TTL there would be nothing to tell it from a younger one that is equal.
-    pub(super) fn rollback(&self) -> Option<(Box<[u8]>, Cause)> {
-        let Phase::Swapping(Exchange { old, to, since }, _) = &self.phase else { return None };
-        match (&old.sighting, to) {
-            (None, Some((value, NewTtl::Millis(ttl_ms)))) => {
-                let (since, until, confirmed) = (*since, None, false);
-                let cause = Cause::Claim { ttl_ms: *ttl_ms, since, until, confirmed };
-                Some((value[..].into(), cause))
-            }
-            _ => None,
+    /// What a master may hold that was lost before it answered, and until when. Only a value that came out of nothing
+    /// can be made up for later: it is simply deleted.
+    pub(super) fn value(&self, rules: &Rules) -> Option<(Vec<u8>, Instant)> {
+        let Phase::Swapping(exchange, _) = &self.phase else { return None };
+        let (None, Some((value, ttl))) = (&exchange.old.sighting, &exchange.to) else {
+            return None;
+        };
+        // Without a tag nothing tells it from an equal one.
+        let NewTtl::Millis(ms) = ttl else { return None };
+        if exchange.tag == Tag::NONE {
+            return None;
         }
+        let end = rules.end_of(exchange.since, rules.pad.pad_for(*ms, exchange.freshness));
+        Some((attempt::encode(exchange.tag, value), end))
     }
 
     pub(super) fn has_swapped(&self) -> bool {
@@ -413,7 +469,44 @@ impl Swap {
     }
 }
 
+impl Exchange {
+    fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        let value = self.to.as_ref().map(|(value, _)| attempt::encode(self.tag, value));
+        let ttl = self.to.as_ref().map(|(_, ttl)| match ttl {
+            NewTtl::Millis(ms) => NewTtl::Millis(rules.pad.pad_for(*ms, self.freshness)),
+            ttl => *ttl,
+        });
+        let from = match &self.old.sighting {
+            Some(Sighting { value: Some(value), .. }) if self.dates_anew => {
+                Expected::Exactly(value)
+            }
+            _ => self.old.expected(),
+        };
+        request::swap(out, form, key, from, value.as_deref().zip(ttl));
+    }
+
+    fn encode_undo(&self, master: MasterId, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        let left = self.to.as_ref().map(|(value, _)| attempt::encode(self.tag, value));
+        let from = left.as_ref().map_or(Expected::Missing, |value| Expected::Exactly(value));
+        let tags = self.old.tags.iter().find(|(of, _)| *of == master);
+        let tag = tags.map_or(Tag::NONE, |(_, tag)| *tag);
+        let sighting = self.old.sighting.as_ref();
+        let value = sighting.and_then(|sighting| sighting.value.as_deref());
+        let value = value.map(|value| attempt::encode(tag, value));
+        let elapsed_ms = self.since.elapsed().as_millis() as i64;
+        let ttl = match self.old.ttl_ms {
+            ..0 => NewTtl::None,
+            ttl_ms => NewTtl::Millis((ttl_ms - elapsed_ms).max(1)),
+        };
+        request::swap(out, form, key, from, value.as_ref().map(|value| (&value[..], ttl)));
+    }
+}
+
 impl Old {
+    fn nothing(leftovers: bool) -> Self {
+        Self { sighting: None, ttl_ms: -1, leftovers, tags: Vec::new() }
+    }
+
     fn expected(&self) -> Expected<'_> {
         match &self.sighting {
             None if self.leftovers => Expected::Anything,

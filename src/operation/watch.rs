@@ -92,7 +92,10 @@ impl Watch {
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
+        if !is_last && !self.votes.as_ref().is_some_and(Read::quorum_answered) {
+            return Next::WAIT;
+        }
         if let Some(votes) = &mut self.votes
             && let Verdict::Agreed(digest, _) = votes.close()
         {

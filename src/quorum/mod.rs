@@ -5,23 +5,18 @@
 //! in an exhaustive model.
 //!
 //! * [`tally`] counts yes and no; [`read`] counts values;
-//! * [`claim`] takes a key that must not exist yet (Redlock's acquire, with rollback and retry);
-//! * [`release`] gives a key back; [`swap`] replaces a value that a majority holds;
+//! * [`swap`] replaces a value that a majority holds;
 //! * [`program`] runs anything else, and counts what masters did and said alike;
 //! * [`orphans`] finds what never ends and counts for nobody;
 //! * [`walk`] finds everything that a quorum holds, page by page;
-//! * [`validity`] is Redlock's drift and validity arithmetic;
 //! * [`turn`] keeps two claims of one worker from racing on the masters.
 
-pub mod claim;
 pub mod orphans;
 pub mod program;
 pub mod read;
-pub mod release;
 pub mod swap;
 pub mod tally;
 pub mod turn;
-pub mod validity;
 pub mod walk;
 
 use std::fmt;

@@ -172,6 +172,24 @@ impl<B: Vote> Program<B> {
         self.verdict()
     }
 
+    /// Whether enough masters have answered the current round at all.
+    pub fn quorum_answered(&self) -> bool {
+        self.votes.len() >= self.quorum.needed()
+    }
+
+    /// The current round has lasted too long for what it sets to be granted: it is taken back and tried again.
+    pub fn outlived(&mut self, round: u8, master: MasterId, changed: bool) -> Next {
+        if round != self.round || self.phase != Phase::Voting {
+            return Self::late(changed, master);
+        }
+        if changed {
+            self.changed.insert(master);
+        }
+        let (undo, answered) = (std::mem::take(&mut self.changed), self.votes.len());
+        let step = self.pause_or(Step::Split { answered });
+        Next { undo, step }
+    }
+
     /// The deadline of the current round has come.
     pub fn deadline(&mut self) -> Next {
         if self.phase != Phase::Voting {
@@ -242,14 +260,19 @@ impl<B: Vote> Program<B> {
         } else if self.timed && !self.agreed {
             self.agreed = true;
             self.again(Step::Agree)
-        } else if self.retries_left > 0 {
-            self.retries_left -= 1;
-            self.again(Step::Pause)
         } else {
-            self.phase = Phase::Lost;
-            Step::Split { answered }
+            self.pause_or(Step::Split { answered })
         };
         Next { undo, step }
+    }
+
+    fn pause_or(&mut self, end: Step) -> Step {
+        if self.retries_left > 0 {
+            self.retries_left -= 1;
+            return self.again(Step::Pause);
+        }
+        self.phase = Phase::Lost;
+        end
     }
 
     fn again(&mut self, step: Step) -> Step {

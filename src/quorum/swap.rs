@@ -67,6 +67,11 @@ impl Swap {
         self.state == State::Lost
     }
 
+    /// Whether enough masters have answered the present compare-and-set at all.
+    pub fn quorum_answered(&self) -> bool {
+        self.tally.quorum_answered()
+    }
+
     /// A compare-and-set has been sent to `asked`.
     pub fn ask(&mut self, asked: MasterSet) {
         self.tally = Tally::new(self.quorum, asked);

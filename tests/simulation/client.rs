@@ -59,11 +59,13 @@ impl Client {
 
     /// From the moment it is sent, the client does not rely on the lock.
     pub async fn release(&mut self, key: &str, token: &str) -> Result<Reply, Gone> {
-        let held_since = self.world.journal.held_since(key, token);
+        let held = self.world.journal.held(key, token);
         self.world.journal.gave_up(key, token);
         let reply = self.script(RELEASE, &["1", key, token]).await?;
         if let Reply::Int(done) = reply {
-            self.expect_ours(key, token, held_since, done, "a release");
+            // It may have ended before the masters were told.
+            let held = held.filter(|(_, until)| *until > Instant::now());
+            self.expect_ours(key, token, held.map(|(since, _)| since), done, "a release");
         }
         self.expect_sensible(&["release", key], &reply, matches!(reply, Reply::Int(0 | 1)));
         Ok(reply)

@@ -160,10 +160,16 @@ impl Journal {
 
     /// Since when the client has relied on it, if it still may.
     pub fn held_since(&self, key: &str, token: &str) -> Option<Instant> {
+        self.held(key, token).map(|(since, _)| since)
+    }
+
+    /// The same, and for how long.
+    pub fn held(&self, key: &str, token: &str) -> Option<(Instant, Instant)> {
         let now = Instant::now();
         let all = self.holdings.borrow();
         let mut holdings = all.get(key).into_iter().flatten();
-        holdings.find(|it| it.token == token && it.until > now).map(|it| it.from)
+        let held = holdings.find(|it| it.token == token && it.until > now);
+        held.map(|it| (it.from, it.until))
     }
 }
 

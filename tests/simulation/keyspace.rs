@@ -55,6 +55,12 @@ impl Keyspace {
     fn run(&mut self, now_ms: i64, name: &[u8], key: &[u8], words: &[Vec<u8>]) -> Option<Reply> {
         Some(match name {
             b"GET" => self.keys.get(key).map_or(Reply::Nil, |it| Reply::Bulk(it.value.clone())),
+            b"GETRANGE" => {
+                let value = self.keys.get(key).map_or(&b""[..], |it| &it.value[..]);
+                let at = |word: &[u8]| String::from_utf8_lossy(word).parse().unwrap_or(0usize);
+                let last = (at(&words[3]) + 1).min(value.len());
+                Reply::Bulk(value[at(&words[2]).min(last)..last].to_vec())
+            }
             b"SET" => self.set(now_ms, words),
             b"DEL" | b"UNLINK" => {
                 Reply::Int(words[1..].iter().filter(|it| self.delete(it)).count() as i64)

@@ -9,6 +9,7 @@ use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
 use super::client;
+use super::state::token;
 use super::{Clock, Raw, Reply, eventually_blocking, free_port, target_is_plain_redis};
 
 /// A running `redis-server` that remembers nothing across restarts, unless it was told to. Killed when
@@ -62,9 +63,12 @@ impl Master {
     }
 
     /// What the server holds under `key`, seen directly.
+    /// What clients see of the value: masters keep a tag before it.
     pub async fn get(&self, key: &str) -> Option<Vec<u8>> {
         let mut connection = self.connection().await;
-        redis::cmd("GET").arg(key).query_async(&mut connection).await.expect("GET on a master")
+        let mut get = redis::cmd("GET");
+        let get = get.arg(key).query_async::<Option<Vec<u8>>>(&mut connection);
+        get.await.expect("GET on a master").map(|value| token(&value).to_vec())
     }
 
     pub async fn pttl(&self, key: &str) -> i64 {

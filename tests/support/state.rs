@@ -20,7 +20,7 @@ impl State {
         let kind = server.ask(&["TYPE", key]).await.text();
         let content = match kind.as_str() {
             "none" => Reply::Nil,
-            "string" => server.ask(&["GET", key]).await,
+            "string" => less_tag(server.ask(&["GET", key]).await),
             "hash" => server.ask(&["HGETALL", key]).await,
             "set" => server.ask(&["SMEMBERS", key]).await,
             "zset" => server.ask(&["ZRANGE", key, "0", "-1", "WITHSCORES"]).await,
@@ -54,6 +54,19 @@ impl State {
         let for_ever = self.expires_at_ms < 0 || before.expires_at_ms < 0;
         self.holds_the_same(before) && (moved == 0 || (!for_ever && moved <= MOMENT_MS))
     }
+}
+
+/// A string as clients see it: masters keep a tag before it.
+pub fn less_tag(value: Reply) -> Reply {
+    match value {
+        Reply::Bulk(value) => Reply::Bulk(token(&value).to_vec()),
+        other => other,
+    }
+}
+
+/// What stands behind the tag of a value that a master keeps; all of a value without one.
+pub fn token(value: &[u8]) -> &[u8] {
+    redlock_proxy::decision::lease::attempt::Stored::decode(value).token
 }
 
 async fn number(server: &mut Raw, request: &[&str]) -> i64 {

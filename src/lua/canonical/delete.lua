@@ -1,8 +1,16 @@
--- DEL that tells what it deleted: {remaining TTL, value}, or nil when there was no such key.
-local ttl = redis.call('PTTL', KEYS[1])
-if ttl == -2 then
-  return false
+-- DEL, in two steps. Without ARGV[1]: deletes what has no tag and answers 1; answers the tag of what has one; -2: no such
+-- key. With it: deletes a key that has this tag, and answers the remaining TTL it had (-1: none); -2: no such key; -3: it
+-- holds something else; -4: the same attempt, which was prolonged meanwhile.
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+  return -2
 end
-local value = redis.pcall('GET', KEYS[1])
+local tag = kind == 'string' and tag_of(redis.call('GET', KEYS[1])) or ''
+if not ARGV[1] and tag ~= '' then
+  return tag
+elseif tag ~= (ARGV[1] or '') then
+  return string.sub(tag, 1, 18) == string.sub(ARGV[1], 1, 18) and -4 or -3
+end
+local left = redis.call('PTTL', KEYS[1])
 redis.call('DEL', KEYS[1])
-return { ttl, type(value) == 'string' and value }
+return ARGV[1] and left or 1

@@ -1,12 +1,17 @@
--- Prolongs the key if it holds the token. Answers the remaining TTL it had (-1: none), so that an
--- extension that is refused in the end can be taken back; -2: no such key; -3: somebody else's.
+-- Prolongs the key if it holds the token, and raises its generation, so that no take-back on its way can hit it. The
+-- longer end stays. Answers the tag it was held under; -2: no such key; -3: somebody else's.
 local value = redis.call('GET', KEYS[1])
 if not value then
   return -2
 end
-if value ~= ARGV[1] then
+if token_of(value) ~= ARGV[1] then
   return -3
 end
-local ttl = redis.call('PTTL', KEYS[1])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return ttl
+local tag, left = tag_of(value), redis.call('PTTL', KEYS[1])
+if tag ~= '' then
+  redis.call('SET', KEYS[1], raised(tag) .. ARGV[1], 'KEEPTTL')
+end
+if left < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return tag

@@ -3,4 +3,5 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
   return false
 end
-return { kind, kind == 'string' and redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]) }
+local value = kind == 'string' and token_of(redis.call('GET', KEYS[1]))
+return { kind, value, redis.call('PTTL', KEYS[1]) }

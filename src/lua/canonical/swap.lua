@@ -1,11 +1,19 @@
--- Compare and set: only if the key has type ARGV[1] ('any': whatever it holds) and, being a string,
--- value ARGV[2].
+-- Compare and set: only if the key has type ARGV[1] ('any': whatever it holds; 'exact': a string and its tag) and, being
+-- a string, value ARGV[2].
 -- ARGV[3]: 'del', or how to set ARGV[4]: 'keep' its TTL, 'none', or 'px' with ARGV[5] milliseconds.
+-- 0: it holds something else. Otherwise the tag of what it held, or 1.
+local tag = ''
 if ARGV[1] ~= 'any' then
   local kind = redis.call('TYPE', KEYS[1]).ok
-  if kind ~= ARGV[1] or kind == 'string' and redis.call('GET', KEYS[1]) ~= ARGV[2] then
+  local value = kind == 'string' and redis.call('GET', KEYS[1])
+  if ARGV[1] == 'exact' then
+    if value ~= ARGV[2] then
+      return 0
+    end
+  elseif kind ~= ARGV[1] or value and token_of(value) ~= ARGV[2] then
     return 0
   end
+  tag = tag_of(value)
 end
 if ARGV[3] == 'del' then
   redis.call('DEL', KEYS[1])
@@ -16,4 +24,4 @@ elseif ARGV[3] == 'none' then
 else
   redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5])
 end
-return 1
+return tag ~= '' and tag or 1

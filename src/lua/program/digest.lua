@@ -5,7 +5,10 @@ local function digest(key)
   if kind == 'none' then
     return '', kind
   elseif kind == 'string' then
-    parts = { redis.call('GET', key) }
+    local value = redis.call('GET', key)
+    -- Less the tag of an attempt.
+    local is_tagged = #value >= 20 and string.sub(value, 1, 4) == '\255RL\1'
+    parts = { is_tagged and string.sub(value, 21) or value }
   elseif kind == 'list' then
     parts = redis.call('LRANGE', key, 0, -1)
   elseif kind == 'zset' then

@@ -10,6 +10,12 @@ pub(super) const READ: Handler = "read";
 
 /// Commands that are neither reads nor changes of their first key only.
 const EXCEPTIONS: &[(&[&str], Handler)] = &[
+    (&["get"], "get"),
+    (&["mget"], "mget"),
+    (&["strlen"], "strlen"),
+    (&["getrange", "substr"], "getrange"),
+    (&["bitcount", "bitfield_ro", "bitpos", "dump", "getbit"], "strings(2, 2)"),
+    (&["lcs"], "strings(2, 3)"),
     (&["set"], "with_options(4)"),
     (&["getex"], "with_options(3)"),
     (&["setex"], "setex_in(1000)"),
@@ -32,7 +38,8 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["restore", "restore-asking"], "restore"),
     (&["lmove", "rpoplpush"], "pop_two"),
     (&["lmpop", "zmpop"], "pop_counted"),
-    (&["bitop", "xgroup"], "write_second"),
+    (&["bitop"], "strings(3, 7900)"),
+    (&["xgroup"], "write_second"),
     (&["georadius", "georadiusbymember", "sort"], "write_stored"),
     (&["keys", "scan"], "names_of_keys"),
     (&["hkeys", "hvals", "sdiff", "sinter", "smembers", "sunion"], "unordered"),
@@ -42,6 +49,12 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["select"], "choose_db"),
     (&["flushall", "flushdb", "migrate", "move", "swapdb"], "refuse"),
 ];
+
+/// Whether a handler does no more than to read, and at most takes the tag off a lease. Keys that a script declares have
+/// none while it runs.
+pub(super) fn only_reads(handler: Handler) -> bool {
+    [READ, "get", "mget", "strlen", "getrange", "strings(2, 2)", "strings(2, 3)"].contains(&handler)
+}
 
 /// What is done with the command of this name; `None`: there is no such command.
 pub(super) fn handler(name: &str) -> Option<Handler> {

@@ -22,6 +22,21 @@ ARGV[own - 4], ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil
 -- (which does not drift while a script runs), and whether it has the same value because no more than
 -- its end was written.
 local before
+-- Where a key of this database is in `before`.
+local seen
+-- Leases that were met, four entries each: database, key, value and absolute end.
+local tagged
+-- Whether a value begins with the tag of an attempt, which the script must not see.
+local function has_tag(value)
+  return type(value) == 'string' and #value >= 20 and string.sub(value, 1, 4) == '\255RL\1'
+end
+-- Takes the tag off a key until the script has run.
+local function take_tag(key, value, expiry)
+  tagged = tagged or {}
+  local at = #tagged
+  tagged[at + 1], tagged[at + 2], tagged[at + 3], tagged[at + 4] = db, key, value, expiry
+  call('SET', key, string.sub(value, 21), 'KEEPTTL')
+end
 -- What is to be published: command, channel and message of each.
 local messages
 -- Remaining times that were read, as this master has them: key and milliseconds of each.

@@ -137,7 +137,7 @@ end
 local function copy(run, ...)
   local name, key, new_key = ...
   local left = real.pcall('PTTL', key)
-  if type(left) == 'number' and (left - PAD_MS) / (1 + CLOCK_DRIFT) > MAX_TTL_MS then
+  if type(left) == 'number' and (left - VOTE_TIMEOUT_MS - 2) / (1 + CLOCK_DRIFT) > MAX_TTL_MS then
     return fail_too_long(run, name)
   end
   save(key)

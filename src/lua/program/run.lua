@@ -4,6 +4,7 @@ local function failed(raised)
   return explain(raised, SCRIPT_SHA, 1, LAST_LINE)
 end
 
+TAGS_OFF
 local done, reply = xpcall(program, failed)
 if not done then
   reply = { err = reply }
@@ -13,6 +14,7 @@ if reply == nil then
   real.setresp(2)
   reply = false
 end
+TAGS_BACK
 
 -- What is different now, six entries for each key: database, key, its value and end before, and the
 -- checksum and end of what it holds now.

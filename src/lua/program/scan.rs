@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::handlers::{Handler, READ, handler};
+use super::handlers::{Handler, handler, only_reads};
 use crate::command::table;
 use crate::lua::lexer::{Token, Word, placed_tokens};
 use crate::lua::work::steps;
@@ -106,7 +106,7 @@ impl<'a> Scan<'a> {
             self.is_dynamic = true;
             return;
         };
-        if handler != READ || !self.reads_declared_key(at + 3, &name) {
+        if !only_reads(handler) || !self.reads_declared_key(at + 3, &name) {
             self.careful.insert(name.clone(), handler);
             let call = self.place(at).start..self.place(at + 3).end;
             let function = String::from_utf8_lossy(&self.text[self.place(at + 2)]);

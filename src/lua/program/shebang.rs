@@ -33,6 +33,11 @@ pub(super) fn bits(shebang: &[u8]) -> Option<usize> {
     (!shebang.is_empty()).then_some(bits)
 }
 
+/// Whether a shebang forbids to change anything.
+pub(super) fn is_read_only(shebang: &[u8]) -> bool {
+    bits(shebang).is_some_and(|bits| bits & 1 == 1)
+}
+
 /// The shebang with these flags.
 pub(in crate::lua) fn spelled(bits: usize) -> String {
     let flags: Vec<_> =

@@ -84,8 +84,7 @@ local function closed(handle)
   end
 end
 
--- Where a key of this database is in `before`.
-local seen = {}
+seen = seen or {}
 
 local function save(key, keeps_value)
   if type(key) == 'number' then
@@ -101,14 +100,73 @@ local function save(key, keeps_value)
     seen[key] = at
     local expiry = call('PEXPIRETIME', key)
     before[at + 1], before[at + 2] = db, key
-    before[at + 3], before[at + 4] = expiry ~= -2 and call('DUMP', key), expiry
-    before[at + 5] = true
+    local dump = expiry ~= -2 and call('DUMP', key)
+    before[at + 3], before[at + 4], before[at + 5] = dump, expiry, true
+    -- A string, of which the marker is near the beginning.
+    if dump and mode ~= 'ro' and string.byte(dump) == 0 and string.find(string.sub(dump, 1, 16), '\255RL\1', 1, true) then
+      local value = call('GET', key)
+      if has_tag(value) then
+        take_tag(key, value, expiry)
+      end
+    end
   end
   before[at + 5] = before[at + 5] and keeps_value or false
 end
 
 local function read(run, ...)
   return run(...)
+end
+
+-- GET and its like, of a key that the script has not declared.
+local function without_tag(value)
+  return has_tag(value) and string.sub(value, 21) or value
+end
+
+local function get(run, ...)
+  return without_tag(run(...))
+end
+
+local function mget(run, ...)
+  local values = run(...)
+  for at = 1, type(values) == 'table' and not values.err and #values or 0 do
+    values[at] = without_tag(values[at])
+  end
+  return values
+end
+
+local function strlen(run, ...)
+  local length, value = run(...), select('#', ...) == 2 and real.pcall('GET', (select(2, ...)))
+  return type(value) == 'string' and #without_tag(value) or length
+end
+
+-- Other commands that look into the strings under the keys from the word `first` to the word `last`. A read-only script
+-- cannot take tags off.
+local function strings(first, last)
+  return function(run, ...)
+    local words = { ... }
+    for at = first, math.min(last, #words) do
+      if mode ~= 'ro' then
+        save(words[at])
+      elseif has_tag(real.pcall('GET', words[at])) then
+        return fail(run, "ERR '" .. words[1] .. "' of a lock is not supported in a read-only script of redlock-proxy")
+      end
+    end
+    return run(...)
+  end
+end
+
+-- GETRANGE and SUBSTR
+local function getrange(run, ...)
+  local range, _, key, first, last = run(...), ...
+  local value = type(range) == 'string' and real.pcall('GET', key)
+  local token = without_tag(value)
+  if not value or token == value then
+    return range
+  end
+  first, last = tonumber(first), tonumber(last)
+  first = first < 0 and math.max(#token + first, 0) or first
+  last = last < 0 and math.max(#token + last, 0) or last
+  return string.sub(token, first + 1, last + 1)
 end
 
 -- A command that changes its first key, and no other.

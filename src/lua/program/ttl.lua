@@ -4,6 +4,11 @@ local function now_ms()
   return seconds * 1000 + math.floor(micros / 1000)
 end
 
+-- How long after its sending a program may set this time, of which a tenth is the part that is longer on masters.
+local function freshness(part)
+  return math.min(math.max(math.floor(part), 5), VOTE_TIMEOUT_MS)
+end
+
 local function fail_too_long(run, name)
   name = string.lower(name)
   return fail(run, "ERR invalid expire time in '" .. name .. "' command: longer than --max-ttl " .. 'LONGEST_TTL')
@@ -24,7 +29,8 @@ local function padded(word, unit, now)
   end
   -- Up to there a double is exact.
   if ttl and ttl > 0 and ttl < 2 ^ 52 then
-    return string.format('%.0f', ttl + math.ceil(ttl * CLOCK_DRIFT) + PAD_MS)
+    local fresh = freshness(ttl / 10)
+    return string.format('%.0f', ttl + math.ceil((ttl + fresh) * CLOCK_DRIFT) + fresh + 2)
   end
 end
 
@@ -45,7 +51,8 @@ local function remaining(run, ...)
     return ttl
   end
   if ttl > 0 then
-    ttl = math.floor(math.max(ttl - PAD_MS, 0) / (1 + CLOCK_DRIFT))
+    ttl = math.floor(math.max(ttl - 2, 0) / (1 + CLOCK_DRIFT))
+    ttl = math.max(ttl - freshness(ttl / 11), 0)
   end
   return handed_out(select(2, ...) .. '', ttl)
 end

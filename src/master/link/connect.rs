@@ -128,7 +128,6 @@ mod tests {
     use crate::lua::program::Ttls;
     use crate::lua::residents::Residents;
     use crate::quorum::MasterId;
-    use crate::quorum::validity::Pad;
 
     /// What a process with this `run_id` makes of a greeting that is meant for `probed`.
     async fn hello(probed: &str, run_id: &str) -> Result<i64, Down> {
@@ -139,9 +138,8 @@ mod tests {
     async fn hello_and_then(probed: &str, run_id: &str, end: &str) -> Result<i64, Down> {
         let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
         let settings = Settings::try_new(masters).expect("one master is enough");
-        let pad = Pad::new(settings.vote_timeout, settings.drift);
         let residents = Arc::new(Residents::new(1, Ttls::of(&settings)));
-        let link = Link::new(MasterId::new(0), &settings, pad, residents);
+        let link = Link::new(MasterId::new(0), &settings, residents);
         let (mut ours, mut theirs) = duplex(4096);
         let info = format!("run_id:{run_id}\r\n");
         let replies = format!("%0\r\n:7\r\n${}\r\n{info}\r\n{end}", info.len());

@@ -1,12 +1,10 @@
 //! What masters missed, and what has to be taken back.
 
 use super::{Engine, Flight, OperationId};
-use crate::clock;
 use crate::master::link::{Part, Waiting};
 use crate::metrics::Question;
-use crate::operation::Undo;
 use crate::operation::request::Form;
-use crate::quorum::MasterId;
+use crate::quorum::{MasterId, MasterSet};
 
 impl Engine {
     /// A second round (persisting, swapping) that finds too few voters leaves its first behind.
@@ -19,27 +17,26 @@ impl Engine {
 
     /// Takes the operation's effect back on `master`, now or when its link is back.
     ///
-    /// With the text of the script: a master that had forgotten it would be sent it again behind a later claim
-    /// with the same token, and take that back.
+    /// What is taken back by name goes to the link, which sees to it that it arrives. Everything else is sent with the
+    /// text of the script: a master that had forgotten it would be sent it again behind a later operation.
     pub(super) fn undo(&self, id: OperationId, master: MasterId) {
         self.count_undo(id);
         let link = &self.links[master.index()];
-        if !link.is_up() {
-            return self.defer(id, master);
+        let Some(round) = self.with(id, |flight| flight.operation.round()) else { return };
+        let by_name = self.with(id, |flight| flight.operation.is_taken_back_by_name());
+        if by_name == Some(true) || !link.is_up() {
+            return self.defer(id, master, round);
         }
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
-        let now = clock::now();
-        let sent = self.with(id, |flight| {
-            let round = flight.operation.round();
-            let undo = Undo { master, round, now };
-            flight.operation.encode_undo(&self.rules, &undo, Form::Text, &mut scratch);
+        let db = self.with(id, |flight| {
+            flight.operation.encode_undo(master, round, Form::Text, &mut scratch);
             if !scratch.is_empty() {
                 flight.outstanding += 1;
             }
-            (flight.operation.db, round)
+            flight.operation.db
         });
-        if let (Some((db, round)), false) = (sent, scratch.is_empty()) {
+        if let (Some(db), false) = (db, scratch.is_empty()) {
             link.send(db, &scratch, Waiting { operation: id, round, part: Part::Undo });
         }
     }
@@ -52,10 +49,9 @@ impl Engine {
         }
     }
 
-    /// `master` has forgotten our script and gets its text, if its answer still matters. What has
-    /// been decided is sent again only to catch up with the others, and not once anything else was sent
-    /// that touches the same keys: a lock that has been released since would come back. Nor is a release, which
-    /// might hit a younger claim with the same token: it is made up for, when the time to live tells the two apart.
+    /// `master` has forgotten our script and gets its text, if its answer still matters. What has been decided is not
+    /// sent again: a lock that has been released since would come back. A deletion is, unless anything else was sent
+    /// that touches the same keys.
     pub(super) fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
@@ -65,14 +61,12 @@ impl Engine {
             let operation = &flight.operation;
             let is_round = round == operation.round();
             let is_open = is_round && flight.target.is_some() && !flight.pausing;
-            // A program that has won without the master may still be run there.
-            let may_catch_up = is_round && operation.catches_up() && !is_overtaken;
             let matters = match operation.must_arrive() {
                 true => !is_overtaken,
-                false => is_open || may_catch_up,
+                false => is_open,
             };
             if matters && waiting.part == Part::Ballot {
-                operation.encode(&self.rules, Form::Text, &mut scratch);
+                operation.encode_for(master, &self.rules, Form::Text, &mut scratch);
             }
             operation.db
         });
@@ -101,47 +95,42 @@ impl Engine {
         keys
     }
 
-    /// A master that was lost before it answered, or could not do it, gets later what it missed.
-    /// Only a release is sure to have been missed by a master that `answered` with an error.
+    /// A master that was lost before it answered gets later what takes back what it may have done.
     pub(super) fn make_up_later(
         &self,
         id: OperationId,
         master: MasterId,
-        part: Part,
+        waiting: Waiting,
         answered: bool,
     ) {
-        let needed = self.with(id, |flight| match part {
+        let needed = self.with(id, |flight| match waiting.part {
             Part::Undo => true,
-            Part::Ballot if answered && !flight.operation.must_arrive() => false,
+            Part::Ballot if answered => false,
             Part::Ballot => {
                 flight.unsure.insert(master);
-                flight.target.is_none() && flight.leaves_behind(master)
+                flight.target.is_none() && flight.operation.leaves_behind()
             }
         });
         if needed == Some(true) {
-            self.defer(id, master);
+            self.defer(id, master, waiting.round);
         }
     }
 
-    pub(super) fn defer(&self, id: OperationId, master: MasterId) {
-        let debt = self.with(id, |flight| flight.operation.debt(&self.rules, master)).flatten();
-        if let Some(debt) = debt.and_then(|debt| debt.for_later(clock::now())) {
-            self.links[master.index()].defer(debt);
+    fn defer(&self, id: OperationId, master: MasterId, round: u8) {
+        let debt = self.with(id, |flight| flight.operation.debt(&self.rules, master, round));
+        if let Some(debt) = debt.flatten() {
+            self.links[master.index()].deliver(debt);
         }
     }
 
-    /// Masters that could not be asked, or were lost before they answered, may hold what the client
-    /// is about to be told is gone. One that has come back in the meantime gets it at once.
+    /// Masters that were lost before they answered may hold what the client is about to be told is not there.
     pub(super) fn make_up(&self, id: OperationId) {
-        for link in &self.links {
-            let master = link.master();
-            let left = self.with(id, |flight| {
-                let missed = !link.is_up() || flight.unsure.contains(master);
-                missed && flight.leaves_behind(master)
-            });
-            if left == Some(true) {
-                self.undo(id, master);
-            }
+        let lost = self.with(id, |flight| {
+            let left = flight.operation.leaves_behind();
+            if left { flight.unsure } else { MasterSet::EMPTY }
+        });
+        for master in lost.unwrap_or_default().iter() {
+            self.undo(id, master);
         }
     }
 }

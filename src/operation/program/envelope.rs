@@ -81,6 +81,12 @@ impl Effect {
         !self.changes.is_empty()
     }
 
+    /// Whether some key ends now at a moment that it did not before.
+    pub(super) fn sets_end(&self) -> bool {
+        let is_new = |change: &Change| change.end_left_ms != change.end_before_ms;
+        self.changes.iter().any(|change| change.end_left_ms >= 0 && is_new(change))
+    }
+
     /// Databases, keys, and the checksums of what they hold now.
     pub(super) fn left(&self) -> Vec<Left> {
         let left = |change: &Change| (change.db.clone(), change.key.clone(), change.left.clone());

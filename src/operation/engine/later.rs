@@ -1,0 +1,112 @@
+//! Leases: which of them this worker has granted, and what masters may have missed of those given back.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{Engine, OperationId};
+use crate::client::outbox::Target;
+use crate::client::reply::Reply;
+use crate::clock::{self, Instant};
+use crate::master::deferred::{Debt, Lease, Over};
+use crate::operation::{Owed, Then};
+use crate::quorum::{MasterSet, turn};
+
+/// Releases that masters are told once more, and when. All wait for as long, so a queue keeps them in order.
+#[derive(Default)]
+pub(super) struct Later {
+    queue: VecDeque<(Instant, Lease, MasterSet)>,
+}
+
+/// The most that wait. Beyond it the oldest is told sooner.
+const MOST: usize = 65_536;
+
+/// How often it is looked whether a grant can be told.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Engine {
+    /// Whether replies have to be given before this one.
+    pub(super) fn is_too_early(&self, id: OperationId) -> bool {
+        let is_next = self.with(id, |flight| flight.target.as_ref().is_none_or(Target::is_next));
+        is_next == Some(false)
+    }
+
+    /// Tells the client of a grant when it is its turn. A client that pipelines its requests would else begin to count
+    /// its time to live long after the masters have.
+    pub(super) fn grant_in_turn(self: &Rc<Self>, id: OperationId, reply: Reply) {
+        let engine = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            while engine.is_too_early(id) {
+                tokio::time::sleep(LOOK).await;
+                let now = clock::now();
+                engine.see(now);
+                let next = engine.with(id, |flight| flight.operation.untold(&engine.rules, now));
+                match next {
+                    Some(next) if !matches!(next.then, Then::Wait) => {
+                        engine.act(id, next);
+                        return engine.start_ready();
+                    }
+                    _ => {}
+                }
+            }
+            engine.reply(id, reply, turn::End::Granted);
+            engine.retire(id);
+            engine.start_ready();
+        });
+    }
+
+    /// A lease that a quorum holds now is given back by its name.
+    pub(super) fn remember_lease(&self, id: OperationId) {
+        self.with(id, |flight| {
+            let operation = &flight.operation;
+            if let Some((token, tag)) = operation.lease() {
+                self.rules.leases.remember(operation.db, &operation.key, token, tag);
+            }
+        });
+    }
+
+    /// All that is to come has come: who has not deleted what was given back is told at once. And once more when the
+    /// lease's own claim cannot reach anybody any more, which another worker may have sent.
+    pub(super) fn settle_owed(&self, id: OperationId) {
+        let owed = self.with(id, |flight| {
+            let owed = flight.operation.owed(&self.rules)?;
+            Some((flight.operation.db, flight.operation.key.clone(), owed))
+        });
+        let Some((db, key, Owed { attempt, now, later, end })) = owed.flatten() else { return };
+        let lease = Lease { db, key, over: Over::Attempt(attempt), end };
+        self.tell_over(&lease, now);
+        if !later.is_empty() {
+            let due = clock::now() + self.rules.patience;
+            let mut waiting = self.later.borrow_mut();
+            waiting.queue.push_back((due, lease, later));
+            let too_many = waiting.queue.len() > MOST;
+            let oldest = if too_many { waiting.queue.pop_front() } else { None };
+            drop(waiting);
+            self.deadlines.set.notify_one();
+            if let Some((_, lease, masters)) = oldest {
+                self.tell_over(&lease, masters);
+            }
+        }
+    }
+
+    fn tell_over(&self, lease: &Lease, masters: MasterSet) {
+        for master in masters.iter() {
+            self.links[master.index()].deliver(Debt::Lease(lease.clone()));
+        }
+    }
+
+    pub(super) fn tell_once_more(&self, due: Instant) {
+        loop {
+            let mut waiting = self.later.borrow_mut();
+            let is_due = waiting.queue.front().is_some_and(|(at, ..)| *at <= due);
+            let next = if is_due { waiting.queue.pop_front() } else { None };
+            drop(waiting);
+            let Some((_, lease, masters)) = next else { return };
+            self.tell_over(&lease, masters);
+        }
+    }
+
+    pub(super) fn next_to_tell(&self) -> Option<Instant> {
+        self.later.borrow().queue.front().map(|(at, ..)| *at)
+    }
+}

@@ -1,0 +1,135 @@
+//! Prolonging a key by its token: the extend scripts.
+
+use crate::clock::Instant;
+use crate::decision::lease::attempt::Tag;
+use crate::decision::lease::extend::{self as decision, Step, Vote};
+use crate::lua::canonical::Canonical;
+use crate::master::reply::Answer;
+use crate::operation::change::Replies;
+use crate::operation::claim::held_as;
+use crate::operation::request::{self, Form, Number};
+use crate::operation::verdict::Trouble;
+use crate::operation::{Asked, Next, Received, Rules, Then};
+use crate::quorum::MasterSet;
+
+/// An extension.
+#[derive(Debug)]
+pub struct Extend {
+    token: Box<[u8]>,
+    /// As asked, in milliseconds.
+    ttl_ms: i64,
+    replies: Replies,
+    sent: Option<Sent>,
+    others: usize,
+    missing: usize,
+    trouble: Trouble,
+}
+
+#[derive(Debug)]
+struct Sent {
+    decision: decision::Extend,
+    voters: MasterSet,
+    /// The tag under which a master held it before.
+    held: Tag,
+    done: bool,
+}
+
+impl Extend {
+    /// An extension by `ttl_ms` that nobody was asked about yet.
+    pub fn new(token: Box<[u8]>, ttl_ms: i64, replies: Replies) -> Self {
+        let trouble = Trouble::default();
+        Self { token, ttl_ms, replies, sent: None, others: 0, missing: 0, trouble }
+    }
+
+    pub(super) fn ask(&mut self, rules: &Rules, name: (u32, &[u8]), asked: Asked, now: Instant) {
+        let (at, voters) = (rules.at(now), asked.voters);
+        (self.others, self.missing) = (0, 0);
+        if let Some(sent) = &mut self.sent {
+            sent.voters = voters;
+            return sent.decision.ask(asked.all, at);
+        }
+        // Its generation is another one from now on.
+        rules.leases.take(name.0, name.1, &self.token);
+        let freshness = rules.freshness(self.ttl_ms);
+        let decision = decision::Extend::new(rules.terms(), freshness, asked.all, at);
+        self.sent = Some(Sent { decision, voters, held: Tag::NONE, done: false });
+    }
+
+    pub(super) fn round(&self) -> u8 {
+        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
+    }
+
+    pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
+        let Some(sent) = &self.sent else { return };
+        let mut ttl = Number::default();
+        let ttl = ttl.digits(rules.pad.pad_for(self.ttl_ms, sent.decision.freshness()));
+        request::script(out, form, Canonical::Extend, key, &[&self.token, ttl]);
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        let Received { master, round, answer, now, .. } = received;
+        let is_voter = self.sent.as_ref().is_some_and(|sent| sent.voters.contains(master));
+        let vote = self.vote(answer.filter(|_| is_voter));
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if let (Vote::Extended(_), Some(Answer::Bulk(tag))) = (vote, answer) {
+            sent.held = held_as(tag);
+        }
+        let step = sent.decision.vote(round, master, vote, rules.at(now));
+        self.next(rules, step)
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let step = sent.decision.tick(rules.at(now));
+        self.next(rules, step)
+    }
+
+    fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
+        match answer {
+            Some(Answer::Bulk(tag)) => Vote::Extended(held_as(tag).attempt),
+            Some(Answer::Int(-2)) => {
+                self.missing += 1;
+                Vote::Refused
+            }
+            Some(Answer::Int(-3)) => {
+                self.others += 1;
+                Vote::Refused
+            }
+            Some(Answer::Error(error)) => {
+                self.trouble.remember(error);
+                Vote::Unknown
+            }
+            _ => Vote::Unknown,
+        }
+    }
+
+    fn next(&mut self, rules: &Rules, step: Step) -> Next {
+        match step {
+            Step::Wait => Next::WAIT,
+            Step::Afresh => Next::then(Then::Ask),
+            Step::Extended(_) => {
+                if let Some(sent) = &mut self.sent {
+                    sent.done = true;
+                }
+                Next::reply(self.replies.changed.clone())
+            }
+            Step::Refused if self.missing > self.others => {
+                Next::reply(self.replies.missing.clone())
+            }
+            Step::Refused => Next::reply(self.replies.other.clone()),
+            Step::Unavailable { answered } => {
+                Next::reply(self.trouble.unavailable(rules, answered))
+            }
+        }
+    }
+
+    /// The token, and the tag under which a quorum holds it now, as far as one master has told.
+    pub(super) fn lease(&self) -> Option<(&[u8], Tag)> {
+        let sent = self.sent.as_ref().filter(|sent| sent.done && sent.held != Tag::NONE)?;
+        Some((&self.token, sent.held.raised()))
+    }
+
+    pub(super) fn has_changed(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.done)
+    }
+}

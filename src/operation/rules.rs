@@ -1,0 +1,73 @@
+//! What decisions need to know about the proxy.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::leases::Leases;
+use crate::clock::Instant;
+use crate::decision::lease::claim::Terms;
+use crate::decision::lease::pad::Pad;
+use crate::master::unix_time::UnixTime;
+use crate::quorum::Quorum;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// How many masters must agree.
+    pub quorum: Quorum,
+    /// What is added to TTLs on the masters.
+    pub pad: Pad,
+    /// How long a verdict waits for a silent minority.
+    pub vote_timeout: Duration,
+    /// How long a client waits while a quorum is silent.
+    pub patience: Duration,
+    /// How often a split vote is tried again.
+    pub split_vote_retries: u32,
+    /// The time of day.
+    pub unix_time: Arc<UnixTime>,
+    /// The leases of this worker.
+    pub leases: Rc<Leases>,
+}
+
+impl Rules {
+    /// Whether a round may be repeated whose answers did not agree; `tried` counts the repetitions.
+    pub(super) fn try_again(&self, tried: &mut u8) -> bool {
+        let may = u32::from(*tried) < self.split_vote_retries;
+        *tried += u8::from(may);
+        may
+    }
+
+    /// What all decisions on leases have in common.
+    pub(super) fn terms(&self) -> Terms {
+        let Self { quorum, vote_timeout, patience, split_vote_retries: retries, .. } = *self;
+        Terms { quorum, vote_timeout, patience, retries }
+    }
+
+    /// `now` as decisions on leases have it.
+    pub(super) fn at(&self, now: Instant) -> Duration {
+        self.leases.at(now)
+    }
+
+    /// How long after sending a quorum's yes grants a lease of `asked_ms`.
+    pub(super) fn freshness(&self, asked_ms: i64) -> Duration {
+        self.pad.freshness(asked_ms, self.leases.round_trip())
+    }
+
+    /// When a key is gone from a master by itself that was set for `ttl_ms` at `since`, its clock being slow.
+    pub(super) fn end_of(&self, since: Instant, ttl_ms: i64) -> Instant {
+        let ttl_ms = ttl_ms.max(0).unsigned_abs();
+        since + Duration::from_millis(ttl_ms.saturating_add(ttl_ms / 64)).min(FOREVER)
+    }
+
+    /// The same of a lock that was released at `since`, when masters saw it end in `left_ms`; -1: never.
+    pub(super) fn end_of_release(&self, since: Instant, left_ms: i64) -> Instant {
+        if left_ms < 0 { since + UNKNOWN_END } else { self.end_of(since, left_ms) }
+    }
+}
+
+/// How long a release is kept whose lock has no end.
+const UNKNOWN_END: Duration = Duration::from_secs(600);
+
+/// Time that an [`Instant`] can certainly still add up.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
