@@ -1,0 +1,161 @@
+//! Changes that come too late: a renewal, a deletion or a script that the network held back. What others have done
+//! meanwhile stays, and what should be gone is gone.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use support::scripts::REDISSON_LOCK;
+use support::{Proxy, Relay, Reply, Stage, encode, eventually, int, value};
+
+/// Short beside what the network withholds here.
+const FLAGS: [&str; 2] = ["--vote-timeout", "100ms"];
+const VOTE_TIMEOUT: Duration = Duration::from_millis(100);
+const MINUTE: &str = "60000";
+const TEN_MINUTES: &str = "600000";
+/// How often each race is run.
+const TURNS: usize = 3;
+
+/// A client renews its lock by `SET key token XX PX`, is told an error, and renews it through another proxy. The first
+/// proxy undid its own renewal when the answers came, and the lock ended as if it had never been renewed.
+#[tokio::test]
+async fn a_renewal_outlives_the_late_answer_to_an_earlier_one_by_another_proxy() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    for turn in 0..TURNS {
+        let key = format!("lock {turn}");
+        assert_eq!(claim(&mut near, &key, "the renewer", MINUTE).await, Ok(Value::Okay));
+        let renew = ["SET", &key, "the renewer", "XX", "PX", TEN_MINUTES];
+        stage.relays.iter().for_each(|relay| relay.hold_back_answers_to("the renewer"));
+        let _ = value(&mut far, &renew).await;
+        assert_eq!(value(&mut near, &renew).await, Ok(Value::Okay));
+        stage.heal();
+        stage.settled().await;
+        let left_ms = int(&mut near, &["PTTL", &key]).await;
+        assert!(left_ms > 500_000, "{key} was renewed for ten minutes and ends in {left_ms} ms");
+    }
+}
+
+/// `DEL` through a proxy that is slow to two masters; the client gives up and deletes through another proxy. The next
+/// holder lost its lock when the first `DEL` arrived.
+#[tokio::test]
+async fn a_lock_outlives_a_delayed_deletion_of_the_one_before() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    for key in ["first slow", "second slow", "third slow"] {
+        assert_eq!(claim(&mut near, key, "the first holder's", TEN_MINUTES).await, Ok(Value::Okay));
+        eventually("all masters have it", || async {
+            (stage.masters.having(key).await == 3).then_some(())
+        })
+        .await;
+        stage.relays[1..].iter().for_each(|relay| relay.hold_back("slow"));
+        let _ = value(&mut far, &["DEL", key]).await;
+        let _ = value(&mut near, &["DEL", key]).await;
+        assert_eq!(claim(&mut near, key, "the next holder's", TEN_MINUTES).await, Ok(Value::Okay));
+        stage.heal();
+        stage.settled().await;
+        nobody_else_gets(key, &stage.near).await;
+    }
+}
+
+/// A script is tried again while one master still owes the answer to its first attempt, so that master gets the second
+/// later. It is granted without it, and the key is deleted. Then the second attempt caught up there, where it stayed.
+#[tokio::test]
+async fn a_deleted_key_does_not_come_back_where_a_script_catches_up() {
+    let flags = [&FLAGS[..], &["--split-vote-retries", "100"]].concat();
+    let Some(stage) = Stage::set(&flags) else { return };
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    // A script that is new is looked at first, which is not what this is about.
+    assert_eq!(hash_lock(&mut far, "warm up").await, Ok(Value::Nil));
+    for key in ["first held back", "second held back"] {
+        // Two masters disagree for some attempts, and the third one does not get the first.
+        stage.masters[1].ask(&["HSET", key, "somebody else", "1"]).await;
+        stage.masters[1].ask(&["PEXPIRE", key, "300"]).await;
+        stage.relays[2].hold_back("held back");
+        assert_eq!(hash_lock(&mut far, key).await, Ok(Value::Nil));
+        assert_eq!(int(&mut near, &["DEL", key]).await, 1);
+        stage.heal();
+        stage.settled().await;
+        eventually("the key is gone from all masters", || async {
+            (stage.masters.having(key).await == 0).then_some(())
+        })
+        .await;
+    }
+}
+
+/// A script takes longer than the vote timeout. The client was told an error, and all masters had done it and kept
+/// it: a lock that nobody held was in everybody's way.
+#[tokio::test]
+async fn a_script_that_is_answered_late_is_answered_or_leaves_nothing() {
+    late_script(REDISSON_LOCK, &[TEN_MINUTES, "mine"], Reply::Nil).await;
+}
+
+/// The same for one that leaves something without an end: an element that was pushed once is there once, or not.
+#[tokio::test]
+async fn a_script_without_ttl_that_is_answered_late_is_answered_or_leaves_nothing() {
+    let push = "if redis.call('EXISTS', KEYS[1]) == 1 then return -1 end \
+                return redis.call('RPUSH', KEYS[1], ARGV[1])";
+    late_script(push, &["job"], Reply::Int(1)).await;
+}
+
+/// All masters do it at once, and their answers are withheld for some vote timeouts: much less than a client's patience.
+async fn late_script(text: &str, arguments: &[&str], expected: Reply) {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    let (mut far, mut near) = (stage.far.raw().await, stage.near.connection().await);
+    let script = |key| [&["EVAL", text, "1", key], arguments].concat();
+    // A script that is new is looked at first, which is not what this is about.
+    assert_eq!(far.ask(&script("warm up")).await, expected);
+    for key in ["first", "second", "third"] {
+        stage.relays.iter().for_each(Relay::withhold_answers);
+        let since = Instant::now();
+        far.send(&encode(&script(key))).await;
+        eventually("all masters have done it", || async {
+            (stage.masters.having(key).await == 3).then_some(())
+        })
+        .await;
+        tokio::time::sleep((4 * VOTE_TIMEOUT).saturating_sub(since.elapsed())).await;
+        stage.heal();
+        let reply = far.reply().await;
+        if reply == expected {
+            assert_eq!(int(&mut near, &["EXISTS", key]).await, 1, "{key} was done");
+            continue;
+        }
+        assert!(reply.is_error(""), "{key}: {reply:?}");
+        stage.settled().await;
+        let what = format!("nothing is left of {key}, of which the client was told: {reply:?}");
+        eventually(&what, || {
+            let mut near = near.clone();
+            async move {
+                (value(&mut near, &["EXISTS", key]).await == Ok(Value::Int(0))).then_some(())
+            }
+        })
+        .await;
+    }
+}
+
+/// Another client tries again and again.
+async fn nobody_else_gets(key: &str, proxy: &Proxy) {
+    let mut other = proxy.connection().await;
+    for _ in 0..20 {
+        let reply = claim(&mut other, key, "somebody else's", TEN_MINUTES).await;
+        assert_ne!(reply, Ok(Value::Okay), "{key} was granted twice");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn hash_lock(client: &mut MultiplexedConnection, key: &str) -> RedisResult<Value> {
+    value(client, &["EVAL", REDISSON_LOCK, "1", key, TEN_MINUTES, "mine"]).await
+}
+
+async fn claim(
+    client: &mut MultiplexedConnection,
+    key: &str,
+    token: &str,
+    ttl_ms: &str,
+) -> RedisResult<Value> {
+    value(client, &["SET", key, token, "NX", "PX", ttl_ms]).await
+}

@@ -1,0 +1,191 @@
+//! A hiccup is no outage: while all masters pause together for a moment, clients wait as they would for one Redis. A
+//! minority that is silent delays nobody, and a majority that stays silent is an error in the end.
+//!
+//! Where nothing else is said, proxies have the vote timeout here that they have when nobody sets it.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use support::scripts::{EXTEND, RELEASE};
+use support::{Master, Masters, Proxy, eventually, target_is_plain_redis, value};
+
+const FLAGS: [&str; 2] = ["--vote-timeout", "50ms"];
+const TEN_MINUTES: &str = "600000";
+/// A fork, a starved processor, a lost packet.
+const HICCUP: Duration = Duration::from_millis(150);
+/// Rounds in which this machine itself paused for longer than that prove nothing.
+const QUIET: Duration = Duration::from_secs(1);
+/// How long masters are waited for.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// Far more than a healthy machine needs, far less than waiting in vain would take.
+const LIMIT: Duration = Duration::from_secs(20);
+/// A script that no library sends.
+const PUSH: &str = "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('LLEN', KEYS[1])";
+
+/// Every request of these 150 ms failed with CLUSTERDOWN, where one Redis would only have been late.
+#[tokio::test]
+async fn while_all_masters_pause_for_a_moment_answers_are_late_and_no_errors() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &FLAGS);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    let mut quiet_rounds = 0;
+    for round in 0..5 {
+        let commands = commands(round);
+        prepare(&mut client, round).await;
+        masters.iter().for_each(Master::stop);
+        let since = Instant::now();
+        let asking = join_all(commands.iter().map(|(words, _)| ask(&proxy, words)));
+        let pause = async {
+            tokio::time::sleep(HICCUP).await;
+            masters.iter().for_each(Master::cont);
+        };
+        let (replies, ()) = tokio::join!(asking, pause);
+        if since.elapsed() > QUIET {
+            continue;
+        }
+        quiet_rounds += 1;
+        for ((words, expected), reply) in commands.iter().zip(replies) {
+            assert_eq!(reply.as_ref(), Ok(expected), "{words:?} in round {round}");
+        }
+    }
+    assert!(quiet_rounds > 0, "the machine was too busy to tell");
+}
+
+/// Commands of every kind, and what a single Redis answers to them after [`prepare`].
+fn commands(round: usize) -> Vec<(Vec<String>, Value)> {
+    let key = |name: &str| format!("{name} {round}");
+    let text = |text: &str| text.to_owned();
+    let mine = Value::BulkString(b"mine".to_vec());
+    vec![
+        (["SET", &key("free"), "mine", "NX", "PX", TEN_MINUTES].map(text).to_vec(), Value::Okay),
+        (["SET", &key("read"), "other", "NX", "PX", TEN_MINUTES].map(text).to_vec(), Value::Nil),
+        (["EVAL", RELEASE, "1", &key("held"), "mine"].map(text).to_vec(), Value::Int(1)),
+        (
+            ["EVAL", EXTEND, "1", &key("prolonged"), "mine", TEN_MINUTES].map(text).to_vec(),
+            Value::Int(1),
+        ),
+        (["GET", &key("read")].map(text).to_vec(), mine),
+        (["EVAL", PUSH, "1", &key("queue"), "job"].map(text).to_vec(), Value::Int(1)),
+        (["INCR", &key("counter")].map(text).to_vec(), Value::Int(1)),
+        (["DEL", &key("deleted")].map(text).to_vec(), Value::Int(1)),
+    ]
+}
+
+async fn prepare(client: &mut MultiplexedConnection, round: usize) {
+    for name in ["read", "held", "prolonged", "deleted"] {
+        let key = format!("{name} {round}");
+        eventually("a lock is granted", || {
+            let (mut client, key) = (client.clone(), &key);
+            async move { (claim(&mut client, key).await == Ok(Value::Okay)).then_some(()) }
+        })
+        .await;
+    }
+    // A script that is new is looked at first.
+    let _ = value(client, &["EVAL", PUSH, "1", &format!("warm up {round}"), "job"]).await;
+}
+
+/// One after the other, so many requests would take minutes if each waited for the master that is silent.
+#[tokio::test]
+async fn a_silent_minority_delays_nobody() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "1s"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    masters[1].stop();
+    let requests = async {
+        for round in 0..10 {
+            prepare(&mut client, round).await;
+            for (words, expected) in commands(round) {
+                assert_eq!(ask(&proxy, &words).await.as_ref(), Ok(&expected), "{words:?}");
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, requests).await.expect("nobody waits for one silent master");
+    masters[1].cont();
+}
+
+/// Whoever has no quorum for longer than anybody's patience is told so, and not at once.
+#[tokio::test]
+async fn a_quorum_that_stays_silent_is_waited_for_and_then_an_error() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &FLAGS);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    prepare(&mut client, 0).await;
+    masters[..2].iter().for_each(Master::stop);
+    let since = Instant::now();
+    let commands = commands(0);
+    // A release that one master confirms is one.
+    let others = commands.iter().filter(|(words, _)| words[1] != RELEASE && words[0] != "DEL");
+    let asking = others.map(|(words, _)| {
+        let proxy = &proxy;
+        async move { (words, ask(proxy, words).await, since.elapsed()) }
+    });
+    for (words, reply, waited) in join_all(asking).await {
+        let error = reply.expect_err("nobody can know");
+        let code = error.code().unwrap_or_default();
+        assert!(["CLUSTERDOWN", "TRYAGAIN"].contains(&code), "{words:?}: {error}");
+        assert!(waited >= PATIENCE / 2, "{words:?} gave up after {waited:?}: {error}");
+        assert!(waited < LIMIT, "{words:?} was an error after {waited:?} only");
+    }
+    masters[..2].iter().for_each(Master::cont);
+}
+
+/// A lock for 100 ms was still there after 120 ms: 50 ms were added to every TTL.
+#[tokio::test]
+async fn a_key_with_a_short_ttl_is_gone_soon_after_it() {
+    for options in [&["NX", "PX", "100"][..], &["PX", "100"]] {
+        is_gone_in_time(options).await;
+    }
+}
+
+async fn is_gone_in_time(options: &[&str]) {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &FLAGS);
+    proxy.expect_warnings();
+    let client = proxy.connection().await;
+    let mut turn = 0;
+    let mut quiet_turns = 0;
+    while quiet_turns < 5 {
+        turn += 1;
+        assert!(turn < 100, "the machine was too busy to tell");
+        let (mut client, key) = (client.clone(), format!("key {turn}"));
+        let set = [&["SET", &key, "mine"], options].concat();
+        let since = Instant::now();
+        let reply = value(&mut client, &set).await;
+        let took = since.elapsed();
+        tokio::time::sleep(Duration::from_millis(120)).await;
+        let seen = value(&mut client, &["GET", &key]).await;
+        // A grant that took its time may last as much longer.
+        if reply == Ok(Value::Okay) && took < Duration::from_millis(8) {
+            quiet_turns += 1;
+            assert_eq!(seen, Ok(Value::Nil), "{set:?}, 120 ms after its OK");
+        }
+    }
+}
+
+/// Over a connection of its own, so that nothing waits behind anything else.
+async fn ask(proxy: &Proxy, words: &[String]) -> RedisResult<Value> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    value(&mut proxy.connection().await, &words).await
+}
+
+async fn claim(client: &mut MultiplexedConnection, key: &str) -> RedisResult<Value> {
+    value(client, &["SET", key, "mine", "NX", "PX", TEN_MINUTES]).await
+}
