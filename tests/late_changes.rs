@@ -78,6 +78,7 @@ async fn a_deleted_key_does_not_come_back_where_a_script_catches_up() {
         stage.relays[2].hold_back("held back");
         assert_eq!(hash_lock(&mut far, key).await, Ok(Value::Nil));
         assert_eq!(int(&mut near, &["DEL", key]).await, 1);
+        tokio::time::sleep(2 * VOTE_TIMEOUT).await;
         stage.heal();
         stage.settled().await;
         eventually("the key is gone from all masters", || async {

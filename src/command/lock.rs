@@ -9,12 +9,12 @@ use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::config::NoTtl;
-use crate::operation::Kind;
 use crate::operation::claim::{Claim, How, Replies};
 use crate::operation::read::Question;
 use crate::operation::release::{self, Release};
 use crate::operation::request::NewTtl;
 use crate::operation::swap::{self, Answered, Swap, Update};
+use crate::operation::{Answers, Kind};
 
 /// `SET key value [NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`
 pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
@@ -22,7 +22,7 @@ pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
     let options = SetOptions::parse(args.from(3), front.unix_ms())?;
     let expired = matches!(options.ttl, SetTtl::Ms(..=0));
     if options.condition == Condition::Absent && !options.get && !expired {
-        return claim(front, key, value, options.ttl, Replies::new(Reply::OK, Reply::Nil));
+        return claim(front, key, value, options.ttl, Replies::SET);
     }
     let ttl = match options.condition {
         Condition::Absent if !expired => {
@@ -45,8 +45,7 @@ pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
 
 /// `SETNX key value`
 pub(super) fn setnx(front: &Front, args: Args<'_>) -> Outcome {
-    let replies = Replies::new(Reply::Int(1), Reply::Int(0));
-    claim(front, args.at(1), args.at(2), SetTtl::Never, replies)
+    claim(front, args.at(1), args.at(2), SetTtl::Never, Replies::SETNX)
 }
 
 /// `SETEX key seconds value`, `PSETEX key milliseconds value`
@@ -113,11 +112,18 @@ fn overwrite(front: &Front, key: &[u8], value: &[u8], ttl: NewTtl, answer: Answe
 }
 
 fn release(front: &Front, key: &[u8], token: &[u8]) -> Action {
-    let release = Release::new(token.into(), release::Replies::counting());
+    let release = Release::new(token.into(), Answers::Usual(release::Replies::COUNTING));
     Action::Start(operation(front, key, Kind::Release(release)))
 }
 
-fn claim(front: &Front, key: &[u8], token: &[u8], ttl: SetTtl, replies: Replies) -> Outcome {
+fn claim(
+    front: &Front,
+    key: &[u8],
+    token: &[u8],
+    ttl: SetTtl,
+    replies: &'static Replies,
+) -> Outcome {
+    let replies = Answers::Usual(replies);
     let claim = match lease(front, ttl)? {
         Some(ttl_ms) => Claim::new(token.into(), ttl_ms, How::IfFree, replies),
         None => Claim::persistent(token.into(), front.worker.provisional_ttl_ms(), replies),

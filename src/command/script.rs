@@ -12,12 +12,12 @@ use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::lua::program::split_shebang;
 use crate::lua::{Create, Own, Script, Shape, Value};
-use crate::operation::Kind;
 use crate::operation::change;
 use crate::operation::claim::{self, Claim, How};
 use crate::operation::extend::Extend;
 use crate::operation::load::{self, Load};
 use crate::operation::release::{self, Release};
+use crate::operation::{Answers, Kind};
 
 /// `EVAL text numkeys key... arg...`
 pub(super) fn eval(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcome {
@@ -186,6 +186,7 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
                 missing: reply(missing),
                 other: reply(other),
             };
+            let replies = Answers::Own(Box::new(replies));
             Some(Kind::Release(Release::new(argv[token.position()].into(), replies)))
         }
         Shape::Extend { token, ttl, extended, missing, other, .. } => {
@@ -217,7 +218,7 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
 }
 
 fn claim(token: &[u8], ttl_ms: i64, how: How, replies: claim::Replies) -> Kind {
-    Kind::Claim(Claim::new(token.into(), ttl_ms, how, replies))
+    Kind::Claim(Claim::new(token.into(), ttl_ms, how, Answers::Own(Box::new(replies))))
 }
 
 /// Milliseconds, if they are what the shape was recognised for: a positive number that Redis can add to its clock.

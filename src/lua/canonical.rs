@@ -17,6 +17,8 @@ pub enum Canonical {
     Deliver,
     /// Delete if exactly this value is held.
     TakeBack,
+    /// Take the tag off exactly this value.
+    TakeTag,
     /// `DEL` that tells what it deleted.
     Delete,
     /// Make a provisional claim persistent.
@@ -46,13 +48,14 @@ macro_rules! tagged {
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Acquire,
         Self::Extend,
         Self::Look,
         Self::Release,
         Self::Deliver,
         Self::TakeBack,
+        Self::TakeTag,
         Self::Delete,
         Self::Persist,
         Self::Inspect,
@@ -73,6 +76,7 @@ impl Canonical {
             Self::Release => tagged!("canonical/release.lua"),
             Self::Deliver => include_str!("canonical/deliver.lua"),
             Self::TakeBack => include_str!("canonical/take_back.lua"),
+            Self::TakeTag => tagged!("canonical/take_tag.lua"),
             Self::Delete => tagged!("canonical/delete.lua"),
             Self::Persist => include_str!("canonical/persist.lua"),
             Self::Inspect => tagged!("canonical/inspect.lua"),
@@ -89,7 +93,7 @@ impl Canonical {
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 15]> =
+        static SHAS: LazyLock<[String; 16]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

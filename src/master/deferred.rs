@@ -49,6 +49,8 @@ pub enum Over {
     Value(Box<[u8]>),
     /// The attempt, however often it was prolonged: its holder has given it back.
     Attempt(Attempt),
+    /// Only the tag of exactly this value: what has no end is no lease.
+    Tag(Box<[u8]>),
 }
 
 impl Debt {
@@ -69,6 +71,9 @@ impl Debt {
             }
             Self::Lease(Lease { key, over: Over::Attempt(attempt), .. }) => {
                 request::deliver(out, form, key, *attempt);
+            }
+            Self::Lease(Lease { key, over: Over::Tag(value), .. }) => {
+                request::take_tag(out, form, key, value);
             }
             Self::Restore(restore) => request::restore(out, form, &restore.changes),
         }
@@ -92,7 +97,7 @@ impl Debt {
 impl Lease {
     fn bytes(&self) -> usize {
         let value = match &self.over {
-            Over::Value(value) => value.len(),
+            Over::Value(value) | Over::Tag(value) => value.len(),
             Over::Attempt(_) => size_of::<Attempt>(),
         };
         self.key.len() + value

@@ -47,7 +47,7 @@ impl Replies {
 #[derive(Debug)]
 pub struct Change {
     what: What,
-    replies: Replies,
+    replies: Box<Replies>,
     sent: Option<Sent>,
     trouble: Trouble,
 }
@@ -64,7 +64,7 @@ struct Sent {
 impl Change {
     /// A change that nobody was asked about yet.
     pub fn new(what: What, replies: Replies) -> Self {
-        Self { what, replies, sent: None, trouble: Trouble::default() }
+        Self { what, replies: Box::new(replies), sent: None, trouble: Trouble::default() }
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {

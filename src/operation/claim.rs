@@ -10,7 +10,7 @@ use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::Trouble;
-use crate::operation::{Asked, Next, Received, Rules, Then};
+use crate::operation::{Answers, Asked, Next, Received, Rules, Then};
 use crate::quorum::{MasterSet, turn};
 use persist::Persist;
 
@@ -40,6 +40,12 @@ pub struct Replies {
 }
 
 impl Replies {
+    /// Those of `SET key token NX`.
+    pub const SET: &Self = &Self { granted: Reply::OK, owned: Reply::OK, held: Reply::Nil };
+    /// Those of `SETNX`.
+    pub const SETNX: &Self =
+        &Self { granted: Reply::Int(1), owned: Reply::Int(1), held: Reply::Int(0) };
+
     /// Those of a claim that only a free key can grant.
     pub fn new(granted: Reply, held: Reply) -> Self {
         Self { owned: granted.clone(), granted, held }
@@ -55,8 +61,8 @@ pub struct Claim {
     how: How,
     /// The lock has no TTL, and `ttl_ms` is what it is claimed with first.
     persist: bool,
-    replies: Replies,
-    sent: Option<Sent>,
+    replies: Answers<Replies>,
+    sent: Option<Box<Sent>>,
     trouble: Trouble,
 }
 
@@ -77,14 +83,14 @@ struct Sent {
 
 impl Claim {
     /// A claim of a key for `ttl_ms`.
-    pub fn new(token: Box<[u8]>, ttl_ms: i64, how: How, replies: Replies) -> Self {
+    pub fn new(token: Box<[u8]>, ttl_ms: i64, how: How, replies: Answers<Replies>) -> Self {
         let trouble = Trouble::default();
         Self { token, ttl_ms, how, persist: false, replies, sent: None, trouble }
     }
 
     /// A claim of a key without TTL. It gets `provisional_ms` first and is made persistent once a
     /// quorum has it, so that a proxy that dies halfway leaves nothing that never expires.
-    pub fn persistent(token: Box<[u8]>, provisional_ms: i64, replies: Replies) -> Self {
+    pub fn persistent(token: Box<[u8]>, provisional_ms: i64, replies: Answers<Replies>) -> Self {
         Self { persist: true, ..Self::new(token, provisional_ms, How::IfFree, replies) }
     }
 
@@ -114,7 +120,8 @@ impl Claim {
         let decision = decision::Claim::new(rules.terms(), freshness, attempt, asked.all, at);
         let (earlier, persist) = (Vec::new(), None);
         let (since, held, was_refused) = (now, Tag::NONE, false);
-        self.sent = Some(Sent { decision, asked, earlier, persist, since, held, was_refused });
+        let sent = Sent { decision, asked, earlier, persist, since, held, was_refused };
+        self.sent = Some(Box::new(sent));
     }
 
     pub(super) fn is_persistent(&self) -> bool {
@@ -242,7 +249,7 @@ impl Claim {
         let sent = self.sent.as_ref().filter(|_| self.is_granted())?;
         let holder = sent.decision.holder()?;
         let tag = if sent.held.attempt == holder { sent.held.raised() } else { holder.fresh() };
-        (holder != Tag::NONE.attempt).then_some((&*self.token, tag))
+        (holder != Tag::NONE.attempt && !self.persist).then_some((&*self.token, tag))
     }
 
     /// The value that the claim has left in `round`, if any, and when it is gone by itself.
@@ -251,6 +258,12 @@ impl Claim {
         let value = attempt::encode(sent.attempt(round).fresh(), &self.token);
         let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
         Some((value, rules.end_of(sent.since, ttl_ms)))
+    }
+
+    /// The value of a lock without TTL that was granted, and the masters that may have it under its tag.
+    pub(super) fn without_end(&self) -> Option<(Vec<u8>, MasterSet)> {
+        let sent = self.sent.as_ref().filter(|_| self.persist && self.is_granted())?;
+        Some((attempt::encode(sent.decision.attempt().fresh(), &self.token), sent.asked.all))
     }
 
     /// It is decided, and some master holds the key for somebody else, whether that counts or not.

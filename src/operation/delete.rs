@@ -35,6 +35,8 @@ struct Sent {
     since: Instant,
     /// Deletes that were sent, each with its round.
     deletes: Vec<(MasterId, u8, Tag)>,
+    /// Masters that have answered the look of each round.
+    looked: Vec<MasterSet>,
 }
 
 impl Delete {
@@ -42,10 +44,12 @@ impl Delete {
         let (at, voters) = (rules.at(now), asked.voters);
         if let Some(sent) = &mut self.sent {
             (sent.voters, sent.since) = (voters, now);
+            sent.looked.push(MasterSet::EMPTY);
             return sent.decision.ask(asked.all, at);
         }
         let decision = decision::Delete::new(rules.terms(), asked.all, at);
-        self.sent = Some(Sent { decision, voters, since: now, deletes: Vec::new() });
+        let looked = vec![MasterSet::EMPTY];
+        self.sent = Some(Sent { decision, voters, since: now, deletes: Vec::new(), looked });
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -75,7 +79,7 @@ impl Delete {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         let answer = answer.filter(|_| sent.voters.contains(master));
         let at = rules.at(now);
-        let step = if sent.delete(master, round).is_some() {
+        let step = if !sent.is_look(master, round) {
             if let Some(Answer::Int(left_ms @ -1..)) = answer {
                 self.left_ms = self.left_ms.max(*left_ms);
             }
@@ -113,12 +117,14 @@ impl Delete {
     fn delete(&mut self, values: Vec<(MasterId, Value)>) -> Next {
         let round = self.round();
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let mut told = MasterSet::EMPTY;
-        for (master, value) in values {
-            let Value::Tagged(tag) = value else { continue };
-            sent.deletes.push((master, round, tag));
-            told.insert(master);
-        }
+        let tags = values.into_iter().filter_map(|(master, value)| match value {
+            Value::Tagged(tag) => Some((master, tag)),
+            Value::Untagged(_) => None,
+        });
+        let mut tags: Vec<_> = tags.filter(|it| sent.delete(it.0, round) != Some(it.1)).collect();
+        tags.extend(sent.early(&tags, round));
+        let told = tags.iter().map(|(master, _)| *master).collect();
+        sent.deletes.extend(tags.into_iter().map(|(master, tag)| (master, round, tag)));
         Next::then(Then::Tell(told))
     }
 
@@ -143,8 +149,25 @@ impl Delete {
 }
 
 impl Sent {
+    /// Whether this is the answer to the look of `round`, which comes before those to deletes.
+    fn is_look(&mut self, master: MasterId, round: u8) -> bool {
+        let Some(looked) = self.looked.get_mut(usize::from(round)) else { return false };
+        let is_first = !looked.contains(master);
+        looked.insert(master);
+        is_first
+    }
+
+    /// Masters that have not answered the look yet get the same, so that nothing that follows this deletion comes before
+    /// it there.
+    fn early(&self, tags: &[(MasterId, Tag)], round: u8) -> Vec<(MasterId, Tag)> {
+        let Some((_, tag)) = tags.first() else { return Vec::new() };
+        let looked = self.looked.last().copied().unwrap_or_default();
+        let silent = self.voters.without(looked).iter();
+        silent.filter(|to| self.delete(*to, round).is_none()).map(|to| (to, *tag)).collect()
+    }
+
     fn delete(&self, master: MasterId, round: u8) -> Option<Tag> {
-        let mut deletes = self.deletes.iter();
+        let mut deletes = self.deletes.iter().rev();
         deletes.find(|(to, of, _)| *to == master && *of == round).map(|(.., tag)| *tag)
     }
 }

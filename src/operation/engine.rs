@@ -107,6 +107,15 @@ struct Flight {
     began: Option<Instant>,
 }
 
+impl Flight {
+    /// Whether a master that could not take part should still do what the others did. Later than its round another proxy
+    /// may have undone it on all masters.
+    fn may_catch_up(&self) -> bool {
+        let is_over = self.deadline.is_none_or(|due| clock::now() > due);
+        !is_over && self.operation.catches_up()
+    }
+}
+
 impl Engine {
     /// An engine without operations.
     pub fn new(

@@ -18,8 +18,8 @@ pub struct Extend {
     token: Box<[u8]>,
     /// As asked, in milliseconds.
     ttl_ms: i64,
-    replies: Replies,
-    sent: Option<Sent>,
+    replies: Box<Replies>,
+    sent: Option<Box<Sent>>,
     others: usize,
     missing: usize,
     trouble: Trouble,
@@ -37,7 +37,7 @@ struct Sent {
 impl Extend {
     /// An extension by `ttl_ms` that nobody was asked about yet.
     pub fn new(token: Box<[u8]>, ttl_ms: i64, replies: Replies) -> Self {
-        let trouble = Trouble::default();
+        let (replies, trouble) = (Box::new(replies), Trouble::default());
         Self { token, ttl_ms, replies, sent: None, others: 0, missing: 0, trouble }
     }
 
@@ -52,7 +52,8 @@ impl Extend {
         rules.leases.take(name.0, name.1, &self.token);
         let freshness = rules.freshness(self.ttl_ms);
         let decision = decision::Extend::new(rules.terms(), freshness, asked.all, at);
-        self.sent = Some(Sent { decision, voters, held: Tag::NONE, done: false });
+        let held = Tag::NONE;
+        self.sent = Some(Box::new(Sent { decision, voters, held, done: false }));
     }
 
     pub(super) fn round(&self) -> u8 {

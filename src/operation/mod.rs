@@ -107,6 +107,27 @@ pub struct Received<'a> {
     pub now: Instant,
 }
 
+/// A client's own words for the outcomes: the usual ones, or those of its script. Operations are moved about, so they
+/// are kept small.
+#[derive(Debug)]
+pub enum Answers<R: 'static> {
+    /// Those of a command.
+    Usual(&'static R),
+    /// Those of a script.
+    Own(Box<R>),
+}
+
+impl<R> std::ops::Deref for Answers<R> {
+    type Target = R;
+
+    fn deref(&self) -> &R {
+        match self {
+            Self::Usual(replies) => replies,
+            Self::Own(replies) => replies,
+        }
+    }
+}
+
 /// Whom a round was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -263,6 +284,11 @@ impl Operation {
     /// be taken back once a later one is on its way.
     pub fn may_find_itself(&self) -> bool {
         matches!(self.kind, Kind::Program(_))
+    }
+
+    /// Whether a master that could not take part should still do what the others did.
+    pub fn catches_up(&self) -> bool {
+        matches!(self.kind, Kind::Program(_) | Kind::Change(_)) && self.has_changed()
     }
 
     /// What another claim answers that shares the result of this turn.
@@ -478,6 +504,15 @@ impl Operation {
             Kind::Extend(extend) => extend.lease(),
             _ => None,
         }
+    }
+
+    /// What is left to do about a lock without end, and on which masters: there is no attempt to be told from others any
+    /// more, and commands on data expect none.
+    pub fn tag_to_take(&self, rules: &Rules) -> Option<(Debt, MasterSet)> {
+        let Kind::Claim(claim) = &self.kind else { return None };
+        let (value, masters) = claim.without_end()?;
+        let (over, end) = (Over::Tag(value.into()), rules.end_of_release(crate::clock::now(), -1));
+        Some((Debt::Lease(Lease { db: self.db, key: self.key.clone(), over, end }), masters))
     }
 
     /// What masters may have missed of a lease that was given back.

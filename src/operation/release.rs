@@ -9,7 +9,7 @@ use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
-use crate::operation::{Asked, Next, Owed, Received, Rules, Then};
+use crate::operation::{Answers, Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
 
 /// The client's own words for the outcomes.
@@ -25,9 +25,8 @@ pub struct Replies {
 
 impl Replies {
     /// 1 for a deleted key, else 0.
-    pub fn counting() -> Self {
-        Self { deleted: Reply::Int(1), missing: Reply::Int(0), other: Reply::Int(0) }
-    }
+    pub const COUNTING: &Self =
+        &Self { deleted: Reply::Int(1), missing: Reply::Int(0), other: Reply::Int(0) };
 }
 
 /// A release.
@@ -36,8 +35,8 @@ pub struct Release {
     token: Box<[u8]>,
     /// The tag under which this worker has granted the lease.
     known: Option<Tag>,
-    replies: Replies,
-    sent: Option<Sent>,
+    replies: Answers<Replies>,
+    sent: Option<Box<Sent>>,
     /// The largest remaining TTL that masters reported when they deleted the key.
     left_ms: i64,
     trouble: Trouble,
@@ -50,11 +49,13 @@ struct Sent {
     since: Instant,
     /// Deletes that the present round has sent beside its looks.
     deletes: Vec<(MasterId, Tag)>,
+    /// Masters that have answered the look of this round.
+    looked: MasterSet,
 }
 
 impl Release {
     /// A release of the lock that `token` holds.
-    pub fn new(token: Box<[u8]>, replies: Replies) -> Self {
+    pub fn new(token: Box<[u8]>, replies: Answers<Replies>) -> Self {
         let trouble = Trouble::default();
         Self { token, known: None, replies, sent: None, left_ms: 0, trouble }
     }
@@ -62,7 +63,7 @@ impl Release {
     pub(super) fn ask(&mut self, rules: &Rules, name: (u32, &[u8]), asked: Asked, now: Instant) {
         let (at, voters) = (rules.at(now), asked.voters);
         if let Some(sent) = &mut self.sent {
-            (sent.voters, sent.since) = (voters, now);
+            (sent.voters, sent.since, sent.looked) = (voters, now, MasterSet::EMPTY);
             sent.deletes.clear();
             return sent.decision.ask(asked.all, at);
         }
@@ -71,7 +72,8 @@ impl Release {
             Some(tag) => decision::Release::known(rules.terms(), tag, asked.all, at),
             None => decision::Release::new(rules.terms(), asked.all, at),
         };
-        self.sent = Some(Sent { decision, voters, since: now, deletes: Vec::new() });
+        let (deletes, looked) = (Vec::new(), MasterSet::EMPTY);
+        self.sent = Some(Box::new(Sent { decision, voters, since: now, deletes, looked }));
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -111,7 +113,10 @@ impl Release {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         // Who may not vote is told again in the end.
         let answer = answer.filter(|_| sent.voters.contains(master));
-        let is_delete = sent.decision.known_tag().is_some() || sent.delete(master).is_some();
+        let is_delete = sent.decision.known_tag().is_some() || sent.looked.contains(master);
+        if !is_delete && round == sent.decision.round() {
+            sent.looked.insert(master);
+        }
         let at = rules.at(now);
         let step = match is_delete {
             true => sent.decision.vote(round, master, vote(answer), at),
@@ -141,10 +146,12 @@ impl Release {
     }
 
     fn delete(&mut self, deletes: Vec<(MasterId, Tag)>) -> Next {
-        let masters = deletes.iter().map(|(master, _)| *master).collect();
-        if let Some(sent) = &mut self.sent {
-            sent.deletes.extend(deletes);
-        }
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let mut tags: Vec<_> =
+            deletes.into_iter().filter(|(to, tag)| sent.delete(*to) != Some(*tag)).collect();
+        tags.extend(sent.early(&tags));
+        let masters = tags.iter().map(|(master, _)| *master).collect();
+        sent.deletes.extend(tags);
         Next::then(Then::Tell(masters))
     }
 
@@ -164,6 +171,14 @@ impl Release {
 }
 
 impl Sent {
+    /// Masters that have not answered the look yet get the same, so that nothing that follows this release comes before it
+    /// there.
+    fn early(&self, tags: &[(MasterId, Tag)]) -> Vec<(MasterId, Tag)> {
+        let Some((_, tag)) = tags.first() else { return Vec::new() };
+        let silent = self.voters.without(self.looked).iter();
+        silent.filter(|to| self.delete(*to).is_none()).map(|to| (to, *tag)).collect()
+    }
+
     fn delete(&self, master: MasterId) -> Option<Tag> {
         let mut deletes = self.deletes.iter().rev();
         deletes.find(|(to, _)| *to == master).map(|(_, tag)| *tag)

@@ -137,6 +137,11 @@ pub fn take_back(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
     script(out, form, Canonical::TakeBack, key, &[value]);
 }
 
+/// Takes the tag off the key if it holds exactly this value.
+pub fn take_tag(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
+    script(out, form, Canonical::TakeTag, key, &[value]);
+}
+
 /// Deletes the key if it holds this attempt, however often that was prolonged.
 pub fn deliver(out: &mut Vec<u8>, form: Form, key: &[u8], attempt: Attempt) {
     script(out, form, Canonical::Deliver, key, &[&attempt::prefix(attempt)]);

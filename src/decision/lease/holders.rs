@@ -37,7 +37,7 @@ impl<A: Copy + PartialEq> Holders<A> {
 
     /// The attempt that a quorum holds. There is one at most.
     pub fn of_quorum(&self, quorum: Quorum) -> Option<A> {
-        self.could_reach(quorum, MasterSet::EMPTY)
+        self.that_could_reach(quorum, MasterSet::EMPTY).next()
     }
 
     /// An attempt that a quorum may hold if all of `silent` do, too; the one that most hold.

@@ -113,7 +113,7 @@ impl Engine {
         awaits(&id) || own.iter().any(is_open) || held.iter().any(is_before)
     }
 
-    /// What was decided in the meantime is not sent any more: what came after it may have been there already.
+    /// What was decided in the meantime is only sent to catch up, and not for long.
     fn send_held(self: &Rc<Self>, held: Held) {
         let Held { operation: id, master, round } = held;
         let link = &self.links[master.index()];
@@ -121,7 +121,7 @@ impl Engine {
         let sent = self.with(id, |flight| {
             let operation = &flight.operation;
             let current = operation.round() == round && !flight.pausing;
-            if !current || flight.target.is_none() {
+            if !current || flight.target.is_none() && !flight.may_catch_up() {
                 flight.outstanding -= 1;
                 return None;
             }

@@ -49,9 +49,9 @@ impl Engine {
         }
     }
 
-    /// `master` has forgotten our script and gets its text, if its answer still matters. What has been decided is not
-    /// sent again: a lock that has been released since would come back. A deletion is, unless anything else was sent
-    /// that touches the same keys.
+    /// `master` has forgotten our script and gets its text, if its answer still matters. What has been decided is sent
+    /// again only to catch up with the others, and not once anything else was sent that touches the same keys: a lock
+    /// that has been released since would come back.
     pub(super) fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
@@ -61,9 +61,10 @@ impl Engine {
             let operation = &flight.operation;
             let is_round = round == operation.round();
             let is_open = is_round && flight.target.is_some() && !flight.pausing;
+            let may_catch_up = is_round && flight.may_catch_up() && !is_overtaken;
             let matters = match operation.must_arrive() {
                 true => !is_overtaken,
-                false => is_open,
+                false => is_open || may_catch_up,
             };
             if matters && waiting.part == Part::Ballot {
                 operation.encode_for(master, &self.rules, Form::Text, &mut scratch);
