@@ -1,0 +1,395 @@
+//! What a master does with the scripts of leases is what the pure functions say that one does: random sequences of
+//! commands on one key of a real `redis-server`, and beside it on a key of `decision::lease::master`.
+//!
+//! Times to live are whole multiples of [`UNIT_MS`], far longer than any test, and are compared in such multiples.
+
+mod support;
+
+use std::cell::RefCell;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use redlock_proxy::decision::lease::attempt::{
+    Attempt, MARKER, Stored, TAG_LEN, Tag, WorkerId, encode as stored, header, prefix,
+};
+use redlock_proxy::decision::lease::master::{self, Lease};
+use redlock_proxy::decision::lease::{claim, delete, extend, release};
+use redlock_proxy::lua::canonical::Canonical;
+use support::{Master, Raw, Reply, encode};
+use tokio::runtime::Runtime;
+
+/// Sequences that are tried.
+const SEQUENCES: u32 = 400;
+const LONGEST_SEQUENCE: usize = 40;
+const KEY: &[u8] = b"lock";
+const UNIT_MS: u64 = 1_000_000;
+/// Few, so that they meet again.
+const ATTEMPTS: u64 = 6;
+
+type Key = Option<Lease<Vec<u8>>>;
+
+/// One command, or something that is done by hand. An [`Index`] chooses one of [`tokens`].
+#[derive(Clone, Debug)]
+enum Step {
+    Claim {
+        attempt: u64,
+        ttl: u64,
+    },
+    Acquire {
+        attempt: u64,
+        ttl: u64,
+        creates: bool,
+    },
+    Extend {
+        token: Index,
+        ttl: u64,
+    },
+    Look {
+        token: Index,
+    },
+    Release {
+        which: Which,
+        token: Index,
+    },
+    TakeBack {
+        attempt: u64,
+    },
+    Deliver {
+        attempt: u64,
+    },
+    Show,
+    Delete {
+        which: Which,
+    },
+    /// A lease as it is after many extensions.
+    Put {
+        tag: Tag,
+        ttl: u64,
+    },
+    /// By somebody who knows no tags.
+    PutUntagged {
+        token: Index,
+        ttl: u64,
+    },
+}
+
+/// The tag that a command names.
+#[derive(Clone, Debug)]
+enum Which {
+    Held,
+    Any(Tag),
+}
+
+#[test]
+fn masters_do_what_the_decisions_believe() {
+    let runtime = Runtime::new().expect("a runtime");
+    let redis = Master::start();
+    let server = RefCell::new(runtime.block_on(Raw::connect_resp3(&redis.address())));
+    let config = ProptestConfig::with_cases(SEQUENCES);
+    proptest!(config, |(steps in vec(step(), 1..LONGEST_SEQUENCE))| {
+        runtime.block_on(run(&steps, &mut server.borrow_mut()))?;
+    });
+}
+
+/// The same commands there and here, with the same votes, and each leaves the same behind.
+async fn run(steps: &[Step], server: &mut Raw) -> Result<(), TestCaseError> {
+    server.ask(&[b"DEL", KEY]).await;
+    let mut key: Key = None;
+    for step in steps {
+        let words = step.words(&key);
+        let expected = step.act(&mut key);
+        let state: [&[&[u8]]; 2] = [&[b"GET", KEY], &[b"PTTL", KEY]];
+        let request = [encode(&words), state.map(encode).concat()].concat();
+        server.send(&request).await;
+        let replies = server.replies(3).await;
+        prop_assert_eq!(&step.vote(&replies[0]), &expected, "{:?} answered {:?}", step, replies[0]);
+        prop_assert_eq!(&held(&replies[1], &replies[2]), &key, "{:?} left this", step);
+    }
+    Ok(())
+}
+
+/// What a master holds.
+fn held(value: &Reply, left: &Reply) -> Key {
+    match (value, left) {
+        (Reply::Nil, Reply::Int(-2)) => None,
+        (Reply::Bulk(value), Reply::Int(left_ms)) => Some(lease(value, left_ms.unsigned_abs())),
+        other => panic!("a string with an end, or nothing, and not {other:?}"),
+    }
+}
+
+fn lease(value: &[u8], left_ms: u64) -> Lease<Vec<u8>> {
+    let Stored { tag, token } = Stored::decode(value);
+    let end_ms = (left_ms + UNIT_MS / 2) / UNIT_MS;
+    Lease { tag: tag.unwrap_or(Tag::NONE), token: token.to_vec(), end_ms }
+}
+
+/// What both sides say, in the words of the decisions.
+#[derive(Debug, PartialEq)]
+enum Vote {
+    Claim(claim::Vote),
+    /// And the tag that was raised.
+    Extend(extend::Vote, Option<Tag>),
+    Look(release::Sight),
+    Release(release::Vote),
+    /// Take-backs and deliveries: nobody reads more of their answers.
+    IsDeleted(bool),
+    Show(delete::Sight),
+    /// What has no tag is deleted where it is shown.
+    DeletedUntagged,
+    Done,
+}
+
+impl Step {
+    /// As masters are sent it.
+    fn words(&self, key: &Key) -> Vec<Vec<u8>> {
+        match self {
+            Self::Claim { attempt, ttl } => {
+                let value = stored(fresh(*attempt), &token_of(*attempt));
+                words(&[b"SET", KEY, &value, b"NX", b"PX", &millis(*ttl)])
+            }
+            Self::Acquire { attempt, ttl, creates } => {
+                let creates: &[u8] = if *creates { b"1" } else { b"0" };
+                let (tag, token) = (header(fresh(*attempt)), token_of(*attempt));
+                script(Canonical::Acquire, &[&tag, &token, &millis(*ttl), creates, b"-1"])
+            }
+            Self::Extend { token, ttl } => {
+                script(Canonical::Extend, &[&chosen(token), &millis(*ttl)])
+            }
+            Self::Look { token } => script(Canonical::Look, &[&chosen(token)]),
+            Self::Release { which, token } => {
+                script(Canonical::Release, &[&stored(which.tag(key), b""), &chosen(token)])
+            }
+            Self::TakeBack { attempt } => {
+                let value = stored(fresh(*attempt), &token_of(*attempt));
+                script(Canonical::TakeBack, &[&value])
+            }
+            Self::Deliver { attempt } => script(Canonical::Deliver, &[&prefix(named(*attempt))]),
+            Self::Show => script(Canonical::Delete, &[]),
+            Self::Delete { which } => script(Canonical::Delete, &[&header(which.tagged(key))]),
+            Self::Put { tag, ttl } => {
+                let value = stored(*tag, &token_by(tag.attempt));
+                words(&[b"SET", KEY, &value, b"PX", &millis(*ttl)])
+            }
+            Self::PutUntagged { token, ttl } => {
+                words(&[b"SET", KEY, &untagged(token), b"PX", &millis(*ttl)])
+            }
+        }
+    }
+
+    /// The same here.
+    fn act(&self, key: &mut Key) -> Vote {
+        let new = |attempt: &u64, ttl: &u64| Lease {
+            tag: fresh(*attempt),
+            token: token_of(*attempt),
+            end_ms: *ttl,
+        };
+        let before = key.as_ref().map(|held| held.tag);
+        match self {
+            Self::Claim { attempt, ttl } => Vote::Claim(master::claim(key, new(attempt, ttl))),
+            Self::Acquire { creates: false, .. } if key.is_none() => {
+                Vote::Claim(claim::Vote::Refused)
+            }
+            Self::Acquire { attempt, ttl, .. } => {
+                let vote = master::acquire(key, new(attempt, ttl));
+                stays_untagged(before, key);
+                Vote::Claim(vote)
+            }
+            Self::Extend { token, ttl } => {
+                let vote = master::extend(key, &chosen(token), *ttl);
+                stays_untagged(before, key);
+                Vote::Extend(vote, before.filter(|_| vote != extend::Vote::Refused))
+            }
+            Self::Look { token } => Vote::Look(master::look(key, &chosen(token))),
+            Self::Release { which, token } => {
+                let tag = which.tag(key);
+                Vote::Release(master::give_back(key, tag, &chosen(token)))
+            }
+            Self::TakeBack { attempt } => {
+                let vote = master::delete(key, fresh(*attempt));
+                Vote::IsDeleted(vote == release::Vote::Deleted)
+            }
+            Self::Deliver { attempt } => {
+                let vote = master::deliver(key, named(*attempt));
+                Vote::IsDeleted(vote == release::Vote::Deleted)
+            }
+            Self::Show if before == Some(Tag::NONE) => {
+                *key = None;
+                Vote::DeletedUntagged
+            }
+            Self::Show => Vote::Show(master::show(key)),
+            Self::Delete { which } => {
+                let tag = which.tagged(key);
+                Vote::Release(master::delete(key, tag))
+            }
+            Self::Put { tag, ttl } => {
+                *key = Some(Lease { tag: *tag, token: token_by(tag.attempt), end_ms: *ttl });
+                Vote::Done
+            }
+            Self::PutUntagged { token, ttl } => {
+                *key = Some(Lease { tag: Tag::NONE, token: untagged(token), end_ms: *ttl });
+                Vote::Done
+            }
+        }
+    }
+
+    /// What a master's answer means.
+    fn vote(&self, reply: &Reply) -> Vote {
+        match self {
+            Self::Claim { .. } | Self::Acquire { .. } => Vote::Claim(match reply {
+                Reply::Int(1) => claim::Vote::Taken,
+                Reply::Bulk(tag) => claim::Vote::Owned(tag_in(tag).attempt),
+                Reply::Nil | Reply::Int(0) => claim::Vote::Refused,
+                reply if *reply == Reply::ok() => claim::Vote::Taken,
+                _ => claim::Vote::Unknown,
+            }),
+            Self::Extend { .. } => match reply {
+                Reply::Bulk(tag) => {
+                    Vote::Extend(extend::Vote::Extended(tag_in(tag).attempt), Some(tag_in(tag)))
+                }
+                Reply::Int(-2 | -3) => Vote::Extend(extend::Vote::Refused, None),
+                _ => Vote::Extend(extend::Vote::Unknown, None),
+            },
+            Self::Look { .. } => Vote::Look(match reply {
+                Reply::Bulk(tag) => release::Sight::Held(tag_in(tag)),
+                Reply::Int(-2) => release::Sight::Missing,
+                Reply::Int(-3) => release::Sight::Other,
+                _ => release::Sight::Unknown,
+            }),
+            Self::Release { .. } | Self::Delete { .. } => Vote::Release(match reply {
+                Reply::Int(-1..) => release::Vote::Deleted,
+                Reply::Int(-2) => release::Vote::Missing,
+                Reply::Int(-3) => release::Vote::Other,
+                Reply::Int(-4) => release::Vote::Raised,
+                _ => release::Vote::Unknown,
+            }),
+            Self::TakeBack { .. } | Self::Deliver { .. } => {
+                Vote::IsDeleted(*reply == Reply::Int(1))
+            }
+            Self::Show => match reply {
+                Reply::Bulk(tag) => {
+                    Vote::Show(delete::Sight::Held(delete::Value::Tagged(tag_in(tag))))
+                }
+                Reply::Int(-2) => Vote::Show(delete::Sight::Missing),
+                Reply::Int(1) => Vote::DeletedUntagged,
+                _ => Vote::Show(delete::Sight::Unknown),
+            },
+            Self::Put { .. } | Self::PutUntagged { .. } => Vote::Done,
+        }
+    }
+}
+
+/// No generation tells one state of a value without a tag from another.
+fn stays_untagged(before: Option<Tag>, key: &mut Key) {
+    if let (Some(Tag::NONE), Some(held)) = (before, key) {
+        held.tag = Tag::NONE;
+    }
+}
+
+impl Which {
+    fn tag(&self, key: &Key) -> Tag {
+        match (self, key) {
+            (Self::Held, Some(held)) => held.tag,
+            (Self::Held, None) => fresh(0),
+            (Self::Any(tag), _) => *tag,
+        }
+    }
+
+    /// Deletions name what has a tag, and nothing else.
+    fn tagged(&self, key: &Key) -> Tag {
+        let tag = self.tag(key);
+        if tag == Tag::NONE { fresh(0) } else { tag }
+    }
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (attempt, ttl, token) = (0..ATTEMPTS, 1..4_u64, any::<Index>());
+    prop_oneof![
+        3 => (attempt.clone(), ttl.clone()).prop_map(|(attempt, ttl)| Step::Claim { attempt, ttl }),
+        3 => (attempt.clone(), ttl.clone(), any::<bool>())
+            .prop_map(|(attempt, ttl, creates)| Step::Acquire { attempt, ttl, creates }),
+        4 => (token.clone(), ttl.clone()).prop_map(|(token, ttl)| Step::Extend { token, ttl }),
+        2 => token.clone().prop_map(|token| Step::Look { token }),
+        2 => (which(), token.clone()).prop_map(|(which, token)| Step::Release { which, token }),
+        2 => attempt.clone().prop_map(|attempt| Step::TakeBack { attempt }),
+        1 => attempt.prop_map(|attempt| Step::Deliver { attempt }),
+        1 => Just(Step::Show),
+        1 => which().prop_map(|which| Step::Delete { which }),
+        2 => (tag(), ttl.clone()).prop_map(|(tag, ttl)| Step::Put { tag, ttl }),
+        1 => (token, ttl).prop_map(|(token, ttl)| Step::PutUntagged { token, ttl }),
+    ]
+}
+
+fn which() -> impl Strategy<Value = Which> {
+    prop_oneof![Just(Which::Held), tag().prop_map(Which::Any)]
+}
+
+/// Of one of the attempts, at the beginning of its generations, where a byte is full, or at their end.
+fn tag() -> impl Strategy<Value = Tag> {
+    let generations = prop::sample::select(vec![0, 1, 255, 256, 65_534, 65_535]);
+    (0..ATTEMPTS, generations).prop_map(|(attempt, generation): (u64, u16)| {
+        let mut bytes = fresh(attempt).to_bytes();
+        bytes[TAG_LEN - 2..].copy_from_slice(&generation.to_be_bytes());
+        Tag::from_bytes(bytes)
+    })
+}
+
+/// Some differ in their worker only, and some in their number.
+fn named(attempt: u64) -> Attempt {
+    let worker = if attempt % 2 == 0 { 0xFF52_4C01_FF00 } else { 7 };
+    Attempt::new(WorkerId::new(worker), attempt / 2)
+}
+
+fn fresh(attempt: u64) -> Tag {
+    named(attempt).fresh()
+}
+
+/// An attempt has one token for ever; some have the same.
+fn token_of(attempt: u64) -> Vec<u8> {
+    let tokens = tokens();
+    tokens[attempt as usize * 5 % 7 % tokens.len()].clone()
+}
+
+fn token_by(attempt: Attempt) -> Vec<u8> {
+    let mut attempts = 0..ATTEMPTS;
+    token_of(attempts.find(|number| named(*number) == attempt).expect("one of ours"))
+}
+
+/// Those of clients: nothing at all, text, bytes of any kind, and such that look like what masters store.
+fn tokens() -> Vec<Vec<u8>> {
+    let other = Attempt::new(WorkerId::new(9), 9).fresh();
+    vec![
+        Vec::new(),
+        b"mine".to_vec(),
+        b"\0\xFF\r\n\0".to_vec(),
+        stored(other, b"mine"),
+        [&MARKER[..], b"too short"].concat(),
+    ]
+}
+
+fn chosen(token: &Index) -> Vec<u8> {
+    token.get(&tokens()).clone()
+}
+
+/// What is not taken for a tag and a token.
+fn untagged(token: &Index) -> Vec<u8> {
+    let mut tokens = tokens();
+    tokens.retain(|token| Stored::decode(token).tag.is_none());
+    token.get(&tokens).clone()
+}
+
+fn tag_in(answer: &[u8]) -> Tag {
+    Stored::decode(answer).tag.unwrap_or(Tag::NONE)
+}
+
+fn millis(ttl: u64) -> Vec<u8> {
+    (ttl * UNIT_MS).to_string().into_bytes()
+}
+
+fn script(script: Canonical, args: &[&[u8]]) -> Vec<Vec<u8>> {
+    words(&[&[b"EVAL", script.text().as_bytes(), b"1", KEY], args].concat())
+}
+
+fn words(words: &[&[u8]]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.to_vec()).collect()
+}
