@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use support::scripts::{EXTEND, RELEASE};
-use support::{Masters, Proxy, Relay, Stage, encode, eventually, target_is_plain_redis, value};
+use support::{
+    Masters, Proxy, Raw, Relay, Reply, Stage, encode, eventually, target_is_plain_redis, value,
+};
 
 const TEN_MINUTES: &str = "600000";
 /// Short beside what the network withholds here.
@@ -187,6 +189,57 @@ async fn confirmed_after_an_error(is_confirmed: impl AsyncFn(&Stage, &str) -> bo
             nobody_else_gets(&key, &stage.near).await;
         }
     }
+}
+
+/// A client pipelines its requests, and the reply to the first takes its time. `OK` for the second arrived when the masters
+/// had ended the lock already.
+#[tokio::test]
+async fn a_lock_that_is_told_behind_a_slow_reply_is_kept_for_its_whole_ttl() {
+    behind_a_slow_reply(Reply::ok(), async |_| {}, &["SET", "lock", "mine", "NX", "PX", "300"])
+        .await;
+}
+
+/// The same for an extension.
+#[tokio::test]
+async fn an_extension_that_is_told_behind_a_slow_reply_is_kept_for_its_whole_ttl() {
+    let claim = async |client: &mut Raw| {
+        let claim = ["SET", "lock", "mine", "NX", "PX", "300"];
+        assert_eq!(client.ask(&claim).await, Reply::ok());
+    };
+    let extend = ["EVAL", EXTEND, "1", "lock", "mine", "300"];
+    behind_a_slow_reply(Reply::Int(1), claim, &extend).await;
+}
+
+/// The request is sent behind a read of what every master holds another value of: it is read again and again, until they
+/// agree. The masters decide on the request long before.
+async fn behind_a_slow_reply(expected: Reply, prepare: impl AsyncFn(&mut Raw), request: &[&str]) {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let flags =
+        ["--vote-timeout", "1s", "--split-vote-retries", "100", "--split-vote-delay", "50ms"];
+    let proxy = Proxy::start(&masters, &flags);
+    for (index, master) in masters.iter().enumerate() {
+        let value = index.to_string();
+        assert_eq!(master.ask(&["SET", "contested", &value]).await, Reply::ok());
+    }
+    let mut client = proxy.raw().await;
+    prepare(&mut client).await;
+    let requests = [encode(&["GET", "contested"]), encode(request)].concat();
+    client.send(&requests).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for master in masters.iter() {
+        assert_eq!(master.ask(&["SET", "contested", "agreed"]).await, Reply::ok());
+    }
+    assert_eq!(client.replies(2).await, [Reply::bulk("agreed"), expected]);
+    let since = Instant::now();
+    let mut keeping = 0;
+    for master in masters.iter() {
+        let left = Duration::from_millis(master.pttl("lock").await.max(0).unsigned_abs());
+        keeping += usize::from(left + since.elapsed() >= Duration::from_millis(300));
+    }
+    assert!(keeping >= masters.quorum(), "only {keeping} keep it for as long as its holder");
 }
 
 /// Another client tries again and again.

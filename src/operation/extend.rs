@@ -10,7 +10,7 @@ use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Asked, Next, Received, Rules, Then};
-use crate::quorum::MasterSet;
+use crate::quorum::{MasterSet, turn};
 
 /// An extension.
 #[derive(Debug)]
@@ -85,6 +85,14 @@ impl Extend {
         self.next(rules, step)
     }
 
+    /// It was prolonged, and the client cannot be told yet.
+    pub(super) fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let step = sent.decision.untold(rules.at(now));
+        sent.done &= step == Step::Wait;
+        self.next(rules, step)
+    }
+
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
         match answer {
             Some(Answer::Bulk(tag)) => Vote::Extended(held_as(tag).attempt),
@@ -112,7 +120,7 @@ impl Extend {
                 if let Some(sent) = &mut self.sent {
                     sent.done = true;
                 }
-                Next::reply(self.replies.changed.clone())
+                Next::then(Then::Reply(self.replies.changed.clone(), turn::End::Granted))
             }
             Step::Refused if self.missing > self.others => {
                 Next::reply(self.replies.missing.clone())

@@ -435,10 +435,11 @@ impl Operation {
         }
     }
 
-    /// A lease was granted, and its client cannot be told before others have their replies.
+    /// A lease was granted or prolonged, and its client cannot be told before others have their replies.
     pub fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
         match &mut self.kind {
             Kind::Claim(claim) if !claim.is_persistent() => claim.untold(rules, now),
+            Kind::Extend(extend) => extend.untold(rules, now),
             _ => Next::WAIT,
         }
     }

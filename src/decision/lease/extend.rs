@@ -114,6 +114,13 @@ impl Extend {
         if self.is_open { self.decide(now) } else { Step::Wait }
     }
 
+    /// The lease was prolonged, but its client cannot be told yet. Past the freshness it would outlive the masters' copies.
+    pub fn untold(&mut self, now: Duration) -> Step {
+        let is_done = !self.is_open && self.holders.of_quorum(self.terms.quorum).is_some();
+        let is_fresh = now - self.sent <= self.freshness;
+        if is_done && !is_fresh { self.decide(now) } else { Step::Wait }
+    }
+
     fn decide(&mut self, now: Duration) -> Step {
         let step = self.verdict(now);
         self.is_open = step == Step::Wait;
@@ -208,6 +215,18 @@ mod tests {
         extend.ask(MasterSet::first(3), ms(60));
         assert_eq!(extend.vote(0, MasterId::new(2), yes(7), ms(61)), Step::Wait);
         assert!(matches!(cast(&mut extend, &[(yes(7), 160), (yes(7), 160)]), Step::Extended(_)));
+    }
+
+    #[test]
+    fn what_cannot_be_told_in_time_is_asked_again() {
+        let mut extend = extend();
+        assert_eq!(extend.untold(ms(60)), Step::Wait, "nothing is decided");
+        cast(&mut extend, &[(yes(7), 1), (yes(7), 1)]);
+        assert_eq!(extend.untold(ms(50)), Step::Wait);
+        assert_eq!(extend.untold(ms(51)), Step::Afresh);
+        assert_eq!((extend.freshness(), extend.round()), (ms(100), 1));
+        extend.ask(MasterSet::first(3), ms(51));
+        assert_eq!(extend.untold(ms(1_000)), Step::Wait, "nothing is decided");
     }
 
     #[test]
