@@ -2,7 +2,7 @@
 redis.setresp(3)
 local raw = {}
 for _, key in ipairs(KEYS) do
-  local value = redis.call('TYPE', key).ok == 'string' and redis.call('GET', key)
+  local value = not raw[key] and redis.call('TYPE', key).ok == 'string' and redis.call('GET', key)
   if value and tag_of(value) ~= '' then
     raw[key] = value
     redis.call('SET', key, token_of(value), 'KEEPTTL')

@@ -1,0 +1,189 @@
+//! Masters keep a tag before the token of a lease. No client and no script sees it, and no script takes it away.
+
+mod support;
+
+use redlock_proxy::decision::lease::attempt::{Stored, Tag};
+use support::{Masters, Proxy, Raw, Reply, compare, target_is_plain_redis};
+
+/// Every command that looks into a string, or at one.
+const COMMANDS: &str = r#"
+    SET lock mine NX PX 600000
+    GET lock
+    MGET lock missing lock
+    STRLEN lock
+    GETRANGE lock 0 0
+    GETRANGE lock -2 -1
+    SUBSTR lock 1 2
+    GETBIT lock 1
+    BITCOUNT lock
+    BITCOUNT lock 0 0
+    BITPOS lock 1
+    DUMP lock
+    OBJECT ENCODING lock
+    TYPE lock
+    EXISTS lock
+    GETEX lock
+    LCS lock lock
+    LCS lock lock LEN
+    LCS lock missing LEN
+    BITFIELD_RO lock GET u8 0
+    BITFIELD lock GET u8 8
+    SET lock other NX GET
+    SORT_RO lock
+    SET other mine NX PX 600000
+    BITOP AND both lock other
+    GET both
+    MULTI
+    GET lock
+    STRLEN lock
+    GETRANGE lock 0 1
+    DUMP lock
+    EXEC
+    SET digits 41 NX PX 600000
+    INCR digits
+    GET digits
+    SET word mine NX PX 600000
+    APPEND word " or yours"
+    GET word
+    SET word mine NX PX 600000
+    SETRANGE word 1 a
+    GET word
+    SET moved mine NX PX 600000
+    RENAME moved elsewhere
+    GET elsewhere
+    DUMP elsewhere
+    COPY lock copied
+    GET copied
+    STRLEN copied
+    GETSET other theirs
+    GETDEL lock
+    GET lock
+"#;
+
+/// The same in scripts, of keys that are declared and of keys that are not.
+const SCRIPTS: &str = r#"
+    SET lock mine NX PX 600000
+    EVAL "return redis.call('GET', KEYS[1])" 1 lock
+    EVAL "return redis.call('GET', 'lo' .. 'ck')" 0
+    EVAL "return redis.call('MGET', 'lo' .. 'ck', 'missing')" 0
+    EVAL "return {redis.call('STRLEN', KEYS[1]), redis.call('STRLEN', 'lo' .. 'ck')}" 1 lock
+    EVAL "return redis.call('STRLEN', 'lo' .. 'ck')" 0
+    EVAL "return redis.call('GETRANGE', 'lo' .. 'ck', 0, 1)" 0
+    EVAL "return redis.call('GETRANGE', 'lo' .. 'ck', -2, -1)" 0
+    EVAL "return redis.call('SUBSTR', 'lo' .. 'ck', 1, 2)" 0
+    EVAL "return redis.call('GETBIT', KEYS[1], 1)" 1 lock
+    EVAL "return redis.call('BITCOUNT', 'lo' .. 'ck')" 0
+    EVAL "return redis.call('DUMP', KEYS[1])" 1 lock
+    EVAL "return redis.call('DUMP', 'lo' .. 'ck')" 0
+    EVAL "local name = 'GET' return redis.call(name, KEYS[1])" 1 lock
+    EVAL "local name = 'GET' return redis.pcall(name, 'lo' .. 'ck')" 0
+    EVAL_RO "return redis.call('GET', KEYS[1])" 1 lock
+    EVAL_RO "return redis.call('GET', 'lo' .. 'ck')" 0
+    EVAL_RO "return redis.call('STRLEN', KEYS[1])" 1 lock
+    EVAL_RO "return redis.call('GETRANGE', KEYS[1], 0, 1)" 1 lock
+    EVAL_RO "local name = 'GET' return redis.call(name, KEYS[1])" 1 lock
+    EVAL "return redis.call('LCS', KEYS[1], 'lo' .. 'ck', 'LEN')" 1 lock
+    EVAL "return redis.call('LCS', 'lo' .. 'ck', 'lo' .. 'ck', 'LEN')" 0
+    EVAL "return redis.call('BITFIELD_RO', 'lo' .. 'ck', 'GET', 'u8', 0)" 0
+    EVAL "return redis.call('SET', KEYS[1], 'theirs', 'XX', 'GET')" 1 lock
+    EVAL "return redis.call('GETSET', 'lo' .. 'ck', 'ours')" 0
+    GET lock
+    SET counter 7 NX PX 600000
+    EVAL "return redis.call('INCR', KEYS[1])" 1 counter
+    SET counted 7 NX PX 600000
+    EVAL "return redis.call('INCRBY', 'coun' .. 'ted', 5)" 0
+    SET word mine NX PX 600000
+    EVAL "return redis.call('APPEND', 'wo' .. 'rd', '!')" 0
+    GET word
+    SET left mine NX PX 600000
+    EVAL "redis.call('RENAME', 'le' .. 'ft', KEYS[1]) return redis.call('GET', KEYS[1])" 1 right
+    GET right
+    SET kept mine NX PX 600000
+    EVAL "redis.call('COPY', KEYS[1], KEYS[2]) return redis.call('GET', KEYS[2])" 2 kept copied
+    DUMP copied
+"#;
+
+/// Keys that are named by a pattern.
+const SORTS: &str = r#"
+    SET weight_a 2 NX PX 600000
+    SET weight_b 1 NX PX 600000
+    RPUSH names a b
+    SORT names BY weight_* ALPHA
+    SORT names BY nosort GET weight_* GET #
+    SORT_RO names BY weight_* ALPHA GET weight_*
+    EVAL "return redis.call('SORT', KEYS[1], 'BY', 'nosort', 'GET', 'weight_*')" 1 names
+    EVAL "return redis.call('SORT_RO', KEYS[1], 'BY', 'weight_*', 'ALPHA')" 1 names
+"#;
+
+#[tokio::test]
+async fn commands_answer_as_if_there_were_no_tag() {
+    compare(COMMANDS).await;
+}
+
+#[tokio::test]
+async fn scripts_see_no_tag() {
+    compare(SCRIPTS).await;
+}
+
+#[tokio::test]
+#[ignore = "masters look up what BY and GET name as they keep it"]
+async fn sorting_by_locks_shows_no_tag() {
+    compare(SORTS).await;
+}
+
+/// What a script does to a lease, and whether it confirms it so that its generation has to be another one.
+const TOUCHES: [(&str, bool); 8] = [
+    ("return redis.call('GET', KEYS[1])", false),
+    ("return redis.call('STRLEN', 'lo' .. 'ck')", false),
+    ("return redis.call('DUMP', 'lo' .. 'ck')", false),
+    ("redis.call('GET', KEYS[1]) return redis.error_reply('no')", false),
+    ("redis.call('GET', KEYS[1]) error('no')", false),
+    ("return redis.call('PEXPIRE', KEYS[1], 700000)", true),
+    ("return redis.call('PEXPIRE', 'lo' .. 'ck', 800000)", true),
+    ("return redis.call('SET', KEYS[1], 'mine', 'PX', 900000)", true),
+];
+
+#[tokio::test]
+async fn scripts_leave_tags_where_they_are() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "3s"]);
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&["SET", "lock", "mine", "NX", "PX", "600000"]).await, Reply::ok());
+    all_hold(&masters, "lock", "mine").await;
+    let mut before = tags(&masters).await;
+    for (script, confirms) in TOUCHES {
+        client.ask(&["EVAL", script, "1", "lock"]).await;
+        // What is sent there now is done after it.
+        wait_for_all(&mut client, &masters).await;
+        let after = tags(&masters).await;
+        let expected = before.iter().map(|tag| if confirms { tag.raised() } else { *tag });
+        // A master that still owed an answer when the others had decided does not get the script.
+        let same = expected.zip(&after).filter(|(expected, after)| expected == *after).count();
+        assert!(same >= masters.quorum(), "{before:?}, and after {script} {after:?}");
+        before = after;
+    }
+}
+
+async fn wait_for_all(client: &mut Raw, masters: &Masters) {
+    let key = format!("beacon {}", fastrand::u64(..));
+    assert_eq!(client.ask(&["SET", &key, "light", "NX", "PX", "600000"]).await, Reply::ok());
+    all_hold(masters, &key, "light").await;
+}
+
+async fn all_hold(masters: &Masters, key: &str, token: &str) {
+    for master in masters.iter() {
+        master.holds(key, token).await;
+    }
+}
+
+async fn tags(masters: &Masters) -> Vec<Tag> {
+    let mut tags = Vec::new();
+    for master in masters.iter() {
+        let Reply::Bulk(value) = master.ask(&["GET", "lock"]).await else { panic!("no lock") };
+        tags.push(Stored::decode(&value).tag.expect("a tag"));
+    }
+    tags
+}
