@@ -336,7 +336,7 @@ fn tag() -> impl Strategy<Value = Tag> {
 
 /// Some differ in their worker only, and some in their number.
 fn named(attempt: u64) -> Attempt {
-    let worker = if attempt % 2 == 0 { 0xFF52_4C01_FF00 } else { 7 };
+    let worker = if attempt.is_multiple_of(2) { 0xFF52_4C01_FF00 } else { 7 };
     Attempt::new(WorkerId::new(worker), attempt / 2)
 }
 

@@ -258,6 +258,34 @@ async fn a_claim_whose_answers_are_lost_leaves_nothing() {
     masters.forget("lock").await;
 }
 
+/// The same when the links are lost before there is a verdict: what takes the claim back waits for them.
+#[tokio::test]
+async fn a_claim_whose_links_are_lost_before_the_verdict_leaves_nothing() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays = [Relay::to(&masters[0]), Relay::to(&masters[1])];
+    let mut addresses = masters.addresses();
+    addresses[..2].clone_from_slice(&relays.each_ref().map(Relay::address));
+    let proxy = Proxy::in_front_of(&addresses, &[]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+
+    relays.iter().for_each(Relay::withhold_answers);
+    let reply = tokio::spawn(async move {
+        value(&mut client, &["SET", "lock", "mine", "NX", "PX", TEN_MINUTES]).await
+    });
+    for master in masters.iter() {
+        master.holds("lock", "mine").await;
+    }
+    relays.iter().for_each(Relay::cut);
+    let reply = reply.await.expect("a task that does not panic");
+    reply.expect_err("a claim that only one master has answered");
+    relays.iter().for_each(Relay::heal);
+    masters.forget("lock").await;
+}
+
 /// A client that could not get an answer may try again through another proxy, with the same token.
 /// What the first proxy makes up for when its links are back is the old claim and not that lock.
 #[tokio::test]
