@@ -23,10 +23,6 @@ const COMMANDS: &str = r#"
     TYPE lock
     EXISTS lock
     GETEX lock
-    LCS lock lock
-    LCS lock lock LEN
-    LCS lock missing LEN
-    BITFIELD_RO lock GET u8 0
     BITFIELD lock GET u8 8
     SET lock other NX GET
     SORT_RO lock
