@@ -89,7 +89,7 @@ async fn a_deletion_that_a_master_has_to_be_told_twice_spares_the_next_value() {
         master.holds("key", "value").await;
     }
     assert_eq!(masters[3].ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
-    assert_eq!(masters[3].ask(&["DEL", "another"]).await, Reply::Int(1));
+    masters[3].ask(&["DEL", "another"]).await;
     // It learns again how to set a value, but not how to delete one.
     while masters[3].get("another").await.is_none() {
         assert_eq!(raw.ask(&set("another")).await, Reply::ok());
