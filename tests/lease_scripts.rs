@@ -244,6 +244,8 @@ impl Step {
                 _ => claim::Vote::Unknown,
             }),
             Self::Extend { .. } => match reply {
+                // In an array where the key would end later than the client wants.
+                Reply::Array(tags) if tags.len() == 1 => self.vote(&tags[0]),
                 Reply::Bulk(tag) => {
                     Vote::Extend(extend::Vote::Extended(tag_in(tag).attempt), Some(tag_in(tag)))
                 }

@@ -19,6 +19,8 @@ pub enum Canonical {
     TakeBack,
     /// Take the tag off exactly this value.
     TakeTag,
+    /// Let exactly this value end sooner.
+    Shorten,
     /// `DEL` that tells what it deleted.
     Delete,
     /// Make a provisional claim persistent.
@@ -48,7 +50,7 @@ macro_rules! tagged {
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Acquire,
         Self::Extend,
         Self::Look,
@@ -56,6 +58,7 @@ impl Canonical {
         Self::Deliver,
         Self::TakeBack,
         Self::TakeTag,
+        Self::Shorten,
         Self::Delete,
         Self::Persist,
         Self::Inspect,
@@ -77,6 +80,7 @@ impl Canonical {
             Self::Deliver => include_str!("canonical/deliver.lua"),
             Self::TakeBack => include_str!("canonical/take_back.lua"),
             Self::TakeTag => tagged!("canonical/take_tag.lua"),
+            Self::Shorten => include_str!("canonical/shorten.lua"),
             Self::Delete => tagged!("canonical/delete.lua"),
             Self::Persist => include_str!("canonical/persist.lua"),
             Self::Inspect => tagged!("canonical/inspect.lua"),
@@ -93,7 +97,7 @@ impl Canonical {
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 16]> =
+        static SHAS: LazyLock<[String; 17]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

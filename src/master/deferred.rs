@@ -49,6 +49,8 @@ pub enum Over {
     Value(Box<[u8]>),
     /// The attempt, however often it was prolonged: its holder has given it back.
     Attempt(Attempt),
+    /// What exactly this value has left beyond so many milliseconds: its holder wants it to end sooner.
+    Rest(Box<[u8]>, i64),
     /// Only the tag of exactly this value: what has no end is no lease.
     Tag(Box<[u8]>),
 }
@@ -75,6 +77,9 @@ impl Debt {
             Self::Lease(Lease { key, over: Over::Tag(value), .. }) => {
                 request::take_tag(out, form, key, value);
             }
+            Self::Lease(Lease { key, over: Over::Rest(value, ttl_ms), .. }) => {
+                request::shorten(out, form, key, value, *ttl_ms);
+            }
             Self::Restore(restore) => request::restore(out, form, &restore.changes),
         }
     }
@@ -97,7 +102,7 @@ impl Debt {
 impl Lease {
     fn bytes(&self) -> usize {
         let value = match &self.over {
-            Over::Value(value) | Over::Tag(value) => value.len(),
+            Over::Value(value) | Over::Tag(value) | Over::Rest(value, _) => value.len(),
             Over::Attempt(_) => size_of::<Attempt>(),
         };
         self.key.len() + value

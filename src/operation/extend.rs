@@ -1,7 +1,7 @@
 //! Prolonging a key by its token: the extend scripts.
 
 use crate::clock::Instant;
-use crate::decision::lease::attempt::Tag;
+use crate::decision::lease::attempt::{self, Tag};
 use crate::decision::lease::extend::{self as decision, Step, Vote};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
@@ -10,7 +10,8 @@ use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Asked, Next, Received, Rules, Then};
-use crate::quorum::{MasterSet, turn};
+use crate::quorum::{MasterId, MasterSet, turn};
+use redis_protocol::resp3::types::BytesFrame;
 
 /// An extension.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ struct Sent {
     voters: MasterSet,
     /// The tag under which a master held it before.
     held: Tag,
+    /// Masters on which it would end later than the client wants, and the tag it had there.
+    later: Vec<(MasterId, Tag)>,
     done: bool,
 }
 
@@ -53,7 +56,7 @@ impl Extend {
         let freshness = rules.freshness(self.ttl_ms);
         let decision = decision::Extend::new(rules.terms(), freshness, asked.all, at);
         let held = Tag::NONE;
-        self.sent = Some(Box::new(Sent { decision, voters, held, done: false }));
+        self.sent = Some(Box::new(Sent { decision, voters, held, later: Vec::new(), done: false }));
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -72,8 +75,11 @@ impl Extend {
         let is_voter = self.sent.as_ref().is_some_and(|sent| sent.voters.contains(master));
         let vote = self.vote(answer.filter(|_| is_voter));
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if let (Vote::Extended(_), Some(Answer::Bulk(tag))) = (vote, answer) {
-            sent.held = held_as(tag);
+        if let (Vote::Extended(_), Some(tag)) = (vote, tag(answer)) {
+            sent.held = tag;
+            if let Some(Answer::Array(_)) = answer {
+                sent.later.push((master, tag));
+            }
         }
         let step = sent.decision.vote(round, master, vote, rules.at(now));
         self.next(rules, step)
@@ -95,7 +101,9 @@ impl Extend {
 
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
         match answer {
-            Some(Answer::Bulk(tag)) => Vote::Extended(held_as(tag).attempt),
+            Some(Answer::Bulk(_) | Answer::Array(_)) => {
+                tag(answer).map_or(Vote::Unknown, |tag| Vote::Extended(tag.attempt))
+            }
             Some(Answer::Int(-2)) => {
                 self.missing += 1;
                 Vote::Refused
@@ -138,7 +146,31 @@ impl Extend {
         Some((&self.token, sent.held.raised()))
     }
 
+    /// Values that are to end sooner, by master, and in how many milliseconds. The tag tells them from what was prolonged
+    /// since.
+    pub(super) fn to_shorten(&self, rules: &Rules) -> Vec<(MasterId, Vec<u8>, i64)> {
+        let Some(sent) = self.sent.as_ref().filter(|sent| sent.done) else { return Vec::new() };
+        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
+        let value = |tag: Tag| match tag {
+            Tag::NONE => self.token.to_vec(),
+            tag => attempt::encode(tag.raised(), &self.token),
+        };
+        sent.later.iter().map(|(master, tag)| (*master, value(*tag), ttl_ms)).collect()
+    }
+
     pub(super) fn has_changed(&self) -> bool {
         self.sent.as_ref().is_some_and(|sent| sent.done)
+    }
+}
+
+/// The tag in an answer of [`Canonical::Extend`].
+fn tag(answer: Option<&Answer<'_>>) -> Option<Tag> {
+    match answer? {
+        Answer::Bulk(tag) => Some(held_as(tag)),
+        Answer::Array(later) => match &later.elements()?[..] {
+            [BytesFrame::BlobString { data: tag, .. }] => Some(held_as(tag)),
+            _ => None,
+        },
+        _ => None,
     }
 }

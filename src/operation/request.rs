@@ -142,6 +142,12 @@ pub fn take_tag(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
     script(out, form, Canonical::TakeTag, key, &[value]);
 }
 
+/// Lets the key end in `ttl_ms` at the latest if it holds exactly this value.
+pub fn shorten(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8], ttl_ms: i64) {
+    let mut ttl = Number::default();
+    script(out, form, Canonical::Shorten, key, &[value, ttl.digits(ttl_ms)]);
+}
+
 /// Deletes the key if it holds this attempt, however often that was prolonged.
 pub fn deliver(out: &mut Vec<u8>, form: Form, key: &[u8], attempt: Attempt) {
     script(out, form, Canonical::Deliver, key, &[&attempt::prefix(attempt)]);

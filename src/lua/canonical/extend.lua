@@ -1,5 +1,6 @@
 -- Prolongs the key if it holds the token, and raises its generation, so that no take-back on its way can hit it. The
--- longer end stays. Answers the tag it was held under; -2: no such key; -3: somebody else's.
+-- longer end stays. Answers the tag it was held under, in an array if it was to end sooner; -2: no such key; -3:
+-- somebody else's.
 local value = redis.call('GET', KEYS[1])
 if not value then
   return -2
@@ -13,5 +14,8 @@ if tag ~= '' then
 end
 if left < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+if left > tonumber(ARGV[2]) then
+  return { tag }
 end
 return tag

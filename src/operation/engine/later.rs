@@ -72,6 +72,10 @@ impl Engine {
     /// All that is to come has come: who has not deleted what was given back is told at once. And once more when the
     /// lease's own claim cannot reach anybody any more, which another worker may have sent.
     pub(super) fn settle_owed(&self, id: OperationId) {
+        let to_shorten = self.with(id, |flight| flight.operation.to_shorten(&self.rules));
+        for (master, debt) in to_shorten.unwrap_or_default() {
+            self.links[master.index()].deliver(debt);
+        }
         let owed = self.with(id, |flight| {
             let owed = flight.operation.owed(&self.rules)?;
             Some((flight.operation.db, flight.operation.key.clone(), owed))
