@@ -5,12 +5,13 @@
 
 use crate::client::reply::Reply;
 use crate::clock::Instant;
-use crate::decision::lease::attempt::{self, Tag};
-use crate::decision::lease::delete::{self as decision, Sight, Step, Value, Vote};
+use crate::decision::lease::attempt;
+use crate::decision::lease::delete::{self as decision, Sight, Step, Value};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
+use crate::operation::shown::{Shown, vote};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
@@ -33,10 +34,7 @@ struct Sent {
     decision: decision::Delete,
     voters: MasterSet,
     since: Instant,
-    /// Deletes that were sent, each with its round.
-    deletes: Vec<(MasterId, u8, Tag)>,
-    /// Masters that have answered the look of each round.
-    looked: Vec<MasterSet>,
+    shown: Shown,
 }
 
 impl Delete {
@@ -44,12 +42,12 @@ impl Delete {
         let (at, voters) = (rules.at(now), asked.voters);
         if let Some(sent) = &mut self.sent {
             (sent.voters, sent.since) = (voters, now);
-            sent.looked.push(MasterSet::EMPTY);
+            sent.shown.look_again();
             return sent.decision.ask(asked.all, at);
         }
         let decision = decision::Delete::new(rules.terms(), asked.all, at);
-        let looked = vec![MasterSet::EMPTY];
-        self.sent = Some(Sent { decision, voters, since: now, deletes: Vec::new(), looked });
+        let shown = Shown::new(MasterSet::EMPTY);
+        self.sent = Some(Sent { decision, voters, since: now, shown });
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -63,7 +61,7 @@ impl Delete {
 
     /// Appends what this master got last in this round.
     pub(super) fn encode_for(&self, master: MasterId, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        match self.sent.as_ref().and_then(|sent| sent.delete(master, self.round())) {
+        match self.sent.as_ref().and_then(|sent| sent.shown.told(master, self.round())) {
             Some(tag) => {
                 request::script(out, form, Canonical::Delete, key, &[&attempt::header(tag)]);
             }
@@ -79,7 +77,7 @@ impl Delete {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         let answer = answer.filter(|_| sent.voters.contains(master));
         let at = rules.at(now);
-        let step = if !sent.is_look(master, round) {
+        let step = if !sent.shown.is_look(master, round) {
             if let Some(Answer::Int(left_ms @ -1..)) = answer {
                 self.left_ms = self.left_ms.max(*left_ms);
             }
@@ -115,17 +113,13 @@ impl Delete {
     }
 
     fn delete(&mut self, values: Vec<(MasterId, Value)>) -> Next {
-        let round = self.round();
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         let tags = values.into_iter().filter_map(|(master, value)| match value {
             Value::Tagged(tag) => Some((master, tag)),
             Value::Untagged(_) => None,
         });
-        let mut tags: Vec<_> = tags.filter(|it| sent.delete(it.0, round) != Some(it.1)).collect();
-        tags.extend(sent.early(&tags, round));
-        let told = tags.iter().map(|(master, _)| *master).collect();
-        sent.deletes.extend(tags.into_iter().map(|(master, tag)| (master, round, tag)));
-        Next::then(Then::Tell(told))
+        let round = sent.decision.round();
+        Next::then(Then::Tell(sent.shown.delete(tags, round, sent.voters)))
     }
 
     /// Whether a key without a tag was there: some had it, and no quorum says that there was none.
@@ -148,46 +142,11 @@ impl Delete {
     }
 }
 
-impl Sent {
-    /// Whether this is the answer to the look of `round`, which comes before those to deletes.
-    fn is_look(&mut self, master: MasterId, round: u8) -> bool {
-        let Some(looked) = self.looked.get_mut(usize::from(round)) else { return false };
-        let is_first = !looked.contains(master);
-        looked.insert(master);
-        is_first
-    }
-
-    /// Masters that have not answered the look yet get the same, so that nothing that follows this deletion comes before
-    /// it there.
-    fn early(&self, tags: &[(MasterId, Tag)], round: u8) -> Vec<(MasterId, Tag)> {
-        let Some((_, tag)) = tags.first() else { return Vec::new() };
-        let looked = self.looked.last().copied().unwrap_or_default();
-        let silent = self.voters.without(looked).iter();
-        silent.filter(|to| self.delete(*to, round).is_none()).map(|to| (to, *tag)).collect()
-    }
-
-    fn delete(&self, master: MasterId, round: u8) -> Option<Tag> {
-        let mut deletes = self.deletes.iter().rev();
-        deletes.find(|(to, of, _)| *to == master && *of == round).map(|(.., tag)| *tag)
-    }
-}
-
 /// What [`Canonical::Delete`] has answered to a look. What it has deleted is not there any more.
 fn sight(answer: Option<&Answer<'_>>) -> Sight {
     match answer {
         Some(Answer::Bulk(tag)) => Sight::Held(Value::Tagged(held_as(tag))),
         Some(Answer::Int(-2 | 1)) => Sight::Missing,
         _ => Sight::Unknown,
-    }
-}
-
-/// What it has answered to a delete.
-fn vote(answer: Option<&Answer<'_>>) -> Vote {
-    match answer {
-        Some(Answer::Int(-1..)) => Vote::Deleted,
-        Some(Answer::Int(-2)) => Vote::Missing,
-        Some(Answer::Int(-3)) => Vote::Other,
-        Some(Answer::Int(-4)) => Vote::Raised,
-        _ => Vote::Unknown,
     }
 }

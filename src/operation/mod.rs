@@ -24,6 +24,7 @@ pub mod read;
 pub mod release;
 pub mod request;
 pub mod rules;
+mod shown;
 pub mod swap;
 pub mod verdict;
 pub mod walk;

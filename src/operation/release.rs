@@ -3,11 +3,12 @@
 use crate::client::reply::Reply;
 use crate::clock::Instant;
 use crate::decision::lease::attempt::{self, Tag};
-use crate::decision::lease::release::{self as decision, Sight, Step, Vote};
+use crate::decision::lease::release::{self as decision, Sight, Step};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
+use crate::operation::shown::{Shown, vote};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Answers, Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
@@ -47,10 +48,7 @@ struct Sent {
     decision: decision::Release,
     voters: MasterSet,
     since: Instant,
-    /// Deletes that the present round has sent beside its looks.
-    deletes: Vec<(MasterId, Tag)>,
-    /// Masters that have answered the look of this round.
-    looked: MasterSet,
+    shown: Shown,
 }
 
 impl Release {
@@ -63,8 +61,8 @@ impl Release {
     pub(super) fn ask(&mut self, rules: &Rules, name: (u32, &[u8]), asked: Asked, now: Instant) {
         let (at, voters) = (rules.at(now), asked.voters);
         if let Some(sent) = &mut self.sent {
-            (sent.voters, sent.since, sent.looked) = (voters, now, MasterSet::EMPTY);
-            sent.deletes.clear();
+            (sent.voters, sent.since) = (voters, now);
+            sent.shown.look_again();
             return sent.decision.ask(asked.all, at);
         }
         self.known = rules.leases.take(name.0, name.1, &self.token);
@@ -72,8 +70,9 @@ impl Release {
             Some(tag) => decision::Release::known(rules.terms(), tag, asked.all, at),
             None => decision::Release::new(rules.terms(), asked.all, at),
         };
-        let (deletes, looked) = (Vec::new(), MasterSet::EMPTY);
-        self.sent = Some(Box::new(Sent { decision, voters, since: now, deletes, looked }));
+        // A tag that is known needs no look.
+        let shown = Shown::new(self.known.map_or(MasterSet::EMPTY, |_| asked.all));
+        self.sent = Some(Box::new(Sent { decision, voters, since: now, shown }));
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -91,7 +90,7 @@ impl Release {
 
     /// Appends what this master got last in this round.
     pub(super) fn encode_for(&self, master: MasterId, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        match self.sent.as_ref().and_then(|sent| sent.delete(master)) {
+        match self.sent.as_ref().and_then(|sent| sent.shown.told(master, self.round())) {
             Some(tag) => self.encode_delete(key, tag, form, out),
             None => self.encode(key, form, out),
         }
@@ -113,14 +112,10 @@ impl Release {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         // Who may not vote is told again in the end.
         let answer = answer.filter(|_| sent.voters.contains(master));
-        let is_delete = sent.decision.known_tag().is_some() || sent.looked.contains(master);
-        if !is_delete && round == sent.decision.round() {
-            sent.looked.insert(master);
-        }
         let at = rules.at(now);
-        let step = match is_delete {
-            true => sent.decision.vote(round, master, vote(answer), at),
-            false => sent.decision.sight(round, master, sight(answer), at),
+        let step = match sent.shown.is_look(master, round) {
+            true => sent.decision.sight(round, master, sight(answer), at),
+            false => sent.decision.vote(round, master, vote(answer), at),
         };
         self.next(rules, step)
     }
@@ -147,12 +142,8 @@ impl Release {
 
     fn delete(&mut self, deletes: Vec<(MasterId, Tag)>) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let mut tags: Vec<_> =
-            deletes.into_iter().filter(|(to, tag)| sent.delete(*to) != Some(*tag)).collect();
-        tags.extend(sent.early(&tags));
-        let masters = tags.iter().map(|(master, _)| *master).collect();
-        sent.deletes.extend(tags);
-        Next::then(Then::Tell(masters))
+        let round = sent.decision.round();
+        Next::then(Then::Tell(sent.shown.delete(deletes, round, sent.voters)))
     }
 
     /// What masters have missed of it that have not deleted it.
@@ -170,21 +161,6 @@ impl Release {
     }
 }
 
-impl Sent {
-    /// Masters that have not answered the look yet get the same, so that nothing that follows this release comes before it
-    /// there.
-    fn early(&self, tags: &[(MasterId, Tag)]) -> Vec<(MasterId, Tag)> {
-        let Some((_, tag)) = tags.first() else { return Vec::new() };
-        let silent = self.voters.without(self.looked).iter();
-        silent.filter(|to| self.delete(*to).is_none()).map(|to| (to, *tag)).collect()
-    }
-
-    fn delete(&self, master: MasterId) -> Option<Tag> {
-        let mut deletes = self.deletes.iter().rev();
-        deletes.find(|(to, _)| *to == master).map(|(_, tag)| *tag)
-    }
-}
-
 /// What [`Canonical::Look`] has answered.
 fn sight(answer: Option<&Answer<'_>>) -> Sight {
     match answer {
@@ -192,16 +168,5 @@ fn sight(answer: Option<&Answer<'_>>) -> Sight {
         Some(Answer::Int(-2)) => Sight::Missing,
         Some(Answer::Int(-3)) => Sight::Other,
         _ => Sight::Unknown,
-    }
-}
-
-/// What [`Canonical::Release`] has answered.
-fn vote(answer: Option<&Answer<'_>>) -> Vote {
-    match answer {
-        Some(Answer::Int(-1..)) => Vote::Deleted,
-        Some(Answer::Int(-2)) => Vote::Missing,
-        Some(Answer::Int(-3)) => Vote::Other,
-        Some(Answer::Int(-4)) => Vote::Raised,
-        _ => Vote::Unknown,
     }
 }
