@@ -247,7 +247,11 @@ impl State {
     fn shown(&self) -> Vec<Option<Shown>> {
         let shown = |(at, master): (usize, &Master)| {
             let is_seen = self.hidden != Some(at);
-            is_seen.then(|| Shown { mark: master.mark.clone(), run_id: run_id(at) })
+            is_seen.then(|| Shown {
+                mark: master.mark.clone(),
+                run_id: run_id(at),
+                address: String::new(),
+            })
         };
         self.masters.iter().enumerate().map(shown).collect()
     }

@@ -17,6 +17,10 @@ use crate::explore;
 const MASTERS: usize = 4;
 const FOUNDERS: usize = 2;
 
+fn showing(mark: Option<Mark>, run_id: String) -> Shown {
+    Shown { mark, run_id, address: String::new() }
+}
+
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
@@ -91,7 +95,7 @@ impl World {
     fn plan(&self, state: &State, founder: usize) -> Task {
         let show = |at: &usize| {
             let mark = state.marks[*at].clone();
-            (self.unseen[founder] != Some(*at)).then(|| Shown { mark, run_id: run_id(*at) })
+            (self.unseen[founder] != Some(*at)).then(|| showing(mark, run_id(*at)))
         };
         let mut shown: Vec<_> = self.lists[founder].iter().map(show).collect();
         let (known, ours) = (&state.rosters[self.register(founder)], self.ours(founder));
@@ -101,7 +105,7 @@ impl World {
         if self.bug == Some(Bug::DoesNotWaitForEveryone) {
             let marked = |at: usize| {
                 let mark = Mark::expected(known, MasterId::new(at), 0);
-                Shown { mark, run_id: String::new() }
+                showing(mark, String::new())
             };
             let blind =
                 |(at, shown): (usize, Option<Shown>)| Some(shown.unwrap_or_else(|| marked(at)));

@@ -96,7 +96,8 @@ impl World {
     fn small() -> Self {
         let last = MasterId::new(LAST);
         let out = Change::Out { member: last, incarnation: 1 };
-        let back = Change::In { member: last, since: 2, nonce: 1, run_id: run_id(LAST) };
+        let (run_id, address) = (run_id(LAST), String::new());
+        let back = Change::In { member: last, since: 2, nonce: 1, run_id, address };
         let other = Change::Out { member: MasterId::new(0), incarnation: 1 };
         Self { changes: vec![vec![out, back], vec![other]], retries: 0, skew: 0, bug: None }
     }

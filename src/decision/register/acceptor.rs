@@ -3,6 +3,8 @@
 //! The functions of [`Stamp`] are the specification of the scripts. Each is atomic on the master, and changes nothing
 //! when it refuses. Whether the mark is right is looked at before them.
 
+use serde::{Deserialize, Serialize};
+
 use super::ballot::Ballot;
 use super::{Program, StampOf, StateOf};
 
@@ -16,7 +18,7 @@ pub struct Stamp<V, R> {
 }
 
 /// A value, and how it came about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct State<V, R> {
     /// The ballot under which the value was accepted. Equal ballots mean equal states.
     pub accepted: Ballot,
@@ -29,7 +31,7 @@ pub struct State<V, R> {
 /// The last programs that led to a value, with their replies, oldest first.
 ///
 /// A worker whose answers were lost finds out here whether its program ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Recent<R> {
     entries: Vec<(Ballot, R)>,
     /// The highest ballot that was dropped for want of room.

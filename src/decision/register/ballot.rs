@@ -1,10 +1,14 @@
 //! The order of attempts.
 
+use serde::{Deserialize, Serialize};
+
 /// The name and rank of one attempt to change a register.
 ///
 /// No two attempts share a ballot: a worker's counter only rises, and its id is its own. Ballots are compared as
 /// numbers, counter first. (Lua's `<` on strings follows the locale, so scripts must not compare them as text.)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Ballot {
     /// Microseconds since the epoch when the attempt began, or one more than the highest counter met.
     pub counter: u64,

@@ -19,6 +19,8 @@ pub struct Shown {
     pub mark: Option<Mark>,
     /// The server's own id.
     pub run_id: String,
+    /// Where it was reached.
+    pub address: String,
 }
 
 /// A copy that a master is given of what it has forgotten.
@@ -152,8 +154,8 @@ fn outside(
     let is_same = |copy: &&Copy| copy.since == since && Some(copy.nonce) == nonce;
     let Some(copy) = copy.filter(is_same) else { return Task::Empty(master) };
     if copy.sources.len() >= sources_needed(Quorum::of(roster.members.len())) {
-        let (nonce, run_id) = (copy.nonce, here.run_id.clone());
-        return Task::Change(Change::In { member: master, since, nonce, run_id });
+        let (nonce, run_id, address) = (copy.nonce, here.run_id.clone(), here.address.clone());
+        return Task::Change(Change::In { member: master, since, nonce, run_id, address });
     }
     let left = roster.voters().without(copy.sources);
     let can_be_copied = |source: &MasterId| {

@@ -53,9 +53,10 @@ pub fn next(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> Task {
     marks(known, shown)
 }
 
-/// Gives every master its mark, one after the other, and ends the founding.
+/// Gives every voter its mark, one after the other, and ends the founding. Who was founded as out is admitted later.
 fn marks(known: &Roster, shown: &[Option<Shown>]) -> Task {
     let unmarked = masters(shown, |shown| shown.as_ref().is_some_and(|shown| shown.mark.is_none()));
+    let unmarked = unmarked.and(known.voters());
     let Some(master) = unmarked.iter().next() else { return Task::Change(Change::Founded) };
     match Mark::expected(known, master, 0) {
         Some(mark) => Task::Mark { master, mark },

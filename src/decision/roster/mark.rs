@@ -84,6 +84,23 @@ impl Mark {
         Some(Self { kind, database: u32::try_from(number(database)?).ok()?, tail })
     }
 
+    /// What it proves, as it is stored: all before the tail.
+    pub fn head(&self) -> String {
+        let mut text = self.to_string();
+        text.truncate(text.find(';').map_or(text.len(), |at| at + 1));
+        text
+    }
+
+    /// The mark of a master that shows these in its databases, in their order; `None`: not the same in all of them.
+    pub fn of_all(shown: &[Option<Self>]) -> Option<Self> {
+        let first = shown.first()?.as_ref()?;
+        let is_same = |(at, mark): (usize, &Option<Self>)| {
+            let mark = mark.as_ref();
+            mark.is_some_and(|mark| mark.kind == first.kind && mark.database as usize == at)
+        };
+        shown.iter().enumerate().all(is_same).then(|| first.clone())
+    }
+
     /// Whether both prove the same.
     pub fn proves_same(&self, other: &Self) -> bool {
         self.kind == other.kind && self.database == other.database
@@ -135,6 +152,13 @@ impl std::fmt::Display for Mark {
     }
 }
 
+/// Whether this may stand behind the semicolon.
+fn is_tail(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    text.split_once(' ')
+        .is_some_and(|(floor, last_flush)| number(floor).is_some() && number(last_flush).is_some())
+}
+
 fn number(text: &str) -> Option<u64> {
     let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_decimal)
@@ -149,7 +173,7 @@ pub struct Reading {
     pub time_continues: bool,
 }
 
-/// An answer that a master gave while it remembered. Only [`Proof::check`] makes one.
+/// An answer that a master gave while it remembered. Only a [`Proof`] makes one.
 ///
 /// Whoever counts votes takes these, so that a vote without its proof cannot be counted by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,6 +189,15 @@ pub struct Proof {
     master: MasterId,
     version: u64,
     expected: Mark,
+    /// The mark as it is stored, up to and with the semicolon.
+    head: String,
+}
+
+/// What was read behind some answers, found to prove them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Seal {
+    master: MasterId,
+    version: u64,
 }
 
 impl Proof {
@@ -172,7 +205,14 @@ impl Proof {
     pub fn due(roster: &Roster, master: MasterId, database: u32) -> Option<Self> {
         let expected = Mark::expected(roster, master, database)?;
         let votes = roster.voters().contains(master);
-        votes.then_some(Self { master, version: roster.version, expected })
+        let head = expected.head();
+        votes.then_some(Self { master, version: roster.version, expected, head })
+    }
+
+    /// The same proof, of a master that a proxy has at another place of its list.
+    #[must_use]
+    pub fn of(self, master: MasterId) -> Self {
+        Self { master, ..self }
     }
 
     /// The mark that is due.
@@ -183,8 +223,26 @@ impl Proof {
     /// Returns the answer as one that counts, when what was read behind it proves that it does.
     pub fn check<T>(&self, reading: &Reading, answer: T) -> Option<Proven<T>> {
         let remembers = reading.mark.as_ref().is_some_and(|mark| mark.proves_same(&self.expected));
+        let seal = self.seal(remembers, reading.time_continues)?;
+        Some(seal.proves(answer))
+    }
+
+    /// The same for all answers before a mark that is read as it is stored.
+    pub fn check_stored(&self, mark: &[u8], time_continues: bool) -> Option<Seal> {
+        let tail = mark.strip_prefix(self.head.as_bytes());
+        self.seal(tail.is_some_and(is_tail), time_continues)
+    }
+
+    fn seal(&self, remembers: bool, time_continues: bool) -> Option<Seal> {
         let (master, version) = (self.master, self.version);
-        (remembers && reading.time_continues).then_some(Proven { master, version, answer })
+        (remembers && time_continues).then_some(Seal { master, version })
+    }
+}
+
+impl Seal {
+    /// Returns an answer that was given before what was read.
+    pub fn proves<T>(self, answer: T) -> Proven<T> {
+        Proven { master: self.master, version: self.version, answer }
     }
 }
 
@@ -197,6 +255,11 @@ impl<T> Proven<T> {
     /// The roster version that the answer belongs to. Answers of two versions never meet in one verdict.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The answer, for whoever may change it.
+    pub fn answer(&self) -> &T {
+        &self.answer
     }
 
     /// The answer.
@@ -266,6 +329,19 @@ mod tests {
     }
 
     #[test]
+    fn a_master_shows_one_mark_only_if_all_its_databases_do() {
+        let marks = |texts: &[&str]| {
+            let marks: Vec<_> = texts.iter().map(|text| Mark::parse(text)).collect();
+            Mark::of_all(&marks).is_some()
+        };
+        assert!(marks(&["c1 7 10 4 0;0 0", "c1 7 10 4 1;5 0"]));
+        assert!(!marks(&["c1 7 10 4 0;0 0", "c1 7 10 4 0;0 0"]), "swapped or copied");
+        assert!(!marks(&["c1 7 10 4 0;0 0", "c1 6 10 4 1;0 0"]));
+        assert!(!marks(&["c1 7 10 4 0;0 0", ""]));
+        assert!(!marks(&[]));
+    }
+
+    #[test]
     fn numbers_are_digits_only() {
         assert_eq!(Mark::parse("c1 +7 10 4 3;0 0"), None);
         assert_eq!(Mark::parse("c1 7 10 4 3 5;0 0"), None);
@@ -291,6 +367,17 @@ mod tests {
         #[test]
         fn no_text_breaks_the_reader(text: String) {
             let _ = Mark::parse(&text);
+        }
+
+        /// Stored marks that are nearly right included.
+        #[test]
+        fn a_stored_mark_is_judged_as_a_read_one(
+            text in "(c1|c2) [678] 10 [45] [34];[0-9]{0,2} [0-9a]{0,2}", time_continues: bool
+        ) {
+            let proof = Proof::due(&roster(7), MasterId::new(0), 3).expect("a voter");
+            let reading = Reading { mark: Mark::parse(&text), time_continues };
+            let stored = proof.check_stored(text.as_bytes(), time_continues);
+            prop_assert_eq!(stored.map(|seal| seal.proves(1)), proof.check(&reading, 1));
         }
     }
 }

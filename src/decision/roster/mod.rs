@@ -9,12 +9,16 @@
 //! * [`votes`] counts what is proven;
 //! * [`clock`] tells a master whose clock was set;
 //! * [`admission`] says what a proxy does next for a master that has forgotten;
+//! * [`copying`] says what that master is given under one key;
+//! * [`seats`] finds the members among the masters of a list;
 //! * [`founding`] says what a proxy does with masters that have no roster.
 
 pub mod admission;
 pub mod clock;
+pub mod copying;
 pub mod founding;
 pub mod mark;
 #[expect(clippy::module_inception, reason = "the roster is the value that this room is about")]
 pub mod roster;
+pub mod seats;
 pub mod votes;

@@ -1,5 +1,7 @@
 //! The list of members that all proxies agree on.
 
+use serde::{Deserialize, Serialize};
+
 use crate::decision::register::Program;
 use crate::decision::register::electorate::Electorate;
 use crate::quorum::{MasterId, MasterSet, Quorum};
@@ -7,7 +9,7 @@ use crate::quorum::{MasterId, MasterSet, Quorum};
 /// The members of a cluster of masters, as decided.
 ///
 /// It is kept as a register on the members themselves. The default is a cluster that was never founded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Roster {
     /// Id of the cluster, drawn at founding.
     pub cluster: String,
@@ -20,7 +22,7 @@ pub struct Roster {
 }
 
 /// How far founding has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stage {
     /// Marks are still to be set. Nothing is served.
     #[default]
@@ -30,7 +32,7 @@ pub enum Stage {
 }
 
 /// One master of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Member {
     /// Id of the member, drawn at founding. It stays when the instance behind it is replaced.
     pub id: u64,
@@ -45,7 +47,7 @@ pub struct Member {
 }
 
 /// Whether a member votes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Standing {
     /// It votes, as soon as it has its mark.
     In {
@@ -92,7 +94,18 @@ pub enum Change {
         nonce: u64,
         /// The server's own id.
         run_id: String,
+        /// Where it was reached.
+        address: String,
     },
+    /// Notes an address of a member. The version stays: nobody's vote depends on it.
+    SeenAt {
+        /// The member.
+        member: MasterId,
+        /// Where it was reached.
+        address: String,
+    },
+    /// Begins anew after a quorum has forgotten, unless somebody did meanwhile. What was forgotten may be lost.
+    Restart(Box<Roster>),
 }
 
 impl Roster {
@@ -115,6 +128,11 @@ impl Roster {
         }
     }
 
+    /// Whether `other` continues this roster, or this one is of no cluster.
+    fn is_before(&self, other: &Self) -> bool {
+        self.version < other.version && (self.version == 0 || self.cluster == other.cluster)
+    }
+
     /// Whether enough would vote without `master`. With fewer, nothing could be decided any more.
     fn can_miss(&self, master: MasterId) -> bool {
         let mut rest = self.voters();
@@ -127,6 +145,13 @@ impl Roster {
         after.version += 1;
         match change {
             Change::Found(roster) if self.version == 0 => after = (**roster).clone(),
+            Change::Restart(roster) if self.is_before(roster) => after = (**roster).clone(),
+            Change::SeenAt { member, address } => {
+                after.version = self.version;
+                if !after.members.get_mut(member.index())?.meet_at(address) {
+                    return None;
+                }
+            }
             Change::Founded if self.version > 0 && self.stage == Stage::Founding => {
                 after.stage = Stage::Founded;
             }
@@ -138,13 +163,17 @@ impl Roster {
                 }
                 member.standing = Standing::Out { since };
             }
-            Change::In { member, since, nonce, run_id } => {
+            Change::In { member, since, nonce, run_id, address } => {
                 if self.out_since(*member) != Some(*since) {
                     return None;
                 }
-                after.members.get_mut(member.index())?.admit(*nonce, run_id);
+                let member = after.members.get_mut(member.index())?;
+                member.admit(*nonce, run_id);
+                member.meet_at(address);
             }
-            Change::Found(_) | Change::Founded | Change::Out { .. } => return None,
+            Change::Found(_) | Change::Founded | Change::Out { .. } | Change::Restart(_) => {
+                return None;
+            }
         }
         Some(after)
     }
@@ -161,7 +190,21 @@ impl Member {
         self.incarnation += 1;
         self.run_id = run_id.to_owned();
     }
+
+    /// Returns whether the address was new. The oldest give way.
+    fn meet_at(&mut self, address: &str) -> bool {
+        let is_new = !self.addresses.iter().any(|known| known == address);
+        if is_new {
+            self.addresses.push(address.to_owned());
+            let surplus = self.addresses.len().saturating_sub(MAX_ADDRESSES);
+            self.addresses.drain(..surplus);
+        }
+        is_new
+    }
 }
+
+/// Maximum addresses that are remembered of a member: a few proxies may each spell them in a way of their own.
+const MAX_ADDRESSES: usize = 8;
 
 impl Program for Change {
     type Value = Roster;
@@ -183,6 +226,8 @@ impl Program for Change {
 ///
 /// It does not ask for the version in their marks: the roster is written before the marks are raised. But a member
 /// that has forgotten and was admitted again is another voter: what its earlier incarnation promised does not count.
+///
+/// Members are found by the server's own id: a proxy may have its masters in another order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Members;
 
@@ -190,8 +235,110 @@ impl Electorate<Roster> for Members {
     /// `None`: the master shows no mark of a member.
     type Credential = Option<Identity>;
 
-    fn counts(&self, newest: &Roster, master: MasterId, shown: &Option<Identity>) -> bool {
-        let (Some(member), Some(shown)) = (newest.member(master), shown) else { return false };
-        member.is_in() && member.incarnation == shown.incarnation && member.run_id == shown.run_id
+    fn counts(&self, newest: &Roster, _: MasterId, shown: &Option<Identity>) -> bool {
+        let Some(shown) = shown else { return false };
+        let is_it = |member: &&Member| member.run_id == shown.run_id;
+        let Some(member) = newest.members.iter().find(is_it) else { return false };
+        member.is_in() && member.incarnation == shown.incarnation
+    }
+}
+
+/// What a master shows to whoever changes the roster.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Presence {
+    /// Its mark as that of a member.
+    pub identity: Option<Identity>,
+    /// The server's own id.
+    pub run_id: String,
+}
+
+/// The electorate of the roster, in the three situations in which it is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Voters {
+    /// The cluster is founded: its members.
+    Members,
+    /// Nothing is founded yet: the masters of the list, and those of a roster that is `founding` by their run ids.
+    Founders,
+    /// A quorum has forgotten, and enough time has passed: every master of the list.
+    Anyone,
+}
+
+impl Electorate<Roster> for Voters {
+    type Credential = Presence;
+
+    fn counts(&self, newest: &Roster, master: MasterId, shown: &Presence) -> bool {
+        let is_founder = || newest.members.iter().any(|member| member.run_id == shown.run_id);
+        match self {
+            Self::Anyone => true,
+            Self::Founders if newest.version == 0 => true,
+            Self::Founders if newest.stage == Stage::Founding => is_founder(),
+            Self::Founders | Self::Members => Members.counts(newest, master, &shown.identity),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roster(version: u64) -> Roster {
+        let member = |id: u64| Member {
+            id,
+            incarnation: 1,
+            run_id: format!("run{id}"),
+            addresses: vec![format!("a:{id}")],
+            standing: Standing::In { nonce: 0 },
+        };
+        let members = (0..3).map(member).collect();
+        Roster { cluster: "c".to_owned(), version, stage: Stage::Founded, members }
+    }
+
+    fn presence(run_id: &str, incarnation: Option<u64>) -> Presence {
+        let run_id = run_id.to_owned();
+        let identity =
+            incarnation.map(|incarnation| Identity { incarnation, run_id: run_id.clone() });
+        Presence { identity, run_id }
+    }
+
+    #[test]
+    fn an_address_is_noted_once_and_raises_no_version() {
+        let seen = |address: &str| Change::SeenAt {
+            member: MasterId::new(1),
+            address: address.to_owned(),
+        };
+        assert_eq!(seen("a:1").run(&roster(7)).1, None);
+        let (after, version) = seen("b:1").run(&roster(7));
+        assert_eq!((after.version, version), (7, Some(7)));
+        assert_eq!(after.members[1].addresses, ["a:1", "b:1"]);
+        let many = (0..20).fold(after, |roster, n| seen(&format!("x:{n}")).run(&roster).0);
+        assert_eq!(many.members[1].addresses.len(), MAX_ADDRESSES);
+        assert_eq!(many.members[1].addresses.last().map(String::as_str), Some("x:19"));
+    }
+
+    #[test]
+    fn a_restart_needs_a_version_that_nobody_has_gone_beyond() {
+        let restart = Change::Restart(Box::new(roster(8)));
+        assert_eq!(restart.run(&roster(7)).1, Some(8));
+        assert_eq!(restart.run(&Roster::default()).1, Some(8));
+        assert_eq!(restart.run(&roster(8)).1, None);
+        let other = Roster { cluster: "d".to_owned(), ..roster(7) };
+        assert_eq!(restart.run(&other).1, None);
+    }
+
+    #[test]
+    fn members_vote_on_the_roster_in_whatever_order_a_proxy_has_them() {
+        let counts = |voters: Voters, roster: &Roster, shown: &Presence| {
+            voters.counts(roster, MasterId::new(0), shown)
+        };
+        let (last, new) = (presence("run2", Some(1)), presence("new", None));
+        assert!(counts(Voters::Members, &roster(3), &last));
+        assert!(!counts(Voters::Members, &roster(3), &presence("run2", Some(2))));
+        assert!(!counts(Voters::Members, &roster(3), &new));
+        assert!(counts(Voters::Anyone, &roster(3), &new));
+        assert!(counts(Voters::Founders, &Roster::default(), &new));
+        assert!(!counts(Voters::Founders, &roster(3), &presence("run2", None)));
+        let founding = Roster { stage: Stage::Founding, ..roster(1) };
+        assert!(counts(Voters::Founders, &founding, &presence("run2", None)));
+        assert!(!counts(Voters::Founders, &founding, &new));
     }
 }

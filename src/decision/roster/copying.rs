@@ -1,0 +1,260 @@
+//! What a master that has forgotten is given under one key, by what the others hold.
+//!
+//! A state was decided if a quorum held it. Of that quorum, each source still shows it; the others (masters that were
+//! not read, and the one that has forgotten) may have been part of it. So a state may have been decided exactly if its
+//! holders among the sources and all that were not read together are a quorum. What fewer hold is certainly the rest of
+//! something that was never decided, or that was released, and must not become a quorum by being copied. A master that
+//! is given the state counts once: it was among those that were not read.
+
+use crate::decision::lease::attempt::{Stored, Tag};
+use crate::quorum::Quorum;
+
+/// What one source holds under the key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// What it is.
+    pub content: Content,
+    /// Milliseconds until it ends; `None`: never.
+    pub ttl_ms: Option<u64>,
+}
+
+/// What is under a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// A string, in full.
+    Text(Vec<u8>),
+    /// The digest of a longer string.
+    LongText(Vec<u8>),
+    /// The digest of anything else.
+    Other(Vec<u8>),
+}
+
+/// What the master gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// Nothing: no quorum can have held it.
+    Nothing,
+    /// What this source holds, for so long.
+    Take {
+        /// Its place among the sources.
+        source: usize,
+        /// The longest end that any of them has for it.
+        ttl_ms: Option<u64>,
+    },
+    /// A value that nobody has, for so long: more than one holder may have been told that the key is its own.
+    Nobody {
+        /// The longest end that any of them has.
+        ttl_ms: Option<u64>,
+    },
+}
+
+/// Returns what the master gets, when `held` is what each of the sources holds.
+pub fn choose(quorum: Quorum, held: &[Option<Held>]) -> Choice {
+    let unread = quorum.masters().saturating_sub(held.len());
+    let mut states = states(held);
+    states.retain(|state| state.holders.len() + unread >= quorum.needed());
+    let all = || states.iter().flat_map(|state| &state.holders);
+    match &states[..] {
+        [] => Choice::Nothing,
+        [state] => take(held, state),
+        _ if are_claims(held, &states) => Choice::Nobody { ttl_ms: longest(held, all()) },
+        _ => states
+            .iter()
+            .rev()
+            .max_by_key(|state| state.rank(held))
+            .map_or(Choice::Nothing, |state| take(held, state)),
+    }
+}
+
+/// Drops what did not stay the same through all looks at the sources: the rest of a claim that was refused is taken
+/// back, and others come in its place, while a lock stays until its end. `before` are earlier looks.
+pub fn steady(held: &[Option<Held>], before: &[Vec<Option<Content>>]) -> Vec<Option<Held>> {
+    let stayed = |(at, here): (usize, &Option<Held>)| {
+        let here = here.as_ref()?;
+        let is_same = |look: &Vec<Option<Content>>| {
+            let then = look.get(at).and_then(Option::as_ref);
+            then.is_some_and(|then| then.is_same_state(&here.content))
+        };
+        before.iter().all(is_same).then(|| here.clone())
+    };
+    held.iter().enumerate().map(stayed).collect()
+}
+
+/// Sources that hold the same.
+struct State {
+    holders: Vec<usize>,
+}
+
+impl State {
+    /// What does not end comes first, then what ends last, then what more of them hold.
+    fn rank(&self, held: &[Option<Held>]) -> (u64, usize) {
+        (longest(held, &self.holders).unwrap_or(u64::MAX), self.holders.len())
+    }
+}
+
+fn states(held: &[Option<Held>]) -> Vec<State> {
+    let mut states: Vec<State> = Vec::new();
+    for (at, here) in held.iter().enumerate().filter_map(|(at, here)| Some((at, here.as_ref()?))) {
+        let is_same = |state: &&mut State| {
+            let first = held[state.holders[0]].as_ref();
+            first.is_some_and(|first| first.content.is_same_state(&here.content))
+        };
+        match states.iter_mut().find(is_same) {
+            Some(state) => state.holders.push(at),
+            None => states.push(State { holders: vec![at] }),
+        }
+    }
+    states
+}
+
+/// Whether two of these may be the claims of two holders: what ends, a hash as well as a text, or carries a tag. The
+/// rest is data.
+fn are_claims(held: &[Option<Held>], states: &[State]) -> bool {
+    let is_claim = |state: &State| {
+        let first = held[state.holders[0]].as_ref();
+        first.is_some_and(|first| match &first.content {
+            Content::Text(value) => Stored::decode(value).tag.is_some() || first.ttl_ms.is_some(),
+            Content::LongText(_) | Content::Other(_) => first.ttl_ms.is_some(),
+        })
+    };
+    states.iter().any(is_claim)
+}
+
+fn take(held: &[Option<Held>], state: &State) -> Choice {
+    let generation = |at: &usize| held[*at].as_ref().and_then(|here| here.content.tag());
+    let newest = state.holders.iter().rev().max_by_key(|at| generation(at).map(|it| it.generation));
+    let Some(source) = newest.copied() else { return Choice::Nothing };
+    Choice::Take { source, ttl_ms: longest(held, &state.holders) }
+}
+
+fn longest<'a>(held: &[Option<Held>], holders: impl IntoIterator<Item = &'a usize>) -> Option<u64> {
+    let ends = holders.into_iter().filter_map(|at| held[*at].as_ref()).map(|here| here.ttl_ms);
+    // What never ends is longer than anything.
+    ends.max_by_key(|ttl_ms| ttl_ms.unwrap_or(u64::MAX)).flatten()
+}
+
+impl Content {
+    /// Whether both are states of the same attempt, or the same value.
+    pub fn is_same_state(&self, other: &Self) -> bool {
+        match (self.tag(), other.tag()) {
+            (Some(tag), Some(other)) => tag.attempt == other.attempt,
+            _ => self == other,
+        }
+    }
+
+    fn tag(&self) -> Option<Tag> {
+        match self {
+            Self::Text(value) => Stored::decode(value).tag,
+            Self::LongText(_) | Self::Other(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::lease::attempt::{Attempt, WorkerId, encode};
+
+    fn text(value: &str, ttl_ms: Option<u64>) -> Option<Held> {
+        Some(Held { content: Content::Text(value.into()), ttl_ms })
+    }
+
+    fn lease(counter: u64, raised: u8, ttl_ms: u64) -> Option<Held> {
+        let fresh = Attempt::new(WorkerId::new(7), counter).fresh();
+        let tag = (0..raised).fold(fresh, |tag, _| tag.raised());
+        Some(Held { content: Content::Text(encode(tag, b"token")), ttl_ms: Some(ttl_ms) })
+    }
+
+    fn other(digest: &str, ttl_ms: Option<u64>) -> Option<Held> {
+        Some(Held { content: Content::Other(digest.into()), ttl_ms })
+    }
+
+    fn of_three(held: &[Option<Held>]) -> Choice {
+        choose(Quorum::of(3), held)
+    }
+
+    #[test]
+    fn one_attempt_is_copied_with_its_highest_generation_and_longest_end() {
+        let choice = of_three(&[lease(1, 0, 900), lease(1, 2, 500)]);
+        assert_eq!(choice, Choice::Take { source: 1, ttl_ms: Some(900) });
+    }
+
+    #[test]
+    fn two_attempts_are_nobodys() {
+        let choice = of_three(&[lease(1, 0, 300), lease(2, 0, 800)]);
+        assert_eq!(choice, Choice::Nobody { ttl_ms: Some(800) });
+        let choice = of_three(&[text("old", Some(9)), text("other", None)]);
+        assert_eq!(choice, Choice::Nobody { ttl_ms: None });
+        let choice = of_three(&[other("a hash", Some(5)), other("another", Some(7))]);
+        assert_eq!(choice, Choice::Nobody { ttl_ms: Some(7) });
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_no_lock() {
+        let content = |held: &Option<Held>| held.as_ref().map(|held| held.content.clone());
+        let looks = [[lease(1, 0, 900), lease(2, 0, 990)], [lease(1, 1, 800), None]];
+        let looks: Vec<Vec<_>> =
+            looks.iter().map(|look| look.iter().map(content).collect()).collect();
+        let now = [lease(1, 1, 700), lease(3, 0, 980)];
+        assert!(matches!(of_three(&now), Choice::Nobody { .. }));
+        let choice = of_three(&steady(&now, &looks));
+        assert_eq!(choice, Choice::Take { source: 0, ttl_ms: Some(700) });
+    }
+
+    #[test]
+    fn data_that_differs_never_stops_copying() {
+        let take = |source, ttl_ms| Choice::Take { source, ttl_ms };
+        assert_eq!(of_three(&[other("a", None), other("b", None)]), take(0, None));
+        assert_eq!(of_three(&[text("5", None), text("6", None)]), take(0, None));
+        let four = [text("5", None), text("6", None), text("6", None), None];
+        assert_eq!(choose(Quorum::of(5), &four), take(1, None));
+    }
+
+    #[test]
+    fn what_too_few_hold_is_not_raised_from_the_dead() {
+        let none = || None::<Held>;
+        let rest = [lease(1, 0, 900), none(), none(), none()];
+        assert_eq!(choose(Quorum::of(5), &rest), Choice::Nothing);
+        let two = [lease(1, 0, 900), lease(1, 0, 900), none(), lease(2, 0, 999)];
+        assert_eq!(choose(Quorum::of(5), &two), Choice::Take { source: 0, ttl_ms: Some(900) });
+        // Of three, the one that has forgotten may have been the second.
+        let one = [lease(1, 0, 900), none()];
+        assert_eq!(of_three(&one), Choice::Take { source: 0, ttl_ms: Some(900) });
+    }
+
+    /// All that a quorum may hold, the one that forgot among it, and all that others may hold meanwhile.
+    #[test]
+    fn whatever_was_decided_is_copied_or_blocked() {
+        for masters in 1..=5usize {
+            let quorum = Quorum::of(masters);
+            let others = masters - 1;
+            // What each of the others holds: nothing, the decided attempt, or another one.
+            for code in 0..3usize.pow(others as u32) {
+                let holds: Vec<_> =
+                    (0..others).map(|at| code / 3usize.pow(at as u32) % 3).collect();
+                let holders = 1 + holds.iter().filter(|held| **held == 1).count();
+                if holders < quorum.needed() {
+                    continue;
+                }
+                assert_read(quorum, &holds);
+            }
+        }
+    }
+
+    fn assert_read(quorum: Quorum, holds: &[usize]) {
+        for read in 0..1u32 << holds.len() {
+            let sources: Vec<_> = (0..holds.len()).filter(|at| read & (1 << at) != 0).collect();
+            if sources.len() < quorum.tolerates() + 1 {
+                continue;
+            }
+            let here =
+                |at: &usize| (holds[*at] > 0).then(|| lease(holds[*at] as u64, 0, 9)).flatten();
+            let held: Vec<_> = sources.iter().map(here).collect();
+            match choose(quorum, &held) {
+                Choice::Take { source, .. } => assert_eq!(holds[sources[source]], 1, "{holds:?}"),
+                Choice::Nobody { .. } => {}
+                Choice::Nothing => panic!("{holds:?} read by {sources:?}"),
+            }
+        }
+    }
+}
