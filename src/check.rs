@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::clock;
 use crate::config::Settings;
+use crate::decision::roster::admission::Shown;
+use crate::decision::roster::mark::Mark;
+use crate::decision::roster::roster::{Roster, Standing};
+use crate::decision::roster::seats::{Seats, is_strange, seats};
 use crate::master::dial::Network;
-use crate::master::membership::Membership;
-use crate::master::probation::{Probation, Standing, Terms};
+use crate::master::electorate::Terms;
 use crate::master::probe::{Look, ProbeError, look_once};
+use crate::master::roster::youth::trusted;
 use crate::quorum::{MasterId, Quorum};
 
 /// How long a master may take for everything.
@@ -19,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// A table with a line for each master, and a sentence.
+    /// A table with a line for each master, the roster, and a sentence.
     pub text: String,
     /// Whether a quorum could vote.
     pub has_quorum: bool,
@@ -40,12 +43,11 @@ const HEADINGS: [&str; 10] = [
 
 /// Connects to each master once.
 pub async fn check(settings: &Settings, network: &Network) -> Report {
-    let membership = Membership::of(&settings.masters);
     let mut looks = JoinSet::new();
     for (index, address) in settings.masters.iter().cloned().enumerate() {
-        let (membership, network) = (membership.clone(), network.clone());
+        let network = network.clone();
         looks.spawn_local(async move {
-            let look = look_once(&network, &address, &membership);
+            let look = look_once(&network, &address);
             let look = tokio::time::timeout(PATIENCE, look).await;
             (index, look.unwrap_or_else(|_| Err(too_late())))
         });
@@ -61,46 +63,65 @@ fn too_late() -> ProbeError {
     std::io::Error::other(format!("no answer within {patience}")).into()
 }
 
-fn report(settings: &Settings, looks: &[Result<Look, ProbeError>]) -> Report {
-    let quorum = Quorum::of(settings.masters.len());
-    let (restart_wait, cold_start) = (settings.restart_wait(), settings.cold_start);
-    let mut probation = Probation::new(Terms { quorum, restart_wait, cold_start }, clock::now());
-    let known =
-        looks.iter().enumerate().filter_map(|(index, look)| Some((index, look.as_ref().ok()?)));
-    for (index, look) in known {
-        probation.observe(MasterId::new(index), look.facts.clone());
-    }
-    probation.everybody_was_met(clock::now());
+type Looks = [Result<Look, ProbeError>];
 
+fn report(settings: &Settings, looks: &Looks) -> Report {
+    let quorum = Quorum::of(settings.masters.len());
+    let roster = newest(looks);
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     let mut voters = 0;
     for (index, look) in looks.iter().enumerate() {
-        let verdict = verdict(settings, looks, &probation, index);
+        let verdict = verdict(settings, looks, roster.as_ref(), index);
         voters += usize::from(verdict.is_ok());
         let verdict = verdict.map_or_else(|why| why, |()| "votes".to_owned());
         rows.push(row(settings.masters[index].to_string(), look.as_ref().ok(), verdict));
     }
-    let has_quorum = voters >= quorum.needed();
     let (n, needed) = (quorum.masters(), quorum.needed());
-    let sentence = if has_quorum { "a quorum could vote" } else { "that is no quorum" };
+    // A cluster is founded when all are there.
+    let is_complete = roster.is_some() || voters == n;
+    let has_quorum = voters >= needed && is_complete;
+    let sentence = match (voters >= needed, is_complete) {
+        (true, true) => "a quorum could vote",
+        (true, false) => "but all have to be there when they are used for the first time",
+        (false, _) => "that is no quorum",
+    };
     let text = format!(
-        "{}\n{voters} of {n} masters could vote and {needed} are needed: {sentence}.\n",
-        table(&rows)
+        "{}\n{}{voters} of {n} masters could vote and {needed} are needed: {sentence}.\n",
+        table(&rows),
+        roster.as_ref().map_or_else(|| "no roster: no proxy has used them yet.\n".to_owned(), told),
     );
     Report { text, has_quorum }
+}
+
+/// The roster that was accepted last.
+fn newest(looks: &Looks) -> Option<Roster> {
+    let states = looks.iter().flatten().filter_map(|look| look.marks.roster());
+    states.max_by_key(|state| state.accepted).map(|state| state.value)
+}
+
+/// The roster, a line for each member.
+fn told(roster: &Roster) -> String {
+    let (cluster, version) = (&roster.cluster, roster.version);
+    let mut text = format!("roster: cluster {cluster}, version {version}\n");
+    for member in &roster.members {
+        let (addresses, incarnation) = (member.addresses.join(","), member.incarnation);
+        let standing = match member.standing {
+            Standing::In { .. } => "in".to_owned(),
+            Standing::Out { since } => format!("out since version {since}"),
+        };
+        let _ = writeln!(text, "  member {addresses}: incarnation {incarnation}, {standing}");
+    }
+    text
 }
 
 /// Whether this master would vote, or why not.
 fn verdict(
     settings: &Settings,
-    looks: &[Result<Look, ProbeError>],
-    probation: &Probation,
+    looks: &Looks,
+    roster: Option<&Roster>,
     index: usize,
 ) -> Result<(), String> {
     let look = looks[index].as_ref().map_err(ToString::to_string)?;
-    if let Some(rival) = &look.rival {
-        return Err(format!("another proxy that runs now has other masters: {rival}"));
-    }
     let same = |other: &usize| {
         let other = looks[*other].as_ref().ok();
         other.is_some_and(|other| other.facts.run_id == look.facts.run_id)
@@ -108,13 +129,74 @@ fn verdict(
     if let Some(other) = (0..index).find(same) {
         return Err(format!("the same instance as {}", settings.masters[other]));
     }
-    match probation.standing(MasterId::new(index)) {
-        Standing::Voter => Ok(()),
-        Standing::Barred(bar) => Err(bar.to_string()),
-        Standing::Probation { cause, .. } => Err(format!("on probation at first: {cause}")),
-        Standing::Young | Standing::Unknown => {
-            Err("too young to be trusted without the others".to_owned())
+    if let Some(bar) = &look.facts.bar {
+        return Err(bar.to_string());
+    }
+    match roster {
+        Some(roster) => membership(settings, looks, roster, index),
+        None if look.marks.any().is_some() => {
+            Err("it belongs to a cluster of masters that is not known".to_owned())
         }
+        None => youth(settings, looks, index),
+    }
+}
+
+/// Whether a member of the roster remembers.
+fn membership(
+    settings: &Settings,
+    looks: &Looks,
+    roster: &Roster,
+    index: usize,
+) -> Result<(), String> {
+    let show = |(at, look): (usize, &Result<Look, ProbeError>)| {
+        let look = look.as_ref().ok()?;
+        let address = settings.masters[at].to_string();
+        Some(Shown { mark: look.marks.mark(), run_id: look.facts.run_id.clone(), address })
+    };
+    let shown: Vec<_> = looks.iter().enumerate().map(show).collect();
+    let addresses: Vec<_> = settings.masters.iter().map(ToString::to_string).collect();
+    let seats = seats(roster, &addresses, &shown, &Seats::new());
+    let here = shown[index].as_ref().ok_or("it was not seen")?;
+    if is_strange(roster, here) {
+        return Err("it belongs to another cluster of masters".to_owned());
+    }
+    let place = seats[index].ok_or("it is no member of the cluster")?;
+    let (Some(member), Some(expected)) = (roster.member(place), Mark::expected(roster, place, 0))
+    else {
+        return Err("it is no member of the cluster".to_owned());
+    };
+    let remembers = here
+        .mark
+        .as_ref()
+        .is_some_and(|mark| mark.proves_same(&expected) || mark.missed_a_raise_to(&expected));
+    match member.standing {
+        Standing::Out { since } => {
+            Err(format!("out of the roster since version {since}: it is given back what it forgot"))
+        }
+        Standing::In { .. } if member.run_id != here.run_id => {
+            Err("it was restarted: it will be given back what it forgot".to_owned())
+        }
+        Standing::In { .. } if !remembers => {
+            Err("its mark is gone: it will be given back what it forgot".to_owned())
+        }
+        Standing::In { .. } => Ok(()),
+    }
+}
+
+/// Whether a master would vote when the cluster is founded.
+fn youth(settings: &Settings, looks: &Looks, index: usize) -> Result<(), String> {
+    let terms = Terms {
+        quorum: Quorum::of(settings.masters.len()),
+        restart_wait: settings.restart_wait(),
+        cold_start: settings.cold_start,
+    };
+    let seen: Vec<usize> = (0..looks.len()).filter(|at| looks[*at].is_ok()).collect();
+    let facts: Vec<_> = looks.iter().flatten().map(|look| &look.facts).collect();
+    let trusted = trusted(&terms, &facts)?;
+    let place = seen.iter().position(|at| *at == index);
+    match place.is_some_and(|place| trusted.masters.contains(MasterId::new(place))) {
+        true => Ok(()),
+        false => Err("it was started after the others: it is copied to first".to_owned()),
     }
 }
 

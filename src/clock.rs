@@ -22,6 +22,20 @@ pub fn unix_micros() -> i64 {
     i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
 }
 
+/// Microseconds that this host was suspended since it was started. The monotonic clock does not count them, and the
+/// clocks of other hosts went on meanwhile.
+#[inline]
+pub fn suspended_us() -> i64 {
+    if SET.get().is_some() {
+        return 0;
+    }
+    let micros = |id| {
+        let time = rustix::time::clock_gettime(id);
+        time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
+    };
+    micros(rustix::time::ClockId::Boottime) - micros(rustix::time::ClockId::Monotonic)
+}
+
 /// Sets the wall clock of this thread, which goes as the monotonic one from now on: a simulation has no
 /// other, and lets it jump.
 pub fn set_wall_clock(since_epoch: Duration) {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cli::{Typed, Word};
-use crate::master::probation::ColdStart;
+use crate::master::standing::ColdStart;
 use crate::quorum::{MAX_MASTERS, Quorum};
 
 use shown::differences;

@@ -27,7 +27,7 @@ use redlock_proxy::config::{InvalidSetting, LogFormat, MasterAddr, Settings};
 use redlock_proxy::dev::LocalMasters;
 use redlock_proxy::handover::sockets::{Inherited, Kind};
 use redlock_proxy::handover::{CannotTakeOver, Handover};
-use redlock_proxy::worker::{Certificates, Shared};
+use redlock_proxy::worker::{CannotServe, Certificates, Shared};
 use redlock_proxy::{check, worker};
 use reload::{Read, Reload};
 use sd_notify::NotifyState;
@@ -238,6 +238,9 @@ fn serve_until(
     let successor = served.map_err(|error| {
         if let Some(cannot) = error.downcast_ref::<CannotListen>() {
             return cannot_listen(cannot.kind, &cannot.place, &cannot.why);
+        }
+        if let Some(cannot) = error.downcast_ref::<CannotServe>() {
+            return Failure::unavailable(cannot);
         }
         match error.downcast_ref::<CannotTakeOver>() {
             Some(cannot) => Failure::unavailable(cannot),

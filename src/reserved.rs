@@ -5,6 +5,15 @@
 /// What reserved names begin with.
 pub const PREFIX: &str = "redlock-proxy:";
 
+/// The key by which a master proves that it remembers, in every database.
+pub const MARK: &str = "redlock-proxy:mark";
+
+/// The key of the list of members, in database 0.
+pub const ROSTER: &str = "redlock-proxy:roster";
+
+/// The key by which a proxy that copies to a master says how far it has come, in database 0.
+pub const COPYING: &str = "redlock-proxy:copying";
+
 /// What a client is told that uses such a name all the same.
 pub const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own: give the key or channel another name";
 

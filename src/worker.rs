@@ -32,7 +32,7 @@ use crate::master::errand::Errands;
 use crate::master::link::Link;
 use crate::master::orphans::Sweeper;
 use crate::master::probe::DEFAULT_DATABASES;
-use crate::master::rejoin::Rejoin;
+use crate::master::roster::keeper::Keeper;
 use crate::master::watch::Watch;
 use crate::metrics::Metrics;
 use crate::metrics::slowlog::Slowlog;
@@ -57,6 +57,11 @@ const UNKNOWN_VERSION: &str = "7.0.0";
 
 /// Beyond the two rounds of a claim without TTL: room for a busy machine.
 const PROVISIONAL_RESERVE_MS: i64 = 500;
+
+/// The masters belong to others.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct CannotServe(String);
 
 /// What the sessions of one worker share.
 pub struct Worker {
@@ -92,7 +97,10 @@ impl Worker {
             leases: Rc::default(),
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
-        let link = |master| Link::new(master, settings, Arc::clone(&shared.residents));
+        let link = |master| {
+            let (residents, electorate) = (Arc::clone(&shared.residents), Arc::clone(&electorate));
+            Link::new(master, settings, residents, electorate)
+        };
         let links = masters.map(link).collect();
         let metrics = Arc::clone(&shared.metrics[index]);
         let delay = settings.split_vote_delay;
@@ -288,8 +296,21 @@ impl Worker {
                 self.drain(drain_timeout).await;
             },
             departed = self.follow(listeners, orders) => self.drain_after(departed?).await,
+            why = self.refused() => return Err(CannotServe(why).into()),
         }
         Ok(())
+    }
+
+    /// Resolves when these masters are found to be others'.
+    async fn refused(&self) -> String {
+        let electorate = self.engine.shared_electorate();
+        loop {
+            let changed = electorate.changed();
+            match electorate.refusal() {
+                Some(why) => return why,
+                None => changed.await,
+            }
+        }
     }
 
     /// Connects to the masters. Clients may come once this returns: then those that can be reached are
@@ -338,27 +359,23 @@ impl Worker {
     /// The first worker does that for all.
     fn look_after_masters(&self, dial: impl Dial + Clone) {
         let electorate = self.engine.shared_electorate();
-        let rejoin = Rejoin(self.errands(dial.clone()));
+        tokio::task::spawn_local(Keeper::new(self.errands(dial.clone())).run());
         for link in self.engine.links() {
             let (master, address) = (link.master(), link.address().clone());
             let watch = Watch { master, address, electorate: Arc::clone(&electorate) };
             tokio::task::spawn_local(Rc::new(watch).run(dial.clone()));
-            tokio::task::spawn_local(rejoin.clone().run(master));
         }
     }
 
     async fn first_contact(&self) {
         let tried = async {
             let electorate = self.engine.electorate();
-            let is_known =
-                |link: &Rc<Link>| !link.is_up() || electorate.was_looked_at(link.master());
-            let met = |link: &Rc<Link>| link.was_tried() && is_known(link);
-            while !self.engine.links().iter().all(met) {
+            let is_settled = || electorate.serves() || electorate.why_it_waits().is_some();
+            while !self.engine.links().iter().all(|link| link.was_tried()) || !is_settled() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         let _ = tokio::time::timeout(FIRST_CONTACT, tried).await;
-        self.engine.electorate().everybody_was_met();
     }
 
     async fn drain(&self, limit: Duration) {

@@ -84,7 +84,7 @@ async fn a_hash_lock_is_not_granted_again_by_a_master_that_forgot_it() {
 /// would last longer than the lock itself. That must not be copied in its place.
 #[tokio::test]
 async fn a_lock_is_not_granted_again_when_many_ask_for_it_while_it_is_copied() {
-    forgotten_while_many_ask(claim_by_other).await;
+    forgotten_while_many_ask(claim_by_somebody).await;
 }
 
 /// So it must not when the others' tokens are equal to the holder's, as those of old `SETNX` code are.
@@ -164,8 +164,10 @@ async fn a_flush_by_a_proxy_costs_no_vote() {
     let other = Proxy::start(&masters, &SHORT_VOTE);
     let mut client = proxy.connection().await;
     for flush in ["FLUSHALL", "FLUSHDB"] {
-        let looks = looks(&masters).await;
+        assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
         assert_eq!(value(&mut client, &[flush]).await, Ok(Value::Okay));
+        assert_eq!(int(&mut client, &["DBSIZE"]).await, 0);
+        let looks = looks(&masters).await;
         eventually("both proxies have looked at each master twice", || async {
             let now = self::looks(&masters).await;
             (0..3).all(|n| now[n] >= looks[n] + 6).then_some(())
@@ -254,7 +256,9 @@ async fn copying_leaves_no_ghosts_of_locks_that_were_released_meanwhile() {
                     let key = format!("lock {n}");
                     assert_eq!(claim(&mut client, &key, "mine").await, Ok(Value::Okay));
                     let release = ["EVAL", RELEASE, "1", &key, "mine"];
-                    assert_eq!(int(&mut client, &release).await, 1);
+                    // It may be on its way just when the roster changes: then it is not known who has done it.
+                    let released = value(&mut client, &release).await;
+                    assert!(matches!(released, Ok(Value::Int(1)) | Err(_)), "{released:?}");
                 }
                 (proxy.says_of(1, "state").await == "voter").then_some(())
             }
@@ -274,7 +278,7 @@ async fn a_lock_that_is_released_while_it_is_copied_is_gone() {
     let Some((mut masters, relay, proxy)) = one_behind_a_relay(1).await else { return };
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
-    let first_line = include_str!("../src/lua/rejoin/adopt.lua").lines().next().expect("a comment");
+    let first_line = include_str!("../src/lua/copy/paste.lua").lines().next().expect("a comment");
     relay.hold_back(first_line);
     masters[1].kill_9();
     masters[1].restart_empty();
@@ -306,26 +310,22 @@ async fn a_lock_is_copied_with_the_extension_that_the_master_missed() {
     assert!(masters[1].pttl("lock").await > 500_000);
 }
 
-/// What was written since others were asked stays, also when it is as young as that.
+/// Whoever copies knows only what it has read: a master that was flushed since is not certified by it.
 #[tokio::test]
-async fn copying_does_not_replace_what_was_written_meanwhile() {
+async fn nothing_is_copied_to_a_master_that_has_forgotten_again() {
     const DIGEST: &str = include_str!("../src/lua/program/digest.lua");
-    const ADOPT: &str = include_str!("../src/lua/rejoin/adopt.lua");
+    const PASTE: &str = include_str!("../src/lua/copy/paste.lua");
     let master = Master::start();
-    let adopt = [DIGEST, ADOPT].concat();
-    master.ask(&["SET", "theirs", "old"]).await;
-    let dump = master.ask(&["DUMP", "theirs"]).await.bytes();
-    // Where there was no such key, of no digest and no end.
-    let words = |key: &'static str| {
-        let words = [b"EVAL", adopt.as_bytes(), b"1", key.as_bytes(), b"", b"-2", &dump, b"9999"];
-        words.map(<[u8]>::to_vec)
-    };
-    let says = |number| Reply::Array(vec![Reply::Int(number)]);
-    master.ask(&["SET", "lock", "young"]).await;
-    assert_eq!(master.ask(&words("lock")).await, says(0));
-    master.holds("lock", "young").await;
-    assert_eq!(master.ask(&words("free")).await, says(1));
-    master.holds("free", "old").await;
+    let paste = [DIGEST, PASTE].concat();
+    let words =
+        ["EVAL", &paste, "2", "redlock-proxy:mark", "lock", "0", "? 7 0;", "t", "old", "9999"];
+    assert_eq!(master.ask(&words).await, Reply::Int(-1));
+    assert_eq!(master.ask(&["SET", "redlock-proxy:mark", "? 7 0;3 4"]).await, Reply::ok());
+    assert_eq!(master.ask(&words).await, Reply::Int(1));
+    master.holds("lock", "old").await;
+    assert_eq!(master.ask(&["FLUSHALL"]).await, Reply::ok());
+    assert_eq!(master.ask(&words).await, Reply::Int(-1));
+    assert_eq!(master.get("lock").await, None);
 }
 
 /// A lock that is taken while a master is on probation is on that master when it votes again, also if its
@@ -359,9 +359,7 @@ async fn what_only_a_master_out_of_reach_remembers_is_waited_for() {
         async move {
             let reply = claim_by_other(client).await;
             assert_ne!(reply, Ok(Value::Okay), "the lock was granted twice");
-            let is_told =
-                |line: &String| line.contains("what it has forgotten cannot be copied yet");
-            proxy.log().iter().any(is_told).then_some(())
+            (proxy.says_of(1, "state").await == "probation").then_some(())
         }
     })
     .await;
@@ -414,12 +412,9 @@ async fn without_a_quorum_that_remembers_masters_wait() {
         proxy.knows(master, "state", "probation").await;
     }
     granted(&client, "free", "they have waited for long enough").await;
-    let first = eventually("the log says who voted first", || async {
-        let votes = |line: &&String| line.contains("the master votes again");
-        proxy.log().iter().find(votes)?.split_once("master=").map(|(_, who)| who.to_owned())
-    })
-    .await;
-    let has_copied = |line: &String| line.contains("was copied") && line.contains(&first);
+    let is_told = |line: &String| line.contains("they begin anew after --restart-wait");
+    assert!(proxy.log().iter().any(is_told), "{:?}", proxy.log());
+    let has_copied = |line: &String| line.contains("was copied");
     assert!(!proxy.log().iter().any(has_copied), "from whom? {:?}", proxy.log());
 }
 
@@ -444,7 +439,8 @@ async fn masters_that_are_all_young_wait_when_told_to() {
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
     let error = claim(&mut client, "lock", "mine").await.expect_err("they are young");
-    assert_eq!(error.code(), Some("LOADING"), "{error}");
+    assert_eq!(error.code(), Some("CLUSTERDOWN"), "{error}");
+    assert!(error.to_string().contains("started a short while ago"), "{error}");
     granted(&client, "lock", "they are old enough").await;
 }
 
@@ -479,9 +475,9 @@ async fn a_young_master_among_old_ones_is_not_trusted_at_once() {
     masters[1].holds("lock", "mine").await;
 }
 
-/// A master that writes everything to disk before it answers forgets nothing.
+/// A master that writes everything to disk before it answers is not believed: its volume may be an older one.
 #[tokio::test]
-async fn a_durable_master_votes_again_at_once() {
+async fn a_durable_master_is_copied_to_like_any_other() {
     if target_is_plain_redis() {
         return;
     }
@@ -492,17 +488,11 @@ async fn a_durable_master_votes_again_at_once() {
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
     masters[1].holds("lock", "mine").await;
-    for master in &mut masters[..2] {
-        master.kill_9();
-        master.restart_empty();
-    }
-    eventually("two restarted masters of three are a quorum at once", || {
-        let mut client = client.clone();
-        async move { claim(&mut client, "free", "mine").await.ok() }
-    })
-    .await;
-    assert_eq!(claim(&mut client, "lock", "other").await, Ok(Value::Nil));
-    assert!(!proxy.log().iter().any(|line| line.contains("probation")), "{:?}", proxy.log());
+    forget(&masters[2], "lock").await;
+    masters[1].kill_9();
+    masters[1].restart_with_an_older_volume();
+    refused_until(&client, &proxy, 1, claim_by_other).await;
+    masters[1].holds("lock", "mine").await;
 }
 
 /// One that writes it only once a second forgets what it was told last.
@@ -565,6 +555,11 @@ async fn refused_until(
         assert_ne!(reply, Ok(Value::Okay), "the lock was granted twice");
     }
     assert_eq!(int(&mut client.clone(), &["EXISTS", "lock"]).await, 1);
+}
+
+/// Each time somebody else.
+async fn claim_by_somebody(mut client: MultiplexedConnection) -> RedisResult<Value> {
+    claim(&mut client, "lock", &format!("{:x}", fastrand::u64(..))).await
 }
 
 async fn claim_by_other(mut client: MultiplexedConnection) -> RedisResult<Value> {

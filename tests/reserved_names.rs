@@ -175,7 +175,7 @@ fn refused_whole() -> String {
 async fn keys_of_the_proxy_s_own_are_not_shown() {
     let Some((masters, proxy)) = setup() else { return };
     for master in masters.iter() {
-        assert_eq!(master.ask(&words("SET redlock-proxy:mark x")).await, Reply::ok());
+        assert_eq!(master.ask(&words("SET redlock-proxy:other x")).await, Reply::ok());
         assert_eq!(master.ask(&words("SET free x")).await, Reply::ok());
     }
     let mut client = proxy.raw().await;

@@ -11,7 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::status;
 use crate::client::registry::Disconnected;
-use crate::master::probation::Cause;
+use crate::master::standing::Cause;
 use crate::metrics::histogram::{Histogram, Times};
 use crate::metrics::process;
 use crate::metrics::{Outcome, Question};

@@ -128,14 +128,20 @@ impl Admin {
         let voters = status::voters(&self.shared);
         let (voting, all) = (voters.len(), quorum.masters());
         if quorum.reached_by(voters) {
-            return plain(StatusCode::OK, &format!("{voting} of {all} masters vote"));
+            let lost = self.shared.electorate.may_have_lost_data();
+            let lost = if lost { "; a quorum had forgotten: data may have been lost" } else { "" };
+            return plain(StatusCode::OK, &format!("{voting} of {all} masters vote{lost}"));
         }
         if !may_know {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too few masters vote");
         }
         let others = self.shared.electorate.why_not(quorum.everybody().without(voters));
-        let why =
-            format!("{voting} of {all} masters vote and {} are needed{others}", quorum.needed());
+        let waits = self.shared.electorate.why_it_waits();
+        let waits = waits.map(|why| format!("; {why}")).unwrap_or_default();
+        let why = format!(
+            "{voting} of {all} masters vote and {} are needed{others}{waits}",
+            quorum.needed()
+        );
         plain(StatusCode::SERVICE_UNAVAILABLE, &why)
     }
 

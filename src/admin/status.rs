@@ -26,6 +26,8 @@ pub struct Status {
     pub clients: usize,
     pub operations_in_flight: u64,
     pub claims: Claims,
+    pub roster_version: u64,
+    pub data_may_be_lost: bool,
     pub masters: Vec<Master>,
     pub hot_keys: Vec<HotKey>,
     pub events: Vec<Event>,
@@ -47,6 +49,8 @@ pub struct Master {
     pub address: String,
     pub state: &'static str,
     pub reason: String,
+    /// Keys that were copied to it since copying began, of about so many.
+    pub copying: [u64; 2],
     pub since_seconds: u64,
     pub latency_us: u128,
     pub clock_offset_ms: i64,
@@ -82,6 +86,8 @@ impl Status {
                 refused: claims(Outcome::Refused),
                 undecided: claims(Outcome::Undecided),
             },
+            roster_version: shared.electorate.roster().version,
+            data_may_be_lost: shared.electorate.may_have_lost_data(),
             masters: quorum.everybody().iter().map(|id| Master::of(shared, id)).collect(),
             hot_keys: hot_keys(shared),
             events: events.latest(),
@@ -93,7 +99,7 @@ impl Master {
     fn of(shared: &Shared, id: MasterId) -> Self {
         let electorate = &shared.electorate;
         let reason = match is_up(shared, id) {
-            true => electorate.standing(id).reason().unwrap_or_default(),
+            true => electorate.reason(id).unwrap_or_default(),
             false => "it cannot be reached".to_owned(),
         };
         let unix_time = electorate.unix_time();
@@ -101,6 +107,7 @@ impl Master {
             address: shared.settings.masters[id.index()].to_string(),
             state: state(shared, id),
             reason,
+            copying: [electorate.progress(id).copied(), electorate.progress(id).total()],
             since_seconds: electorate.since(id).elapsed().as_secs(),
             latency_us: electorate.latency(id).as_micros(),
             clock_offset_ms: unix_time.ms_of(id) - unix_time.ms(),
@@ -137,7 +144,7 @@ pub(super) fn is_up(shared: &Shared, master: MasterId) -> bool {
 /// One of [`STATES`].
 pub(super) fn state(shared: &Shared, master: MasterId) -> &'static str {
     match is_up(shared, master) {
-        true => shared.electorate.standing(master).word(shared.electorate.was_looked_at(master)),
+        true => shared.electorate.standing(master).word(),
         false => "down",
     }
 }

@@ -164,13 +164,16 @@ fn cluster(_: &Front) -> String {
 /// Not in Redis: who can vote, and what has still to be delivered to whom.
 fn redlock(front: &Front) -> String {
     let engine = front.worker.engine();
-    let quorum = engine.rules().quorum;
+    let (quorum, roster) = (engine.rules().quorum, engine.electorate().roster());
     let mut text = lines(&[
         ("worker", &front.worker.index()),
         ("masters", &quorum.masters()),
         ("quorum", &quorum.needed()),
         ("voters", &engine.voters().len()),
         ("operations_in_flight", &engine.in_flight()),
+        ("cluster", &roster.cluster),
+        ("roster_version", &roster.version),
+        ("data_may_be_lost", &u8::from(engine.electorate().may_have_lost_data())),
     ]);
     for link in engine.links() {
         let master = link.master();
@@ -190,7 +193,7 @@ fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {
     let down = if link.is_up() { None } else { link.last_error() };
     let (state, reason) = match down {
         Some(why) => ("down", Some(why)),
-        None => (standing.word(electorate.was_looked_at(master)), standing.reason()),
+        None => (standing.word(), electorate.reason(master)),
     };
     let metrics = metrics.master(master);
     let (ballots, unknown) = (metrics.answered(), metrics.unknown.get());

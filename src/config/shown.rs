@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::values::shown_duration;
 use super::{LogFormat, NoTtl, Settings};
-use crate::master::probation::ColdStart;
+use crate::master::standing::ColdStart;
 
 impl Settings {
     /// The name and meaning of each setting that stays as it is until the next start, without passwords.

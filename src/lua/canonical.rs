@@ -37,8 +37,10 @@ pub enum Canonical {
     Compile,
     /// Digest of what a key holds.
     Digest,
-    /// Empty a database, or all, and say that it was a proxy that did.
+    /// Empty a database, or all, but for what proxies keep there.
     Flush,
+    /// Count the keys of a database.
+    Count,
 }
 
 /// A script that reads tags.
@@ -68,6 +70,7 @@ impl Canonical {
         Self::Compile,
         Self::Digest,
         Self::Flush,
+        Self::Count,
     ];
 
     /// The script's text.
@@ -89,6 +92,7 @@ impl Canonical {
             Self::Restore => include_str!("canonical/restore.lua"),
             Self::Compile => include_str!("canonical/compile.lua"),
             Self::Flush => include_str!("canonical/flush.lua"),
+            Self::Count => include_str!("canonical/count.lua"),
             Self::Digest => {
                 concat!(include_str!("program/digest.lua"), include_str!("canonical/digest.lua"))
             }

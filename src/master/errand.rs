@@ -1,6 +1,7 @@
 //! A connection for work on a master that is not hot: copying to it, and cleaning up on it.
 
 use std::io::{self, ErrorKind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(super) enum Failed {
     Refused(#[from] redis::RedisError),
     #[error("something has happened to a master meanwhile")]
     Overtaken,
+    #[error("too few masters answer for the roster to be changed")]
+    NoQuorum,
 }
 
 /// What such work has to know, and where it goes.
@@ -47,9 +50,12 @@ pub struct Errands<D> {
 }
 
 /// Ends with its last user.
+#[derive(Clone)]
 pub(super) struct Errand {
     pub(super) connection: MultiplexedConnection,
-    _driver: Driver,
+    /// Of the process at the other end.
+    pub(super) run_id: String,
+    _driver: Rc<Driver>,
 }
 
 /// The task that reads and writes a connection. It ends with this.
@@ -84,10 +90,10 @@ impl<D: Dial> Errands<D> {
             }
         }));
         let connection = open.await.expect("the driver says how it went")?;
-        let errand = Errand { connection, _driver: driver };
-        let run_id = probe::facts(&mut errand.connection.clone()).await?.run_id;
+        let run_id = probe::facts(&mut connection.clone()).await?.run_id;
+        let errand = Errand { connection, run_id, _driver: Rc::new(driver) };
         let known = self.electorate.facts(master).map(|facts| facts.run_id);
-        if known == Some(run_id) { Ok(errand) } else { Err(Failed::Overtaken) }
+        if known.as_ref() == Some(&errand.run_id) { Ok(errand) } else { Err(Failed::Overtaken) }
     }
 }
 

@@ -26,8 +26,10 @@ pub struct Facts {
     pub bar: Option<Bar>,
     /// A restart makes it forget nothing: `appendonly yes` with `appendfsync always`.
     pub is_durable: bool,
-    /// How often its data was replaced as a whole, by anybody but a proxy.
-    pub losses: u64,
+    /// `master_replid`: another one means that it followed another instance meanwhile.
+    pub replid: String,
+    /// `evicted_keys`
+    pub evicted: u64,
     /// When it was asked.
     pub at: Instant,
 }
@@ -37,6 +39,28 @@ impl Facts {
     pub fn started(&self) -> Option<Instant> {
         self.at.checked_sub(self.uptime)
     }
+
+    /// What has happened to the data of the same process since `before` without its mark telling.
+    pub fn doubt_since(&self, before: &Self) -> Option<Doubt> {
+        if self.run_id != before.run_id {
+            return None;
+        }
+        if self.replid != before.replid {
+            return Some(Doubt::Followed);
+        }
+        (self.evicted > before.evicted).then_some(Doubt::Evicted)
+    }
+}
+
+/// What has happened to a master's data without its mark telling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Doubt {
+    /// It was made a replica, and a master again.
+    #[error("it followed another instance, and has that one's data")]
+    Followed,
+    /// It was short of memory.
+    #[error("it has evicted keys")]
+    Evicted,
 }
 
 /// What no vote of a master can be trusted with.
@@ -52,12 +76,6 @@ pub enum Bar {
     #[error("it may evict locks: set maxmemory-policy to noeviction, not {0}")]
     Evicts(String),
 }
-
-/// Commands after which a master holds other data than before.
-const REPLACING: [&str; 5] = ["flushall", "flushdb", "swapdb", "replicaof", "slaveof"];
-
-/// Those of them that a proxy sends with `--allow-flush`. It announces each by one that fails.
-const ANNOUNCED: [&str; 2] = ["flushall", "flushdb"];
 
 /// The fields of an `INFO` text.
 #[derive(Debug)]
@@ -91,26 +109,6 @@ impl<'a> Info<'a> {
             Some(Bar::Evicts(policy.to_owned()))
         }
     }
-
-    /// How often its data was replaced as a whole, or a part of it taken away, by anybody but a proxy.
-    ///
-    /// `commandstats` counts commands wherever they came from, also from scripts.
-    pub fn losses(&self) -> u64 {
-        let replaced: u64 = REPLACING.iter().map(|name| self.replacements(name)).sum();
-        replaced + self.number("evicted_keys").unwrap_or(0)
-    }
-
-    fn replacements(&self, name: &str) -> u64 {
-        let Some(stats) = self.get(&format!("cmdstat_{name}")) else { return 0 };
-        let field = |wanted: &str| -> u64 {
-            let fields = stats.split(',').filter_map(|field| field.split_once('='));
-            let mut found = fields.filter(|(name, _)| *name == wanted);
-            found.next().and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-        };
-        let failed = field("failed_calls");
-        let done = field("calls").saturating_sub(failed);
-        if ANNOUNCED.contains(&name) { done.saturating_sub(failed) } else { done }
-    }
 }
 
 #[cfg(test)]
@@ -131,16 +129,25 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_counts_unless_a_proxy_has_announced_it() {
-        let losses = |calls: u64, failed: u64| {
-            let line = format!("cmdstat_flushall:calls={calls},usec=9,failed_calls={failed}\r\n");
-            Info::parse(&line).losses()
+    fn what_a_mark_does_not_tell_is_told_by_the_replication_id_and_by_evictions() {
+        let facts = |replid: &str, evicted| Facts {
+            run_id: "run".to_owned(),
+            version: String::new(),
+            role: String::new(),
+            persistence: String::new(),
+            eviction: String::new(),
+            databases: 16,
+            uptime: Duration::ZERO,
+            bar: None,
+            is_durable: false,
+            replid: replid.to_owned(),
+            evicted,
+            at: crate::clock::now(),
         };
-        assert_eq!(losses(1, 0), 1, "somebody's");
-        assert_eq!(losses(2, 1), 0, "a proxy's");
-        assert_eq!(losses(5, 2), 1, "two of a proxy and one of somebody else");
-        assert_eq!(Info::parse("evicted_keys:3\r\n").losses(), 3);
-        assert_eq!(Info::parse("cmdstat_swapdb:calls=2,failed_calls=1\r\n").losses(), 1);
-        assert_eq!(Info::parse("").losses(), 0);
+        assert_eq!(facts("a", 3).doubt_since(&facts("a", 3)), None);
+        assert!(facts("b", 3).doubt_since(&facts("a", 3)).is_some());
+        assert!(facts("a", 4).doubt_since(&facts("a", 3)).is_some());
+        let other = Facts { run_id: "other".to_owned(), ..facts("b", 0) };
+        assert_eq!(other.doubt_since(&facts("a", 3)), None, "its mark tells");
     }
 }

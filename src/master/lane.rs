@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,9 +15,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 use super::dial::{Dial, Stream};
+use super::link::stretch::{PROOF, PROOF_REPLIES};
 use super::link::{CONNECT_TIMEOUT, Link};
 use super::reply::Decoder;
+use super::term::Term;
+use crate::clock::{self, Instant};
 use crate::operation::request::{self, Number};
+use crate::resp3;
 
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(10);
@@ -46,6 +51,7 @@ struct Question {
     /// How many replies these requests have.
     replies: usize,
     patience: Patience,
+    term: Arc<Term>,
     answer: oneshot::Sender<Result<Bytes, Lost>>,
 }
 
@@ -78,7 +84,7 @@ impl Lane {
     /// The answers to pipelined requests for database `db`, one behind the other.
     ///
     /// # Errors
-    /// The answer is unknown.
+    /// The answer is unknown, or the master has not proved in this `term` that it remembers.
     ///
     /// # Cancel safety
     /// What nobody awaits any more is not asked. A master that is at it already cannot be stopped.
@@ -88,9 +94,10 @@ impl Lane {
         requests: Vec<u8>,
         replies: usize,
         patience: Patience,
+        term: Arc<Term>,
     ) -> Result<Bytes, Lost> {
         let (answer, answered) = oneshot::channel();
-        let question = Question { db, requests, replies, patience, answer };
+        let question = Question { db, requests, replies, patience, term, answer };
         let _waiting = Waiting::of(&self.waiting);
         self.questions.send(question).map_err(|_| Lost::Unreachable)?;
         answered.await.unwrap_or(Err(Lost::Unreachable))
@@ -120,21 +127,41 @@ impl Lane {
             if question.answer.is_closed() {
                 continue;
             }
-            let requests = std::mem::take(&mut question.requests);
+            let mut requests = std::mem::take(&mut question.requests);
+            requests.extend_from_slice(&PROOF);
             let request = Request {
                 db: question.db,
                 bytes: &requests,
-                replies: question.replies,
+                replies: question.replies + PROOF_REPLIES,
                 patience: question.patience,
             };
+            let sent = clock::now();
             let answered = answered(&dial, &link, connection.take(), request).await;
-            let answer = answered.map(|(kept, bytes)| {
+            let answer = answered.and_then(|(kept, bytes)| {
                 connection = Some(kept);
-                bytes
+                proved(&link, &question, sent, bytes).ok_or(Lost::Unreachable)
             });
             let _ = question.answer.send(answer);
         }
     }
+}
+
+/// The answers without the proof behind them, if that proves them.
+fn proved(link: &Link, question: &Question, sent: Instant, bytes: Bytes) -> Option<Bytes> {
+    let mut rest = &bytes[..];
+    for _ in 0..question.replies {
+        rest = resp3::split_frame(rest)?.1;
+    }
+    let end = bytes.len() - rest.len();
+    let (time, raw) = Decoder::default().decode(rest).ok()??;
+    let continues = link.continues_at(sent, clock::now(), &time);
+    let mark = resp3::bulk(&rest[raw.len()..]).unwrap_or_default();
+    let proof = question.term.proof(link.master(), question.db)?;
+    if proof.check_stored(mark, continues).is_none() {
+        link.attend();
+        return None;
+    }
+    Some(bytes.slice(..end))
 }
 
 /// Counts one who waits, until it is dropped.
@@ -230,7 +257,7 @@ impl<S: Stream> Connection<S> {
     }
 }
 
-/// Reads so many replies. An announcement between them is that of a flush: what was read then may be of before or after.
+/// Reads so many replies.
 async fn read(
     stream: &mut (impl tokio::io::AsyncRead + Unpin),
     link: &Link,
@@ -242,9 +269,6 @@ async fn read(
         while missing > 0
             && let Some((_, raw)) = decoder.decode(&buffer[end..]).map_err(io::Error::other)?
         {
-            if raw.starts_with(b">") {
-                return Err(io::Error::other("it was flushed"));
-            }
             end += raw.len();
             missing -= 1;
         }
@@ -283,26 +307,13 @@ async fn read_once(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::config::Settings;
-    use crate::lua::program::Ttls;
-    use crate::lua::residents::Residents;
-    use crate::quorum::MasterId;
-
-    fn link() -> Rc<Link> {
-        let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
-        let settings = Settings::try_new(masters).expect("one master is enough");
-        let residents = Arc::new(Residents::new(1, Ttls::of(&settings)));
-        Link::new(MasterId::new(0), &settings, residents)
-    }
 
     #[tokio::test]
     async fn no_page_is_waited_for_when_the_link_is_down() {
         let (mut ours, _theirs) = tokio::io::duplex(64);
         let request = Request { db: 0, bytes: b"", replies: 1, patience: Patience::Page };
-        let error = read(&mut ours, &link(), request).await.expect_err("no answer");
+        let error = read(&mut ours, &Link::for_tests(), request).await.expect_err("no answer");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
@@ -310,7 +321,7 @@ mod tests {
     async fn who_asks_nobody_in_vain_is_told() {
         let lane = Lane::default();
         drop(lane.inbox.take());
-        let answer = lane.ask(0, Vec::new(), 1, Patience::Page).await;
+        let answer = lane.ask(0, Vec::new(), 1, Patience::Page, Arc::default()).await;
         assert_eq!((answer, lane.waiting()), (Err(Lost::Unreachable), 0));
     }
 }

@@ -9,8 +9,12 @@
 //! ```
 //!
 //! When a link goes down, everything it waited for is handed back as lost: unknown, not refused.
+//!
+//! An answer alone is no vote: each stretch of requests ends with a proof (`stretch`), and its answers are handed over
+//! once that was read.
 
 mod connect;
+pub(super) mod stretch;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -28,14 +32,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::deferred::{Debt, Deferred};
 use super::dial::Dial;
+use super::electorate::Electorate;
 use super::facts::Facts;
 use super::lane::Lane;
-use super::probation::Standing;
 use super::probe::ProbeError;
 use super::reader::Reader;
 use super::reply::Answer;
-use crate::clock;
+use super::term::Term;
+use crate::clock::{self, Instant};
 use crate::config::{MasterAddr, Settings};
+use crate::decision::roster::clock::Clock;
+use crate::decision::roster::mark::Seal;
 use crate::flush::poll_flush;
 use crate::lua::canonical::Canonical;
 use crate::lua::program::Program;
@@ -69,7 +76,11 @@ pub enum Part {
 /// What the next reply answers.
 #[derive(Debug)]
 enum Expected {
-    Operation(Waiting),
+    /// Its answer is a vote if it `is_due` and a proof comes behind it.
+    Operation {
+        waiting: Waiting,
+        is_due: bool,
+    },
     Deferred(Box<Debt>),
     /// A script that is loaded before it is first called.
     Load,
@@ -78,6 +89,18 @@ enum Expected {
     /// An in-band `SELECT`, which must not fail: what follows would go to another database.
     Select,
     Ping,
+    /// The master's clock, asked for at this moment of [`UnixTime::elapsed_us`](super::unix_time::UnixTime::elapsed_us).
+    Time(i64),
+    /// The end of a stretch: the mark of this database.
+    Mark(Arc<Term>, u32),
+}
+
+/// Whether a reply that was read can be handed over.
+enum Passed {
+    /// It waits for the proof behind it.
+    Waits,
+    /// It can, with all that waited for it: as votes if they are proved.
+    Ends(Option<Seal>),
 }
 
 /// Unanswered requests and unsent bytes a link may hold before it is torn down (bounded memory).
@@ -117,6 +140,7 @@ pub struct Link {
     silence: Duration,
     max_backlog_bytes: usize,
     residents: Arc<Residents>,
+    electorate: Arc<Electorate>,
     up: Cell<bool>,
     lane: Rc<Lane>,
     state: RefCell<State>,
@@ -128,6 +152,15 @@ struct State {
     /// The database that the last request in `out` goes to.
     db: u32,
     expected: VecDeque<Expected>,
+    /// What was written last has no proof behind it yet.
+    open: Option<Arc<Term>>,
+    /// Replies that were read and wait for the proof behind them.
+    passed: usize,
+    /// Whether the time that was read last continues the master's clock.
+    time_continues: bool,
+    clock: Option<Clock>,
+    /// Epoch of the clock.
+    clock_epoch: u64,
     /// SHA1s of the programs that the master was given over this connection.
     loaded: HashSet<String, foldhash::fast::RandomState>,
     /// The [generation](Residents::generation) to which they belong.
@@ -139,8 +172,6 @@ struct State {
     silent_heartbeats: u32,
     /// Why the link must be torn down.
     broken: Option<&'static str>,
-    /// The master was flushed, and it is not known yet by whom.
-    flushed: bool,
     facts: Option<Facts>,
     tried: bool,
     last_error: Option<String>,
@@ -182,7 +213,12 @@ impl Down {
 
 impl Link {
     /// A link that is down; [`Link::run`] brings it up.
-    pub fn new(master: MasterId, settings: &Settings, residents: Arc<Residents>) -> Rc<Self> {
+    pub fn new(
+        master: MasterId,
+        settings: &Settings,
+        residents: Arc<Residents>,
+        electorate: Arc<Electorate>,
+    ) -> Rc<Self> {
         let largest = settings.max_request_bytes.saturating_mul(LARGEST_REQUESTS);
         Rc::new(Self {
             master,
@@ -190,6 +226,7 @@ impl Link {
             silence: longest_silence(settings.vote_timeout, settings.patience()),
             max_backlog_bytes: largest.max(LEAST_BACKLOG_BYTES),
             residents,
+            electorate,
             up: Cell::new(false),
             lane: Rc::default(),
             state: RefCell::default(),
@@ -209,6 +246,11 @@ impl Link {
     /// The connection beside it, for what may be large.
     pub fn lane(&self) -> &Rc<Lane> {
         &self.lane
+    }
+
+    /// A vote of the master was not proved.
+    pub(super) fn attend(&self) {
+        self.electorate.attend(self.master);
     }
 
     /// Whether the master may vote.
@@ -241,7 +283,7 @@ impl Link {
     pub fn operations(&self) -> Vec<OperationId> {
         let state = self.state.borrow();
         let operation = |expected: &Expected| match expected {
-            Expected::Operation(waiting) => Some(waiting.operation),
+            Expected::Operation { waiting, .. } => Some(waiting.operation),
             _ => None,
         };
         state.expected.iter().filter_map(operation).collect()
@@ -268,9 +310,12 @@ impl Link {
         self.silence / HEARTBEATS
     }
 
-    /// Appends an encoded request for database `db`; its reply will be handed to the engine.
-    pub fn send(&self, db: u32, request: &[u8], waiting: Waiting) {
-        self.append(db, request, Expected::Operation(waiting));
+    /// Appends an encoded request for database `db`; its reply will be handed to the engine. As a vote only if the
+    /// master votes in this `term` and proves it.
+    pub fn send(&self, db: u32, request: &[u8], waiting: Waiting, term: &Arc<Term>) {
+        let is_due = term.proof(self.master, db).is_some();
+        let expected = Expected::Operation { waiting, is_due };
+        self.append(db, request, expected, Some(term).filter(|_| is_due));
     }
 
     /// The same, behind the program that the request calls, if the master was not given that yet.
@@ -280,11 +325,12 @@ impl Link {
         db: u32,
         request: &[u8],
         waiting: Waiting,
+        term: &Arc<Term>,
     ) {
         if let Some(program) = program {
             self.load(program);
         }
-        self.send(db, request, waiting);
+        self.send(db, request, waiting, term);
     }
 
     /// Gives the master a program before it is called for the first time. It is not left to an answer of
@@ -380,12 +426,22 @@ impl Link {
             self.break_down(&mut state, "it has stopped answering");
         } else if state.expected.is_empty() {
             drop(state);
-            self.append_ping();
+            self.look();
         }
     }
 
-    fn append_ping(&self) {
-        self.append_words(&[b"PING"], Expected::Ping);
+    /// A master that is idle proves all the same that it remembers.
+    fn look(&self) {
+        let (term, db) = (self.electorate.term(), self.state.borrow().db);
+        if term.proof(self.master, db).is_none() {
+            return self.append_words(&[b"PING"], Expected::Ping);
+        }
+        let state = &mut *self.state.borrow_mut();
+        self.open(state, &term);
+        self.close(state);
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
     }
 
     /// For what belongs to no database.
@@ -393,13 +449,18 @@ impl Link {
         let db = self.state.borrow().db;
         let mut request = Vec::new();
         request::encode(&mut request, words);
-        self.append(db, &request, expected);
+        self.append(db, &request, expected, None);
     }
 
-    fn append(&self, db: u32, request: &[u8], expected: Expected) {
+    /// `term`: a proof is due behind it.
+    fn append(&self, db: u32, request: &[u8], expected: Expected, term: Option<&Arc<Term>>) {
         let state = &mut *self.state.borrow_mut();
         if state.db != db {
+            self.close(state);
             state.select(db);
+        }
+        if let Some(term) = term {
+            self.open(state, term);
         }
         state.out.extend_from_slice(request);
         state.expected.push_back(expected);
@@ -450,6 +511,8 @@ impl Link {
                 deferred: std::mem::take(&mut state.deferred),
                 facts: state.facts.take(),
                 waker: state.waker.take(),
+                clock: state.clock.take(),
+                clock_epoch: state.clock_epoch,
                 tried: true,
                 ..State::default()
             };
@@ -472,7 +535,7 @@ impl Link {
     fn send_deferred(&self, debt: Box<Debt>, form: Form) {
         let mut request = Vec::new();
         debt.encode(form, &mut request);
-        self.append(debt.db(), &request, Expected::Deferred(debt));
+        self.append(debt.db(), &request, Expected::Deferred(debt), None);
     }
 
     fn not_up(&self, down: &Down) {
@@ -492,15 +555,16 @@ impl Link {
         self.not_up(down);
         let lost = {
             let mut state = self.state.borrow_mut();
-            state.out = BytesMut::new();
+            (state.out, state.open, state.passed) = (BytesMut::new(), None, 0);
             std::mem::take(&mut state.expected)
         };
         for expected in lost {
             match expected {
-                Expected::Operation(waiting) => engine.lost(self.master, waiting),
+                Expected::Operation { waiting, .. } => engine.lost(self.master, waiting),
                 Expected::Deferred(debt) => self.defer(*debt),
                 Expected::Flush => self.residents.flush_lost(self.master),
                 Expected::Load | Expected::Select | Expected::Ping => {}
+                Expected::Time(_) | Expected::Mark(..) => {}
             }
         }
     }
@@ -513,9 +577,6 @@ impl Link {
         let mut reader = Reader::default();
         let mut stream = Pin::new(&mut stream);
         loop {
-            if let Err(down) = self.reassure(&mut reader, engine).await {
-                return down;
-            }
             let has_requests = |state: &State| !state.out.is_empty();
             let turn = poll_fn(|cx| {
                 self.poll_read(stream.as_mut(), &mut reader, engine, has_requests, cx)
@@ -531,8 +592,9 @@ impl Link {
                 {
                     return Poll::Ready(Err(down));
                 }
-                let written =
-                    ready!(poll_flush(stream.as_mut(), &mut self.state.borrow_mut().out, cx));
+                let state = &mut *self.state.borrow_mut();
+                self.close(state);
+                let written = ready!(poll_flush(stream.as_mut(), &mut state.out, cx));
                 Poll::Ready(written.map_err(Down::from))
             });
             if let Err(down) = written.await {
@@ -550,9 +612,7 @@ impl Link {
         enough: impl Fn(&State) -> bool,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Down>> {
-        while !self.state.borrow().flushed
-            && let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx)
-        {
+        while let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx) {
             read?;
             self.state.borrow_mut().heard = true;
             self.replies(reader, engine)?;
@@ -561,7 +621,7 @@ impl Link {
         if let Some(why) = state.broken {
             return Poll::Ready(Err(Down::Broken(why)));
         }
-        if enough(&state) || state.flushed {
+        if enough(&state) {
             state.waker = None;
             return Poll::Ready(Ok(()));
         }
@@ -569,46 +629,83 @@ impl Link {
         Poll::Pending
     }
 
-    /// What a master answers after a flush counts only if it was a proxy that flushed it. Nothing more is read
-    /// before that is known.
-    async fn reassure(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
-        while self.state.borrow().flushed {
-            let look = engine.electorate().looks(self.master).another();
-            if tokio::time::timeout(self.silence, look).await.is_err() {
-                return Err(Down::Broken("it was flushed, and does not say by whom"));
-            }
-            if engine.electorate().standing(self.master) != Standing::Voter {
-                return Err(Down::Broken("it was flushed"));
-            }
-            self.state.borrow_mut().flushed = false;
-            self.replies(reader, engine)?;
-        }
-        Ok(())
-    }
-
+    /// Takes replies as far as what they belong to is complete: those of a stretch wait for its proof.
     fn replies(&self, reader: &mut Reader, engine: &Rc<Engine>) -> Result<(), Down> {
         let now = clock::now();
         while let Some((answer, raw)) = reader.peek()? {
             let len = raw.len();
-            if raw.starts_with(b">") {
-                reader.taken(len);
-                self.state.borrow_mut().flushed = true;
-                return Ok(());
+            let passed = self.pass(&answer, now)?;
+            reader.pass(len);
+            if let Passed::Ends(seal) = passed {
+                self.hand_over(reader, engine, seal, now)?;
             }
-            let expected = self.state.borrow_mut().expected.pop_front();
-            match expected {
-                Some(Expected::Operation(waiting)) => {
-                    engine.answered(self.master, waiting, Heard { answer: &answer, raw }, now);
-                }
-                Some(Expected::Deferred(debt)) => self.deferred_answered(debt, &answer),
-                Some(Expected::Flush) => self.flush_answered(&answer),
-                Some(Expected::Select) if answer != Answer::Simple(b"OK") => {
-                    return Err(Down::Broken("it refused to select a database"));
-                }
-                Some(Expected::Load | Expected::Select | Expected::Ping) => {}
-                None => return Err(Malformed.into()),
+        }
+        Ok(())
+    }
+
+    /// Says whether a reply waits for what comes behind it.
+    fn pass(&self, answer: &Answer<'_>, now: Instant) -> Result<Passed, Down> {
+        let state = &mut *self.state.borrow_mut();
+        let passed = match state.expected.get(state.passed) {
+            None => return Err(Malformed.into()),
+            Some(Expected::Operation { is_due: true, .. }) => Passed::Waits,
+            Some(Expected::Time(sent_us)) => {
+                let sent_us = *sent_us;
+                self.read_time(state, sent_us, answer, now);
+                Passed::Waits
             }
+            Some(Expected::Mark(term, db)) => Passed::Ends(self.seal(term, *db, answer, state)),
+            Some(_) if state.passed > 0 => Passed::Waits,
+            Some(_) => Passed::Ends(None),
+        };
+        state.passed += 1;
+        Ok(passed)
+    }
+
+    /// Hands over what was passed, proved by what was read behind it.
+    fn hand_over(
+        &self,
+        reader: &mut Reader,
+        engine: &Rc<Engine>,
+        seal: Option<Seal>,
+        now: Instant,
+    ) -> Result<(), Down> {
+        loop {
+            let expected = {
+                let state = &mut *self.state.borrow_mut();
+                let Some(passed) = state.passed.checked_sub(1) else { return Ok(()) };
+                state.passed = passed;
+                state.expected.pop_front()
+            };
+            let (Some(expected), Some((answer, raw))) = (expected, reader.first()?) else {
+                return Err(Malformed.into());
+            };
+            let len = raw.len();
+            self.answered(engine, expected, Heard { answer: &answer, raw }, seal, now)?;
             reader.taken(len);
+        }
+    }
+
+    fn answered(
+        &self,
+        engine: &Rc<Engine>,
+        expected: Expected,
+        heard: Heard<'_>,
+        seal: Option<Seal>,
+        now: Instant,
+    ) -> Result<(), Down> {
+        match expected {
+            Expected::Operation { waiting, is_due } => match seal {
+                Some(seal) if is_due => engine.answered(waiting, seal.proves(heard), now),
+                _ => engine.overheard(self.master, waiting, heard, now),
+            },
+            Expected::Deferred(debt) => self.deferred_answered(debt, heard.answer),
+            Expected::Flush => self.flush_answered(heard.answer),
+            Expected::Select if *heard.answer != Answer::Simple(b"OK") => {
+                return Err(Down::Broken("it refused to select a database"));
+            }
+            Expected::Load | Expected::Select | Expected::Ping => {}
+            Expected::Time(_) | Expected::Mark(..) => {}
         }
         Ok(())
     }
@@ -621,6 +718,19 @@ impl Link {
             Answer::Error(_) => self.defer(*debt),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+impl Link {
+    /// A link to the only master of a list, where nobody listens.
+    pub(super) fn for_tests() -> Rc<Self> {
+        use crate::lua::program::Ttls;
+        let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
+        let settings = Settings::try_new(masters).expect("one master is enough");
+        let residents = Arc::new(Residents::new(1, Ttls::of(&settings)));
+        let electorate = Arc::new(Electorate::of(&settings));
+        Self::new(MasterId::new(0), &settings, residents, electorate)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Looks at a master, for whoever has to wait for one.
 //!
-//! [`Watch`](super::watch::Watch) looks at each master once a second. A link that has been told of a flush wants
-//! to know at once what it was, and by a look that came after it.
+//! [`Watch`](super::watch::Watch) looks at each master once a second. Whoever has changed something on a master, or has
+//! met a vote without its proof, wants a look that comes after that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,6 +28,11 @@ impl Looks {
     pub fn end(&self) {
         self.ended.store(self.begun.load(Ordering::Relaxed), Ordering::Release);
         self.has_ended.notify_waiters();
+    }
+
+    /// Somebody does not want to wait for the next one.
+    pub fn want(&self) {
+        self.wanted.notify_one();
     }
 
     /// Resolves when somebody does not want to wait for the next one.

@@ -1,9 +1,10 @@
 //! The masters: one link per worker to each, and what could not be delivered to them yet.
 //!
-//! * [`electorate`] says who may vote, and [`probation`] decides it from [`facts`] and [`clocks`];
+//! * [`roster`] is who the masters are, agreed on by all proxies, and how one that has forgotten is admitted again;
+//! * [`electorate`] says who may vote, and in which [`term`]; [`standing`] says it in words;
+//! * [`watch`] looks at one master, for its marks, [`facts`] and [`clocks`] ([`looks`] lets others wait for that);
 //! * [`unix_time`] is the time of day by their clocks;
-//! * [`membership`] tells proxies with other masters from those with the same;
-//! * [`watch`] looks after one master ([`looks`] lets others wait for that), and [`rejoin`] gives it back what it has forgotten;
+//! * `older` keeps versions apart that do not know marks;
 //! * [`dial`] opens connections, the seam for tests and simulations;
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
@@ -25,12 +26,13 @@ pub mod kill;
 pub mod lane;
 pub mod link;
 pub mod looks;
-pub mod membership;
+mod older;
 pub mod orphans;
-pub mod probation;
 pub mod probe;
 mod reader;
-pub mod rejoin;
 pub mod reply;
+pub mod roster;
+pub mod standing;
+pub mod term;
 pub mod unix_time;
 pub mod watch;

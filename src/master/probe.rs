@@ -9,7 +9,7 @@ use redis::{RedisConnectionInfo, RedisResult};
 use super::clocks::Reading;
 use super::dial::{Dial, Stream};
 use super::facts::{Facts, Info};
-use super::membership::{self, Membership};
+use super::roster::marks::{self, Marks};
 use crate::clock;
 use crate::config::MasterAddr;
 use crate::lua::canonical::Canonical;
@@ -132,8 +132,11 @@ async fn interview(
 /// What the master says about itself.
 pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult<Facts> {
     let at = clock::now();
-    let info: String = redis::cmd("INFO").arg(&SECTIONS).query_async(connection).await?;
-    let config = config(connection).await?;
+    let mut other = connection.clone();
+    let mut info = redis::cmd("INFO");
+    info.arg(&SECTIONS);
+    let (info, config) =
+        tokio::try_join!(info.query_async::<String>(connection), config(&mut other))?;
     let info = Info::parse(&info);
     let text = |name| info.get(name).unwrap_or_default().to_owned();
     let is_always = config.get("appendfsync").is_some_and(|when| when == "always");
@@ -150,14 +153,14 @@ pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult
         uptime: Duration::from_secs(info.number("uptime_in_seconds").unwrap_or(0)),
         bar: info.bar(),
         is_durable: info.get("aof_enabled") == Some("1") && is_always,
-        losses: info.losses(),
+        replid: text("master_replid"),
+        evicted: info.number("evicted_keys").unwrap_or(0),
         at,
     })
 }
 
 /// The sections of `INFO` that facts are in.
-const SECTIONS: [&str; 7] =
-    ["server", "replication", "cluster", "memory", "stats", "persistence", "commandstats"];
+const SECTIONS: [&str; 6] = ["server", "replication", "cluster", "memory", "stats", "persistence"];
 
 /// What `CONFIG GET` says, nothing where the master refuses to say it. That it has not answered in time means
 /// nothing.
@@ -188,29 +191,23 @@ pub struct Look {
     pub reading: Reading,
     /// What its clock is ahead of ours, in microseconds.
     pub ahead_us: i64,
-    /// Another list of masters that a running proxy has.
-    pub rival: Option<String>,
+    /// What it proves its memory by.
+    pub marks: Marks,
 }
 
 /// One look at a master, of a proxy that is not running.
 ///
 /// # Errors
 /// When it cannot be reached or does not answer as a Redis master does.
-pub async fn look_once(
-    dial: &impl Dial,
-    address: &MasterAddr,
-    membership: &Membership,
-) -> Result<Look, ProbeError> {
+pub async fn look_once(dial: &impl Dial, address: &MasterAddr) -> Result<Look, ProbeError> {
     connected(dial, address, |mut connection| async move {
         let facts = facts(&mut connection).await?;
-        let known = std::iter::once(facts.run_id.clone()).collect();
-        let announced = membership::announced(&mut connection).await.unwrap_or_default();
-        let rival = membership.rival(&known, &announced).filter(|rival| rival.is_certain);
+        let marks = marks::look(&mut connection, facts.databases).await?;
         let reading = read_clock(&mut connection).await?;
         let ours = clock::unix_micros();
         let took = (reading.answered - reading.asked).as_micros() as i64;
         let ahead_us = reading.unix_micros - (ours - took / 2);
-        Ok(Look { facts, reading, ahead_us, rival: rival.map(|it| it.list) })
+        Ok(Look { facts, reading, ahead_us, marks })
     })
     .await
 }

@@ -12,17 +12,25 @@ use crate::resp3::Malformed;
 /// How much is read from a master at once.
 const READ_BUFFER: usize = 64 << 10;
 
-/// Bytes of replies: `buffer[start..end]` is still to be decoded.
+/// Bytes of replies: `buffer[start..end]` were not dealt with.
 pub(super) struct Reader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes behind `start` of whole replies that wait for what comes behind them.
+    passed: usize,
     decoder: Decoder,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { buffer: vec![0; READ_BUFFER], start: 0, end: 0, decoder: Decoder::default() }
+        Self {
+            buffer: vec![0; READ_BUFFER],
+            start: 0,
+            end: 0,
+            passed: 0,
+            decoder: Decoder::default(),
+        }
     }
 }
 
@@ -51,17 +59,31 @@ impl Reader {
         }
     }
 
-    /// The next reply and its bytes, if all of it is there. It stays until [`Reader::taken`].
+    /// The next reply that was not passed over, and its bytes, if all of it is there.
     ///
     /// # Errors
     /// When it is no reply.
     pub(super) fn peek(&mut self) -> Result<Option<(Answer<'_>, &[u8])>, Malformed> {
-        self.decoder.decode(&self.buffer[self.start..self.end])
+        self.decoder.decode(&self.buffer[self.start + self.passed..self.end])
     }
 
-    /// The reply that was peeked at has been dealt with.
+    /// The reply that was peeked at stays where it is, and the next one is looked at.
+    pub(super) fn pass(&mut self, len: usize) {
+        self.passed += len;
+    }
+
+    /// The first reply, and its bytes; one that was passed over is whole.
+    ///
+    /// # Errors
+    /// When it is no reply.
+    pub(super) fn first(&self) -> Result<Option<(Answer<'_>, &[u8])>, Malformed> {
+        Decoder::default().decode(&self.buffer[self.start..self.end])
+    }
+
+    /// The first reply has been dealt with.
     pub(super) fn taken(&mut self, len: usize) {
         self.start += len;
+        self.passed = self.passed.saturating_sub(len);
         // A long string has made it large; votes do not need that.
         if self.start == self.end && self.buffer.len() > 16 * READ_BUFFER {
             *self = Self::default();
@@ -77,7 +99,7 @@ impl Reader {
         }
         if self.end == self.buffer.len() {
             // Twice a string of 100 MB is a lot, three times over.
-            let lacks = self.decoder.lacks(&self.buffer[self.start..self.end]);
+            let lacks = self.decoder.lacks(&self.buffer[self.start + self.passed..self.end]);
             let more = if lacks > self.end { lacks + READ_BUFFER } else { self.end };
             self.buffer.reserve_exact(more);
             self.buffer.resize(self.end + more, 0);

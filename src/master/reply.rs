@@ -36,7 +36,12 @@ pub enum Answer<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Nested<'a>(&'a [u8]);
 
-impl Nested<'_> {
+impl<'a> Nested<'a> {
+    /// The whole reply.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// The elements, unless they nest too deep for what we ask for ourselves.
     pub fn elements(self) -> Option<Vec<BytesFrame>> {
         if depth(self.0)? > MAX_DEPTH {

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use super::clocks::Reading;
 use crate::clock::{self, Instant};
 use crate::quorum::MasterId;
 
@@ -54,12 +55,12 @@ impl UnixTime {
     }
 
     /// The clock of `master` was read: it was `micros` when ours began, give or take `uncertain_us`.
-    pub(super) fn heard_of(&self, master: MasterId, micros: i64, uncertain_us: i64) {
+    fn heard_of(&self, master: MasterId, micros: i64, uncertain_us: i64) {
         set(&self.masters[master.index()], micros, uncertain_us);
     }
 
     /// It is the one in the middle, while the clocks of these masters count.
-    pub(super) fn follow(&self, masters: impl Iterator<Item = MasterId>, uncertain_us: i64) {
+    fn follow(&self, masters: impl Iterator<Item = MasterId>, uncertain_us: i64) {
         let micros = masters.map(|master| self.masters[master.index()].load(Ordering::Relaxed));
         let mut known: Vec<i64> = micros.filter(|micros| *micros != UNKNOWN).collect();
         known.sort_unstable();
@@ -68,9 +69,26 @@ impl UnixTime {
         }
     }
 
-    /// When ours began.
-    pub(super) fn start(&self) -> Instant {
-        self.start
+    /// Microseconds from its start until `now`, those in which this host was suspended included. It never goes back.
+    pub fn elapsed_us(&self, now: Instant) -> i64 {
+        let awake = now.saturating_duration_since(self.start).as_micros();
+        i64::try_from(awake).unwrap_or(i64::MAX / 2) + clock::suspended_us()
+    }
+
+    /// The clock of `master` was read: follows it, and the one in the middle of `voters`.
+    pub(super) fn read(
+        &self,
+        master: MasterId,
+        reading: &Reading,
+        voters: impl Iterator<Item = MasterId>,
+    ) {
+        let took = reading.answered.saturating_duration_since(reading.asked);
+        let at = (reading.asked + took / 2).saturating_duration_since(self.start);
+        let micros = reading.unix_micros - i64::try_from(at.as_micros()).unwrap_or(i64::MAX / 2);
+        // A millisecond more: neither clock is read in no time.
+        let uncertain_us = i64::try_from(took.as_micros() / 2).unwrap_or(i64::MAX / 4) + 1_000;
+        self.heard_of(master, micros, uncertain_us);
+        self.follow(voters, uncertain_us);
     }
 }
 

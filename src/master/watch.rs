@@ -1,8 +1,8 @@
-//! Looking after one master: who it is, whether it still has its memory, how its clock goes, and whether
-//! other proxies have the same masters.
+//! Looking after one master: who it is, which marks it shows, what has happened that they do not tell, and how its
+//! clock goes.
 //!
-//! Links ask a master who it is before they come up. What can happen while they are up (a flush, another
-//! policy, a clock that is set) is noticed here, once a second, over a connection of its own.
+//! Every vote is proved by itself. What proofs do not show (another policy, evicted keys, a master that followed another
+//! instance for a while) is noticed here, once a second, over a connection of its own: then the marks are removed.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -13,10 +13,11 @@ use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 
 use super::dial::Dial;
-use super::electorate::Electorate;
+use super::electorate::{Electorate, Sight};
 use super::link::{BACKOFF, CONNECT_TIMEOUT, backoff};
-use super::membership::{self, Announcement};
+use super::older::{self, Announcement};
 use super::probe::{self, ProbeError, connection_info};
+use super::roster::marks::{self, Keys, Marks};
 use crate::config::MasterAddr;
 use crate::quorum::MasterId;
 
@@ -25,6 +26,20 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long it may take for an answer: longer than a link bears its silence.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What came of one look.
+enum Looked {
+    /// What was seen has been told.
+    Told,
+    /// The name of the master leads to another process by now, and nothing was told.
+    Elsewhere,
+}
+
+/// Why looking has ended.
+enum Ended {
+    Elsewhere,
+    Lost(ProbeError),
+}
 
 /// One master, and where to say what is seen of it.
 pub struct Watch {
@@ -41,36 +56,47 @@ impl Watch {
     pub async fn run(self: Rc<Self>, dial: impl Dial) {
         let mut pauses = backoff();
         loop {
-            // The links say in the log what is wrong with a connection.
-            if let Err(error) = self.look(&dial, &mut || pauses = backoff()).await {
+            let ended = self.look(&dial, &mut || pauses = backoff()).await;
+            if let Ended::Lost(error) = ended {
+                // The links say in the log what is wrong with a connection.
                 tracing::debug!(master = %self.address, %error, "cannot look after it");
+                self.electorate.lost_sight(self.master);
             }
-            self.electorate.lost_sight(self.master);
-            tokio::time::sleep(pauses.next().unwrap_or(BACKOFF.1)).await;
+            let pause = pauses.next().unwrap_or(BACKOFF.1);
+            let wanted = self.electorate.looks(self.master).is_wanted();
+            let _ = tokio::time::timeout(pause, wanted).await;
         }
     }
 
-    async fn look(&self, dial: &impl Dial, answered: &mut impl FnMut()) -> Result<(), ProbeError> {
+    async fn look(&self, dial: &impl Dial, answered: &mut impl FnMut()) -> Ended {
         let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&self.address)).await;
-        let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
-        probe::over(stream, &connection_info(&self.address), |mut connection| async move {
+        let stream = match dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())) {
+            Ok(stream) => stream,
+            Err(error) => return Ended::Lost(error.into()),
+        };
+        let info = connection_info(&self.address);
+        let looking = probe::over(stream, &info, |mut connection| async {
             connection.set_response_timeout(ANSWER_TIMEOUT);
-            Err(self.look_again_and_again(connection, answered).await)
-        })
-        .await
+            Ok(self.look_again_and_again(connection, answered).await)
+        });
+        looking.await.unwrap_or_else(Ended::Lost)
     }
 
     async fn look_again_and_again(
         &self,
         mut connection: MultiplexedConnection,
         answered: &mut impl FnMut(),
-    ) -> ProbeError {
+    ) -> Ended {
         let mut announcement = Announcement::default();
+        let mut is_fresh = true;
         loop {
-            if let Err(error) = self.once(&mut connection, &mut announcement).await {
-                return error.into();
+            match self.once(&mut connection, &mut announcement, is_fresh).await {
+                Ok(Looked::Told) => {}
+                Ok(Looked::Elsewhere) => return Ended::Elsewhere,
+                Err(error) => return Ended::Lost(error.into()),
             }
             answered();
+            is_fresh = false;
             let wanted = self.electorate.looks(self.master).is_wanted();
             let _ = tokio::time::timeout(INTERVAL, wanted).await;
         }
@@ -80,18 +106,43 @@ impl Watch {
         &self,
         connection: &mut MultiplexedConnection,
         announcement: &mut Announcement,
-    ) -> RedisResult<()> {
+        is_fresh: bool,
+    ) -> RedisResult<Looked> {
         let looks = self.electorate.looks(self.master);
         looks.begin();
-        let facts = probe::facts(connection).await?;
-        self.electorate.observe(self.master, facts);
+        let known = match self.electorate.facts(self.master) {
+            Some(known) => known,
+            None => probe::facts(connection).await?,
+        };
+        let databases = known.databases;
+        let [mut one, mut two, mut three] = [(); 3].map(|()| connection.clone());
+        // In one write: whoever waits for this look waits for one round trip.
+        let (facts, mut marks, reading, has_older) = tokio::try_join!(
+            probe::facts(connection),
+            async {
+                // A node of a cluster has no databases, and would refuse.
+                match known.bar {
+                    Some(_) => Ok(Marks::default()),
+                    None => marks::look(&mut one, databases).await,
+                }
+            },
+            async { where_allowed(probe::read_clock(&mut two).await) },
+            async { where_allowed(older::is_there(&mut three).await) },
+        )?;
+        if !is_fresh && self.electorate.is_another(self.master, &facts.run_id) {
+            return Ok(Looked::Elsewhere);
+        }
+        self.electorate.observe(self.master, facts.clone());
+        if self.electorate.is_doubted(self.master) && facts.bar.is_none() && marks.any().is_some() {
+            // Whoever counts its votes learns it by this, other proxies as well.
+            marks.replace(None, Keys::Keep).query_async::<i64>(connection).await?;
+            marks = marks::look(connection, facts.databases).await?;
+        }
+        let has_older = has_older.unwrap_or_default();
+        self.electorate.looked_at(self.master, Sight { marks, facts, has_older }, reading);
         looks.end();
-        let name = self.electorate.announcement();
-        where_allowed(announcement.make(connection, name).await)?;
-        let announced = where_allowed(membership::announced(connection).await)?;
-        let reading = where_allowed(probe::read_clock(connection).await)?;
-        self.electorate.looked_at(self.master, &announced.unwrap_or_default(), reading);
-        Ok(())
+        where_allowed(announcement.make(connection, self.electorate.serves()).await)?;
+        Ok(Looked::Told)
     }
 }
 

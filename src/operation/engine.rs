@@ -4,6 +4,7 @@
 //! up, which is usually after its client has had the reply: the verdict falls at the quorum, and
 //! the last master's ballot still has to be taken off its link.
 
+mod again;
 mod aside;
 mod behind;
 mod deadlines;
@@ -25,10 +26,12 @@ use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
 use crate::command::table;
+use crate::decision::roster::mark::Proven;
 use crate::master::electorate::Electorate;
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::orphans::Suspects;
 use crate::master::reply::Answer;
+use crate::master::term::Term;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
@@ -56,6 +59,8 @@ pub struct Engine {
     split_vote_delay: Duration,
     links: Vec<Rc<Link>>,
     electorate: Arc<Electorate>,
+    /// Who votes, and the edition in which that was so.
+    term: RefCell<(u64, Arc<Term>)>,
     metrics: Arc<Metrics>,
     slowlog: Arc<Slowlog>,
     stopwatch: Stopwatch,
@@ -93,6 +98,12 @@ struct Flight {
     turns: usize,
     /// Frames on links that have not been answered yet.
     outstanding: u16,
+    /// The term that the current round was sent in. No ballot of another counts.
+    term: Arc<Term>,
+    /// A master that was asked for a vote has not proved it.
+    unproven: bool,
+    /// How often it was begun again for that.
+    begun_again: u8,
     /// Masters that were asked and owe a ballot.
     awaited: MasterSet,
     /// It has lost, and what uses its keys stays behind it where a ballot is owed.
@@ -131,6 +142,7 @@ impl Engine {
             split_vote_delay,
             links,
             electorate,
+            term: RefCell::default(),
             metrics,
             slowlog,
             stopwatch: Stopwatch::new(),
@@ -189,6 +201,17 @@ impl Engine {
         &self.suspects
     }
 
+    /// Who votes now, and what that takes.
+    pub(super) fn term(&self) -> Arc<Term> {
+        let (edition, term) = &mut *self.term.borrow_mut();
+        let now = self.electorate.edition();
+        if *edition != now {
+            // Read after the edition: it may be newer, and is then read once more.
+            (*edition, *term) = (now, self.electorate.term());
+        }
+        Arc::clone(term)
+    }
+
     /// The masters that may vote now.
     pub fn voters(&self) -> MasterSet {
         self.reachable().and(self.electorate.voters())
@@ -216,6 +239,9 @@ impl Engine {
             turn: turn_key,
             turns: 0,
             outstanding: 0,
+            term: Arc::default(),
+            unproven: false,
+            begun_again: 0,
             awaited: MasterSet::EMPTY,
             others_behind: false,
             unsure: MasterSet::EMPTY,
@@ -259,8 +285,23 @@ impl Engine {
         self.stopwatch.see(now);
     }
 
-    /// A master has answered what `waiting` stands for.
-    pub fn answered(
+    /// A master has answered what `waiting` stands for, and has proved that it remembers.
+    pub fn answered(self: &Rc<Self>, waiting: Waiting, vote: Proven<Heard<'_>>, now: Instant) {
+        let (master, version) = (vote.master(), vote.version());
+        let heard = vote.into_answer();
+        self.stopwatch.see(now);
+        if self.is_sent_again(master, waiting, heard) {
+            return;
+        }
+        // Ballots of two versions never meet in one verdict.
+        let counts = self.with(waiting.operation, |flight| flight.term.version() == version);
+        let counts = counts == Some(true) || waiting.part == Part::Undo;
+        self.settle(master, waiting, Some(heard).filter(|_| counts), now);
+    }
+
+    /// A master has answered, and it is no vote: it has none, or has not proved that it remembers. Only who was not
+    /// asked for a vote is listened to.
+    pub fn overheard(
         self: &Rc<Self>,
         master: MasterId,
         waiting: Waiting,
@@ -268,13 +309,22 @@ impl Engine {
         now: Instant,
     ) {
         self.stopwatch.see(now);
-        if let Answer::Error(error) = heard.answer
-            && error.starts_with(b"NOSCRIPT")
-            && self.send_again(master, waiting)
-        {
+        if self.is_sent_again(master, waiting, heard) {
             return;
         }
-        self.settle(master, waiting, Some(heard), now);
+        let is_asked = |flight: &mut Flight| {
+            let is_asked = flight.operation.needs_quorum() && flight.term.voters().contains(master);
+            flight.unproven |= is_asked && waiting.part == Part::Ballot;
+            is_asked
+        };
+        let was_asked = self.with(waiting.operation, is_asked) == Some(true);
+        let is_heard = !was_asked || waiting.part == Part::Undo;
+        self.settle(master, waiting, Some(heard).filter(|_| is_heard), now);
+    }
+
+    fn is_sent_again(&self, master: MasterId, waiting: Waiting, heard: Heard<'_>) -> bool {
+        let Answer::Error(error) = heard.answer else { return false };
+        error.starts_with(b"NOSCRIPT") && self.send_again(master, waiting)
     }
 
     /// The link was lost before `waiting` was answered: whether it took effect is unknown.
@@ -401,6 +451,7 @@ impl Engine {
             Then::Ask => self.ask(id),
             Then::Tell(masters) => self.tell(id, masters),
             Then::Pause => self.pause(id),
+            Then::Reply(reply, _) if self.begins_again(id, &reply) => {}
             Then::Reply(reply, turn::End::Granted) if self.is_too_early(id) => {
                 self.grant_in_turn(id, reply);
             }
@@ -418,13 +469,13 @@ impl Engine {
                 flight.outstanding += 1;
                 flight.awaited.insert(master);
                 flight.deadline = Some(now + self.rules.vote_timeout);
-                (flight.operation.db, flight.operation.round())
+                (flight.operation.db, flight.operation.round(), Arc::clone(&flight.term))
             });
-            let Some((db, round)) = sent else { return };
+            let Some((db, round, term)) = sent else { return };
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
             let link = &self.links[master.index()];
             match link.is_up() {
-                true => link.send(db, &scratch, waiting),
+                true => link.send(db, &scratch, waiting, &term),
                 false => self.settle(master, waiting, None, now),
             }
         }
@@ -438,7 +489,8 @@ impl Engine {
     fn ask(&self, id: OperationId) {
         let excluded = self.with(id, |flight| flight.operation.excluded()).unwrap_or_default();
         let asked = self.reachable().without(excluded);
-        let voters = asked.and(self.electorate.voters());
+        let term = self.term();
+        let voters = asked.and(term.voters());
         if let Some(reply) = self.too_few(id, asked, voters) {
             self.abandon(id);
             self.reply(id, reply, turn::End::Lost);
@@ -457,6 +509,7 @@ impl Engine {
             flight.awaited = flight.awaited.union(asked.without(held_back));
             flight.started_us.get_or_insert(asked_us);
             flight.asked_us = asked_us;
+            flight.term = Arc::clone(&term);
             flight.deadline = Some(now + self.rules.vote_timeout);
             flight.began.get_or_insert(now);
             let round = operation.round();
@@ -468,7 +521,7 @@ impl Engine {
         held_back.iter().for_each(|master| self.hold(waiting, master));
         for master in asked.without(held_back).iter() {
             let link = &self.links[master.index()];
-            link.send_program(program.as_deref(), db, &scratch, waiting);
+            link.send_program(program.as_deref(), db, &scratch, waiting, &term);
         }
         self.deadlines.push(now + self.rules.vote_timeout, id, waiting.round);
     }
@@ -486,8 +539,8 @@ impl Engine {
 
     /// Masters that are only on probation will vote in a while, and clients know what `LOADING` means.
     fn no_quorum(&self, asked: MasterSet, voters: MasterSet) -> Reply {
-        if let Some((ours, theirs)) = self.electorate.rival() {
-            return verdict::other_masters(&ours, &theirs);
+        if let Some(why) = self.electorate.why_it_waits() {
+            return verdict::not_serving(&why);
         }
         let waiting = asked.without(voters).iter().filter(|master| self.electorate.waits(*master));
         let waiting: MasterSet = waiting.collect();
@@ -613,7 +666,8 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::decision::lease::pad::Pad;
-    use crate::master::probation::{ColdStart, Terms};
+    use crate::master::electorate::Terms;
+    use crate::master::standing::ColdStart;
     use crate::master::unix_time::UnixTime;
     use crate::operation::Kind;
     use crate::operation::everywhere::{Everywhere, What};
@@ -633,7 +687,9 @@ mod tests {
         };
         let cold_start = ColdStart::Trust;
         let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
-        let electorate = Arc::new(Electorate::new(terms, 0.01, Vec::new()));
+        let address = |port| format!("nowhere:{port}").parse().expect("an address");
+        let addresses = (1..=3).map(address).collect();
+        let electorate = Arc::new(Electorate::new(terms, 0.01, addresses));
         let metrics = Arc::new(Metrics::new(3));
         Engine::new(rules, vote_timeout, Vec::new(), electorate, metrics, Arc::default())
     }

@@ -50,7 +50,7 @@ impl Everywhere {
 
     pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
         match &self.what {
-            What::Count => request::encode(out, &[b"DBSIZE"]),
+            What::Count => request::script(out, form, Canonical::Count, b"", &[]),
             What::Flush { all } => {
                 let verb: &[u8] = if *all { b"FLUSHALL" } else { b"FLUSHDB" };
                 request::script(out, form, Canonical::Flush, b"", &[verb]);

@@ -292,6 +292,11 @@ impl Operation {
         matches!(self.kind, Kind::Program(_) | Kind::Change(_)) && self.has_changed()
     }
 
+    /// Whether it changes nothing, and can be asked anew.
+    pub fn can_begin_again(&self) -> bool {
+        matches!(self.kind, Kind::Read(_) | Kind::Query(_) | Kind::Watch(_))
+    }
+
     /// What another claim answers that shares the result of this turn.
     pub fn shared(&self, reply: &Reply) -> Reply {
         match &self.kind {

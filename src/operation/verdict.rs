@@ -57,12 +57,9 @@ pub fn on_probation(rules: &Rules, voters: usize, why: &str) -> Reply {
     ))
 }
 
-/// Another proxy would find other majorities: nothing was sent.
-pub fn other_masters(ours: &str, theirs: &str) -> Reply {
-    Reply::error(format!(
-        "CLUSTERDOWN this proxy has the masters {ours} and another that runs now has {theirs}: give \
-         all proxies the same list"
-    ))
+/// This proxy does not serve its masters yet: nothing was sent.
+pub fn not_serving(why: &str) -> Reply {
+    Reply::error(format!("CLUSTERDOWN this proxy does not serve yet: {why}"))
 }
 
 /// No master is there for what takes one of them only: nothing was sent.

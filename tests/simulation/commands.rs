@@ -19,7 +19,7 @@ impl Master {
         if let Some(reply) = queued(process, id, &name, words) {
             return reply;
         }
-        let reply = match &name[..] {
+        match &name[..] {
             "WATCH" | "UNWATCH" | "MULTI" | "EXEC" => self.transaction(process, id, &name, words),
             "EVAL" | "EVALSHA" => self.eval(process, &name, words),
             "SCRIPT" => self.script(process, words),
@@ -31,9 +31,7 @@ impl Master {
             "PING" => Reply::Status("PONG".to_owned()),
             "SELECT" | "AUTH" => Reply::ok(),
             _ => self.on_keys(process, words),
-        };
-        process.count(&name, &reply);
-        reply
+        }
     }
 
     fn time(&self) -> Reply {
@@ -90,14 +88,13 @@ impl Master {
         let keys: usize = text(&words[2]).parse().unwrap_or_default();
         let (keys, argv) = words[3..].split_at(keys);
         self.scripts.borrow().run(&sha, keys, argv, |words| {
-            // Scripts choose their database by themselves, and there is one.
-            let reply = match &upper(&words, 0)[..] {
-                "SELECT" => Reply::ok(),
+            // There is one database.
+            match &upper(&words, 0)[..] {
+                "SELECT" if words[1] == b"0" => Reply::ok(),
+                "SELECT" => Reply::error("ERR DB index is out of range"),
                 "TIME" => self.time(),
                 _ => self.on_keys(process, &words),
-            };
-            process.count(&upper(&words, 0), &reply);
-            reply
+            }
         })
     }
 
@@ -124,13 +121,11 @@ impl Master {
         let mut info = format!(
             "# Server\r\nredis_version:7.2.4\r\nrun_id:{}\r\nuptime_in_seconds:{}\r\n\
              role:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n\
-             aof_enabled:0\r\n",
+             aof_enabled:0\r\nmaster_replid:{}\r\n",
             process.run_id,
             (now_ms - process.started_ms) / 1000,
+            process.run_id,
         );
-        for (name, (calls, failed)) in &process.stats {
-            info += &format!("cmdstat_{name}:calls={calls},usec=1,failed_calls={failed}\r\n");
-        }
         let keys = process.keys.len(now_ms);
         if keys > 0 {
             info += &format!("db0:keys={keys},expires=0,avg_ttl=0\r\n");
@@ -140,15 +135,6 @@ impl Master {
 }
 
 impl Process {
-    /// `INFO commandstats`: of the commands that replace data, whoever calls them.
-    pub fn count(&mut self, name: &str, reply: &Reply) {
-        if matches!(name, "FLUSHALL" | "FLUSHDB") {
-            let (calls, failed) = self.stats.entry(name.to_lowercase()).or_default();
-            *calls += 1;
-            *failed += u64::from(reply.error_prefix().is_some());
-        }
-    }
-
     fn connection(&mut self, id: i64) -> &mut Connection {
         self.connections.get_mut(&id).expect("it is just talking")
     }
@@ -207,7 +193,7 @@ fn clients(process: &Process) -> String {
 }
 
 fn config() -> Reply {
-    let words = ["databases", "16", "appendfsync", "everysec", "save", ""];
+    let words = ["databases", "1", "appendfsync", "everysec", "save", ""];
     Reply::Map(words.into_iter().map(Reply::text).collect())
 }
 

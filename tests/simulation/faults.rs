@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use redlock_proxy::clock;
-use redlock_proxy::master::probation::ColdStart;
+use redlock_proxy::master::standing::ColdStart;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

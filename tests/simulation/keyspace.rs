@@ -65,7 +65,11 @@ impl Keyspace {
             b"DEL" | b"UNLINK" => {
                 Reply::Int(words[1..].iter().filter(|it| self.delete(it)).count() as i64)
             }
-            b"EXISTS" => Reply::Int(i64::from(self.keys.contains_key(key))),
+            b"EXISTS" => {
+                let there = words[1..].iter().filter(|key| self.keys.contains_key(*key)).count();
+                Reply::Int(there as i64)
+            }
+            b"DBSIZE" => Reply::Int(self.keys.len() as i64),
             b"TYPE" => self.kind(key),
             b"PTTL" => Reply::Int(self.remaining_ms(now_ms, key)),
             b"PEXPIRETIME" => Reply::Int(self.end_ms(key)),
@@ -79,14 +83,15 @@ impl Keyspace {
         })
     }
 
-    /// Key, value and remaining time of everything that has not ended.
+    /// Key, value and remaining time of everything that has not ended, but what proxies keep for themselves.
     pub fn all(&mut self, now_ms: i64) -> Vec<(String, String, Option<i64>)> {
         self.end_keys(now_ms);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let show = |(key, it): (&Vec<u8>, &Entry)| {
             (text(key), text(&it.value), it.ends_ms.map(|end| end - now_ms))
         };
-        self.keys.iter().map(show).collect()
+        let is_clients = |(key, _): &(&Vec<u8>, &Entry)| !key.starts_with(b"redlock-proxy:");
+        self.keys.iter().filter(is_clients).map(show).collect()
     }
 
     pub fn len(&mut self, now_ms: i64) -> usize {
@@ -193,7 +198,7 @@ impl Keyspace {
     }
 
     fn flush(&mut self, words: &[Vec<u8>]) -> Reply {
-        if words.len() > 1 {
+        if words.get(1).is_some_and(|mode| mode != b"ASYNC") {
             return Reply::error(SYNTAX);
         }
         let keys: Vec<Vec<u8>> = self.keys.keys().cloned().collect();

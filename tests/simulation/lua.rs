@@ -157,13 +157,18 @@ fn a_key_that_is_copied_in_its_last_millisecond_does_not_stay_for_ever() {
     command(0, &words(&[b"SET", b"key", b"token", b"PX", b"10"]));
     let Reply::Bulk(dump) = command(10, &words(&[b"DUMP", b"key"])) else { panic!("it is there") };
     assert_eq!(command(10, &words(&[b"PTTL", b"key"])), Reply::Int(0));
-    let adopt = [
+    command(10, &words(&[b"SET", b"redlock-proxy:mark", b"? 7 0;0 0"]));
+    let paste = [
         include_str!("../../src/lua/program/digest.lua"),
-        include_str!("../../src/lua/rejoin/adopt.lua"),
+        include_str!("../../src/lua/copy/paste.lua"),
     ];
-    let sha = scripts.compile(adopt.concat().as_bytes()).expect("it is Lua");
-    let argv = words(&[b"", b"-2", &dump, b"0"]);
-    let adopted = scripts.run(&sha, &words(&[b"other"]), &argv, |words| command(10, &words));
-    assert_eq!(adopted, Reply::Array(vec![Reply::Int(1)]));
+    let sha = scripts.compile(paste.concat().as_bytes()).expect("it is Lua");
+    let argv = words(&[b"0", b"? 7 0;", b"d", &dump, b"0"]);
+    let keys = words(&[b"redlock-proxy:mark", b"other"]);
+    let pasted = scripts.run(&sha, &keys, &argv, |words| match &words[0][..] {
+        b"SELECT" => Reply::ok(),
+        _ => command(10, &words),
+    });
+    assert_eq!(pasted, Reply::Int(1));
     assert_ne!(command(10, &words(&[b"PTTL", b"other"])), Reply::Int(-1), "it has no end");
 }

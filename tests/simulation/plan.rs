@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use redlock_proxy::config::Settings;
-use redlock_proxy::master::probation::ColdStart;
+use redlock_proxy::master::standing::ColdStart;
 
 use super::faults::KINDS;
 use super::network::{Conditions, FAIR};

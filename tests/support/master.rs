@@ -76,10 +76,13 @@ impl Master {
         redis::cmd("PTTL").arg(key).query_async(&mut connection).await.expect("PTTL on a master")
     }
 
-    /// How many keys the server holds in database 0.
+    /// How many keys the server holds in database 0, without the proxies' own.
     pub async fn key_count(&self) -> i64 {
         let mut connection = self.connection().await;
-        redis::cmd("DBSIZE").query_async(&mut connection).await.expect("DBSIZE on a master")
+        let own = ["redlock-proxy:mark", "redlock-proxy:roster", "redlock-proxy:copying"];
+        let own = redis::cmd("EXISTS").arg(&own).query_async::<i64>(&mut connection).await;
+        let all = redis::cmd("DBSIZE").query_async::<i64>(&mut connection).await;
+        all.expect("DBSIZE on a master") - own.expect("EXISTS on a master")
     }
 
     /// How often the server has run `command` so far (`INFO commandstats`).
@@ -120,6 +123,13 @@ impl Master {
         self.process = eventually_blocking("redis-server comes back on its port", || {
             spawn(port, &self.directory, flags, &self.environment)
         });
+    }
+
+    /// Comes back with what it had on disk before it was told anything. The process must be gone.
+    pub fn restart_with_an_older_volume(&mut self) {
+        let directory = self.directory.path().join("appendonlydir");
+        std::fs::remove_dir_all(directory).expect("the append-only files are there");
+        self.restart_empty();
     }
 
     /// Another instance comes at the same address, which has never had any data. The process must be gone.

@@ -13,6 +13,7 @@ use crate::master::probe::{Predecessor, probe};
 use crate::master::reply::{Answer, Decoder};
 use crate::operation::engine::Engine;
 use crate::operation::request;
+use crate::resp3::Malformed;
 
 /// Whom a password is for when no user is named (`acl.c`).
 const DEFAULT_USER: &str = "default";
@@ -68,10 +69,7 @@ impl Link {
         request::encode(&mut requests, &hello);
         request::encode(&mut requests, &[b"CLIENT", b"ID"]);
         request::encode(&mut requests, &[b"INFO", b"server"]);
-        // Not a key is tracked (`OPTIN`), but a flush is told on this connection before anything after it is
-        // answered (`tracking.c`, `trackingInvalidateKeysOnFlush`).
-        request::encode(&mut requests, &[b"CLIENT", b"TRACKING", b"ON", b"OPTIN"]);
-        let mut replies = 4;
+        let mut replies = 3;
         stream.write_all(&requests).await?;
         let (mut buffer, mut client_id, mut is_same) = (BytesMut::new(), 0, run_id.is_empty());
         while replies > 0 {
@@ -82,8 +80,6 @@ impl Link {
                 continue;
             };
             match answer {
-                // Where that is not allowed, a flush is noticed by whoever looks after the master.
-                Answer::Error(_) if replies == 1 => {}
                 Answer::Error(error) => {
                     return Err(Down::Hello(String::from_utf8_lossy(error).into_owned()));
                 }
@@ -99,7 +95,7 @@ impl Link {
         }
         match (is_same, buffer.is_empty()) {
             (true, true) => Ok(client_id),
-            (true, false) => Err(Down::Broken("it was flushed just now")),
+            (true, false) => Err(Malformed.into()),
             (false, _) => Err(Down::Restarted),
         }
     }
@@ -119,46 +115,18 @@ fn require_databases(facts: &Facts, engine: &Engine) -> Result<(), Down> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::io::duplex;
 
     use super::*;
-    use crate::config::Settings;
-    use crate::lua::program::Ttls;
-    use crate::lua::residents::Residents;
-    use crate::quorum::MasterId;
 
     /// What a process with this `run_id` makes of a greeting that is meant for `probed`.
     async fn hello(probed: &str, run_id: &str) -> Result<i64, Down> {
-        hello_and_then(probed, run_id, "+OK\r\n").await
-    }
-
-    /// The same, with these bytes in the end, where it was told to track nothing.
-    async fn hello_and_then(probed: &str, run_id: &str, end: &str) -> Result<i64, Down> {
-        let masters = vec!["127.0.0.1:6379".parse().expect("an address")];
-        let settings = Settings::try_new(masters).expect("one master is enough");
-        let residents = Arc::new(Residents::new(1, Ttls::of(&settings)));
-        let link = Link::new(MasterId::new(0), &settings, residents);
+        let link = Link::for_tests();
         let (mut ours, mut theirs) = duplex(4096);
         let info = format!("run_id:{run_id}\r\n");
-        let replies = format!("%0\r\n:7\r\n${}\r\n{info}\r\n{end}", info.len());
+        let replies = format!("%0\r\n:7\r\n${}\r\n{info}\r\n", info.len());
         theirs.write_all(replies.as_bytes()).await.expect("room for all of it");
         link.hello(&mut ours, probed).await
-    }
-
-    #[tokio::test]
-    async fn a_master_that_may_not_be_told_to_track_is_greeted_all_the_same() {
-        let refused =
-            "-NOPERM this user has no permissions to run the 'client|tracking' command\r\n";
-        assert_eq!(hello_and_then("a", "a", refused).await.expect("a link"), 7);
-    }
-
-    #[tokio::test]
-    async fn a_master_that_is_flushed_while_it_is_greeted_gets_no_link() {
-        let flushed = "+OK\r\n>2\r\n$10\r\ninvalidate\r\n_\r\n";
-        let down = hello_and_then("a", "a", flushed).await.expect_err("no link");
-        assert_eq!(down.to_string(), "it was flushed just now");
     }
 
     #[tokio::test]

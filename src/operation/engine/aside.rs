@@ -33,7 +33,7 @@ impl Engine {
             return None;
         }
         let lane = self.links[master.index()].lane();
-        let answer = lane.ask(db, requests, replies, Patience::Page).await;
+        let answer = lane.ask(db, requests, replies, Patience::Page, self.term()).await;
         self.see(clock::now());
         answer.ok().filter(|_| self.voters().contains(master))
     }
@@ -49,7 +49,8 @@ impl Engine {
         if !self.voters().contains(master) {
             return Err(Lost::Unreachable);
         }
-        let answer = self.links[master.index()].lane().ask(db, request, 1, Patience::Large).await;
+        let lane = self.links[master.index()].lane();
+        let answer = lane.ask(db, request, 1, Patience::Large, self.term()).await;
         let mut waited = Duration::ZERO;
         while answer.is_ok() && waited < BACK && !self.voters().contains(master) {
             tokio::time::sleep(LOOK).await;

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{Engine, Flight, OperationId};
 use crate::clock;
@@ -129,13 +130,13 @@ impl Engine {
                 operation.encode(&self.rules, Form::Sha, &mut scratch);
                 flight.awaited.insert(master);
             }
-            Some((operation.db, operation.program()))
+            Some((operation.db, operation.program(), Arc::clone(&flight.term)))
         });
-        let Some((db, program)) = sent.flatten() else { return self.retire(id) };
+        let Some((db, program, term)) = sent.flatten() else { return self.retire(id) };
         let waiting = Waiting { operation: id, round, part: Part::Ballot };
         if scratch.is_empty() {
             return self.settle(master, waiting, None, clock::now());
         }
-        link.send_program(program.as_deref(), db, &scratch, waiting);
+        link.send_program(program.as_deref(), db, &scratch, waiting, &term);
     }
 }

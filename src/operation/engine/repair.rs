@@ -1,5 +1,7 @@
 //! What masters missed, and what has to be taken back.
 
+use std::sync::Arc;
+
 use super::{Engine, Flight, OperationId};
 use crate::master::link::{Part, Waiting};
 use crate::metrics::Question;
@@ -37,7 +39,8 @@ impl Engine {
             flight.operation.db
         });
         if let (Some(db), false) = (db, scratch.is_empty()) {
-            link.send(db, &scratch, Waiting { operation: id, round, part: Part::Undo });
+            let waiting = Waiting { operation: id, round, part: Part::Undo };
+            link.send(db, &scratch, waiting, &self.term());
         }
     }
 
@@ -59,7 +62,7 @@ impl Engine {
         let is_overtaken = self.is_overtaken(waiting.operation, master);
         let db = self.with(waiting.operation, |flight| {
             let operation = &flight.operation;
-            let is_round = round == operation.round();
+            let is_round = round == flight.operation.round();
             let is_open = is_round && flight.target.is_some() && !flight.pausing;
             let may_catch_up = is_round && flight.may_catch_up() && !is_overtaken;
             let matters = match operation.must_arrive() {
@@ -69,12 +72,12 @@ impl Engine {
             if matters && waiting.part == Part::Ballot {
                 operation.encode_for(master, &self.rules, Form::Text, &mut scratch);
             }
-            operation.db
+            (operation.db, Arc::clone(&flight.term))
         });
-        let Some(db) = db else { return false };
+        let Some((db, term)) = db else { return false };
         self.links[master.index()].forgot();
         if !scratch.is_empty() {
-            self.links[master.index()].send(db, &scratch, waiting);
+            self.links[master.index()].send(db, &scratch, waiting, &term);
         }
         !scratch.is_empty()
     }

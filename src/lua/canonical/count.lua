@@ -1,0 +1,3 @@
+-- The number of keys in the database, without what the proxies keep there.
+local own = redis.call('EXISTS', 'redlock-proxy:mark', 'redlock-proxy:roster', 'redlock-proxy:copying')
+return redis.call('DBSIZE') - own

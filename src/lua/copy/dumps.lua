@@ -1,0 +1,7 @@
+-- DUMP of each key of database ARGV[1], behind the mark; '' where there is nothing. KEYS[1]: the mark.
+redis.call('SELECT', ARGV[1])
+local dumps = { redis.call('GET', KEYS[1]) or '' }
+for at = 2, #KEYS do
+  dumps[at] = redis.call('DUMP', KEYS[at]) or ''
+end
+return dumps

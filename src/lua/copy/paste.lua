@@ -1,0 +1,56 @@
+-- Gives this master keys of database ARGV[1], as long as its mark is the provisional one, ARGV[2]: else the answer is
+-- -1, and nothing was changed. Three arguments for each key: how ('t' a text, 'd' a DUMP, 'x' remove this text, 'y'
+-- remove what has this digest), what, and the milliseconds it has to live (-1: for ever). KEYS[1]: the mark. Answers
+-- how many keys hold something else than before.
+local HEADER, ATTEMPT = '\255RL\1', 18
+
+local function is_same_state(one, other)
+  local is_tagged = string.sub(one, 1, 4) == HEADER and #one >= 20 and #other >= 20
+  return one == other or is_tagged and string.sub(one, 1, ATTEMPT) == string.sub(other, 1, ATTEMPT)
+end
+
+local function generation(text)
+  local high, low = string.byte(text, 19, 20)
+  return (high or 0) * 256 + (low or 0)
+end
+
+local function text_of(key)
+  return redis.call('TYPE', key).ok == 'string' and redis.call('GET', key)
+end
+
+redis.call('SELECT', ARGV[1])
+if string.match(redis.call('GET', KEYS[1]) or '', '^[^;]*;') ~= ARGV[2] then
+  return -1
+end
+local changed = 0
+for at = 2, #KEYS do
+  local key = KEYS[at]
+  local how, what, ttl = unpack(ARGV, 3 * at - 3, 3 * at - 1)
+  ttl = tonumber(ttl)
+  if how == 't' then
+    local here = text_of(key)
+    if here and is_same_state(here, what) then
+      local left = redis.call('PTTL', key)
+      if left == -1 or ttl ~= -1 and left > ttl then
+        ttl = left
+      end
+      if here ~= what and generation(here) > generation(what) then
+        what = here
+      end
+    else
+      changed = changed + 1
+    end
+    if ttl == -1 then
+      redis.call('SET', key, what)
+    else
+      redis.call('SET', key, what, 'PX', math.max(ttl, 1))
+    end
+  elseif how == 'd' then
+    -- A key shows 0 in its last millisecond; to RESTORE that means for ever.
+    redis.call('RESTORE', key, ttl < 0 and 0 or math.max(ttl, 1), what, 'REPLACE')
+    changed = changed + 1
+  elseif how == 'x' and text_of(key) == what or how == 'y' and digest(key) == what then
+    changed = changed + redis.call('DEL', key)
+  end
+end
+return changed

@@ -1,0 +1,16 @@
+-- What this master shows about itself, at one moment: the mark of each of ARGV[1] databases, the stamp of the roster,
+-- and how far copying to it has come. KEYS: mark, roster, copying.
+local function read(key)
+  local text = redis.pcall('GET', key) or ''
+  return type(text) == 'string' and text or ''
+end
+
+local shown = {}
+for database = 0, tonumber(ARGV[1]) - 1 do
+  redis.call('SELECT', database)
+  shown[database + 1] = read(KEYS[1])
+end
+redis.call('SELECT', 0)
+shown[#shown + 1] = read(KEYS[2])
+shown[#shown + 1] = read(KEYS[3])
+return shown

@@ -1,0 +1,348 @@
+//! Giving a master what it has forgotten.
+//!
+//! Page after page of each source is read, the other sources are asked about the same keys, and
+//! [`choose`] says what the master gets. Each page is proved by the marks of its sources, and written only while the
+//! master still has the provisional mark that it was given before. Then all is looked at once more from the side of the
+//! master: what was released meanwhile goes. Nothing stops at a key, and no timer ends it.
+
+mod page;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use redis::RedisResult;
+
+use self::page::{Entry, Found, Page, Write};
+use crate::decision::lease::attempt::{Attempt, WorkerId, encode};
+use crate::decision::roster::copying::{Choice, Content, Held, choose, steady};
+use crate::decision::roster::mark::{Kind, Mark};
+use crate::master::errand::{Errand, Failed};
+use crate::quorum::{MasterId, Quorum};
+use crate::reserved::{COPYING, is_reserved};
+
+/// Keys that a master is asked for at a time: about a millisecond of its time.
+const PAGE: usize = 250;
+
+/// Values that are too large for a page are fetched so many at a time.
+const LARGE_AT_ONCE: usize = 8;
+
+/// How often a key is looked at again under which the sources hold the claims of two holders: usually one of them has
+/// lost, and is about to go.
+const LOOKS_AGAIN: usize = 5;
+
+/// Maximum keys that are looked at again.
+const MAX_OPEN: usize = 10_000;
+
+/// For so long others believe that a proxy is copying that has said so.
+const SAID_FOR: Duration = Duration::from_secs(4);
+
+const SAY: &str =
+    "redis.call('SELECT', 0) return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
+
+/// How far copying has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    copied: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// Keys that were copied since it began.
+    pub fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
+    /// Another proxy copies, and says so.
+    pub fn is_told(&self, (copied, total): (u64, u64)) {
+        // What this proxy itself has said is older than what it knows.
+        self.copied.fetch_max(copied, Ordering::Relaxed);
+        self.total.store(total, Ordering::Relaxed);
+    }
+
+    /// About how many there are.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+}
+
+/// A key under which the sources hold the claims of two holders.
+struct Open {
+    key: Vec<u8>,
+    /// What each source held when it was looked at.
+    looks: Vec<Vec<Option<Content>>>,
+}
+
+/// A master to copy from.
+pub(super) struct Source {
+    pub(super) master: MasterId,
+    pub(super) errand: Errand,
+}
+
+/// One copy of everything to one master.
+pub(super) struct Copying<'a, P> {
+    pub(super) quorum: Quorum,
+    pub(super) sources: Vec<Source>,
+    pub(super) target: Errand,
+    /// The provisional mark of the target.
+    pub(super) nonce: u64,
+    pub(super) progress: Arc<Progress>,
+    /// Between two looks at what is about to change.
+    pub(super) pause: Duration,
+    /// Whether this mark of a source proves what was read behind it.
+    pub(super) is_proof: &'a P,
+    /// One more key was copied.
+    pub(super) copied: &'a dyn Fn(u64),
+}
+
+impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
+    /// Copies everything. It is complete once this returns.
+    ///
+    /// # Errors
+    /// A master cannot be reached, a page is not proved, or the target has forgotten again.
+    pub(super) async fn run(&self) -> Result<(), Failed> {
+        self.say(&self.target).await?;
+        tokio::select! {
+            biased;
+            done = self.copy() => done,
+            failed = self.keep_saying() => failed,
+        }
+    }
+
+    /// Lets other proxies know that they need not begin.
+    async fn keep_saying(&self) -> Result<(), Failed> {
+        loop {
+            tokio::time::sleep(SAID_FOR / 4).await;
+            self.say(&self.target).await?;
+        }
+    }
+
+    async fn say(&self, target: &Errand) -> Result<(), Failed> {
+        let text = format!("{} {}", self.progress.copied(), self.progress.total());
+        // The database that is selected changes while copying goes on.
+        let mut say = redis::cmd("EVAL");
+        say.arg(SAY).arg(1).arg(COPYING).arg(text).arg(SAID_FOR.as_millis() as u64);
+        Ok(say.query_async(&mut target.connection.clone()).await?)
+    }
+
+    async fn copy(&self) -> Result<(), Failed> {
+        let databases = self.databases().await?;
+        for db in &databases {
+            self.database(*db).await?;
+        }
+        // What was on its way to a source while its page was read has arrived.
+        tokio::time::sleep(self.pause).await;
+        for db in &databases {
+            self.select(*db).await?;
+            self.scan(*db, &self.target, None).await?;
+        }
+        Ok(())
+    }
+
+    /// The databases that hold anything, and about how many keys there are.
+    async fn databases(&self) -> Result<Vec<u32>, Failed> {
+        let mut sizes = std::collections::BTreeMap::<u32, u64>::new();
+        for source in &self.sources {
+            for (db, keys) in page::databases(&source.errand).await? {
+                let size = sizes.entry(db).or_default();
+                *size = (*size).max(keys);
+            }
+        }
+        // The marks are keys as well, and are not copied.
+        let total = sizes.values().map(|keys| keys.saturating_sub(1)).sum();
+        self.progress.total.store(total, Ordering::Relaxed);
+        self.progress.copied.store(0, Ordering::Relaxed);
+        Ok(sizes.into_keys().collect())
+    }
+
+    async fn database(&self, db: u32) -> Result<(), Failed> {
+        self.select(db).await?;
+        let mut before: Vec<&Errand> = Vec::new();
+        for source in &self.sources {
+            self.scan(db, &source.errand, before.first().copied()).await?;
+            before.push(&source.errand);
+        }
+        Ok(())
+    }
+
+    async fn select(&self, db: u32) -> RedisResult<()> {
+        let sources = self.sources.iter().map(|source| &source.errand);
+        for errand in sources.chain([&self.target]) {
+            let mut select = redis::cmd("SELECT");
+            select.arg(db).query_async::<()>(&mut errand.connection.clone()).await?;
+        }
+        Ok(())
+    }
+
+    /// Copies what `walked` has, but what `before` has: its page was copied, or it was written since.
+    async fn scan(&self, db: u32, walked: &Errand, before: Option<&Errand>) -> Result<(), Failed> {
+        let (mut cursor, mut keys) = page::scan(walked, 0, PAGE).await?;
+        let mut open = Vec::new();
+        loop {
+            let next = async {
+                if cursor == 0 {
+                    return Ok(None);
+                }
+                page::scan(walked, cursor, PAGE).await.map(Some)
+            };
+            let settled = self.settle_new(db, std::mem::take(&mut keys), before);
+            let (next, still_open) = tokio::join!(next, settled);
+            open.extend(still_open?);
+            open.truncate(MAX_OPEN);
+            match next? {
+                Some((onwards, found)) => (cursor, keys) = (onwards, found),
+                None => break,
+            }
+        }
+        self.look_again(db, open).await
+    }
+
+    async fn settle_new(
+        &self,
+        db: u32,
+        mut keys: Vec<Vec<u8>>,
+        before: Option<&Errand>,
+    ) -> Result<Vec<Open>, Failed> {
+        keys.retain(|key| !is_reserved(key));
+        if let Some(before) = before {
+            keys = page::missing(before, keys).await?;
+        }
+        let mut open = Vec::new();
+        for keys in keys.chunks(PAGE) {
+            let keys = keys.iter().map(|key| Open { key: key.clone(), looks: Vec::new() });
+            open.extend(self.settle(db, keys.collect()).await?);
+        }
+        Ok(open)
+    }
+
+    async fn look_again(&self, db: u32, mut open: Vec<Open>) -> Result<(), Failed> {
+        for _ in 0..LOOKS_AGAIN {
+            if open.is_empty() {
+                break;
+            }
+            tokio::time::sleep(self.pause).await;
+            let mut still_open = Vec::new();
+            while !open.is_empty() {
+                let some: Vec<Open> = open.drain(..open.len().min(PAGE)).collect();
+                still_open.extend(self.settle(db, some).await?);
+            }
+            open = still_open;
+        }
+        Ok(())
+    }
+
+    /// Makes the target hold what it should under these keys. Returns those under which it holds nobody's value for now.
+    async fn settle(&self, db: u32, all: Vec<Open>) -> Result<Vec<Open>, Failed> {
+        let keys: Vec<Vec<u8>> = all.iter().map(|open| open.key.clone()).collect();
+        let keys = &keys[..];
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let read = self.sources.iter().map(|source| self.read(source, db, keys));
+        let (theirs, ours) = tokio::try_join!(try_join_all(read), async {
+            Ok(page::read(&self.target, db, keys).await?)
+        })?;
+        let (mut writes, mut large, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, mut looked) in all.into_iter().enumerate() {
+            let key = &keys[at];
+            let held: Vec<Option<Held>> =
+                theirs.iter().map(|page| page.entries[at].as_ref().map(Entry::held)).collect();
+            let here = ours.entries[at].as_ref();
+            let is_last_look = looked.looks.len() == LOOKS_AGAIN;
+            let choice = match choose(self.quorum, &held) {
+                // What changed while it was looked at is no lock.
+                Choice::Nobody { .. } if is_last_look => {
+                    match choose(self.quorum, &steady(&held, &looked.looks)) {
+                        Choice::Nothing => choose(self.quorum, &held),
+                        steady => steady,
+                    }
+                }
+                choice => choice,
+            };
+            match choice {
+                Choice::Nothing => writes.extend(here.map(|here| Write::remove(key, here))),
+                Choice::Nobody { ttl_ms } => {
+                    writes.push(Write::text(key, nobody(), ttl_ms));
+                    if !is_last_look {
+                        let content = |held: &Option<Held>| Some(held.as_ref()?.content.clone());
+                        looked.looks.push(held.iter().map(content).collect());
+                        open.push(looked);
+                    }
+                }
+                Choice::Take { source, ttl_ms } => {
+                    let Some(entry) = &theirs[source].entries[at] else { continue };
+                    if here.is_some_and(|here| here.lasts_as_long(entry, ttl_ms)) {
+                        continue;
+                    }
+                    match &entry.found {
+                        Found::Text(text) => writes.push(Write::text(key, text.clone(), ttl_ms)),
+                        Found::Large(_) => large.push((source, key, ttl_ms)),
+                    }
+                }
+            }
+        }
+        self.write(db, &writes).await?;
+        for some in large.chunks(LARGE_AT_ONCE) {
+            self.fetch(db, some).await?;
+        }
+        Ok(open)
+    }
+
+    /// Reads a page of a source, with its proof.
+    async fn read(&self, source: &Source, db: u32, keys: &[Vec<u8>]) -> Result<Page, Failed> {
+        let page = page::read(&source.errand, db, keys).await?;
+        self.require_proof(source, page.mark.as_ref(), db)?;
+        Ok(page)
+    }
+
+    fn require_proof(&self, source: &Source, mark: Option<&Mark>, db: u32) -> Result<(), Failed> {
+        let is_here = mark.is_some_and(|mark| mark.database == db);
+        let in_first = mark.map(|mark| Mark { database: 0, ..mark.clone() });
+        let is_proof = is_here && (self.is_proof)(source, in_first.as_ref());
+        if is_proof { Ok(()) } else { Err(Failed::Overtaken) }
+    }
+
+    async fn fetch(
+        &self,
+        db: u32,
+        wanted: &[(usize, &Vec<u8>, Option<u64>)],
+    ) -> Result<(), Failed> {
+        for (at, source) in self.sources.iter().enumerate() {
+            let here: Vec<_> = wanted.iter().filter(|(from, ..)| *from == at).collect();
+            if here.is_empty() {
+                continue;
+            }
+            let keys: Vec<_> = here.iter().map(|(_, key, _)| (*key).clone()).collect();
+            let (mark, dumps) = page::dumps(&source.errand, db, &keys).await?;
+            self.require_proof(source, mark.as_ref(), db)?;
+            let mut writes = Vec::new();
+            for ((_, key, ttl_ms), dump) in here.into_iter().zip(dumps) {
+                if !dump.is_empty() {
+                    writes.push(Write::dump(key, dump, *ttl_ms));
+                }
+            }
+            self.write(db, &writes).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, db: u32, writes: &[Write<'_>]) -> Result<(), Failed> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let kind = Kind::Provisional { nonce: self.nonce };
+        let mark = Mark { kind, database: db, tail: Default::default() };
+        let changed = page::paste(&self.target, db, &mark.head(), writes).await?;
+        let Ok(changed) = u64::try_from(changed) else { return Err(Failed::Overtaken) };
+        self.progress.copied.fetch_add(changed, Ordering::Relaxed);
+        (self.copied)(changed);
+        Ok(())
+    }
+}
+
+/// A value that nobody has: an attempt of its own, with a token that was told to nobody.
+fn nobody() -> Vec<u8> {
+    let attempt = Attempt::new(WorkerId::new(fastrand::u64(..)), fastrand::u64(..));
+    encode(attempt.fresh(), format!("{:032x}", fastrand::u128(..)).as_bytes())
+}

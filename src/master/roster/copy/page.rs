@@ -1,0 +1,197 @@
+//! One page of keys: what a master holds under them, and what another one is to hold.
+
+use redis::{RedisResult, Value};
+
+use crate::decision::roster::copying::{Content, Held};
+use crate::decision::roster::mark::Mark;
+use crate::master::errand::Errand;
+use crate::reserved::MARK;
+
+/// Maximum length of a string that is read with its page; leases are short.
+const LONGEST_TEXT: usize = 1024;
+
+/// What a master holds under some keys, at one moment.
+pub(super) struct Page {
+    pub(super) mark: Option<Mark>,
+    /// In the order of the keys.
+    pub(super) entries: Vec<Option<Entry>>,
+}
+
+/// What is under one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) found: Found,
+    is_text: bool,
+    ttl_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Text(Vec<u8>),
+    /// The digest of something that is fetched when it is needed.
+    Large(Vec<u8>),
+}
+
+impl Entry {
+    /// As [`choose`](crate::decision::roster::copying::choose) wants it.
+    pub(super) fn held(&self) -> Held {
+        let content = match &self.found {
+            Found::Text(text) => Content::Text(text.clone()),
+            Found::Large(digest) if self.is_text => Content::LongText(digest.clone()),
+            Found::Large(digest) => Content::Other(digest.clone()),
+        };
+        Held { content, ttl_ms: self.ttl_ms }
+    }
+
+    /// Whether this is what `wanted` is, and ends no earlier than it should, by more than reading takes.
+    pub(super) fn lasts_as_long(&self, wanted: &Self, ttl_ms: Option<u64>) -> bool {
+        let is_long = match (self.ttl_ms, ttl_ms) {
+            (None, None) => true,
+            (Some(here), Some(wanted)) => here >= wanted,
+            _ => false,
+        };
+        self.found == wanted.found && is_long
+    }
+
+    fn read(value: &Value) -> RedisResult<Option<Self>> {
+        let words: Vec<Value> = redis::from_redis_value_ref(value)?;
+        let [how, what, ttl_ms] = &words[..] else { return Ok(None) };
+        let how: String = redis::from_redis_value_ref(how)?;
+        let what: Vec<u8> = redis::from_redis_value_ref(what)?;
+        let ttl_ms: i64 = redis::from_redis_value_ref(ttl_ms)?;
+        let found = if how == "t" { Found::Text(what) } else { Found::Large(what) };
+        Ok(Some(Self { found, is_text: how != "o", ttl_ms: u64::try_from(ttl_ms).ok() }))
+    }
+}
+
+/// One key of the target.
+pub(super) struct Write<'a> {
+    key: &'a [u8],
+    how: &'static str,
+    what: Vec<u8>,
+    /// -1: for ever.
+    ttl_ms: i64,
+}
+
+impl<'a> Write<'a> {
+    /// A string.
+    pub(super) fn text(key: &'a [u8], text: Vec<u8>, ttl_ms: Option<u64>) -> Self {
+        Self { key, how: "t", what: text, ttl_ms: argument(ttl_ms) }
+    }
+
+    /// Anything, as `DUMP` tells it.
+    pub(super) fn dump(key: &'a [u8], dump: Vec<u8>, ttl_ms: Option<u64>) -> Self {
+        Self { key, how: "d", what: dump, ttl_ms: argument(ttl_ms) }
+    }
+
+    /// Nothing, if it still holds `here`.
+    pub(super) fn remove(key: &'a [u8], here: &Entry) -> Self {
+        let (how, what) = match &here.found {
+            Found::Text(text) => ("x", text.clone()),
+            Found::Large(digest) => ("y", digest.clone()),
+        };
+        Self { key, how, what, ttl_ms: 0 }
+    }
+}
+
+fn argument(ttl_ms: Option<u64>) -> i64 {
+    ttl_ms.map_or(-1, |ttl_ms| i64::try_from(ttl_ms).unwrap_or(i64::MAX))
+}
+
+/// What a master holds under `keys` of database `db`.
+pub(super) async fn read(errand: &Errand, db: u32, keys: &[Vec<u8>]) -> RedisResult<Page> {
+    let mut eval = script(PAGE, keys);
+    eval.arg(db).arg(LONGEST_TEXT);
+    let values: Vec<Value> = eval.query_async(&mut errand.connection.clone()).await?;
+    let Some((mark, entries)) = values.split_first() else { return Err(malformed()) };
+    if entries.len() != keys.len() {
+        return Err(malformed());
+    }
+    let entries = entries.iter().map(Entry::read).collect::<RedisResult<_>>()?;
+    Ok(Page { mark: read_mark(mark)?, entries })
+}
+
+/// The mark, and `DUMP` of each key; empty where there is nothing.
+pub(super) async fn dumps(
+    errand: &Errand,
+    db: u32,
+    keys: &[Vec<u8>],
+) -> RedisResult<(Option<Mark>, Vec<Vec<u8>>)> {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(DUMPS).arg(keys.len() + 1).arg(MARK).arg(keys).arg(db);
+    let values: Vec<Value> = eval.query_async(&mut errand.connection.clone()).await?;
+    let Some((mark, dumps)) = values.split_first() else { return Err(malformed()) };
+    let dumps = dumps.iter().map(redis::from_redis_value_ref).collect::<Result<_, _>>()?;
+    Ok((read_mark(mark)?, dumps))
+}
+
+/// Writes to the target, if its mark is still `mark` up to the tail. Returns how many keys changed; -1: it is not.
+pub(super) async fn paste(
+    errand: &Errand,
+    db: u32,
+    mark: &str,
+    writes: &[Write<'_>],
+) -> RedisResult<i64> {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg([DIGEST, PASTE].concat()).arg(writes.len() + 1).arg(MARK);
+    writes.iter().for_each(|write| _ = eval.arg(write.key));
+    eval.arg(db).arg(mark);
+    for write in writes {
+        eval.arg(write.how).arg(&write.what).arg(write.ttl_ms);
+    }
+    eval.query_async(&mut errand.connection.clone()).await
+}
+
+/// The next keys of the database that the connection has selected, and the cursor behind them.
+pub(super) async fn scan(
+    errand: &Errand,
+    cursor: u64,
+    count: usize,
+) -> RedisResult<(u64, Vec<Vec<u8>>)> {
+    let mut scan = redis::cmd("SCAN");
+    scan.arg(cursor).arg("COUNT").arg(count).query_async(&mut errand.connection.clone()).await
+}
+
+/// Those of `keys` that are not in the database that the connection has selected.
+pub(super) async fn missing(errand: &Errand, keys: Vec<Vec<u8>>) -> RedisResult<Vec<Vec<u8>>> {
+    if keys.is_empty() {
+        return Ok(keys);
+    }
+    let mut exists = redis::pipe();
+    keys.iter().for_each(|key| _ = exists.cmd("EXISTS").arg(key));
+    let there: Vec<bool> = exists.query_async(&mut errand.connection.clone()).await?;
+    let missing = keys.into_iter().zip(there).filter(|(_, is_there)| !is_there);
+    Ok(missing.map(|(key, _)| key).collect())
+}
+
+/// The databases that hold anything, with their keys.
+pub(super) async fn databases(errand: &Errand) -> RedisResult<Vec<(u32, u64)>> {
+    let mut info = redis::cmd("INFO");
+    let info: String = info.arg("keyspace").query_async(&mut errand.connection.clone()).await?;
+    let database = |line: &str| {
+        let (number, fields) = line.strip_prefix("db")?.split_once(':')?;
+        let keys = fields.split(',').find_map(|field| field.strip_prefix("keys="))?;
+        Some((number.parse().ok()?, keys.parse().ok()?))
+    };
+    Ok(info.lines().filter_map(database).collect())
+}
+
+fn script(text: &str, keys: &[Vec<u8>]) -> redis::Cmd {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg([DIGEST, text].concat()).arg(keys.len() + 1).arg(MARK).arg(keys);
+    eval
+}
+
+fn read_mark(value: &Value) -> RedisResult<Option<Mark>> {
+    let text: Vec<u8> = redis::from_redis_value_ref(value)?;
+    Ok(std::str::from_utf8(&text).ok().and_then(Mark::parse))
+}
+
+fn malformed() -> redis::RedisError {
+    (redis::ErrorKind::UnexpectedReturnType, "not a page of keys").into()
+}
+
+const DIGEST: &str = include_str!("../../../lua/program/digest.lua");
+const PAGE: &str = include_str!("../../../lua/copy/page.lua");
+const DUMPS: &str = include_str!("../../../lua/copy/dumps.lua");
+const PASTE: &str = include_str!("../../../lua/copy/paste.lua");

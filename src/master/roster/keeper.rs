@@ -1,0 +1,334 @@
+//! Keeping the roster: founding the cluster, putting out who has forgotten, and admitting it again.
+//!
+//! One task of each process looks at what the watches have seen, asks the decisions what to do next
+//! ([`founding`](crate::decision::roster::founding), [`admission`](crate::decision::roster::admission)), and does it.
+//! It remembers nothing that others would need: several proxies may be at it at once, and any of them can finish what
+//! another began.
+
+mod anew;
+mod beginning;
+mod tending;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::acceptor::Accepted;
+use super::marks::Keys;
+use super::register::{Changed, Register};
+use crate::clock::{self, Instant};
+use crate::decision::roster::admission::{Copy, Shown};
+use crate::decision::roster::mark::Kind;
+use crate::decision::roster::roster::{Change, Roster, Stage, Voters};
+use crate::decision::roster::seats::{Seats, at_place};
+use crate::master::dial::Dial;
+use crate::master::electorate::Sight;
+use crate::master::errand::{Errands, Failed};
+use crate::quorum::{MasterId, MasterSet};
+
+/// Before this has passed nobody is said to be out of reach.
+const FIRST_LOOKS: Duration = Duration::from_secs(1);
+
+/// How often it looks whether there is something to do.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The pause after something that could not be done.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a look is waited for that is to show what was done.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub struct Keeper<D> {
+    pub(super) errands: Errands<D>,
+    /// Names its attempts to change the roster.
+    worker: u64,
+    /// The cluster that it would found.
+    cluster: String,
+    /// The newest roster that it knows to be decided.
+    roster: RefCell<Roster>,
+    /// When it was learned: what was seen before says nothing about it.
+    learned: Cell<Instant>,
+    seats: RefCell<Seats>,
+    /// What is copied or was, by place in the roster.
+    copies: RefCell<HashMap<MasterId, Copy>>,
+    copying: RefCell<MasterSet>,
+    admissions: RefCell<HashMap<MasterId, Admissions>>,
+    /// When masters have forgotten, as far as nobody has admitted them since.
+    forgot_at: RefCell<HashMap<MasterId, Instant>>,
+    /// Other proxies that copy, by place: the nonce, and when it was first seen.
+    others: RefCell<HashMap<MasterId, (u64, Instant)>>,
+    started: Instant,
+    /// Since when the masters of a first deployment are waited for.
+    waits_since: Cell<Option<Instant>>,
+    last_error: RefCell<Option<String>>,
+}
+
+/// How often a member was admitted lately.
+#[derive(Clone, Copy, Debug)]
+struct Admissions {
+    in_a_row: u32,
+    last: Instant,
+}
+
+/// What came of one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Something was done, or tried: it is looked again at once.
+    Acted,
+    /// There was nothing to do.
+    Idle,
+}
+
+impl<D: Dial + Clone> Keeper<D> {
+    /// A keeper that knows nothing yet.
+    pub fn new(errands: Errands<D>) -> Rc<Self> {
+        Rc::new(Self {
+            worker: fastrand::u64(..1 << 48),
+            cluster: format!("{:016x}", fastrand::u64(..)),
+            roster: RefCell::default(),
+            learned: Cell::new(clock::now()),
+            seats: RefCell::new(vec![None; errands.addresses.len()]),
+            copies: RefCell::default(),
+            copying: RefCell::default(),
+            admissions: RefCell::default(),
+            forgot_at: RefCell::default(),
+            others: RefCell::default(),
+            started: clock::now(),
+            waits_since: Cell::default(),
+            last_error: RefCell::default(),
+            errands,
+        })
+    }
+
+    /// Keeps the roster for ever, or until it is clear that these masters are others'.
+    pub async fn run(self: Rc<Self>) {
+        tokio::task::spawn_local(Rc::clone(&self).follow_news());
+        while self.errands.electorate.refusal().is_none() {
+            match self.turn().await {
+                Ok(Turn::Acted) => self.look_again().await,
+                Ok(Turn::Idle) => self.rest(INTERVAL).await,
+                Err(why) => {
+                    self.tell(&why);
+                    tokio::time::sleep(PAUSE).await;
+                    self.look_again().await;
+                }
+            }
+        }
+    }
+
+    /// Lets votes be counted by a roster that others have changed, whatever this keeper is waiting for.
+    async fn follow_news(self: Rc<Self>) {
+        loop {
+            self.errands.electorate.news().await;
+            if self.errands.electorate.serves() {
+                let sights = self.errands.electorate.sights();
+                match self.decided(&sights) {
+                    Some(decided) => self.knows(&decided.value),
+                    None => self.settle_what_was_raised(&sights).await,
+                }
+                self.follow(&sights);
+            }
+        }
+    }
+
+    /// A mark shows a version that no quorum is seen to hold: some of those that hold it cannot be seen.
+    async fn settle_what_was_raised(&self, sights: &[Option<Sight>]) {
+        let versions = sights.iter().flatten().filter_map(|sight| sight.marks.mark()?.version());
+        if versions.max() <= Some(self.roster.borrow().version) {
+            return;
+        }
+        let voters = Voters::Members;
+        let register = Register { errands: &self.errands, worker: self.worker, voters };
+        if register.settle().await.is_ok() {
+            sights.iter().enumerate().filter(|(_, sight)| sight.is_some()).for_each(|(at, _)| {
+                self.errands.electorate.attend(MasterId::new(at));
+            });
+        }
+    }
+
+    /// The newest roster that is seen, if a quorum holds it.
+    fn decided(&self, sights: &[Option<Sight>]) -> Option<Accepted> {
+        let states: Vec<Accepted> =
+            distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect();
+        let newest = states.iter().max_by_key(|state| state.accepted)?;
+        let holders = states.iter().filter(|state| state.accepted == newest.accepted).count();
+        (holders >= self.errands.quorum.needed()).then(|| newest.clone())
+    }
+
+    async fn rest(&self, limit: Duration) {
+        let _ = tokio::time::timeout(limit, self.errands.electorate.attention()).await;
+    }
+
+    async fn turn(self: &Rc<Self>) -> Result<Turn, Failed> {
+        let sights = self.errands.electorate.sights();
+        if self.learn(&sights).await? == Turn::Acted {
+            return Ok(Turn::Acted);
+        }
+        if self.errands.electorate.serves() {
+            self.tend(&sights).await
+        } else {
+            self.begin(&sights).await
+        }
+    }
+
+    /// Takes over the newest roster that a quorum holds. When the masters differ, they are brought to agree first.
+    async fn learn(&self, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+        let states: Vec<Accepted> =
+            distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect();
+        let Some(newest) = states.iter().max_by_key(|state| state.accepted) else {
+            return Ok(Turn::Idle);
+        };
+        let holders = states.iter().filter(|state| state.accepted == newest.accepted).count();
+        if holders >= self.errands.quorum.needed() {
+            let learned = self.learned.get();
+            self.knows(&newest.value);
+            self.catch_up(sights, newest).await;
+            let is_news = self.learned.get() != learned;
+            return Ok(if is_news { Turn::Acted } else { Turn::Idle });
+        }
+        if newest.value.version < self.roster.borrow().version {
+            return Ok(Turn::Idle);
+        }
+        let voters = self.voters_of(&newest.value);
+        match (Register { errands: &self.errands, worker: self.worker, voters }).settle().await {
+            Ok(()) => Ok(Turn::Acted),
+            // Too many have forgotten it: what is left is the best that anybody knows.
+            Err(Failed::NoQuorum) if newest.value.stage == Stage::Founded => {
+                self.knows(&newest.value);
+                Ok(Turn::Idle)
+            }
+            Err(Failed::NoQuorum) => Ok(Turn::Idle),
+            Err(why) => Err(why),
+        }
+    }
+
+    fn knows(&self, roster: &Roster) {
+        let known = &mut *self.roster.borrow_mut();
+        let is_newer =
+            roster.version > known.version || roster.version == known.version && roster != known;
+        let is_ours = known.version == 0 || known.cluster == roster.cluster;
+        if is_newer && is_ours || !is_ours && self.is_gone(&known.cluster) {
+            *known = roster.clone();
+            self.learned.set(clock::now());
+        }
+    }
+
+    /// Whether nothing is left of a cluster on any master of the list: somebody has founded another one since.
+    fn is_gone(&self, cluster: &str) -> bool {
+        let sights = self.errands.electorate.sights();
+        sights.iter().all(|sight| {
+            let Some(sight) = sight else { return false };
+            let mark = sight.marks.any().map(|mark| mark.kind);
+            let is_its = matches!(mark, Some(Kind::Member { cluster: its, .. }) if its == cluster);
+            let knows_it = sight.marks.roster().is_some_and(|state| state.value.cluster == cluster);
+            !is_its && !knows_it
+        })
+    }
+
+    /// Gives the roster to members that were admitted without it.
+    async fn catch_up(&self, sights: &[Option<Sight>], decided: &Accepted) {
+        let is_behind = |(_, sight): &(MasterId, &Sight)| {
+            let has_mark = sight.marks.mark().is_some_and(|mark| mark.version().is_some());
+            let accepted = sight.marks.roster().map(|state| state.accepted);
+            has_mark && sight.facts.bar.is_none() && accepted < Some(decided.accepted)
+        };
+        for (master, _) in distinct(sights).filter(is_behind) {
+            if let Ok(errand) = self.errands.to(master).await {
+                let command = super::acceptor::catch_up(decided);
+                let _ = command.query_async::<redis::Value>(&mut errand.connection.clone()).await;
+            }
+        }
+    }
+
+    fn voters_of(&self, roster: &Roster) -> Voters {
+        if roster.stage == Stage::Founded { Voters::Members } else { Voters::Founders }
+    }
+
+    async fn change(&self, voters: Voters, change: Change) -> Result<Changed, Failed> {
+        Register { errands: &self.errands, worker: self.worker, voters }.change(change).await
+    }
+
+    /// Replaces the marks of a master of the list, if they are still those that were seen.
+    async fn remark(
+        &self,
+        master: MasterId,
+        sight: &Sight,
+        by: &Kind,
+        keys: Keys,
+    ) -> Result<bool, Failed> {
+        let errand = tokio::time::timeout(LOOK_TIMEOUT, self.errands.to(master)).await;
+        let errand = errand.unwrap_or(Err(Failed::Overtaken))?;
+        if errand.run_id != sight.facts.run_id {
+            return Err(Failed::Overtaken);
+        }
+        let remark = sight.marks.replace(Some(by), keys);
+        Ok(remark.query_async::<i64>(&mut errand.connection.clone()).await? == 1)
+    }
+
+    /// Waits until all masters that can be seen were looked at after now.
+    async fn look_again(&self) {
+        let sights = self.errands.electorate.sights();
+        let seen = sights.iter().enumerate().filter(|(_, sight)| sight.is_some());
+        let looks = seen.map(|(at, _)| async move {
+            let looks = self.errands.electorate.looks(MasterId::new(at));
+            let _ = tokio::time::timeout(LOOK_TIMEOUT, looks.another()).await;
+        });
+        join_all(looks).await;
+    }
+
+    /// Once for each reason.
+    fn tell(&self, why: &Failed) {
+        let why = why.to_string();
+        if self.last_error.borrow().as_ref() != Some(&why) {
+            tracing::info!("the roster cannot be kept yet: {why}");
+        }
+        *self.last_error.borrow_mut() = Some(why);
+    }
+
+    fn address(&self, master: MasterId) -> String {
+        self.errands.addresses[master.index()].to_string()
+    }
+
+    /// What each master of the list has shown since the roster was learned.
+    fn shown(&self, sights: &[Option<Sight>]) -> Vec<Option<Shown>> {
+        let show = |(at, sight): (usize, &Option<Sight>)| {
+            let sight = sight.as_ref().filter(|sight| sight.facts.at >= self.learned.get())?;
+            Some(sight.shown(self.address(MasterId::new(at))))
+        };
+        sights.iter().enumerate().map(show).collect()
+    }
+
+    /// What each master of the list has shown last: enough to tell who it is.
+    fn shown_ever(&self, sights: &[Option<Sight>]) -> Vec<Option<Shown>> {
+        let show = |(at, sight): (usize, &Option<Sight>)| {
+            Some(sight.as_ref()?.shown(self.address(MasterId::new(at))))
+        };
+        sights.iter().enumerate().map(show).collect()
+    }
+
+    /// What each member shows, by place in the roster.
+    fn shown_by_place(&self, roster: &Roster, shown: &[Option<Shown>]) -> Vec<Option<Shown>> {
+        let seats = self.seats.borrow();
+        let places = (0..roster.members.len()).map(MasterId::new);
+        places.map(|place| shown.get(at_place(&seats, place)?.index())?.clone()).collect()
+    }
+
+    /// The master of the list at a place of the roster.
+    fn master_at(&self, place: MasterId) -> Option<MasterId> {
+        at_place(&self.seats.borrow(), place)
+    }
+}
+
+/// The masters that were seen, each process once.
+fn distinct(sights: &[Option<Sight>]) -> impl Iterator<Item = (MasterId, &Sight)> {
+    let seen = sights.iter().enumerate().filter_map(|(at, sight)| Some((at, sight.as_ref()?)));
+    seen.filter(|(at, sight)| {
+        let before = sights[..*at].iter().flatten();
+        before.into_iter().all(|other| other.facts.run_id != sight.facts.run_id)
+    })
+    .map(|(at, sight)| (MasterId::new(at), sight))
+}

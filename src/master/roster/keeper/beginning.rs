@@ -1,0 +1,274 @@
+//! Before a proxy serves: the cluster is founded, or found to be ours.
+
+use std::rc::Rc;
+
+use super::{Keeper, Keys, Turn};
+use crate::clock;
+use crate::decision::roster::admission::Shown;
+use crate::decision::roster::founding::{self, Task};
+use crate::decision::roster::mark::Kind;
+use crate::decision::roster::roster::{Change, Member, Roster, Stage, Standing, Voters};
+use crate::decision::roster::seats::{at_place, seats};
+use crate::master::dial::Dial;
+use crate::master::electorate::{FIRST_VERSION, Sight};
+use crate::master::errand::Failed;
+use crate::master::facts::Facts;
+use crate::master::roster::youth::trusted;
+use crate::quorum::MasterId;
+
+impl<D: Dial + Clone> Keeper<D> {
+    pub(super) async fn begin(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+        let is_all_seen = sights.iter().all(Option::is_some);
+        if !is_all_seen && self.started.elapsed() < super::FIRST_LOOKS {
+            return Ok(Turn::Idle);
+        }
+        if let Some(why) = self.obstacle(sights) {
+            self.errands.electorate.wait_for(why);
+            return Ok(Turn::Idle);
+        }
+        let known = self.roster.borrow().clone();
+        if let Some(stranger) = self.stranger(sights, &known) {
+            self.errands.electorate.refuse(stranger);
+            return Ok(Turn::Idle);
+        }
+        match known.version {
+            0 => self.found(sights).await,
+            _ => self.join(sights, known).await,
+        }
+    }
+
+    /// What nobody begins with.
+    fn obstacle(&self, sights: &[Option<Sight>]) -> Option<String> {
+        let seen =
+            |is: fn(&Sight) -> bool| sights.iter().position(|sight| sight.as_ref().is_some_and(is));
+        if let Some(at) = seen(|sight| sight.has_older) {
+            return Some(format!(
+                "a proxy of the version before, which knows no marks, is connected to {}: stop all of \
+                 that version first",
+                self.address(MasterId::new(at))
+            ));
+        }
+        for (at, sight) in sights.iter().enumerate() {
+            let Some(sight) = sight else { continue };
+            let is_same = |other: &&Option<Sight>| {
+                other.as_ref().is_some_and(|other| other.facts.run_id == sight.facts.run_id)
+            };
+            if let Some(before) = sights[..at].iter().position(|other| is_same(&other)) {
+                let names = [before, at].map(|at| self.address(MasterId::new(at)));
+                return Some(format!(
+                    "{} is the same instance as {}, which would then have two votes: name each \
+                     master once",
+                    names[1], names[0]
+                ));
+            }
+        }
+        None
+    }
+
+    /// A sentence about a master of the list that belongs to another cluster than the rest, or than it should.
+    fn stranger(&self, sights: &[Option<Sight>], known: &Roster) -> Option<String> {
+        for (at, sight) in sights.iter().enumerate() {
+            let Some(Kind::Member { cluster, .. }) =
+                sight.as_ref().and_then(|sight| sight.marks.any()).map(|mark| mark.kind)
+            else {
+                continue;
+            };
+            let ours = if known.version == 0 { None } else { Some(&known.cluster) };
+            // Without a roster, the masters of a list that agree with each other may have lost it.
+            let is_alone = ours.is_none() && self.all_marked_alike(sights, &cluster);
+            if ours != Some(&cluster) && !is_alone {
+                return Some(self.of_others(&cluster, &[at]));
+            }
+        }
+        None
+    }
+
+    fn of_others(&self, cluster: &str, masters: &[usize]) -> String {
+        let names: Vec<_> = masters.iter().map(|at| self.address(MasterId::new(*at))).collect();
+        format!(
+            "{} carries the mark of another cluster of masters ({cluster}): correct the list, or delete \
+             the keys redlock-proxy:mark and redlock-proxy:roster in all its databases if it is free to \
+             be used",
+            names.join(", ")
+        )
+    }
+
+    fn all_marked_alike(&self, sights: &[Option<Sight>], cluster: &str) -> bool {
+        sights.iter().flatten().all(|sight| match sight.marks.any().map(|mark| mark.kind) {
+            Some(Kind::Member { cluster: theirs, .. }) => theirs == cluster,
+            Some(Kind::Provisional { .. }) | None => true,
+        })
+    }
+
+    /// Nothing is known: the masters of the list become a cluster, when all of them are there.
+    async fn found(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+        let is_marked = |sight: &Sight| sight.marks.any().is_some();
+        if sights.iter().flatten().any(is_marked) && !self.has_waited_for_rests() {
+            self.errands.electorate.wait_for(
+                "some masters carry marks, and no quorum of the list knows the cluster they belong \
+                 to: waiting until more are there, or --restart-wait has passed"
+                    .to_owned(),
+            );
+            return Ok(Turn::Idle);
+        }
+        let unseen: Vec<_> = (0..sights.len()).filter(|at| sights[*at].is_none()).collect();
+        if !unseen.is_empty() {
+            self.errands.electorate.wait_for(self.waits_for(&unseen));
+            return Ok(Turn::Idle);
+        }
+        let founders: Vec<&Sight> = sights.iter().flatten().collect();
+        match self.founders(&founders) {
+            Ok(roster) => {
+                self.change(Voters::Founders, Change::Found(Box::new(roster))).await?;
+                Ok(Turn::Acted)
+            }
+            Err(why) => {
+                self.errands.electorate.wait_for(why);
+                Ok(Turn::Idle)
+            }
+        }
+    }
+
+    fn has_waited_for_rests(&self) -> bool {
+        let since = self.waits_since.get().unwrap_or_else(clock::now);
+        self.waits_since.set(Some(since));
+        since.elapsed() >= self.errands.electorate.terms().restart_wait
+    }
+
+    fn waits_for(&self, unseen: &[usize]) -> String {
+        let names: Vec<_> = unseen.iter().map(|at| self.address(MasterId::new(*at))).collect();
+        format!(
+            "all masters of the list have to be there when they are used for the first time, and {} \
+             cannot be reached",
+            names.join(", ")
+        )
+    }
+
+    /// The roster of a new cluster, or why there is none yet.
+    fn founders(&self, sights: &[&Sight]) -> Result<Roster, String> {
+        for (at, sight) in sights.iter().enumerate() {
+            if let Some(bar) = &sight.facts.bar {
+                return Err(format!("{}: {bar}", self.address(MasterId::new(at))));
+            }
+        }
+        let facts: Vec<&Facts> = sights.iter().map(|sight| &sight.facts).collect();
+        let trusted = trusted(self.errands.electorate.terms(), &facts)?;
+        if trusted.is_first_deployment {
+            tracing::warn!(
+                "the masters were started a short while ago: they vote at once, because this looks \
+                 like a first deployment (--cold-start trust)"
+            );
+        }
+        let member = |(at, facts): (usize, &&Facts)| Member {
+            id: fastrand::u64(1..),
+            incarnation: 1,
+            run_id: facts.run_id.clone(),
+            addresses: vec![self.address(MasterId::new(at))],
+            standing: match trusted.masters.contains(MasterId::new(at)) {
+                true => Standing::In { nonce: 0 },
+                false => Standing::Out { since: FIRST_VERSION },
+            },
+        };
+        let members = facts.iter().enumerate().map(member).collect();
+        let (cluster, stage) = (self.cluster.clone(), Stage::Founding);
+        Ok(Roster { cluster, version: FIRST_VERSION, stage, members })
+    }
+
+    /// A roster is known: its founding is finished, or it is served.
+    async fn join(
+        self: &Rc<Self>,
+        sights: &[Option<Sight>],
+        known: Roster,
+    ) -> Result<Turn, Failed> {
+        let shown = self.shown_ever(sights);
+        let found = seats(&known, &self.addresses(), &shown, &self.seats.borrow());
+        *self.seats.borrow_mut() = found.clone();
+        let is_unknown =
+            |(at, sight): (usize, &Option<Sight>)| sight.is_some() && found[at].is_none();
+        let unknown = sights.iter().enumerate().position(is_unknown);
+        let marked: Vec<usize> = (0..sights.len())
+            .filter(|at| sights[*at].as_ref().is_some_and(|sight| sight.marks.any().is_some()))
+            .collect();
+        let is_all_seen = sights.iter().all(Option::is_some);
+        if unknown.is_some() && is_all_seen && marked.len() < self.errands.quorum.needed() {
+            self.errands.electorate.refuse(self.of_others(&known.cluster, &marked));
+            return Ok(Turn::Idle);
+        }
+        if sights.len() != known.members.len() || unknown.is_some() {
+            self.errands.electorate.wait_for(self.other_list(&known, unknown));
+            return Ok(Turn::Idle);
+        }
+        let by_place = self.shown_by_place(&known, &shown);
+        let ours = Roster { members: known.members.clone(), ..Roster::default() };
+        match founding::next(&known, &ours, &by_place) {
+            Task::Change(change) => {
+                self.change(Voters::Founders, change).await?;
+                Ok(Turn::Acted)
+            }
+            Task::Mark { .. } => self.mark_founders(sights, &known, &by_place).await,
+            Task::WaitFor(places) => {
+                let unseen: Vec<_> =
+                    places.iter().filter_map(|place| at_place(&found, place)).collect();
+                let unseen: Vec<_> = match unseen.is_empty() {
+                    true => (0..sights.len()).filter(|at| sights[*at].is_none()).collect(),
+                    false => unseen.into_iter().map(MasterId::index).collect(),
+                };
+                self.errands.electorate.wait_for(self.waits_for(&unseen));
+                Ok(Turn::Idle)
+            }
+            Task::Refuse(_) => {
+                self.errands.electorate.wait_for(self.other_list(&known, None));
+                Ok(Turn::Idle)
+            }
+            Task::Serve => {
+                self.errands.electorate.follow(&known, &found);
+                self.errands.electorate.serve();
+                tracing::info!(
+                    cluster = known.cluster,
+                    version = known.version,
+                    "the roster is known"
+                );
+                Ok(Turn::Acted)
+            }
+        }
+    }
+
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.errands.addresses.iter().map(ToString::to_string).collect()
+    }
+
+    fn other_list(&self, known: &Roster, unknown: Option<usize>) -> String {
+        let members: Vec<_> =
+            known.members.iter().filter_map(|member| member.addresses.last().cloned()).collect();
+        let who = match unknown {
+            Some(at) => {
+                format!("{} is no member of their cluster", self.address(MasterId::new(at)))
+            }
+            None => format!("their cluster has {} members", known.members.len()),
+        };
+        format!(
+            "other proxies have other masters: {who}; its members are {}: give all proxies the same list",
+            members.join(",")
+        )
+    }
+
+    /// Gives every voter its mark, if it has none.
+    async fn mark_founders(
+        &self,
+        sights: &[Option<Sight>],
+        known: &Roster,
+        by_place: &[Option<Shown>],
+    ) -> Result<Turn, Failed> {
+        for place in known.voters().iter() {
+            let is_marked = by_place[place.index()].as_ref().is_some_and(|it| it.mark.is_some());
+            let master = self.master_at(place).filter(|_| !is_marked);
+            let Some(master) = master else { continue };
+            let sight = sights[master.index()].as_ref();
+            let kind = crate::decision::roster::mark::Mark::expected(known, place, 0);
+            if let (Some(sight), Some(mark)) = (sight, kind) {
+                self.remark(master, sight, &mark.kind, Keys::Keep).await?;
+            }
+        }
+        Ok(Turn::Acted)
+    }
+}

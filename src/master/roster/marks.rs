@@ -1,0 +1,128 @@
+//! The marks of a master, and what replaces them.
+//!
+//! All databases are read, and all are replaced, by one script: a master never has half of its marks. A replacement
+//! says what was seen, and changes nothing when that is no longer so.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult};
+
+use super::acceptor::{self, Accepted};
+use crate::decision::roster::mark::{Kind, Mark, Tail};
+use crate::reserved::{COPYING, MARK, ROSTER};
+
+/// What one master showed about itself at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// As stored, one for each database; empty where there is none.
+    stored: Vec<String>,
+    /// The stamp of the roster, as stored.
+    stamp: String,
+    /// Keys that were copied to it, and about how many there are, as long as a proxy is at it.
+    copying: Option<(u64, u64)>,
+}
+
+/// What becomes of the keys of a master that gets other marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// They stay.
+    Keep,
+    /// They are removed, in all databases.
+    Remove,
+}
+
+impl Marks {
+    /// The mark of the master; `None`: it has none, or not the same in all databases.
+    pub fn mark(&self) -> Option<Mark> {
+        let marks: Vec<_> = self.stored.iter().map(|text| Mark::parse(text)).collect();
+        Mark::of_all(&marks)
+    }
+
+    /// Any mark of a member, as long as nobody knows to which cluster the master belongs.
+    pub fn any(&self) -> Option<Mark> {
+        let marks = || self.stored.iter().filter_map(|text| Mark::parse(text));
+        let member = marks().find(|mark| matches!(mark.kind, Kind::Member { .. }));
+        member.or_else(|| marks().next())
+    }
+
+    /// The state of the roster that the master has accepted.
+    pub fn roster(&self) -> Option<Accepted> {
+        acceptor::stored(&self.stamp)
+    }
+
+    /// How far a proxy has come that copies to it just now.
+    pub fn copying(&self) -> Option<(u64, u64)> {
+        self.copying
+    }
+
+    /// How many databases were looked at.
+    pub fn databases(&self) -> usize {
+        self.stored.len()
+    }
+
+    /// The call that replaces these marks by others, or removes them. It answers 1, or 0 when they are others by now.
+    pub fn replace(&self, by: Option<&Kind>, keys: Keys) -> Cmd {
+        let mut remark = redis::cmd("EVAL");
+        remark.arg(REMARK).arg(1).arg(MARK);
+        remark.arg(if keys == Keys::Keep { "keep" } else { "empty" });
+        self.stored.iter().for_each(|text| _ = remark.arg(head(text)));
+        for database in 0..self.stored.len() as u32 {
+            let mark = by.map(|kind| Mark { kind: kind.clone(), database, tail: Tail::default() });
+            remark.arg(mark.map_or_else(String::new, |mark| mark.head()));
+        }
+        remark
+    }
+}
+
+/// All before the tail, as the script sees it.
+fn head(text: &str) -> &str {
+    text.find(';').map_or(text, |at| &text[..=at])
+}
+
+/// Asks a master for its marks and for its stamp of the roster.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub async fn look(connection: &mut MultiplexedConnection, databases: u32) -> RedisResult<Marks> {
+    let mut look = redis::cmd("EVAL");
+    look.arg(MARKS).arg(3).arg(MARK).arg(ROSTER).arg(COPYING).arg(databases);
+    let texts: Vec<Vec<u8>> = look.query_async(connection).await?;
+    let mut stored: Vec<_> =
+        texts.into_iter().map(|text| String::from_utf8_lossy(&text).into_owned()).collect();
+    let copying = stored.pop().and_then(|text| {
+        let (copied, total) = text.split_once(' ')?;
+        Some((copied.parse().ok()?, total.parse().ok()?))
+    });
+    let stamp = stored.pop().unwrap_or_default();
+    Ok(Marks { stored, stamp, copying })
+}
+
+const MARKS: &str = include_str!("../../lua/roster/marks.lua");
+const REMARK: &str = include_str!("../../lua/roster/remark.lua");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(texts: &[&str]) -> Marks {
+        let stored = texts.iter().map(|text| (*text).to_owned()).collect();
+        Marks { stored, ..Marks::default() }
+    }
+
+    #[test]
+    fn one_database_without_its_mark_is_a_master_without_one() {
+        let whole = marks(&["c 1 2 3 0;0 0", "c 1 2 3 1;7 0"]);
+        assert!(whole.mark().is_some());
+        let flushed = marks(&["c 1 2 3 0;0 0", ""]);
+        assert_eq!(flushed.mark(), None);
+        assert_eq!(flushed.any().map(|mark| mark.to_string()), Some("c 1 2 3 0;0 0".to_owned()));
+    }
+
+    #[test]
+    fn a_replacement_says_what_was_seen_and_what_is_set() {
+        let seen = marks(&["c 1 2 3 0;5 6", "somebody's"]);
+        let command = seen.replace(Some(&Kind::Provisional { nonce: 9 }), Keys::Remove);
+        let packed = String::from_utf8_lossy(&command.get_packed_command()).into_owned();
+        let end = "$5\r\nempty\r\n$10\r\nc 1 2 3 0;\r\n$10\r\nsomebody's\r\n$6\r\n? 9 0;\r\n$6\r\n? 9 1;\r\n";
+        assert!(packed.ends_with(end), "{packed}");
+    }
+}

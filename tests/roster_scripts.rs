@@ -1,0 +1,171 @@
+//! The roster's scripts on a real master, compared with the functions that were explored.
+
+mod support;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use redlock_proxy::decision::register::StampOf;
+use redlock_proxy::decision::register::acceptor::{self, Adopt, Apply};
+use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::decision::register::proposer::{Answer, Request};
+use redlock_proxy::decision::roster::roster::{Change, Member, Roster, Stage, Standing};
+use redlock_proxy::master::roster::acceptor::{Accepted, catch_up, command, said};
+use redlock_proxy::quorum::MasterId;
+use support::{Master, target_is_plain_redis};
+
+const KEEP: usize = 8;
+
+/// What a proxy asks, in the small.
+#[derive(Clone, Debug)]
+enum Ask {
+    Prepare(u64, u64),
+    /// With the state that was accepted last, or another one.
+    Apply(u64, bool, u64),
+    Adopt(u64),
+    CatchUp(u64),
+}
+
+fn asks() -> impl Strategy<Value = Vec<Ask>> {
+    let counter = || 1u64..12;
+    let ask = prop_oneof![
+        (counter(), 1u64..3).prop_map(|(counter, worker)| Ask::Prepare(counter, worker)),
+        (counter(), any::<bool>(), 0u64..3)
+            .prop_map(|(counter, is_right, member)| Ask::Apply(counter, is_right, member)),
+        counter().prop_map(Ask::Adopt),
+        counter().prop_map(Ask::CatchUp),
+    ];
+    proptest::collection::vec(ask, 1..20)
+}
+
+fn founded() -> Roster {
+    let member = |id: u64| Member {
+        id,
+        incarnation: 1,
+        run_id: format!("run {id}"),
+        addresses: vec!["some where;1".to_owned()],
+        standing: Standing::In { nonce: 0 },
+    };
+    let members = (0..3).map(member).collect();
+    Roster { cluster: "c".to_owned(), version: 1, stage: Stage::Founded, members }
+}
+
+fn ballot(counter: u64) -> Ballot {
+    Ballot { counter, worker: 2 }
+}
+
+fn next(ballot: Ballot) -> Ballot {
+    Ballot::above(ballot, 0, ballot.worker)
+}
+
+#[test]
+fn the_scripts_of_the_roster_do_what_was_explored() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let client = redis::Client::open(format!("redis://{}/", master.address())).expect("an address");
+    let connection = client.get_connection().expect("a connection");
+    let connection = std::cell::RefCell::new(connection);
+    let mut runner = TestRunner::new(Config { cases: 300, ..Config::default() });
+    let ran = runner.run(&asks(), |asks| {
+        let connection = &mut *connection.borrow_mut();
+        redis::cmd("FLUSHALL").exec(connection).expect("FLUSHALL");
+        let mut stamp = StampOf::<Change>::default();
+        for ask in asks {
+            compare(connection, &mut stamp, &ask)?;
+        }
+        Ok(())
+    });
+    ran.expect("the same");
+}
+
+fn compare(
+    connection: &mut redis::Connection,
+    stamp: &mut StampOf<Change>,
+    ask: &Ask,
+) -> Result<(), TestCaseError> {
+    let before = stamp.state.clone();
+    let value = if before.value.version == 0 { founded() } else { before.value.clone() };
+    let (request, mut after, mut reply) = match ask {
+        Ask::CatchUp(counter) => {
+            let state = Accepted { accepted: ballot(*counter), value, ..before.clone() };
+            let newer = stamp.catch_up(&state);
+            let words: Vec<String> = catch_up(&state).query(connection).expect("an answer");
+            prop_assert_eq!(words[0] == "done", newer);
+            return compare_state(connection, stamp);
+        }
+        Ask::Prepare(counter, worker) => {
+            (Request::Prepare(Ballot { counter: *counter, worker: *worker }), None, None)
+        }
+        Ask::Adopt(counter) => {
+            let state = Accepted { value, ..before.clone().under(ballot(*counter)) };
+            (Request::Adopt(Adopt { state, next: next(ballot(*counter)) }), None, None)
+        }
+        Ask::Apply(counter, is_right, member) => {
+            let expected = if *is_right { before.accepted } else { ballot(99) };
+            let program = match before.value.version {
+                0 => Change::Found(Box::new(founded())),
+                _ => Change::Out { member: MasterId::new(*member as usize), incarnation: 1 },
+            };
+            let ballot = ballot(*counter);
+            (Request::Apply(Apply { program, expected, ballot, next: next(ballot) }), None, None)
+        }
+    };
+    if let Request::Apply(apply) = &request {
+        let ran = before.after(&apply.program, apply.ballot, KEEP);
+        (after, reply) = (Some(ran.0), ran.1);
+    }
+    let answer = command(&request, after.as_ref(), true).query(connection).expect("an answer");
+    let said = said(&request, "run", reply, &answer).expect("an answer about the roster");
+    prop_assert_eq!(said.answer, Some(execute(stamp, &request)));
+    compare_state(connection, stamp)
+}
+
+fn execute(stamp: &mut StampOf<Change>, request: &Request<Change>) -> Answer<Change> {
+    let answer = match request {
+        Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),
+        Request::Adopt(adopt) => stamp.adopt(adopt).map(|()| Answer::Adopted),
+        Request::Apply(apply) => acceptor::apply(stamp, apply, KEEP).map(Answer::Applied),
+    };
+    answer.unwrap_or_else(Answer::Refused)
+}
+
+/// What the master has stored is the stamp, ballots included.
+fn compare_state(
+    connection: &mut redis::Connection,
+    stamp: &StampOf<Change>,
+) -> Result<(), TestCaseError> {
+    let get = redis::cmd("GET").arg("redlock-proxy:roster").query::<Option<String>>(connection);
+    let stored = get.expect("GET").unwrap_or_default();
+    if stored.is_empty() {
+        prop_assert_eq!(stamp, &StampOf::<Change>::default());
+        return Ok(());
+    }
+    let (promised, accepted) = (stamp.promised, stamp.state.accepted);
+    let head = [promised.counter, promised.worker, accepted.counter, accepted.worker]
+        .map(|n| n.to_string());
+    prop_assert!(stored.starts_with(&(head.join(" ") + " ")), "{} is not {:?}", stored, head);
+    if accepted != Ballot::NONE {
+        let state = redlock_proxy::master::roster::acceptor::stored(&stored);
+        prop_assert_eq!(state.as_ref(), Some(&stamp.state));
+    }
+    Ok(())
+}
+
+/// One that knows no roster, because it was emptied, must not say that there is none.
+#[test]
+fn a_master_without_a_stamp_says_nothing_about_the_roster() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let client = redis::Client::open(format!("redis://{}/", master.address())).expect("an address");
+    let mut connection = client.get_connection().expect("a connection");
+    let request = Request::Prepare(ballot(5));
+    let mut ask = |all_speak| {
+        let answer = command(&request, None, all_speak).query(&mut connection).expect("an answer");
+        said(&request, "run", None, &answer).expect("an answer").answer
+    };
+    assert_eq!(ask(false), None);
+    assert_eq!(ask(true), Some(Answer::Promised(Accepted::default())));
+}
