@@ -1,0 +1,135 @@
+//! What one master has missed is no lock: a key that was deleted or unlocked while a master was out of reach does not
+//! become anybody's again when another master loses its memory and is given back what the others hold.
+
+mod support;
+
+use std::time::Duration;
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use support::scripts::{REDISSON_LOCK, REDISSON_UNLOCK};
+use support::{Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
+
+const TEN_MINUTES: &str = "600000";
+const FLAGS: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "1h"];
+
+/// A lock without TTL, and the answer that grants it.
+const SETNX: (&[&str], Value) = (&["SETNX", "lock", "1"], Value::Int(1));
+const DEL: &[&str] = &["DEL", "lock"];
+const LOCK: (&[&str], Value) =
+    (&["EVAL", REDISSON_LOCK, "1", "lock", TEN_MINUTES, "mine"], Value::Nil);
+const UNLOCK: &[&str] = &[
+    "EVAL",
+    REDISSON_UNLOCK,
+    "3",
+    "lock",
+    "channel",
+    "latch",
+    "0",
+    "30000",
+    "mine",
+    "PUBLISH",
+    "1000",
+];
+const LOCK_BY_OTHER: (&[&str], Value) =
+    (&["EVAL", REDISSON_LOCK, "1", "lock", TEN_MINUTES, "somebody else"], Value::Nil);
+
+/// Nobody was left who could have delivered the `DEL`: the proxy was replaced meanwhile.
+#[tokio::test]
+async fn a_deleted_lock_does_not_come_back_from_a_master_that_missed_the_deletion() {
+    released_without_the_third(SETNX, DEL, SETNX, true).await;
+}
+
+/// The same while the proxy lives on.
+#[tokio::test]
+async fn a_deleted_lock_does_not_come_back_while_its_proxy_lives_on() {
+    released_without_the_third(SETNX, DEL, SETNX, false).await;
+}
+
+/// A hash, unlocked by a script.
+#[tokio::test]
+async fn an_unlocked_hash_lock_does_not_come_back_from_a_master_that_missed_the_unlock() {
+    released_without_the_third(LOCK, UNLOCK, LOCK_BY_OTHER, true).await;
+}
+
+/// The same while the proxy lives on.
+#[tokio::test]
+async fn an_unlocked_hash_lock_does_not_come_back_while_its_proxy_lives_on() {
+    released_without_the_third(LOCK, UNLOCK, LOCK_BY_OTHER, false).await;
+}
+
+/// All masters have the lock, the third is away when it is given up, and the second restarts empty once the third is
+/// back. The next client gets the lock.
+async fn released_without_the_third(
+    (lock, granted): (&[&str], Value),
+    release: &[&str],
+    (next, next_granted): (&[&str], Value),
+    is_replaced: bool,
+) {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let (relay, addresses) = Relay::in_place_of(&masters, 2);
+    let mut proxy = Proxy::in_front_of(&addresses, &FLAGS);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    // A script that is new is looked at first.
+    let _ = value(&mut client, release).await;
+    assert_eq!(value(&mut client, lock).await, Ok(granted));
+    all_have_it_for_good(&masters).await;
+    relay.cut_off().await;
+    value(&mut client, release).await.expect("two of three are enough");
+    if is_replaced {
+        proxy.kill_9();
+        relay.heal();
+        proxy = Proxy::in_front_of(&addresses, &FLAGS);
+        proxy.expect_warnings();
+    }
+    relay.heal();
+    takes_part(&proxy, &masters, 2).await;
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    takes_part(&proxy, &masters, 1).await;
+    let client = proxy.connection().await;
+    eventually("the lock is free", || {
+        let (mut client, next_granted) = (client.clone(), &next_granted);
+        async move { (value(&mut client, next).await.as_ref() == Ok(next_granted)).then_some(()) }
+    })
+    .await;
+}
+
+/// Waits until each master has the lock, and not only for the time that it takes to agree on it.
+async fn all_have_it_for_good(masters: &Masters) {
+    for master in masters.iter() {
+        eventually("the master has the lock", || async {
+            let left_ms = master.pttl("lock").await;
+            (left_ms == -1 || left_ms > 500_000).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Waits until this master votes, and what is claimed arrives there.
+async fn takes_part(proxy: &Proxy, masters: &Masters, master: usize) {
+    let client = proxy.connection().await;
+    eventually("the master takes part", || {
+        let client = client.clone();
+        async move {
+            let is_voter = proxy.says_of(master, "state").await == "voter";
+            (is_voter && beacon_arrives(client, masters, master).await).then_some(())
+        }
+    })
+    .await;
+}
+
+async fn beacon_arrives(
+    mut client: MultiplexedConnection,
+    masters: &Masters,
+    master: usize,
+) -> bool {
+    let key = format!("beacon {}", fastrand::u64(..));
+    let reply = value(&mut client, &["SET", &key, "light", "NX", "PX", TEN_MINUTES]).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    reply == Ok(Value::Okay) && masters[master].has(&key).await
+}
