@@ -1,0 +1,140 @@
+//! Proxies that do not mean the same masters: two of them never grant one lock, and one with a wrong list disturbs
+//! nobody who has the right one.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, Value};
+use support::{Master, Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
+
+const TEN_MINUTES: &str = "600000";
+/// In this time each proxy has looked several times at who else is there.
+const SOME_LOOKS: Duration = Duration::from_secs(8);
+/// How long a proxy is given to find out what it needs to serve, if it can.
+const START: Duration = Duration::from_secs(10);
+
+/// The third name comes to mean another instance. The first proxy keeps its connection to the old one, the second one
+/// finds the new one, and both have written the same list. Each got a majority that the other did not see.
+#[tokio::test]
+async fn one_name_of_two_instances_makes_no_two_majorities() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let slow = Relay::to(&masters[1]);
+    let names =
+        [Relay::to(&masters[0]), Relay::to_address(&slow.address()), Relay::to(&masters[2])];
+    let addresses = names.each_ref().map(Relay::address);
+    let before = Proxy::in_front_of(&addresses, &[]);
+    before.expect_warnings();
+    let mut first = before.connection().await;
+
+    let other = Master::start();
+    names[1].lead_to(&masters[1].address());
+    names[2].lead_to(&other.address());
+    let after = Proxy::unready(&addresses, &[]);
+    after.expect_warnings();
+    let mut second = after.connection().await;
+    counts_on(&after, &other).await;
+
+    // The first proxy reaches the first master and the old instance, the second one the others and the new instance.
+    slow.black_hole();
+    let granted = [
+        claim(&mut first, "lock", "mine").await == Ok(Value::Okay),
+        claim(&mut second, "lock", "somebody else's").await == Ok(Value::Okay),
+    ];
+    assert_ne!(granted, [true, true], "the lock was granted twice");
+}
+
+/// Waits until the proxy has what is claimed written to this master and counts its vote, if it ever does.
+async fn counts_on(proxy: &Proxy, master: &Master) {
+    let mut client = proxy.connection().await;
+    let limit = Instant::now() + START;
+    while Instant::now() < limit {
+        let key = format!("beacon {}", fastrand::u64(..));
+        let reply = claim(&mut client, &key, "light").await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let is_voter = proxy.says_of(2, "state").await == "voter";
+        if is_voter && reply == Ok(Value::Okay) && master.has(&key).await {
+            return;
+        }
+    }
+}
+
+/// It does not serve, and all who do went on strike within four seconds.
+#[tokio::test]
+async fn a_newcomer_with_another_list_stops_nobody() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let healthy = [Proxy::start(&masters, &[]), Proxy::start(&masters, &[])];
+    let stranger = Master::start();
+    let wrong = wrong_list(&masters, &stranger);
+    let newcomer = Proxy::unready(&wrong, &[]);
+    newcomer.expect_warnings();
+    healthy.iter().for_each(Proxy::expect_warnings);
+    let mut clients = [healthy[0].connection().await, healthy[1].connection().await];
+    let limit = Instant::now() + SOME_LOOKS;
+    let mut turn = 0;
+    while Instant::now() < limit {
+        turn += 1;
+        for (number, client) in clients.iter_mut().enumerate() {
+            let reply = claim(client, &format!("lock {turn} of {number}"), "mine").await;
+            assert_eq!(reply, Ok(Value::Okay), "a healthy proxy, after {turn} claims");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A proxy with another list that stands still, and one with the right list that is to go on in the place of one that
+/// has ended. It waited for minutes.
+#[tokio::test]
+async fn a_stopped_newcomer_with_another_list_does_not_keep_others_from_starting() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let healthy = Proxy::start(&masters, &[]);
+    healthy.expect_warnings();
+    let stranger = Master::start();
+    let newcomer = Proxy::unready(&wrong_list(&masters, &stranger), &[]);
+    newcomer.expect_warnings();
+    looks_around(&newcomer).await;
+    newcomer.stop();
+    healthy.terminate();
+    let next = Proxy::unready(&masters.addresses(), &[]);
+    next.expect_warnings();
+    let client = next.connection().await;
+    eventually("the next proxy with the right list serves", || {
+        let mut client = client.clone();
+        async move { (claim(&mut client, "lock", "mine").await == Ok(Value::Okay)).then_some(()) }
+    })
+    .await;
+}
+
+/// Two of the masters, and one that the others do not know.
+fn wrong_list(masters: &Masters, stranger: &Master) -> Vec<String> {
+    let mut addresses = masters.addresses();
+    addresses[2] = stranger.address();
+    addresses
+}
+
+/// It has time to meet the masters, and serves nobody.
+async fn looks_around(newcomer: &Proxy) {
+    let mut client = newcomer.connection().await;
+    let limit = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < limit {
+        let reply = claim(&mut client, "lock", "mine").await;
+        assert!(reply.is_err(), "a proxy with another list answers {reply:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn claim(client: &mut MultiplexedConnection, key: &str, token: &str) -> RedisResult<Value> {
+    value(client, &["SET", key, token, "NX", "PX", TEN_MINUTES]).await
+}
