@@ -16,7 +16,6 @@ use super::looks::Looks;
 use super::roster::copy::Progress;
 use super::roster::marks::Marks;
 use super::standing::{Cause, ColdStart, Standing};
-use super::term::Term;
 use super::unix_time::UnixTime;
 use crate::clock::{self, Instant};
 use crate::config::{MasterAddr, Settings};
@@ -25,6 +24,7 @@ use crate::decision::roster::clock::Clock;
 use crate::decision::roster::mark::{Kind, Mark, Proof};
 use crate::decision::roster::roster::{Roster, Standing as Seat};
 use crate::decision::roster::seats::{Seats, is_strange};
+use crate::decision::roster::term::Term;
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// The version of a roster that was just founded.
@@ -561,13 +561,15 @@ impl State {
                 _ => Cause::Elsewhere,
             });
         }
+        if known.facts.as_ref().is_some_and(|facts| facts.run_id != member.run_id) {
+            return forgot(Cause::Restarted);
+        }
         match &known.sight {
             // Whether it does is seen with each vote.
             None => match &known.standing {
                 Standing::Probation(cause) => Standing::Probation(cause.clone()),
                 _ => Standing::Voter,
             },
-            Some(sight) if sight.facts.run_id != member.run_id => forgot(Cause::Restarted),
             Some(sight) if self.remembers(place, sight.marks.mark()) => Standing::Voter,
             Some(_) => forgot(Cause::Flushed),
         }

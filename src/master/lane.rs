@@ -18,8 +18,8 @@ use super::dial::{Dial, Stream};
 use super::link::stretch::{PROOF, PROOF_REPLIES};
 use super::link::{CONNECT_TIMEOUT, Link};
 use super::reply::Decoder;
-use super::term::Term;
 use crate::clock::{self, Instant};
+use crate::decision::roster::term::Term;
 use crate::operation::request::{self, Number};
 use crate::resp3;
 
@@ -157,7 +157,9 @@ fn proved(link: &Link, question: &Question, sent: Instant, bytes: Bytes) -> Opti
     let continues = link.continues_at(sent, clock::now(), &time);
     let mark = resp3::bulk(&rest[raw.len()..]).unwrap_or_default();
     let proof = question.term.proof(link.master(), question.db)?;
-    if proof.check_stored(mark, continues).is_none() {
+    let seal = proof.check_stored(mark, continues).filter(|_| link.votes_in(&question.term));
+    // Whoever compares such answers asks again when the version changes between them.
+    if seal.is_none_or(|seal| seal.version() != question.term.version()) {
         link.attend();
         return None;
     }

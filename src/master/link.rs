@@ -38,11 +38,11 @@ use super::lane::Lane;
 use super::probe::ProbeError;
 use super::reader::Reader;
 use super::reply::Answer;
-use super::term::Term;
 use crate::clock::{self, Instant};
 use crate::config::{MasterAddr, Settings};
 use crate::decision::roster::clock::Clock;
 use crate::decision::roster::mark::Seal;
+use crate::decision::roster::term::Term;
 use crate::flush::poll_flush;
 use crate::lua::canonical::Canonical;
 use crate::lua::program::Program;
@@ -152,6 +152,8 @@ struct State {
     /// The database that the last request in `out` goes to.
     db: u32,
     expected: VecDeque<Expected>,
+    /// Whether the process at the other end votes in this term.
+    voted: Option<(Arc<Term>, bool)>,
     /// What was written last has no proof behind it yet.
     open: Option<Arc<Term>>,
     /// Replies that were read and wait for the proof behind them.
@@ -313,9 +315,23 @@ impl Link {
     /// Appends an encoded request for database `db`; its reply will be handed to the engine. As a vote only if the
     /// master votes in this `term` and proves it.
     pub fn send(&self, db: u32, request: &[u8], waiting: Waiting, term: &Arc<Term>) {
-        let is_due = term.proof(self.master, db).is_some();
+        let is_due = term.proof(self.master, db).is_some() && self.votes_in(term);
         let expected = Expected::Operation { waiting, is_due };
         self.append(db, request, expected, Some(term).filter(|_| is_due));
+    }
+
+    /// Whether the process at the other end is the one that votes in this term.
+    pub(super) fn votes_in(&self, term: &Arc<Term>) -> bool {
+        let state = &mut *self.state.borrow_mut();
+        match &state.voted {
+            Some((known, votes)) if Arc::ptr_eq(known, term) => *votes,
+            _ => {
+                let run_id = state.facts.as_ref().map(|facts| &*facts.run_id).unwrap_or_default();
+                let votes = term.is_process(self.master, run_id);
+                state.voted = Some((Arc::clone(term), votes));
+                votes
+            }
+        }
     }
 
     /// The same, behind the program that the request calls, if the master was not given that yet.
@@ -433,7 +449,7 @@ impl Link {
     /// A master that is idle proves all the same that it remembers.
     fn look(&self) {
         let (term, db) = (self.electorate.term(), self.state.borrow().db);
-        if term.proof(self.master, db).is_none() {
+        if term.proof(self.master, db).is_none() || !self.votes_in(&term) {
             return self.append_words(&[b"PING"], Expected::Ping);
         }
         let state = &mut *self.state.borrow_mut();

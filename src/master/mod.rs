@@ -33,6 +33,5 @@ mod reader;
 pub mod reply;
 pub mod roster;
 pub mod standing;
-pub mod term;
 pub mod unix_time;
 pub mod watch;

@@ -4,7 +4,7 @@
 //! up, which is usually after its client has had the reply: the verdict falls at the quorum, and
 //! the last master's ballot still has to be taken off its link.
 
-mod again;
+mod ahead;
 mod aside;
 mod behind;
 mod deadlines;
@@ -27,11 +27,12 @@ use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
 use crate::command::table;
 use crate::decision::roster::mark::Proven;
+use crate::decision::roster::poll::{Counting, Poll};
+use crate::decision::roster::term::Term;
 use crate::master::electorate::Electorate;
 use crate::master::link::{Link, Part, Waiting};
 use crate::master::orphans::Suspects;
 use crate::master::reply::Answer;
-use crate::master::term::Term;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
@@ -98,12 +99,8 @@ struct Flight {
     turns: usize,
     /// Frames on links that have not been answered yet.
     outstanding: u16,
-    /// The term that the current round was sent in. No ballot of another counts.
-    term: Arc<Term>,
-    /// A master that was asked for a vote has not proved it.
-    unproven: bool,
-    /// How often it was begun again for that.
-    begun_again: u8,
+    /// Which votes on the current round go together.
+    poll: Poll,
     /// Masters that were asked and owe a ballot.
     awaited: MasterSet,
     /// It has lost, and what uses its keys stays behind it where a ballot is owed.
@@ -119,6 +116,14 @@ struct Flight {
 }
 
 impl Flight {
+    /// The votes on the next round; `None`: it would build on votes of masters that have forgotten since.
+    fn poll_in(&self, term: &Arc<Term>) -> Option<Poll> {
+        match self.operation.builds_on_earlier_votes() {
+            true => self.poll.again(Arc::clone(term)),
+            false => Some(Poll::new(Arc::clone(term))),
+        }
+    }
+
     /// Whether a master that could not take part should still do what the others did. Later than its round another proxy
     /// may have undone it on all masters.
     fn may_catch_up(&self) -> bool {
@@ -239,9 +244,7 @@ impl Engine {
             turn: turn_key,
             turns: 0,
             outstanding: 0,
-            term: Arc::default(),
-            unproven: false,
-            begun_again: 0,
+            poll: Poll::default(),
             awaited: MasterSet::EMPTY,
             others_behind: false,
             unsure: MasterSet::EMPTY,
@@ -287,15 +290,20 @@ impl Engine {
 
     /// A master has answered what `waiting` stands for, and has proved that it remembers.
     pub fn answered(self: &Rc<Self>, waiting: Waiting, vote: Proven<Heard<'_>>, now: Instant) {
-        let (master, version) = (vote.master(), vote.version());
-        let heard = vote.into_answer();
+        let (master, heard) = (vote.master(), *vote.answer());
         self.stopwatch.see(now);
         if self.is_sent_again(master, waiting, heard) {
             return;
         }
-        // Ballots of two versions never meet in one verdict.
-        let counts = self.with(waiting.operation, |flight| flight.term.version() == version);
-        let counts = counts == Some(true) || waiting.part == Part::Undo;
+        let known = self.term();
+        let counting = self.with(waiting.operation, |flight| match waiting.part {
+            Part::Ballot => flight.poll.count(&vote, &known),
+            Part::Undo => Counting::Counts,
+        });
+        if counting == Some(Counting::Ahead) {
+            return self.wait_for_version(waiting, vote);
+        }
+        let counts = counting == Some(Counting::Counts);
         self.settle(master, waiting, Some(heard).filter(|_| counts), now);
     }
 
@@ -313,9 +321,7 @@ impl Engine {
             return;
         }
         let is_asked = |flight: &mut Flight| {
-            let is_asked = flight.operation.needs_quorum() && flight.term.voters().contains(master);
-            flight.unproven |= is_asked && waiting.part == Part::Ballot;
-            is_asked
+            flight.operation.needs_quorum() && flight.poll.term().voters().contains(master)
         };
         let was_asked = self.with(waiting.operation, is_asked) == Some(true);
         let is_heard = !was_asked || waiting.part == Part::Undo;
@@ -451,7 +457,6 @@ impl Engine {
             Then::Ask => self.ask(id),
             Then::Tell(masters) => self.tell(id, masters),
             Then::Pause => self.pause(id),
-            Then::Reply(reply, _) if self.begins_again(id, &reply) => {}
             Then::Reply(reply, turn::End::Granted) if self.is_too_early(id) => {
                 self.grant_in_turn(id, reply);
             }
@@ -469,7 +474,7 @@ impl Engine {
                 flight.outstanding += 1;
                 flight.awaited.insert(master);
                 flight.deadline = Some(now + self.rules.vote_timeout);
-                (flight.operation.db, flight.operation.round(), Arc::clone(&flight.term))
+                (flight.operation.db, flight.operation.round(), Arc::clone(flight.poll.term()))
             });
             let Some((db, round, term)) = sent else { return };
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
@@ -496,6 +501,11 @@ impl Engine {
             self.reply(id, reply, turn::End::Lost);
             return self.retire(id);
         }
+        let Some(poll) = self.with(id, |flight| flight.poll_in(&term)) else { return };
+        let Some(poll) = poll else {
+            self.reply(id, verdict::undecided(&self.rules, 0), turn::End::Lost);
+            return self.retire(id);
+        };
         let now = clock::now();
         let asked_us = self.stopwatch.us();
         let held_back = self.held_back(id, asked);
@@ -509,7 +519,7 @@ impl Engine {
             flight.awaited = flight.awaited.union(asked.without(held_back));
             flight.started_us.get_or_insert(asked_us);
             flight.asked_us = asked_us;
-            flight.term = Arc::clone(&term);
+            flight.poll = poll;
             flight.deadline = Some(now + self.rules.vote_timeout);
             flight.began.get_or_insert(now);
             let round = operation.round();

@@ -292,9 +292,9 @@ impl Operation {
         matches!(self.kind, Kind::Program(_) | Kind::Change(_)) && self.has_changed()
     }
 
-    /// Whether it changes nothing, and can be asked anew.
-    pub fn can_begin_again(&self) -> bool {
-        matches!(self.kind, Kind::Read(_) | Kind::Query(_) | Kind::Watch(_))
+    /// Whether what masters did in the rounds before counts in the present one.
+    pub fn builds_on_earlier_votes(&self) -> bool {
+        matches!(self.kind, Kind::Release(_) | Kind::Delete(_))
     }
 
     /// What another claim answers that shares the result of this turn.

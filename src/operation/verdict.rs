@@ -106,7 +106,8 @@ fn unavailable(rules: &Rules, answered: usize) -> Reply {
     ))
 }
 
-fn undecided(rules: &Rules, answered: usize) -> Reply {
+/// A quorum answered, but it takes the others to know.
+pub fn undecided(rules: &Rules, answered: usize) -> Reply {
     let masters = rules.quorum.masters();
     let timeout = humantime::format_duration(rules.vote_timeout);
     Reply::error(format!(

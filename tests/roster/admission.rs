@@ -1,9 +1,12 @@
 //! One lease, two proxies that claim it, and masters that forget and are admitted again.
 
+use std::sync::Arc;
+
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::roster::admission::{Copy, Shown, Task, is_source};
 use redlock_proxy::decision::roster::mark::{Kind, Mark, Proof, Reading, Tail};
 use redlock_proxy::decision::roster::roster::{Change, Member, Roster, Stage, Standing};
+use redlock_proxy::decision::roster::term::Term;
 use redlock_proxy::decision::roster::votes::Votes;
 use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::{Checker, Model, Property};
@@ -109,12 +112,13 @@ impl World {
         let roster = &state.proxies[index].roster;
         let proof = |at: usize| Proof::due(roster, MasterId::new(at), 0);
         let proofs = Box::new([proof(0), proof(1), proof(2)]);
-        let votes = Votes::new(Quorum::of(MASTERS), roster.version);
+        let votes = Votes::new(Quorum::of(MASTERS), term(roster));
         state.proxies[index].claim = Claim::Sent(votes, proofs, MasterSet::first(MASTERS));
     }
 
     /// Hands a claim to a master, and its vote with what was read behind it to the proxy.
     fn deliver(&self, state: &mut State, index: usize, at: usize) -> Option<()> {
+        let known = bugs::known(self.bug, &state.proxies[index].roster);
         let master = &mut state.masters[at];
         let (votes, proofs, on_the_way) = match &mut state.proxies[index].claim {
             Claim::Sent(votes, proofs, on_the_way) => (votes, proofs, on_the_way),
@@ -133,14 +137,20 @@ impl World {
             time_continues: true,
         };
         if let Some(vote) = proofs[at].take().and_then(|proof| proof.check(&reading, is_free)) {
-            votes.count(vote);
+            votes.count(vote, &known);
         }
-        if votes.is_granted() {
-            state.proxies[index].claim = Claim::Granted(*on_the_way);
-        } else if on_the_way.is_empty() {
-            state.proxies[index].claim = Claim::Lost;
-        }
+        state.proxies[index].decide();
         Some(())
+    }
+
+    /// The proxy learns the roster, and counts what had to wait for that.
+    fn learn(&self, state: &mut State, index: usize) {
+        let proxy = &mut state.proxies[index];
+        proxy.roster = state.roster.clone();
+        if let Claim::Sent(votes, ..) = &mut proxy.claim {
+            votes.learn(&bugs::known(self.bug, &proxy.roster));
+        }
+        proxy.decide();
     }
 
     fn plan(&self, state: &State, index: usize) -> Option<Plan> {
@@ -208,7 +218,7 @@ impl World {
             }
             state.roster = after;
         }
-        state.proxies[index].roster = state.roster.clone();
+        self.learn(state, index);
     }
 
     /// Writes a page, if the target has not forgotten since it got its provisional mark.
@@ -238,6 +248,15 @@ impl World {
 }
 
 impl Proxy {
+    fn decide(&mut self) {
+        let Claim::Sent(votes, _, on_the_way) = &self.claim else { return };
+        if votes.is_granted() {
+            self.claim = Claim::Granted(*on_the_way);
+        } else if on_the_way.is_empty() && !votes.waits() {
+            self.claim = Claim::Lost;
+        }
+    }
+
     fn is_granted(&self) -> bool {
         matches!(self.claim, Claim::Granted(_))
     }
@@ -284,6 +303,12 @@ impl State {
     fn may_forget(&self, at: usize) -> bool {
         (0..MASTERS).all(|other| other == at || self.masters[other].remembers)
     }
+}
+
+/// The term of a roster whose members are the masters of the list, in its order.
+pub(crate) fn term(roster: &Roster) -> Arc<Term> {
+    let proof = |at| Proof::due(roster, MasterId::new(at), 0).into_iter().collect();
+    Arc::new(Term::new(roster.version, (0..MASTERS).map(proof).collect()))
 }
 
 pub(crate) fn run_id(at: usize) -> String {
@@ -335,7 +360,8 @@ impl Model for World {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (index, proxy) in state.proxies.iter().enumerate() {
-            let needs_it = index < self.keepers || proxy.claim == Claim::Free;
+            let is_claiming = matches!(proxy.claim, Claim::Free | Claim::Sent(..));
+            let needs_it = index < self.keepers || is_claiming;
             if needs_it && proxy.roster != state.roster {
                 actions.push(Action::Learn(index));
             }
@@ -370,7 +396,7 @@ impl Model for World {
         match action {
             Action::Claim(index) => self.claim(&mut state, index),
             Action::Deliver(index, at) => self.deliver(&mut state, index, at)?,
-            Action::Learn(index) => state.proxies[index].roster = state.roster.clone(),
+            Action::Learn(index) => self.learn(&mut state, index),
             Action::Plan(index) => state.proxies[index].plan = Some(self.plan(&state, index)?),
             Action::Act(index) => {
                 // A plan that no longer applies is dropped.

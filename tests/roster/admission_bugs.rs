@@ -1,18 +1,23 @@
 //! Rules of marks and admission that are taken away, and what the model then finds.
 
+use std::sync::Arc;
+
 use redlock_proxy::decision::roster::admission::{self, Copy, Shown, Task};
-use redlock_proxy::decision::roster::mark::{Mark, Proof};
+use redlock_proxy::decision::roster::mark::{Mark, Proof, Reading};
 use redlock_proxy::decision::roster::roster::{Change, Roster, Standing};
+use redlock_proxy::decision::roster::term::Term;
 use redlock_proxy::quorum::MasterId;
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::admission::{MASTERS, Master, World};
+use crate::admission::{MASTERS, Master, World, founded, term};
 
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// Votes count under whatever version the mark shows.
+    /// Votes count as those of the version they were asked for under, whatever the mark shows.
     CountsAnyVersion,
+    /// Votes of a newer version count beside those of a member that went out before it.
+    CountsWhoWentOut,
     /// Votes count without a mark.
     CountsWithoutMark,
     /// The mark is set without looking whether the provisional one is still there.
@@ -31,9 +36,22 @@ pub(crate) enum Bug {
 pub(crate) fn read(bug: Option<Bug>, master: &Master, proof: Option<&Proof>) -> Option<Mark> {
     let expected = || proof.map(|proof| proof.expected().clone());
     match (bug, &master.mark) {
-        (Some(Bug::CountsAnyVersion), Some(mark)) if mark.version().is_some() => expected(),
+        (Some(Bug::CountsAnyVersion), Some(mark)) if is_of(proof, mark) => expected(),
         (Some(Bug::CountsWithoutMark), _) => expected(),
         (_, mark) => mark.clone(),
+    }
+}
+
+fn is_of(proof: Option<&Proof>, mark: &Mark) -> bool {
+    let reading = Reading { mark: Some(mark.clone()), time_continues: true };
+    proof.is_some_and(|proof| proof.check(&reading, ()).is_some())
+}
+
+/// The term that a proxy counts votes in.
+pub(crate) fn known(bug: Option<Bug>, roster: &Roster) -> Arc<Term> {
+    match bug {
+        Some(Bug::CountsWhoWentOut) => term(&Roster { version: roster.version, ..founded() }),
+        _ => term(roster),
     }
 }
 
@@ -109,6 +127,11 @@ fn steps_to_double_grant(bug: Bug, world: World) -> usize {
 #[test]
 fn votes_of_two_versions_grant_twice() {
     assert!(steps_to_double_grant(Bug::CountsAnyVersion, World::small()) < 30);
+}
+
+#[test]
+fn votes_beside_those_of_who_went_out_grant_twice() {
+    assert!(steps_to_double_grant(Bug::CountsWhoWentOut, World::small()) < 40);
 }
 
 #[test]

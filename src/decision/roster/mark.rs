@@ -178,19 +178,18 @@ pub struct Reading {
 /// Whoever counts votes takes these, so that a vote without its proof cannot be counted by mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proven<T> {
-    master: MasterId,
-    version: u64,
+    seal: Seal,
     answer: T,
 }
 
 /// What the answers to an operation are checked against: fixed when the operation is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proof {
-    master: MasterId,
-    version: u64,
+    seal: Seal,
     expected: Mark,
     /// The mark as it is stored, up to and with the semicolon.
     head: String,
+    run_id: String,
 }
 
 /// What was read behind some answers, found to prove them.
@@ -198,21 +197,34 @@ pub struct Proof {
 pub struct Seal {
     master: MasterId,
     version: u64,
+    incarnation: u64,
 }
 
 impl Proof {
     /// The proof that `master` owes for what is sent to it now; `None`: it has no vote.
     pub fn due(roster: &Roster, master: MasterId, database: u32) -> Option<Self> {
-        let expected = Mark::expected(roster, master, database)?;
-        let votes = roster.voters().contains(master);
-        let head = expected.head();
-        votes.then_some(Self { master, version: roster.version, expected, head })
+        let (member, expected) =
+            (roster.member(master)?, Mark::expected(roster, master, database)?);
+        let (version, incarnation) = (roster.version, member.incarnation);
+        let (seal, head) = (Seal { master, version, incarnation }, expected.head());
+        let run_id = member.run_id.clone();
+        member.is_in().then_some(Self { seal, expected, head, run_id })
     }
 
     /// The same proof, of a master that a proxy has at another place of its list.
     #[must_use]
     pub fn of(self, master: MasterId) -> Self {
-        Self { master, ..self }
+        Self { seal: Seal { master, ..self.seal }, ..self }
+    }
+
+    /// The incarnation that has to answer.
+    pub fn incarnation(&self) -> u64 {
+        self.seal.incarnation
+    }
+
+    /// The process that has to answer. An older volume of it has the same mark.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
     }
 
     /// The mark that is due.
@@ -221,40 +233,62 @@ impl Proof {
     }
 
     /// Returns the answer as one that counts, when what was read behind it proves that it does.
+    ///
+    /// The mark may be that of another version: its master has been told of a change that this proxy has yet to learn,
+    /// or the other way round. Which versions go together is for [`Poll`](super::poll::Poll) to say.
     pub fn check<T>(&self, reading: &Reading, answer: T) -> Option<Proven<T>> {
-        let remembers = reading.mark.as_ref().is_some_and(|mark| mark.proves_same(&self.expected));
-        let seal = self.seal(remembers, reading.time_continues)?;
-        Some(seal.proves(answer))
+        let version = self.version_of(reading.mark.as_ref()?)?;
+        let seal = Seal { version, ..self.seal };
+        reading.time_continues.then(|| seal.proves(answer))
     }
 
     /// The same for all answers before a mark that is read as it is stored.
     pub fn check_stored(&self, mark: &[u8], time_continues: bool) -> Option<Seal> {
-        let tail = mark.strip_prefix(self.head.as_bytes());
-        self.seal(tail.is_some_and(is_tail), time_continues)
+        let version = match mark.strip_prefix(self.head.as_bytes()) {
+            Some(tail) if is_tail(tail) => self.seal.version,
+            _ => self.version_of(&Mark::parse(std::str::from_utf8(mark).ok()?)?)?,
+        };
+        time_continues.then_some(Seal { version, ..self.seal })
     }
 
-    fn seal(&self, remembers: bool, time_continues: bool) -> Option<Seal> {
-        let (master, version) = (self.master, self.version);
-        (remembers && time_continues).then_some(Seal { master, version })
+    /// The version of the mark, if it proves the incarnation that is due.
+    fn version_of(&self, mark: &Mark) -> Option<u64> {
+        let version = mark.version()?;
+        self.expected.at(version).proves_same(mark).then_some(version)
     }
 }
 
 impl Seal {
     /// Returns an answer that was given before what was read.
     pub fn proves<T>(self, answer: T) -> Proven<T> {
-        Proven { master: self.master, version: self.version, answer }
+        Proven { seal: self, answer }
+    }
+
+    /// The roster version that the master had been told of.
+    pub fn version(self) -> u64 {
+        self.version
     }
 }
 
 impl<T> Proven<T> {
     /// The master that answered.
     pub fn master(&self) -> MasterId {
-        self.master
+        self.seal.master
     }
 
-    /// The roster version that the answer belongs to. Answers of two versions never meet in one verdict.
+    /// The roster version that it had been told of.
     pub fn version(&self) -> u64 {
-        self.version
+        self.seal.version
+    }
+
+    /// Its incarnation.
+    pub fn incarnation(&self) -> u64 {
+        self.seal.incarnation
+    }
+
+    /// What proves it.
+    pub fn seal(&self) -> Seal {
+        self.seal
     }
 
     /// The answer, for whoever may change it.
@@ -297,10 +331,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_mark_of_the_version_that_was_sent_under_counts() {
+    fn only_the_mark_of_the_incarnation_that_was_sent_to_counts() {
         assert!(counts("c1 7 10 4 3;0 0"));
         assert!(counts("c1 7 10 4 3;99 98"), "the tail is no part of the proof");
-        let others = ["c1 8 10 4 3;0 0", "c1 6 10 4 3;0 0", "c2 7 10 4 3;0 0", "c1 7 11 4 3;0 0"];
+        assert!(counts("c1 8 10 4 3;0 0") && counts("c1 6 10 4 3;0 0"), "whatever the version");
+        let others = ["c2 7 10 4 3;0 0", "c1 7 11 4 3;0 0"];
         assert!(others.iter().all(|text| !counts(text)));
         let others = ["c1 7 10 5 3;0 0", "c1 7 10 4 2;0 0", "? 5 3;0 0", "", "c1 7 10 4 3"];
         assert!(others.iter().all(|text| !counts(text)));

@@ -6,7 +6,7 @@
 //!
 //! * [`roster`] is the list of members that all proxies agree on, kept as a register on the masters themselves;
 //! * [`mark`] is what a master shows to prove that it remembers, and [`mark::Proven`] what only the proof can make;
-//! * [`votes`] counts what is proven;
+//! * [`poll`] says which votes may be counted together, by the [`term`] that each proxy knows; [`votes`] counts them;
 //! * [`clock`] tells a master whose clock was set;
 //! * [`admission`] says what a proxy does next for a master that has forgotten;
 //! * [`copying`] says what that master is given under one key;
@@ -18,7 +18,9 @@ pub mod clock;
 pub mod copying;
 pub mod founding;
 pub mod mark;
+pub mod poll;
 #[expect(clippy::module_inception, reason = "the roster is the value that this room is about")]
 pub mod roster;
 pub mod seats;
+pub mod term;
 pub mod votes;

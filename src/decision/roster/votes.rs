@@ -1,32 +1,51 @@
 //! Counting answers that are proven.
 
+use std::sync::Arc;
+
 use super::mark::Proven;
+use super::poll::{Counting, Poll};
+use super::term::Term;
 use crate::quorum::{MasterSet, Quorum};
 
-/// The masters that said yes, all of them under one roster version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The masters that said yes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Votes {
     quorum: Quorum,
-    version: u64,
+    poll: Poll,
     yes: MasterSet,
+    /// Votes that prove a version that is not known yet.
+    ahead: Vec<Proven<bool>>,
 }
 
 impl Votes {
-    /// No vote yet, for an operation that is sent under `version`.
-    pub fn new(quorum: Quorum, version: u64) -> Self {
-        Self { quorum, version, yes: MasterSet::EMPTY }
+    /// No vote yet, for an operation that is sent in `term`.
+    pub fn new(quorum: Quorum, term: Arc<Term>) -> Self {
+        Self { quorum, poll: Poll::new(term), yes: MasterSet::EMPTY, ahead: Vec::new() }
     }
 
-    /// Counts a vote. One of another version changes nothing.
-    pub fn count(&mut self, vote: Proven<bool>) {
-        let (master, version) = (vote.master(), vote.version());
-        if version == self.version && vote.into_answer() {
-            self.yes.insert(master);
+    /// Counts a vote, when `known` is the newest term that this proxy knows.
+    pub fn count(&mut self, vote: Proven<bool>, known: &Arc<Term>) {
+        match self.poll.count(&vote, known) {
+            Counting::Counts if *vote.answer() => self.yes.insert(vote.master()),
+            Counting::Counts | Counting::Void => {}
+            Counting::Ahead => self.ahead.push(vote),
+        }
+    }
+
+    /// Counts what had to wait for `known`.
+    pub fn learn(&mut self, known: &Arc<Term>) {
+        for vote in std::mem::take(&mut self.ahead) {
+            self.count(vote, known);
         }
     }
 
     /// Whether a quorum said yes.
     pub fn is_granted(&self) -> bool {
         self.quorum.reached_by(self.yes)
+    }
+
+    /// Whether some votes wait to be counted.
+    pub fn waits(&self) -> bool {
+        !self.ahead.is_empty()
     }
 }

@@ -125,29 +125,40 @@ impl<D: Dial + Clone> Keeper<D> {
         loop {
             self.errands.electorate.news().await;
             if self.errands.electorate.serves() {
-                let sights = self.errands.electorate.sights();
-                match self.decided(&sights) {
-                    Some(decided) => self.knows(&decided.value),
-                    None => self.settle_what_was_raised(&sights).await,
+                if self.shows_a_newer_version() {
+                    self.learn_what_was_raised().await;
                 }
-                self.follow(&sights);
+                self.follow(&self.errands.electorate.sights());
             }
         }
     }
 
-    /// A mark shows a version that no quorum is seen to hold: some of those that hold it cannot be seen.
-    async fn settle_what_was_raised(&self, sights: &[Option<Sight>]) {
+    fn shows_a_newer_version(&self) -> bool {
+        let sights = self.errands.electorate.sights();
         let versions = sights.iter().flatten().filter_map(|sight| sight.marks.mark()?.version());
-        if versions.max() <= Some(self.roster.borrow().version) {
+        versions.max() > Some(self.roster.borrow().version)
+    }
+
+    /// Marks are raised once a quorum holds the roster. If none is seen to hold it, some of those that do cannot be seen.
+    async fn learn_what_was_raised(&self) {
+        if !self.knows_what_is_decided() {
+            self.look_again().await;
+        }
+        if self.knows_what_is_decided() {
             return;
         }
         let voters = Voters::Members;
         let register = Register { errands: &self.errands, worker: self.worker, voters };
         if register.settle().await.is_ok() {
-            sights.iter().enumerate().filter(|(_, sight)| sight.is_some()).for_each(|(at, _)| {
-                self.errands.electorate.attend(MasterId::new(at));
-            });
+            self.look_again().await;
+            self.knows_what_is_decided();
         }
+    }
+
+    fn knows_what_is_decided(&self) -> bool {
+        let decided = self.decided(&self.errands.electorate.sights());
+        decided.iter().for_each(|decided| self.knows(&decided.value));
+        decided.is_some() && !self.shows_a_newer_version()
     }
 
     /// The newest roster that is seen, if a quorum holds it.

@@ -130,7 +130,7 @@ impl Engine {
                 operation.encode(&self.rules, Form::Sha, &mut scratch);
                 flight.awaited.insert(master);
             }
-            Some((operation.db, operation.program(), Arc::clone(&flight.term)))
+            Some((operation.db, operation.program(), Arc::clone(flight.poll.term())))
         });
         let Some((db, program, term)) = sent.flatten() else { return self.retire(id) };
         let waiting = Waiting { operation: id, round, part: Part::Ballot };

@@ -72,7 +72,7 @@ impl Engine {
             if matters && waiting.part == Part::Ballot {
                 operation.encode_for(master, &self.rules, Form::Text, &mut scratch);
             }
-            (operation.db, Arc::clone(&flight.term))
+            (operation.db, Arc::clone(flight.poll.term()))
         });
         let Some((db, term)) = db else { return false };
         self.links[master.index()].forgot();

@@ -1,10 +1,10 @@
 //! Who votes, and what their votes have to prove, as long as neither changes.
 
-use crate::decision::roster::mark::Proof;
+use super::mark::Proof;
 use crate::quorum::{MasterId, MasterSet};
 
-/// One version of the roster as links and operations use it. An operation is sent under one, and counts no other.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// One version of the roster as links and operations use it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Term {
     version: u64,
     voters: MasterSet,
@@ -34,5 +34,15 @@ impl Term {
     /// The proof that `master` owes for what is sent to `database`; `None`: its answers are no votes.
     pub fn proof(&self, master: MasterId, database: u32) -> Option<&Proof> {
         self.proofs.get(master.index())?.get(database as usize)
+    }
+
+    /// Whether this process is the one that votes as `master`.
+    pub fn is_process(&self, master: MasterId, run_id: &str) -> bool {
+        self.proof(master, 0).is_some_and(|proof| proof.run_id() == run_id)
+    }
+
+    /// The incarnation in which `master` votes.
+    pub fn incarnation(&self, master: MasterId) -> Option<u64> {
+        self.proof(master, 0).map(Proof::incarnation)
     }
 }

@@ -1,0 +1,147 @@
+//! Which votes may be counted together.
+//!
+//! A vote says that its master remembered when it gave it. That is not enough: a master may forget right after it, and
+//! be given back what the others hold before they have voted. So nobody may be counted whose memory ended before the
+//! others voted.
+//!
+//! Each change of the members raises the version of all marks before anything is copied. A vote that proves version 7
+//! was therefore given before any copy for a member that went out later than version 7. If all who are counted are in
+//! the roster of the newest version that any of them proved, with the incarnations that they proved, then a copy for
+//! any of them that forgets is made after all of their votes, and finds them. So votes of several versions go together,
+//! and a request that is under way while the members change need not be made again.
+
+use std::sync::Arc;
+
+use super::mark::Proven;
+use super::term::Term;
+use crate::quorum::MasterSet;
+
+/// The votes about one question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Poll {
+    /// All that were counted are in with the incarnations of this term.
+    term: Arc<Term>,
+    counted: MasterSet,
+}
+
+/// What becomes of a vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counting {
+    /// It counts.
+    Counts,
+    /// It proves a version that this proxy has yet to learn: it has to wait.
+    Ahead,
+    /// It does not go together with those that were counted.
+    Void,
+}
+
+impl Poll {
+    /// A question that is sent in this term.
+    pub fn new(term: Arc<Term>) -> Self {
+        Self { term, counted: MasterSet::EMPTY }
+    }
+
+    /// The next round of a question that builds on the votes of this one; `None`: some of them have forgotten since.
+    pub fn again(&self, term: Arc<Term>) -> Option<Self> {
+        self.goes_on_in(&term).then_some(Self { term, counted: self.counted })
+    }
+
+    /// The newest term that a vote was counted in.
+    pub fn term(&self) -> &Arc<Term> {
+        &self.term
+    }
+
+    /// Counts a vote, if it goes together with the others. `known` is the newest term that this proxy knows.
+    #[inline]
+    pub fn count<T>(&mut self, vote: &Proven<T>, known: &Arc<Term>) -> Counting {
+        let is_newer = vote.version() > self.term.version();
+        if is_newer && vote.version() > known.version() {
+            return Counting::Ahead;
+        }
+        let judge = if is_newer { known } else { &self.term };
+        let is_in = judge.incarnation(vote.master()) == Some(vote.incarnation());
+        if !is_in || is_newer && !self.goes_on_in(known) {
+            return Counting::Void;
+        }
+        if is_newer {
+            self.term = Arc::clone(known);
+        }
+        self.counted.insert(vote.master());
+        Counting::Counts
+    }
+
+    /// Whether all that were counted vote in `term` as well, and have forgotten nothing in between.
+    fn goes_on_in(&self, term: &Term) -> bool {
+        self.counted.iter().all(|master| term.incarnation(master) == self.term.incarnation(master))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::roster::mark::{Mark, Proof, Reading};
+    use crate::decision::roster::roster::{Member, Roster, Stage, Standing};
+    use crate::quorum::MasterId;
+
+    /// A roster of three with these incarnations; 0: out.
+    fn roster(version: u64, incarnations: [u64; 3]) -> Roster {
+        let member = |(at, incarnation): (usize, &u64)| Member {
+            id: at as u64,
+            incarnation: *incarnation,
+            run_id: String::new(),
+            addresses: Vec::new(),
+            standing: match incarnation {
+                0 => Standing::Out { since: version },
+                _ => Standing::In { nonce: 0 },
+            },
+        };
+        let members = incarnations.iter().enumerate().map(member).collect();
+        Roster { cluster: "c".to_owned(), version, stage: Stage::Founded, members }
+    }
+
+    fn term(roster: &Roster) -> Arc<Term> {
+        let proof = |at| Proof::due(roster, MasterId::new(at), 0).into_iter().collect();
+        Arc::new(Term::new(roster.version, (0..3).map(proof).collect()))
+    }
+
+    /// What a master shows under `now` that was asked under `asked`.
+    fn vote(asked: &Roster, now: &Roster, at: usize) -> Proven<()> {
+        let master = MasterId::new(at);
+        let reading = Reading { mark: Mark::expected(now, master, 0), time_continues: true };
+        let proof = Proof::due(asked, master, 0).expect("a voter");
+        proof.check(&reading, ()).expect("the same incarnation")
+    }
+
+    #[test]
+    fn votes_of_two_versions_go_together_when_all_are_in_both() {
+        let (old, new) = (roster(7, [1, 1, 1]), roster(8, [1, 1, 0]));
+        let mut poll = Poll::new(term(&old));
+        assert_eq!(poll.count(&vote(&old, &old, 0), &term(&old)), Counting::Counts);
+        let newer = vote(&old, &new, 1);
+        assert_eq!(poll.count(&newer, &term(&old)), Counting::Ahead);
+        assert_eq!(poll.count(&newer, &term(&new)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&old, &old, 2), &term(&new)), Counting::Void, "it went out");
+        assert_eq!(poll.term().version(), 8);
+    }
+
+    #[test]
+    fn no_vote_counts_beside_that_of_a_member_which_went_out_before_it() {
+        let (old, new) = (roster(7, [1, 1, 1]), roster(8, [1, 1, 0]));
+        let mut poll = Poll::new(term(&old));
+        assert_eq!(poll.count(&vote(&old, &old, 2), &term(&old)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&old, &new, 0), &term(&new)), Counting::Void);
+        assert_eq!(poll.count(&vote(&old, &old, 1), &term(&new)), Counting::Counts, "as old as it");
+        let back = roster(9, [1, 1, 2]);
+        assert_eq!(poll.count(&vote(&old, &back, 0), &term(&back)), Counting::Void, "another one");
+        assert_eq!(poll.again(term(&back)), None);
+    }
+
+    #[test]
+    fn a_master_that_missed_a_raise_counts() {
+        let (old, new) = (roster(7, [1, 1, 0]), roster(8, [1, 1, 2]));
+        let mut poll = Poll::new(term(&new));
+        assert_eq!(poll.count(&vote(&new, &old, 0), &term(&new)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&new, &new, 2), &term(&new)), Counting::Counts);
+        assert!(poll.again(term(&new)).is_some());
+    }
+}
