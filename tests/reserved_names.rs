@@ -257,11 +257,59 @@ async fn keys_of_the_proxy_s_own_are_not_counted_in_a_transaction() {
     }
 }
 
-/// A call by a script that makes the command up.
+/// `SORT` makes names of its patterns and of what it sorts.
+#[tokio::test]
+async fn a_sort_cannot_make_up_a_name_of_the_proxy_s_own() {
+    let Some((_masters, proxy)) = setup() else { return };
+    let mut client = proxy.raw().await;
+    for line in [
+        "SET a-key one",
+        "RPUSH ids a-key b-key",
+        "RPUSH marks a-key redlock-proxy:mark",
+        "SADD rests :mark",
+    ] {
+        client.ask(&words(line)).await;
+    }
+    for line in [
+        "SORT marks BY nosort GET *",
+        "SORT marks BY nosort GET # GET *",
+        "SORT marks BY * LIMIT 0 1",
+        "SORT_RO marks BY nosort GET *",
+        "SORT marks BY nosort GET * STORE to",
+        "sort rests by nosort get redlock-proxy*",
+    ] {
+        for reply in in_all_ways(&mut client, line).await {
+            assert!(reply.is_error(REFUSAL), "{line}: {reply:?}");
+        }
+    }
+    let found = Reply::Array(vec![Reply::bulk("one"), Reply::Nil]);
+    for line in ["SORT ids BY nosort GET *", "SORT_RO ids BY r* LIMIT 0 2 ALPHA GET *"] {
+        for reply in in_all_ways(&mut client, line).await {
+            assert_eq!(reply, found, "{line}");
+        }
+    }
+    assert!(client.ask(&words("SORT a-key BY nosort GET *")).await.is_error("WRONGTYPE"));
+    assert_eq!(client.ask(&words("SORT none BY nosort GET *")).await, Reply::Array(Vec::new()));
+}
+
+/// What a command answers as it is, in a script and in a transaction.
+async fn in_all_ways(client: &mut Raw, line: &str) -> [Reply; 3] {
+    [client.ask(&words(line)).await, as_script(client, line).await, queued(client, line).await]
+}
+
+/// The same call by a script that makes the command up.
 async fn as_script(client: &mut Raw, line: &str) -> Reply {
     let words = words(line);
     let script = ["EVAL", "return redis.call(unpack(ARGV))", "0"].map(str::to_owned);
     client.ask(&[&script[..], &words].concat()).await
+}
+
+/// The same in a transaction.
+async fn queued(client: &mut Raw, line: &str) -> Reply {
+    client.ask(&["MULTI"]).await;
+    client.ask(&words(line)).await;
+    let Reply::Array(mut replies) = client.ask(&["EXEC"]).await else { panic!("{line}") };
+    replies.remove(0)
 }
 
 /// What empties or exchanges databases would make the masters forget.

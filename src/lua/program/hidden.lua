@@ -81,3 +81,13 @@ local function keyspace_info(run, ...)
   end
   return text
 end
+
+-- SORT looks up keys of which its words have the pattern only.
+local function looking_up(handle)
+  return function(run, ...)
+    if completes_reserved(RESERVED_PREFIX, real.pcall, { ... }) then
+      return fail(run, RESERVED_NAME)
+    end
+    return handle(run, ...)
+  end
+end
