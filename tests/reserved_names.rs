@@ -130,6 +130,10 @@ const CALLS: &[&str] = &[
     "redis.call('sort', 'free', 'store', 'by', 'store', OURS)",
     "redis.call('pfmerge', OURS)",
     "redis.call('pfmerge', 'free', OURS)",
+    "redis.call('sort_ro', 'free', 'get', OURS)",
+    "redis.call('copy', 'free', OURS, 'db', 1)",
+    "redis.call('copy', OURS, 'free', 'db', 1)",
+    "redis.call('restore', OURS, 0, 'x', 'replace')",
     "redis.call('xread', 'streams', OURS, '0')",
     "redis.call('object', 'encoding', OURS)",
     "redis.call('memory', 'usage', OURS)",
@@ -170,19 +174,196 @@ fn refused_whole() -> String {
     format!("{REFUSAL}: give the key or channel another name")
 }
 
+/// What tells which keys there are, each with what it answers while there is the key `free` in database 3.
+const WITH_ONE_KEY: &[(&str, &str)] = &[
+    ("return redis.call('keys', '*')", "free"),
+    ("return redis.call('scan', '0')[2]", "free"),
+    ("return redis.call('scan', '0', 'count', 1000, 'type', 'string')[2]", "free"),
+    ("return redis.call('keys', 'redlock-*')", ""),
+    ("return redis.call('dbsize')", "1"),
+    ("return redis.call(string.upper('dbsize'))", "1"),
+    ("return redis.call('randomkey')", "free"),
+    ("return redis.call(string.upper('randomkey'))", "free"),
+    ("redis.setresp(3) return redis.call('randomkey')", "free"),
+    ("return redis.call('info', 'keyspace'):gsub('%c+', ' ')", KEYSPACE),
+    (
+        "redis.setresp(3) return redis.call('info', 'keyspace').verbatim_string.string:gsub('%c+', ' ')",
+        KEYSPACE,
+    ),
+    ("redis.call('select', 4) return redis.call('dbsize')", "0"),
+    ("redis.call('info', 'keyspace') return redis.call('dbsize')", "1"),
+];
+
+const KEYSPACE: &str = "# Keyspace db3:keys=1,expires=0,avg_ttl=0 ";
+
+/// The same of database 4, where there is none.
+const WITHOUT_KEYS: &[(&str, &str)] = &[
+    ("return redis.call('keys', '*')", ""),
+    ("return redis.call('dbsize')", "0"),
+    ("return tostring(redis.call('randomkey'))", "false"),
+    ("redis.setresp(3) return tostring(redis.call('randomkey'))", "nil"),
+    ("return tostring(redis.pcall('randomkey', 'x').err ~= nil)", "true"),
+];
+
 /// What the masters hold under such names is no key of a client.
 #[tokio::test]
-async fn keys_of_the_proxy_s_own_are_not_shown() {
+async fn keys_of_the_proxy_s_own_are_not_shown_to_scripts() {
     let Some((masters, proxy)) = setup() else { return };
-    for master in masters.iter() {
-        assert_eq!(master.ask(&words("SET redlock-proxy:other x")).await, Reply::ok());
-        assert_eq!(master.ask(&words("SET free x")).await, Reply::ok());
-    }
     let mut client = proxy.raw().await;
-    let free = Reply::Array(vec![Reply::bulk("free")]);
-    for script in ["return redis.call('keys', '*')", "return redis.call('scan', '0')[2]"] {
-        assert_eq!(client.ask(&["EVAL", script, "0"]).await, free, "{script}");
+    let marked = marked(&masters).await;
+    for (db, scripts) in [("3", WITH_ONE_KEY), ("4", WITHOUT_KEYS)] {
+        client.ask(&["SELECT", db]).await;
+        for (script, expected) in scripts {
+            client
+                .ask(&["EVAL", "redis.call('select', 3) redis.call('set', 'free', 'x')", "0"])
+                .await;
+            // RANDOMKEY would find the only key by luck, too.
+            for _ in 0..4 {
+                let said = client.ask(&["EVAL", script, "0"]).await;
+                assert_eq!(shown(&said), *expected, "{script}: {said:?}");
+                client.ask(&["MULTI"]).await;
+                client.ask(&["EVAL", script, "0"]).await;
+                assert_eq!(client.ask(&["EXEC"]).await, Reply::Array(vec![said]), "{script}");
+            }
+        }
     }
+    assert_eq!(masters.marks().await, marked);
+}
+
+/// What a reply shows, without its type.
+fn shown(reply: &Reply) -> String {
+    match reply {
+        Reply::Array(items) => items.iter().map(shown).collect(),
+        Reply::Int(number) => number.to_string(),
+        other => other.text(),
+    }
+}
+
+#[tokio::test]
+async fn keys_of_the_proxy_s_own_are_not_counted_in_a_transaction() {
+    let Some((_masters, proxy)) = setup() else { return };
+    let mut client = proxy.raw().await;
+    let empty = || Reply::Array(Vec::new());
+    let nothing = Reply::Array(vec![Reply::bulk("0"), empty()]);
+    for db in ["0", "5"] {
+        client.ask(&["SELECT", db]).await;
+        client.ask(&["MULTI"]).await;
+        for line in ["DBSIZE", "SET free x", "DBSIZE", "DEL free", "KEYS *", "SCAN 0"] {
+            client.ask(&words(line)).await;
+        }
+        let expected =
+            [Reply::Int(0), Reply::ok(), Reply::Int(1), Reply::Int(1), empty(), nothing.clone()];
+        assert_eq!(client.ask(&["EXEC"]).await, Reply::Array(expected.to_vec()), "{db}");
+    }
+}
+
+/// `SORT` makes names of its patterns and of what it sorts.
+#[tokio::test]
+async fn a_sort_cannot_make_up_a_name_of_the_proxy_s_own() {
+    let Some((_masters, proxy)) = setup() else { return };
+    let mut client = proxy.raw().await;
+    for line in [
+        "SET a-key one",
+        "RPUSH ids a-key b-key",
+        "RPUSH marks a-key redlock-proxy:mark",
+        "SADD rests :mark",
+    ] {
+        client.ask(&words(line)).await;
+    }
+    for line in [
+        "SORT marks BY nosort GET *",
+        "SORT marks BY nosort GET # GET *",
+        "SORT marks BY * LIMIT 0 1",
+        "SORT_RO marks BY nosort GET *",
+        "SORT marks BY nosort GET * STORE to",
+        "sort rests by nosort get redlock-proxy*",
+    ] {
+        for reply in in_all_ways(&mut client, line).await {
+            assert!(reply.is_error(REFUSAL), "{line}: {reply:?}");
+        }
+    }
+    let found = Reply::Array(vec![Reply::bulk("one"), Reply::Nil]);
+    for line in ["SORT ids BY nosort GET *", "SORT_RO ids BY r* LIMIT 0 2 ALPHA GET *"] {
+        for reply in in_all_ways(&mut client, line).await {
+            assert_eq!(reply, found, "{line}");
+        }
+    }
+    assert!(client.ask(&words("SORT a-key BY nosort GET *")).await.is_error("WRONGTYPE"));
+    assert_eq!(client.ask(&words("SORT none BY nosort GET *")).await, Reply::Array(Vec::new()));
+}
+
+/// What a command answers as it is, in a script and in a transaction.
+async fn in_all_ways(client: &mut Raw, line: &str) -> [Reply; 3] {
+    [client.ask(&words(line)).await, as_script(client, line).await, queued(client, line).await]
+}
+
+/// The same call by a script that makes the command up.
+async fn as_script(client: &mut Raw, line: &str) -> Reply {
+    let words = words(line);
+    let script = ["EVAL", "return redis.call(unpack(ARGV))", "0"].map(str::to_owned);
+    client.ask(&[&script[..], &words].concat()).await
+}
+
+/// The same in a transaction.
+async fn queued(client: &mut Raw, line: &str) -> Reply {
+    client.ask(&["MULTI"]).await;
+    client.ask(&words(line)).await;
+    let Reply::Array(mut replies) = client.ask(&["EXEC"]).await else { panic!("{line}") };
+    replies.remove(0)
+}
+
+/// What empties or exchanges databases would make the masters forget.
+#[tokio::test]
+async fn no_program_takes_the_marks_away() {
+    let Some((masters, proxy)) = setup() else { return };
+    let flushing = Proxy::start(&masters, &[&PATIENT[..], &["--allow-flush"]].concat());
+    let marked = marked(&masters).await;
+    for proxy in [&proxy, &flushing] {
+        let mut client = proxy.raw().await;
+        for line in [
+            "FLUSHALL",
+            "FLUSHDB ASYNC",
+            "flushall sync",
+            "SWAPDB 0 1",
+            "MOVE free 1",
+            "MIGRATE 127.0.0.1 1 free 0 1",
+        ] {
+            assert!(matches!(as_script(&mut client, line).await, Reply::Error(_)), "{line}");
+            let command =
+                words(line).iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(",");
+            let named = format!("return redis.call({command})");
+            assert!(matches!(client.ask(&["EVAL", &named, "0"]).await, Reply::Error(_)), "{line}");
+            client.ask(&["MULTI"]).await;
+            client.ask(&words(line)).await;
+            client.ask(&["EXEC"]).await;
+        }
+        let emptied = "for _, key in ipairs(redis.call('keys', '*')) do redis.call('del', key) end";
+        assert_eq!(client.ask(&["EVAL", emptied, "0"]).await, Reply::Nil);
+        assert_eq!(masters.marks().await, marked);
+        assert_eq!(client.ask(&words("SET lock mine PX 1000")).await, Reply::ok());
+    }
+}
+
+/// Outside of scripts these are allowed, and empty the databases of what is not the proxies' own.
+#[tokio::test]
+async fn a_flush_leaves_the_marks() {
+    let Some((masters, _)) = setup() else { return };
+    let proxy = Proxy::start(&masters, &[&PATIENT[..], &["--allow-flush"]].concat());
+    let marked = marked(&masters).await;
+    let mut client = proxy.raw().await;
+    for line in ["FLUSHDB", "FLUSHALL"] {
+        client.ask(&words("SET free x")).await;
+        assert_eq!(client.ask(&words(line)).await, Reply::ok(), "{line}");
+        assert_eq!(client.ask(&words("DBSIZE")).await, Reply::Int(0));
+        assert_eq!(masters.marks().await, marked);
+    }
+}
+
+/// What the marks of the masters are: every database has one.
+async fn marked(masters: &Masters) -> Vec<Vec<String>> {
+    let marks = masters.marks().await;
+    assert!(marks.iter().flatten().all(|mark| !mark.is_empty()), "{marks:?}");
+    marks
 }
 
 /// Also where another proxy or an operator uses a channel of such a name.

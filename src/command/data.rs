@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::number::parse_i64;
 use super::program::OneCommand;
 use super::table::{Nothing, Run, Spec};
-use super::{Action, Outcome, error, keys, keyspace, operation, permission};
+use super::{Action, Outcome, error, keys, keyspace, names, operation, permission};
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
@@ -149,6 +149,9 @@ fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
     match spec.name {
         "bitcount" | "bitpos" | "dump" | "getbit" | "object" | "substr" => {
             request::untagged(&keys::of(spec, args), args.iter())
+        }
+        "sort" | "sort_ro" if names::may_be_completed(spec, args) => {
+            request::sort(&keys::of(spec, args), args.iter())
         }
         _ => request::of(args.iter()),
     }

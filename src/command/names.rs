@@ -6,7 +6,7 @@ use super::{error, keys};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::pubsub::LONGEST_NAME;
-use crate::reserved::is_reserved;
+use crate::reserved::{PREFIX, is_reserved};
 
 /// Refuses a request that names a key or a channel of the proxy's own, or a channel by a long name.
 ///
@@ -41,6 +41,14 @@ pub(super) fn channels<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = 
         _ => (0, 0),
     };
     args.from(first).iter().take(count)
+}
+
+/// Whether an element of what a `SORT` sorts could complete a pattern to a name of the proxy's own.
+pub(super) fn may_be_completed(spec: &Spec, args: Args<'_>) -> bool {
+    patterns(spec, args).any(|pattern| {
+        let head = pattern.split(|byte| *byte == b'*').next().unwrap_or_default();
+        head.len() < pattern.len() && PREFIX.as_bytes().starts_with(head)
+    })
 }
 
 /// The patterns of keys that `SORT` looks up.

@@ -41,6 +41,8 @@ pub enum Canonical {
     Flush,
     /// Count the keys of a database.
     Count,
+    /// `SORT` by patterns that its elements complete.
+    Sort,
 }
 
 /// A script that reads tags.
@@ -52,7 +54,7 @@ macro_rules! tagged {
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Acquire,
         Self::Extend,
         Self::Look,
@@ -71,6 +73,7 @@ impl Canonical {
         Self::Digest,
         Self::Flush,
         Self::Count,
+        Self::Sort,
     ];
 
     /// The script's text.
@@ -93,6 +96,9 @@ impl Canonical {
             Self::Compile => include_str!("canonical/compile.lua"),
             Self::Flush => include_str!("canonical/flush.lua"),
             Self::Count => include_str!("canonical/count.lua"),
+            Self::Sort => {
+                concat!(include_str!("program/completes.lua"), include_str!("canonical/sort.lua"))
+            }
             Self::Digest => {
                 concat!(include_str!("program/digest.lua"), include_str!("canonical/digest.lua"))
             }
@@ -101,7 +107,7 @@ impl Canonical {
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 18]> =
+        static SHAS: LazyLock<[String; 19]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

@@ -11,7 +11,7 @@
 //!
 //! * `head.lua` takes what the proxy has added to the arguments;
 //! * `shim.lua` keeps images of what is about to change and holds messages back, `ttl.lua` pads times to
-//!   live, `rare.lua` knows unusual commands;
+//!   live, `hidden.lua` and `completes.lua` hide what only the proxy may use, `rare.lua` knows unusual commands;
 //! * `redis.lua` is the other `redis`, and `globals.lua` the list of all other globals, for a script that could
 //!   find the real one: both are parameters of a function around it, so that it shares no variable with us;
 //! * `guard.lua` keeps the script to the rules of a user who may not do everything, and `known.lua` away from
@@ -357,7 +357,10 @@ static LIBRARY: LazyLock<Vec<Statement>> = LazyLock::new(|| {
     let shim = include_str!("program/shim.lua")
         .replace("CUTTABLE", &places.join(","))
         .replace("CUT_OPTIONS", &zero::OPTIONS.join(" "));
-    statements(&[&shim, include_str!("program/ttl.lua"), &rare()].concat())
+    let hidden = include_str!("program/hidden.lua")
+        .replace("OWN_KEYS", &reserved::KEYS.map(|key| format!("'{key}'")).join(","));
+    let (ttl, completes) = (include_str!("program/ttl.lua"), include_str!("program/completes.lua"));
+    statements(&[&shim, ttl, completes, &hidden, &rare()].concat())
 });
 static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("program/globals.lua"));

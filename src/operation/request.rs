@@ -3,6 +3,7 @@
 use crate::decision::lease::attempt::{self, Attempt, Tag};
 use crate::lua::canonical::Canonical;
 use crate::operation::program::Change;
+use crate::reserved;
 
 /// How a script is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,21 @@ pub fn of<'a>(words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
 
 /// The same of a command that reads strings under `keys`: it finds tokens without their tags.
 pub fn untagged<'a>(keys: &[&'a [u8]], words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
-    let (verb, text) = Form::Text.call(Canonical::Untagged);
+    through(Canonical::Untagged, keys, words)
+}
+
+/// The same of a `SORT` whose elements may complete its patterns to names of the proxy's own.
+pub fn sort<'a>(keys: &[&'a [u8]], words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
+    let refusal = [reserved::PREFIX.as_bytes(), reserved::REFUSAL.as_bytes()];
+    through(Canonical::Sort, keys, refusal.into_iter().chain(words))
+}
+
+fn through<'a>(
+    script: Canonical,
+    keys: &[&'a [u8]],
+    words: impl Iterator<Item = &'a [u8]>,
+) -> Box<[u8]> {
+    let (verb, text) = Form::Text.call(script);
     let words: Vec<_> = words.collect();
     let mut request = Vec::new();
     header(&mut request, 3 + keys.len() + words.len());

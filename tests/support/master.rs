@@ -78,11 +78,28 @@ impl Master {
 
     /// How many keys the server holds in database 0, without the proxies' own.
     pub async fn key_count(&self) -> i64 {
-        let mut connection = self.connection().await;
-        let own = ["redlock-proxy:mark", "redlock-proxy:roster", "redlock-proxy:copying"];
-        let own = redis::cmd("EXISTS").arg(&own).query_async::<i64>(&mut connection).await;
-        let all = redis::cmd("DBSIZE").query_async::<i64>(&mut connection).await;
-        all.expect("DBSIZE on a master") - own.expect("EXISTS on a master")
+        self.key_count_in(0).await
+    }
+
+    /// The same of any database.
+    pub async fn key_count_in(&self, db: u32) -> i64 {
+        let own = ["EXISTS", "redlock-proxy:mark", "redlock-proxy:roster", "redlock-proxy:copying"];
+        let mut raw = Raw::connect_resp3(&self.address()).await;
+        assert_eq!(raw.ask(&["SELECT", &db.to_string()]).await, Reply::ok());
+        match (raw.ask(&own).await, raw.ask(&["DBSIZE"]).await) {
+            (Reply::Int(own), Reply::Int(all)) => all - own,
+            other => panic!("a master does not count its keys: {other:?}"),
+        }
+    }
+
+    /// The mark of each database, without what may change behind its semicolon; empty where there is none.
+    pub async fn marks(&self) -> Vec<String> {
+        let script = "local marks = {} for db = 0, 15 do redis.call('select', db) \
+            marks[db + 1] = string.match(redis.call('get', 'redlock-proxy:mark') or '', '^[^;]*') end return marks";
+        let Reply::Array(marks) = self.ask(&["EVAL", script, "0"]).await else {
+            panic!("a master does not tell its marks")
+        };
+        marks.iter().map(Reply::text).collect()
     }
 
     /// How often the server has run `command` so far (`INFO commandstats`).
@@ -199,6 +216,15 @@ impl Masters {
     pub fn minority(&mut self) -> &mut [Master] {
         let count = self.0.len() - self.quorum();
         &mut self.0[..count]
+    }
+
+    /// The marks of each.
+    pub async fn marks(&self) -> Vec<Vec<String>> {
+        let mut marks = Vec::new();
+        for master in self.iter() {
+            marks.push(master.marks().await);
+        }
+        marks
     }
 
     pub fn addresses(&self) -> Vec<String> {

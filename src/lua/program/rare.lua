@@ -64,27 +64,6 @@ local function unordered(run, ...)
   return reply
 end
 
--- KEYS and SCAN do not show what only the proxy may use.
-local function names_of_keys(run, ...)
-  local reply = run(...)
-  if type(reply) ~= 'table' or reply.err then
-    return reply
-  end
-  local names, kept = type(reply[2]) == 'table' and reply[2] or reply, 0
-  for at = 1, #names do
-    local name = names[at]
-    names[at] = nil
-    if string.sub(name, 1, PREFIX_BYTES) ~= RESERVED_PREFIX then
-      kept = kept + 1
-      names[kept] = name
-    end
-  end
-  if names == reply then
-    table.sort(names)
-  end
-  return reply
-end
-
 -- HGETALL: so have the fields of a hash, once it is too large for a list of them. In RESP3 the reply is a
 -- map, which the proxy compares without an order.
 local function unordered_pairs(run, ...)
