@@ -13,6 +13,9 @@ use super::world::World;
 /// One vote timeout, the default.
 const DEADLINE: Duration = Duration::from_millis(50);
 
+/// While a master goes out or comes in, its proxy may have to learn of that first.
+const PATIENCE: Duration = Duration::from_millis(1_500);
+
 const PX: Duration = Duration::from_millis(300);
 
 /// Rules 2 and 4 of the promises: with a quorum up, a claim on a free key is granted within one deadline, and
@@ -61,11 +64,12 @@ impl Client {
     /// Takes a key, gives it back, and takes it again. Says what was wrong with that.
     async fn sing(&mut self, key: &str) -> Result<Result<(), String>, Gone> {
         for _ in 0..2 {
-            let (token, asked) = (self.token(), Instant::now());
+            let (token, asked, version) = (self.token(), Instant::now(), self.version());
             let px = PX.as_millis().to_string();
             let reply = self.ask(&["SET", key, &token, "NX", "PX", &px]).await?;
             let took = asked.elapsed();
-            if reply != Reply::ok() || took > DEADLINE {
+            let deadline = if self.version() == version { DEADLINE } else { PATIENCE };
+            if reply != Reply::ok() || took > deadline {
                 return Ok(Err(format!("a claim of the free {key} got {reply:?} after {took:?}")));
             }
             self.granted(key, &token, PX);

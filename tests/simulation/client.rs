@@ -57,6 +57,12 @@ impl Client {
         Self { name, world, rng, proxy, stream: None, received: Vec::new(), tokens: 0 }
     }
 
+    /// The version of the roster that its proxy counts votes by.
+    pub fn version(&self) -> Option<u64> {
+        let worker = self.world.proxies[self.proxy].worker()?;
+        Some(worker.engine().electorate().roster().version)
+    }
+
     /// From the moment it is sent, the client does not rely on the lock.
     pub async fn release(&mut self, key: &str, token: &str) -> Result<Reply, Gone> {
         let held = self.world.journal.held(key, token);

@@ -94,8 +94,11 @@ impl Client {
         if reply.is_ok() {
             self.granted(&key, &token, FOREVER);
             let px = lease.as_millis().to_string();
+            // It may end after so long whether the client is told so or not.
+            let since = self.world.journal.held_since(&key, &token);
+            self.world.journal.gave_up(&key, &token);
+            self.prolonged(&key, &token, lease);
             if let Ok(Reply::Int(done)) = self.ask(&["PEXPIRE", &key, &px]).await {
-                let since = self.world.journal.held_since(&key, &token);
                 self.expect_ours(&key, &token, since, done, "PEXPIRE");
                 self.prolonged(&key, &token, lease);
                 self.work(lease).await;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use redlock_proxy::reserved::is_reserved;
+
 use super::resp::Reply;
 
 /// The keys of one master. They end by that master's own wall clock, which every call is told.
@@ -41,6 +43,12 @@ impl Keyspace {
             words[1..].iter().for_each(|key| self.wrote(key));
         }
         Some(reply)
+    }
+
+    /// Without the keys of clients.
+    pub fn only_the_proxies_own(mut self) -> Self {
+        self.keys.retain(|key, _| is_reserved(key));
+        self
     }
 
     /// How often `key` was written: what `WATCH` compares.

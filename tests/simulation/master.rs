@@ -23,6 +23,10 @@ pub struct Master {
     pub process: RefCell<Option<Process>>,
     pub scripts: Rc<RefCell<Scripts>>,
     rng: RefCell<Rng>,
+    /// What hides that it has forgotten: its id and its marks, when it is one that keeps them.
+    disguise: RefCell<Option<(String, Keyspace)>>,
+    /// It keeps what proves that it remembers, and forgets all else.
+    keeps_marks: bool,
     stopped: Cell<bool>,
     /// It was continued.
     continued: Notify,
@@ -100,6 +104,7 @@ impl Master {
         mut rng: Rng,
         scripts: Rc<RefCell<Scripts>>,
         age: Duration,
+        keeps_marks: bool,
     ) -> Rc<Self> {
         // Masters may be days apart: only the rates matter, as far as the drift bound allows.
         let day_us = 86_400_000_000;
@@ -111,6 +116,8 @@ impl Master {
             process: RefCell::default(),
             scripts,
             rng: RefCell::new(rng),
+            disguise: RefCell::default(),
+            keeps_marks,
             stopped: Cell::new(false),
             continued: Notify::new(),
             service: Cell::new(Duration::ZERO),
@@ -134,11 +141,12 @@ impl Master {
 
     /// Starts a new process, which remembers nothing.
     pub fn start(self: &Rc<Self>) {
-        let run_id = format!("{:040x}", self.rng.borrow_mut().u128(..));
+        let new = || (format!("{:040x}", self.rng.borrow_mut().u128(..)), Keyspace::default());
+        let (run_id, keys) = self.disguise.take().unwrap_or_else(new);
         *self.process.borrow_mut() = Some(Process {
             run_id,
             started_ms: self.now_ms(),
-            keys: Keyspace::default(),
+            keys,
             loaded: BTreeSet::new(),
             connections: BTreeMap::new(),
             last_id: 0,
@@ -151,7 +159,8 @@ impl Master {
 
     /// Ends the process with all it knew, and its connections with it.
     pub fn kill(&self) {
-        *self.process.borrow_mut() = None;
+        let process = self.process.take().filter(|_| self.keeps_marks);
+        *self.disguise.borrow_mut() = process.map(|it| (it.run_id, it.keys.only_the_proxies_own()));
         *self.calls.borrow_mut() = None;
         self.resume();
         if let Some(running) = self.running.borrow_mut().take() {

@@ -28,6 +28,8 @@ pub struct Plan {
     /// Locks without TTL: they outlive any wait, so that a master that has forgotten them must have copied
     /// them before it votes.
     pub may_hold_forever: bool,
+    /// A master that was restarted shows the marks from before: with the protection off, so to speak.
+    pub masters_keep_marks: bool,
     /// Which kinds of faults there are: with fewer kinds each of them meets itself more often.
     pub faults: Vec<u8>,
     /// How long faults go on.
@@ -61,6 +63,7 @@ impl Plan {
             restart_wait,
             cold_start,
             may_hold_forever: restart_wait == LONG_WAIT,
+            masters_keep_marks: false,
             faults: some_kinds(&mut rng),
             chaos: Duration::from_secs(rng.u64(60..=240)),
             longest_calm: pick(&mut rng, &[1_000, 4_000, 12_000]),

@@ -87,8 +87,10 @@ impl World {
         let journal = Journal::new(is_loud);
         journal.note(format_args!("{plan:?}"));
         let scripts = Rc::new(RefCell::new(Scripts::new()));
-        let masters =
-            (0..plan.masters).map(|at| Master::new(at, rng.fork(), Rc::clone(&scripts), AGE));
+        let masters = (0..plan.masters).map(|at| {
+            let scripts = Rc::clone(&scripts);
+            Master::new(at, rng.fork(), scripts, AGE, plan.masters_keep_marks)
+        });
         let masters: Vec<_> = masters.collect();
         let mut way = || {
             let way = Way::new(rng.fork());

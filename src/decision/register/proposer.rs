@@ -190,6 +190,17 @@ where
         }
     }
 
+    /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot.
+    pub fn no_more_answers(&mut self) -> Step<P> {
+        let was_refused = match &self.phase {
+            Phase::Preparing { no, .. } => !no.is_empty(),
+            Phase::Adopting(round) => !round.no.is_empty(),
+            Phase::Applying(round, _) => !round.no.is_empty(),
+            Phase::Pausing | Phase::Ended(_) => false,
+        };
+        if was_refused { self.pause() } else { Step::Wait }
+    }
+
     /// The ballot of the round that is open.
     pub fn ballot(&self) -> Option<Ballot> {
         match &self.phase {
@@ -386,6 +397,29 @@ mod tests {
             last = if step == Step::Wait { last } else { step };
         }
         last
+    }
+
+    /// A proxy whose clock is behind has to get above what another has promised.
+    #[test]
+    fn one_that_refuses_while_another_is_silent_is_asked_again_with_a_higher_ballot() {
+        let mut masters = Masters::default();
+        let ahead = Ballot { counter: 1_000_000, worker: 9 };
+        assert!(masters[1].prepare(ahead).is_ok());
+        let (mut worker, request) = start(Some(Increment));
+        assert_eq!(ask(&mut worker, &mut masters, &[0, 1], &request), Step::Wait);
+        assert_eq!(worker.no_more_answers(), Step::Pause);
+        let mut request = worker.again(101);
+        while let Step::Send(next) = ask(&mut worker, &mut masters, &[0, 1], &request) {
+            request = next;
+        }
+        assert!(worker.held().is_some(), "it ran");
+    }
+
+    #[test]
+    fn who_was_only_silent_is_not_asked_again() {
+        let (mut worker, request) = start(Some(Increment));
+        ask(&mut worker, &mut Masters::default(), &[0], &request);
+        assert_eq!(worker.no_more_answers(), Step::Wait);
     }
 
     fn run(masters: &mut Masters, asked: &[usize]) -> (Worker, Step<Increment>) {

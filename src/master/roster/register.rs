@@ -136,7 +136,7 @@ impl<D: Dial> Register<'_, D> {
                 step => return step,
             }
         }
-        Step::Wait
+        proposer.no_more_answers()
     }
 
     async fn ask(

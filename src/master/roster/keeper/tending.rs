@@ -53,29 +53,16 @@ impl<D: Dial + Clone> Keeper<D> {
         self.note_addresses(sights, &roster).await
     }
 
-    /// Votes are counted by a new version as soon as the marks of a quorum show it.
+    /// Votes are counted by what this proxy knows, whether all marks have been raised to it or not.
     pub(super) fn follow(&self, sights: &[Option<Sight>]) {
-        let roster = &self.roster.borrow().clone();
+        let roster = self.roster.borrow();
         let shown = self.shown_ever(sights);
-        let found = seats(roster, &self.addresses(), &shown, &self.seats.borrow());
+        let found = seats(&roster, &self.addresses(), &shown, &self.seats.borrow());
         *self.seats.borrow_mut() = found;
-        let by_place = self.shown_by_place(roster, &shown);
-        let followed = self.errands.electorate.roster();
-        let shows = |place: &MasterId| {
-            let mark = by_place[place.index()].as_ref().and_then(|shown| shown.mark.as_ref());
-            mark.and_then(Mark::version) == Some(roster.version)
-        };
-        let raised: MasterSet = roster.voters().iter().filter(shows).collect();
-        let is_same_version =
-            followed.version == roster.version && followed.cluster == roster.cluster;
-        let roster = match is_same_version || self.errands.quorum.reached_by(raised) {
-            true => roster,
-            false => &followed,
-        };
-        self.errands.electorate.follow(roster, &self.seats.borrow());
+        self.errands.electorate.follow(&roster, &self.seats.borrow());
     }
 
-    /// Raises all marks that have to be, at once: until that is done no vote counts.
+    /// Raises all marks that have to be, at once: until that is done nothing is copied.
     async fn raise_marks(
         &self,
         sights: &[Option<Sight>],
