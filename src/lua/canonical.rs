@@ -17,8 +17,6 @@ pub enum Canonical {
     Deliver,
     /// Delete if exactly this value is held.
     TakeBack,
-    /// Take the tag off exactly this value.
-    TakeTag,
     /// Let exactly this value end sooner.
     Shorten,
     /// `DEL` that tells what it deleted.
@@ -52,14 +50,13 @@ macro_rules! tagged {
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 17] = [
         Self::Acquire,
         Self::Extend,
         Self::Look,
         Self::Release,
         Self::Deliver,
         Self::TakeBack,
-        Self::TakeTag,
         Self::Shorten,
         Self::Delete,
         Self::Persist,
@@ -82,7 +79,6 @@ impl Canonical {
             Self::Release => tagged!("canonical/release.lua"),
             Self::Deliver => include_str!("canonical/deliver.lua"),
             Self::TakeBack => include_str!("canonical/take_back.lua"),
-            Self::TakeTag => tagged!("canonical/take_tag.lua"),
             Self::Shorten => include_str!("canonical/shorten.lua"),
             Self::Delete => tagged!("canonical/delete.lua"),
             Self::Persist => include_str!("canonical/persist.lua"),
@@ -101,7 +97,7 @@ impl Canonical {
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 18]> =
+        static SHAS: LazyLock<[String; 17]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

@@ -51,8 +51,6 @@ pub enum Over {
     Attempt(Attempt),
     /// What exactly this value has left beyond so many milliseconds: its holder wants it to end sooner.
     Rest(Box<[u8]>, i64),
-    /// Only the tag of exactly this value: what has no end is no lease.
-    Tag(Box<[u8]>),
 }
 
 impl Debt {
@@ -73,9 +71,6 @@ impl Debt {
             }
             Self::Lease(Lease { key, over: Over::Attempt(attempt), .. }) => {
                 request::deliver(out, form, key, *attempt);
-            }
-            Self::Lease(Lease { key, over: Over::Tag(value), .. }) => {
-                request::take_tag(out, form, key, value);
             }
             Self::Lease(Lease { key, over: Over::Rest(value, ttl_ms), .. }) => {
                 request::shorten(out, form, key, value, *ttl_ms);
@@ -102,7 +97,7 @@ impl Debt {
 impl Lease {
     fn bytes(&self) -> usize {
         let value = match &self.over {
-            Over::Value(value) | Over::Tag(value) | Over::Rest(value, _) => value.len(),
+            Over::Value(value) | Over::Rest(value, _) => value.len(),
             Over::Attempt(_) => size_of::<Attempt>(),
         };
         self.key.len() + value

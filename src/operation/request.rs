@@ -137,11 +137,6 @@ pub fn take_back(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
     script(out, form, Canonical::TakeBack, key, &[value]);
 }
 
-/// Takes the tag off the key if it holds exactly this value.
-pub fn take_tag(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
-    script(out, form, Canonical::TakeTag, key, &[value]);
-}
-
 /// Lets the key end in `ttl_ms` at the latest if it holds exactly this value.
 pub fn shorten(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8], ttl_ms: i64) {
     let mut ttl = Number::default();

@@ -55,18 +55,14 @@ impl Engine {
         });
     }
 
-    /// A lease that a quorum holds now is given back by its name. One without an end is none.
+    /// A lease that a quorum holds now is given back by its name.
     pub(super) fn remember_lease(&self, id: OperationId) {
-        let to_take = self.with(id, |flight| {
+        self.with(id, |flight| {
             let operation = &flight.operation;
             if let Some((token, tag)) = operation.lease() {
                 self.rules.leases.remember(operation.db, &operation.key, token, tag);
             }
-            operation.tag_to_take(&self.rules)
         });
-        if let Some((debt, masters)) = to_take.flatten() {
-            masters.iter().for_each(|master| self.links[master.index()].deliver(debt.clone()));
-        }
     }
 
     /// All that is to come has come: who has not deleted what was given back is told at once. And once more when the
