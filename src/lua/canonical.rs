@@ -17,6 +17,8 @@ pub enum Canonical {
     Deliver,
     /// Delete if exactly this value is held.
     TakeBack,
+    /// Note that attempts are over.
+    Note,
     /// Let exactly this value end sooner.
     Shorten,
     /// `DEL` that tells what it deleted.
@@ -50,13 +52,14 @@ macro_rules! tagged {
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Acquire,
         Self::Extend,
         Self::Look,
         Self::Release,
         Self::Deliver,
         Self::TakeBack,
+        Self::Note,
         Self::Shorten,
         Self::Delete,
         Self::Persist,
@@ -79,6 +82,7 @@ impl Canonical {
             Self::Release => tagged!("canonical/release.lua"),
             Self::Deliver => include_str!("canonical/deliver.lua"),
             Self::TakeBack => include_str!("canonical/take_back.lua"),
+            Self::Note => include_str!("canonical/note.lua"),
             Self::Shorten => include_str!("canonical/shorten.lua"),
             Self::Delete => tagged!("canonical/delete.lua"),
             Self::Persist => include_str!("canonical/persist.lua"),
@@ -97,7 +101,7 @@ impl Canonical {
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 17]> =
+        static SHAS: LazyLock<[String; 18]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

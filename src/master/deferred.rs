@@ -27,6 +27,19 @@ pub enum Debt {
     Lease(Lease),
     /// Keys are to hold again what they held before a program.
     Restore(Restore),
+    /// It is to be kept in mind that an attempt is over.
+    Note(Note),
+}
+
+/// An attempt that is over, although some master may have missed that.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Database of its key.
+    pub db: u32,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// When what is left of it is gone by itself.
+    pub end: Instant,
 }
 
 /// A lease that is over.
@@ -60,6 +73,7 @@ impl Debt {
             Self::Lease(lease) => lease.db,
             // The script selects what it needs.
             Self::Restore(_) => 0,
+            Self::Note(note) => note.db,
         }
     }
 
@@ -76,6 +90,11 @@ impl Debt {
                 request::shorten(out, form, key, value, *ttl_ms);
             }
             Self::Restore(restore) => request::restore(out, form, &restore.changes),
+            Self::Note(note) => {
+                let left = note.end.saturating_duration_since(clock::now()) + NOTED_LONGER;
+                let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX);
+                request::note(out, form, note.attempt, left_ms);
+            }
         }
     }
 
@@ -83,6 +102,7 @@ impl Debt {
         match self {
             Self::Lease(lease) => lease.bytes(),
             Self::Restore(restore) => restore.bytes(),
+            Self::Note(_) => size_of::<Note>(),
         }
     }
 
@@ -90,6 +110,7 @@ impl Debt {
         match self {
             Self::Lease(lease) => lease.end,
             Self::Restore(restore) => restore.end,
+            Self::Note(note) => note.end,
         }
     }
 }
@@ -130,6 +151,9 @@ impl Restore {
         self.changes.iter().map(|change| change.key.len() + value(change)).sum()
     }
 }
+
+/// A note stays for so much longer than what it is about should: a master that was away may have missed a shorter end.
+const NOTED_LONGER: Duration = Duration::from_secs(600);
 
 /// What `Instant` can certainly still add up.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -266,7 +290,9 @@ mod tests {
         let restore = Restore::later(&[change(b"checksum", 10_000)], 0).map(Debt::Restore);
         let release = debt(Over::Attempt(attempt()), now);
         assert_eq!((release.db(), release.bytes()), (3, 1 + size_of::<Attempt>()));
-        for debt in [take_back(now), release, restore.expect("it has an end")] {
+        let note = Debt::Note(Note { db: 3, attempt: attempt(), end: now });
+        assert_eq!((note.db(), note.bytes()), (3, size_of::<Note>()));
+        for debt in [take_back(now), release, restore.expect("it has an end"), note] {
             let mut request = Vec::new();
             debt.encode(Form::Sha, &mut request);
             assert!(request.starts_with(b"*") && request.ends_with(b"\r\n"));

@@ -79,7 +79,12 @@ impl Master {
     /// How many keys the server holds in database 0, without the proxies' own.
     pub async fn key_count(&self) -> i64 {
         let mut connection = self.connection().await;
-        let own = ["redlock-proxy:mark", "redlock-proxy:roster", "redlock-proxy:copying"];
+        let own = [
+            "redlock-proxy:mark",
+            "redlock-proxy:roster",
+            "redlock-proxy:copying",
+            "redlock-proxy:over",
+        ];
         let own = redis::cmd("EXISTS").arg(&own).query_async::<i64>(&mut connection).await;
         let all = redis::cmd("DBSIZE").query_async::<i64>(&mut connection).await;
         all.expect("DBSIZE on a master") - own.expect("EXISTS on a master")
