@@ -14,8 +14,11 @@ pub const ROSTER: &str = "redlock-proxy:roster";
 /// The key by which a proxy that copies to a master says how far it has come, in database 0.
 pub const COPYING: &str = "redlock-proxy:copying";
 
+/// The sorted set of attempts that are over although some master may have missed it, in every database.
+pub const OVER: &str = "redlock-proxy:over";
+
 /// All of them.
-pub const KEYS: [&str; 3] = [MARK, ROSTER, COPYING];
+pub const KEYS: [&str; 4] = [MARK, ROSTER, COPYING, OVER];
 
 /// What a client is told that uses such a name all the same.
 pub const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own: give the key or channel another name";

@@ -99,6 +99,58 @@ const SCRIPTS: &str = r#"
     DUMP copied
 "#;
 
+/// What clients do to keys that never end: `SETNX` is also how data begins.
+const DATA: &str = r#"
+    SETNX lock mine
+    TTL lock
+    EXPIRE lock 600
+    PERSIST lock
+    PERSIST lock
+    TTL lock
+    GET lock
+    SETNX counter 0
+    INCR counter
+    INCRBY counter 41
+    GET counter
+    SETNX float 1.5
+    INCRBYFLOAT float 2
+    SETNX flags x
+    SETBIT flags 7 1
+    GETBIT flags 7
+    BITFIELD flags SET u8 8 255
+    BITCOUNT flags
+    GET flags
+    SETNX word mine
+    SETRANGE word 4 " or"
+    APPEND word " yours"
+    GET word
+    MSETNX lock 1 other 2
+    MSETNX one 1 other 2
+    SETNX one 2
+    SET lock theirs XX GET
+    GETDEL lock
+    MULTI
+    SETNX of_exec 1
+    INCR of_exec
+    SETNX of_exec 7
+    STRLEN of_exec
+    EXEC
+    SETNX watched 1
+    WATCH watched
+    MULTI
+    GET watched
+    EXPIRE watched 600
+    EXEC
+    DEL watched of_exec one other
+    DBSIZE
+    EVAL "return {redis.call('SETNX', KEYS[1], 'a'), redis.call('GET', KEYS[1])}" 1 word
+    EVAL "return {redis.call('SETNX', KEYS[1], 'a'), redis.call('GET', KEYS[1])}" 1 new
+    EVAL "return redis.call('INCR', KEYS[1])" 1 counter
+    SETNX gone 1
+    EVAL "return redis.call('DEL', KEYS[1])" 1 gone
+    EXISTS gone
+"#;
+
 /// Keys that are named by a pattern.
 const SORTS: &str = r#"
     SET weight_a 2 NX PX 600000
@@ -119,6 +171,15 @@ async fn commands_answer_as_if_there_were_no_tag() {
 #[tokio::test]
 async fn scripts_see_no_tag() {
     compare(SCRIPTS).await;
+}
+
+/// Locks that never end have tags as well.
+#[tokio::test]
+async fn commands_and_scripts_see_no_tag_of_what_never_ends() {
+    for session in [COMMANDS, SCRIPTS] {
+        compare(&session.replace(" PX 600000", "")).await;
+    }
+    compare(DATA).await;
 }
 
 #[tokio::test]
@@ -144,10 +205,18 @@ async fn scripts_leave_tags_where_they_are() {
     if target_is_plain_redis() {
         return;
     }
+    for claim in
+        [&["SET", "lock", "mine", "NX", "PX", "600000"][..], &["SET", "lock", "mine", "NX"]]
+    {
+        scripts_leave_the_tags_of(claim).await;
+    }
+}
+
+async fn scripts_leave_the_tags_of(claim: &[&str]) {
     let masters = Masters::start(3);
     let proxy = Proxy::start(&masters, &["--vote-timeout", "3s"]);
     let mut client = proxy.raw().await;
-    assert_eq!(client.ask(&["SET", "lock", "mine", "NX", "PX", "600000"]).await, Reply::ok());
+    assert_eq!(client.ask(claim).await, Reply::ok());
     all_hold(&masters, "lock", "mine").await;
     let mut before = tags(&masters).await;
     for (script, confirms) in TOUCHES {

@@ -17,8 +17,8 @@ pub enum Canonical {
     Deliver,
     /// Delete if exactly this value is held.
     TakeBack,
-    /// Take the tag off exactly this value.
-    TakeTag,
+    /// Note that attempts are over.
+    Note,
     /// Let exactly this value end sooner.
     Shorten,
     /// `DEL` that tells what it deleted.
@@ -61,7 +61,7 @@ impl Canonical {
         Self::Release,
         Self::Deliver,
         Self::TakeBack,
-        Self::TakeTag,
+        Self::Note,
         Self::Shorten,
         Self::Delete,
         Self::Persist,
@@ -85,7 +85,7 @@ impl Canonical {
             Self::Release => tagged!("canonical/release.lua"),
             Self::Deliver => include_str!("canonical/deliver.lua"),
             Self::TakeBack => include_str!("canonical/take_back.lua"),
-            Self::TakeTag => tagged!("canonical/take_tag.lua"),
+            Self::Note => include_str!("canonical/note.lua"),
             Self::Shorten => include_str!("canonical/shorten.lua"),
             Self::Delete => tagged!("canonical/delete.lua"),
             Self::Persist => include_str!("canonical/persist.lua"),

@@ -27,6 +27,19 @@ pub enum Debt {
     Lease(Lease),
     /// Keys are to hold again what they held before a program.
     Restore(Restore),
+    /// It is to be kept in mind that an attempt is over.
+    Note(Note),
+}
+
+/// An attempt that is over, although some master may have missed that.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Database of its key.
+    pub db: u32,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// When what is left of it is gone by itself.
+    pub end: Instant,
 }
 
 /// A lease that is over.
@@ -51,8 +64,6 @@ pub enum Over {
     Attempt(Attempt),
     /// What exactly this value has left beyond so many milliseconds: its holder wants it to end sooner.
     Rest(Box<[u8]>, i64),
-    /// Only the tag of exactly this value: what has no end is no lease.
-    Tag(Box<[u8]>),
 }
 
 impl Debt {
@@ -62,6 +73,7 @@ impl Debt {
             Self::Lease(lease) => lease.db,
             // The script selects what it needs.
             Self::Restore(_) => 0,
+            Self::Note(note) => note.db,
         }
     }
 
@@ -74,13 +86,15 @@ impl Debt {
             Self::Lease(Lease { key, over: Over::Attempt(attempt), .. }) => {
                 request::deliver(out, form, key, *attempt);
             }
-            Self::Lease(Lease { key, over: Over::Tag(value), .. }) => {
-                request::take_tag(out, form, key, value);
-            }
             Self::Lease(Lease { key, over: Over::Rest(value, ttl_ms), .. }) => {
                 request::shorten(out, form, key, value, *ttl_ms);
             }
             Self::Restore(restore) => request::restore(out, form, &restore.changes),
+            Self::Note(note) => {
+                let left = note.end.saturating_duration_since(clock::now()) + NOTED_LONGER;
+                let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX);
+                request::note(out, form, note.attempt, left_ms);
+            }
         }
     }
 
@@ -88,6 +102,7 @@ impl Debt {
         match self {
             Self::Lease(lease) => lease.bytes(),
             Self::Restore(restore) => restore.bytes(),
+            Self::Note(_) => size_of::<Note>(),
         }
     }
 
@@ -95,6 +110,7 @@ impl Debt {
         match self {
             Self::Lease(lease) => lease.end,
             Self::Restore(restore) => restore.end,
+            Self::Note(note) => note.end,
         }
     }
 }
@@ -102,7 +118,7 @@ impl Debt {
 impl Lease {
     fn bytes(&self) -> usize {
         let value = match &self.over {
-            Over::Value(value) | Over::Tag(value) | Over::Rest(value, _) => value.len(),
+            Over::Value(value) | Over::Rest(value, _) => value.len(),
             Over::Attempt(_) => size_of::<Attempt>(),
         };
         self.key.len() + value
@@ -135,6 +151,9 @@ impl Restore {
         self.changes.iter().map(|change| change.key.len() + value(change)).sum()
     }
 }
+
+/// A note stays for so much longer than what it is about should: a master that was away may have missed a shorter end.
+const NOTED_LONGER: Duration = Duration::from_secs(600);
 
 /// What `Instant` can certainly still add up.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -271,7 +290,9 @@ mod tests {
         let restore = Restore::later(&[change(b"checksum", 10_000)], 0).map(Debt::Restore);
         let release = debt(Over::Attempt(attempt()), now);
         assert_eq!((release.db(), release.bytes()), (3, 1 + size_of::<Attempt>()));
-        for debt in [take_back(now), release, restore.expect("it has an end")] {
+        let note = Debt::Note(Note { db: 3, attempt: attempt(), end: now });
+        assert_eq!((note.db(), note.bytes()), (3, size_of::<Note>()));
+        for debt in [take_back(now), release, restore.expect("it has an end"), note] {
             let mut request = Vec::new();
             debt.encode(Form::Sha, &mut request);
             assert!(request.starts_with(b"*") && request.ends_with(b"\r\n"));

@@ -413,6 +413,11 @@ impl Link {
         }
     }
 
+    /// Whether requests have still to be written.
+    pub fn has_unsent(&self) -> bool {
+        !self.state.borrow().out.is_empty()
+    }
+
     /// Tells the master, now or when the link is back, and again until it has done it.
     pub fn deliver(&self, debt: Debt) {
         if self.is_up() {
@@ -730,6 +735,10 @@ impl Link {
         match answer {
             Answer::Error(error) if error.starts_with(b"NOSCRIPT") => {
                 self.send_deferred(debt, Form::Text);
+            }
+            // A master without room for notes must not make this proxy forget what is owed to it.
+            Answer::Error(_) if matches!(*debt, Debt::Note(_)) => {
+                tracing::debug!(master = %self.address, "it does not note what is over");
             }
             Answer::Error(_) => self.defer(*debt),
             _ => {}

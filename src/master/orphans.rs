@@ -11,13 +11,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use redis::{RedisResult, Value};
+use redis::RedisResult;
 use tokio::sync::Notify;
 
 use super::dial::Dial;
 use super::errand::{Errand, Errands, Failed};
 use super::probe;
-use crate::lua::canonical::Canonical;
+use crate::decision::lease::attempt::Stored;
 use crate::quorum::orphans::{Held, orphans};
 use crate::quorum::{MasterId, MasterSet};
 
@@ -177,15 +177,20 @@ async fn ask(master: &Errand, command: &mut redis::Cmd) -> RedisResult<()> {
 
 async fn held(master: &Errand, key: &[u8]) -> RedisResult<Held> {
     let mut inspect = redis::cmd("EVAL");
-    inspect.arg(Canonical::Inspect.text()).arg(1).arg(key);
-    let words: Option<Vec<Value>> = inspect.query_async(&mut master.connection.clone()).await?;
-    let Some([kind, value, ttl_ms]) = words.as_deref() else { return Ok(Held::Other) };
-    if redis::from_redis_value_ref::<String>(kind)? != "string" {
-        return Ok(Held::Other);
+    inspect.arg(STORED).arg(1).arg(key);
+    let words: Option<(Vec<u8>, i64)> = inspect.query_async(&mut master.connection.clone()).await?;
+    let Some((value, ttl_ms)) = words else { return Ok(Held::Other) };
+    let Stored { tag, token } = Stored::decode(&value);
+    if tag.is_some_and(|tag| tag.attempt.is_nobodys()) {
+        return Ok(Held::Nobodys);
     }
-    let for_ever = redis::from_redis_value_ref::<i64>(ttl_ms)? == -1;
-    Ok(Held::String { value: redis::from_redis_value_ref(value)?, for_ever })
+    let attempt = tag.map(|tag| tag.attempt.to_bytes().to_vec());
+    Ok(Held::String { attempt, value: token.to_vec(), for_ever: ttl_ms == -1 })
 }
+
+/// A string as it is stored, and its remaining TTL.
+const STORED: &str = "return redis.call('TYPE', KEYS[1]).ok == 'string' \
+    and {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])}";
 
 #[cfg(test)]
 mod tests {

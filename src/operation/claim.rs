@@ -249,7 +249,7 @@ impl Claim {
         let sent = self.sent.as_ref().filter(|_| self.is_granted())?;
         let holder = sent.decision.holder()?;
         let tag = if sent.held.attempt == holder { sent.held.raised() } else { holder.fresh() };
-        (holder != Tag::NONE.attempt && !self.persist).then_some((&*self.token, tag))
+        (holder != Tag::NONE.attempt).then_some((&*self.token, tag))
     }
 
     /// The value that the claim has left in `round`, if any, and when it is gone by itself.
@@ -258,12 +258,6 @@ impl Claim {
         let value = attempt::encode(sent.attempt(round).fresh(), &self.token);
         let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
         Some((value, rules.end_of(sent.since, ttl_ms)))
-    }
-
-    /// The value of a lock without TTL that was granted, and the masters that may have it under its tag.
-    pub(super) fn without_end(&self) -> Option<(Vec<u8>, MasterSet)> {
-        let sent = self.sent.as_ref().filter(|_| self.persist && self.is_granted())?;
-        Some((attempt::encode(sent.decision.attempt().fresh(), &self.token), sent.asked.all))
     }
 
     /// It is decided, and some master holds the key for somebody else, whether that counts or not.

@@ -11,7 +11,7 @@ use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
-use crate::operation::shown::{Shown, vote};
+use crate::operation::shown::{Shown, longer, vote};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
@@ -24,7 +24,7 @@ pub struct Delete {
     missing: MasterSet,
     /// Masters that have deleted something without a tag.
     untagged: MasterSet,
-    /// The largest remaining TTL that masters reported when they deleted the key.
+    /// The largest remaining TTL that masters reported when they deleted the key; -1: it had no end.
     left_ms: i64,
     trouble: Trouble,
 }
@@ -79,7 +79,7 @@ impl Delete {
         let at = rules.at(now);
         let step = if !sent.shown.is_look(master, round) {
             if let Some(Answer::Int(left_ms @ -1..)) = answer {
-                self.left_ms = self.left_ms.max(*left_ms);
+                self.left_ms = longer(self.left_ms, *left_ms);
             }
             sent.decision.vote(round, master, vote(answer), at)
         } else {

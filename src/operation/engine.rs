@@ -107,6 +107,8 @@ struct Flight {
     others_behind: bool,
     /// Masters that were lost before they answered: it may have taken effect there.
     unsure: MasterSet,
+    /// Masters keep in mind that what it gave back is over.
+    is_noted: bool,
     /// A pause after a split vote is running.
     pausing: bool,
     /// When the current round ends for a silent minority; `None` before the first.
@@ -248,6 +250,7 @@ impl Engine {
             awaited: MasterSet::EMPTY,
             others_behind: false,
             unsure: MasterSet::EMPTY,
+            is_noted: false,
             pausing: false,
             deadline: None,
             began: None,
@@ -601,6 +604,7 @@ impl Engine {
         let Some((target, turn)) = taken.flatten() else { return };
         self.make_up(id);
         self.remember_lease(id);
+        let is_noted = self.note_missed(id);
         self.keep_others_behind(id);
         self.leave_turns(id);
         self.tell_changes(id);
@@ -611,6 +615,9 @@ impl Engine {
                 self.share(waiting, &reply);
             }
             self.ready.borrow_mut().extend(concerned.next);
+        }
+        if is_noted {
+            return self.deliver_behind_notes(target, reply);
         }
         target.deliver(reply);
     }

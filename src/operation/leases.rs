@@ -29,7 +29,7 @@ pub struct Leases {
 impl Default for Leases {
     fn default() -> Self {
         Self {
-            worker: WorkerId::new(fastrand::u64(1..1 << 48)),
+            worker: WorkerId::new(fastrand::u64(WorkerId::DRAWN)),
             counter: Cell::new(0),
             started: clock::now(),
             round_trip: Cell::new(Duration::ZERO),

@@ -513,15 +513,6 @@ impl Operation {
         }
     }
 
-    /// What is left to do about a lock without end, and on which masters: there is no attempt to be told from others any
-    /// more, and commands on data expect none.
-    pub fn tag_to_take(&self, rules: &Rules) -> Option<(Debt, MasterSet)> {
-        let Kind::Claim(claim) = &self.kind else { return None };
-        let (value, masters) = claim.without_end()?;
-        let (over, end) = (Over::Tag(value.into()), rules.end_of_release(crate::clock::now(), -1));
-        Some((Debt::Lease(Lease { db: self.db, key: self.key.clone(), over, end }), masters))
-    }
-
     /// What its holder wants to end sooner than masters have it.
     pub fn to_shorten(&self, rules: &Rules) -> Vec<(MasterId, Debt)> {
         let Kind::Extend(extend) = &self.kind else { return Vec::new() };

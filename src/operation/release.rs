@@ -8,7 +8,7 @@ use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
-use crate::operation::shown::{Shown, vote};
+use crate::operation::shown::{Shown, longer, vote};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Answers, Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
@@ -38,7 +38,7 @@ pub struct Release {
     known: Option<Tag>,
     replies: Answers<Replies>,
     sent: Option<Box<Sent>>,
-    /// The largest remaining TTL that masters reported when they deleted the key.
+    /// The largest remaining TTL that masters reported when they deleted the key; -1: it had no end.
     left_ms: i64,
     trouble: Trouble,
 }
@@ -107,7 +107,7 @@ impl Release {
             self.trouble.remember(error);
         }
         if let Some(Answer::Int(left_ms @ -1..)) = answer {
-            self.left_ms = self.left_ms.max(*left_ms);
+            self.left_ms = longer(self.left_ms, *left_ms);
         }
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         // Who may not vote is told again in the end.

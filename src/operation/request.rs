@@ -3,7 +3,7 @@
 use crate::decision::lease::attempt::{self, Attempt, Tag};
 use crate::lua::canonical::Canonical;
 use crate::operation::program::Change;
-use crate::reserved;
+use crate::reserved::{self, OVER};
 
 /// How a script is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,11 +152,6 @@ pub fn take_back(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
     script(out, form, Canonical::TakeBack, key, &[value]);
 }
 
-/// Takes the tag off the key if it holds exactly this value.
-pub fn take_tag(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
-    script(out, form, Canonical::TakeTag, key, &[value]);
-}
-
 /// Lets the key end in `ttl_ms` at the latest if it holds exactly this value.
 pub fn shorten(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8], ttl_ms: i64) {
     let mut ttl = Number::default();
@@ -166,6 +161,13 @@ pub fn shorten(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8], ttl_ms: 
 /// Deletes the key if it holds this attempt, however often that was prolonged.
 pub fn deliver(out: &mut Vec<u8>, form: Form, key: &[u8], attempt: Attempt) {
     script(out, form, Canonical::Deliver, key, &[&attempt::prefix(attempt)]);
+}
+
+/// Notes that the attempt is over, for `left_ms`.
+pub fn note(out: &mut Vec<u8>, form: Form, attempt: Attempt, left_ms: i64) {
+    let mut left = Number::default();
+    let args = [&attempt.to_bytes()[..], left.digits(left_ms)];
+    script(out, form, Canonical::Note, OVER.as_bytes(), &args);
 }
 
 /// What a key must hold for a swap to take effect.

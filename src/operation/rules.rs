@@ -67,7 +67,7 @@ impl Rules {
 }
 
 /// How long a release is kept whose lock has no end.
-const UNKNOWN_END: Duration = Duration::from_secs(600);
+const UNKNOWN_END: Duration = Duration::from_secs(24 * 3600);
 
 /// Time that an [`Instant`] can certainly still add up.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -80,6 +80,11 @@ pub(super) fn vote(answer: Option<&Answer<'_>>) -> Vote {
     }
 }
 
+/// The longer of two remaining TTLs; -1: for ever.
+pub(super) fn longer(one_ms: i64, other_ms: i64) -> i64 {
+    if one_ms.min(other_ms) < 0 { -1 } else { one_ms.max(other_ms) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +107,11 @@ mod tests {
         assert_eq!(shown.delete([(id(2), tag(7))], 0, all), MasterSet::EMPTY);
         assert_eq!(shown.delete([(id(2), tag(8))], 0, all), MasterSet::from_iter([id(2)]));
         assert_eq!(shown.told(id(2), 0), Some(tag(8)));
+    }
+
+    #[test]
+    fn nothing_is_longer_than_for_ever() {
+        assert_eq!([longer(0, 7), longer(0, -1), longer(-1, 7)], [7, -1, -1]);
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Values that nobody holds and that never end: what a claim without TTL leaves behind when its proxy dies
 //! between the first master that made it persistent and the rollback.
 
-use std::collections::HashMap;
-
 use super::{MasterId, MasterSet, Quorum};
 
 /// What one master holds under a key.
@@ -10,8 +8,12 @@ use super::{MasterId, MasterSet, Quorum};
 pub enum Held {
     /// No such key, or another type: locks of other types are taken by scripts, which are taken back whole.
     Other,
+    /// What a master that has forgotten was given because more than one of the others may hold a lock: each is kept.
+    Nobodys,
     /// A string.
     String {
+        /// The attempt that has left it there, if that is told.
+        attempt: Option<Vec<u8>>,
         /// Its value.
         value: Vec<u8>,
         /// It has no TTL.
@@ -19,20 +21,37 @@ pub enum Held {
     },
 }
 
-/// The masters, in the order of the list, whose string without TTL is held by fewer than a quorum. Equal values
+/// The masters, in the order of the list, whose string without TTL is held by fewer than a quorum. Equal strings
 /// count together whatever their TTL: a claim that is being made persistent has both.
 pub fn orphans(quorum: Quorum, held: &[Held]) -> MasterSet {
-    let mut holders: HashMap<&[u8], MasterSet> = HashMap::new();
-    let mut for_ever = MasterSet::EMPTY;
-    for (index, held) in held.iter().enumerate() {
-        let Held::String { value, for_ever: stays } = held else { continue };
-        holders.entry(value).or_default().insert(MasterId::new(index));
-        if *stays {
-            for_ever.insert(MasterId::new(index));
+    if held.contains(&Held::Nobodys) {
+        return MasterSet::EMPTY;
+    }
+    let masters = || held.iter().enumerate().map(|(index, held)| (MasterId::new(index), held));
+    let holders = |one: &Held| -> MasterSet {
+        masters().filter(|(_, other)| one.is_same(other)).map(|(master, _)| master).collect()
+    };
+    let is_orphan = |(_, one): &(_, &Held)| one.is_for_ever() && !quorum.reached_by(holders(one));
+    masters().filter(is_orphan).map(|(master, _)| master).collect()
+}
+
+impl Held {
+    fn is_for_ever(&self) -> bool {
+        matches!(self, Self::String { for_ever: true, .. })
+    }
+
+    /// Whether both are what one attempt has left, whatever they say. What has no attempt may be anybody's.
+    fn is_same(&self, other: &Self) -> bool {
+        let (Self::String { attempt, value, .. }, Self::String { attempt: its, value: theirs, .. }) =
+            (self, other)
+        else {
+            return false;
+        };
+        match (attempt, its) {
+            (Some(attempt), Some(its)) => attempt == its,
+            _ => value == theirs,
         }
     }
-    let minorities = holders.into_values().filter(|holders| !quorum.reached_by(*holders));
-    minorities.fold(MasterSet::EMPTY, |all, holders| all.union(holders.and(for_ever)))
 }
 
 #[cfg(test)]
@@ -41,13 +60,20 @@ mod tests {
 
     use super::*;
 
+    /// `attempt:value~` for a value with an end, where the attempt is not always told.
     fn masters(words: &[&str]) -> Vec<Held> {
         let held = |word: &&str| match *word {
             "" => Held::Other,
-            word => Held::String {
-                value: word.trim_end_matches('~').into(),
-                for_ever: !word.ends_with('~'),
-            },
+            "nobody" => Held::Nobodys,
+            word => {
+                let (attempt, value) =
+                    word.split_once(':').map_or((None, word), |(it, value)| (Some(it), value));
+                Held::String {
+                    attempt: attempt.map(Into::into),
+                    value: value.trim_end_matches('~').into(),
+                    for_ever: !word.ends_with('~'),
+                }
+            }
         };
         words.iter().map(held).collect()
     }
@@ -76,6 +102,24 @@ mod tests {
     }
 
     #[test]
+    fn equal_values_of_two_attempts_are_two_values() {
+        assert_eq!(found(&["old:1", "new:1", "new:1"]), [0]);
+        assert_eq!(found(&["old:1", "new:1", ""]), [0, 1]);
+    }
+
+    /// A version before has taken the tag off on some masters only.
+    #[test]
+    fn a_value_without_its_attempt_is_that_of_any() {
+        assert_eq!(found(&["a:1", "1", ""]), [0; 0]);
+        assert_eq!(found(&["a:1", "1", "1"]), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_disputed_is_left_alone() {
+        assert_eq!(found(&["a:1", "nobody", "b:2"]), [0; 0]);
+    }
+
+    #[test]
     fn half_of_an_even_number_is_a_minority() {
         assert_eq!(found(&["a", "a", "", ""]), [0, 1]);
         assert_eq!(found(&["a", "a", "a", ""]), [0; 0]);
@@ -89,7 +133,7 @@ mod tests {
             let (quorum, held) = (Quorum::of(words.len()), masters(&words));
             let orphans = orphans(quorum, &held);
             for (index, one) in held.iter().enumerate() {
-                let Held::String { value, for_ever } = one else { continue };
+                let Held::String { value, for_ever, .. } = one else { continue };
                 let is_same = |other: &&Held| matches!(other, Held::String { value: theirs, .. } if theirs == value);
                 let held_by_quorum = held.iter().filter(is_same).count() >= quorum.needed();
                 prop_assert_eq!(orphans.contains(MasterId::new(index)), *for_ever && !held_by_quorum);

@@ -1,4 +1,4 @@
-//! What one master remembers: strings under keys, some of which end.
+//! What one master remembers: strings under keys, some of which end, and the notes that proxies keep.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,8 @@ use super::resp::Reply;
 #[derive(Debug, Default)]
 pub struct Keyspace {
     keys: BTreeMap<Vec<u8>, Entry>,
+    /// The only sorted set: members and scores.
+    notes: BTreeMap<Vec<u8>, i64>,
     /// How often each key was written, whether it is still there or not.
     writes: BTreeMap<Vec<u8>, u64>,
 }
@@ -87,6 +89,37 @@ impl Keyspace {
             b"RESTORE" => self.restore(now_ms, words),
             b"SCAN" => self.scan(),
             b"FLUSHALL" | b"FLUSHDB" => self.flush(words),
+            name if key == b"redlock-proxy:over" => return self.on_notes(name, words),
+            _ => return None,
+        })
+    }
+
+    /// As much of sorted sets as the notes take. There are never too many.
+    fn on_notes(&mut self, name: &[u8], words: &[Vec<u8>]) -> Option<Reply> {
+        let text = |number: i64| Reply::text(number.to_string());
+        Some(match name {
+            b"ZADD" => {
+                let score = self.notes.entry(words[4].clone()).or_insert(i64::MIN);
+                *score = number(&words[3]).expect("a score").max(*score);
+                Reply::Int(1)
+            }
+            b"ZREMRANGEBYSCORE" => {
+                let highest = number(&words[3]).expect("a score");
+                self.notes.retain(|_, score| *score > highest);
+                Reply::Int(0)
+            }
+            b"ZREMRANGEBYRANK" => Reply::Int(0),
+            b"ZRANGE" => {
+                let last = self.notes.iter().max_by_key(|(_, score)| **score);
+                let last = last.map(|(member, score)| [Reply::Bulk(member.clone()), text(*score)]);
+                Reply::Array(last.into_iter().flatten().collect())
+            }
+            b"PEXPIREAT" => Reply::Int(1),
+            b"ZSCAN" => {
+                let notes = self.notes.iter();
+                let notes = notes.flat_map(|(it, score)| [Reply::Bulk(it.clone()), text(*score)]);
+                Reply::Array(vec![text(0), Reply::Array(notes.collect())])
+            }
             _ => return None,
         })
     }
@@ -212,6 +245,7 @@ impl Keyspace {
         let keys: Vec<Vec<u8>> = self.keys.keys().cloned().collect();
         keys.iter().for_each(|key| self.wrote(key));
         self.keys.clear();
+        self.notes.clear();
         Reply::ok()
     }
 }

@@ -83,7 +83,8 @@ impl Master {
 
     /// The same of any database.
     pub async fn key_count_in(&self, db: u32) -> i64 {
-        let own = ["EXISTS", "redlock-proxy:mark", "redlock-proxy:roster", "redlock-proxy:copying"];
+        let own = ["mark", "roster", "copying", "over"].map(|name| format!("redlock-proxy:{name}"));
+        let own: Vec<_> = ["EXISTS".to_owned()].into_iter().chain(own).collect();
         let mut raw = Raw::connect_resp3(&self.address()).await;
         assert_eq!(raw.ask(&["SELECT", &db.to_string()]).await, Reply::ok());
         match (raw.ask(&own).await, raw.ask(&["DBSIZE"]).await) {

@@ -24,6 +24,9 @@ pub const HEADER_LEN: usize = MARKER.len() + TAG_LEN;
 /// Length in bytes of what stands before the generation.
 const PREFIX_LEN: usize = HEADER_LEN - GENERATION_LEN;
 
+/// Length of an attempt in bytes.
+pub const ATTEMPT_LEN: usize = WORKER_LEN + COUNTER_LEN;
+
 const WORKER_LEN: usize = 6;
 const COUNTER_LEN: usize = 8;
 const GENERATION_LEN: usize = 2;
@@ -33,6 +36,12 @@ const GENERATION_LEN: usize = 2;
 pub struct WorkerId(u64);
 
 impl WorkerId {
+    /// No worker has this number, as none has 0.
+    const NOBODY: u64 = (1 << (8 * WORKER_LEN)) - 1;
+
+    /// The numbers that workers draw from.
+    pub const DRAWN: std::ops::Range<u64> = 1..Self::NOBODY;
+
     /// Takes the lowest 48 bits of `random`.
     pub fn new(random: u64) -> Self {
         Self(random & ((1 << (8 * WORKER_LEN)) - 1))
@@ -50,6 +59,30 @@ impl Attempt {
     /// The attempt with number `counter` of a worker, which never uses a number twice.
     pub fn new(worker: WorkerId, counter: u64) -> Self {
         Self { worker, counter }
+    }
+
+    /// A name for a value that nobody has.
+    pub fn of_nobody(counter: u64) -> Self {
+        Self { worker: WorkerId(WorkerId::NOBODY), counter }
+    }
+
+    /// Whether it is one of [`Attempt::of_nobody`].
+    pub fn is_nobodys(self) -> bool {
+        self.worker.0 == WorkerId::NOBODY
+    }
+
+    /// The attempt as it stands in a tag.
+    pub fn to_bytes(self) -> [u8; ATTEMPT_LEN] {
+        let mut bytes = [0; ATTEMPT_LEN];
+        bytes.copy_from_slice(&self.fresh().to_bytes()[..ATTEMPT_LEN]);
+        bytes
+    }
+
+    /// The attempt with these bytes. Any bytes are some attempt.
+    pub fn from_bytes(bytes: [u8; ATTEMPT_LEN]) -> Self {
+        let mut tag = [0; TAG_LEN];
+        tag[..ATTEMPT_LEN].copy_from_slice(&bytes);
+        Tag::from_bytes(tag).attempt
     }
 
     /// The worker that made the attempt.
@@ -197,6 +230,7 @@ mod tests {
         fn different_tags_are_stored_differently(one in tags(), other in tags()) {
             prop_assert_eq!(one == other, one.to_bytes() == other.to_bytes());
             prop_assert_eq!(Tag::from_bytes(one.to_bytes()), one);
+            prop_assert_eq!(Attempt::from_bytes(one.attempt.to_bytes()), one.attempt);
         }
 
         #[test]
@@ -220,6 +254,14 @@ mod tests {
         let value = encode(attempt.fresh().raised(), b"t");
         let documented = b"\xFFRL\x01\x01\x02\x03\x04\x05\x06\0\0\0\0\0\0\0\x07\0\x01t";
         assert_eq!(value, documented);
+    }
+
+    #[test]
+    fn no_worker_is_nobody() {
+        let nobody = Attempt::of_nobody(7);
+        assert!(nobody.is_nobodys() && Attempt::from_bytes(nobody.to_bytes()).is_nobodys());
+        let last = WorkerId::new(WorkerId::DRAWN.end - 1);
+        assert!(!Attempt::new(last, 7).is_nobodys());
     }
 
     #[test]

@@ -5,8 +5,15 @@
 //! holders among the sources and all that were not read together are a quorum. What fewer hold is certainly the rest of
 //! something that was never decided, or that was released, and must not become a quorum by being copied. A master that
 //! is given the state counts once: it was among those that were not read.
+//!
+//! What is known to be over does not count at all. An attempt is noted as over when its release or deletion has
+//! succeeded: by then so few masters could hold it that nobody was ever granted it again, and no two attempts have the
+//! same name. So the note is true for ever, whoever reads it, whatever the attempt's generation on a master that missed
+//! the end. Masters that answered are told, a quorum of them, and any sources have one of a quorum among them.
 
-use crate::decision::lease::attempt::{Stored, Tag};
+use std::collections::HashSet;
+
+use crate::decision::lease::attempt::{Attempt, Stored, Tag};
 use crate::quorum::Quorum;
 
 /// What one source holds under the key.
@@ -64,6 +71,13 @@ pub fn choose(quorum: Quorum, held: &[Option<Held>]) -> Choice {
             .max_by_key(|state| state.rank(held))
             .map_or(Choice::Nothing, |state| take(held, state)),
     }
+}
+
+/// What is held, without the rest of attempts that are over.
+pub fn living(mut held: Vec<Option<Held>>, over: &HashSet<Attempt>) -> Vec<Option<Held>> {
+    let is_over = |here: &mut Held| here.content.tag().is_some_and(|it| over.contains(&it.attempt));
+    held.iter_mut().for_each(|here| _ = here.take_if(is_over));
+    held
 }
 
 /// Drops what did not stay the same through all looks at the sources: the rest of a claim that was refused is taken
@@ -220,6 +234,30 @@ mod tests {
         // Of three, the one that has forgotten may have been the second.
         let one = [lease(1, 0, 900), none()];
         assert_eq!(of_three(&one), Choice::Take { source: 0, ttl_ms: Some(900) });
+    }
+
+    fn over(counters: &[u64]) -> HashSet<Attempt> {
+        counters.iter().map(|counter| Attempt::new(WorkerId::new(7), *counter)).collect()
+    }
+
+    #[test]
+    fn the_rest_of_what_is_over_is_nothing_whatever_its_generation() {
+        let held = vec![None, lease(1, 2, 900)];
+        assert_eq!(of_three(&living(held.clone(), &over(&[1]))), Choice::Nothing);
+        assert_eq!(living(held.clone(), &over(&[2])), held);
+    }
+
+    #[test]
+    fn what_is_over_does_not_dispute_a_lock() {
+        let held = living(vec![lease(1, 0, 900), lease(2, 0, 300)], &over(&[1]));
+        assert_eq!(of_three(&held), Choice::Take { source: 1, ttl_ms: Some(300) });
+    }
+
+    /// A token that looks the same, and what is no lease, have no name.
+    #[test]
+    fn what_has_no_tag_is_never_over() {
+        let held = vec![text("token", None), other("a hash", Some(9))];
+        assert_eq!(living(held.clone(), &over(&[0, 1, 2])), held);
     }
 
     /// All that a quorum may hold, the one that forgot among it, and all that others may hold meanwhile.

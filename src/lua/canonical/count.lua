@@ -1,3 +1,5 @@
 -- The number of keys in the database, without what the proxies keep there.
-local own = redis.call('EXISTS', 'redlock-proxy:mark', 'redlock-proxy:roster', 'redlock-proxy:copying')
+local own = redis.call(
+  'EXISTS', 'redlock-proxy:mark', 'redlock-proxy:roster', 'redlock-proxy:copying', 'redlock-proxy:over'
+)
 return redis.call('DBSIZE') - own

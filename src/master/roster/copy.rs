@@ -7,6 +7,7 @@
 
 mod page;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,8 +16,8 @@ use futures_util::future::try_join_all;
 use redis::RedisResult;
 
 use self::page::{Entry, Found, Page, Write};
-use crate::decision::lease::attempt::{Attempt, WorkerId, encode};
-use crate::decision::roster::copying::{Choice, Content, Held, choose, steady};
+use crate::decision::lease::attempt::{Attempt, encode};
+use crate::decision::roster::copying::{Choice, Content, Held, choose, living, steady};
 use crate::decision::roster::mark::{Kind, Mark};
 use crate::master::errand::{Errand, Failed};
 use crate::quorum::{MasterId, Quorum};
@@ -34,6 +35,10 @@ const LOOKS_AGAIN: usize = 5;
 
 /// Maximum keys that are looked at again.
 const MAX_OPEN: usize = 10_000;
+
+/// What nobody has stays no longer than this under a key of which the sources hold what never ends: whoever has it may be
+/// one of them, and what a minority keeps for ever is not removed meanwhile.
+const NOBODYS_MS: u64 = 24 * 3600 * 1000;
 
 /// For so long others believe that a proxy is copying that has said so.
 const SAID_FOR: Duration = Duration::from_secs(4);
@@ -135,7 +140,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         tokio::time::sleep(self.pause).await;
         for db in &databases {
             self.select(*db).await?;
-            self.scan(*db, &self.target, None).await?;
+            let over = self.over(*db).await?;
+            self.scan(*db, &over, &self.target, None).await?;
         }
         Ok(())
     }
@@ -158,12 +164,38 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 
     async fn database(&self, db: u32) -> Result<(), Failed> {
         self.select(db).await?;
+        let over = self.over(db).await?;
         let mut before: Vec<&Errand> = Vec::new();
         for source in &self.sources {
-            self.scan(db, &source.errand, before.first().copied()).await?;
+            self.scan(db, &over, &source.errand, before.first().copied()).await?;
             before.push(&source.errand);
         }
         Ok(())
+    }
+
+    /// Attempts that any source knows to be over, which the target is told as well. What is true now stays true.
+    async fn over(&self, db: u32) -> Result<HashSet<Attempt>, Failed> {
+        let mut over = HashMap::<Attempt, i64>::new();
+        for source in &self.sources {
+            let mut cursor = Vec::from(*b"0");
+            loop {
+                let page = page::over(&source.errand, db, &cursor, PAGE).await?;
+                self.require_proof(source, page.mark.as_ref(), db)?;
+                for (attempt, left_ms) in page.notes {
+                    let longest = over.entry(attempt).or_insert(left_ms);
+                    *longest = left_ms.max(*longest);
+                }
+                cursor = page.next;
+                if cursor == b"0" {
+                    break;
+                }
+            }
+        }
+        let notes: Vec<_> = over.iter().map(|(attempt, left_ms)| (*attempt, *left_ms)).collect();
+        for some in notes.chunks(PAGE) {
+            page::note(&self.target, some).await?;
+        }
+        Ok(over.into_keys().collect())
     }
 
     async fn select(&self, db: u32) -> RedisResult<()> {
@@ -176,7 +208,13 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 
     /// Copies what `walked` has, but what `before` has: its page was copied, or it was written since.
-    async fn scan(&self, db: u32, walked: &Errand, before: Option<&Errand>) -> Result<(), Failed> {
+    async fn scan(
+        &self,
+        db: u32,
+        over: &HashSet<Attempt>,
+        walked: &Errand,
+        before: Option<&Errand>,
+    ) -> Result<(), Failed> {
         let (mut cursor, mut keys) = page::scan(walked, 0, PAGE).await?;
         let mut open = Vec::new();
         loop {
@@ -186,7 +224,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                 }
                 page::scan(walked, cursor, PAGE).await.map(Some)
             };
-            let settled = self.settle_new(db, std::mem::take(&mut keys), before);
+            let settled = self.settle_new(db, over, std::mem::take(&mut keys), before);
             let (next, still_open) = tokio::join!(next, settled);
             open.extend(still_open?);
             open.truncate(MAX_OPEN);
@@ -195,12 +233,13 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                 None => break,
             }
         }
-        self.look_again(db, open).await
+        self.look_again(db, over, open).await
     }
 
     async fn settle_new(
         &self,
         db: u32,
+        over: &HashSet<Attempt>,
         mut keys: Vec<Vec<u8>>,
         before: Option<&Errand>,
     ) -> Result<Vec<Open>, Failed> {
@@ -211,12 +250,17 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         let mut open = Vec::new();
         for keys in keys.chunks(PAGE) {
             let keys = keys.iter().map(|key| Open { key: key.clone(), looks: Vec::new() });
-            open.extend(self.settle(db, keys.collect()).await?);
+            open.extend(self.settle(db, over, keys.collect()).await?);
         }
         Ok(open)
     }
 
-    async fn look_again(&self, db: u32, mut open: Vec<Open>) -> Result<(), Failed> {
+    async fn look_again(
+        &self,
+        db: u32,
+        over: &HashSet<Attempt>,
+        mut open: Vec<Open>,
+    ) -> Result<(), Failed> {
         for _ in 0..LOOKS_AGAIN {
             if open.is_empty() {
                 break;
@@ -225,7 +269,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             let mut still_open = Vec::new();
             while !open.is_empty() {
                 let some: Vec<Open> = open.drain(..open.len().min(PAGE)).collect();
-                still_open.extend(self.settle(db, some).await?);
+                still_open.extend(self.settle(db, over, some).await?);
             }
             open = still_open;
         }
@@ -233,7 +277,12 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 
     /// Makes the target hold what it should under these keys. Returns those under which it holds nobody's value for now.
-    async fn settle(&self, db: u32, all: Vec<Open>) -> Result<Vec<Open>, Failed> {
+    async fn settle(
+        &self,
+        db: u32,
+        over: &HashSet<Attempt>,
+        all: Vec<Open>,
+    ) -> Result<Vec<Open>, Failed> {
         let keys: Vec<Vec<u8>> = all.iter().map(|open| open.key.clone()).collect();
         let keys = &keys[..];
         if keys.is_empty() {
@@ -246,8 +295,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         let (mut writes, mut large, mut open) = (Vec::new(), Vec::new(), Vec::new());
         for (at, mut looked) in all.into_iter().enumerate() {
             let key = &keys[at];
-            let held: Vec<Option<Held>> =
-                theirs.iter().map(|page| page.entries[at].as_ref().map(Entry::held)).collect();
+            let held = theirs.iter().map(|page| page.entries[at].as_ref().map(Entry::held));
+            let held: Vec<Option<Held>> = living(held.collect(), over);
             let here = ours.entries[at].as_ref();
             let is_last_look = looked.looks.len() == LOOKS_AGAIN;
             let choice = match choose(self.quorum, &held) {
@@ -263,7 +312,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             match choice {
                 Choice::Nothing => writes.extend(here.map(|here| Write::remove(key, here))),
                 Choice::Nobody { ttl_ms } => {
-                    writes.push(Write::text(key, nobody(), ttl_ms));
+                    let ttl_ms = ttl_ms.unwrap_or(NOBODYS_MS);
+                    writes.push(Write::text(key, nobody(), Some(ttl_ms)));
                     if !is_last_look {
                         let content = |held: &Option<Held>| Some(held.as_ref()?.content.clone());
                         looked.looks.push(held.iter().map(content).collect());
@@ -343,6 +393,6 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 
 /// A value that nobody has: an attempt of its own, with a token that was told to nobody.
 fn nobody() -> Vec<u8> {
-    let attempt = Attempt::new(WorkerId::new(fastrand::u64(..)), fastrand::u64(..));
+    let attempt = Attempt::of_nobody(fastrand::u64(..));
     encode(attempt.fresh(), format!("{:032x}", fastrand::u128(..)).as_bytes())
 }

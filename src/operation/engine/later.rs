@@ -8,7 +8,8 @@ use super::{Engine, OperationId};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
-use crate::master::deferred::{Debt, Lease, Over};
+use crate::master::deferred::{Debt, Lease, Note, Over};
+use crate::master::link::Link;
 use crate::operation::{Owed, Then};
 use crate::quorum::{MasterSet, turn};
 
@@ -20,6 +21,10 @@ pub(super) struct Later {
 
 /// The most that wait. Beyond it the oldest is told sooner.
 const MOST: usize = 65_536;
+
+/// Within so many turns of the event loop a link has written what it was given, unless its master takes nothing: it
+/// gathers for one turn and writes in the next. Links that are busy have something unsent again by then.
+const TURNS_OF_A_NOTE: u32 = 4;
 
 /// How often it is looked whether a grant can be told.
 const LOOK: Duration = Duration::from_millis(1);
@@ -55,18 +60,14 @@ impl Engine {
         });
     }
 
-    /// A lease that a quorum holds now is given back by its name. One without an end is none.
+    /// A lease that a quorum holds now is given back by its name.
     pub(super) fn remember_lease(&self, id: OperationId) {
-        let to_take = self.with(id, |flight| {
+        self.with(id, |flight| {
             let operation = &flight.operation;
             if let Some((token, tag)) = operation.lease() {
                 self.rules.leases.remember(operation.db, &operation.key, token, tag);
             }
-            operation.tag_to_take(&self.rules)
         });
-        if let Some((debt, masters)) = to_take.flatten() {
-            masters.iter().for_each(|master| self.links[master.index()].deliver(debt.clone()));
-        }
     }
 
     /// All that is to come has come: who has not deleted what was given back is told at once. And once more when the
@@ -81,6 +82,9 @@ impl Engine {
             Some((flight.operation.db, flight.operation.key.clone(), owed))
         });
         let Some((db, key, Owed { attempt, now, later, end })) = owed.flatten() else { return };
+        if !now.is_empty() {
+            self.note_over(id, Note { db, attempt, end });
+        }
         let lease = Lease { db, key, over: Over::Attempt(attempt), end };
         self.tell_over(&lease, now);
         if !later.is_empty() {
@@ -94,6 +98,43 @@ impl Engine {
             if let Some((_, lease, masters)) = oldest {
                 self.tell_over(&lease, masters);
             }
+        }
+    }
+
+    /// A client is about to be told that a lease is over, which masters without a link have missed. The others keep that in
+    /// mind: when this proxy is gone as well, nobody else can tell the rest of it from a lock. Says whether it is so.
+    pub(super) fn note_missed(&self, id: OperationId) -> bool {
+        let note = self.with(id, |flight| {
+            let Owed { attempt, now, end, .. } = flight.operation.owed(&self.rules)?;
+            let is_missed = !now.without(self.reachable()).is_empty();
+            is_missed.then_some(Note { db: flight.operation.db, attempt, end })
+        });
+        let note = note.flatten();
+        if let Some(note) = &note {
+            self.note_over(id, note.clone());
+        }
+        note.is_some()
+    }
+
+    /// Tells the client once the notes have been written: they arrive although this proxy is killed after that.
+    pub(super) fn deliver_behind_notes(&self, target: Target, reply: Reply) {
+        let links: Vec<Rc<Link>> = self.links.clone();
+        tokio::task::spawn_local(async move {
+            for _ in 0..TURNS_OF_A_NOTE {
+                if !links.iter().any(|link| link.is_up() && link.has_unsent()) {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            target.deliver(reply);
+        });
+    }
+
+    fn note_over(&self, id: OperationId, note: Note) {
+        let is_noted = self.with(id, |flight| std::mem::replace(&mut flight.is_noted, true));
+        if is_noted == Some(false) {
+            let debt = Debt::Note(note);
+            self.reachable().iter().for_each(|to| self.links[to.index()].deliver(debt.clone()));
         }
     }
 

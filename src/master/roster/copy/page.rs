@@ -2,10 +2,12 @@
 
 use redis::{RedisResult, Value};
 
+use crate::decision::lease::attempt::Attempt;
 use crate::decision::roster::copying::{Content, Held};
 use crate::decision::roster::mark::Mark;
+use crate::lua::canonical::Canonical;
 use crate::master::errand::Errand;
-use crate::reserved::MARK;
+use crate::reserved::{MARK, OVER};
 
 /// Maximum length of a string that is read with its page; leases are short.
 const LONGEST_TEXT: usize = 1024;
@@ -15,6 +17,15 @@ pub(super) struct Page {
     pub(super) mark: Option<Mark>,
     /// In the order of the keys.
     pub(super) entries: Vec<Option<Entry>>,
+}
+
+/// Attempts that are over, as one master knows.
+pub(super) struct Over {
+    pub(super) mark: Option<Mark>,
+    /// Where the next page begins; 0: nowhere.
+    pub(super) next: Vec<u8>,
+    /// For how many milliseconds each is of use.
+    pub(super) notes: Vec<(Attempt, i64)>,
 }
 
 /// What is under one key.
@@ -125,6 +136,36 @@ pub(super) async fn dumps(
     Ok((read_mark(mark)?, dumps))
 }
 
+/// A page of the attempts that a master has noted as over in database `db`, from `cursor`.
+pub(super) async fn over(
+    errand: &Errand,
+    db: u32,
+    cursor: &[u8],
+    count: usize,
+) -> RedisResult<Over> {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(OVER_PAGE).arg(2).arg(MARK).arg(OVER).arg(db).arg(cursor).arg(count);
+    let values: Vec<Value> = eval.query_async(&mut errand.connection.clone()).await?;
+    let [mark, next, notes @ ..] = &values[..] else { return Err(malformed()) };
+    let mut found = Vec::new();
+    for note in notes.chunks_exact(2) {
+        let attempt: Vec<u8> = redis::from_redis_value_ref(&note[0])?;
+        let attempt = Attempt::from_bytes(attempt.try_into().map_err(|_| malformed())?);
+        found.push((attempt, redis::from_redis_value_ref(&note[1])?));
+    }
+    Ok(Over { mark: read_mark(mark)?, next: redis::from_redis_value_ref(next)?, notes: found })
+}
+
+/// Lets a master note that these attempts are over, in the database that the connection has selected.
+pub(super) async fn note(errand: &Errand, notes: &[(Attempt, i64)]) -> RedisResult<()> {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(Canonical::Note.text()).arg(1).arg(OVER);
+    for (attempt, left_ms) in notes {
+        eval.arg(&attempt.to_bytes()).arg(left_ms);
+    }
+    eval.query_async(&mut errand.connection.clone()).await
+}
+
 /// Writes to the target, if its mark is still `mark` up to the tail. Returns how many keys changed; -1: it is not.
 pub(super) async fn paste(
     errand: &Errand,
@@ -194,4 +235,5 @@ fn malformed() -> redis::RedisError {
 const DIGEST: &str = include_str!("../../../lua/program/digest.lua");
 const PAGE: &str = include_str!("../../../lua/copy/page.lua");
 const DUMPS: &str = include_str!("../../../lua/copy/dumps.lua");
+const OVER_PAGE: &str = include_str!("../../../lua/copy/over.lua");
 const PASTE: &str = include_str!("../../../lua/copy/paste.lua");
