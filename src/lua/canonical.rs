@@ -21,6 +21,8 @@ pub enum Canonical {
     Note,
     /// Let exactly this value end sooner.
     Shorten,
+    /// Let a key that is there end no sooner.
+    Prolong,
     /// `DEL` that tells what it deleted.
     Delete,
     /// Make a provisional claim persistent.
@@ -54,7 +56,7 @@ macro_rules! tagged {
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Acquire,
         Self::Extend,
         Self::Look,
@@ -63,6 +65,7 @@ impl Canonical {
         Self::TakeBack,
         Self::Note,
         Self::Shorten,
+        Self::Prolong,
         Self::Delete,
         Self::Persist,
         Self::Inspect,
@@ -87,6 +90,7 @@ impl Canonical {
             Self::TakeBack => include_str!("canonical/take_back.lua"),
             Self::Note => include_str!("canonical/note.lua"),
             Self::Shorten => include_str!("canonical/shorten.lua"),
+            Self::Prolong => include_str!("canonical/prolong.lua"),
             Self::Delete => tagged!("canonical/delete.lua"),
             Self::Persist => include_str!("canonical/persist.lua"),
             Self::Inspect => tagged!("canonical/inspect.lua"),
@@ -107,7 +111,7 @@ impl Canonical {
 
     /// The SHA1 by which a master knows the script, in hex.
     pub fn sha(self) -> &'static str {
-        static SHAS: LazyLock<[String; 19]> =
+        static SHAS: LazyLock<[String; Canonical::ALL.len()]> =
             LazyLock::new(|| Canonical::ALL.map(|s| sha1_smol::Sha1::from(s.text()).hexdigest()));
         &SHAS[self as usize]
     }

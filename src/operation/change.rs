@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::client::reply::Reply;
 use crate::clock::Instant;
+use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
-use crate::operation::request::{self, Number};
+use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::tally::{Tally, Verdict};
@@ -81,7 +82,7 @@ impl Change {
         self.sent.as_ref().map_or(0, |sent| sent.round)
     }
 
-    pub(super) fn encode(&self, rules: &Rules, key: &[u8], out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
         let Some(sent) = &self.sent else { return };
         match &self.what {
             What::Persist => request::encode(out, &[b"PERSIST", key]),
@@ -92,12 +93,13 @@ impl Change {
                     _ => *ttl_ms,
                 };
                 let mut ttl = Number::default();
-                let mut words: Vec<&[u8]> = vec![b"PEXPIRE", key, ttl.digits(on_masters)];
-                match sent.round {
-                    0 => words.extend(conditions.iter().map(|word| word.as_bytes())),
+                let ttl = ttl.digits(on_masters);
+                if sent.round > 0 {
                     // The condition did hold. Now the end is only moved to when the client has its answer.
-                    _ => words.push(b"GT"),
+                    return request::script(out, form, Canonical::Prolong, key, &[ttl]);
                 }
+                let mut words: Vec<&[u8]> = vec![b"PEXPIRE", key, ttl];
+                words.extend(conditions.iter().map(|word| word.as_bytes()));
                 request::encode(out, &words);
             }
         }
@@ -125,9 +127,7 @@ impl Change {
     }
 
     fn ballot(&mut self, answer: Option<&Answer<'_>>) -> Ballot {
-        let is_repeated = self.round() > 0;
         match answer {
-            Some(Answer::Int(0)) if is_repeated => Ballot::Yes,
             Some(Answer::Int(0)) => Ballot::No,
             Some(Answer::Int(_)) => Ballot::Yes,
             Some(Answer::Error(error)) => {

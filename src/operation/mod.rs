@@ -372,7 +372,7 @@ impl Operation {
             Kind::Release(release) => release.encode(key, form, out),
             Kind::Delete(delete) => delete.encode(key, form, out),
             Kind::Extend(extend) => extend.encode(rules, key, form, out),
-            Kind::Change(change) => change.encode(rules, key, out),
+            Kind::Change(change) => change.encode(rules, key, form, out),
             Kind::Read(read) => read.encode(key, form, out),
             Kind::Swap(swap) => swap.encode(rules, key, form, out),
             Kind::Everywhere(everywhere) => everywhere.encode(form, out),

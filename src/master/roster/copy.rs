@@ -165,10 +165,9 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     async fn database(&self, db: u32) -> Result<(), Failed> {
         self.select(db).await?;
         let over = self.over(db).await?;
-        let mut before: Vec<&Errand> = Vec::new();
-        for source in &self.sources {
-            self.scan(db, &over, &source.errand, before.first().copied()).await?;
-            before.push(&source.errand);
+        for (at, source) in self.sources.iter().enumerate() {
+            let first = self.sources.first().filter(|_| at > 0);
+            self.scan(db, &over, &source.errand, first.map(|first| (source, first))).await?;
         }
         Ok(())
     }
@@ -207,13 +206,13 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(())
     }
 
-    /// Copies what `walked` has, but what `before` has: its page was copied, or it was written since.
+    /// Copies what `walked` has, but for what `alike` are found to hold both.
     async fn scan(
         &self,
         db: u32,
         over: &HashSet<Attempt>,
         walked: &Errand,
-        before: Option<&Errand>,
+        alike: Option<(&Source, &Source)>,
     ) -> Result<(), Failed> {
         let (mut cursor, mut keys) = page::scan(walked, 0, PAGE).await?;
         let mut open = Vec::new();
@@ -224,7 +223,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                 }
                 page::scan(walked, cursor, PAGE).await.map(Some)
             };
-            let settled = self.settle_new(db, over, std::mem::take(&mut keys), before);
+            let settled = self.settle_new(db, over, std::mem::take(&mut keys), alike);
             let (next, still_open) = tokio::join!(next, settled);
             open.extend(still_open?);
             open.truncate(MAX_OPEN);
@@ -241,11 +240,11 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         db: u32,
         over: &HashSet<Attempt>,
         mut keys: Vec<Vec<u8>>,
-        before: Option<&Errand>,
+        alike: Option<(&Source, &Source)>,
     ) -> Result<Vec<Open>, Failed> {
         keys.retain(|key| !is_reserved(key));
-        if let Some(before) = before {
-            keys = page::missing(before, keys).await?;
+        if let Some((walked, first)) = alike {
+            keys = self.differing(db, walked, first, keys).await?;
         }
         let mut open = Vec::new();
         for keys in keys.chunks(PAGE) {
@@ -253,6 +252,31 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             open.extend(self.settle(db, over, keys.collect()).await?);
         }
         Ok(open)
+    }
+
+    /// Keys that two sources do not hold alike. What the first one holds as well was copied when it was walked, or was
+    /// written there since: then it takes the place of the master that has forgotten. That it holds anything says
+    /// nothing: it may be the rest of a claim that is about to lose.
+    async fn differing(
+        &self,
+        db: u32,
+        walked: &Source,
+        first: &Source,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, Failed> {
+        if keys.is_empty() {
+            return Ok(keys);
+        }
+        let (theirs, firsts) =
+            tokio::try_join!(self.read(walked, db, &keys), self.read(first, db, &keys))?;
+        let content = |entry: &Option<Entry>| Some(entry.as_ref()?.held().content);
+        let is_alike = |(one, other): (&Option<Entry>, &Option<Entry>)| {
+            let (one, other) = (content(one), content(other));
+            one.zip(other).is_some_and(|(one, other)| one.is_same_state(&other))
+        };
+        let alike: Vec<bool> = theirs.entries.iter().zip(&firsts.entries).map(is_alike).collect();
+        let keys = keys.into_iter().zip(alike).filter(|(_, is_alike)| !is_alike);
+        Ok(keys.map(|(key, _)| key).collect())
     }
 
     async fn look_again(

@@ -193,18 +193,6 @@ pub(super) async fn scan(
     scan.arg(cursor).arg("COUNT").arg(count).query_async(&mut errand.connection.clone()).await
 }
 
-/// Those of `keys` that are not in the database that the connection has selected.
-pub(super) async fn missing(errand: &Errand, keys: Vec<Vec<u8>>) -> RedisResult<Vec<Vec<u8>>> {
-    if keys.is_empty() {
-        return Ok(keys);
-    }
-    let mut exists = redis::pipe();
-    keys.iter().for_each(|key| _ = exists.cmd("EXISTS").arg(key));
-    let there: Vec<bool> = exists.query_async(&mut errand.connection.clone()).await?;
-    let missing = keys.into_iter().zip(there).filter(|(_, is_there)| !is_there);
-    Ok(missing.map(|(key, _)| key).collect())
-}
-
 /// The databases that hold anything, with their keys.
 pub(super) async fn databases(errand: &Errand) -> RedisResult<Vec<(u32, u64)>> {
     let mut info = redis::cmd("INFO");
