@@ -88,6 +88,28 @@ async fn a_deleted_key_does_not_come_back_where_a_script_catches_up() {
     }
 }
 
+/// `PEXPIRE` is answered later than the key ends by it. The client was told 1, and relied on a key that had gone.
+#[tokio::test]
+async fn an_expiry_that_is_told_after_the_key_has_gone_is_none() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    let (mut far, mut near) = (stage.far.raw().await, stage.near.connection().await);
+    for key in ["first", "second", "third"] {
+        assert_eq!(claim(&mut near, key, "mine", TEN_MINUTES).await, Ok(Value::Okay));
+        eventually("all masters have it", || async {
+            (stage.masters.having(key).await == 3).then_some(())
+        })
+        .await;
+        stage.relays.iter().for_each(Relay::withhold_answers);
+        far.send(&encode(&["PEXPIRE", key, "150"])).await;
+        eventually("it has ended", || async {
+            (stage.masters.having(key).await == 0).then_some(())
+        })
+        .await;
+        stage.heal();
+        assert_eq!(far.reply().await, Reply::Int(0), "{key}");
+    }
+}
+
 /// A script takes longer than the vote timeout. The client was told an error, and all masters had done it and kept
 /// it: a lock that nobody held was in everybody's way.
 #[tokio::test]
