@@ -147,7 +147,7 @@ fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action 
 /// What masters are asked.
 fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
     match spec.name {
-        "bitcount" | "bitpos" | "dump" | "getbit" | "object" | "substr" => {
+        "bitcount" | "bitpos" | "dump" | "getbit" | "lcs" | "object" | "substr" => {
             request::untagged(&keys::of(spec, args), args.iter())
         }
         "sort" | "sort_ro" if names::may_be_completed(spec, args) => {

@@ -738,7 +738,7 @@ impl Link {
             }
             // A master without room for notes must not make this proxy forget what is owed to it.
             Answer::Error(_) if matches!(*debt, Debt::Note(_)) => {
-                tracing::debug!(master = %self.address, "it does not note what is over");
+                tracing::debug!(master = %self.address, "it cannot note which leases are over");
             }
             Answer::Error(_) => self.defer(*debt),
             _ => {}

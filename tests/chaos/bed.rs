@@ -18,24 +18,18 @@ pub(crate) struct Bed {
     pub(crate) masters: Vec<Master>,
     pub(crate) clocks: Vec<Clock>,
     pub(crate) disks: Vec<Disk>,
-    proxy_flags: Vec<&'static str>,
 }
 
 impl Bed {
-    /// `master_flags` are `redis-server`'s, `proxy_flags` the proxy's.
-    pub(crate) fn start(
-        system: System,
-        master_flags: &'static [&'static str],
-        proxy_flags: &[&'static str],
-    ) -> Bed {
+    /// `master_flags` are `redis-server`'s.
+    pub(crate) fn start(system: System, master_flags: &'static [&'static str]) -> Bed {
         let count = system.masters();
         let clocks: Vec<Clock> = (0..count).map(|_| Clock::new()).collect();
         let disks: Vec<Disk> = (0..count).map(|_| Disk::new()).collect();
         let start = |(clock, disk)| Master::start_in(master_flags, environment(clock, disk));
         let masters: Vec<Master> = clocks.iter().zip(&disks).map(start).collect();
         let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
-        let proxy_flags = [&["--vote-timeout", VOTE_TIMEOUT], proxy_flags].concat();
-        let mut bed = Bed { proxies: Vec::new(), relays, masters, clocks, disks, proxy_flags };
+        let mut bed = Bed { proxies: Vec::new(), relays, masters, clocks, disks };
         bed.proxies = (0..system.proxies()).map(|_| bed.new_proxy()).collect();
         bed
     }
@@ -84,7 +78,7 @@ impl Bed {
     }
 
     fn new_proxy(&self) -> Proxy {
-        let proxy = Proxy::in_front_of(&self.addresses(), &self.proxy_flags);
+        let proxy = Proxy::in_front_of(&self.addresses(), &["--vote-timeout", VOTE_TIMEOUT]);
         proxy.expect_warnings();
         proxy
     }

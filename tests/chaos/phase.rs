@@ -23,7 +23,6 @@ pub(crate) struct Phase {
     /// Faults follow each other for so long, and until each has happened once.
     pub(crate) lasting: Duration,
     pub(crate) seed: u64,
-    pub(crate) proxy_flags: &'static [&'static str],
 }
 
 /// What came of it.
@@ -42,7 +41,7 @@ pub(crate) struct Outcome {
 impl Phase {
     pub(crate) async fn run(&self) -> Outcome {
         let Phase { system, fault, .. } = *self;
-        let mut bed = Bed::start(system, fault.master_flags(), self.proxy_flags);
+        let mut bed = Bed::start(system, fault.master_flags());
         let orders = Orders::new(self.seed, bed.routes(), fault.habits(system));
         let journal = Journal::open(orders).await;
         let mut clients = clients::start(&system.programs(), journal.address);

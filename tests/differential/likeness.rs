@@ -80,7 +80,7 @@ fn text(reply: &Reply) -> String {
     let mut items = match reply {
         Reply::Array(items) => items.iter().map(text).collect(),
         Reply::Map(pairs) => pairs.iter().map(|(key, value)| text(key) + &text(value)).collect(),
-        Reply::Int(_) => vec![],
+        Reply::Int(_) => vec!["number".to_owned()],
         other => vec![format!("{other:?}")],
     };
     items.sort();

@@ -7,7 +7,8 @@
 //! * `DIFFERENTIAL_COMMANDS`: how many requests there are, up to the first difference;
 //! * `DIFFERENTIAL_SECONDS`: for how long instead, past differences that were seen before; without any of
 //!   the two [`A_MINUTE`], up to the first difference;
-//! * `DIFFERENTIAL_SEED`: the first seed, at random otherwise.
+//! * `DIFFERENTIAL_SEED`: the first seed. Otherwise it is [`FIRST_SEED`], and at random where a time is given:
+//!   what everybody runs before each commit fails for that commit only.
 #![allow(clippy::disallowed_methods, reason = "how long to go on is told by the real clock")]
 
 mod allowed;
@@ -39,6 +40,9 @@ use support::setting;
 
 /// How long `make test` goes on.
 const A_MINUTE: Duration = Duration::from_secs(60);
+
+/// Where `make test` begins.
+const FIRST_SEED: u64 = 1;
 
 /// Instances, each with servers of its own.
 const INSTANCES: usize = 2;
@@ -90,7 +94,9 @@ impl Hunt {
             (None, Some(_)) => None,
             (None, None) => Some(A_MINUTE),
         };
-        let first_seed = setting("DIFFERENTIAL_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
+        let goes_past = seconds.is_some();
+        let unset = || if goes_past { fastrand::u64(..1 << 40) } else { FIRST_SEED };
+        let first_seed = setting("DIFFERENTIAL_SEED").unwrap_or_else(unset);
         Hunt {
             allowed: Allowed::read(),
             first_seed,
@@ -98,7 +104,7 @@ impl Hunt {
             sent: 0.into(),
             commands: commands.unwrap_or(u64::MAX),
             end: time.map(|time| Instant::now() + time),
-            goes_past: seconds.is_some(),
+            goes_past,
             found: Mutex::default(),
         }
     }

@@ -601,6 +601,7 @@ async fn a_release_that_a_master_has_missed_is_delivered_before_the_end() {
     assert_eq!(raw.ask(&words("SET lock mine NX PX 600000")).await, Reply::ok());
     masters[0].holds("lock", "mine").await;
     relay.cut();
+    before.knows(0, "link", "down").await;
     assert_eq!(raw.ask(&words("DEL lock")).await, Reply::Int(1));
     before.knows(0, "deferred_releases", "1").await;
     let after = Proxy::unready(&addresses, &flags);
