@@ -90,6 +90,10 @@ pub(super) struct Copying<'a, P> {
     pub(super) quorum: Quorum,
     pub(super) sources: Vec<Source>,
     pub(super) target: Errand,
+    /// Where the target is, for the log.
+    pub(super) address: String,
+    /// How many databases each of them has.
+    pub(super) databases: u32,
     /// The provisional mark of the target.
     pub(super) nonce: u64,
     pub(super) progress: Arc<Progress>,
@@ -120,6 +124,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         loop {
             tokio::time::sleep(SAID_FOR / 4).await;
             self.say(&self.target).await?;
+            let (copied, total) = (self.progress.copied(), self.progress.total());
+            tracing::info!(master = %self.address, copied, total, "copying what it may have forgotten");
         }
     }
 
@@ -146,20 +152,26 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(())
     }
 
-    /// The databases that hold anything, and about how many keys there are.
+    /// The databases that hold anything, and about how many keys there are. That one is empty is proved like a page.
     async fn databases(&self) -> Result<Vec<u32>, Failed> {
-        let mut sizes = std::collections::BTreeMap::<u32, u64>::new();
-        for source in &self.sources {
-            for (db, keys) in page::databases(&source.errand).await? {
-                let size = sizes.entry(db).or_default();
-                *size = (*size).max(keys);
+        let theirs = self.sources.iter().map(|source| async move {
+            let found = page::databases(&source.errand, self.databases).await?;
+            for (db, (mark, _)) in (0..).zip(&found) {
+                self.require_proof(source, mark.as_ref(), db)?;
             }
-        }
-        // The marks are keys as well, and are not copied.
-        let total = sizes.values().map(|keys| keys.saturating_sub(1)).sum();
-        self.progress.total.store(total, Ordering::Relaxed);
+            Ok::<_, Failed>(found)
+        });
+        let (theirs, ours) = tokio::try_join!(try_join_all(theirs), async {
+            Ok(page::databases(&self.target, self.databases).await?)
+        })?;
+        // The mark is a key as well, and is not copied.
+        let keys = |found: &[(Option<Mark>, u64)], db: u32| {
+            found.get(db as usize).map_or(0, |(_, keys)| keys.saturating_sub(1))
+        };
+        let most = |db| theirs.iter().map(|found| keys(found, db)).max().unwrap_or_default();
+        self.progress.total.store((0..self.databases).map(most).sum(), Ordering::Relaxed);
         self.progress.copied.store(0, Ordering::Relaxed);
-        Ok(sizes.into_keys().collect())
+        Ok((0..self.databases).filter(|db| most(*db) > 0 || keys(&ours, *db) > 0).collect())
     }
 
     async fn database(&self, db: u32) -> Result<(), Failed> {
@@ -199,10 +211,11 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 
     async fn select(&self, db: u32) -> RedisResult<()> {
         let sources = self.sources.iter().map(|source| &source.errand);
-        for errand in sources.chain([&self.target]) {
-            let mut select = redis::cmd("SELECT");
-            select.arg(db).query_async::<()>(&mut errand.connection.clone()).await?;
-        }
+        let select = |errand: &Errand| {
+            let mut connection = errand.connection.clone();
+            async move { redis::cmd("SELECT").arg(db).query_async::<()>(&mut connection).await }
+        };
+        try_join_all(sources.chain([&self.target]).map(select)).await?;
         Ok(())
     }
 

@@ -271,8 +271,7 @@ impl<D: Dial + Clone> Keeper<D> {
         by: &Kind,
         keys: Keys,
     ) -> Result<bool, Failed> {
-        let errand = tokio::time::timeout(LOOK_TIMEOUT, self.errands.to(master)).await;
-        let errand = errand.unwrap_or(Err(Failed::Overtaken))?;
+        let errand = self.errands.to(master).await?;
         if errand.run_id != sight.facts.run_id {
             return Err(Failed::Overtaken);
         }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
 use super::acceptor::{self, Accepted, Said};
@@ -12,6 +11,7 @@ use crate::decision::register::ballot::Ballot;
 use crate::decision::register::proposer::{Outcome, Proposer, Request, Step};
 use crate::decision::roster::roster::{Change, Voters};
 use crate::master::dial::Dial;
+use crate::master::electorate::Sight;
 use crate::master::errand::{Errand, Errands, Failed};
 use crate::quorum::MasterId;
 
@@ -20,6 +20,9 @@ const KEEP: usize = 8;
 
 /// How long a round may take.
 const ROUND: Duration = Duration::from_secs(1);
+
+/// Once a quorum is connected, the others get as long again and this.
+const GRACE: Duration = Duration::from_millis(50);
 
 /// How many rounds one change may take.
 const ROUNDS: usize = 20;
@@ -87,19 +90,33 @@ impl<D: Dial> Register<'_, D> {
         Err(Failed::NoQuorum)
     }
 
-    /// Those that were seen lately. One that is named twice is asked once: it has one vote.
+    /// Those that were seen lately and are not much slower than a quorum. One that is named twice is asked once: it has
+    /// one vote.
     async fn masters(&self) -> Vec<(MasterId, Errand)> {
         let sights = self.errands.electorate.sights();
         let seen = sights.iter().enumerate().filter(|(_, sight)| sight.is_some());
         let open = |(at, _)| async move {
             let master = MasterId::new(at);
-            let opened = tokio::time::timeout(ROUND, self.errands.to(master)).await;
-            Some((master, opened.ok()?.ok()?))
+            Some((master, self.errands.to(master).await.ok()?))
         };
+        // What members say counts; one without a mark of theirs has nothing to say.
+        let may_speak = |master: MasterId| {
+            let sight = sights[master.index()].as_ref();
+            let is_marked = |sight: &Sight| sight.marks.mark()?.version();
+            self.voters != Voters::Members || sight.and_then(is_marked).is_some()
+        };
+        let mut opening: FuturesUnordered<_> = seen.map(open).collect();
+        let begun = clock::now();
+        let mut deadline = begun + ROUND;
         let mut masters: Vec<(MasterId, Errand)> = Vec::new();
-        for (master, errand) in join_all(seen.map(open)).await.into_iter().flatten() {
+        while let Ok(Some(opened)) = tokio::time::timeout_at(deadline, opening.next()).await {
+            let Some((master, errand)) = opened else { continue };
             if masters.iter().all(|(_, other)| other.run_id != errand.run_id) {
                 masters.push((master, errand));
+            }
+            let speaking = masters.iter().filter(|(master, _)| may_speak(*master)).count();
+            if speaking == self.errands.quorum.needed() {
+                deadline = deadline.min(clock::now() + begun.elapsed() + GRACE);
             }
         }
         masters

@@ -193,16 +193,16 @@ pub(super) async fn scan(
     scan.arg(cursor).arg("COUNT").arg(count).query_async(&mut errand.connection.clone()).await
 }
 
-/// The databases that hold anything, with their keys.
-pub(super) async fn databases(errand: &Errand) -> RedisResult<Vec<(u32, u64)>> {
-    let mut info = redis::cmd("INFO");
-    let info: String = info.arg("keyspace").query_async(&mut errand.connection.clone()).await?;
-    let database = |line: &str| {
-        let (number, fields) = line.strip_prefix("db")?.split_once(':')?;
-        let keys = fields.split(',').find_map(|field| field.strip_prefix("keys="))?;
-        Some((number.parse().ok()?, keys.parse().ok()?))
-    };
-    Ok(info.lines().filter_map(database).collect())
+/// The mark of each of the first `count` databases, and how many keys it has with those of the proxies.
+pub(super) async fn databases(
+    errand: &Errand,
+    count: u32,
+) -> RedisResult<Vec<(Option<Mark>, u64)>> {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(DATABASES).arg(1).arg(MARK).arg(count);
+    let values: Vec<Value> = eval.query_async(&mut errand.connection.clone()).await?;
+    let pairs = values.chunks_exact(2);
+    pairs.map(|pair| Ok((read_mark(&pair[0])?, redis::from_redis_value_ref(&pair[1])?))).collect()
 }
 
 fn script(text: &str, keys: &[Vec<u8>]) -> redis::Cmd {
@@ -223,5 +223,6 @@ fn malformed() -> redis::RedisError {
 const DIGEST: &str = include_str!("../../../lua/program/digest.lua");
 const PAGE: &str = include_str!("../../../lua/copy/page.lua");
 const DUMPS: &str = include_str!("../../../lua/copy/dumps.lua");
+const DATABASES: &str = include_str!("../../../lua/copy/databases.lua");
 const OVER_PAGE: &str = include_str!("../../../lua/copy/over.lua");
 const PASTE: &str = include_str!("../../../lua/copy/paste.lua");

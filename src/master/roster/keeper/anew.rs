@@ -126,10 +126,15 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 }
 
+/// Whether a member knows what its roster says of it, or was just admitted with all that it should.
 fn remembers(roster: &Roster, place: MasterId, shown: &Shown) -> bool {
     let Some(expected) = Mark::expected(roster, place, 0) else { return false };
     let Some(member) = roster.member(place) else { return false };
     let Some(mark) = &shown.mark else { return false };
     let is_same = mark.proves_same(&expected) || mark.missed_a_raise_to(&expected);
-    member.is_in() && member.run_id == shown.run_id && is_same
+    let is_admitted = match (member.standing, &mark.kind) {
+        (Standing::In { nonce }, Kind::Provisional { nonce: its }) => nonce != 0 && nonce == *its,
+        _ => false,
+    };
+    member.is_in() && member.run_id == shown.run_id && (is_same || is_admitted)
 }

@@ -3,8 +3,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+
 use super::{Admissions, Keeper, Keys, Turn};
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::decision::roster::admission::{self, Copy, Shown, Task, pause_ms, sources_needed};
 use crate::decision::roster::mark::{Kind, Mark};
 use crate::decision::roster::roster::{Change, Roster, Standing, Voters};
@@ -73,17 +75,24 @@ impl<D: Dial + Clone> Keeper<D> {
             _ => None,
         });
         let mut raised = MasterSet::EMPTY;
-        let mut raise = Vec::new();
+        let mut raising = FuturesUnordered::new();
         for (master, mark) in marks {
             let sight = sights[master.index()].as_ref().filter(|_| !raised.contains(master));
             if let Some(sight) = sight {
                 raised.insert(master);
-                raise.push(self.remark(master, sight, &mark.kind, Keys::Keep));
+                raising.push(self.remark(master, sight, &mark.kind, Keys::Keep));
             }
         }
-        let done = futures_util::future::join_all(raise).await;
-        let is_any_done = done.iter().any(|done| matches!(done, Ok(true)));
-        Ok(if is_any_done { Turn::Acted } else { Turn::Idle })
+        let mut turn = Turn::Idle;
+        let mut deadline = None;
+        while let Some(done) = next_before(deadline, &mut raising).await {
+            if matches!(done, Ok(true)) {
+                // The next turn raises what is slower than that.
+                turn = Turn::Acted;
+                deadline.get_or_insert_with(|| clock::now() + super::LOOK_TIMEOUT);
+            }
+        }
+        Ok(turn)
     }
 
     async fn act(
@@ -225,6 +234,8 @@ impl<D: Dial + Clone> Keeper<D> {
             quorum: self.errands.quorum,
             sources,
             target: self.errands.to(target).await?,
+            address: self.address(target),
+            databases: self.databases(),
             nonce: copy.nonce,
             progress: electorate.progress(target),
             pause: self.errands.vote_timeout,
@@ -232,6 +243,12 @@ impl<D: Dial + Clone> Keeper<D> {
             copied: &|keys| electorate.copied(target, keys),
         };
         copying.run().await
+    }
+
+    /// As many as every master has that can be seen; clients are given no more.
+    fn databases(&self) -> u32 {
+        let sights = self.errands.electorate.sights();
+        sights.iter().flatten().map(|sight| sight.facts.databases).min().unwrap_or_default()
     }
 
     fn has_copied(&self, place: MasterId, target: MasterId, copy: Copy, sources: MasterSet) {
@@ -264,6 +281,17 @@ impl<D: Dial + Clone> Keeper<D> {
             }
         }
         Ok(Turn::Idle)
+    }
+}
+
+/// What is done next; `None`: nothing, or not by then.
+async fn next_before<T>(
+    deadline: Option<Instant>,
+    doing: &mut FuturesUnordered<impl Future<Output = T>>,
+) -> Option<T> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, doing.next()).await.ok()?,
+        None => doing.next().await,
     }
 }
 
