@@ -150,6 +150,11 @@ impl Page<'_, '_> {
         self.gauge("masters", "Masters that are configured.", None, quorum.masters() as f64)?;
         self.gauge("quorum", "How many have to agree.", None, quorum.needed() as f64)?;
         self.gauge("voters", "How many can vote.", None, voters as f64)?;
+        let version = shared.electorate.roster().version;
+        self.gauge("roster_version", "Version of the roster.", None, version as f64)?;
+        let help = "Whether a quorum had forgotten, so that data may be lost.";
+        let is_lost = u8::from(shared.electorate.may_have_lost_data());
+        self.gauge("data_may_be_lost", help, None, f64::from(is_lost))?;
 
         self.of_masters("master_up", "Whether a worker is connected to it.", |master| {
             f64::from(u8::from(status::is_up(shared, master)))
@@ -170,6 +175,7 @@ impl Page<'_, '_> {
             gauge(&mut family, &[("master", &address), ("reason", &reason)], 1.0)?;
         }
         self.probations()?;
+        self.copying()?;
         self.ballots()?;
         self.debts()
     }
@@ -181,6 +187,22 @@ impl Page<'_, '_> {
             let counts = shared.electorate.probations(master);
             for (reason, count) in Cause::KINDS.into_iter().zip(counts) {
                 counter(&mut family, &[("master", &address), ("reason", reason)], count)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copying(&mut self) -> fmt::Result {
+        let shared = self.shared;
+        let help = "Keys that a master on probation was given back, and about how many there are.";
+        let mut family = self.gauges("copying_keys", help, None)?;
+        for (master, address) in masters(shared) {
+            if !shared.electorate.waits(master) {
+                continue;
+            }
+            let progress = shared.electorate.progress(master);
+            for (part, keys) in [("copied", progress.copied()), ("all", progress.total())] {
+                gauge(&mut family, &[("master", &address), ("part", part)], keys as f64)?;
             }
         }
         Ok(())
