@@ -96,6 +96,7 @@ impl Locker for Redlock {
 pub(crate) struct Run {
     pub(crate) per_second: f64,
     pub(crate) p99_ms: f64,
+    pub(crate) p999_ms: f64,
     pub(crate) longest_ms: f64,
     /// CPU time per cycle of the application, which is this process.
     application_us: f64,
@@ -127,6 +128,7 @@ pub(crate) fn run_as_is(
     let run = Run {
         per_second: cycles / elapsed.as_secs_f64(),
         p99_ms: count.latency_us.value_at_quantile(0.99) as f64 / 1e3,
+        p999_ms: count.latency_us.value_at_quantile(0.999) as f64 / 1e3,
         longest_ms: count.latency_us.max() as f64 / 1e3,
         application_us: cpu.as_secs_f64() * 1e6 / cycles,
         failed: count.failed as f64,

@@ -60,9 +60,7 @@ impl Master {
     }
 
     fn flush(&self) -> Result<()> {
-        // Announced as a proxy's own, or it would be a loss of memory.
-        let flush = "redis.pcall('FLUSHALL', 'announced') return redis.call('FLUSHALL')";
-        Ok(redis::cmd("EVAL").arg(flush).arg(0).exec(&mut self.connection()?)?)
+        Ok(redis::cmd("FLUSHALL").exec(&mut self.connection()?)?)
     }
 
     fn connection(&self) -> Result<redis::Connection> {
@@ -77,6 +75,8 @@ pub(crate) struct Deployment {
     pub(crate) masters: Vec<Master>,
     /// The process in between; none when clients talk to the master itself.
     middle: Option<Process>,
+    /// The middle is a proxy that proves what masters remember.
+    keeps_marks: bool,
 }
 
 impl Deployment {
@@ -84,7 +84,13 @@ impl Deployment {
     pub(crate) fn direct() -> Result<Deployment> {
         let master = Master::start()?;
         let port = master.port;
-        Ok(Deployment { name: "redis-server".into(), port, masters: vec![master], middle: None })
+        Ok(Deployment {
+            name: "redis-server".into(),
+            port,
+            masters: vec![master],
+            middle: None,
+            keeps_marks: false,
+        })
     }
 
     /// Clients talk to twemproxy, which passes everything on to one Redis server.
@@ -99,7 +105,8 @@ impl Deployment {
         let mut process = Process::start(command, directory)?;
         process.wait_for(|_| pong(port)).context("twemproxy (nutcracker)")?;
         let (name, masters) = ("twemproxy to 1 server".into(), vec![master]);
-        Ok(Deployment { name, port, masters, middle: Some(process) })
+        let middle = Some(process);
+        Ok(Deployment { name, port, masters, middle, keeps_marks: false })
     }
 
     /// Clients talk to the proxy, which decides by majority of `count` masters.
@@ -120,7 +127,8 @@ impl Deployment {
         let mut process = Process::start(command, tempdir()?)?;
         let port = process.wait_for(listening_port).context("redlock-proxy")?;
         let name = format!("redlock-proxy to {count} masters");
-        let mut deployment = Deployment { name, port, masters, middle: Some(process) };
+        let middle = Some(process);
+        let mut deployment = Deployment { name, port, masters, middle, keeps_marks: true };
         deployment.wait_until_complete()?;
         Ok(deployment)
     }
@@ -145,8 +153,11 @@ impl Deployment {
         connection(self.port)
     }
 
-    /// Empties the masters behind the proxy's back.
+    /// Empties the masters: through the proxy, or they would have forgotten.
     pub(crate) fn flush(&self) -> Result<()> {
+        if self.keeps_marks {
+            return Ok(redis::cmd("FLUSHALL").exec(&mut self.connection()?)?);
+        }
         self.masters.iter().try_for_each(Master::flush)
     }
 

@@ -13,6 +13,7 @@ mod bystander;
 mod contention;
 mod cycles;
 mod deployment;
+mod hiccups;
 mod idle;
 mod load;
 mod paused;
@@ -57,6 +58,8 @@ fn measure(group: Group, settings: &Settings) -> Result<Table> {
         Group::Cycles => cycles::measure(settings),
         Group::Programs => programs::measure(settings),
         Group::Restarted => restarted::measure(settings),
+        Group::Copying => restarted::measure_copying(settings),
+        Group::Hiccups => hiccups::measure(settings),
         Group::Bystander => bystander::measure(settings),
     }
 }

@@ -1,4 +1,5 @@
-//! One of three masters is killed and comes back empty: do the clients notice, and when does it vote again?
+//! One of three masters is killed and comes back empty: do the clients notice, when does it vote again, and how fast is
+//! it copied to?
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     let (mut healthy, mut restarted, mut returns) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..settings.rounds as usize {
         proxy.flush()?;
-        hold(&proxy)?;
+        hold(&proxy, LOCKS)?;
         healthy.push(cycles::run_as_is(&runtime, HEALTHY, &locker, settings.duration())?);
         let (run, back) = std::thread::scope(|threads| {
             let restart = threads.spawn(|| restart(&mut proxy, round % 3));
@@ -36,6 +37,25 @@ pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     Ok(table)
 }
 
+/// How fast keys are copied to a master that comes back empty while nobody asks for anything.
+pub(crate) fn measure_copying(settings: &Settings) -> Result<Table> {
+    let mut proxy = Deployment::proxy(&settings.proxy, 3)?;
+    let heading = format!("One of three masters restarted empty, {MANY_LOCKS} locks held, no load");
+    let mut table = Table::new(&heading, COPYING, &["s until it votes", "keys copied", "keys/s"]);
+    let mut returns = Vec::new();
+    for round in 0..settings.rounds as usize {
+        proxy.flush()?;
+        hold(&proxy, MANY_LOCKS)?;
+        returns.push(restart(&mut proxy, round % 3)?);
+    }
+    table.row(vec![
+        format!("{:.2}", median_of(&returns, |back| back.seconds)),
+        format!("{:.0}", median_of(&returns, |back| back.copied)),
+        format!("{:.0}", median_of(&returns, |back| back.copied / back.seconds)),
+    ]);
+    Ok(table)
+}
+
 /// How a master came back.
 struct Return {
     /// Seconds from when it answered until it voted.
@@ -44,14 +64,17 @@ struct Return {
 }
 
 /// Takes locks that are not released.
-fn hold(proxy: &Deployment) -> Result<()> {
+fn hold(proxy: &Deployment, locks: usize) -> Result<()> {
     let mut connection = proxy.connection()?;
-    let mut pipeline = redis::pipe();
-    for number in 0..LOCKS {
-        let key = format!("held:{number}");
-        pipeline.cmd("SET").arg(key).arg("holder").arg("NX").arg("PX").arg(600_000).ignore();
+    for first in (0..locks).step_by(LOCKS) {
+        let mut pipeline = redis::pipe();
+        for number in first..first + LOCKS {
+            let key = format!("held:{number}");
+            pipeline.cmd("SET").arg(key).arg("holder").arg("NX").arg("PX").arg(600_000).ignore();
+        }
+        pipeline.exec(&mut connection)?;
     }
-    Ok(pipeline.exec(&mut connection)?)
+    Ok(())
 }
 
 /// Restarts a master while the load runs, and waits until it votes.
@@ -115,7 +138,12 @@ killed (`SIGKILL`) in the middle of the load and started again at once, without 
 round. It votes again once all that it forgot has been copied to it. A cycle that was refused, or got an error, \
 would have failed.";
 
+const COPYING: &str = "The master is killed (`SIGKILL`) and started again at once, without its data; a different one \
+each round. Seconds are from when it answers until it votes: noticing, putting it out of the roster, copying, \
+admitting it.";
+
 const HEALTHY: &str = "all three";
 const RESTARTED: &str = "one restarted empty";
 const LOCKS: usize = 10_000;
+const MANY_LOCKS: usize = 300_000;
 const RUN_UP: Duration = Duration::from_millis(500);

@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "BENCH_PIPELINES", default_value = "1,16", value_delimiter = ',')]
     pub(crate) pipelines: Vec<u32>,
 
-    /// Seconds of one run of the groups that are bounded by time (contention, cycles, restarted, bystander)
+    /// Seconds of one run of the groups that are bounded by time (contention, cycles, restarted, bystander, hiccups)
     #[arg(long, env = "BENCH_SECONDS", default_value = "3", value_parser = positive())]
     seconds: u32,
 
@@ -72,6 +72,10 @@ pub(crate) enum Group {
     Restarted,
     #[value(alias = "8")]
     Bystander,
+    #[value(alias = "9")]
+    Copying,
+    #[value(alias = "10")]
+    Hiccups,
 }
 
 impl Settings {
