@@ -46,8 +46,11 @@ use crate::quorum::{MasterId, Quorum};
 pub use shared::{Certificates, Shared};
 pub use threads::{on_one_thread, serve};
 
-/// How long the first clients are kept waiting for the masters that can be reached.
-const FIRST_CONTACT: Duration = Duration::from_secs(1);
+/// How long the first clients are kept waiting for a quorum that votes.
+const FIRST_CONTACT: Duration = Duration::from_secs(3);
+
+/// How long they are kept waiting for a master that does not answer, where the others are a quorum.
+const TRIAL: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether the last client has gone while draining.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
@@ -367,11 +370,15 @@ impl Worker {
         }
     }
 
+    /// Waits until a quorum votes and every master was tried, or until it is known what this proxy waits for.
     async fn first_contact(&self) {
         let tried = async {
-            let electorate = self.engine.electorate();
-            let is_settled = || electorate.serves() || electorate.why_it_waits().is_some();
-            while !self.engine.links().iter().all(|link| link.was_tried()) || !is_settled() {
+            let engine = &self.engine;
+            let all_tried = || engine.links().iter().all(|link| link.was_tried());
+            let votes = || engine.rules().quorum.reached_by(engine.voters());
+            let waits = || engine.electorate().why_it_waits().is_some();
+            let is_late = || self.uptime() >= TRIAL;
+            while !(all_tried() || is_late()) || !(votes() || waits()) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
