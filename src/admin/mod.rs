@@ -137,7 +137,7 @@ impl Admin {
         }
         let others = self.shared.electorate.why_not(quorum.everybody().without(voters));
         let waits = self.shared.electorate.why_it_waits();
-        let waits = waits.map(|why| format!("; {why}")).unwrap_or_default();
+        let waits = waits.map(|obstacle| format!("; {}", obstacle.why)).unwrap_or_default();
         let why = format!(
             "{voting} of {all} masters vote and {} are needed{others}{waits}",
             quorum.needed()

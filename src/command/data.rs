@@ -147,6 +147,10 @@ fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action 
 /// What masters are asked.
 fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
     match spec.name {
+        // A script would lose the order of what `IDX` answers.
+        "lcs" if args.from(3).iter().any(|word| word.eq_ignore_ascii_case(b"idx")) => {
+            request::of(args.iter())
+        }
         "bitcount" | "bitpos" | "dump" | "getbit" | "lcs" | "object" | "substr" => {
             request::untagged(&keys::of(spec, args), args.iter())
         }

@@ -41,6 +41,27 @@ pub struct Terms {
     pub cold_start: ColdStart,
 }
 
+/// Why this proxy does not serve yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// For people.
+    pub why: String,
+    /// It ends by itself, after `--restart-wait` at the latest.
+    pub passes: bool,
+}
+
+impl Obstacle {
+    /// One that somebody has to remove.
+    pub fn lasting(why: String) -> Self {
+        Self { why, passes: false }
+    }
+
+    /// One that ends by itself.
+    pub fn passing(why: String) -> Self {
+        Self { why, passes: true }
+    }
+}
+
 /// What the workers have found out about the masters, together.
 #[derive(Debug)]
 pub struct Electorate {
@@ -71,7 +92,7 @@ struct State {
     seats: Seats,
     serves: bool,
     /// Why not yet.
-    waits: Option<String>,
+    waits: Option<Obstacle>,
     /// Why never.
     refusal: Option<String>,
     /// Since when the roster was begun anew, with what was left.
@@ -235,9 +256,10 @@ impl Electorate {
     }
 
     /// Why this proxy does not serve yet; `None`: it does, or has not looked yet.
-    pub fn why_it_waits(&self) -> Option<String> {
+    pub fn why_it_waits(&self) -> Option<Obstacle> {
         let state = self.state();
-        state.refusal.clone().or_else(|| state.waits.clone()).filter(|_| !state.serves)
+        let refusal = state.refusal.clone().map(Obstacle::lasting);
+        refusal.or_else(|| state.waits.clone()).filter(|_| !state.serves)
     }
 
     /// Whether this proxy serves these masters, if enough of them vote.
@@ -383,10 +405,11 @@ impl Electorate {
     }
 
     /// It does not serve yet. Says once why.
-    pub(super) fn wait_for(&self, why: String) {
+    pub(super) fn wait_for(&self, obstacle: Obstacle) {
+        let why = obstacle.why.clone();
         let is_new = self.change(|state| {
-            let is_new = state.waits.as_ref() != Some(&why);
-            state.waits = Some(why.clone());
+            let is_new = state.waits.as_ref() != Some(&obstacle);
+            state.waits = Some(obstacle);
             is_new
         });
         if is_new {

@@ -1,7 +1,7 @@
 //! The masters: one link per worker to each, and what could not be delivered to them yet.
 //!
 //! * [`roster`] is who the masters are, agreed on by all proxies, and how one that has forgotten is admitted again;
-//! * [`electorate`] says who may vote, and in which [`term`]; [`standing`] says it in words;
+//! * [`electorate`] says who may vote, and in which [`Term`](crate::decision::roster::term::Term); [`standing`] says it in words;
 //! * [`watch`] looks at one master, for its marks, [`facts`] and [`clocks`] ([`looks`] lets others wait for that);
 //! * [`unix_time`] is the time of day by their clocks;
 //! * `older` keeps versions apart that do not know marks;

@@ -552,8 +552,8 @@ impl Engine {
 
     /// Masters that are only on probation will vote in a while, and clients know what `LOADING` means.
     fn no_quorum(&self, asked: MasterSet, voters: MasterSet) -> Reply {
-        if let Some(why) = self.electorate.why_it_waits() {
-            return verdict::not_serving(&why);
+        if let Some(obstacle) = self.electorate.why_it_waits() {
+            return verdict::not_serving(&obstacle);
         }
         let waiting = asked.without(voters).iter().filter(|master| self.electorate.waits(*master));
         let waiting: MasterSet = waiting.collect();

@@ -1,6 +1,7 @@
 //! What the client is told when the masters could not decide.
 
 use crate::client::reply::Reply;
+use crate::master::electorate::Obstacle;
 use crate::operation::Rules;
 
 /// The first error a master gave to an operation, e.g. `OOM command not allowed ...`: what a single
@@ -58,8 +59,12 @@ pub fn on_probation(rules: &Rules, voters: usize, why: &str) -> Reply {
 }
 
 /// This proxy does not serve its masters yet: nothing was sent.
-pub fn not_serving(why: &str) -> Reply {
-    Reply::error(format!("CLUSTERDOWN this proxy does not serve yet: {why}"))
+pub fn not_serving(obstacle: &Obstacle) -> Reply {
+    let why = &obstacle.why;
+    Reply::error(match obstacle.passes {
+        true => format!("LOADING this proxy does not serve yet: {why}"),
+        false => format!("CLUSTERDOWN this proxy does not serve yet: {why}"),
+    })
 }
 
 /// No master is there for what takes one of them only: nothing was sent.

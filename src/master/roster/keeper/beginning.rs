@@ -10,7 +10,7 @@ use crate::decision::roster::mark::Kind;
 use crate::decision::roster::roster::{Change, Member, Roster, Stage, Standing, Voters};
 use crate::decision::roster::seats::{at_place, seats};
 use crate::master::dial::Dial;
-use crate::master::electorate::{FIRST_VERSION, Sight};
+use crate::master::electorate::{FIRST_VERSION, Obstacle, Sight};
 use crate::master::errand::Failed;
 use crate::master::facts::Facts;
 use crate::master::roster::youth::trusted;
@@ -23,7 +23,7 @@ impl<D: Dial + Clone> Keeper<D> {
             return Ok(Turn::Idle);
         }
         if let Some(why) = self.obstacle(sights) {
-            self.errands.electorate.wait_for(why);
+            self.errands.electorate.wait_for(Obstacle::lasting(why));
             return Ok(Turn::Idle);
         }
         let known = self.roster.borrow().clone();
@@ -103,17 +103,18 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Nothing is known: the masters of the list become a cluster, when all of them are there.
     async fn found(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
         let is_marked = |sight: &Sight| sight.marks.any().is_some();
-        if sights.iter().flatten().any(is_marked) && !self.has_waited_for_rests() {
-            self.errands.electorate.wait_for(
-                "some masters carry marks, and no quorum of the list knows the cluster they belong \
-                 to: waiting until more are there, or --restart-wait has passed"
-                    .to_owned(),
-            );
+        let marked = sights.iter().flatten().filter(|sight| is_marked(sight)).count();
+        if marked > 0 && !self.has_waited_for_rests() {
+            self.errands.electorate.wait_for(Obstacle::passing(format!(
+                "{marked} of {} masters carry marks, and no quorum knows the cluster they belong to: \
+                 waiting until more are there, or --restart-wait has passed",
+                sights.len()
+            )));
             return Ok(Turn::Idle);
         }
         let unseen: Vec<_> = (0..sights.len()).filter(|at| sights[*at].is_none()).collect();
         if !unseen.is_empty() {
-            self.errands.electorate.wait_for(self.waits_for(&unseen));
+            self.errands.electorate.wait_for(Obstacle::lasting(self.waits_for(&unseen)));
             return Ok(Turn::Idle);
         }
         let founders: Vec<&Sight> = sights.iter().flatten().collect();
@@ -122,8 +123,8 @@ impl<D: Dial + Clone> Keeper<D> {
                 self.change(Voters::Founders, Change::Found(Box::new(roster))).await?;
                 Ok(Turn::Acted)
             }
-            Err(why) => {
-                self.errands.electorate.wait_for(why);
+            Err(obstacle) => {
+                self.errands.electorate.wait_for(obstacle);
                 Ok(Turn::Idle)
             }
         }
@@ -145,14 +146,16 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// The roster of a new cluster, or why there is none yet.
-    fn founders(&self, sights: &[&Sight]) -> Result<Roster, String> {
+    fn founders(&self, sights: &[&Sight]) -> Result<Roster, Obstacle> {
         for (at, sight) in sights.iter().enumerate() {
             if let Some(bar) = &sight.facts.bar {
-                return Err(format!("{}: {bar}", self.address(MasterId::new(at))));
+                let why = format!("{}: {bar}", self.address(MasterId::new(at)));
+                return Err(Obstacle::lasting(why));
             }
         }
         let facts: Vec<&Facts> = sights.iter().map(|sight| &sight.facts).collect();
-        let trusted = trusted(self.errands.electorate.terms(), &facts)?;
+        let trusted = trusted(self.errands.electorate.terms(), &facts);
+        let trusted = trusted.map_err(Obstacle::passing)?;
         if trusted.is_first_deployment {
             tracing::warn!(
                 "the masters were started a short while ago: they vote at once, because this looks \
@@ -195,7 +198,8 @@ impl<D: Dial + Clone> Keeper<D> {
             return Ok(Turn::Idle);
         }
         if sights.len() != known.members.len() || unknown.is_some() {
-            self.errands.electorate.wait_for(self.other_list(&known, unknown));
+            let why = self.other_list(&known, unknown);
+            self.errands.electorate.wait_for(Obstacle::lasting(why));
             return Ok(Turn::Idle);
         }
         let by_place = self.shown_by_place(&known, &shown);
@@ -213,11 +217,12 @@ impl<D: Dial + Clone> Keeper<D> {
                     true => (0..sights.len()).filter(|at| sights[*at].is_none()).collect(),
                     false => unseen.into_iter().map(MasterId::index).collect(),
                 };
-                self.errands.electorate.wait_for(self.waits_for(&unseen));
+                self.errands.electorate.wait_for(Obstacle::lasting(self.waits_for(&unseen)));
                 Ok(Turn::Idle)
             }
             Task::Refuse(_) => {
-                self.errands.electorate.wait_for(self.other_list(&known, None));
+                let why = self.other_list(&known, None);
+                self.errands.electorate.wait_for(Obstacle::lasting(why));
                 Ok(Turn::Idle)
             }
             Task::Serve => {
