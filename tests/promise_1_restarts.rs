@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
+use support::http::http;
 use support::scripts::{REDISSON_LOCK, RELEASE};
 use support::{
-    Master, Masters, Proxy, Raw, Relay, Reply, State, eventually, int, target_is_plain_redis, value,
+    Master, Masters, Proxy, Raw, Relay, Reply, State, eventually, int, target_is_plain_redis, text,
+    value,
 };
 
 /// Longer than any test.
@@ -154,6 +156,38 @@ async fn what_somebody_flushed_on_one_master_comes_back() {
     assert_eq!(proxy.says_of(1, "copied_keys").await, "500");
 }
 
+/// Whoever waits for a large copy sees everywhere how far it has come.
+#[tokio::test]
+async fn copying_tells_how_far_it_has_come() {
+    let flags = [&LONG_WAIT[..], &["--admin", "127.0.0.1:0"]].concat();
+    let Some((masters, proxy)) = three_masters(&flags) else { return };
+    let fill = "for i = 1, 100000 do redis.call('SET', 'key:' .. i, 'x', 'PX', 600000) end";
+    for master in masters.iter() {
+        assert_eq!(master.ask(&["EVAL", fill, "0"]).await, Reply::Nil);
+    }
+    assert_eq!(masters[1].ask(&["FLUSHALL"]).await, Reply::ok());
+    let admin = proxy.admin_address();
+    eventually("everybody tells of a part of it", || async {
+        let reason = proxy.says_of(1, "reason").await;
+        let (_, told) = reason.split_once(": copied ")?;
+        let (some, all) = told.strip_suffix(" keys")?.split_once(" of about ")?;
+        let [some, all] = [some, all].map(|count| count.parse::<u64>().expect("a count"));
+        assert!((100_000..100_005).contains(&all), "{reason}");
+        Some(some).filter(|some| (1..100_000).contains(some))?;
+        let page = http(&admin, "GET", "/status.json", "").body;
+        let metrics = http(&admin, "GET", "/metrics", "").body;
+        let is_told = metrics.lines().any(|line| {
+            line.starts_with("redlock_copying_keys")
+                && line.contains("part=\"copied\"")
+                && !line.ends_with(" 0.0")
+        });
+        (is_told && page.contains(" of about 10000")).then_some(())
+    })
+    .await;
+    proxy.knows(1, "state", "voter").await;
+    assert_eq!(masters[1].key_count().await, 100_000);
+}
+
 /// What a proxy flushes with `--allow-flush` is no loss of memory, for no proxy.
 #[tokio::test]
 async fn a_flush_by_a_proxy_costs_no_vote() {
@@ -256,9 +290,13 @@ async fn copying_leaves_no_ghosts_of_locks_that_were_released_meanwhile() {
                     let key = format!("lock {n}");
                     assert_eq!(claim(&mut client, &key, "mine").await, Ok(Value::Okay));
                     let release = ["EVAL", RELEASE, "1", &key, "mine"];
-                    // It may be on its way just when the roster changes: then it is not known who has done it.
-                    let released = value(&mut client, &release).await;
-                    assert!(matches!(released, Ok(Value::Int(1)) | Err(_)), "{released:?}");
+                    // It may be on its way just when the roster changes: then it is not known who has done it, and
+                    // the client says it again.
+                    let released = eventually("it is known whether it is released", || {
+                        let mut client = client.clone();
+                        async move { value(&mut client, &release).await.ok() }
+                    });
+                    assert!(matches!(released.await, Value::Int(0 | 1)));
                 }
                 (proxy.says_of(1, "state").await == "voter").then_some(())
             }
@@ -391,9 +429,18 @@ async fn a_stopped_master_that_accepts_connections_holds_up_copying() {
 /// Two of three have forgotten: the third alone is no quorum to copy from, so all wait.
 #[tokio::test]
 async fn without_a_quorum_that_remembers_masters_wait() {
-    let Some((mut masters, proxy)) = three_masters(&SHORT_WAIT) else { return };
+    let flags = [&SHORT_WAIT[..], &["--admin", "127.0.0.1:0"]].concat();
+    let Some((mut masters, proxy)) = three_masters(&flags) else { return };
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    let is_lost = || {
+        let get = |path| http(&proxy.admin_address(), "GET", path, "").body;
+        let metrics = get("/metrics").contains("redlock_data_may_be_lost 1");
+        let page = get("/status.json").contains("\"data_may_be_lost\":true");
+        assert_eq!(metrics, page);
+        metrics
+    };
+    assert!(!is_lost());
     for master in &mut masters[1..] {
         master.kill_9();
         master.restart_empty();
@@ -406,14 +453,17 @@ async fn without_a_quorum_that_remembers_masters_wait() {
         }
     })
     .await;
-    let text = error.to_string();
-    assert!(text.contains("it was restarted and may have forgotten locks"), "{text}");
+    let error = error.to_string();
+    assert!(error.contains("it was restarted and may have forgotten locks"), "{error}");
     for master in [1, 2] {
         proxy.knows(master, "state", "probation").await;
     }
     granted(&client, "free", "they have waited for long enough").await;
     let is_told = |line: &String| line.contains("they begin anew after --restart-wait");
     assert!(proxy.log().iter().any(is_told), "{:?}", proxy.log());
+    assert!(is_lost());
+    let info = text(&mut client, &["INFO", "redlock"]).await.expect("a text");
+    assert!(info.contains("\r\ndata_may_be_lost:1\r\n"), "{info}");
     let has_copied = |line: &String| line.contains("was copied");
     assert!(!proxy.log().iter().any(has_copied), "from whom? {:?}", proxy.log());
 }
@@ -439,7 +489,7 @@ async fn masters_that_are_all_young_wait_when_told_to() {
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
     let error = claim(&mut client, "lock", "mine").await.expect_err("they are young");
-    assert_eq!(error.code(), Some("CLUSTERDOWN"), "{error}");
+    assert_eq!(error.code(), Some("LOADING"), "{error}");
     assert!(error.to_string().contains("started a short while ago"), "{error}");
     granted(&client, "lock", "they are old enough").await;
 }

@@ -47,7 +47,7 @@ async fn without_protection_a_master_that_forgets_is_caught() {
     if target_is_plain_redis() {
         return;
     }
-    let fault = Fault::RestartEmptyBare;
+    let fault = Fault::Flush;
     for seed in 0..ATTEMPTS {
         let phase = Phase { system: System::Redis, ..short(fault, seed) };
         let outcome = seen("without protection", phase).await;

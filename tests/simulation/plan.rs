@@ -39,6 +39,8 @@ pub struct Plan {
     pub usual: Conditions,
 }
 
+const RESTART: u8 = KINDS - 1;
+
 /// Longer than a quorum of the others is ever away, so that nobody votes who has not copied what it forgot.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
@@ -71,6 +73,24 @@ impl Plan {
         }
     }
 
+    /// Masters that forget all but what should show it, again and again while long locks are held.
+    pub fn without_protection(seed: u64) -> Self {
+        let lease = Duration::from_secs(15);
+        Self {
+            masters: 3,
+            keys: 1,
+            idle_ms: 300,
+            longest_lease: lease,
+            restart_wait: lease,
+            cold_start: ColdStart::Wait,
+            may_hold_forever: false,
+            masters_keep_marks: true,
+            faults: vec![RESTART],
+            longest_calm: Duration::from_secs(1),
+            ..Self::of(seed)
+        }
+    }
+
     pub fn settings(&self) -> Settings {
         let address = |port| format!("master:{port}").parse().expect("an address");
         let masters = (1..=self.masters).map(address).collect();
@@ -92,10 +112,9 @@ impl Plan {
 
 /// About half of them; restarts are what Redlock is about, and are there more often than not.
 fn some_kinds(rng: &mut Rng) -> Vec<u8> {
-    let (restart, others) = (KINDS - 1, 0..KINDS - 1);
-    let mut kinds: Vec<u8> = others.filter(|_| rng.bool()).collect();
+    let mut kinds: Vec<u8> = (0..RESTART).filter(|_| rng.bool()).collect();
     if kinds.is_empty() || rng.u8(0..4) > 0 {
-        kinds.extend([restart, restart]);
+        kinds.extend([RESTART, RESTART]);
     }
     kinds
 }

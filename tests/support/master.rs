@@ -195,13 +195,17 @@ impl Masters {
     /// Starts `count` of them, side by side. When a plain Redis is the target there is only that
     /// one.
     pub fn start(count: usize) -> Masters {
-        let count = if target_is_plain_redis() { 1 } else { count };
-        Masters((0..count).map(|_| Master::start()).collect())
+        Masters::start_with(if target_is_plain_redis() { 1 } else { count }, &[])
     }
 
-    /// `count` of them with more flags of `redis-server`.
+    /// `count` of them with more flags of `redis-server`. They are started together: on a busy machine the last would
+    /// otherwise be much younger than the others, and look restarted.
     pub fn start_with(count: usize, flags: &'static [&'static str]) -> Masters {
-        Masters((0..count).map(|_| Master::start_with(flags)).collect())
+        std::thread::scope(|threads| {
+            let start = |_| threads.spawn(move || Master::start_with(flags));
+            let starting: Vec<_> = (0..count).map(start).collect();
+            Masters(starting.into_iter().map(|it| it.join().expect("a master")).collect())
+        })
     }
 
     /// Those that were started one by one.
