@@ -4,6 +4,7 @@
 //! up, which is usually after its client has had the reply: the verdict falls at the quorum, and
 //! the last master's ballot still has to be taken off its link.
 
+mod aftermath;
 mod ahead;
 mod aside;
 mod behind;
@@ -99,8 +100,8 @@ struct Flight {
     turns: usize,
     /// Frames on links that have not been answered yet.
     outstanding: u16,
-    /// Which votes on the current round go together.
-    poll: Poll,
+    /// Which votes on the current round go together; `None` before the first.
+    poll: Option<Poll>,
     /// Masters that were asked and owe a ballot.
     awaited: MasterSet,
     /// It has lost, and what uses its keys stays behind it where a ballot is owed.
@@ -120,10 +121,15 @@ struct Flight {
 impl Flight {
     /// The votes on the next round; `None`: it would build on votes of masters that have forgotten since.
     fn poll_in(&self, term: &Arc<Term>) -> Option<Poll> {
-        match self.operation.builds_on_earlier_votes() {
-            true => self.poll.again(Arc::clone(term)),
-            false => Some(Poll::new(Arc::clone(term))),
+        match &self.poll {
+            Some(poll) if self.operation.builds_on_earlier_votes() => poll.again(Arc::clone(term)),
+            _ => Some(Poll::new(Arc::clone(term))),
         }
+    }
+
+    /// The newest term that a vote was counted in.
+    fn term(&self) -> Arc<Term> {
+        self.poll.as_ref().map(|poll| Arc::clone(poll.term())).unwrap_or_default()
     }
 
     /// Whether a master that could not take part should still do what the others did. Later than its round another proxy
@@ -246,7 +252,7 @@ impl Engine {
             turn: turn_key,
             turns: 0,
             outstanding: 0,
-            poll: Poll::default(),
+            poll: None,
             awaited: MasterSet::EMPTY,
             others_behind: false,
             unsure: MasterSet::EMPTY,
@@ -298,11 +304,12 @@ impl Engine {
         if self.is_sent_again(master, waiting, heard) {
             return;
         }
-        let known = self.term();
-        let counting = self.with(waiting.operation, |flight| match waiting.part {
-            Part::Ballot => flight.poll.count(&vote, &known),
-            Part::Undo => Counting::Counts,
-        });
+        let counting =
+            self.with(waiting.operation, |flight| match (waiting.part, &mut flight.poll) {
+                (Part::Ballot, Some(poll)) => poll.count(&vote, || self.term()),
+                (Part::Ballot, None) => Counting::Void,
+                (Part::Undo, _) => Counting::Counts,
+            });
         if counting == Some(Counting::Ahead) {
             return self.wait_for_version(waiting, vote);
         }
@@ -324,7 +331,7 @@ impl Engine {
             return;
         }
         let is_asked = |flight: &mut Flight| {
-            flight.operation.needs_quorum() && flight.poll.term().voters().contains(master)
+            flight.operation.needs_quorum() && flight.term().voters().contains(master)
         };
         let was_asked = self.with(waiting.operation, is_asked) == Some(true);
         let is_heard = !was_asked || waiting.part == Part::Undo;
@@ -379,35 +386,37 @@ impl Engine {
         let (answer, raw) = heard.map_or((None, &b""[..]), |heard| (Some(heard.answer), heard.raw));
         let id = waiting.operation;
         let rules = &self.rules;
-        if waiting.part == Part::Ballot {
-            let is_trusted = !matches!(answer, None | Some(Answer::Error(_)));
-            let is_current = |flight: &mut Flight| flight.asked_round == waiting.round;
-            let asked_us = self.with(id, |flight| is_current(flight).then_some(flight.asked_us));
-            self.count_ballot(master, is_trusted, asked_us.flatten());
-        }
-        let next = self.with(id, |flight| {
+        let is_trusted = !matches!(answer, None | Some(Answer::Error(_)));
+        let settled = self.with(id, |flight| {
             flight.outstanding -= 1;
-            match waiting.part {
-                Part::Ballot => {
-                    flight.awaited.remove(master);
-                    let round = waiting.round;
-                    let received = Received { master, round, answer, raw, now };
-                    let next = flight.operation.received(rules, received);
-                    if flight.operation.met_another() {
-                        self.suspects.add(flight.operation.db, &flight.operation.key);
-                    }
-                    next
-                }
-                Part::Undo => Next::WAIT,
+            if waiting.part == Part::Undo {
+                return (Next::WAIT, None, false);
             }
+            flight.awaited.remove(master);
+            let round = waiting.round;
+            let asked_us = (flight.asked_round == round).then_some(flight.asked_us);
+            // The event loop may be so late that answers are read before their deadline is noticed.
+            let is_late = flight.deadline.is_some_and(|due| now > due);
+            let received = Received { master, round, answer, raw, now };
+            let next = flight.operation.received(rules, received);
+            if flight.operation.met_another() {
+                self.suspects.add(flight.operation.db, &flight.operation.key);
+            }
+            (next, asked_us, is_late)
         });
+        let (next, asked_us, is_late) = match settled {
+            Some((next, asked_us, is_late)) => (Some(next), asked_us, is_late),
+            None => (None, None, false),
+        };
+        if waiting.part == Part::Ballot {
+            self.count_ballot(master, is_trusted, asked_us);
+        }
         let Some(next) = next else { return };
-        if matches!(answer, None | Some(Answer::Error(_))) {
+        if !is_trusted {
             self.make_up_later(id, master, waiting, answer.is_some());
         }
         self.act(id, next);
-        // The event loop may be so late that answers are read before their deadline is noticed.
-        if self.with(id, |flight| flight.deadline.is_some_and(|due| now > due)) == Some(true) {
+        if is_late {
             self.deadline(id, waiting.round);
         }
         self.let_through(master);
@@ -477,7 +486,7 @@ impl Engine {
                 flight.outstanding += 1;
                 flight.awaited.insert(master);
                 flight.deadline = Some(now + self.rules.vote_timeout);
-                (flight.operation.db, flight.operation.round(), Arc::clone(flight.poll.term()))
+                (flight.operation.db, flight.operation.round(), flight.term())
             });
             let Some((db, round, term)) = sent else { return };
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
@@ -495,26 +504,26 @@ impl Engine {
     /// Sends the current round to all masters that can be reached, also to those whose ballots do not
     /// count: they have to know what happens. Nothing is sent when the voters are too few.
     fn ask(&self, id: OperationId) {
-        let excluded = self.with(id, |flight| flight.operation.excluded()).unwrap_or_default();
+        let about = |flight: &mut Flight| {
+            let operation = &flight.operation;
+            (operation.excluded(), operation.needs_quorum(), flight.awaited)
+        };
+        let Some((excluded, needs_quorum, owed)) = self.with(id, about) else { return };
         let asked = self.reachable().without(excluded);
         let term = self.term();
         let voters = asked.and(term.voters());
-        if let Some(reply) = self.too_few(id, asked, voters) {
+        if let Some(reply) = self.too_few(needs_quorum, asked, voters) {
             self.abandon(id);
             self.reply(id, reply, turn::End::Lost);
             return self.retire(id);
         }
-        let Some(poll) = self.with(id, |flight| flight.poll_in(&term)) else { return };
-        let Some(poll) = poll else {
-            self.reply(id, verdict::undecided(&self.rules, 0), turn::End::Lost);
-            return self.retire(id);
-        };
         let now = clock::now();
         let asked_us = self.stopwatch.us();
-        let held_back = self.held_back(id, asked);
+        let held_back = self.held_back(id, asked, owed);
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
         let sent = self.with(id, |flight| {
+            flight.poll = Some(flight.poll_in(&term)?);
             let operation = &mut flight.operation;
             operation.ask(&self.rules, Asked { all: asked, voters }, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
@@ -522,15 +531,18 @@ impl Engine {
             flight.awaited = flight.awaited.union(asked.without(held_back));
             flight.started_us.get_or_insert(asked_us);
             flight.asked_us = asked_us;
-            flight.poll = poll;
             flight.deadline = Some(now + self.rules.vote_timeout);
             flight.began.get_or_insert(now);
             let round = operation.round();
             flight.asked_round = round;
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
-            (operation.db, waiting, operation.program())
+            Some((operation.db, waiting, operation.program()))
         });
-        let Some((db, waiting, program)) = sent else { return };
+        let Some((db, waiting, program)) = sent.flatten() else {
+            drop(scratch);
+            self.reply(id, verdict::undecided(&self.rules, 0), turn::End::Lost);
+            return self.retire(id);
+        };
         held_back.iter().for_each(|master| self.hold(waiting, master));
         for master in asked.without(held_back).iter() {
             let link = &self.links[master.index()];
@@ -540,8 +552,7 @@ impl Engine {
     }
 
     /// The reply when there are not enough masters to ask.
-    fn too_few(&self, id: OperationId, asked: MasterSet, voters: MasterSet) -> Option<Reply> {
-        let needs_quorum = self.with(id, |flight| flight.operation.needs_quorum())?;
+    fn too_few(&self, needs_quorum: bool, asked: MasterSet, voters: MasterSet) -> Option<Reply> {
         if needs_quorum {
             let enough = self.rules.quorum.reached_by(voters);
             (!enough).then(|| self.no_quorum(asked, voters))
@@ -599,16 +610,12 @@ impl Engine {
             let target = flight.target.take()?;
             self.count_verdict(&flight.operation, &reply);
             self.count_time(flight, &target);
-            Some((target, flight.turn.take()))
+            self.remember_lease(&flight.operation);
+            Some((target, flight.turn.take(), self.aftermath(flight)))
         });
-        let Some((target, turn)) = taken.flatten() else { return };
-        self.make_up(id);
-        self.remember_lease(id);
-        let is_noted = self.note_missed(id);
-        self.keep_others_behind(id);
-        self.leave_turns(id);
-        self.tell_changes(id);
-        self.announce(id);
+        let Some((target, turn, aftermath)) = taken.flatten() else { return };
+        let is_noted = aftermath.note.is_some();
+        self.follow_up(id, aftermath);
         let concerned = turn.map(|key| self.turns.borrow_mut().leave(key, end));
         if let Some(concerned) = concerned {
             for waiting in concerned.sharing {
@@ -664,10 +671,12 @@ impl Engine {
 
     /// Forgets the operation once it is answered and nothing of it is on its way any more.
     fn retire(&self, id: OperationId) {
-        let done = self.with(id, |f| f.outstanding == 0 && f.target.is_none() && !f.pausing);
-        if done == Some(true) {
-            self.settle_owed(id);
-            self.is_behind_nobody(id);
+        let left = self.with(id, |flight| {
+            let is_done = flight.outstanding == 0 && flight.target.is_none() && !flight.pausing;
+            is_done.then(|| self.left(flight))
+        });
+        if let Some(left) = left.flatten() {
+            self.leave(id, left);
             self.flights.borrow_mut().remove(id.slot as usize);
         }
     }

@@ -51,21 +51,31 @@ impl Poll {
         &self.term
     }
 
-    /// Counts a vote, if it goes together with the others. `known` is the newest term that this proxy knows.
+    /// Counts a vote, if it goes together with the others. `known` tells the newest term that this proxy knows: most
+    /// votes prove the version in which they were asked for, and need not know.
     #[inline]
-    pub fn count<T>(&mut self, vote: &Proven<T>, known: &Arc<Term>) -> Counting {
-        let is_newer = vote.version() > self.term.version();
-        if is_newer && vote.version() > known.version() {
-            return Counting::Ahead;
+    pub fn count<T>(&mut self, vote: &Proven<T>, known: impl FnOnce() -> Arc<Term>) -> Counting {
+        if vote.version() > self.term.version() {
+            return self.count_newer(vote, known());
         }
-        let judge = if is_newer { known } else { &self.term };
-        let is_in = judge.incarnation(vote.master()) == Some(vote.incarnation());
-        if !is_in || is_newer && !self.goes_on_in(known) {
+        let is_in = self.term.incarnation(vote.master()) == Some(vote.incarnation());
+        if !is_in {
             return Counting::Void;
         }
-        if is_newer {
-            self.term = Arc::clone(known);
+        self.counted.insert(vote.master());
+        Counting::Counts
+    }
+
+    #[cold]
+    fn count_newer<T>(&mut self, vote: &Proven<T>, known: Arc<Term>) -> Counting {
+        if vote.version() > known.version() {
+            return Counting::Ahead;
         }
+        let is_in = known.incarnation(vote.master()) == Some(vote.incarnation());
+        if !is_in || !self.goes_on_in(&known) {
+            return Counting::Void;
+        }
+        self.term = known;
         self.counted.insert(vote.master());
         Counting::Counts
     }
@@ -116,11 +126,11 @@ mod tests {
     fn votes_of_two_versions_go_together_when_all_are_in_both() {
         let (old, new) = (roster(7, [1, 1, 1]), roster(8, [1, 1, 0]));
         let mut poll = Poll::new(term(&old));
-        assert_eq!(poll.count(&vote(&old, &old, 0), &term(&old)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&old, &old, 0), || term(&old)), Counting::Counts);
         let newer = vote(&old, &new, 1);
-        assert_eq!(poll.count(&newer, &term(&old)), Counting::Ahead);
-        assert_eq!(poll.count(&newer, &term(&new)), Counting::Counts);
-        assert_eq!(poll.count(&vote(&old, &old, 2), &term(&new)), Counting::Void, "it went out");
+        assert_eq!(poll.count(&newer, || term(&old)), Counting::Ahead);
+        assert_eq!(poll.count(&newer, || term(&new)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&old, &old, 2), || term(&new)), Counting::Void, "it went out");
         assert_eq!(poll.term().version(), 8);
     }
 
@@ -128,11 +138,19 @@ mod tests {
     fn no_vote_counts_beside_that_of_a_member_which_went_out_before_it() {
         let (old, new) = (roster(7, [1, 1, 1]), roster(8, [1, 1, 0]));
         let mut poll = Poll::new(term(&old));
-        assert_eq!(poll.count(&vote(&old, &old, 2), &term(&old)), Counting::Counts);
-        assert_eq!(poll.count(&vote(&old, &new, 0), &term(&new)), Counting::Void);
-        assert_eq!(poll.count(&vote(&old, &old, 1), &term(&new)), Counting::Counts, "as old as it");
+        assert_eq!(poll.count(&vote(&old, &old, 2), || term(&old)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&old, &new, 0), || term(&new)), Counting::Void);
+        assert_eq!(
+            poll.count(&vote(&old, &old, 1), || term(&new)),
+            Counting::Counts,
+            "as old as it"
+        );
         let back = roster(9, [1, 1, 2]);
-        assert_eq!(poll.count(&vote(&old, &back, 0), &term(&back)), Counting::Void, "another one");
+        assert_eq!(
+            poll.count(&vote(&old, &back, 0), || term(&back)),
+            Counting::Void,
+            "another one"
+        );
         assert_eq!(poll.again(term(&back)), None);
     }
 
@@ -140,8 +158,8 @@ mod tests {
     fn a_master_that_missed_a_raise_counts() {
         let (old, new) = (roster(7, [1, 1, 0]), roster(8, [1, 1, 2]));
         let mut poll = Poll::new(term(&new));
-        assert_eq!(poll.count(&vote(&new, &old, 0), &term(&new)), Counting::Counts);
-        assert_eq!(poll.count(&vote(&new, &new, 2), &term(&new)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&new, &old, 0), || term(&new)), Counting::Counts);
+        assert_eq!(poll.count(&vote(&new, &new, 2), || term(&new)), Counting::Counts);
         assert!(poll.again(term(&new)).is_some());
     }
 }

@@ -25,7 +25,7 @@ impl Votes {
 
     /// Counts a vote, when `known` is the newest term that this proxy knows.
     pub fn count(&mut self, vote: Proven<bool>, known: &Arc<Term>) {
-        match self.poll.count(&vote, known) {
+        match self.poll.count(&vote, || Arc::clone(known)) {
             Counting::Counts if *vote.answer() => self.yes.insert(vote.master()),
             Counting::Counts | Counting::Void => {}
             Counting::Ahead => self.ahead.push(vote),

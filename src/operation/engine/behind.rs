@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use super::{Engine, Flight, OperationId};
 use crate::clock;
@@ -32,10 +31,14 @@ struct Held {
 }
 
 impl Engine {
-    /// Those of `asked` to which the operation must not be sent yet.
-    pub(super) fn held_back(&self, id: OperationId, asked: MasterSet) -> MasterSet {
+    /// Those of `asked` to which the operation must not be sent yet; `owed`: who owes it an answer.
+    pub(super) fn held_back(
+        &self,
+        id: OperationId,
+        asked: MasterSet,
+        owed: MasterSet,
+    ) -> MasterSet {
         let behind = self.behind.borrow();
-        let owed = self.with(id, |flight| flight.awaited).unwrap_or_default();
         if behind.open.is_empty() && behind.held.is_empty() && owed.is_empty() {
             return MasterSet::EMPTY;
         }
@@ -48,26 +51,30 @@ impl Engine {
         self.behind.borrow_mut().held.push(held);
     }
 
-    /// It is about to be answered. If it has lost, and some answers are still open, others stay behind
-    /// it there.
-    pub(super) fn keep_others_behind(&self, id: OperationId) {
-        let keys = self.with(id, |flight| {
-            let open = flight.operation.may_find_itself()
-                && !flight.operation.has_changed()
-                && !flight.awaited.is_empty();
-            flight.others_behind = open;
-            open.then(|| self.keys_of(flight))
-        });
-        for key in keys.flatten().unwrap_or_default() {
+    /// The keys of an operation that is about to be answered, if it has lost, and some answers are still open: others
+    /// stay behind it there.
+    pub(super) fn open_keys(&self, flight: &mut Flight) -> Vec<u64> {
+        flight.others_behind = flight.operation.may_find_itself()
+            && !flight.operation.has_changed()
+            && !flight.awaited.is_empty();
+        self.keys_to_leave(flight)
+    }
+
+    pub(super) fn keep_others_behind(&self, id: OperationId, keys: Vec<u64>) {
+        for key in keys {
             self.behind.borrow_mut().open.entry(key).or_default().push(id);
         }
     }
 
+    /// The keys where others have stayed behind it.
+    pub(super) fn keys_to_leave(&self, flight: &Flight) -> Vec<u64> {
+        if flight.others_behind { self.keys_of(flight) } else { Vec::new() }
+    }
+
     /// Nothing of it is open any more.
-    pub(super) fn is_behind_nobody(&self, id: OperationId) {
-        let keys = self.with(id, |flight| flight.others_behind.then(|| self.keys_of(flight)));
-        let mut behind = self.behind.borrow_mut();
-        for key in keys.flatten().unwrap_or_default() {
+    pub(super) fn is_behind_nobody(&self, id: OperationId, keys: Vec<u64>) {
+        for key in keys {
+            let mut behind = self.behind.borrow_mut();
             if let Some(open) = behind.open.get_mut(&key) {
                 open.retain(|other| *other != id);
                 if open.is_empty() {
@@ -130,7 +137,7 @@ impl Engine {
                 operation.encode(&self.rules, Form::Sha, &mut scratch);
                 flight.awaited.insert(master);
             }
-            Some((operation.db, operation.program(), Arc::clone(flight.poll.term())))
+            Some((operation.db, operation.program(), flight.term()))
         });
         let Some((db, program, term)) = sent.flatten() else { return self.retire(id) };
         let waiting = Waiting { operation: id, round, part: Part::Ballot };

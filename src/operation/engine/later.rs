@@ -10,7 +10,7 @@ use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
 use crate::master::deferred::{Debt, Lease, Note, Over};
 use crate::master::link::Link;
-use crate::operation::{Owed, Then};
+use crate::operation::{Operation, Owed, Then};
 use crate::quorum::{MasterSet, turn};
 
 /// Releases that masters are told once more, and when. All wait for as long, so a queue keeps them in order.
@@ -61,27 +61,22 @@ impl Engine {
     }
 
     /// A lease that a quorum holds now is given back by its name.
-    pub(super) fn remember_lease(&self, id: OperationId) {
-        self.with(id, |flight| {
-            let operation = &flight.operation;
-            if let Some((token, tag)) = operation.lease() {
-                self.rules.leases.remember(operation.db, &operation.key, token, tag);
-            }
-        });
+    pub(super) fn remember_lease(&self, operation: &Operation) {
+        if let Some((token, tag)) = operation.lease() {
+            self.rules.leases.remember(operation.db, &operation.key, token, tag);
+        }
     }
 
-    /// All that is to come has come: who has not deleted what was given back is told at once. And once more when the
-    /// lease's own claim cannot reach anybody any more, which another worker may have sent.
-    pub(super) fn settle_owed(&self, id: OperationId) {
-        let to_shorten = self.with(id, |flight| flight.operation.to_shorten(&self.rules));
-        for (master, debt) in to_shorten.unwrap_or_default() {
-            self.links[master.index()].deliver(debt);
-        }
-        let owed = self.with(id, |flight| {
-            let owed = flight.operation.owed(&self.rules)?;
-            Some((flight.operation.db, flight.operation.key.clone(), owed))
-        });
-        let Some((db, key, Owed { attempt, now, later, end })) = owed.flatten() else { return };
+    /// What masters have still to be told when all that is to come has come.
+    pub(super) fn last_owed(&self, operation: &Operation) -> Option<(u32, Box<[u8]>, Owed)> {
+        let owed = operation.owed(&self.rules)?;
+        Some((operation.db, operation.key.clone(), owed))
+    }
+
+    /// Who has not deleted what was given back is told at once. And once more when the lease's own claim cannot reach
+    /// anybody any more, which another worker may have sent.
+    pub(super) fn settle_owed(&self, id: OperationId, (db, key, owed): (u32, Box<[u8]>, Owed)) {
+        let Owed { attempt, now, later, end } = owed;
         if !now.is_empty() {
             self.note_over(id, Note { db, attempt, end });
         }
@@ -102,18 +97,11 @@ impl Engine {
     }
 
     /// A client is about to be told that a lease is over, which masters without a link have missed. The others keep that in
-    /// mind: when this proxy is gone as well, nobody else can tell the rest of it from a lock. Says whether it is so.
-    pub(super) fn note_missed(&self, id: OperationId) -> bool {
-        let note = self.with(id, |flight| {
-            let Owed { attempt, now, end, .. } = flight.operation.owed(&self.rules)?;
-            let is_missed = !now.without(self.reachable()).is_empty();
-            is_missed.then_some(Note { db: flight.operation.db, attempt, end })
-        });
-        let note = note.flatten();
-        if let Some(note) = &note {
-            self.note_over(id, note.clone());
-        }
-        note.is_some()
+    /// mind: when this proxy is gone as well, nobody else can tell the rest of it from a lock.
+    pub(super) fn missed(&self, operation: &Operation) -> Option<Note> {
+        let Owed { attempt, now, end, .. } = operation.owed(&self.rules)?;
+        let is_missed = !now.without(self.reachable()).is_empty();
+        is_missed.then_some(Note { db: operation.db, attempt, end })
     }
 
     /// Tells the client once the notes have been written: they arrive although this proxy is killed after that.
@@ -130,7 +118,7 @@ impl Engine {
         });
     }
 
-    fn note_over(&self, id: OperationId, note: Note) {
+    pub(super) fn note_over(&self, id: OperationId, note: Note) {
         let is_noted = self.with(id, |flight| std::mem::replace(&mut flight.is_noted, true));
         if is_noted == Some(false) {
             let debt = Debt::Note(note);

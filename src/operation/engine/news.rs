@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Engine, OperationId};
+use super::Engine;
 use crate::client::outbox::Target;
 use crate::operation::changes::Listener;
 use crate::operation::channels::{Channels, What};
@@ -38,9 +38,10 @@ impl Engine {
     }
 
     /// Publishes what a program has held back, now that a quorum agrees.
-    pub(super) fn announce(&self, id: OperationId) {
-        let messages = self.with(id, |flight| flight.operation.messages());
-        self.announcements.borrow_mut().extend(messages.unwrap_or_default());
+    pub(super) fn announce(&self, messages: Vec<Message>) {
+        if !messages.is_empty() {
+            self.announcements.borrow_mut().extend(messages);
+        }
     }
 
     pub(super) fn publish_announcements(self: &Rc<Self>) {
@@ -51,12 +52,13 @@ impl Engine {
         }
     }
 
-    pub(super) fn tell_changes(&self, id: OperationId) {
-        if self.changes.is_unheard() {
-            return;
-        }
-        let changed = self.with(id, |flight| flight.operation.changed_keys());
-        for (db, key) in changed.unwrap_or_default() {
+    /// The keys that it has changed, if anybody wants to know.
+    pub(super) fn changed_keys(&self, operation: &Operation) -> Vec<(u32, Vec<u8>)> {
+        if self.changes.is_unheard() { Vec::new() } else { operation.changed_keys() }
+    }
+
+    pub(super) fn tell_changes(&self, changed: Vec<(u32, Vec<u8>)>) {
+        for (db, key) in changed {
             self.changes.tell(self.fingerprint(db, &key));
         }
     }

@@ -1,12 +1,10 @@
 //! What masters missed, and what has to be taken back.
 
-use std::sync::Arc;
-
 use super::{Engine, Flight, OperationId};
 use crate::master::link::{Part, Waiting};
 use crate::metrics::Question;
 use crate::operation::request::Form;
-use crate::quorum::{MasterId, MasterSet};
+use crate::quorum::MasterId;
 
 impl Engine {
     /// A second round (persisting, swapping) that finds too few voters leaves its first behind.
@@ -72,7 +70,7 @@ impl Engine {
             if matters && waiting.part == Part::Ballot {
                 operation.encode_for(master, &self.rules, Form::Text, &mut scratch);
             }
-            (operation.db, Arc::clone(flight.poll.term()))
+            (operation.db, flight.term())
         });
         let Some((db, term)) = db else { return false };
         self.links[master.index()].forgot();
@@ -124,17 +122,6 @@ impl Engine {
         let debt = self.with(id, |flight| flight.operation.debt(&self.rules, master, round));
         if let Some(debt) = debt.flatten() {
             self.links[master.index()].deliver(debt);
-        }
-    }
-
-    /// Masters that were lost before they answered may hold what the client is about to be told is not there.
-    pub(super) fn make_up(&self, id: OperationId) {
-        let lost = self.with(id, |flight| {
-            let left = flight.operation.leaves_behind();
-            if left { flight.unsure } else { MasterSet::EMPTY }
-        });
-        for master in lost.unwrap_or_default().iter() {
-            self.undo(id, master);
         }
     }
 }

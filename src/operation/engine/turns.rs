@@ -64,12 +64,8 @@ impl Engine {
         abandoned == Some(true)
     }
 
-    pub(super) fn leave_turns(&self, id: OperationId) {
-        let held = self.with(id, |flight| {
-            let held = std::mem::take(&mut flight.turns);
-            flight.operation.turns()[..held].to_vec()
-        });
-        for key in held.unwrap_or_default() {
+    pub(super) fn leave_turns(&self, held: Vec<u64>) {
+        for key in held {
             let concerned = self.turns.borrow_mut().leave(key, turn::End::Done);
             self.ready.borrow_mut().extend(concerned.next);
         }
