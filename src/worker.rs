@@ -330,7 +330,7 @@ impl Worker {
             tokio::task::spawn_local(Rc::clone(&link).run(dial.clone(), Rc::clone(&self.engine)));
             let lane = Rc::clone(link.lane());
             tokio::task::spawn_local(lane.run(dial.clone(), Rc::clone(&link)));
-            tokio::task::spawn_local(chores::heartbeats(link));
+            tokio::task::spawn_local(chores::heartbeats(link, Rc::clone(&self.engine)));
         }
         tokio::task::spawn_local(Rc::clone(&self.hub).see_off());
         for feed in self.hub.feeds() {

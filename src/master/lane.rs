@@ -7,7 +7,6 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -51,7 +50,7 @@ struct Question {
     /// How many replies these requests have.
     replies: usize,
     patience: Patience,
-    term: Arc<Term>,
+    term: Rc<Term>,
     answer: oneshot::Sender<Result<Bytes, Lost>>,
 }
 
@@ -94,7 +93,7 @@ impl Lane {
         requests: Vec<u8>,
         replies: usize,
         patience: Patience,
-        term: Arc<Term>,
+        term: Rc<Term>,
     ) -> Result<Bytes, Lost> {
         let (answer, answered) = oneshot::channel();
         let question = Question { db, requests, replies, patience, term, answer };
@@ -323,7 +322,7 @@ mod tests {
     async fn who_asks_nobody_in_vain_is_told() {
         let lane = Lane::default();
         drop(lane.inbox.take());
-        let answer = lane.ask(0, Vec::new(), 1, Patience::Page, Arc::default()).await;
+        let answer = lane.ask(0, Vec::new(), 1, Patience::Page, Rc::default()).await;
         assert_eq!((answer, lane.waiting()), (Err(Lost::Unreachable), 0));
     }
 }

@@ -92,7 +92,7 @@ enum Expected {
     /// The master's clock, asked for at this moment of [`UnixTime::elapsed_us`](super::unix_time::UnixTime::elapsed_us).
     Time(i64),
     /// The end of a stretch: the mark of this database.
-    Mark(Arc<Term>, u32),
+    Mark(Rc<Term>, u32),
 }
 
 /// Whether a reply that was read can be handed over.
@@ -153,9 +153,9 @@ struct State {
     db: u32,
     expected: VecDeque<Expected>,
     /// Whether the process at the other end votes in this term.
-    voted: Option<(Arc<Term>, bool)>,
+    voted: Option<(Rc<Term>, bool)>,
     /// What was written last has no proof behind it yet.
-    open: Option<Arc<Term>>,
+    open: Option<Rc<Term>>,
     /// Replies that were read and wait for the proof behind them.
     passed: usize,
     /// Whether the time that was read last continues the master's clock.
@@ -314,21 +314,21 @@ impl Link {
 
     /// Appends an encoded request for database `db`; its reply will be handed to the engine. As a vote only if the
     /// master votes in this `term` and proves it.
-    pub fn send(&self, db: u32, request: &[u8], waiting: Waiting, term: &Arc<Term>) {
+    pub fn send(&self, db: u32, request: &[u8], waiting: Waiting, term: &Rc<Term>) {
         let is_due = term.proof(self.master, db).is_some() && self.votes_in(term);
         let expected = Expected::Operation { waiting, is_due };
         self.append(db, request, expected, Some(term).filter(|_| is_due));
     }
 
     /// Whether the process at the other end is the one that votes in this term.
-    pub(super) fn votes_in(&self, term: &Arc<Term>) -> bool {
+    pub(super) fn votes_in(&self, term: &Rc<Term>) -> bool {
         let state = &mut *self.state.borrow_mut();
         match &state.voted {
-            Some((known, votes)) if Arc::ptr_eq(known, term) => *votes,
+            Some((known, votes)) if Rc::ptr_eq(known, term) => *votes,
             _ => {
                 let run_id = state.facts.as_ref().map(|facts| &*facts.run_id).unwrap_or_default();
                 let votes = term.is_process(self.master, run_id);
-                state.voted = Some((Arc::clone(term), votes));
+                state.voted = Some((Rc::clone(term), votes));
                 votes
             }
         }
@@ -341,7 +341,7 @@ impl Link {
         db: u32,
         request: &[u8],
         waiting: Waiting,
-        term: &Arc<Term>,
+        term: &Rc<Term>,
     ) {
         if let Some(program) = program {
             self.load(program);
@@ -432,7 +432,7 @@ impl Link {
 
     /// Notices a master that has gone silent, keeps an idle link honest, and delivers what could not
     /// be delivered before.
-    pub fn heartbeat(&self) {
+    pub fn heartbeat(&self, term: &Rc<Term>) {
         if !self.is_up() {
             return;
         }
@@ -447,18 +447,18 @@ impl Link {
             self.break_down(&mut state, "it has stopped answering");
         } else if state.expected.is_empty() {
             drop(state);
-            self.look();
+            self.look(term);
         }
     }
 
     /// A master that is idle proves all the same that it remembers.
-    fn look(&self) {
-        let (term, db) = (self.electorate.term(), self.state.borrow().db);
-        if term.proof(self.master, db).is_none() || !self.votes_in(&term) {
+    fn look(&self, term: &Rc<Term>) {
+        let db = self.state.borrow().db;
+        if term.proof(self.master, db).is_none() || !self.votes_in(term) {
             return self.append_words(&[b"PING"], Expected::Ping);
         }
         let state = &mut *self.state.borrow_mut();
-        self.open(state, &term);
+        self.open(state, term);
         self.close(state);
         if let Some(waker) = state.waker.take() {
             waker.wake();
@@ -474,7 +474,7 @@ impl Link {
     }
 
     /// `term`: a proof is due behind it.
-    fn append(&self, db: u32, request: &[u8], expected: Expected, term: Option<&Arc<Term>>) {
+    fn append(&self, db: u32, request: &[u8], expected: Expected, term: Option<&Rc<Term>>) {
         let state = &mut *self.state.borrow_mut();
         if state.db != db {
             self.close(state);

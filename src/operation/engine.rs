@@ -62,7 +62,7 @@ pub struct Engine {
     links: Vec<Rc<Link>>,
     electorate: Arc<Electorate>,
     /// Who votes, and the edition in which that was so.
-    term: RefCell<(u64, Arc<Term>)>,
+    term: RefCell<(u64, Rc<Term>)>,
     metrics: Arc<Metrics>,
     slowlog: Arc<Slowlog>,
     stopwatch: Stopwatch,
@@ -101,7 +101,7 @@ struct Flight {
     /// Frames on links that have not been answered yet.
     outstanding: u16,
     /// Which votes on the current round go together; `None` before the first.
-    poll: Option<Poll>,
+    poll: Option<Poll<Rc<Term>>>,
     /// Masters that were asked and owe a ballot.
     awaited: MasterSet,
     /// It has lost, and what uses its keys stays behind it where a ballot is owed.
@@ -120,16 +120,16 @@ struct Flight {
 
 impl Flight {
     /// The votes on the next round; `None`: it would build on votes of masters that have forgotten since.
-    fn poll_in(&self, term: &Arc<Term>) -> Option<Poll> {
+    fn poll_in(&self, term: &Rc<Term>) -> Option<Poll<Rc<Term>>> {
         match &self.poll {
-            Some(poll) if self.operation.builds_on_earlier_votes() => poll.again(Arc::clone(term)),
-            _ => Some(Poll::new(Arc::clone(term))),
+            Some(poll) if self.operation.builds_on_earlier_votes() => poll.again(Rc::clone(term)),
+            _ => Some(Poll::new(Rc::clone(term))),
         }
     }
 
     /// The newest term that a vote was counted in.
-    fn term(&self) -> Arc<Term> {
-        self.poll.as_ref().map(|poll| Arc::clone(poll.term())).unwrap_or_default()
+    fn term(&self) -> Rc<Term> {
+        self.poll.as_ref().map(|poll| Rc::clone(poll.term())).unwrap_or_default()
     }
 
     /// Whether a master that could not take part should still do what the others did. Later than its round another proxy
@@ -214,15 +214,15 @@ impl Engine {
         &self.suspects
     }
 
-    /// Who votes now, and what that takes.
-    pub(super) fn term(&self) -> Arc<Term> {
+    /// Who votes now, and what that takes: this worker's own copy, which costs nothing to share.
+    pub fn term(&self) -> Rc<Term> {
         let (edition, term) = &mut *self.term.borrow_mut();
         let now = self.electorate.edition();
         if *edition != now {
             // Read after the edition: it may be newer, and is then read once more.
-            (*edition, *term) = (now, self.electorate.term());
+            (*edition, *term) = (now, Rc::new(Term::clone(&self.electorate.term())));
         }
-        Arc::clone(term)
+        Rc::clone(term)
     }
 
     /// The masters that may vote now.

@@ -84,11 +84,11 @@ pub(super) async fn changes(worker: Rc<Worker>) {
 }
 
 /// Tears down a link that has gone silent.
-pub(super) async fn heartbeats(link: Rc<Link>) {
+pub(super) async fn heartbeats(link: Rc<Link>, engine: Rc<Engine>) {
     loop {
         tokio::time::sleep(link.heartbeat_interval()).await;
         read_first().await;
-        link.heartbeat();
+        link.heartbeat(&engine.term());
     }
 }
 

@@ -10,17 +10,17 @@
 //! any of them that forgets is made after all of their votes, and finds them. So votes of several versions go together,
 //! and a request that is under way while the members change need not be made again.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
 use super::mark::Proven;
 use super::term::Term;
 use crate::quorum::MasterSet;
 
-/// The votes about one question.
+/// The votes about one question. `P` points to a term that others share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Poll {
+pub struct Poll<P> {
     /// All that were counted are in with the incarnations of this term.
-    term: Arc<Term>,
+    term: P,
     counted: MasterSet,
 }
 
@@ -35,26 +35,26 @@ pub enum Counting {
     Void,
 }
 
-impl Poll {
+impl<P: Deref<Target = Term>> Poll<P> {
     /// A question that is sent in this term.
-    pub fn new(term: Arc<Term>) -> Self {
+    pub fn new(term: P) -> Self {
         Self { term, counted: MasterSet::EMPTY }
     }
 
     /// The next round of a question that builds on the votes of this one; `None`: some of them have forgotten since.
-    pub fn again(&self, term: Arc<Term>) -> Option<Self> {
+    pub fn again(&self, term: P) -> Option<Self> {
         self.goes_on_in(&term).then_some(Self { term, counted: self.counted })
     }
 
     /// The newest term that a vote was counted in.
-    pub fn term(&self) -> &Arc<Term> {
+    pub fn term(&self) -> &P {
         &self.term
     }
 
     /// Counts a vote, if it goes together with the others. `known` tells the newest term that this proxy knows: most
     /// votes prove the version in which they were asked for, and need not know.
     #[inline]
-    pub fn count<T>(&mut self, vote: &Proven<T>, known: impl FnOnce() -> Arc<Term>) -> Counting {
+    pub fn count<T>(&mut self, vote: &Proven<T>, known: impl FnOnce() -> P) -> Counting {
         if vote.version() > self.term.version() {
             return self.count_newer(vote, known());
         }
@@ -67,7 +67,7 @@ impl Poll {
     }
 
     #[cold]
-    fn count_newer<T>(&mut self, vote: &Proven<T>, known: Arc<Term>) -> Counting {
+    fn count_newer<T>(&mut self, vote: &Proven<T>, known: P) -> Counting {
         if vote.version() > known.version() {
             return Counting::Ahead;
         }
@@ -88,6 +88,8 @@ impl Poll {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::decision::roster::mark::{Mark, Proof, Reading};
     use crate::decision::roster::roster::{Member, Roster, Stage, Standing};

@@ -11,7 +11,7 @@ use crate::quorum::{MasterSet, Quorum};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Votes {
     quorum: Quorum,
-    poll: Poll,
+    poll: Poll<Arc<Term>>,
     yes: MasterSet,
     /// Votes that prove a version that is not known yet.
     ahead: Vec<Proven<bool>>,

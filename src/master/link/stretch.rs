@@ -4,7 +4,8 @@
 //! database changes, or a request of another term follows. Then `TIME` and the mark are asked for. Masters execute the
 //! commands of a connection in order, so these two prove all answers before them.
 
-use std::sync::{Arc, LazyLock};
+use std::rc::Rc;
+use std::sync::LazyLock;
 
 use super::{Expected, Link, State};
 use crate::clock::{self, Instant};
@@ -30,12 +31,12 @@ pub(in crate::master) const PROOF_REPLIES: usize = 2;
 
 impl Link {
     /// A request follows whose answer may be a vote in this term.
-    pub(super) fn open(&self, state: &mut State, term: &Arc<Term>) {
-        if state.open.as_ref().is_some_and(|open| !Arc::ptr_eq(open, term)) {
+    pub(super) fn open(&self, state: &mut State, term: &Rc<Term>) {
+        if state.open.as_ref().is_some_and(|open| !Rc::ptr_eq(open, term)) {
             self.close(state);
         }
         if state.open.is_none() {
-            state.open = Some(Arc::clone(term));
+            state.open = Some(Rc::clone(term));
         }
     }
 
@@ -90,7 +91,7 @@ impl Link {
     /// Judges a stretch by the mark behind it. One that proves nothing is looked into at once.
     pub(super) fn seal(
         &self,
-        term: &Arc<Term>,
+        term: &Rc<Term>,
         db: u32,
         answer: &Answer<'_>,
         state: &State,
