@@ -19,6 +19,7 @@ const LEASE: &str = "600000";
 /// Short enough to see a master come back, long enough for a busy machine.
 const SHORT_VOTE: [&str; 2] = ["--vote-timeout", "200ms"];
 const LONG_WAIT: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "1h"];
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 const SHORT_WAIT: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "3s"];
 
 /// The classic of Redlock's text: `mine` on masters 0 and 1, master 1 restarts empty, and 1 and 2 would be
@@ -494,18 +495,27 @@ async fn masters_that_are_all_young_wait_when_told_to() {
     granted(&client, "lock", "they are old enough").await;
 }
 
-/// A proxy that starts after the restart cannot have known the process before. It is told by its age.
+/// Masters that were used by a version without marks, one of which was restarted since: it is told by its age.
 #[tokio::test]
-async fn a_young_master_among_old_ones_is_not_trusted_at_once() {
+async fn a_young_master_among_old_ones_is_not_trusted_at_the_first_start() {
+    young_among_old(&[]).await;
+}
+
+/// What it says of its disk proves nothing: the disk may be a new one.
+#[tokio::test]
+async fn a_new_volume_of_a_durable_master_is_not_trusted_at_the_first_start() {
+    young_among_old(&DURABLE).await;
+}
+
+async fn young_among_old(flags: &'static [&'static str]) {
     if target_is_plain_redis() {
         return;
     }
-    let mut masters = Masters::start(3);
-    let first = Proxy::start(&masters, &SHORT_WAIT);
-    first.expect_warnings();
-    let mut client = first.connection().await;
-    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
-    forget(&masters[2], "lock").await;
+    let mut masters = Masters::start_with(3, flags);
+    for master in &masters[..2] {
+        let claim = ["SET", "lock", "mine", "NX", "PX", LEASE];
+        assert_eq!(master.ask(&claim).await, Reply::ok());
+    }
     eventually("masters 0 and 2 are old", || async {
         let mut all = true;
         for master in [0, 2] {
@@ -517,11 +527,11 @@ async fn a_young_master_among_old_ones_is_not_trusted_at_once() {
     })
     .await;
     masters[1].kill_9();
-    masters[1].restart_empty();
-    let second = Proxy::start(&masters, &SHORT_WAIT);
-    second.expect_warnings();
-    let other = second.connection().await;
-    refused_until(&other, &second, 1, claim_by_other).await;
+    masters[1].restart_as_new();
+    let proxy = Proxy::start(&masters, &SHORT_WAIT);
+    proxy.expect_warnings();
+    let client = proxy.connection().await;
+    refused_until(&client, &proxy, 1, claim_by_other).await;
     masters[1].holds("lock", "mine").await;
 }
 
@@ -531,8 +541,7 @@ async fn a_durable_master_is_copied_to_like_any_other() {
     if target_is_plain_redis() {
         return;
     }
-    let durable = &["--appendonly", "yes", "--appendfsync", "always"];
-    let mut masters = Masters::start_with(3, durable);
+    let mut masters = Masters::start_with(3, &DURABLE);
     let proxy = Proxy::start(&masters, &LONG_WAIT);
     proxy.expect_warnings();
     let mut client = proxy.connection().await;

@@ -24,8 +24,6 @@ pub struct Facts {
     pub uptime: Duration,
     /// Why it must not vote, whatever it remembers.
     pub bar: Option<Bar>,
-    /// A restart makes it forget nothing: `appendonly yes` with `appendfsync always`.
-    pub is_durable: bool,
     /// `master_replid`: another one means that it followed another instance meanwhile.
     pub replid: String,
     /// `evicted_keys`
@@ -139,7 +137,6 @@ mod tests {
             databases: 16,
             uptime: Duration::ZERO,
             bar: None,
-            is_durable: false,
             replid: replid.to_owned(),
             evicted,
             at: crate::clock::now(),

@@ -139,7 +139,6 @@ pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult
         tokio::try_join!(info.query_async::<String>(connection), config(&mut other))?;
     let info = Info::parse(&info);
     let text = |name| info.get(name).unwrap_or_default().to_owned();
-    let is_always = config.get("appendfsync").is_some_and(|when| when == "always");
     Ok(Facts {
         run_id: text("run_id"),
         version: text("redis_version"),
@@ -152,7 +151,6 @@ pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult
             .unwrap_or(DEFAULT_DATABASES),
         uptime: Duration::from_secs(info.number("uptime_in_seconds").unwrap_or(0)),
         bar: info.bar(),
-        is_durable: info.get("aof_enabled") == Some("1") && is_always,
         replid: text("master_replid"),
         evicted: info.number("evicted_keys").unwrap_or(0),
         at,

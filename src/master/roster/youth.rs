@@ -22,7 +22,8 @@ pub struct Trusted {
 
 /// Returns who is taken to remember, or why nobody is yet. `facts` has an entry for each master of the list.
 ///
-/// A master that has been running for longer than any lock lasts has forgotten none of them. Young ones among others
+/// A master that has been running for longer than any lock lasts has forgotten none of them. What it writes to disk
+/// proves nothing: its volume may be an older one. Young ones among others
 /// that remember were restarted. If all are young, this is a first deployment, or looks like one.
 ///
 /// # Errors
@@ -32,7 +33,7 @@ pub fn trusted(terms: &Terms, facts: &[&Facts]) -> Result<Trusted, String> {
         let those = facts.iter().enumerate().filter(|(_, facts)| is(facts));
         those.map(|(at, _)| MasterId::new(at)).collect()
     };
-    let old = of(&|facts| facts.uptime >= terms.restart_wait || facts.is_durable);
+    let old = of(&|facts| facts.uptime >= terms.restart_wait);
     if terms.quorum.reached_by(old) {
         return Ok(Trusted { masters: old, is_first_deployment: false });
     }
@@ -57,7 +58,7 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(60);
 
-    fn facts(uptimes: &[u64], durable: Option<usize>) -> Vec<Facts> {
+    fn facts(uptimes: &[u64]) -> Vec<Facts> {
         // Later than the first hour of the clock, so that masters can be older than that.
         let at = clock::now() + Duration::from_secs(3600);
         let fact = |(place, uptime): (usize, &u64)| Facts {
@@ -69,7 +70,6 @@ mod tests {
             databases: 16,
             uptime: Duration::from_secs(*uptime),
             bar: None,
-            is_durable: durable == Some(place),
             replid: String::new(),
             evicted: 0,
             at,
@@ -77,25 +77,24 @@ mod tests {
         uptimes.iter().enumerate().map(fact).collect()
     }
 
-    fn who(cold_start: ColdStart, uptimes: &[u64], durable: Option<usize>) -> Option<Vec<usize>> {
+    fn who(cold_start: ColdStart, uptimes: &[u64]) -> Option<Vec<usize>> {
         let terms = Terms { quorum: Quorum::of(uptimes.len()), restart_wait: WAIT, cold_start };
-        let all = facts(uptimes, durable);
+        let all = facts(uptimes);
         let trusted = trusted(&terms, &all.iter().collect::<Vec<_>>()).ok()?;
         Some(trusted.masters.iter().map(MasterId::index).collect())
     }
 
     #[test]
     fn old_masters_remember_and_a_young_one_among_them_does_not() {
-        assert_eq!(who(ColdStart::Wait, &[100, 60, 80], None), Some(vec![0, 1, 2]));
-        assert_eq!(who(ColdStart::Trust, &[100, 3, 80], None), Some(vec![0, 2]));
-        assert_eq!(who(ColdStart::Trust, &[100, 3, 3], None), None, "one is no quorum");
-        assert_eq!(who(ColdStart::Trust, &[100, 3, 3], Some(2)), Some(vec![0, 2]));
+        assert_eq!(who(ColdStart::Wait, &[100, 60, 80]), Some(vec![0, 1, 2]));
+        assert_eq!(who(ColdStart::Trust, &[100, 3, 80]), Some(vec![0, 2]));
+        assert_eq!(who(ColdStart::Trust, &[100, 3, 3]), None, "one is no quorum");
     }
 
     #[test]
     fn masters_that_are_all_young_are_a_first_deployment_if_that_is_trusted() {
-        assert_eq!(who(ColdStart::Trust, &[5, 4, 6], None), Some(vec![0, 1, 2]));
-        assert_eq!(who(ColdStart::Wait, &[5, 4, 6], None), None);
-        assert_eq!(who(ColdStart::Trust, &[50, 1, 52], None), Some(vec![0, 2]), "restarted since");
+        assert_eq!(who(ColdStart::Trust, &[5, 4, 6]), Some(vec![0, 1, 2]));
+        assert_eq!(who(ColdStart::Wait, &[5, 4, 6]), None);
+        assert_eq!(who(ColdStart::Trust, &[50, 1, 52]), Some(vec![0, 2]), "restarted since");
     }
 }
