@@ -153,6 +153,7 @@ async fn a_release_waits_for_a_master_without_a_link() {
     masters[0].holds("lock", "mine").await;
 
     relay.cut();
+    proxy.knows(0, "link", "down").await;
     assert_eq!(release(&mut client, "lock", "mine").await, 1);
     proxy.knows(0, "deferred_releases", "1").await;
     eventually("many attempts to connect", || async { (relay.refused() > 20).then_some(()) }).await;
@@ -176,6 +177,7 @@ async fn a_release_that_is_lost_a_second_time_is_sent_a_third_time() {
     masters[0].holds("unlucky lock", "mine").await;
 
     relay.cut();
+    proxy.knows(0, "link", "down").await;
     assert_eq!(release(&mut client, "unlucky lock", "mine").await, 1);
     proxy.knows(0, "deferred_releases", "1").await;
     relay.swallow("unlucky lock");
