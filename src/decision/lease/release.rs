@@ -269,18 +269,28 @@ impl Release {
     fn looked(&mut self, now: Duration) -> Step {
         let quorum = self.terms.quorum;
         let silent = quorum.everybody().without(self.seen()).without(self.deleted);
+        // Others may have claimed what the rounds before deleted: the lease was held all the same.
+        if let Some(attempt) = self.begun(MasterSet::EMPTY) {
+            return self.delete(attempt, now);
+        }
         if let Some(attempt) = self.holders.of_quorum(quorum) {
             return self.delete(attempt, now);
         }
         let is_known =
             self.pending.is_empty() || quorum.reached_by(self.seen()) && self.is_late(now);
-        if is_known && let Some(attempt) = self.holders.could_reach(quorum, silent) {
-            return self.delete(attempt, now);
+        let possible = self.begun(silent).or_else(|| self.holders.could_reach(quorum, silent));
+        match possible {
+            Some(attempt) if is_known => self.delete(attempt, now),
+            None if !quorum.reached_by(silent) => self.not_held(),
+            _ => self.wait_or_give_up(now),
         }
-        if !quorum.reached_by(silent) && self.holders.could_reach(quorum, silent).is_none() {
-            return self.not_held();
-        }
-        self.wait_or_give_up(now)
+    }
+
+    /// The attempt that the rounds before have begun to delete, if it had a quorum, `others` among it.
+    fn begun(&self, others: MasterSet) -> Option<Attempt> {
+        let attempt = self.earlier.filter(|_| !self.deleted.is_empty())?;
+        let had = self.deleted.union(self.holders.of(attempt)).union(others);
+        self.terms.quorum.reached_by(had).then_some(attempt)
     }
 
     fn delete(&mut self, attempt: Attempt, now: Duration) -> Step {
@@ -296,7 +306,7 @@ impl Release {
             .iter()
             .fold(self.other, |set, (master, _)| set.union([*master].into_iter().collect()));
         self.pending = self.pending.union(meant.iter().map(|(master, _)| *master).collect());
-        Step::Delete(meant)
+        if meant.is_empty() { self.deleted(attempt, now) } else { Step::Delete(meant) }
     }
 
     fn deleted(&mut self, attempt: Attempt, now: Duration) -> Step {
@@ -335,7 +345,8 @@ impl Release {
         let quorum = self.terms.quorum;
         let silent = quorum.everybody().without(self.deleted).without(self.gone());
         let may_come_to_hold = silent.union(self.gone().without(self.reached));
-        !quorum.reached_by(may_come_to_hold) && !quorum.reached_by(silent.union(self.other))
+        let others = self.other.without(self.deleted);
+        !quorum.reached_by(may_come_to_hold) && !quorum.reached_by(silent.union(others))
     }
 
     fn not_held(&mut self) -> Step {

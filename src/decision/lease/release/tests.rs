@@ -112,10 +112,25 @@ fn a_lease_that_was_prolonged_meanwhile_is_looked_at_again() {
     assert_eq!(cast(&mut release, &votes), Step::Look);
     release.ask(MasterSet::first(3), ms(1));
     let raised = Sight::Held(tag(7).raised());
-    let step = see(&mut release, &[Sight::Missing, raised, raised]);
-    assert!(matches!(step, Step::Delete(tags) if tags.len() == 2));
+    let told = |master| Step::Delete(vec![(MasterId::new(master), tag(7).raised())]);
+    assert_eq!(see(&mut release, &[Sight::Missing, raised]), told(1));
     let round = release.round();
+    assert_eq!(release.sight(round, MasterId::new(2), raised, ms(1)), told(2));
     assert_eq!(release.vote(round, MasterId::new(1), Vote::Deleted, ms(1)), Step::Released);
+}
+
+/// Another client's claim came in where the lease was deleted, before the rest of it was.
+#[test]
+fn a_lease_was_held_although_others_have_claimed_what_was_deleted_of_it() {
+    let mut release = known();
+    assert_eq!(cast(&mut release, &[Vote::Deleted, Vote::Raised, Vote::Other]), Step::Look);
+    release.ask(MasterSet::first(3), ms(2));
+    let raised = tag(7).raised();
+    let step = see(&mut release, &[Sight::Other, Sight::Held(raised)]);
+    assert_eq!(step, Step::Delete(vec![(MasterId::new(1), raised)]));
+    let round = release.round();
+    assert_eq!(release.sight(round, MasterId::new(2), Sight::Other, ms(2)), Step::Wait);
+    assert_eq!(release.vote(round, MasterId::new(1), Vote::Deleted, ms(3)), Step::Released);
 }
 
 #[test]
