@@ -603,7 +603,7 @@ async fn a_release_that_a_master_has_missed_is_delivered_before_the_end() {
     relay.cut();
     before.knows(0, "link", "down").await;
     assert_eq!(raw.ask(&words("DEL lock")).await, Reply::Int(1));
-    before.knows(0, "deferred_releases", "1").await;
+    before.owes(0).await;
     let after = Proxy::unready(&addresses, &flags);
     after.expect_warnings();
     Pair::farewell(&before).await;

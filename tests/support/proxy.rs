@@ -131,6 +131,15 @@ impl Proxy {
         found.into_iter().find(|(name, _)| *name == field).expect("the field").1.to_owned()
     }
 
+    /// Waits until a master has still to be told something. It may be more than what a test is about: what made sure that
+    /// all links are up was released as well.
+    pub async fn owes(&self, master: usize) {
+        eventually("something waits for the master", || async move {
+            (self.says_of(master, "deferred_releases").await != "0").then_some(())
+        })
+        .await;
+    }
+
     /// Waits until `INFO redlock` says so.
     pub async fn knows(&self, master: usize, field: &str, value: &str) {
         let what = format!("the proxy says of master {master} {field}={value}");
