@@ -187,6 +187,9 @@ impl Run {
                 break;
             }
         }
+        if step.full_name() == "quit" {
+            (expected.closed, actual.closed) = (true, true);
+        }
         let rule = state.follow(step, frames[0].as_ref(), allowed, &self.scripts);
         let equal = match rule {
             Comparison::Each(rules) => same_exec(frames[0].as_ref(), others[0].as_ref(), &rules),
@@ -228,10 +231,13 @@ impl Run {
         self.expected.iter().any(|side| side.closed)
     }
 
-    /// Opens what both have closed.
+    /// Opens what both have closed. Masters are told a little later what a client has left by that.
     async fn reconnect(&mut self, sides: &Sides) {
         for which in 0..CONNECTIONS.len() {
             if self.expected[which].closed {
+                if !self.states[which].topics.is_empty() {
+                    tokio::time::sleep(LEAVING).await;
+                }
                 self.expected[which] = Side::connect(&sides.redis.address(), which).await;
                 self.actual[which] = Side::connect(sides.proxy.address(), which).await;
                 self.states[which] = State::default();
@@ -418,6 +424,9 @@ fn shown(frames: &[Option<Frame>]) -> String {
 
 /// Longer than any vote; less than a test waits.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What masters may take to know that a subscriber has gone.
+const LEAVING: Duration = Duration::from_millis(500);
 
 /// What a message may take to arrive.
 const MOMENT: Duration = Duration::from_secs(3);
