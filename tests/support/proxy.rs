@@ -163,7 +163,7 @@ impl Proxy {
 
     /// The process stands still: connections stay open, nothing answers.
     pub fn stop(&self) {
-        self.signal("STOP");
+        super::master::stop(self.process.as_ref().expect("a process"));
     }
 
     pub fn cont(&self) {
