@@ -85,10 +85,19 @@ impl Master {
     pub async fn key_count_in(&self, db: u32) -> i64 {
         let own = ["mark", "roster", "copying", "over"].map(|name| format!("redlock-proxy:{name}"));
         let own: Vec<_> = ["EXISTS".to_owned()].into_iter().chain(own).collect();
+        let own: Vec<_> = own.iter().map(String::as_str).collect();
         let mut raw = Raw::connect_resp3(&self.address()).await;
         assert_eq!(raw.ask(&["SELECT", &db.to_string()]).await, Reply::ok());
-        match (raw.ask(&own).await, raw.ask(&["DBSIZE"]).await) {
-            (Reply::Int(own), Reply::Int(all)) => all - own,
+        // In one step: the roster may come at any moment.
+        assert_eq!(raw.ask(&["MULTI"]).await, Reply::ok());
+        for counted in [&own[..], &["DBSIZE"]] {
+            raw.ask(counted).await;
+        }
+        match raw.ask(&["EXEC"]).await {
+            Reply::Array(counts) => match counts[..] {
+                [Reply::Int(own), Reply::Int(all)] => all - own,
+                _ => panic!("a master does not count its keys: {counts:?}"),
+            },
             other => panic!("a master does not count its keys: {other:?}"),
         }
     }
