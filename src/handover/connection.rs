@@ -15,7 +15,7 @@ use tokio_rustls::server::TlsStream;
 use crate::client::registry::{Known, Peer};
 use crate::client::session::Session;
 use crate::pubsub::Topic;
-use crate::pubsub::envelope::Stamp;
+use crate::pubsub::seen::Heard;
 use crate::worker::Worker;
 
 /// A connection that waits for nothing: all that was asked is answered, and every answer was written.
@@ -44,9 +44,9 @@ pub struct State {
     /// What it has subscribed to.
     #[serde(default)]
     pub topics: Vec<Topic>,
-    /// The last messages that it has got.
+    /// The messages that it has got.
     #[serde(default)]
-    pub heard: Vec<(Topic, Stamp)>,
+    pub has_heard: Vec<(Topic, Heard)>,
     /// How long the request that comes next has been waiting already (`BLPOP`).
     #[serde(default)]
     pub waited_ms: u64,

@@ -11,7 +11,6 @@ use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
 
 use bytes::{Buf as _, Bytes};
-use serde::{Deserialize, Serialize};
 
 /// No text begins like this: the first byte is not allowed in UTF-8. The last one is the version of
 /// the format.
@@ -20,7 +19,7 @@ const MAGIC: [u8; 8] = *b"\xffredlck\x01";
 const ENVELOPE_BYTES: usize = MAGIC.len() + 8 + 8;
 
 /// Names one message among all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// One worker of one proxy, from its start to its end.
     pub publisher: u64,

@@ -11,10 +11,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 
 use super::audience::Ours;
-use super::envelope::Stamp;
 use super::many::Leavers;
 use super::moving::Journal;
-use super::seen::Seen;
+use super::seen::{Heard, Seen};
 use super::subscriber::{Subscriber, bytes_of};
 use super::{Topic, TopicKind, envelope, many, shrink};
 use crate::client::outbox::Target;
@@ -199,12 +198,8 @@ impl Hub {
         }
         let frame = frame(topic, channel, message);
         self.journal.borrow_mut().note(topic, stamp, &frame);
-        subscription.subscribers.values().for_each(|subscriber| subscriber.push(&frame));
-    }
-
-    /// What is heard from now on is noted, for [`Hub::heard_by`].
-    pub fn begin_journal(&self) {
-        self.journal.borrow_mut().begin();
+        let subscribers = subscription.subscribers.values();
+        subscribers.for_each(|subscriber| subscriber.hears(topic, stamp, &frame));
     }
 
     /// Nobody moves any more.
@@ -223,26 +218,33 @@ impl Hub {
         self.caught_up()
     }
 
-    /// The messages that a subscriber who leaves now has got since the journal was begun.
-    pub fn heard_by(&self, subscriber: &Subscriber) -> Vec<(Topic, Stamp)> {
-        self.journal.borrow().stamps(&subscriber.topics())
+    /// What a subscriber has heard that leaves now.
+    pub fn heard_by(&self, subscriber: &Subscriber) -> Vec<(Topic, Heard)> {
+        let known = self.topics.borrow();
+        let heard = |topic: Topic| {
+            let heard = subscriber.with_earlier(&topic, known.get(&topic)?.seen.heard());
+            (heard != Heard::default()).then_some((topic, heard))
+        };
+        subscriber.topics().into_iter().filter_map(heard).collect()
     }
 
-    /// Goes on with a subscriber of another process, who gets what he has not `heard` there. Nothing is confirmed: he
-    /// knows.
+    /// Goes on with a subscriber of another process, which gets what it has not `heard` there. Nothing is confirmed.
     pub fn resume(
         self: &Rc<Self>,
         subscriber: &Rc<Subscriber>,
         topics: Vec<Topic>,
-        heard: &[(Topic, Stamp)],
+        heard: &[(Topic, Heard)],
     ) {
+        subscriber.heard_before(heard);
         let is_expected = |topic: &Topic| self.journal.borrow().expected.contains(topic);
         let (expected, new): (Vec<_>, Vec<_>) = topics.into_iter().partition(is_expected);
         for topic in &expected {
             self.join(subscriber, topic);
         }
         let journal = self.journal.borrow();
-        journal.unheard(&expected, heard).for_each(|frame| subscriber.push(frame));
+        for (topic, stamp, frame) in journal.noted(&expected) {
+            subscriber.hears(topic, Some(stamp), frame);
+        }
         if !new.is_empty() {
             self.subscribe(subscriber, new, Target::nobody());
         }

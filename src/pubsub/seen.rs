@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::envelope::Stamp;
 
 /// How far behind the newest message of its publisher a message may arrive that no other master
@@ -44,6 +46,15 @@ impl Seen {
             self.forget_one();
         }
         new
+    }
+
+    /// What was heard of those who have said something here, for whoever goes on elsewhere.
+    pub fn heard(&self) -> Heard {
+        let extents = self.windows.iter().filter_map(|(publisher, window)| {
+            let bits = window.bits.as_deref()?;
+            Some((*publisher, window.extent(bits)))
+        });
+        Heard(extents.collect())
     }
 
     fn forget_one(&mut self) {
@@ -95,6 +106,66 @@ impl Window {
     }
 }
 
+impl Window {
+    fn extent(&self, bits: &[u64; WORDS]) -> Extent {
+        let is_missing = |sequence: &u64| {
+            let (word, bit) = place(*sequence);
+            bits[word] & bit == 0
+        };
+        let oldest = self.newest.saturating_sub(WINDOW - 1);
+        let missing = (oldest..=self.newest).filter(is_missing).collect();
+        Extent { newest: self.newest, missing }
+    }
+}
+
+/// What a subscriber has heard on one topic before it came here, by publisher.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard(Vec<(u64, Extent)>);
+
+/// All that one publisher has said up to `newest`, but for what is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Extent {
+    newest: u64,
+    missing: Vec<u64>,
+}
+
+impl Heard {
+    /// Whether this message was among it.
+    pub fn includes(&self, stamp: Stamp) -> bool {
+        let includes = |(publisher, extent): &(u64, Extent)| {
+            *publisher == stamp.publisher && extent.includes(stamp.sequence)
+        };
+        self.0.iter().any(includes)
+    }
+
+    /// What was heard here or there.
+    pub fn and(mut self, there: &Self) -> Self {
+        for (publisher, other) in &there.0 {
+            match self.0.iter_mut().find(|(known, _)| known == publisher) {
+                Some((_, extent)) => extent.extend(other),
+                None => self.0.push((*publisher, other.clone())),
+            }
+        }
+        self
+    }
+}
+
+impl Extent {
+    fn includes(&self, sequence: u64) -> bool {
+        sequence <= self.newest && !self.missing.contains(&sequence)
+    }
+
+    fn extend(&mut self, other: &Self) {
+        let missing = self.missing.iter().chain(&other.missing).copied();
+        let is_missing = |sequence: &u64| !self.includes(*sequence) && !other.includes(*sequence);
+        let newest = self.newest.max(other.newest);
+        let mut missing: Vec<u64> = missing.filter(is_missing).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        *self = Self { newest, missing };
+    }
+}
+
 fn place(sequence: u64) -> (usize, u64) {
     let index = sequence % WINDOW;
     ((index / 64) as usize, 1 << (index % 64))
@@ -141,6 +212,28 @@ mod tests {
                 let sequence = sequence + 1;
                 prop_assert_eq!(seen.is_new(stamp(1, sequence)), model.insert(sequence));
             }
+        }
+    }
+
+    proptest! {
+        /// What is new to neither process is what one of them has heard.
+        #[test]
+        fn what_was_heard_is_told(
+            here in proptest::collection::vec(1..1_500_u64, 1..80),
+            there in proptest::collection::vec(1..1_500_u64, 1..80),
+        ) {
+            let listen = |heard: &[u64]| {
+                let mut seen = Seen::default();
+                heard.iter().for_each(|sequence| _ = seen.is_new(stamp(1, *sequence)));
+                seen
+            };
+            let (mut here, mut there) = (listen(&here), listen(&there));
+            let both = here.heard().and(&there.heard());
+            for sequence in 1..=1_500 {
+                let is_new = here.is_new(stamp(1, sequence)) & there.is_new(stamp(1, sequence));
+                prop_assert_eq!(both.includes(stamp(1, sequence)), !is_new, "{}", sequence);
+            }
+            prop_assert!(!both.includes(stamp(2, 1)));
         }
     }
 

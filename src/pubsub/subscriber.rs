@@ -1,12 +1,14 @@
 //! What one session has subscribed to.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::envelope::Stamp;
+use super::seen::Heard;
 use super::{Topic, TopicKind};
 use crate::client::memory::{ENTRY, Part};
 use crate::client::outbox::Outbox;
@@ -19,6 +21,8 @@ pub struct Subscriber {
     client: Arc<Client>,
     outbox: Rc<Outbox>,
     topics: RefCell<BTreeSet<Topic>>,
+    /// What it has heard in the process it comes from.
+    heard: RefCell<HashMap<Topic, Heard>>,
     /// What they take.
     bytes: Cell<usize>,
     /// What the names of a request take that is not confirmed yet.
@@ -55,8 +59,8 @@ impl Counts {
 impl Subscriber {
     /// A session without subscriptions.
     pub fn new(client: Arc<Client>, outbox: Rc<Outbox>) -> Rc<Self> {
-        let (topics, bytes, unconfirmed, changing) = Default::default();
-        Rc::new(Self { client, outbox, topics, bytes, unconfirmed, changing })
+        let (topics, heard, bytes, unconfirmed, changing) = Default::default();
+        Rc::new(Self { client, outbox, topics, heard, bytes, unconfirmed, changing })
     }
 
     /// The session's number.
@@ -106,6 +110,7 @@ impl Subscriber {
     /// Takes a topic away; false when it was not there.
     pub(super) fn remove(&self, topic: &Topic) -> bool {
         let found = self.topics.borrow_mut().remove(topic);
+        self.heard.borrow_mut().remove(topic);
         self.count(topic, |count| *count -= usize::from(found));
         if found {
             self.bytes.set(self.bytes.get() - bytes_of(topic));
@@ -123,9 +128,28 @@ impl Subscriber {
         self.client.holding.set(Part::Topics, bytes as u64);
     }
 
-    /// Sends a message, between two replies.
-    pub(super) fn push(&self, message: &Reply) {
-        self.outbox.push_message(message);
+    /// It comes from another process, where it has heard this.
+    pub(super) fn heard_before(&self, heard: &[(Topic, Heard)]) {
+        self.heard.borrow_mut().extend(heard.iter().cloned());
+    }
+
+    /// The same, and what it has heard here.
+    pub(super) fn with_earlier(&self, topic: &Topic, here: Heard) -> Heard {
+        match self.heard.borrow().get(topic) {
+            Some(earlier) => here.and(earlier),
+            None => here,
+        }
+    }
+
+    /// Sends a message of a topic, between two replies, unless it has heard it before it came.
+    pub(super) fn hears(&self, topic: &Topic, stamp: Option<Stamp>, message: &Reply) {
+        let is_known = |stamp| {
+            let heard = self.heard.borrow();
+            !heard.is_empty() && heard.get(topic).is_some_and(|heard| heard.includes(stamp))
+        };
+        if !stamp.is_some_and(is_known) {
+            self.outbox.push_message(message);
+        }
     }
 
     /// `subscribe`, the topic and the count that it brings.

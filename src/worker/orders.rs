@@ -51,7 +51,6 @@ impl Worker {
                 }
                 Phase::Closed => {
                     accepting.shutdown().await;
-                    self.hub.begin_journal();
                 }
                 Phase::Departing => {
                     since = clock::now();

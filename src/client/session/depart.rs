@@ -64,7 +64,7 @@ impl<S: Portable> Session<S> {
         if !state.topics.is_empty() {
             let (hub, subscriber) =
                 (Rc::clone(session.front.worker.hub()), session.front.subscriber());
-            hub.resume(&subscriber, state.topics.clone(), &state.heard);
+            hub.resume(&subscriber, state.topics.clone(), &state.has_heard);
         }
         session
     }
@@ -177,7 +177,7 @@ impl Front {
             silent: self.replies == Replies::Off,
             monitor: self.client.is_monitor(),
             topics: subscriber.map(|subscriber| subscriber.topics()).unwrap_or_default(),
-            heard: heard.unwrap_or_default(),
+            has_heard: heard.unwrap_or_default(),
             waited_ms: self.waited.as_millis() as u64,
             failed_logins: self.attempts.failures(),
         }
