@@ -404,14 +404,11 @@ impl Engine {
             }
             (next, asked_us, is_late)
         });
-        let (next, asked_us, is_late) = match settled {
-            Some((next, asked_us, is_late)) => (Some(next), asked_us, is_late),
-            None => (None, None, false),
-        };
         if waiting.part == Part::Ballot {
+            let asked_us = settled.as_ref().and_then(|(_, asked_us, _)| *asked_us);
             self.count_ballot(master, is_trusted, asked_us);
         }
-        let Some(next) = next else { return };
+        let Some((next, _, is_late)) = settled else { return };
         if !is_trusted {
             self.make_up_later(id, master, waiting, answer.is_some());
         }

@@ -552,7 +552,6 @@ impl Operation {
         let (value, end) = match &self.kind {
             Kind::Program(program) => return program.restore(rules, master).map(Debt::Restore),
             Kind::Claim(claim) => claim.value(rules, round)?,
-            Kind::Swap(swap) => swap.value(rules)?,
             _ => return None,
         };
         let over = Over::Value(value.into());

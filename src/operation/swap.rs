@@ -444,22 +444,6 @@ impl Swap {
         }
     }
 
-    /// What a master may hold that was lost before it answered, and until when. Only a value that came out of nothing
-    /// can be made up for later: it is simply deleted.
-    pub(super) fn value(&self, rules: &Rules) -> Option<(Vec<u8>, Instant)> {
-        let Phase::Swapping(exchange, _) = &self.phase else { return None };
-        let (None, Some((value, ttl))) = (&exchange.old.sighting, &exchange.to) else {
-            return None;
-        };
-        // Without a tag nothing tells it from an equal one.
-        let NewTtl::Millis(ms) = ttl else { return None };
-        if exchange.tag == Tag::NONE {
-            return None;
-        }
-        let end = rules.end_of(exchange.since, rules.pad.pad_for(*ms, exchange.freshness));
-        Some((attempt::encode(exchange.tag, value), end))
-    }
-
     pub(super) fn has_swapped(&self) -> bool {
         self.decision.as_ref().is_some_and(decision::Swap::is_done)
     }

@@ -17,7 +17,7 @@ use super::term::Term;
 use crate::quorum::MasterSet;
 
 /// The votes about one question. `P` points to a term that others share.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Poll<P> {
     /// All that were counted are in with the incarnations of this term.
     term: P,
@@ -58,12 +58,7 @@ impl<P: Deref<Target = Term>> Poll<P> {
         if vote.version() > self.term.version() {
             return self.count_newer(vote, known());
         }
-        let is_in = self.term.incarnation(vote.master()) == Some(vote.incarnation());
-        if !is_in {
-            return Counting::Void;
-        }
-        self.counted.insert(vote.master());
-        Counting::Counts
+        self.count_in_term(vote)
     }
 
     #[cold]
@@ -71,11 +66,18 @@ impl<P: Deref<Target = Term>> Poll<P> {
         if vote.version() > known.version() {
             return Counting::Ahead;
         }
-        let is_in = known.incarnation(vote.master()) == Some(vote.incarnation());
-        if !is_in || !self.goes_on_in(&known) {
+        let Some(mut newer) = self.again(known) else { return Counting::Void };
+        let counting = newer.count_in_term(vote);
+        if counting == Counting::Counts {
+            *self = newer;
+        }
+        counting
+    }
+
+    fn count_in_term<T>(&mut self, vote: &Proven<T>) -> Counting {
+        if self.term.incarnation(vote.master()) != Some(vote.incarnation()) {
             return Counting::Void;
         }
-        self.term = known;
         self.counted.insert(vote.master());
         Counting::Counts
     }

@@ -156,18 +156,20 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     fn knows_what_is_decided(&self) -> bool {
-        let decided = self.decided(&self.errands.electorate.sights());
-        decided.iter().for_each(|decided| self.knows(&decided.value));
-        decided.is_some() && !self.shows_a_newer_version()
+        match self.newest(&self.errands.electorate.sights()) {
+            Some((decided, true)) => self.knows(&decided.value),
+            _ => return false,
+        }
+        !self.shows_a_newer_version()
     }
 
-    /// The newest roster that is seen, if a quorum holds it.
-    fn decided(&self, sights: &[Option<Sight>]) -> Option<Accepted> {
+    /// The newest roster that is seen, and whether a quorum holds it.
+    fn newest(&self, sights: &[Option<Sight>]) -> Option<(Accepted, bool)> {
         let states: Vec<Accepted> =
             distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect();
         let newest = states.iter().max_by_key(|state| state.accepted)?;
         let holders = states.iter().filter(|state| state.accepted == newest.accepted).count();
-        (holders >= self.errands.quorum.needed()).then(|| newest.clone())
+        Some((newest.clone(), holders >= self.errands.quorum.needed()))
     }
 
     async fn rest(&self, limit: Duration) {
@@ -188,16 +190,11 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Takes over the newest roster that a quorum holds. When the masters differ, they are brought to agree first.
     async fn learn(&self, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
-        let states: Vec<Accepted> =
-            distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect();
-        let Some(newest) = states.iter().max_by_key(|state| state.accepted) else {
-            return Ok(Turn::Idle);
-        };
-        let holders = states.iter().filter(|state| state.accepted == newest.accepted).count();
-        if holders >= self.errands.quorum.needed() {
+        let Some((newest, is_decided)) = self.newest(sights) else { return Ok(Turn::Idle) };
+        if is_decided {
             let learned = self.learned.get();
             self.knows(&newest.value);
-            self.catch_up(sights, newest).await;
+            self.catch_up(sights, &newest).await;
             let is_news = self.learned.get() != learned;
             return Ok(if is_news { Turn::Acted } else { Turn::Idle });
         }

@@ -23,8 +23,7 @@ impl<D: Dial + Clone> Keeper<D> {
             return Ok(Turn::Idle);
         }
         if let Some(why) = self.obstacle(sights) {
-            self.errands.electorate.wait_for(Obstacle::lasting(why));
-            return Ok(Turn::Idle);
+            return self.wait_for(Obstacle::lasting(why));
         }
         let known = self.roster.borrow().clone();
         if let Some(stranger) = self.stranger(sights, &known) {
@@ -105,17 +104,15 @@ impl<D: Dial + Clone> Keeper<D> {
         let is_marked = |sight: &Sight| sight.marks.any().is_some();
         let marked = sights.iter().flatten().filter(|sight| is_marked(sight)).count();
         if marked > 0 && !self.has_waited_for_rests() {
-            self.errands.electorate.wait_for(Obstacle::passing(format!(
+            return self.wait_for(Obstacle::passing(format!(
                 "{marked} of {} masters carry marks, and no quorum knows the cluster they belong to: \
                  waiting until more are there, or --restart-wait has passed",
                 sights.len()
             )));
-            return Ok(Turn::Idle);
         }
         let unseen: Vec<_> = (0..sights.len()).filter(|at| sights[*at].is_none()).collect();
         if !unseen.is_empty() {
-            self.errands.electorate.wait_for(Obstacle::lasting(self.waits_for(&unseen)));
-            return Ok(Turn::Idle);
+            return self.wait_for(self.missing(&unseen));
         }
         let founders: Vec<&Sight> = sights.iter().flatten().collect();
         match self.founders(&founders) {
@@ -123,10 +120,7 @@ impl<D: Dial + Clone> Keeper<D> {
                 self.change(Voters::Founders, Change::Found(Box::new(roster))).await?;
                 Ok(Turn::Acted)
             }
-            Err(obstacle) => {
-                self.errands.electorate.wait_for(obstacle);
-                Ok(Turn::Idle)
-            }
+            Err(obstacle) => self.wait_for(obstacle),
         }
     }
 
@@ -136,13 +130,18 @@ impl<D: Dial + Clone> Keeper<D> {
         since.elapsed() >= self.errands.electorate.terms().restart_wait
     }
 
-    fn waits_for(&self, unseen: &[usize]) -> String {
+    fn wait_for(&self, obstacle: Obstacle) -> Result<Turn, Failed> {
+        self.errands.electorate.wait_for(obstacle);
+        Ok(Turn::Idle)
+    }
+
+    fn missing(&self, unseen: &[usize]) -> Obstacle {
         let names: Vec<_> = unseen.iter().map(|at| self.address(MasterId::new(*at))).collect();
-        format!(
+        Obstacle::lasting(format!(
             "all masters of the list have to be there when they are used for the first time, and {} \
              cannot be reached",
             names.join(", ")
-        )
+        ))
     }
 
     /// The roster of a new cluster, or why there is none yet.
@@ -198,9 +197,7 @@ impl<D: Dial + Clone> Keeper<D> {
             return Ok(Turn::Idle);
         }
         if sights.len() != known.members.len() || unknown.is_some() {
-            let why = self.other_list(&known, unknown);
-            self.errands.electorate.wait_for(Obstacle::lasting(why));
-            return Ok(Turn::Idle);
+            return self.wait_for(self.other_list(&known, unknown));
         }
         let by_place = self.shown_by_place(&known, &shown);
         let ours = Roster { members: known.members.clone(), ..Roster::default() };
@@ -217,14 +214,9 @@ impl<D: Dial + Clone> Keeper<D> {
                     true => (0..sights.len()).filter(|at| sights[*at].is_none()).collect(),
                     false => unseen.into_iter().map(MasterId::index).collect(),
                 };
-                self.errands.electorate.wait_for(Obstacle::lasting(self.waits_for(&unseen)));
-                Ok(Turn::Idle)
+                self.wait_for(self.missing(&unseen))
             }
-            Task::Refuse(_) => {
-                let why = self.other_list(&known, None);
-                self.errands.electorate.wait_for(Obstacle::lasting(why));
-                Ok(Turn::Idle)
-            }
+            Task::Refuse(_) => self.wait_for(self.other_list(&known, None)),
             Task::Serve => {
                 self.errands.electorate.follow(&known, &found);
                 self.errands.electorate.serve();
@@ -242,7 +234,7 @@ impl<D: Dial + Clone> Keeper<D> {
         self.errands.addresses.iter().map(ToString::to_string).collect()
     }
 
-    fn other_list(&self, known: &Roster, unknown: Option<usize>) -> String {
+    fn other_list(&self, known: &Roster, unknown: Option<usize>) -> Obstacle {
         let members: Vec<_> =
             known.members.iter().filter_map(|member| member.addresses.last().cloned()).collect();
         let who = match unknown {
@@ -251,10 +243,10 @@ impl<D: Dial + Clone> Keeper<D> {
             }
             None => format!("their cluster has {} members", known.members.len()),
         };
-        format!(
+        Obstacle::lasting(format!(
             "other proxies have other masters: {who}; its members are {}: give all proxies the same list",
             members.join(",")
-        )
+        ))
     }
 
     /// Gives every voter its mark, if it has none.
