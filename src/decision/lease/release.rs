@@ -108,6 +108,8 @@ pub struct Release {
     known: Option<Tag>,
     /// Attempt that the rounds before deleted.
     earlier: Option<Attempt>,
+    /// The first round that deleted it.
+    since: u8,
     pending: MasterSet,
     /// Masters that no claim of the attempt can reach any more.
     reached: MasterSet,
@@ -137,6 +139,7 @@ impl Release {
             phase: known.map_or(Phase::Looking, |tag| Phase::Deleting(tag.attempt)),
             known,
             earlier: None,
+            since: 0,
             began: now,
             sent: now,
             round: 0,
@@ -155,8 +158,9 @@ impl Release {
     pub fn ask(&mut self, asked: MasterSet, now: Duration) {
         let Self { began, round, deleted, reached, .. } = *self;
         let earlier = self.attempt();
+        let since = if earlier == self.earlier { self.since } else { round.saturating_sub(1) };
         let looking = Self::new(self.terms, asked, now);
-        *self = Self { began, round, deleted, reached, earlier, ..looking };
+        *self = Self { began, round, deleted, reached, earlier, since, ..looking };
     }
 
     /// The round that answers have to name now.
@@ -207,12 +211,16 @@ impl Release {
         self.decide(now)
     }
 
-    /// One master has answered a delete of `round`.
+    /// One master has answered a delete of `round`. What an earlier round deleted of the same attempt counts, too.
     pub fn vote(&mut self, round: u8, master: MasterId, vote: Vote, now: Duration) -> Step {
-        if round != self.round || !self.pending.contains(master) {
+        let is_current = round == self.round && self.pending.contains(master);
+        let is_earlier = (self.since..self.round).contains(&round) && self.goes_on();
+        if !(is_current || is_earlier && vote == Vote::Deleted) {
             return Step::Wait;
         }
-        self.pending.remove(master);
+        if is_current {
+            self.pending.remove(master);
+        }
         match vote {
             Vote::Deleted => self.deleted.insert(master),
             Vote::Raised => self.raised.insert(master),
@@ -284,6 +292,11 @@ impl Release {
             None if !quorum.reached_by(silent) => self.not_held(),
             _ => self.wait_or_give_up(now),
         }
+    }
+
+    /// Whether it still looks for, or deletes, the attempt that the rounds before deleted.
+    fn goes_on(&self) -> bool {
+        self.earlier.is_some() && self.attempt().is_none_or(|attempt| self.earlier == Some(attempt))
     }
 
     /// The attempt that the rounds before have begun to delete, if it had a quorum, `others` among it.

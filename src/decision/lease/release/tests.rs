@@ -145,8 +145,28 @@ fn what_was_deleted_of_one_attempt_does_not_count_for_another() {
     assert_eq!(release.vote(round, MasterId::new(2), Vote::Deleted, ms(1)), Step::Released);
 }
 
+/// The answer of the third master is late, and by then somebody else has the lock.
 #[test]
-fn an_answer_of_an_earlier_round_changes_nothing() {
+fn a_deletion_that_is_answered_after_the_next_look_counts() {
+    let late = |release: &mut Release, at| release.vote(0, MasterId::new(2), Vote::Deleted, ms(at));
+    let mut release = known();
+    assert_eq!(cast(&mut release, &[Vote::Deleted, Vote::Raised]), Step::Wait);
+    assert_eq!(release.tick(ms(60)), Step::Look);
+    release.ask(MasterSet::first(3), ms(60));
+    assert_eq!(see(&mut release, &[Sight::Missing, Sight::Held(tag(3))]), Step::Wait);
+    assert_eq!(late(&mut release, 200), Step::Released);
+
+    let mut another = known();
+    assert_eq!(cast(&mut another, &[Vote::Deleted, Vote::Raised]), Step::Wait);
+    assert_eq!(another.tick(ms(60)), Step::Look);
+    another.ask(MasterSet::first(3), ms(60));
+    let sights = [Sight::Held(tag(8)), Sight::Held(tag(8))];
+    assert!(matches!(see(&mut another, &sights), Step::Delete(_)));
+    assert_eq!(late(&mut another, 200), Step::Wait, "it was another attempt");
+}
+
+#[test]
+fn an_answer_of_another_round_changes_nothing() {
     let mut release = known();
     let late = release.vote(1, MasterId::new(0), Vote::Deleted, ms(1));
     assert_eq!(
