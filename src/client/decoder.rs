@@ -147,10 +147,18 @@ impl Decoder {
     #[inline]
     fn bulk_length(&mut self, buf: &[u8], limits: Limits) -> Result<Option<usize>, ProtocolError> {
         if self.bulk.is_none() {
-            let Some(line) = self.take_header(buf, ProtocolError::TooBigBulkHeader)? else {
-                return Ok(None);
+            let length = match short_header(buf.get(self.at..).unwrap_or_default()) {
+                Some((length, header)) if length <= limits.max_request_bytes => {
+                    self.at += header;
+                    length
+                }
+                _ => {
+                    let Some(line) = self.take_header(buf, ProtocolError::TooBigBulkHeader)? else {
+                        return Ok(None);
+                    };
+                    parse_bulk_length(line, limits)?
+                }
             };
-            let length = parse_bulk_length(line, limits)?;
             self.check_request_bytes(self.at + length + CRLF, limits)?;
             self.bulk = Some(length);
         }
@@ -234,6 +242,20 @@ fn parse_array_length(digits: &[u8], limits: Limits) -> Result<u32, ProtocolErro
         return Err(ProtocolError::UnauthenticatedArrayLength);
     }
     Ok(u32::try_from(length).unwrap_or(0))
+}
+
+/// The length in the header of a bulk string of one or two digits, and how long the header is. Nearly every header is
+/// one of these.
+#[inline]
+fn short_header(buf: &[u8]) -> Option<(usize, usize)> {
+    let value = |digit: u8| usize::from(digit - b'0');
+    match *buf {
+        [b'$', ones @ b'0'..=b'9', b'\r', _, ..] => Some((value(ones), 4)),
+        [b'$', tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] => {
+            Some((10 * value(tens) + value(ones), 5))
+        }
+        _ => None,
+    }
 }
 
 #[inline]

@@ -20,6 +20,8 @@ pub struct Leases {
     worker: WorkerId,
     counter: Cell<u64>,
     started: Instant,
+    /// When decisions were last told the time, and as what.
+    latest: Cell<(Instant, Duration)>,
     round_trip: Cell<Duration>,
     /// Fingerprint of database, key and token, and the tag.
     granted: RefCell<Box<[(u64, Tag)]>>,
@@ -28,10 +30,12 @@ pub struct Leases {
 
 impl Default for Leases {
     fn default() -> Self {
+        let started = clock::now();
         Self {
             worker: WorkerId::new(fastrand::u64(WorkerId::DRAWN)),
             counter: Cell::new(0),
-            started: clock::now(),
+            started,
+            latest: Cell::new((started, Duration::ZERO)),
             round_trip: Cell::new(Duration::ZERO),
             granted: RefCell::new(vec![(0, Tag::NONE); PLACES].into()),
             hasher: foldhash::quality::RandomState::default(),
@@ -47,9 +51,15 @@ impl Leases {
         Attempt::new(self.worker, counter)
     }
 
-    /// `now` as decisions have it.
+    /// `now` as decisions have it. Answers that were read together cost one conversion.
     pub(super) fn at(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.started)
+        let (latest, known) = self.latest.get();
+        if latest == now {
+            return known;
+        }
+        let at = now.saturating_duration_since(self.started);
+        self.latest.set((now, at));
+        at
     }
 
     /// How long a master usually takes to answer.

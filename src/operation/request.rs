@@ -100,7 +100,12 @@ fn word_ends(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+#[inline]
 fn length(out: &mut Vec<u8>, marker: u8, length: usize) {
+    // Most words are that short.
+    if let digit @ 0..=9 = length {
+        return out.extend_from_slice(&[marker, b'0' + digit as u8, b'\r', b'\n']);
+    }
     out.push(marker);
     out.extend_from_slice(Number::default().digits(length as i64));
     out.extend_from_slice(b"\r\n");
@@ -126,15 +131,13 @@ pub fn restore(out: &mut Vec<u8>, form: Form, changes: &[Change]) {
 
 /// `SET key value NX PX ttl`: the claim. The value is the token behind its tag.
 pub fn claim(out: &mut Vec<u8>, key: &[u8], tag: Tag, token: &[u8], ttl_ms: i64) {
-    header(out, 6);
-    word(out, b"SET");
+    out.extend_from_slice(b"*6\r\n$3\r\nSET\r\n");
     word(out, key);
     let tag = attempt::header(tag);
     length(out, b'$', tag.len() + token.len());
     out.extend_from_slice(&tag);
     word_ends(out, token);
-    word(out, b"NX");
-    word(out, b"PX");
+    out.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
     word(out, Number::default().digits(ttl_ms));
 }
 
