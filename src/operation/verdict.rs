@@ -78,11 +78,10 @@ pub fn no_master(rules: &Rules) -> Reply {
 
 /// None of those that were there has answered: whether it was done is unknown.
 pub fn nobody_answered(rules: &Rules) -> Reply {
-    let (masters, timeout) =
-        (rules.quorum.masters(), humantime::format_duration(rules.vote_timeout));
+    let masters = rules.quorum.masters();
     Reply::error(format!(
-        "CLUSTERDOWN none of {masters} masters answered within {timeout}: check that the masters \
-         run and can be reached from the proxy"
+        "CLUSTERDOWN none of {masters} masters answered: check that the masters run and can be \
+         reached from the proxy"
     ))
 }
 
@@ -104,9 +103,15 @@ pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
 /// A quorum did not answer in time; what was done is being undone.
 fn unavailable(rules: &Rules, answered: usize) -> Reply {
     let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
-    let timeout = humantime::format_duration(rules.vote_timeout);
+    let patience = humantime::format_duration(rules.patience);
+    if answered >= needed {
+        return Reply::error(format!(
+            "CLUSTERDOWN {answered} of {masters} masters answered within {patience}, and that does not tell \
+             whether it was done: try again"
+        ));
+    }
     Reply::error(format!(
-        "CLUSTERDOWN {answered} of {masters} masters answered within {timeout} and {needed} are \
+        "CLUSTERDOWN {answered} of {masters} masters answered within {patience} and {needed} are \
          needed: check that the masters run and can be reached from the proxy"
     ))
 }
@@ -114,16 +119,14 @@ fn unavailable(rules: &Rules, answered: usize) -> Reply {
 /// A quorum answered, but it takes the others to know.
 pub fn undecided(rules: &Rules, answered: usize) -> Reply {
     let masters = rules.quorum.masters();
-    let timeout = humantime::format_duration(rules.vote_timeout);
     Reply::error(format!(
-        "TRYAGAIN {answered} of {masters} masters answered within {timeout} and no majority of \
-         them agrees: try again"
+        "TRYAGAIN {answered} of {masters} masters answered and no majority of them agrees: try again"
     ))
 }
 
-/// Others changed the key again and again while it was being swapped.
+/// The key was not swapped: others changed it again and again, or the answer of a master is missing.
 pub fn interfered() -> Reply {
-    Reply::error("TRYAGAIN others kept changing the key, nothing was changed: try again")
+    Reply::error("TRYAGAIN others kept changing the key, or a master was silent: try again")
 }
 
 /// Too many clients wait for one key.
