@@ -104,5 +104,5 @@ fn environment(clock: &Clock, disk: &Disk) -> Vec<(&'static str, PathBuf)> {
 /// For so long a client may still ask a proxy that is gone: it holds a lock of the longest kind.
 const LONGEST_ORDER: Nanos = 15_000 * MILLISECOND;
 
-/// A clock has to go right for ten seconds before it is trusted again; a busy machine needs longer.
+/// A master is admitted again within seconds; a busy machine needs longer.
 const RECOVERY: Duration = Duration::from_secs(60);

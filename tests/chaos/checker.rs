@@ -113,6 +113,7 @@ fn may_be_held(calls: &[&Call], pad: Nanos) -> Vec<(Nanos, Nanos)> {
         let released = calls.iter().find(|other| {
             other.operation == Operation::Release
                 && other.token == call.token
+                && other.asked >= call.asked
                 && matches!(other.answer, Answer::Yes | Answer::No)
         });
         let expired = call.answered.saturating_add(call.px + pad);

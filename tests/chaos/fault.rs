@@ -86,11 +86,6 @@ impl Fault {
         }
     }
 
-    /// What the proxy does not protect from, as its documentation says, or not until it has noticed.
-    pub(crate) fn is_beyond_promise(self) -> bool {
-        matches!(self, Fault::ClockRate | Fault::ClockStep | Fault::ClockStepBare)
-    }
-
     /// Whether there is something that can suffer it.
     pub(crate) fn concerns(self, system: System) -> bool {
         match self {
@@ -123,7 +118,7 @@ impl Fault {
     }
 
     pub(crate) fn habits(self, system: System) -> Habits {
-        let habits = Habits { extends: system.extends(), ..USUAL };
+        let habits = Habits { extends: system.extends(), repeats: system.stores_values(), ..USUAL };
         if self == Fault::Sleepers { Habits { hold: (50, 150), ..habits } } else { habits }
     }
 }

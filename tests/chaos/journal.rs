@@ -118,10 +118,10 @@ impl Desk {
     }
 
     fn turn(&mut self, books: &mut Books) -> String {
-        let last = self.call.map(|call| &books.history.calls[call].answer);
+        let last = self.call.map(|call| &books.history.calls[call]);
         let next = books.orders.next(&mut self.standing, last);
         let line = next.to_string();
-        if let Next::Try(order) = next {
+        if let Next::Try(order) | Next::Free(order) = next {
             self.order = Some(order);
         }
         line

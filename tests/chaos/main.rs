@@ -52,7 +52,7 @@ async fn without_protection_a_master_that_forgets_is_caught() {
         let phase = Phase { system: System::Redis, ..short(fault, seed) };
         let outcome = seen("without protection", phase).await;
         if !outcome.findings.overlaps.is_empty() && outcome.crowds > 0 {
-            assert!(!outcome.broken_promises(fault).is_empty());
+            assert!(!outcome.broken_promises().is_empty());
             return;
         }
     }
@@ -76,7 +76,7 @@ async fn every_system_under_every_fault() {
             let phase = Phase { system, fault, lasting, seed };
             let outcome = if wanted { Some(seen(&name, phase).await) } else { None };
             let own = outcome.iter().filter(|_| system == System::Proxies);
-            broken.extend(own.flat_map(|outcome| outcome.broken_promises(fault)));
+            broken.extend(own.flat_map(|outcome| outcome.broken_promises()));
             cells.push(outcome);
         }
         rows.push((fault, cells));
@@ -107,7 +107,7 @@ async fn keeps_its_promises(fault: Fault) {
         return;
     }
     let outcome = seen(fault.name(), short(fault, seed())).await;
-    let broken = outcome.broken_promises(fault);
+    let broken = outcome.broken_promises();
     assert!(broken.is_empty(), "{broken:#?}\nlogs: {:#?}", outcome.logs);
     assert!(outcome.findings.grants > 0, "nobody ever held a lock");
 }

@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 
-use crate::history::Answer;
+use crate::history::{Answer, Call, Operation};
 
 /// Gives orders to all clients of one test.
 #[derive(Debug)]
@@ -23,13 +23,19 @@ pub(crate) struct Habits {
     pub(crate) hold: (u64, u64),
     /// Some locks are extended. Not every library can.
     pub(crate) extends: bool,
+    /// Some clients use values again: the same for every attempt after one that failed, for all they do, or the same as
+    /// others. Libraries that draw their own values do not.
+    pub(crate) repeats: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) server: String,
     pub(crate) key: String,
+    /// Whose it is in the history: what is stored, unless others store the same.
     pub(crate) token: String,
+    /// What is stored.
+    value: String,
     pub(crate) px_ms: u64,
     hold_ms: u64,
     extend: bool,
@@ -43,18 +49,48 @@ pub(crate) struct Standing {
     /// How often it had to look for another server.
     detours: usize,
     rested: bool,
+    last: Option<Order>,
+    /// An attempt of which it does not know what became.
+    unsettled: Option<Order>,
+    /// How often it had to find another value of its own: a release that was lost may still be on its way.
+    values: u64,
 }
 
 #[derive(Debug)]
 pub(crate) enum Next {
     Try(Order),
+    /// Release what an attempt may have taken that ended with an error.
+    Free(Order),
     Rest(u64),
     End,
 }
 
 impl Standing {
     pub(crate) fn of(client: usize) -> Standing {
-        Standing { client, detours: 0, rested: false }
+        Standing { client, detours: 0, rested: false, last: None, unsettled: None, values: 0 }
+    }
+
+    fn note(&mut self, call: &Call) {
+        match (call.operation, &call.answer) {
+            (Operation::Claim, Answer::Lost(_) | Answer::Error(_)) => {
+                self.unsettled = self.last.clone();
+            }
+            (Operation::Release, Answer::Lost(_)) => {
+                (self.unsettled, self.values) = (None, self.values + 1)
+            }
+            (Operation::Release, _) => {}
+            _ => self.unsettled = None,
+        }
+    }
+
+    /// The value of a client that uses one again and again. The last of four shares it with its like, and leaves its
+    /// locks to their TTL: `cache.add(key, 'true')`.
+    fn value(&self) -> Option<String> {
+        match self.client % 4 {
+            1 => Some(format!("client-{}-{}", self.client, self.values)),
+            3 => Some(SHARED.to_owned()),
+            _ => None,
+        }
     }
 }
 
@@ -65,11 +101,13 @@ impl Orders {
 
     /// What a client does after `last`: who was refused waits a little, who was left without an answer goes
     /// elsewhere and comes back some time later.
-    pub(crate) fn next(&mut self, standing: &mut Standing, last: Option<&Answer>) -> Next {
+    pub(crate) fn next(&mut self, standing: &mut Standing, last: Option<&Call>) -> Next {
         if self.ended {
             return Next::End;
         }
         if !std::mem::replace(&mut standing.rested, true) {
+            last.into_iter().for_each(|call| standing.note(call));
+            let last = last.map(|call| &call.answer);
             match last {
                 Some(Answer::Lost(_)) => standing.detours += 1,
                 // Otherwise all would stay with the proxy that was never down.
@@ -80,24 +118,51 @@ impl Orders {
             return Next::Rest(self.random.u64(1..longest_ms));
         }
         standing.rested = false;
-        Next::Try(self.order(standing))
+        let next = self.again(standing).unwrap_or_else(|| Next::Try(self.order(standing)));
+        if let Next::Try(order) = &next {
+            standing.last = Some(order.clone());
+        }
+        next
+    }
+
+    /// What many libraries do after an error: release, and try again with the same value.
+    fn again(&mut self, standing: &mut Standing) -> Option<Next> {
+        let before = standing.unsettled.take().filter(|_| self.habits.repeats)?;
+        let server = self.server(standing);
+        match self.random.u8(..4) {
+            0 => None,
+            1 if before.release => {
+                standing.unsettled = Some(before.clone());
+                Some(Next::Free(Order { server, ..before }))
+            }
+            _ => Some(Next::Try(Order { server, ..before })),
+        }
     }
 
     fn order(&mut self, standing: &Standing) -> Order {
         self.given += 1;
-        let Habits { ttls_ms, hold, extends } = self.habits;
+        let Habits { ttls_ms, hold, extends, repeats } = self.habits;
         let px_ms = ttls_ms[self.random.usize(..ttls_ms.len())];
-        let extend = extends && self.random.u8(..4) == 0;
+        let unique = format!("token-{}-{}", standing.client, self.given);
+        let value = standing.value().filter(|_| repeats).unwrap_or_else(|| unique.clone());
+        let is_shared = value == SHARED;
+        let token = if is_shared { unique } else { value.clone() };
+        let extend = extends && !is_shared && self.random.u8(..4) == 0;
         let hold_ms = px_ms * self.random.u64(hold.0..=hold.1) / 100;
         Order {
-            server: self.routes[(standing.client + standing.detours) % self.routes.len()].clone(),
+            server: self.server(standing),
             key: format!("key-{}", self.random.usize(..KEYS)),
-            token: format!("token-{}-{}", standing.client, self.given),
+            token,
+            value,
             px_ms,
             hold_ms: if extend { hold_ms / 2 } else { hold_ms },
             extend,
-            release: self.random.u8(..4) > 0,
+            release: !is_shared && self.random.u8(..4) > 0,
         }
+    }
+
+    fn server(&self, standing: &Standing) -> String {
+        self.routes[(standing.client + standing.detours) % self.routes.len()].clone()
     }
 }
 
@@ -106,12 +171,15 @@ impl std::fmt::Display for Next {
         match self {
             Next::End => formatter.write_str("end"),
             Next::Rest(ms) => write!(formatter, "rest {ms}"),
+            Next::Free(Order { server, key, value, .. }) => {
+                write!(formatter, "free {server} {key} {value} {PATIENCE_MS}")
+            }
             Next::Try(order) => {
-                let Order { server, key, token, px_ms, hold_ms, .. } = order;
+                let Order { server, key, value, px_ms, hold_ms, .. } = order;
                 let [extend, release] = [order.extend, order.release].map(u8::from);
                 write!(
                     formatter,
-                    "try {server} {key} {token} {px_ms} {hold_ms} {extend} {release} {PATIENCE_MS}"
+                    "try {server} {key} {value} {px_ms} {hold_ms} {extend} {release} {PATIENCE_MS}"
                 )
             }
         }
@@ -120,6 +188,9 @@ impl std::fmt::Display for Next {
 
 /// How long a client waits for a reply: longer than a proxy takes for the worst of split votes on a busy machine.
 pub(crate) const PATIENCE_MS: u64 = 5000;
+
+/// What some clients have all put into their locks.
+const SHARED: &str = "true";
 
 /// Few, so that there is always somebody who wants what is held.
 const KEYS: usize = 3;
@@ -130,7 +201,7 @@ pub(crate) fn keys() -> impl Iterator<Item = String> {
 
 /// Short enough that locks run out while others wait for them.
 pub(crate) const USUAL: Habits =
-    Habits { ttls_ms: &[300, 600, 1200], hold: (20, 90), extends: true };
+    Habits { ttls_ms: &[300, 600, 1200], hold: (20, 90), extends: true, repeats: true };
 
 /// Long enough to find a lock on two masters only, after the third has come back.
 pub(crate) const PATIENT: Habits = Habits { ttls_ms: &[4000], hold: (85, 95), ..USUAL };

@@ -92,14 +92,12 @@ impl Phase {
 }
 
 impl Outcome {
-    /// Everything that the proxy promises not to let happen under this fault and that did, in words.
-    pub(crate) fn broken_promises(&self, fault: Fault) -> Vec<String> {
+    /// Everything that the proxy promises not to let happen and that did, in words.
+    pub(crate) fn broken_promises(&self) -> Vec<String> {
         let Findings { overlaps, losses, ghosts, wrong, missing, .. } = &self.findings;
-        let mut broken = [ghosts, wrong, missing, &self.nonsense].map(Vec::as_slice).concat();
-        if !fault.is_beyond_promise() {
-            broken.extend(overlaps.iter().chain(losses).cloned());
-            broken.extend((self.crowds > 0).then(|| format!("a crowd {} times", self.crowds)));
-        }
+        let found = [overlaps, losses, ghosts, wrong, missing, &self.nonsense];
+        let mut broken = found.map(Vec::as_slice).concat();
+        broken.extend((self.crowds > 0).then(|| format!("a crowd {} times", self.crowds)));
         broken
     }
 }

@@ -29,6 +29,11 @@ pub(crate) async fn run(address: SocketAddr, mut driver: Driver) -> Result<(), S
                     let numbers: Vec<u64> = numbers.iter().map(|word| number(word)).collect();
                     driver.obey(&mut journal, servers, (key, token), &numbers).await?;
                 }
+                ["free", server, key, value, patience] => {
+                    let patience = Duration::from_millis(number(patience));
+                    let mut lock = Lock::of(&mut driver, server, (key, value), patience);
+                    journal.call("release", 0, lock.release()).await?;
+                }
                 _ => return Ok(()),
             }
         }
@@ -117,8 +122,8 @@ impl Driver {
         let &[px, hold, extend, release, patience] = numbers else { return Ok(()) };
         let hold = Duration::from_millis(hold);
         let patience = Duration::from_millis(patience);
-        let mut lock = Lock { driver: self, servers, key, token, held: None };
-        if !journal.call("claim", px, lock.claim(px, patience)).await? {
+        let mut lock = Lock::of(self, servers, (key, token), patience);
+        if !journal.call("claim", px, lock.claim(px)).await? {
             return Ok(());
         }
         journal.ask("enter").await?;
@@ -139,19 +144,23 @@ struct Lock<'a> {
     servers: &'a str,
     key: &'a str,
     token: &'a str,
+    patience: Duration,
     held: Option<rslock::Lock>,
 }
 
-impl Lock<'_> {
-    async fn claim(&mut self, px: u64, patience: Duration) -> Reply {
+impl<'a> Lock<'a> {
+    fn of(
+        driver: &'a mut Driver,
+        servers: &'a str,
+        (key, token): (&'a str, &'a str),
+        patience: Duration,
+    ) -> Self {
+        Self { driver, servers, key, token, patience, held: None }
+    }
+
+    async fn claim(&mut self, px: u64) -> Reply {
         match self.driver {
-            Driver::RedisCrate(connections) => {
-                if !connections.contains_key(self.servers) {
-                    match connect(self.servers, patience).await {
-                        Ok(connection) => connections.insert(self.servers.to_owned(), connection),
-                        Err(error) => return failure(&error),
-                    };
-                }
+            Driver::RedisCrate(_) => {
                 let words = ["SET", self.key, self.token, "NX", "PX", &px.to_string()];
                 self.ask(&words, &Value::Okay, &Value::Nil).await
             }
@@ -194,12 +203,16 @@ impl Lock<'_> {
         self.ask(&words, &Value::Int(1), &Value::Int(0)).await
     }
 
-    /// Sends words over the connection to the server, and gives it up if no reply comes.
+    /// Sends words over the connection to the server, a new one if need be, and gives it up if no reply comes.
     async fn ask(&mut self, words: &[&str], yes: &Value, no: &Value) -> Reply {
         let Driver::RedisCrate(connections) = self.driver else { unreachable!("rslock") };
-        let Some(connection) = connections.get_mut(self.servers) else {
-            return Reply { kind: "lost", text: "the connection was lost before".to_owned() };
-        };
+        if !connections.contains_key(self.servers) {
+            match connect(self.servers, self.patience).await {
+                Ok(connection) => connections.insert(self.servers.to_owned(), connection),
+                Err(error) => return failure(&error),
+            };
+        }
+        let connection = connections.get_mut(self.servers).expect("one was made");
         let reply = crate::support::value(connection, words).await;
         let reply = match reply {
             Ok(value) if value == *yes => Reply::yes(),

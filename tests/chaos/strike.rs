@@ -26,7 +26,8 @@ pub(crate) async fn strike(fault: Fault, bed: &mut Bed, journal: &Journal, rando
     let mut strike = Strike { bed, journal, random, victim };
     let usual = journal.books().orders.habits;
     if fault.is_bare() {
-        journal.books().orders.habits = Habits { extends: usual.extends, ..PATIENT };
+        journal.books().orders.habits =
+            Habits { extends: usual.extends, repeats: usual.repeats, ..PATIENT };
         strike.shut_one_out().await;
     } else {
         strike.somebody_holds(now(), 200).await;
@@ -177,12 +178,14 @@ impl Strike<'_> {
         self.bed.clocks[self.victim].gain(0.2);
         sleep(LASTING).await;
         self.bed.clocks[self.victim].gain(0.0);
+        sleep(UNTIL_SEEN).await;
     }
 
     async fn set_clock(&mut self, ahead_s: f64) {
         self.bed.clocks[self.victim].set_ahead_by(ahead_s);
         sleep(LASTING).await;
         self.bed.clocks[self.victim].set_ahead_by(0.0);
+        sleep(UNTIL_SEEN).await;
     }
 
     async fn flush(&mut self) {
@@ -202,6 +205,9 @@ const LASTING: Duration = Duration::from_millis(1800);
 
 /// While others may get in.
 const AFTERMATH: Duration = Duration::from_millis(1000);
+
+/// A proxy that is not asked for a lock looks at its masters once a second.
+const UNTIL_SEEN: Duration = Duration::from_millis(2000);
 
 /// The clients have to give up and go elsewhere.
 const LONGER_THAN_PATIENCE: Duration = Duration::from_millis(PATIENCE_MS + 500);

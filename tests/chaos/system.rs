@@ -59,6 +59,11 @@ impl System {
         self != System::RedlockPy
     }
 
+    /// Whether clients say what is stored. The libraries that do Redlock draw it.
+    pub(crate) fn stores_values(self) -> bool {
+        matches!(self, System::Proxies | System::Redis)
+    }
+
     pub(crate) fn rules(self) -> Rules {
         match self {
             System::Proxies => Rules {

@@ -30,6 +30,7 @@ async function main() {
     const [order, ...words] = await journal.ask("turn");
     if (order === "end") return;
     if (order === "rest") await sleep(Number(words[0]));
+    else if (order === "free") await free(journal, words);
     else await obey(journal, words);
   }
 }
@@ -45,6 +46,11 @@ async function obey(journal, [server, key, token, ...numbers]) {
   if (extend && (await call("extend", YES_OR_NO, () => client.prolong(key, token, px))) === "yes") await sleep(hold);
   await journal.ask("leave");
   if (release) await call("release", YES_OR_NO, () => client.release(key, token));
+}
+
+async function free(journal, [server, key, token, patience]) {
+  const client = clientOf(server, Number(patience));
+  await timed(journal, server, client, "release", 0, YES_OR_NO, () => client.release(key, token));
 }
 
 async function timed(journal, server, client, operation, px, meaning, action) {

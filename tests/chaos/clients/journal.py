@@ -39,6 +39,11 @@ def obey(take):
         if order == "rest":
             time.sleep(int(words[0]) / 1000)
             continue
+        if order == "free":
+            server, key, token, patience = words
+            lock = take([server], key, token, int(patience) / 1000)
+            journal.call("release", 0, lock.release)
+            continue
         servers, key, token, *numbers = words
         px, hold, extend, release, patience = map(int, numbers)
         lock = take(servers.split(","), key, token, patience / 1000)
