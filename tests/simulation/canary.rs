@@ -24,7 +24,7 @@ pub async fn sing(world: Rc<World>, proxy: usize, mut rng: Rng) {
     let mut client = Client::new(&world, proxy, format!("p{proxy}canary"), rng.fork());
     let mut songs = 0;
     while !world.is_ending() {
-        let pause_ms = rng.u64(100..1_000);
+        let pause_ms = rng.u64(100..world.plan.quiet_ms);
         sleep(Duration::from_millis(pause_ms)).await;
         let well_before = world.well(proxy);
         if !world.are_quorum(&well_before) {

@@ -109,13 +109,11 @@ impl Client {
     }
 
     pub fn granted(&self, key: &str, token: &str, lease: Duration) {
-        let is_excused = self.world.may_not_know_yet(self.proxy);
-        self.world.journal.granted(key, token, lease, is_excused);
+        self.world.journal.granted(key, token, lease);
     }
 
     pub fn prolonged(&self, key: &str, token: &str, lease: Duration) {
-        let is_excused = self.world.may_not_know_yet(self.proxy);
-        self.world.journal.hold(key, token, lease, is_excused);
+        self.world.journal.hold(key, token, lease);
     }
 
     pub fn is_granted(&self, reply: &Reply, granted: &Reply, refused: &Reply) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::client::{ACQUIRE, Client, EXTEND, Gone, PROGRAM, RELEASE};
 use super::journal::FOREVER;
@@ -57,6 +57,7 @@ impl Client {
         let (key, token, lease) = (self.key(), self.name.clone(), self.lease());
         let px = lease.as_millis().to_string();
         for _ in 0..self.rng.u8(1..4) {
+            let asked = Instant::now();
             let reply = self.script(script, &["1", &key, &token, &px]).await;
             if !matches!(&reply, Ok(reply) if reply.error_prefix().is_none()) {
                 // What it held before may by now be held for the new time, and that may be shorter.
@@ -68,7 +69,9 @@ impl Client {
                 other => other.clone(),
             };
             if self.is_granted(&answer, &Reply::Int(1), &Reply::Int(0)) {
-                self.granted(&key, &token, lease);
+                // A program's TTL runs from when the masters ran it: it is none that the proxy could pad.
+                let passed = if script == PROGRAM { asked.elapsed() } else { Duration::ZERO };
+                self.granted(&key, &token, lease.saturating_sub(passed));
                 self.work(lease).await;
             } else {
                 let pause_ms = self.rng.u64(0..200);
@@ -98,10 +101,18 @@ impl Client {
             let since = self.world.journal.held_since(&key, &token);
             self.world.journal.gave_up(&key, &token);
             self.prolonged(&key, &token, lease);
+            let asked = Instant::now();
             if let Ok(Reply::Int(done)) = self.ask(&["PEXPIRE", &key, &px]).await {
+                // One that is told later than the TTL it asked for may be told that the key has ended by it.
+                let since = since.filter(|_| asked.elapsed() < lease);
                 self.expect_ours(&key, &token, since, done, "PEXPIRE");
-                self.prolonged(&key, &token, lease);
-                self.work(lease).await;
+                match done {
+                    0 => self.world.journal.gave_up(&key, &token),
+                    _ => {
+                        self.prolonged(&key, &token, lease);
+                        self.work(lease).await;
+                    }
+                }
             }
         }
         self.release_for_certain(&key, &token).await;

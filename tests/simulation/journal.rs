@@ -1,7 +1,7 @@
 //! What happened, in order, and what must not have happened.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use tokio::time::{Duration, Instant};
@@ -16,7 +16,6 @@ pub struct Journal {
     violation: RefCell<Option<String>>,
     holdings: RefCell<BTreeMap<String, Vec<Holding>>>,
     /// Holders of one key at the same time, where that is not promised to be impossible.
-    excused: RefCell<BTreeSet<String>>,
     counts: Cell<Counts>,
 }
 
@@ -27,8 +26,6 @@ pub struct Counts {
     pub requests: u64,
     /// Locks that they were granted.
     pub grants: u64,
-    /// Locks that were held twice where that was not promised to be impossible.
-    pub excused: u64,
 }
 
 /// A client may rely on its lock.
@@ -54,7 +51,6 @@ impl Journal {
             digest: RefCell::default(),
             violation: RefCell::default(),
             holdings: RefCell::default(),
-            excused: RefCell::default(),
             counts: Cell::default(),
         }
     }
@@ -108,29 +104,19 @@ impl Journal {
     }
 
     /// A lock was granted; see [`Journal::hold`].
-    pub fn granted(&self, key: &str, token: &str, lease: Duration, is_excused: bool) {
+    pub fn granted(&self, key: &str, token: &str, lease: Duration) {
         self.count(|counts| counts.grants += 1);
-        self.hold(key, token, lease, is_excused);
+        self.hold(key, token, lease);
     }
 
-    /// From now on a client may rely on `key` for `lease`. Rule 1: nobody else may at the same time, unless
-    /// that `is_excused`.
-    pub fn hold(&self, key: &str, token: &str, lease: Duration, is_excused: bool) {
-        if self.is_doubtful(key, token) {
-            return;
-        }
+    /// From now on a client may rely on `key` for `lease`. Rule 1: nobody else may at the same time.
+    pub fn hold(&self, key: &str, token: &str, lease: Duration) {
         let now = Instant::now();
         let mut all = self.holdings.borrow_mut();
         let holdings = all.entry(key.to_owned()).or_default();
         holdings.retain(|holding| holding.until > now);
         let other = holdings.iter().find(|holding| holding.token != token).cloned();
         if let Some(other) = other {
-            if is_excused {
-                self.count(|counts| counts.excused += 1);
-                self.note(format_args!("excused: {key} is granted to {token} and {}", other.token));
-                self.excused.borrow_mut().extend([name(key, token), name(key, &other.token)]);
-                return holdings.clear();
-            }
             let (since, left) = (now - other.from, other.until - now);
             self.violation(format_args!(
                 "rule 1: {key} is granted to {token} while {} has held it for {since:?} and holds it \
@@ -145,14 +131,8 @@ impl Journal {
         }
     }
 
-    /// What follows from an excused fault is excused as well, until the holder starts anew.
-    fn is_doubtful(&self, key: &str, token: &str) -> bool {
-        self.excused.borrow().contains(&name(key, token))
-    }
-
     /// The client does not rely on it any more.
     pub fn gave_up(&self, key: &str, token: &str) {
-        self.excused.borrow_mut().remove(&name(key, token));
         if let Some(holdings) = self.holdings.borrow_mut().get_mut(key) {
             holdings.retain(|holding| holding.token != token);
         }
@@ -171,8 +151,4 @@ impl Journal {
         let held = holdings.find(|it| it.token == token && it.until > now);
         held.map(|it| (it.from, it.until))
     }
-}
-
-fn name(key: &str, token: &str) -> String {
-    format!("{key} {token}")
 }

@@ -20,6 +20,8 @@ pub struct Plan {
     pub keys: u8,
     /// Clients pause up to so long between two things they do.
     pub idle_ms: u64,
+    /// Canaries pause up to so long between two songs.
+    pub quiet_ms: u64,
     pub longest_lease: Duration,
     /// How long a master that has forgotten must wait, as operators are told to set it: as long as the
     /// longest lease.
@@ -61,6 +63,7 @@ impl Plan {
             clients_per_proxy: rng.usize(2..=4),
             keys: rng.u8(1..=4),
             idle_ms: if rng.bool() { 300 } else { 2_000 },
+            quiet_ms: 1_000,
             longest_lease: pick(&mut rng, &[500, 2_000, 15_000]).min(restart_wait),
             restart_wait,
             cold_start,
@@ -70,6 +73,24 @@ impl Plan {
             chaos: Duration::from_secs(rng.u64(60..=240)),
             longest_calm: pick(&mut rng, &[1_000, 4_000, 12_000]),
             usual,
+        }
+    }
+
+    /// Hours with longer leases and waits, in which one thing goes wrong at a time: what only shows with time.
+    pub fn unhurried(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let restart_wait = pick(&mut rng, &[60_000, 600_000]);
+        let cold_start = if rng.bool() { ColdStart::Trust } else { ColdStart::Wait };
+        Self {
+            idle_ms: pick(&mut rng, &[20_000, 120_000]).as_millis() as u64,
+            quiet_ms: 60_000,
+            longest_lease: pick(&mut rng, &[15_000, 60_000, 600_000]).min(restart_wait),
+            restart_wait,
+            cold_start,
+            may_hold_forever: cold_start == ColdStart::Trust,
+            chaos: Duration::from_secs(rng.u64(3_600..=3 * 3_600)),
+            longest_calm: Duration::from_secs(120),
+            ..Self::of(seed)
         }
     }
 

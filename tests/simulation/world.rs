@@ -63,9 +63,6 @@ const AGE: Duration = Duration::from_secs(3_600);
 /// a second at the latest, and what was slow has been answered.
 const RECOVERY: Duration = Duration::from_secs(6);
 
-/// So long a flush or a clock that was set may go unnoticed where nothing else is wrong.
-const NOTICED: Duration = Duration::from_secs(5);
-
 impl World {
     /// Runs `plan` from its beginning to its end.
     pub async fn run(plan: Plan, is_loud: bool) -> Outcome {
@@ -215,22 +212,6 @@ impl World {
     /// Somebody flushes a master, or sets its clock.
     pub fn meddle(&self, master: usize) {
         self.meddled.borrow_mut()[master] = Some(Instant::now());
-    }
-
-    /// Whether a proxy may count a vote of a master that has forgotten something because it was flushed or
-    /// its clock was set: it looks once a second, and one that was not there then never knows.
-    pub fn may_not_know_yet(&self, proxy: usize) -> bool {
-        let meddled = self.meddled.borrow();
-        let started = self.proxies[proxy].since.get();
-        let lasting = self.plan.longest_lease.mul_f64(1.1) + NOTICED;
-        let is_unknown = |(master, at): (usize, &Option<Instant>)| {
-            let Some(at) = *at else { return false };
-            let health = self.health.borrow()[proxy][master];
-            let undisturbed = if health.faults > 0 { Instant::now() } else { health.since.max(at) };
-            let is_new = started + Duration::from_secs(1) > at;
-            undisturbed.elapsed() < NOTICED || is_new && at.elapsed() < lasting
-        };
-        meddled.iter().enumerate().any(is_unknown)
     }
 
     pub fn is_ending(&self) -> bool {
