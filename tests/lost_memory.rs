@@ -252,6 +252,23 @@ impl Scene {
     }
 }
 
+/// It said for ever that they belonged to another cluster.
+#[tokio::test]
+async fn masters_with_marks_whose_roster_is_lost_are_used_again_after_restart_wait() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let flags = ["--restart-wait", "2s"];
+    assert!(Proxy::start(&masters, &flags).terminate().success());
+    for master in &*masters {
+        assert_eq!(master.ask(&["DEL", "redlock-proxy:roster"]).await, Reply::Int(1));
+    }
+    let proxy = Proxy::unready(&masters.addresses(), &flags);
+    proxy.expect_warnings();
+    granted(&proxy.connection().await, "lock", "mine").await;
+}
+
 /// From its start until it has looked at the masters for some time, the proxy grants the lock to nobody.
 async fn refuses_for_a_while(proxy: &Proxy) {
     let mut client = proxy.connection().await;

@@ -4,12 +4,15 @@ mod support;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use redis::aio::MultiplexedConnection;
 use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor::{self, Adopt, Apply};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::proposer::{Answer, Request};
+use redlock_proxy::decision::roster::mark::Kind;
 use redlock_proxy::decision::roster::roster::{Change, Member, Roster, Stage, Standing};
 use redlock_proxy::master::roster::acceptor::{Accepted, catch_up, command, said};
+use redlock_proxy::master::roster::marks::{self, Keys};
 use redlock_proxy::quorum::MasterId;
 use support::{Master, target_is_plain_redis};
 
@@ -77,6 +80,43 @@ fn the_scripts_of_the_roster_do_what_was_explored() {
         Ok(())
     });
     ran.expect("the same");
+}
+
+/// What the master says to somebody who asks for its vote on the roster of a founded cluster.
+async fn vote(connection: &mut MultiplexedConnection) -> Option<Answer<Change>> {
+    let prepare = Request::Prepare(ballot(5));
+    let answer = command(&prepare, None, false).query_async(connection).await.expect("an answer");
+    said(&prepare, "run", None, &answer).expect("an answer about the roster").answer
+}
+
+async fn remark(connection: &mut MultiplexedConnection, kind: &Kind, keys: Keys) {
+    let marks = marks::look(connection, 16).await.expect("marks");
+    let is_done = marks.replace(Some(kind), keys).query_async::<i64>(connection).await;
+    assert_eq!(is_done.expect("an answer"), 1);
+}
+
+/// Otherwise nothing could be decided when one of those that admitted it forgets before it was told.
+#[tokio::test]
+async fn a_master_that_was_copied_to_votes_on_the_roster_before_it_is_told_of_it() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let client = redis::Client::open(format!("redis://{}/", master.address())).expect("an address");
+    let connection = &mut client.get_multiplexed_async_connection().await.expect("a connection");
+    let member =
+        |version| Kind::Member { cluster: "c".to_owned(), version, member: 1, incarnation: 2 };
+
+    assert_eq!(vote(connection).await, None, "it has no mark");
+    remark(connection, &Kind::Provisional { nonce: 7 }, Keys::Remove).await;
+    assert_eq!(vote(connection).await, None, "it is being copied to");
+    remark(connection, &member(3), Keys::Keep).await;
+    assert_eq!(vote(connection).await, Some(Answer::Promised(Accepted::default())));
+
+    redis::cmd("DEL").arg("redlock-proxy:roster").exec_async(connection).await.expect("DEL");
+    assert_eq!(vote(connection).await, None, "somebody has deleted what it promised");
+    remark(connection, &member(4), Keys::Keep).await;
+    assert_eq!(vote(connection).await, None, "a raised mark does not bring that back");
 }
 
 fn compare(

@@ -127,13 +127,6 @@ impl World {
             shown => shown.clone(),
         };
         shown.as_ref()?;
-        // A master without a stamp of the roster has nothing to say about it.
-        if master.stamp.state.accepted == Ballot::NONE
-            && !votes
-            && !matches!(request, Request::Adopt(_))
-        {
-            return None;
-        }
         let stamp = &mut master.stamp;
         let answer = match request {
             Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),

@@ -5,7 +5,7 @@ if not pc then
 end
 local mark = redis.call('GET', KEYS[2]) or ''
 local counter, worker = ARGV[1], ARGV[2]
-if state == '' and ARGV[3] ~= '1' then
+if ARGV[3] ~= '1' and redis.call('EXISTS', KEYS[1]) == 0 then
   return { 'silent', pc, pw, ac, aw, state, mark }
 elseif not is_below(pc, pw, counter, worker) then
   return { 'refused', pc, pw, ac, aw, '', mark }

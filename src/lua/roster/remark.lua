@@ -1,6 +1,6 @@
 -- Replaces the marks of all databases, if they are still those that were seen: up to the semicolon, since what stands
 -- behind it may change. ARGV: how ('keep' what the master holds, or 'empty' it), then what was seen in each database,
--- then what to set there, without a tail; nothing to set: the marks are removed. KEYS[1]: the mark.
+-- then what to set there, without a tail; nothing to set: the marks are removed. KEYS: mark, roster.
 local databases = (#ARGV - 1) / 2
 local tails = {}
 for database = 0, databases - 1 do
@@ -15,6 +15,7 @@ for database = 0, databases - 1 do
   end
   tails[database] = string.match(mark, '^[^;]*;(%d+ %d+)$') or '0 0'
 end
+local was_copied_to = string.sub(ARGV[2], 1, 2) == '? '
 if ARGV[1] == 'empty' then
   redis.call('FLUSHALL', 'ASYNC')
 end
@@ -26,5 +27,12 @@ for database = 0, databases - 1 do
   else
     redis.call('SET', KEYS[1], head .. tails[database])
   end
+end
+local is_member = ARGV[2 + databases] ~= '' and string.sub(ARGV[2 + databases], 1, 2) ~= '? '
+if was_copied_to and is_member then
+  -- Its mark proves that it has accepted nothing that it does not know: it votes on the roster from now on, before it
+  -- has been told of it. Those that know it may forget at any time.
+  redis.call('SELECT', 0)
+  redis.call('SET', KEYS[2], '0 0 0 0 ', 'NX')
 end
 return 1

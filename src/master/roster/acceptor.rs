@@ -31,7 +31,7 @@ pub struct Said {
 /// Returns the script call that carries out `request`.
 ///
 /// `after` is the state that an apply leads to. Masters without a stamp speak only if `all_speak`: while a cluster is
-/// founded, or begun anew.
+/// founded, or begun anew. One that was copied to gets an empty one with its mark.
 pub fn command(request: &Request<Change>, after: Option<&Accepted>, all_speak: bool) -> Cmd {
     match request {
         Request::Prepare(ballot) => {

@@ -61,9 +61,11 @@ impl Progress {
 
     /// Another proxy copies, and says so.
     pub fn is_told(&self, (copied, total): (u64, u64)) {
-        // What this proxy itself has said is older than what it knows.
+        // What this proxy itself has said is older than what it knows, or was said before it had counted.
         self.copied.fetch_max(copied, Ordering::Relaxed);
-        self.total.store(total, Ordering::Relaxed);
+        if total > 0 {
+            self.total.store(total, Ordering::Relaxed);
+        }
     }
 
     /// About how many there are.

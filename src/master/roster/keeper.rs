@@ -260,19 +260,19 @@ impl<D: Dial + Clone> Keeper<D> {
         Register { errands: &self.errands, worker: self.worker, voters }.change(change).await
     }
 
-    /// Replaces the marks of a master of the list, if they are still those that were seen.
+    /// Replaces or removes the marks of a master of the list, if they are still those that were seen.
     async fn remark(
         &self,
         master: MasterId,
         sight: &Sight,
-        by: &Kind,
+        by: Option<&Kind>,
         keys: Keys,
     ) -> Result<bool, Failed> {
         let errand = self.errands.to(master).await?;
         if errand.run_id != sight.facts.run_id {
             return Err(Failed::Overtaken);
         }
-        let remark = sight.marks.replace(Some(by), keys);
+        let remark = sight.marks.replace(by, keys);
         Ok(remark.query_async::<i64>(&mut errand.connection.clone()).await? == 1)
     }
 

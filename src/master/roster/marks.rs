@@ -62,7 +62,7 @@ impl Marks {
     /// The call that replaces these marks by others, or removes them. It answers 1, or 0 when they are others by now.
     pub fn replace(&self, by: Option<&Kind>, keys: Keys) -> Cmd {
         let mut remark = redis::cmd("EVAL");
-        remark.arg(REMARK).arg(1).arg(MARK);
+        remark.arg(REMARK).arg(2).arg(MARK).arg(ROSTER);
         remark.arg(if keys == Keys::Keep { "keep" } else { "empty" });
         self.stored.iter().for_each(|text| _ = remark.arg(head(text)));
         for database in 0..self.stored.len() as u32 {
@@ -70,6 +70,13 @@ impl Marks {
             remark.arg(mark.map_or_else(String::new, |mark| mark.head()));
         }
         remark
+    }
+
+    /// The call that removes the stamp of the roster, if it is still this one.
+    pub fn forget_roster(&self) -> Cmd {
+        let mut forget = redis::cmd("EVAL");
+        forget.arg(FORGET).arg(1).arg(ROSTER).arg(&self.stamp);
+        forget
     }
 }
 
@@ -98,6 +105,16 @@ pub async fn look(connection: &mut MultiplexedConnection, databases: u32) -> Red
 
 const MARKS: &str = include_str!("../../lua/roster/marks.lua");
 const REMARK: &str = include_str!("../../lua/roster/remark.lua");
+const FORGET: &str = include_str!("../../lua/roster/forget.lua");
+
+#[cfg(test)]
+impl Marks {
+    /// What a master shows that has these marks in its databases.
+    pub fn showing(stored: &[&str]) -> Self {
+        let stored = stored.iter().map(|&text| text.to_owned()).collect();
+        Self { stored, ..Self::default() }
+    }
+}
 
 #[cfg(test)]
 mod tests {

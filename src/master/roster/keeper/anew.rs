@@ -121,7 +121,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
         let nonce = fastrand::u64(1..);
         let kind = Kind::Provisional { nonce };
-        let is_done = self.remark(master, sight, &kind, Keys::Keep).await?;
+        let is_done = self.remark(master, sight, Some(&kind), Keys::Keep).await?;
         Ok(is_done.then_some(nonce))
     }
 }

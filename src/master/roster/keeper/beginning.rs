@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Keeper, Keys, Turn};
+use super::{Keeper, Keys, Turn, distinct};
 use crate::clock;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::founding::{self, Task};
@@ -13,6 +13,7 @@ use crate::master::dial::Dial;
 use crate::master::electorate::{FIRST_VERSION, Obstacle, Sight};
 use crate::master::errand::Failed;
 use crate::master::facts::Facts;
+use crate::master::roster::marks::Marks;
 use crate::master::roster::youth::trusted;
 use crate::quorum::MasterId;
 
@@ -101,12 +102,14 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Nothing is known: the masters of the list become a cluster, when all of them are there.
     async fn found(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
-        let is_marked = |sight: &Sight| sight.marks.any().is_some();
-        let marked = sights.iter().flatten().filter(|sight| is_marked(sight)).count();
-        if marked > 0 && !self.has_waited_for_rests() {
+        let rests: Vec<_> = rests(sights).collect();
+        if rests.is_empty() {
+            self.waits_since.set(None);
+        } else if !self.has_waited_for_rests() {
             return self.wait_for(Obstacle::passing(format!(
-                "{marked} of {} masters carry marks, and no quorum knows the cluster they belong to: \
+                "{} of {} masters carry marks, and no quorum knows the cluster they belong to: \
                  waiting until more are there, or --restart-wait has passed",
+                rests.len(),
                 sights.len()
             )));
         }
@@ -116,12 +119,31 @@ impl<D: Dial + Clone> Keeper<D> {
         }
         let founders: Vec<&Sight> = sights.iter().flatten().collect();
         match self.founders(&founders) {
+            Ok(_) if !rests.is_empty() => self.clear().await,
             Ok(roster) => {
                 self.change(Voters::Founders, Change::Found(Box::new(roster))).await?;
                 Ok(Turn::Acted)
             }
             Err(obstacle) => self.wait_for(obstacle),
         }
+    }
+
+    /// Removes what was left by a founding that was not finished, or by a cluster that a quorum has forgotten.
+    async fn clear(&self) -> Result<Turn, Failed> {
+        // Another proxy may have waited as long, and be ahead.
+        self.look_again().await;
+        let sights = self.errands.electorate.sights();
+        if self.newest(&sights).is_some_and(|(_, is_decided)| is_decided) {
+            return Ok(Turn::Acted);
+        }
+        for (master, sight) in rests(&sights) {
+            if self.remark(master, sight, None, Keys::Keep).await? {
+                let errand = self.errands.to(master).await?;
+                let forget = sight.marks.forget_roster();
+                forget.exec_async(&mut errand.connection.clone()).await?;
+            }
+        }
+        Ok(Turn::Acted)
     }
 
     fn has_waited_for_rests(&self) -> bool {
@@ -263,9 +285,15 @@ impl<D: Dial + Clone> Keeper<D> {
             let sight = sights[master.index()].as_ref();
             let kind = crate::decision::roster::mark::Mark::expected(known, place, 0);
             if let (Some(sight), Some(mark)) = (sight, kind) {
-                self.remark(master, sight, &mark.kind, Keys::Keep).await?;
+                self.remark(master, sight, Some(&mark.kind), Keys::Keep).await?;
             }
         }
         Ok(Turn::Acted)
     }
+}
+
+/// The masters that something of a cluster is left on.
+fn rests(sights: &[Option<Sight>]) -> impl Iterator<Item = (MasterId, &Sight)> {
+    let is_rest = |marks: &Marks| marks.any().is_some() || marks.roster().is_some();
+    distinct(sights).filter(move |(_, sight)| is_rest(&sight.marks))
 }

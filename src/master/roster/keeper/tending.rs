@@ -80,7 +80,7 @@ impl<D: Dial + Clone> Keeper<D> {
             let sight = sights[master.index()].as_ref().filter(|_| !raised.contains(master));
             if let Some(sight) = sight {
                 raised.insert(master);
-                raising.push(self.remark(master, sight, &mark.kind, Keys::Keep));
+                raising.push(self.remark(master, sight, Some(&mark.kind), Keys::Keep));
             }
         }
         let mut turn = Turn::Idle;
@@ -161,7 +161,7 @@ impl<D: Dial + Clone> Keeper<D> {
             return Ok(Turn::Idle);
         }
         let nonce = fastrand::u64(1..);
-        if self.remark(master, sight, &Kind::Provisional { nonce }, Keys::Remove).await? {
+        if self.remark(master, sight, Some(&Kind::Provisional { nonce }), Keys::Remove).await? {
             let copy = Copy { since, nonce, sources: MasterSet::EMPTY };
             self.copies.borrow_mut().insert(place, copy);
         }
