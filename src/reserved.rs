@@ -14,11 +14,14 @@ pub const ROSTER: &str = "redlock-proxy:roster";
 /// The key by which a proxy that copies to a master says how far it has come, in database 0.
 pub const COPYING: &str = "redlock-proxy:copying";
 
+/// The key of what a proxy has noted about the clocks of all members, in database 0.
+pub const CLOCKS: &str = "redlock-proxy:clocks";
+
 /// The sorted set of attempts that are over although some master may have missed it, in every database.
 pub const OVER: &str = "redlock-proxy:over";
 
 /// All of them.
-pub const KEYS: [&str; 4] = [MARK, ROSTER, COPYING, OVER];
+pub const KEYS: [&str; 5] = [MARK, ROSTER, COPYING, CLOCKS, OVER];
 
 /// What a client is told that uses such a name all the same.
 pub const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own: give the key or channel another name";

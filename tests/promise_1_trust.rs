@@ -90,6 +90,51 @@ async fn a_master_whose_clock_is_set_does_not_vote_until_it_goes_right() {
     third.holds("lock", "mine").await;
 }
 
+/// The lock stands on two masters of three. While no proxy looks one of them is set, and the lock ends on it.
+#[tokio::test]
+async fn a_clock_that_is_set_while_no_proxy_runs_grants_no_lock_twice() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (clock, masters) = (Clock::new(), Masters::start(2));
+    let third = Master::start_by(&clock);
+    let relay = Relay::to(&masters[0]);
+    let addresses = [relay.address(), masters[1].address(), third.address()];
+    let proxy = Proxy::in_front_of(&addresses, &SHORT_VOTE);
+    proxy.expect_warnings();
+    for master in 0..3 {
+        proxy.knows(master, "state", "voter").await;
+    }
+    relay.cut_off().await;
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    relay.heal();
+    for master in [&masters[0], &masters[1], &third] {
+        eventually("the clocks are noted", || async {
+            master.has("redlock-proxy:clocks").await.then_some(())
+        })
+        .await;
+    }
+    assert!(proxy.terminate().success());
+
+    clock.set_ahead_by(3600.0);
+    third.forgets("lock").await;
+    let proxy = Proxy::unready(&addresses, &SHORT_VOTE);
+    proxy.expect_warnings();
+    let client = proxy.connection().await;
+    eventually("the lock is refused", || {
+        let mut client = client.clone();
+        async move {
+            let reply = claim(&mut client, "lock", "somebody else's").await;
+            assert_ne!(reply, Ok(Value::Okay), "the lock was granted twice");
+            (reply == Ok(Value::Nil)).then_some(())
+        }
+    })
+    .await;
+    proxy.knows(2, "state", "voter").await;
+    third.holds("lock", "mine").await;
+}
+
 /// So does one that runs too fast, and it never goes right for long enough.
 #[tokio::test]
 async fn a_master_whose_clock_runs_fast_does_not_vote() {

@@ -200,6 +200,29 @@ const TOUCHES: [(&str, bool); 8] = [
     ("return redis.call('SET', KEYS[1], 'mine', 'PX', 900000)", true),
 ];
 
+/// It is named among the differences: masters can tell no such value from a tag.
+#[tokio::test]
+async fn a_value_that_begins_like_a_tag_is_its_owners_alone() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.raw().await;
+    let forged = [&b"\xffRL\x01"[..], &[7; 16], b"tail"].concat();
+    assert_eq!(client.ask(&[&b"SET"[..], b"forged", &forged]).await, Reply::ok());
+    assert_eq!(client.ask(&["GET", "forged"]).await, Reply::bulk("tail"));
+    let claim = [&b"SET"[..], b"lock", &forged, b"NX", b"PX", b"600000"];
+    assert_eq!(client.ask(&claim).await, Reply::ok());
+    assert_eq!(
+        client.ask(&["GET", "lock"]).await,
+        Reply::Bulk(forged.clone()),
+        "all of it is the token"
+    );
+    assert_eq!(client.ask(&["DEL", "lock"]).await, Reply::Int(1));
+    assert_eq!(client.ask(&["GET", "lock"]).await, Reply::Nil);
+}
+
 #[tokio::test]
 async fn scripts_leave_tags_where_they_are() {
     if target_is_plain_redis() {

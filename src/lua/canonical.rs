@@ -128,4 +128,11 @@ mod tests {
             assert_eq!(script.sha(), sha1_smol::Sha1::from(script.text()).hexdigest());
         }
     }
+
+    #[test]
+    fn no_key_of_the_proxies_is_counted() {
+        for key in crate::reserved::KEYS {
+            assert!(Canonical::Count.text().contains(&format!("'{key}'")), "{key}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::clocks::{Clocks, Reading, Shown as ClockShown, deviation};
+use super::clocks::{Clocks, Reading, Shown as ClockShown, Timekeeping, deviation};
 use super::facts::Facts;
 use super::looks::Looks;
 use super::roster::copy::Progress;
@@ -20,8 +20,8 @@ use super::unix_time::UnixTime;
 use crate::clock::{self, Instant};
 use crate::config::{MasterAddr, Settings};
 use crate::decision::roster::admission::Shown;
-use crate::decision::roster::clock::Clock;
 use crate::decision::roster::mark::{Kind, Mark, Proof};
+use crate::decision::roster::noted::Note;
 use crate::decision::roster::roster::{Roster, Standing as Seat};
 use crate::decision::roster::seats::{Seats, is_strange};
 use crate::decision::roster::term::Term;
@@ -121,6 +121,8 @@ pub struct Sight {
     pub facts: Facts,
     /// A proxy of the version before this one is connected.
     pub has_older: bool,
+    /// What another proxy has noted there about the clocks, if that is wanted.
+    pub note: Option<Note>,
 }
 
 /// What is only shown, or waited for.
@@ -160,7 +162,7 @@ impl Electorate {
         };
         let state = State {
             masters: vec![known; addresses.len()],
-            clocks: Clocks::new(terms.quorum, drift),
+            clocks: Clocks::new(terms.quorum, drift, terms.restart_wait),
             roster: Roster::default(),
             seats: vec![None; addresses.len()],
             serves: false,
@@ -347,6 +349,12 @@ impl Electorate {
     /// It was seen what a master shows, and how its clock goes.
     pub fn looked_at(&self, master: MasterId, sight: Sight, reading: Option<Reading>) {
         let is_news = self.change(|state| {
+            // A clock that this look finds to have been set may have been set behind what it found there.
+            if sight.marks.any().is_none() && sight.facts.bar.is_none() {
+                state.masters[master.index()].doubt = None;
+            }
+            let whose = sight.marks.mark().and_then(|mark| mark.timekeeper());
+            state.clocks.met(master, whose, sight.note.clone());
             if let Some(reading) = reading {
                 self.read_clock(state, master, &reading);
             }
@@ -354,10 +362,6 @@ impl Electorate {
                 self.seen[master.index()].progress.is_told(copying);
             }
             let known = &mut state.masters[master.index()];
-            let proves = sight.marks.mark().is_some_and(|mark| mark.version().is_some());
-            if !proves && sight.facts.bar.is_none() {
-                known.doubt = None;
-            }
             let before = known.sight.as_ref();
             let is_news = before.is_none_or(|before| {
                 before.marks != sight.marks
@@ -377,7 +381,8 @@ impl Electorate {
     /// A master does not answer.
     pub fn lost_sight(&self, master: MasterId) {
         let was_seen = self.change(|state| {
-            state.clocks.lost_sight(master);
+            let shown = state.clocks.lost_sight(master);
+            self.clocks_have_shown(state, shown);
             state.masters[master.index()].sight.take().is_some()
         });
         if was_seen {
@@ -433,20 +438,28 @@ impl Electorate {
         self.changed.notified()
     }
 
-    /// The clock of a master as it was last read, and the [epoch](Electorate::clock_epoch) it belongs to.
-    pub fn clock(&self, master: MasterId) -> (Option<Clock>, u64) {
+    /// The clock of a master.
+    pub fn clock(&self, master: MasterId) -> Timekeeping {
         self.state().clocks.get(master)
+    }
+
+    /// Whether it is still wanted what other proxies have noted about the clocks.
+    pub(super) fn wants_notes(&self) -> bool {
+        self.state().clocks.wants_notes()
+    }
+
+    /// What is to be noted on a master about the clocks of all, if it votes.
+    pub(super) fn note_for(&self, master: MasterId) -> Option<Note> {
+        let state = self.state();
+        let voters = state.term.voters();
+        let now_us = self.unix_time.elapsed_us(clock::now());
+        if voters.contains(master) { state.clocks.note(voters, now_us) } else { None }
     }
 
     /// Counts how often clocks were begun anew.
     #[inline]
     pub fn clock_epoch(&self) -> u64 {
         self.clock_epoch.load(Ordering::Relaxed)
-    }
-
-    /// Largest difference between the rates of two clocks, in millionths.
-    pub fn drift_ppm(&self) -> i64 {
-        self.state().clocks.drift_ppm()
     }
 
     /// So many more keys were copied to `master`.
@@ -479,11 +492,21 @@ impl Electorate {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.seen[master.index()].latency_us.store(micros, Ordering::Relaxed);
         self.unix_time.read(master, reading, state.term.voters().iter());
-        match state.clocks.read(master, reading.sample(&self.unix_time)) {
+        let shown = state.clocks.read(master, reading.sample(&self.unix_time));
+        self.clocks_have_shown(state, shown);
+    }
+
+    fn clocks_have_shown(&self, state: &mut State, shown: ClockShown) {
+        match shown {
             ClockShown::Nothing => {}
-            ClockShown::Suspicion => self.seen.iter().for_each(|seen| seen.looks.want()),
+            ClockShown::Suspicion => self.look_at_all(),
+            ClockShown::Unsure => tracing::warn!(
+                "clocks do not go on as another proxy has noted them, and too few masters can be read to say \
+                 whose were set: no vote counts until more can be, or --restart-wait has passed"
+            ),
             ClockShown::StoodStill => {
                 tracing::warn!("this proxy stood still for a while: it measures all clocks anew");
+                self.look_at_all();
             }
             ClockShown::Stepped(masters) => {
                 for (master, by_us) in masters {
@@ -494,6 +517,10 @@ impl Electorate {
             }
         }
         self.clock_epoch.store(state.clocks.epoch(), Ordering::Relaxed);
+    }
+
+    fn look_at_all(&self) {
+        self.seen.iter().for_each(|seen| seen.looks.want());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -630,6 +657,9 @@ impl State {
                 _ => Vec::new(),
             }
         });
-        Term::new(self.roster.version, proofs.collect())
+        Term::new(self.roster.version, proofs.collect()).judged_by(self.clocks.begun())
     }
 }
+
+#[cfg(test)]
+mod tests;

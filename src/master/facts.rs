@@ -110,6 +110,26 @@ impl<'a> Info<'a> {
 }
 
 #[cfg(test)]
+impl Facts {
+    /// What a master says of which nothing is to be said.
+    pub fn for_tests() -> Self {
+        Self {
+            run_id: "run".to_owned(),
+            version: String::new(),
+            role: String::new(),
+            persistence: String::new(),
+            eviction: String::new(),
+            databases: 16,
+            uptime: Duration::ZERO,
+            bar: None,
+            replid: String::new(),
+            evicted: 0,
+            at: crate::clock::now(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -128,18 +148,9 @@ mod tests {
 
     #[test]
     fn what_a_mark_does_not_tell_is_told_by_the_replication_id_and_by_evictions() {
-        let facts = |replid: &str, evicted| Facts {
-            run_id: "run".to_owned(),
-            version: String::new(),
-            role: String::new(),
-            persistence: String::new(),
-            eviction: String::new(),
-            databases: 16,
-            uptime: Duration::ZERO,
-            bar: None,
-            replid: replid.to_owned(),
-            evicted,
-            at: crate::clock::now(),
+        let facts = |replid: &str, evicted| {
+            let replid = replid.to_owned();
+            Facts { replid, evicted, ..Facts::for_tests() }
         };
         assert_eq!(facts("a", 3).doubt_since(&facts("a", 3)), None);
         assert!(facts("b", 3).doubt_since(&facts("a", 3)).is_some());

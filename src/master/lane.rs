@@ -153,7 +153,7 @@ fn proved(link: &Link, question: &Question, sent: Instant, bytes: Bytes) -> Opti
     }
     let end = bytes.len() - rest.len();
     let (time, raw) = Decoder::default().decode(rest).ok()??;
-    let continues = link.continues_at(sent, clock::now(), &time);
+    let continues = link.continues_at(&question.term, sent, clock::now(), &time);
     let mark = resp3::bulk(&rest[raw.len()..]).unwrap_or_default();
     let proof = question.term.proof(link.master(), question.db)?;
     let seal = proof.check_stored(mark, continues).filter(|_| link.votes_in(&question.term));

@@ -30,6 +30,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::clocks::Timekeeping;
 use super::deferred::{Debt, Deferred};
 use super::dial::Dial;
 use super::electorate::Electorate;
@@ -40,7 +41,6 @@ use super::reader::Reader;
 use super::reply::Answer;
 use crate::clock::{self, Instant};
 use crate::config::{MasterAddr, Settings};
-use crate::decision::roster::clock::Clock;
 use crate::decision::roster::mark::Seal;
 use crate::decision::roster::term::Term;
 use crate::flush::poll_flush;
@@ -158,11 +158,9 @@ struct State {
     open: Option<Rc<Term>>,
     /// Replies that were read and wait for the proof behind them.
     passed: usize,
-    /// Whether the time that was read last continues the master's clock.
-    time_continues: bool,
-    clock: Option<Clock>,
-    /// Epoch of the clock.
-    clock_epoch: u64,
+    /// The clock that the time that was read last continues, by when it was begun.
+    continued: Option<u64>,
+    clock: Timekeeping,
     /// SHA1s of the programs that the master was given over this connection.
     loaded: HashSet<String, foldhash::fast::RandomState>,
     /// The [generation](Residents::generation) to which they belong.
@@ -532,8 +530,7 @@ impl Link {
                 deferred: std::mem::take(&mut state.deferred),
                 facts: state.facts.take(),
                 waker: state.waker.take(),
-                clock: state.clock.take(),
-                clock_epoch: state.clock_epoch,
+                clock: state.clock,
                 tried: true,
                 ..State::default()
             };

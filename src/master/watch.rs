@@ -19,7 +19,9 @@ use super::older::{self, Announcement};
 use super::probe::{self, ProbeError, connection_info};
 use super::roster::marks::{self, Keys, Marks};
 use crate::config::MasterAddr;
+use crate::decision::roster::noted::Note;
 use crate::quorum::MasterId;
+use crate::reserved::CLOCKS;
 
 /// How often a master is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -115,9 +117,9 @@ impl Watch {
             None => probe::facts(connection).await?,
         };
         let databases = known.databases;
-        let [mut one, mut two, mut three] = [(); 3].map(|()| connection.clone());
+        let [mut one, mut two, mut three, mut four] = [(); 4].map(|()| connection.clone());
         // In one write: whoever waits for this look waits for one round trip.
-        let (facts, mut marks, reading, has_older) = tokio::try_join!(
+        let (facts, mut marks, reading, has_older, note) = tokio::try_join!(
             probe::facts(connection),
             async {
                 // A node of a cluster has no databases, and would refuse.
@@ -128,6 +130,7 @@ impl Watch {
             },
             async { where_allowed(probe::read_clock(&mut two).await) },
             async { where_allowed(older::is_there(&mut three).await) },
+            async { where_allowed(self.exchange_notes(&mut four).await) },
         )?;
         if !is_fresh && self.electorate.is_another(self.master, &facts.run_id) {
             return Ok(Looked::Elsewhere);
@@ -139,10 +142,32 @@ impl Watch {
             marks = marks::look(connection, facts.databases).await?;
         }
         let has_older = has_older.unwrap_or_default();
-        self.electorate.looked_at(self.master, Sight { marks, facts, has_older }, reading);
+        self.electorate.looked_at(
+            self.master,
+            Sight { marks, facts, has_older, note: note.flatten() },
+            reading,
+        );
         looks.end();
         where_allowed(announcement.make(connection, self.electorate.serves()).await)?;
         Ok(Looked::Told)
+    }
+
+    /// Reads what another proxy has noted about the clocks while that is wanted, and then notes what this one knows.
+    async fn exchange_notes(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<Option<Note>> {
+        if self.electorate.wants_notes() {
+            let noted: Option<Vec<u8>> =
+                redis::cmd("GET").arg(CLOCKS).query_async(connection).await?;
+            let text = noted.and_then(|noted| String::from_utf8(noted).ok());
+            return Ok(text.and_then(|text| Note::parse(&text)));
+        }
+        if let Some(note) = self.electorate.note_for(self.master) {
+            let mut set = redis::cmd("SET");
+            set.arg(CLOCKS).arg(note.to_string()).exec_async(connection).await?;
+        }
+        Ok(None)
     }
 }
 

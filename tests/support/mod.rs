@@ -49,7 +49,7 @@ pub use subscriber::{PROTOCOLS, Subscriber};
 
 /// How long a condition may take to come true before a test gives up: a loaded machine needs
 /// seconds, never this.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// True when a plain `redis-server` stands where the proxy would: tests of what only a quorum can
 /// do have nothing to test.

@@ -29,9 +29,9 @@ pub struct Clock {
 
 /// A range of microseconds, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Range {
-    least: i64,
-    most: i64,
+pub(super) struct Range {
+    pub(super) least: i64,
+    pub(super) most: i64,
 }
 
 /// What a sample says about a master's clock.
@@ -65,7 +65,7 @@ impl Clock {
 
     /// Compares a sample with all before it. A clock that was set keeps the range from before.
     pub fn look(&mut self, sample: Sample) -> Look {
-        let known = self.offset.widened(self.drift_since(sample.received_us));
+        let known = self.offset_at(sample.received_us);
         let seen = sample.offset();
         let Some(both) = known.and(seen) else {
             let (least_us, most_us) = (seen.least - known.most, seen.most - known.least);
@@ -73,6 +73,16 @@ impl Clock {
         };
         (self.offset, self.at_us) = (both, self.at_us.max(sample.received_us));
         Look::Continues
+    }
+
+    /// A clock that somebody else has read until `at_us`.
+    pub(super) fn noted(offset: Range, at_us: i64, drift_ppm: i64) -> Self {
+        Self { offset, at_us, drift_ppm }
+    }
+
+    /// By how much it is ahead at `now_us`, if nobody has set it since.
+    pub(super) fn offset_at(&self, now_us: i64) -> Range {
+        self.offset.widened(self.drift_since(now_us))
     }
 
     fn drift_since(&self, now_us: i64) -> i64 {
@@ -89,11 +99,32 @@ impl Sample {
 }
 
 impl Range {
-    fn widened(self, by: i64) -> Self {
+    /// The same by another clock, by which it is off by a difference in this range.
+    pub(super) fn shifted(self, by: Self) -> Self {
+        Self { least: self.least.saturating_add(by.least), most: self.most.saturating_add(by.most) }
+    }
+
+    /// All differences between one of these and one of those.
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self {
+            least: self.least.saturating_sub(other.most),
+            most: self.most.saturating_sub(other.least),
+        }
+    }
+
+    pub(super) fn middle(self) -> i64 {
+        self.least.saturating_add(self.most.saturating_sub(self.least) / 2)
+    }
+
+    pub(super) fn has(self, point: i64) -> bool {
+        self.least <= point && point <= self.most
+    }
+
+    pub(super) fn widened(self, by: i64) -> Self {
         Self { least: self.least.saturating_sub(by), most: self.most.saturating_add(by) }
     }
 
-    fn and(self, other: Self) -> Option<Self> {
+    pub(super) fn and(self, other: Self) -> Option<Self> {
         let both = Self { least: self.least.max(other.least), most: self.most.min(other.most) };
         (both.least <= both.most).then_some(both)
     }

@@ -9,6 +9,7 @@
 //! Masters execute the commands of a connection in order. A mark that is read behind a command, in the same write,
 //! therefore proves that the master had not forgotten when it executed the command.
 
+use super::noted::Timekeeper;
 use super::roster::{Identity, Roster};
 use crate::quorum::MasterId;
 
@@ -110,6 +111,14 @@ impl Mark {
     pub fn version(&self) -> Option<u64> {
         match self.kind {
             Kind::Member { version, .. } => Some(version),
+            Kind::Provisional { .. } => None,
+        }
+    }
+
+    /// Whose clock the master has; `None`: that of a member to be.
+    pub fn timekeeper(&self) -> Option<Timekeeper> {
+        match self.kind {
+            Kind::Member { member, incarnation, .. } => Some(Timekeeper { member, incarnation }),
             Kind::Provisional { .. } => None,
         }
     }

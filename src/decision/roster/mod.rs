@@ -7,7 +7,7 @@
 //! * [`roster`] is the list of members that all proxies agree on, kept as a register on the masters themselves;
 //! * [`mark`] is what a master shows to prove that it remembers, and [`mark::Proven`] what only the proof can make;
 //! * [`poll`] says which votes may be counted together, by the [`term`] that each proxy knows; [`votes`] counts them;
-//! * [`clock`] tells a master whose clock was set;
+//! * [`clock`] tells a master whose clock was set, and [`noted`] does so for a proxy that was not there;
 //! * [`admission`] says what a proxy does next for a master that has forgotten;
 //! * [`copying`] says what that master is given under one key;
 //! * [`seats`] finds the members among the masters of a list;
@@ -18,6 +18,7 @@ pub mod clock;
 pub mod copying;
 pub mod founding;
 pub mod mark;
+pub mod noted;
 pub mod poll;
 #[expect(clippy::module_inception, reason = "the roster is the value that this room is about")]
 pub mod roster;

@@ -10,6 +10,8 @@ pub struct Term {
     voters: MasterSet,
     /// By master, then by database.
     proofs: Vec<Vec<Proof>>,
+    /// By master; empty: none was begun anew.
+    clocks: Vec<u64>,
 }
 
 impl Term {
@@ -18,7 +20,21 @@ impl Term {
         let votes = |(_, proofs): &(usize, &Vec<Proof>)| !proofs.is_empty();
         let voters =
             proofs.iter().enumerate().filter(votes).map(|(at, _)| MasterId::new(at)).collect();
-        Self { version, voters, proofs }
+        Self { version, voters, proofs, clocks: Vec::new() }
+    }
+
+    /// The same term for votes that are judged by these clocks: by master, the epoch in which it was begun.
+    #[must_use]
+    pub fn judged_by(self, clocks: &[u64]) -> Self {
+        Self { clocks: clocks.to_vec(), ..self }
+    }
+
+    /// The epoch in which the clock was begun that votes of `master` have to continue.
+    ///
+    /// A clock that was set is measured anew at once, because it must not be set again while the master is copied to.
+    /// What was asked for before does not count by the new measure, whenever it is answered.
+    pub fn clock(&self, master: MasterId) -> u64 {
+        self.clocks.get(master.index()).copied().unwrap_or_default()
     }
 
     /// The version of the roster; 0: nobody votes.

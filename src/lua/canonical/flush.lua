@@ -1,5 +1,5 @@
 -- Empties the database, or all of them, but for what the proxies keep there: a flush by a proxy is no loss of memory.
-local own = { 'redlock-proxy:mark', 'redlock-proxy:roster' }
+local own = { 'redlock-proxy:mark', 'redlock-proxy:roster', 'redlock-proxy:clocks' }
 
 local function read()
   local kept = {}

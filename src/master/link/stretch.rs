@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 
 use super::{Expected, Link, State};
 use crate::clock::{self, Instant};
-use crate::decision::roster::clock::{Clock, Look};
+use crate::decision::roster::clock::Look;
 use crate::decision::roster::mark::Seal;
 use crate::decision::roster::term::Term;
-use crate::master::clocks::sample;
+use crate::master::clocks::{Timekeeping, sample};
 use crate::master::reply::Answer;
 use crate::operation::request;
 use crate::reserved::MARK;
@@ -59,33 +59,38 @@ impl Link {
     ) {
         let received_us = self.electorate.unix_time().elapsed_us(now);
         let master_us = micros(answer);
-        state.time_continues =
-            master_us.is_some_and(|it| self.continues(state, sent_us, received_us, it));
+        state.continued =
+            master_us.and_then(|it| self.continued(&mut state.clock, sent_us, received_us, it));
     }
 
-    /// Whether what was read on a connection of its own continues the master's clock.
+    /// Whether what was read on a connection of its own continues the clock that votes of this term are judged by.
     pub(in crate::master) fn continues_at(
         &self,
+        term: &Term,
         sent: Instant,
         received: Instant,
         time: &Answer<'_>,
     ) -> bool {
         let elapsed = |at| self.electorate.unix_time().elapsed_us(at);
         let Some(master_us) = micros(time) else { return false };
-        let state = &mut *self.state.borrow_mut();
-        self.continues(state, elapsed(sent), elapsed(received), master_us)
+        let clock = &mut self.state.borrow_mut().clock;
+        let continued = self.continued(clock, elapsed(sent), elapsed(received), master_us);
+        continued == Some(term.clock(self.master))
     }
 
-    fn continues(&self, state: &mut State, sent_us: i64, received_us: i64, master_us: i64) -> bool {
-        if state.clock_epoch != self.electorate.clock_epoch() || state.clock.is_none() {
-            (state.clock, state.clock_epoch) = self.electorate.clock(self.master);
+    /// The clock that is continued by a time that was read, by when it was begun.
+    fn continued(
+        &self,
+        known: &mut Timekeeping,
+        sent_us: i64,
+        received_us: i64,
+        master_us: i64,
+    ) -> Option<u64> {
+        if known.epoch != self.electorate.clock_epoch() || known.clock.is_none() {
+            *known = self.electorate.clock(self.master);
         }
-        let sample = sample(sent_us, received_us, master_us);
-        let Some(clock) = &mut state.clock else {
-            state.clock = Some(Clock::new(sample, self.electorate.drift_ppm()));
-            return true;
-        };
-        clock.look(sample) == Look::Continues
+        let look = known.clock.as_mut()?.look(sample(sent_us, received_us, master_us));
+        (look == Look::Continues).then_some(known.begun)
     }
 
     /// Judges a stretch by the mark behind it. One that proves nothing is looked into at once.
@@ -97,7 +102,8 @@ impl Link {
         state: &State,
     ) -> Option<Seal> {
         let mark = if let Answer::Bulk(mark) = answer { mark } else { &b""[..] };
-        let seal = term.proof(self.master, db)?.check_stored(mark, state.time_continues);
+        let time_continues = state.continued == Some(term.clock(self.master));
+        let seal = term.proof(self.master, db)?.check_stored(mark, time_continues);
         if seal.is_none() {
             self.electorate.attend(self.master);
         }
@@ -117,7 +123,48 @@ fn micros(answer: &Answer<'_>) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::master::clocks::Reading;
+    use crate::master::electorate::Sight;
+    use crate::master::facts::Facts;
     use crate::master::reply::Decoder;
+    use crate::master::roster::marks::Marks;
+
+    /// Looks at the only master twice. Its clock is read once more if it was set.
+    fn read_clock(link: &Link, ahead_us: i64) {
+        for _ in 0..2 {
+            let (asked, unix_micros) = (clock::now(), micros_now(link) + ahead_us);
+            let reading = Reading { asked, answered: clock::now(), unix_micros };
+            let (marks, facts) = (Marks::default(), Facts::for_tests());
+            let sight = Sight { marks, facts, has_older: false, note: None };
+            link.electorate.looked_at(link.master, sight, Some(reading));
+        }
+    }
+
+    fn micros_now(link: &Link) -> i64 {
+        link.electorate.unix_time().elapsed_us(clock::now())
+    }
+
+    #[test]
+    fn a_vote_that_was_asked_for_before_a_clock_was_set_does_not_continue_it() {
+        let (link, set_by_us) = (Link::for_tests(), 12_000_000);
+        let term = || Term::default().judged_by(&[link.electorate.clock(link.master).begun]);
+        let continues = |term: &Term, ahead_us: i64| {
+            let asked = clock::now();
+            let micros = (micros_now(&link) + ahead_us).to_string();
+            let reply = format!("*2\r\n$1\r\n0\r\n${}\r\n{micros}\r\n", micros.len());
+            let answer = Decoder::default().decode(reply.as_bytes());
+            let (time, _) = answer.expect("RESP").expect("whole");
+            link.continues_at(term, asked, clock::now(), &time)
+        };
+        assert!(!continues(&term(), 0), "a clock that nobody has read");
+        read_clock(&link, 0);
+        let before = term();
+        assert!(continues(&before, 0));
+        assert!(!continues(&before, set_by_us), "it was set, and the look that finds it is due");
+        read_clock(&link, set_by_us);
+        assert!(!continues(&before, set_by_us), "its mark may still be the one from before");
+        assert!(continues(&term(), set_by_us));
+    }
 
     #[test]
     fn the_time_is_read_in_microseconds() {

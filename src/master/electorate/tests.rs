@@ -1,0 +1,46 @@
+//! What looks at masters come to.
+
+use super::*;
+
+const PROVISIONAL: &str = "? 7 0;0 0";
+
+fn electorate() -> Electorate {
+    let terms =
+        Terms { quorum: Quorum::of(3), restart_wait: Duration::ZERO, cold_start: ColdStart::Trust };
+    let address = |port| format!("nowhere:{port}").parse().expect("an address");
+    Electorate::new(terms, 0.01, (1..=3).map(address).collect())
+}
+
+/// A look at a master that shows this mark. Its clock is ahead by so many seconds.
+fn look_at(electorate: &Electorate, master: MasterId, mark: &str, seconds: i64) {
+    let asked = clock::now();
+    let unix_micros = electorate.unix_time().elapsed_us(asked) + seconds * 1_000_000;
+    let reading = Reading { asked, answered: clock::now(), unix_micros };
+    let sight = Sight {
+        marks: Marks::showing(&[mark]),
+        facts: Facts::for_tests(),
+        has_older: false,
+        note: None,
+    };
+    electorate.looked_at(master, sight, Some(reading));
+}
+
+#[test]
+fn a_master_whose_clock_is_set_while_it_is_copied_to_is_doubted_until_its_mark_is_gone() {
+    let electorate = electorate();
+    let [one, set, three] = [0, 1, 2].map(MasterId::new);
+    for master in [one, set, three] {
+        look_at(&electorate, master, PROVISIONAL, 1_000);
+    }
+    for (master, seconds) in [(one, 1_000), (three, 1_000), (set, 1_012)] {
+        assert!(!electorate.is_doubted(set));
+        look_at(&electorate, master, PROVISIONAL, seconds);
+    }
+    look_at(&electorate, one, PROVISIONAL, 1_000);
+    look_at(&electorate, three, PROVISIONAL, 1_000);
+    assert!(electorate.is_doubted(set), "the others were read since");
+    look_at(&electorate, set, PROVISIONAL, 1_012);
+    assert!(electorate.is_doubted(set), "the copy that goes on ends keys by two clocks");
+    look_at(&electorate, set, "", 1_012);
+    assert!(!electorate.is_doubted(set));
+}
