@@ -52,7 +52,8 @@ pub(crate) struct Standing {
     last: Option<Order>,
     /// An attempt of which it does not know what became.
     unsettled: Option<Order>,
-    /// How often it had to find another value of its own: a release that was lost may still be on its way.
+    /// How often it had to find another value of its own: a release or an extension that was lost may still be on its way,
+    /// and would end the next lock with that value, or let it end sooner.
     values: u64,
 }
 
@@ -75,7 +76,7 @@ impl Standing {
             (Operation::Claim, Answer::Lost(_) | Answer::Error(_)) => {
                 self.unsettled = self.last.clone();
             }
-            (Operation::Release, Answer::Lost(_)) => {
+            (Operation::Release | Operation::Extend, Answer::Lost(_)) => {
                 (self.unsettled, self.values) = (None, self.values + 1)
             }
             (Operation::Release, _) => {}
