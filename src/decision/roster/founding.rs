@@ -53,6 +53,16 @@ pub fn next(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> Task {
     marks(known, shown)
 }
 
+/// Whether all masters have forgotten a cluster whose founding was not finished: nobody has served it. A proxy that went
+/// on with it would mark masters again and again that others clear.
+///
+/// `held` has the cluster of the roster that each master of the list holds, empty if there is none; `None`: it cannot be
+/// seen.
+pub fn is_in_vain<'a>(known: &Roster, held: impl IntoIterator<Item = Option<&'a str>>) -> bool {
+    let is_another = |held: Option<&str>| held.is_some_and(|held| held != known.cluster);
+    known.version > 0 && known.stage == Stage::Founding && held.into_iter().all(is_another)
+}
+
 /// Gives every voter its mark, one after the other, and ends the founding. Who was founded as out is admitted later.
 fn marks(known: &Roster, shown: &[Option<Shown>]) -> Task {
     let unmarked = masters(shown, |shown| shown.as_ref().is_some_and(|shown| shown.mark.is_none()));
@@ -104,4 +114,20 @@ fn are_members(known: &Roster, shown: &[Option<Shown>]) -> bool {
 fn masters(shown: &[Option<Shown>], is: impl Fn(&Option<Shown>) -> bool) -> MasterSet {
     let those = shown.iter().enumerate().filter(|(_, shown)| is(shown));
     those.map(|(at, _)| MasterId::new(at)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_founding_that_nobody_remembers_is_in_vain() {
+        let founding = Roster { cluster: "c".to_owned(), version: 1, ..Roster::default() };
+        assert!(is_in_vain(&founding, [Some(""), Some("d"), Some("")]));
+        assert!(!is_in_vain(&founding, [Some(""), Some("c"), Some("")]), "one remembers it");
+        assert!(!is_in_vain(&founding, [Some(""), None, Some("")]), "one may");
+        let founded = Roster { stage: Stage::Founded, ..founding };
+        assert!(!is_in_vain(&founded, [Some(""); 3]), "it was served");
+        assert!(!is_in_vain(&Roster::default(), [Some(""); 3]), "there was none");
+    }
 }

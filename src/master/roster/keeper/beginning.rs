@@ -26,6 +26,9 @@ impl<D: Dial + Clone> Keeper<D> {
         if let Some(why) = self.obstacle(sights) {
             return self.wait_for(Obstacle::lasting(why));
         }
+        if founding::is_in_vain(&self.roster.borrow(), sights.iter().map(held)) {
+            self.roster.take();
+        }
         let known = self.roster.borrow().clone();
         if let Some(stranger) = self.stranger(sights, &known) {
             self.errands.electorate.refuse(stranger);
@@ -290,6 +293,12 @@ impl<D: Dial + Clone> Keeper<D> {
         }
         Ok(Turn::Acted)
     }
+}
+
+/// The cluster of the roster that a master holds, empty if there is none.
+fn held(sight: &Option<Sight>) -> Option<&str> {
+    let roster = sight.as_ref()?.marks.roster();
+    Some(roster.map_or("", |state| &state.value.cluster))
 }
 
 /// The masters that something of a cluster is left on.
