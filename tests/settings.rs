@@ -487,23 +487,17 @@ async fn flushing_reaches_all_masters() {
         }
         for master in masters.iter() {
             eventually("the keys arrive", || async {
-                (keys_in(master, 0).await == 1 && keys_in(master, 1).await == 1).then_some(())
+                (master.key_count_in(0).await == 1 && master.key_count_in(1).await == 1)
+                    .then_some(())
             })
             .await;
         }
         assert_eq!(raw.ask(&words(line)).await, Reply::ok(), "{line}");
         for master in masters.iter() {
-            assert_eq!(keys_in(master, 0).await, 0, "{line}");
-            assert_eq!(keys_in(master, 1).await, i64::from(left_in_1), "{line}");
+            assert_eq!(master.key_count_in(0).await, 0, "{line}");
+            assert_eq!(master.key_count_in(1).await, i64::from(left_in_1), "{line}");
         }
     }
-}
-
-async fn keys_in(master: &Master, db: u32) -> i64 {
-    let url = format!("redis://{}/{db}", master.address());
-    let count = "return redis.call('DBSIZE') - redis.call('EXISTS', KEYS[1], KEYS[2])";
-    let words = ["EVAL", count, "2", "redlock-proxy:mark", "redlock-proxy:roster"];
-    int(&mut support::client::url_connection(&url).await, &words).await
 }
 
 async fn set_password(master: &Master, password: &str) {

@@ -83,9 +83,7 @@ impl Master {
 
     /// The same of any database.
     pub async fn key_count_in(&self, db: u32) -> i64 {
-        let own = ["mark", "roster", "copying", "over"].map(|name| format!("redlock-proxy:{name}"));
-        let own: Vec<_> = ["EXISTS".to_owned()].into_iter().chain(own).collect();
-        let own: Vec<_> = own.iter().map(String::as_str).collect();
+        let own: Vec<_> = ["EXISTS"].into_iter().chain(redlock_proxy::reserved::KEYS).collect();
         let mut raw = Raw::connect_resp3(&self.address()).await;
         assert_eq!(raw.ask(&["SELECT", &db.to_string()]).await, Reply::ok());
         // In one step: the roster may come at any moment.
