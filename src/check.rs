@@ -96,7 +96,7 @@ fn report(settings: &Settings, looks: &Looks) -> Report {
 /// The roster that was accepted last.
 fn newest(looks: &Looks) -> Option<Roster> {
     let states = looks.iter().flatten().filter_map(|look| look.marks.roster());
-    states.max_by_key(|state| state.accepted).map(|state| state.value)
+    states.max_by_key(|state| state.accepted).map(|state| state.value.clone())
 }
 
 /// The roster, a line for each member.
@@ -151,7 +151,7 @@ fn membership(
     let show = |(at, look): (usize, &Result<Look, ProbeError>)| {
         let look = look.as_ref().ok()?;
         let address = settings.masters[at].to_string();
-        Some(Shown { mark: look.marks.mark(), run_id: look.facts.run_id.clone(), address })
+        Some(Shown { mark: look.marks.mark().cloned(), run_id: look.facts.run_id.clone(), address })
     };
     let shown: Vec<_> = looks.iter().enumerate().map(show).collect();
     let addresses: Vec<_> = settings.masters.iter().map(ToString::to_string).collect();

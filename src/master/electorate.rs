@@ -20,7 +20,7 @@ use super::unix_time::UnixTime;
 use crate::clock::{self, Instant};
 use crate::config::{MasterAddr, Settings};
 use crate::decision::roster::admission::Shown;
-use crate::decision::roster::mark::{Kind, Mark, Proof};
+use crate::decision::roster::mark::{Mark, Proof};
 use crate::decision::roster::noted::Note;
 use crate::decision::roster::roster::{Roster, Standing as Seat};
 use crate::decision::roster::seats::{Seats, is_strange};
@@ -577,7 +577,7 @@ impl Sight {
     /// As decisions see it.
     pub fn shown(&self, address: String) -> Shown {
         let mark = self.marks.mark().filter(|_| self.facts.bar.is_none());
-        Shown { mark, run_id: self.facts.run_id.clone(), address }
+        Shown { mark: mark.cloned(), run_id: self.facts.run_id.clone(), address }
     }
 }
 
@@ -635,13 +635,11 @@ impl State {
     }
 
     /// Whether a mark shows that its member remembers, under whatever version.
-    fn remembers(&self, place: MasterId, mark: Option<Mark>) -> bool {
+    fn remembers(&self, place: MasterId, mark: Option<&Mark>) -> bool {
         let Some(expected) = Mark::expected(&self.roster, place, 0) else { return false };
-        let Some(Mark { kind: Kind::Member { version, .. }, .. }) = &mark else { return false };
-        let is_newer = *version > self.roster.version;
-        let is_same =
-            |mark: &Mark| mark.proves_same(&expected) || mark.missed_a_raise_to(&expected);
-        is_newer || mark.as_ref().is_some_and(is_same)
+        let Some(mark) = mark else { return false };
+        let is_newer = mark.version().is_some_and(|version| version > self.roster.version);
+        is_newer || mark.proves_same(&expected) || mark.missed_a_raise_to(&expected)
     }
 
     fn next_term(&self) -> Term {

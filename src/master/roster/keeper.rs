@@ -165,10 +165,12 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// The newest roster that is seen, and whether a quorum holds it.
     fn newest(&self, sights: &[Option<Sight>]) -> Option<(Accepted, bool)> {
-        let states: Vec<Accepted> =
-            distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect();
-        let newest = states.iter().max_by_key(|state| state.accepted)?;
-        let holders = states.iter().filter(|state| state.accepted == newest.accepted).count();
+        // A register may have been settled before anything stood in it.
+        let is_written = |state: &&Accepted| state.value.version > 0;
+        let states =
+            || distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).filter(is_written);
+        let newest = states().max_by_key(|state| state.accepted)?;
+        let holders = states().filter(|state| state.accepted == newest.accepted).count();
         Some((newest.clone(), holders >= self.errands.quorum.needed()))
     }
 

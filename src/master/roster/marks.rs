@@ -15,8 +15,12 @@ use crate::reserved::{COPYING, MARK, ROSTER};
 pub struct Marks {
     /// As stored, one for each database; empty where there is none.
     stored: Vec<String>,
+    /// What all of them together say.
+    mark: Option<Mark>,
     /// The stamp of the roster, as stored.
     stamp: String,
+    /// The state of the roster in the stamp.
+    roster: Option<Accepted>,
     /// Keys that were copied to it, and about how many there are, as long as a proxy is at it.
     copying: Option<(u64, u64)>,
 }
@@ -31,10 +35,16 @@ pub enum Keys {
 }
 
 impl Marks {
+    /// What stands in each database, in the stamp, and how far a copy has come.
+    fn new(stored: Vec<String>, stamp: String, copying: Option<(u64, u64)>) -> Self {
+        let marks: Vec<_> = stored.iter().map(|text| Mark::parse(text)).collect();
+        let (mark, roster) = (Mark::of_all(&marks), acceptor::stored(&stamp));
+        Self { stored, mark, stamp, roster, copying }
+    }
+
     /// The mark of the master; `None`: it has none, or not the same in all databases.
-    pub fn mark(&self) -> Option<Mark> {
-        let marks: Vec<_> = self.stored.iter().map(|text| Mark::parse(text)).collect();
-        Mark::of_all(&marks)
+    pub fn mark(&self) -> Option<&Mark> {
+        self.mark.as_ref()
     }
 
     /// Any mark of a member, as long as nobody knows to which cluster the master belongs.
@@ -45,8 +55,8 @@ impl Marks {
     }
 
     /// The state of the roster that the master has accepted.
-    pub fn roster(&self) -> Option<Accepted> {
-        acceptor::stored(&self.stamp)
+    pub fn roster(&self) -> Option<&Accepted> {
+        self.roster.as_ref()
     }
 
     /// How far a proxy has come that copies to it just now.
@@ -100,7 +110,7 @@ pub async fn look(connection: &mut MultiplexedConnection, databases: u32) -> Red
         Some((copied.parse().ok()?, total.parse().ok()?))
     });
     let stamp = stored.pop().unwrap_or_default();
-    Ok(Marks { stored, stamp, copying })
+    Ok(Marks::new(stored, stamp, copying))
 }
 
 const MARKS: &str = include_str!("../../lua/roster/marks.lua");
@@ -111,8 +121,7 @@ const FORGET: &str = include_str!("../../lua/roster/forget.lua");
 impl Marks {
     /// What a master shows that has these marks in its databases.
     pub fn showing(stored: &[&str]) -> Self {
-        let stored = stored.iter().map(|&text| text.to_owned()).collect();
-        Self { stored, ..Self::default() }
+        Self::new(stored.iter().map(|&text| text.to_owned()).collect(), String::new(), None)
     }
 }
 
@@ -120,23 +129,18 @@ impl Marks {
 mod tests {
     use super::*;
 
-    fn marks(texts: &[&str]) -> Marks {
-        let stored = texts.iter().map(|text| (*text).to_owned()).collect();
-        Marks { stored, ..Marks::default() }
-    }
-
     #[test]
     fn one_database_without_its_mark_is_a_master_without_one() {
-        let whole = marks(&["c 1 2 3 0;0 0", "c 1 2 3 1;7 0"]);
+        let whole = Marks::showing(&["c 1 2 3 0;0 0", "c 1 2 3 1;7 0"]);
         assert!(whole.mark().is_some());
-        let flushed = marks(&["c 1 2 3 0;0 0", ""]);
+        let flushed = Marks::showing(&["c 1 2 3 0;0 0", ""]);
         assert_eq!(flushed.mark(), None);
         assert_eq!(flushed.any().map(|mark| mark.to_string()), Some("c 1 2 3 0;0 0".to_owned()));
     }
 
     #[test]
     fn a_replacement_says_what_was_seen_and_what_is_set() {
-        let seen = marks(&["c 1 2 3 0;5 6", "somebody's"]);
+        let seen = Marks::showing(&["c 1 2 3 0;5 6", "somebody's"]);
         let command = seen.replace(Some(&Kind::Provisional { nonce: 9 }), Keys::Remove);
         let packed = String::from_utf8_lossy(&command.get_packed_command()).into_owned();
         let end = "$5\r\nempty\r\n$10\r\nc 1 2 3 0;\r\n$10\r\nsomebody's\r\n$6\r\n? 9 0;\r\n$6\r\n? 9 1;\r\n";

@@ -116,7 +116,7 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Gives a master a provisional mark with all that it holds, unless it has one; `None`: it has changed meanwhile.
     async fn provisional(&self, master: MasterId, sight: &Sight) -> Result<Option<u64>, Failed> {
-        if let Some(Mark { kind: Kind::Provisional { nonce }, .. }) = sight.marks.mark() {
+        if let Some(&Mark { kind: Kind::Provisional { nonce }, .. }) = sight.marks.mark() {
             return Ok(Some(nonce));
         }
         let nonce = fastrand::u64(1..);

@@ -171,7 +171,7 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Whether another proxy has begun to copy to this master a while ago, and may be at it.
     fn is_given_back_by_others(&self, place: MasterId, sight: &Sight) -> bool {
         let mark = sight.marks.mark();
-        let Some(Mark { kind: Kind::Provisional { nonce }, .. }) = mark else { return false };
+        let Some(&Mark { kind: Kind::Provisional { nonce }, .. }) = mark else { return false };
         let mut others = self.others.borrow_mut();
         let (known, since) = others.entry(place).or_insert_with(|| (nonce, clock::now()));
         if *known != nonce {
