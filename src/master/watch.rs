@@ -165,7 +165,9 @@ impl Watch {
         }
         if let Some(note) = self.electorate.note_for(self.master) {
             let mut set = redis::cmd("SET");
-            set.arg(CLOCKS).arg(note.to_string()).exec_async(connection).await?;
+            let written = set.arg(CLOCKS).arg(note.to_string()).exec_async(connection).await;
+            // One that has become a replica, or is out of memory, can still be looked at.
+            written.or_else(|error| if error.code().is_some() { Ok(()) } else { Err(error) })?;
         }
         Ok(None)
     }
