@@ -272,7 +272,7 @@ async fn a_restart_of_one_master_costs_no_claim() {
         (masters[2].key_count().await == 300).then_some(())
     })
     .await;
-    assert!(proxy.log().iter().any(|line| line.contains("on probation: it was restarted")));
+    proxy.tells(&["on probation: it was restarted"]).await;
 }
 
 /// Locks that are taken and released all the while leave nothing on the master that comes back.
@@ -460,8 +460,7 @@ async fn without_a_quorum_that_remembers_masters_wait() {
         proxy.knows(master, "state", "probation").await;
     }
     granted(&client, "free", "they have waited for long enough").await;
-    let is_told = |line: &String| line.contains("they begin anew after --restart-wait");
-    assert!(proxy.log().iter().any(is_told), "{:?}", proxy.log());
+    proxy.tells(&["they begin anew after --restart-wait"]).await;
     assert!(is_lost());
     let info = text(&mut client, &["INFO", "redlock"]).await.expect("a text");
     assert!(info.contains("\r\ndata_may_be_lost:1\r\n"), "{info}");
@@ -475,8 +474,7 @@ async fn masters_that_are_all_young_are_trusted_unless_told_otherwise() {
     let Some((_masters, proxy)) = three_masters(&["--restart-wait", "1h"]) else { return };
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
-    let is_told = |line: &String| line.contains("WARN") && line.contains("--cold-start trust");
-    assert!(proxy.log().iter().any(is_told), "{:?}", proxy.log());
+    proxy.tells(&["WARN", "--cold-start trust"]).await;
 }
 
 #[tokio::test]

@@ -95,17 +95,21 @@ impl Proxy {
 
     /// Where it takes clients by TLS.
     pub fn tls_address(&self) -> String {
-        let log = self.log();
-        let line = log.iter().find(|line| line.contains("listening on ")).expect("it listens");
-        let before = line.split(" (TLS)").next().expect("it listens by TLS");
-        before.rsplit(' ').next().expect("an address").to_owned()
+        eventually_blocking("it listens by TLS", || {
+            let log = self.log();
+            let line = log.iter().find(|line| line.contains("listening on "))?;
+            let before = line.split(" (TLS)").next()?;
+            Some(before.rsplit(' ').next()?.to_owned())
+        })
     }
 
     /// Where operators ask it.
     pub fn admin_address(&self) -> String {
-        let log = self.log();
-        let line = log.iter().find_map(|line| line.split_once("status at http://"));
-        line.expect("the proxy says where").1.trim_end_matches('/').to_owned()
+        eventually_blocking("the proxy says where", || {
+            let log = self.log();
+            let line = log.iter().find_map(|line| line.split_once("status at http://"))?;
+            Some(line.1.trim_end_matches('/').to_owned())
+        })
     }
 
     /// Asks it to read again what can change.
@@ -157,6 +161,15 @@ impl Proxy {
     }
 
     /// The warnings and errors in it, apart from the one about a first deployment.
+    /// Waits for a line of the log with all of these: it is read a moment after it was written.
+    pub async fn tells(&self, parts: &[&str]) {
+        let is_told = |line: &String| parts.iter().all(|part| line.contains(part));
+        eventually(&format!("the log tells {parts:?}"), || async {
+            self.log().iter().any(is_told).then_some(())
+        })
+        .await;
+    }
+
     pub fn warnings(&self) -> Vec<String> {
         self.log().into_iter().filter(|line| is_warning(line)).collect()
     }
