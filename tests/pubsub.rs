@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::Value;
 use support::subscriber::{publish_at, subscriptions};
 use support::{
-    Masters, PATIENCE, PROTOCOLS, Proxy, Raw, Relay, Reply, Subscriber, encode, eventually, int,
+    Masters, PROTOCOLS, Proxy, Raw, Relay, Reply, Subscriber, encode, eventually, int,
     target_is_plain_redis, text, value,
 };
 use tokio::time::timeout;
@@ -177,7 +177,7 @@ async fn a_message_does_not_overtake_what_it_announces() {
     for master in masters.iter() {
         master.holds("lock", "mine").await;
     }
-    relays.iter().for_each(|relay| relay.delay(PATIENCE / 100, Duration::ZERO));
+    relays.iter().for_each(|relay| relay.delay(Duration::from_millis(200), Duration::ZERO));
     holder.send(&[encode(&["DEL", "lock"]), encode(&["PUBLISH", "freed", ""])].concat()).await;
     subscriber.message().await;
     let claim = ["SET", "lock", "next", "NX", "PX", "600000"];

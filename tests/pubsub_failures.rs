@@ -7,6 +7,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use support::subscriber::{publish_at, subscriptions};
@@ -83,12 +84,15 @@ async fn a_master_is_behind_a_black_hole() {
     stage.finish().await;
 }
 
+/// How far away a slow master is, each way.
+const SLOW: Duration = Duration::from_millis(200);
+
 /// Its copies come when the others are long forgotten; and when it is the only one, late is better
 /// than never.
 #[tokio::test]
 async fn a_master_is_slow() {
     let Some(mut stage) = Stage::new(&[]).await else { return };
-    stage.relay.delay(support::PATIENCE / 100, support::PATIENCE / 100);
+    stage.relay.delay(SLOW, SLOW);
     stage.publish(200).await;
     stage.masters[1].kill_9();
     stage.masters[2].kill_9();
