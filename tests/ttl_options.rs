@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use support::side_by_side::now_ms;
-use support::{Master, Masters, Proxy, Raw, Reply, scripts, setting, target_is_plain_redis, words};
+use support::{
+    Master, Masters, Proxy, Raw, Relay, Reply, scripts, setting, target_is_plain_redis, words,
+};
 
 /// A master that is busy with other tests has time to answer.
 const PATIENT: [&str; 2] = ["--vote-timeout", "2s"];
@@ -311,6 +313,26 @@ async fn a_copy_to_another_database_stays_on_a_minority() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("{:?}", last.ask(&words("GET k")).await);
+}
+
+/// One of the first two masters to answer has not yet executed what set the end, or never will.
+#[tokio::test]
+async fn the_time_left_is_that_from_before_a_program_set_it() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let (relay, addresses) = Relay::in_place_of(&masters, 0);
+    let proxy = Proxy::in_front_of(&addresses, &PATIENT);
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("SET k v PX 300000")).await, Reply::ok());
+    for master in masters.iter() {
+        master.holds("k", "v").await;
+    }
+    assert_eq!(masters[1].ask(&words("PEXPIRE k 100000")).await, Reply::Int(1));
+    relay.delay(Duration::from_millis(50), Duration::from_millis(50));
+    let left = client.ask(&words("PTTL k")).await;
+    assert!(matches!(left, Reply::Int(ms) if ms > 200_000), "{left:?}");
 }
 
 async fn limited() -> Option<(Masters, Proxy, Raw)> {

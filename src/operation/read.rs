@@ -11,7 +11,7 @@ use crate::master::reply::Answer;
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules, Then};
-use crate::quorum::read::{self as decision, Verdict, guaranteed_ttl_ms};
+use crate::quorum::read::{self as decision, Verdict, comparable_ttl_ms, guaranteed_ttl_ms};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// What the client wants to know.
@@ -59,6 +59,10 @@ impl Sighting {
         Self { kind: Bytes::from_static(STRING), value: Some(value) }
     }
 }
+
+/// How far apart, in milliseconds, masters may end a key that the same commands gave its end: each counts from when
+/// it executed them.
+const SAME_END_MS: i64 = 100;
 
 /// The type of strings.
 const STRING: &[u8] = b"string";
@@ -135,7 +139,16 @@ impl Sightings {
             Verdict::Contested => return Some(Seen::Contested),
             Verdict::Undecided => return Some(self.unknown(rules)),
         };
-        Some(self.agreed(agreed))
+        (self.decision.is_complete() || self.agree_on_the_end(agreed.1))
+            .then(|| self.agreed(agreed))
+    }
+
+    /// Whether another answer cannot turn out that a quorum keeps the key for longer. One of the first may be of a
+    /// master that is late with what a quorum has already executed.
+    fn agree_on_the_end(&self, holders: MasterSet) -> bool {
+        let least = self.ttls_ms(holders).map(comparable_ttl_ms).min();
+        let most = self.ttls_ms(holders).map(comparable_ttl_ms).max();
+        least.zip(most).is_none_or(|(least, most)| most - least <= SAME_END_MS)
     }
 
     /// The deadline has come.
@@ -156,8 +169,12 @@ impl Sightings {
     }
 
     fn agreed(&self, (found, holders): (Sighting, MasterSet)) -> Seen {
-        let ttls = self.ttls_ms.iter().filter(|(master, _)| holders.contains(*master));
-        Seen::Key(found, guaranteed_ttl_ms(self.quorum, ttls.map(|(_, ttl)| *ttl)))
+        Seen::Key(found, guaranteed_ttl_ms(self.quorum, self.ttls_ms(holders)))
+    }
+
+    fn ttls_ms(&self, holders: MasterSet) -> impl Iterator<Item = i64> {
+        let of_holders = self.ttls_ms.iter().filter(move |(master, _)| holders.contains(*master));
+        of_holders.map(|(_, ttl_ms)| *ttl_ms)
     }
 
     fn unknown(&self, rules: &Rules) -> Seen {

@@ -79,6 +79,11 @@ impl<V> Read<V> {
         self.answered() >= self.quorum.needed()
     }
 
+    /// Whether no further answer will come.
+    pub fn is_complete(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     fn answers(&mut self, master: MasterId) -> bool {
         let asked = self.pending.contains(master);
         self.pending.remove(master);
@@ -105,13 +110,18 @@ impl<V> Read<V> {
 /// The largest remaining TTL that at least a quorum of the `holders` still guarantees, where -1 is
 /// "for ever" (as in Redis's `PTTL`) and therefore more than any number.
 pub fn guaranteed_ttl_ms(quorum: Quorum, holders: impl Iterator<Item = i64>) -> i64 {
-    let mut ttls: Vec<i64> = holders.map(|ttl| if ttl < 0 { i64::MAX } else { ttl }).collect();
+    let mut ttls: Vec<i64> = holders.map(comparable_ttl_ms).collect();
     ttls.sort_unstable_by(|a, b| b.cmp(a));
     match ttls.get(quorum.needed() - 1).copied() {
         Some(i64::MAX) => -1,
         Some(ttl) => ttl,
         None => 0,
     }
+}
+
+/// A remaining TTL as a number that grows with it: "for ever" is the largest.
+pub fn comparable_ttl_ms(ttl_ms: i64) -> i64 {
+    if ttl_ms < 0 { i64::MAX } else { ttl_ms }
 }
 
 #[cfg(test)]
