@@ -102,8 +102,7 @@ async fn a_master_that_was_copied_to_votes_on_the_roster_before_it_is_told_of_it
         return;
     }
     let master = Master::start();
-    let client = redis::Client::open(format!("redis://{}/", master.address())).expect("an address");
-    let connection = &mut client.get_multiplexed_async_connection().await.expect("a connection");
+    let connection = &mut master.connection().await;
     let member =
         |version| Kind::Member { cluster: "c".to_owned(), version, member: 1, incarnation: 2 };
 

@@ -11,7 +11,7 @@ use self::past::{Learned, Past};
 use super::unix_time::UnixTime;
 use crate::clock::Instant;
 use crate::decision::roster::clock::{Clock, Finding, Look, Sample, judge};
-use crate::decision::roster::noted::{Note, Timekeeper};
+use crate::decision::roster::noted::{Note, Read, Timekeeper};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// How long the other masters have to be read, in microseconds.
@@ -149,7 +149,7 @@ impl Clocks {
         Some(Note::new(now_us, read.chain(self.past.clocks())))
     }
 
-    fn known(&self) -> impl Iterator<Item = (MasterId, Timekeeper, Clock)> {
+    fn known(&self) -> impl Iterator<Item = Read> {
         let both = self.whose.iter().zip(&self.clocks).enumerate();
         both.filter_map(|(at, (whose, clock))| Some((MasterId::new(at), (*whose)?, (*clock)?)))
     }
@@ -157,6 +157,9 @@ impl Clocks {
     /// The clock of `master` was read.
     pub fn read(&mut self, master: MasterId, sample: Sample) -> Shown {
         let shown = self.compare(master, sample);
+        if self.past.is_known() {
+            return shown;
+        }
         let read: Vec<_> = self.known().collect();
         let learned = self.past.learn(&read, sample.received_us, self.drift_ppm, self.quorum);
         match learned {
@@ -189,8 +192,8 @@ impl Clocks {
         if is_new && look == Look::Continues {
             return Shown::Nothing;
         }
-        let nobody = vec![None; self.clocks.len()];
-        let (since_us, looks) = self.suspicion.get_or_insert((now_us, nobody));
+        let begin = || (now_us, vec![None; self.clocks.len()]);
+        let (since_us, looks) = self.suspicion.get_or_insert_with(begin);
         looks[master.index()] = Some(look);
         let is_due = now_us - *since_us > CONFIRMATION_US;
         match self.judge(is_due) {

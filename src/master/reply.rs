@@ -128,8 +128,7 @@ impl Decoder {
 #[inline]
 fn usual_vote(buf: &[u8]) -> Option<(Answer<'_>, &[u8])> {
     if buf.starts_with(b"+OK\r\n") {
-        let (ok, _) = buf.split_at(5);
-        Some((Answer::Simple(&ok[1..3]), ok))
+        Some((Answer::Simple(&buf[1..3]), &buf[..5]))
     } else if buf.starts_with(b"_\r\n") {
         Some((Answer::Nil, &buf[..3]))
     } else {

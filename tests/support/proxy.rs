@@ -160,7 +160,6 @@ impl Proxy {
         lines(&self.log)
     }
 
-    /// The warnings and errors in it, apart from the one about a first deployment.
     /// Waits for a line of the log with all of these: it is read a moment after it was written.
     pub async fn tells(&self, parts: &[&str]) {
         let is_told = |line: &String| parts.iter().all(|part| line.contains(part));
@@ -170,6 +169,7 @@ impl Proxy {
         .await;
     }
 
+    /// The warnings and errors in it, apart from the one about a first deployment.
     pub fn warnings(&self) -> Vec<String> {
         self.log().into_iter().filter(|line| is_warning(line)).collect()
     }

@@ -86,10 +86,13 @@ impl Clock {
     }
 
     fn drift_since(&self, now_us: i64) -> i64 {
-        let elapsed_us = now_us.saturating_sub(self.at_us).max(0);
-        // Rounded up: a range that is too narrow would accuse an honest master.
-        elapsed_us.saturating_mul(self.drift_ppm) / 1_000_000 + 1
+        drift_us(now_us.saturating_sub(self.at_us).max(0), self.drift_ppm)
     }
+}
+
+/// By how much two clocks may come apart meanwhile, rounded up: a range that is too narrow would accuse an honest master.
+pub(super) fn drift_us(elapsed_us: i64, drift_ppm: i64) -> i64 {
+    elapsed_us.saturating_mul(drift_ppm) / 1_000_000 + 1
 }
 
 impl Sample {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::clock::{Clock, Range};
+use super::clock::{Clock, Range, drift_us};
 use crate::quorum::{MasterId, Quorum};
 
 /// A member, for as long as it has not forgotten.
@@ -84,7 +84,7 @@ impl Note {
             return Comparison::Wait;
         }
         let age_us = self.age_us(&ahead, now_us);
-        let drift_us = age_us.saturating_mul(drift_ppm) / 1_000_000 + 1;
+        let drift_us = drift_us(age_us, drift_ppm);
         let wide: Vec<Range> = ahead.iter().map(|(_, by)| by.widened(drift_us)).collect();
         let shared = most_shared(&wide);
         let strays = || ahead.iter().zip(&wide).filter(move |(_, by)| !by.has(shared.least));
@@ -203,22 +203,14 @@ mod tests {
     }
 
     /// The same clocks as they are read some seconds later, by the reader; a clock for each that can be read.
-    fn read(
-        ahead_us: &[i64],
-        after_s: i64,
-        of: &[usize],
-    ) -> (Vec<(MasterId, Timekeeper, Clock)>, i64) {
+    fn read(ahead_us: &[i64], after_s: i64, of: &[usize]) -> (Vec<Read>, i64) {
         let now_us = NOTED_AT + after_s * SECOND_US - BEGUN_LATER;
         let clock = |at: usize| clock(now_us, ahead_us[at] + BEGUN_LATER);
         let read = of.iter().map(|at| (MasterId::new(*at), whose(*at), clock(*at)));
         (read.collect(), now_us)
     }
 
-    fn compare(
-        note: &Note,
-        read: &(Vec<(MasterId, Timekeeper, Clock)>, i64),
-        of: usize,
-    ) -> Comparison {
+    fn compare(note: &Note, read: &(Vec<Read>, i64), of: usize) -> Comparison {
         note.compare(&read.0, read.1, DRIFT_PPM, Quorum::of(of))
     }
 

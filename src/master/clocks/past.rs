@@ -1,7 +1,7 @@
 //! What is known of the clocks from the time before this proxy looked.
 
 use crate::decision::roster::clock::Clock;
-use crate::decision::roster::noted::{Comparison, Found, Note, Timekeeper};
+use crate::decision::roster::noted::{Comparison, Found, Note, Read, Timekeeper};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// What other proxies have noted, until it was compared with what this one reads.
@@ -63,13 +63,13 @@ impl Past {
     /// quorum cannot be compared within the patience: it is how long the masters wait after a quorum has forgotten.
     pub(super) fn learn(
         &mut self,
-        read: &[(MasterId, Timekeeper, Clock)],
+        read: &[Read],
         now_us: i64,
         drift_ppm: i64,
         quorum: Quorum,
     ) -> Learned {
         let since_us = *self.since_us.get_or_insert(now_us);
-        if self.is_known || !quorum.reached_by(self.looked_at) {
+        if !quorum.reached_by(self.looked_at) {
             return Learned::Nothing;
         }
         let notes = self.notes.iter().flatten();
@@ -80,7 +80,7 @@ impl Past {
             let is_unread = |(whose, _): &&(Timekeeper, Clock)| {
                 read.iter().all(|(_, other, _)| other.member != whose.member)
             };
-            self.clocks = newest.clocks.iter().filter(is_unread).cloned().collect();
+            self.clocks = newest.clocks.iter().filter(is_unread).copied().collect();
             newest.set.clone()
         } else if is_patient && comparisons.contains(&Comparison::Wait) {
             let is_told = std::mem::replace(&mut self.has_waited, true);
@@ -104,7 +104,7 @@ impl Past {
 
     /// Clocks of members that were not read yet.
     pub(super) fn clocks(&self) -> impl Iterator<Item = (Timekeeper, Clock)> {
-        self.clocks.iter().cloned()
+        self.clocks.iter().copied()
     }
 
     /// The clock of this proxy has stopped for a while: nothing can be compared by it.
