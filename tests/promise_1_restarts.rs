@@ -1,9 +1,11 @@
 //! Promise 1 when masters lose their memory: a lock that stands on two masters of three is not granted
 //! again because one of them was restarted empty, and nobody else has to wait meanwhile.
 
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
@@ -466,6 +468,56 @@ async fn without_a_quorum_that_remembers_masters_wait() {
     assert!(info.contains("\r\ndata_may_be_lost:1\r\n"), "{info}");
     let has_copied = |line: &String| line.contains("was copied");
     assert!(!proxy.log().iter().any(has_copied), "from whom? {:?}", proxy.log());
+}
+
+/// Two masters forget, begin anew without a proxy that cannot reach them, and forget again. That proxy has known for
+/// long that they had forgotten; not what they were given since.
+#[tokio::test]
+async fn masters_that_forgot_twice_wait_twice_whoever_has_seen_them_in_between() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let lease = Duration::from_millis(4_500);
+    let flags = ["--vote-timeout", "200ms", "--restart-wait", "5s"];
+    let masters = Masters::start(3);
+    let relays = [0, 1].map(|index: usize| Relay::to(&masters[index]));
+    let mut addresses = masters.addresses();
+    relays.iter().enumerate().for_each(|(index, relay)| addresses[index] = relay.address());
+    let proxies = [Proxy::start(&masters, &flags), Proxy::in_front_of(&addresses, &flags)];
+    for proxy in &proxies {
+        proxy.expect_warnings();
+        all_vote(proxy).await;
+    }
+    let forget = async || {
+        for master in &[&masters[0], &masters[1]] {
+            assert_eq!(master.ask(&["FLUSHALL"]).await, Reply::ok());
+        }
+    };
+    forget().await;
+    for (proxy, master) in proxies.iter().zip([0, 1]).chain(proxies.iter().zip([1, 0])) {
+        proxy.knows(master, "state", "probation").await;
+    }
+    relays.iter().for_each(Relay::black_hole);
+    let [near, far] = proxies;
+    let client = near.connection().await;
+    let lease_ms = lease.as_millis().to_string();
+    let granted = eventually("they have begun anew", || {
+        let (mut client, lease_ms) = (client.clone(), lease_ms.clone());
+        async move {
+            let asked = Instant::now();
+            let reply = value(&mut client, &["SET", "lock", "mine", "NX", "PX", &lease_ms]).await;
+            (reply == Ok(Value::Okay)).then_some(asked)
+        }
+    })
+    .await;
+    near.kill_9();
+    forget().await;
+    masters[2].ask(&["DEL", "lock"]).await;
+    relays.iter().for_each(Relay::heal);
+    let client = far.connection().await;
+    self::granted(&client, "lock", "they have waited again").await;
+    let held = granted.elapsed();
+    assert!(held >= lease, "it was granted again after {held:?}");
 }
 
 /// A first deployment is trusted, and the log says that it is.

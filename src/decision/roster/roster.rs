@@ -105,7 +105,12 @@ pub enum Change {
         address: String,
     },
     /// Begins anew after a quorum has forgotten, unless somebody did meanwhile. What was forgotten may be lost.
-    Restart(Box<Roster>),
+    Restart {
+        /// The version whose members were found to have forgotten: those of a later one may remember.
+        known: u64,
+        /// What it begins with.
+        anew: Box<Roster>,
+    },
 }
 
 impl Roster {
@@ -145,7 +150,9 @@ impl Roster {
         after.version += 1;
         match change {
             Change::Found(roster) if self.version == 0 => after = (**roster).clone(),
-            Change::Restart(roster) if self.is_before(roster) => after = (**roster).clone(),
+            Change::Restart { known, anew } if self.version <= *known && self.is_before(anew) => {
+                after = (**anew).clone();
+            }
             Change::SeenAt { member, address } => {
                 after.version = self.version;
                 if !after.members.get_mut(member.index())?.meet_at(address) {
@@ -171,7 +178,7 @@ impl Roster {
                 member.admit(*nonce, run_id);
                 member.meet_at(address);
             }
-            Change::Found(_) | Change::Founded | Change::Out { .. } | Change::Restart(_) => {
+            Change::Found(_) | Change::Founded | Change::Out { .. } | Change::Restart { .. } => {
                 return None;
             }
         }
@@ -317,10 +324,11 @@ mod tests {
 
     #[test]
     fn a_restart_needs_a_version_that_nobody_has_gone_beyond() {
-        let restart = Change::Restart(Box::new(roster(8)));
-        assert_eq!(restart.run(&roster(7)).1, Some(8));
-        assert_eq!(restart.run(&Roster::default()).1, Some(8));
-        assert_eq!(restart.run(&roster(8)).1, None);
+        let restart = Change::Restart { known: 7, anew: Box::new(roster(9)) };
+        assert_eq!(restart.run(&roster(7)).1, Some(9));
+        assert_eq!(restart.run(&Roster::default()).1, Some(9));
+        assert_eq!(restart.run(&roster(8)).1, None, "its members may remember");
+        assert_eq!(restart.run(&roster(9)).1, None);
         let other = Roster { cluster: "d".to_owned(), ..roster(7) };
         assert_eq!(restart.run(&other).1, None);
     }

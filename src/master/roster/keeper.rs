@@ -58,7 +58,7 @@ pub struct Keeper<D> {
     copying: RefCell<MasterSet>,
     admissions: RefCell<HashMap<MasterId, Admissions>>,
     /// When masters have forgotten, as far as nobody has admitted them since.
-    forgot_at: RefCell<HashMap<MasterId, Instant>>,
+    forgot: RefCell<HashMap<MasterId, Forgot>>,
     /// Other proxies that copy, by place: the nonce, and when it was first seen.
     others: RefCell<HashMap<MasterId, (u64, Instant)>>,
     started: Instant,
@@ -72,6 +72,14 @@ pub struct Keeper<D> {
 struct Admissions {
     in_a_row: u32,
     last: Instant,
+}
+
+/// When a member has forgotten.
+#[derive(Clone, Copy, Debug)]
+struct Forgot {
+    /// As whom it voted last, as far as this proxy knows.
+    incarnation: u64,
+    at: Instant,
 }
 
 /// What came of one turn.
@@ -95,7 +103,7 @@ impl<D: Dial + Clone> Keeper<D> {
             copies: RefCell::default(),
             copying: RefCell::default(),
             admissions: RefCell::default(),
-            forgot_at: RefCell::default(),
+            forgot: RefCell::default(),
             others: RefCell::default(),
             started: clock::now(),
             waits_since: Cell::default(),

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use super::{Keeper, Keys, Turn};
+use super::{Forgot, Keeper, Keys, Turn};
 use crate::clock;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::mark::{Kind, Mark};
@@ -18,25 +18,31 @@ use crate::quorum::{MasterId, MasterSet};
 
 impl<D: Dial + Clone> Keeper<D> {
     /// Notes since when members have been without their memory. One that was restarted forgot when it was started.
+    ///
+    /// One that was admitted meanwhile may have forgotten again since, unseen: it has waited for nothing yet.
     pub(super) fn remember_who_forgot(
         &self,
         roster: &Roster,
         by_place: &[Option<Shown>],
         sights: &[Option<Sight>],
     ) {
-        let forgot_at = &mut *self.forgot_at.borrow_mut();
+        let forgot = &mut *self.forgot.borrow_mut();
         for (at, member) in roster.members.iter().enumerate() {
             let place = MasterId::new(at);
             let Some(shown) = &by_place[at] else { continue };
             if remembers(roster, place, shown) {
-                forgot_at.remove(&place);
+                forgot.remove(&place);
                 continue;
             }
             let facts = self.master_at(place).and_then(|master| sights[master.index()].as_ref());
             let started = facts
                 .filter(|sight| sight.facts.run_id != member.run_id)
                 .and_then(|sight| sight.facts.started());
-            forgot_at.entry(place).or_insert_with(|| started.unwrap_or_else(clock::now));
+            let incarnation = newest_incarnation(roster, place, shown);
+            if forgot.get(&place).is_none_or(|known| known.incarnation < incarnation) {
+                let at = started.unwrap_or_else(clock::now);
+                forgot.insert(place, Forgot { incarnation, at });
+            }
         }
     }
 
@@ -67,7 +73,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
         let wait = self.errands.electorate.terms().restart_wait;
         let has_waited = forgetful.iter().all(|place| {
-            self.forgot_at.borrow().get(&place).is_some_and(|at| at.elapsed() >= wait)
+            self.forgot.borrow().get(&place).is_some_and(|forgot| forgot.at.elapsed() >= wait)
         });
         if !has_waited {
             return Ok(Turn::Idle);
@@ -104,7 +110,11 @@ impl<D: Dial + Clone> Keeper<D> {
             member.run_id = sight.facts.run_id.clone();
             member.standing = Standing::In { nonce };
         }
-        if self.change(Voters::Anyone, Change::Restart(Box::new(anew))).await? != Changed::Not {
+        if self
+            .change(Voters::Anyone, Change::Restart { known: roster.version, anew: Box::new(anew) })
+            .await?
+            != Changed::Not
+        {
             self.errands.electorate.has_begun_anew();
             tracing::warn!(
                 "a quorum of the masters had forgotten: they begin anew after --restart-wait with what \
@@ -124,6 +134,17 @@ impl<D: Dial + Clone> Keeper<D> {
         let is_done = self.remark(master, sight, Some(&kind), Keys::Keep).await?;
         Ok(is_done.then_some(nonce))
     }
+}
+
+/// The newest incarnation of a member that its mark or the roster tells of.
+fn newest_incarnation(roster: &Roster, place: MasterId, shown: &Shown) -> u64 {
+    let marked = match shown.mark.as_ref().map(|mark| &mark.kind) {
+        Some(Kind::Member { cluster, incarnation, .. }) if *cluster == roster.cluster => {
+            *incarnation
+        }
+        _ => 0,
+    };
+    roster.member(place).map_or(0, |member| member.incarnation).max(marked)
 }
 
 /// Whether a member knows what its roster says of it, or was just admitted with all that it should.
