@@ -489,24 +489,24 @@ async fn masters_that_forgot_twice_wait_twice_whoever_has_seen_them_in_between()
         all_vote(proxy).await;
     }
     let forget = async || {
-        for master in &[&masters[0], &masters[1]] {
+        for master in &masters[..2] {
             assert_eq!(master.ask(&["FLUSHALL"]).await, Reply::ok());
         }
     };
     forget().await;
-    for (proxy, master) in proxies.iter().zip([0, 1]).chain(proxies.iter().zip([1, 0])) {
-        proxy.knows(master, "state", "probation").await;
+    for proxy in &proxies {
+        proxy.knows(0, "state", "probation").await;
+        proxy.knows(1, "state", "probation").await;
     }
     relays.iter().for_each(Relay::black_hole);
     let [near, far] = proxies;
     let client = near.connection().await;
-    let lease_ms = lease.as_millis().to_string();
+    let claim = ["SET", "lock", "mine", "NX", "PX", &lease.as_millis().to_string()];
     let granted = eventually("they have begun anew", || {
-        let (mut client, lease_ms) = (client.clone(), lease_ms.clone());
+        let mut client = client.clone();
         async move {
             let asked = Instant::now();
-            let reply = value(&mut client, &["SET", "lock", "mine", "NX", "PX", &lease_ms]).await;
-            (reply == Ok(Value::Okay)).then_some(asked)
+            (value(&mut client, &claim).await == Ok(Value::Okay)).then_some(asked)
         }
     })
     .await;

@@ -110,11 +110,8 @@ impl<D: Dial + Clone> Keeper<D> {
             member.run_id = sight.facts.run_id.clone();
             member.standing = Standing::In { nonce };
         }
-        if self
-            .change(Voters::Anyone, Change::Restart { known: roster.version, anew: Box::new(anew) })
-            .await?
-            != Changed::Not
-        {
+        let restart = Change::Restart { known: roster.version, anew: Box::new(anew) };
+        if self.change(Voters::Anyone, restart).await? != Changed::Not {
             self.errands.electorate.has_begun_anew();
             tracing::warn!(
                 "a quorum of the masters had forgotten: they begin anew after --restart-wait with what \
