@@ -3,12 +3,14 @@
 //! * [`admission`]: two proxies that pause anywhere, three masters, one lease. Masters forget and are admitted again
 //!   while claims are on their way. A change of the roster is one step here.
 //! * [`register`]: that it may be one step. The roster is kept on the masters themselves, one of which forgets it.
+//! * [`anew`]: a quorum forgets, again and again, and a proxy does not see all of it.
 //! * [`founding`]: two founders with the same list, or with lists that overlap.
 //!
 //! A model that cannot fail proves nothing. Every rule is taken away once, and the model has to find what breaks.
 
 mod admission;
 mod admission_bugs;
+mod anew;
 mod founding;
 mod register;
 

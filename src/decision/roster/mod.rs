@@ -9,11 +9,13 @@
 //! * [`poll`] says which votes may be counted together, by the [`term`] that each proxy knows; [`votes`] counts them;
 //! * [`clock`] tells a master whose clock was set, and [`noted`] does so for a proxy that was not there;
 //! * [`admission`] says what a proxy does next for a master that has forgotten;
+//! * [`anew`] says what it does when a quorum has forgotten;
 //! * [`copying`] says what that master is given under one key;
 //! * [`seats`] finds the members among the masters of a list;
 //! * [`founding`] says what a proxy does with masters that have no roster.
 
 pub mod admission;
+pub mod anew;
 pub mod clock;
 pub mod copying;
 pub mod founding;

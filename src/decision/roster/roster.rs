@@ -192,7 +192,7 @@ impl Member {
         matches!(self.standing, Standing::In { .. })
     }
 
-    fn admit(&mut self, nonce: u64, run_id: &str) {
+    pub(super) fn admit(&mut self, nonce: u64, run_id: &str) {
         self.standing = Standing::In { nonce };
         self.incarnation += 1;
         self.run_id = run_id.to_owned();

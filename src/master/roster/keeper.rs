@@ -1,7 +1,8 @@
 //! Keeping the roster: founding the cluster, putting out who has forgotten, and admitting it again.
 //!
 //! One task of each process looks at what the watches have seen, asks the decisions what to do next
-//! ([`founding`](crate::decision::roster::founding), [`admission`](crate::decision::roster::admission)), and does it.
+//! ([`founding`](crate::decision::roster::founding), [`admission`](crate::decision::roster::admission),
+//! [`anew`](crate::decision::roster::anew)), and does it.
 //! It remembers nothing that others would need: several proxies may be at it at once, and any of them can finish what
 //! another began.
 
@@ -21,6 +22,7 @@ use super::marks::Keys;
 use super::register::{Changed, Register};
 use crate::clock::{self, Instant};
 use crate::decision::roster::admission::{Copy, Shown};
+use crate::decision::roster::anew::Rests;
 use crate::decision::roster::mark::Kind;
 use crate::decision::roster::roster::{Change, Roster, Stage, Voters};
 use crate::decision::roster::seats::{Seats, at_place};
@@ -57,8 +59,8 @@ pub struct Keeper<D> {
     copies: RefCell<HashMap<MasterId, Copy>>,
     copying: RefCell<MasterSet>,
     admissions: RefCell<HashMap<MasterId, Admissions>>,
-    /// When masters have forgotten, as far as nobody has admitted them since.
-    forgot: RefCell<HashMap<MasterId, Forgot>>,
+    /// Since when members rest; in milliseconds since `started`.
+    rests: RefCell<Rests>,
     /// Other proxies that copy, by place: the nonce, and when it was first seen.
     others: RefCell<HashMap<MasterId, (u64, Instant)>>,
     started: Instant,
@@ -72,14 +74,6 @@ pub struct Keeper<D> {
 struct Admissions {
     in_a_row: u32,
     last: Instant,
-}
-
-/// When a member has forgotten.
-#[derive(Clone, Copy, Debug)]
-struct Forgot {
-    /// As whom it voted last, as far as this proxy knows.
-    incarnation: u64,
-    at: Instant,
 }
 
 /// What came of one turn.
@@ -103,7 +97,7 @@ impl<D: Dial + Clone> Keeper<D> {
             copies: RefCell::default(),
             copying: RefCell::default(),
             admissions: RefCell::default(),
-            forgot: RefCell::default(),
+            rests: RefCell::default(),
             others: RefCell::default(),
             started: clock::now(),
             waits_since: Cell::default(),

@@ -29,7 +29,6 @@ impl<D: Dial + Clone> Keeper<D> {
         self.follow(sights);
         let roster = self.roster.borrow().clone();
         let by_place = self.shown_by_place(&roster, &self.shown(sights));
-        self.remember_who_forgot(&roster, &by_place, sights);
 
         let places = || (0..roster.members.len()).map(MasterId::new);
         let copies = self.copies.borrow().clone();
@@ -104,7 +103,7 @@ impl<D: Dial + Clone> Keeper<D> {
         task: Task,
     ) -> Result<Turn, Failed> {
         match task {
-            Task::Change(Change::Out { .. }) if self.rests(place) => Ok(Turn::Idle),
+            Task::Change(Change::Out { .. }) if self.is_paused(place) => Ok(Turn::Idle),
             Task::Change(change @ Change::Out { .. }) => self.put_out(change).await,
             Task::Change(change @ Change::In { .. }) => self.admit(place, change).await,
             Task::Empty(_) => self.empty(sights, roster, by_place, place).await,
@@ -114,7 +113,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// A member that keeps failing must not stop the others.
-    fn rests(&self, place: MasterId) -> bool {
+    fn is_paused(&self, place: MasterId) -> bool {
         self.admissions.borrow().get(&place).is_some_and(|admissions| {
             let pause = Duration::from_millis(pause_ms(admissions.in_a_row));
             admissions.last.elapsed() < pause
