@@ -1,4 +1,4 @@
-//! When a quorum has forgotten: does what [`anew`](crate::decision::roster::anew) says, and tells everybody.
+//! When a quorum has forgotten: does what [`anew`] says, and tells everybody.
 
 use std::rc::Rc;
 
