@@ -30,8 +30,8 @@ pub const PROGRAM: &str = "local held = redis.call('GET', KEYS[1]) \
 pub const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
                       return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
-/// No request takes so long, whatever happens to masters: turns, retries and pauses included.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time to any reply, whatever happens: turns, retries, pauses, and a proxy that is stopped.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Errors that tell a client to try again. (`NOSCRIPT` is answered to `EVALSHA` only.)
 const SENSIBLE: [&str; 3] = ["CLUSTERDOWN", "LOADING", "TRYAGAIN"];
@@ -198,6 +198,12 @@ impl Client {
     pub fn hang_up(&mut self) {
         self.stream = None;
         self.received.clear();
+    }
+
+    /// The next request goes through another proxy.
+    pub fn go_elsewhere(&mut self) {
+        self.hang_up();
+        self.proxy = (self.proxy + 1) % self.world.proxies.len();
     }
 
     pub fn token(&mut self) -> String {

@@ -17,8 +17,11 @@ use super::network::Conditions;
 use super::proxy::Road;
 use super::world::World;
 
-/// So many kinds of faults there are.
-pub const KINDS: u8 = 16;
+/// Kinds of faults.
+pub const KINDS: u8 = 19;
+
+/// Longest time a proxy is stopped: its clients wait as long for their replies.
+const LONGEST_PROXY_STOP: Duration = Duration::from_secs(4);
 
 /// One thing that goes wrong.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +40,14 @@ enum Fault {
     Slowness(usize),
     /// SIGSTOP, and later SIGCONT.
     Stop(usize),
+    /// All masters are stopped together: a busy host.
+    Hiccup,
     /// A process ends, and later another one is started that remembers nothing.
     Restart(usize),
+    /// A process ends, and another one is started with what this one held some time ago.
+    OlderVolume(usize),
+    /// SIGSTOP for a proxy, and later SIGCONT.
+    ProxyStop(usize),
     /// A proxy ends without farewell, and comes back.
     ProxyDeath(usize),
     /// A master forgets its scripts.
@@ -72,12 +81,12 @@ pub async fn haunt(world: Rc<World>, mut rng: Rng) {
         if !fault.is_bearable(&world) {
             continue;
         }
-        let lasts = Duration::from_millis(match rng.u8(0..4) {
+        let lasts = fault.longest().min(Duration::from_millis(match rng.u8(0..4) {
             0 => rng.u64(1..150),
             1 => rng.u64(100..1_500),
             2 => rng.u64(500..6_000),
             _ => rng.u64(1_000..15_000),
-        });
+        }));
         going_on.spawn_local(fault.happen(Rc::clone(&world), lasts, rng.fork()));
         while going_on.try_join_next().is_some() {}
     }
@@ -105,6 +114,9 @@ impl Fault {
             12 => Self::Flush(master),
             13 => Self::ClockStep(master, rng.i64(-20_000..20_000)),
             14 => Self::ClockRate(master, 0.5 + rng.f64()),
+            15 => Self::OlderVolume(master),
+            16 => Self::Hiccup,
+            17 => Self::ProxyStop(proxy),
             _ => Self::Restart(master),
         }
     }
@@ -113,7 +125,7 @@ impl Fault {
     /// those that have just forgotten everything.
     fn is_bearable(&self, world: &World) -> bool {
         match self {
-            Self::Restart(master) => {
+            Self::Restart(master) | Self::OlderVolume(master) => {
                 let others_young = world.young_masters().filter(|young| young != master).count();
                 world.plan.cold_start == ColdStart::Wait || others_young < world.plan.minority()
             }
@@ -122,6 +134,13 @@ impl Fault {
                 !world.plan.may_hold_forever
             }
             _ => true,
+        }
+    }
+
+    fn longest(&self) -> Duration {
+        match self {
+            Self::ProxyStop(_) => LONGEST_PROXY_STOP,
+            _ => Duration::MAX,
         }
     }
 
@@ -178,7 +197,10 @@ impl Fault {
                 world.masters[master].service.set(takes);
             }
             Self::Stop(master) => world.masters[master].stop(),
+            Self::Hiccup => world.masters.iter().for_each(|master| master.stop()),
             Self::Restart(master) => world.masters[master].kill(),
+            Self::OlderVolume(master) => world.masters[master].back_up(),
+            Self::ProxyStop(proxy) => world.proxies[proxy].stop(),
             Self::ProxyDeath(proxy) => world.proxies[proxy].kill(),
             Self::ScriptFlush(master) => {
                 if let Some(process) = &mut *world.masters[master].process.borrow_mut() {
@@ -232,6 +254,9 @@ impl Fault {
                 world.masters[master].clock.borrow_mut().set_rate(1.0);
             }
             Self::Stop(master) => world.masters[master].resume(),
+            Self::Hiccup => world.masters.iter().for_each(|master| master.resume()),
+            Self::OlderVolume(master) => world.masters[master].restore(),
+            Self::ProxyStop(proxy) => world.proxies[proxy].resume(),
             // Another fault of the same kind may have done it already.
             Self::Restart(master) if !world.masters[master].is_running() => {
                 world.masters[master].start();
@@ -251,11 +276,17 @@ impl Fault {
             | Self::OneWay(proxy, master, _)
             | Self::Cut(proxy, master)
             | Self::Loss(proxy, master) => vec![(proxy, master)],
-            Self::ProxyDeath(proxy) => masters.map(|master| (proxy, master)).collect(),
+            Self::ProxyDeath(proxy) | Self::ProxyStop(proxy) => {
+                masters.map(|master| (proxy, master)).collect()
+            }
+            Self::Hiccup => {
+                proxies.flat_map(|at| masters.clone().map(move |it| (at, it))).collect()
+            }
             Self::Isolation(master)
             | Self::Slowness(master)
             | Self::Stop(master)
             | Self::Restart(master)
+            | Self::OlderVolume(master)
             | Self::ScriptFlush(master)
             | Self::Flush(master)
             | Self::ClockStep(master, _)

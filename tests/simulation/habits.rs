@@ -14,13 +14,15 @@ impl Client {
         while !self.world.is_ending() {
             let pause_ms = self.rng.u64(0..self.world.plan.idle_ms);
             sleep(Duration::from_millis(pause_ms)).await;
-            let done = match self.rng.u8(0..20) {
+            let done = match self.rng.u8(0..26) {
                 0 => self.look().await,
                 1 => self.pipeline().await,
                 2 => self.leave_in_the_middle().await,
                 3..=4 if self.world.plan.may_hold_forever => self.lock_in_two_steps().await,
                 5..=8 => self.acquire(ACQUIRE).await,
                 9..=11 => self.acquire(PROGRAM).await,
+                12..=14 => self.lock_by_retrying().await,
+                15..=17 => self.lock_with_the_shared_token().await,
                 _ => self.lock().await,
             };
             if done.is_err() {
@@ -193,16 +195,16 @@ impl Client {
     }
 
     /// Holds the lock for a while, sometimes for too long.
-    async fn work(&mut self, lease: Duration) {
+    pub async fn work(&mut self, lease: Duration) {
         let held = lease.mul_f64(self.rng.f64() * self.rng.f64() * 1.3);
         sleep(held).await;
     }
 
-    fn key(&mut self) -> String {
+    pub fn key(&mut self) -> String {
         format!("key-{}", self.rng.u8(0..self.world.plan.keys))
     }
 
-    fn lease(&mut self) -> Duration {
+    pub fn lease(&mut self) -> Duration {
         let longest_ms = self.world.plan.longest_lease.as_millis() as u64;
         Duration::from_millis(self.rng.u64(30..=longest_ms))
     }

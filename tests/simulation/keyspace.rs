@@ -7,7 +7,7 @@ use redlock_proxy::reserved::is_reserved;
 use super::resp::Reply;
 
 /// The keys of one master. They end by that master's own wall clock, which every call is told.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Keyspace {
     keys: BTreeMap<Vec<u8>, Entry>,
     /// The only sorted set: members and scores.

@@ -19,6 +19,7 @@
 mod canary;
 mod client;
 mod commands;
+mod equal_tokens;
 mod faults;
 mod habits;
 mod journal;

@@ -25,6 +25,8 @@ pub struct Master {
     rng: RefCell<Rng>,
     /// What hides that it has forgotten: its id and its marks, when it is one that keeps them.
     disguise: RefCell<Option<(String, Keyspace)>>,
+    /// What it held when it was backed up.
+    volume: RefCell<Option<Keyspace>>,
     /// It keeps what proves that it remembers, and forgets all else.
     keeps_marks: bool,
     stopped: Cell<bool>,
@@ -117,6 +119,7 @@ impl Master {
             scripts,
             rng: RefCell::new(rng),
             disguise: RefCell::default(),
+            volume: RefCell::default(),
             keeps_marks,
             stopped: Cell::new(false),
             continued: Notify::new(),
@@ -165,6 +168,21 @@ impl Master {
         self.resume();
         if let Some(running) = self.running.borrow_mut().take() {
             running.abort();
+        }
+    }
+
+    /// Copies what it holds, marks included.
+    pub fn back_up(&self) {
+        let process = self.process.borrow();
+        *self.volume.borrow_mut() = process.as_ref().map(|it| it.keys.clone());
+    }
+
+    /// Starts a new process with what was backed up last.
+    pub fn restore(self: &Rc<Self>) {
+        self.kill();
+        self.start();
+        if let (Some(process), Some(keys)) = (&mut *self.process.borrow_mut(), self.volume.take()) {
+            process.keys = keys;
         }
     }
 

@@ -1,10 +1,13 @@
 //! A proxy: one worker as it runs in production, on simulated connections.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use redlock_proxy::client::listener;
 use redlock_proxy::client::registry::Peer;
@@ -28,8 +31,16 @@ pub struct Proxy {
     worker: RefCell<Option<Rc<Worker>>>,
     calls: RefCell<Option<mpsc::UnboundedSender<DuplexStream>>>,
     running: RefCell<Option<JoinHandle<()>>>,
+    halt: Rc<Halt>,
     /// When it was started, or died.
     pub since: Cell<Instant>,
+}
+
+/// Whether a process stands still, and who runs it once it goes on.
+#[derive(Default)]
+struct Halt {
+    stopped: Cell<bool>,
+    waiting: Cell<Option<Waker>>,
 }
 
 /// From one proxy to every master, in the order of the list.
@@ -49,8 +60,8 @@ const CLIENT_BUFFER: usize = 64 << 10;
 impl Proxy {
     pub fn new(index: usize, settings: Settings, roads: Roads) -> Rc<Self> {
         let since = Cell::new(Instant::now());
-        let (worker, calls, running) = Default::default();
-        Rc::new(Self { index, settings, roads, worker, calls, running, since })
+        let (worker, calls, running, halt) = Default::default();
+        Rc::new(Self { index, settings, roads, worker, calls, running, halt, since })
     }
 
     /// Starts a new process. All of its tasks are in a set of their own, and end with it.
@@ -62,7 +73,8 @@ impl Proxy {
         process.spawn_local(serve(Rc::clone(&worker), self.roads.clone(), accepted));
         *self.worker.borrow_mut() = Some(worker);
         *self.calls.borrow_mut() = Some(calls);
-        *self.running.borrow_mut() = Some(tokio::task::spawn_local(process));
+        *self.running.borrow_mut() =
+            Some(tokio::task::spawn_local(run(process, Rc::clone(&self.halt))));
         self.since.set(Instant::now());
     }
 
@@ -70,10 +82,24 @@ impl Proxy {
     pub fn kill(&self) {
         *self.worker.borrow_mut() = None;
         *self.calls.borrow_mut() = None;
+        self.resume();
         if let Some(running) = self.running.borrow_mut().take() {
             running.abort();
         }
         self.since.set(Instant::now());
+    }
+
+    /// SIGSTOP: nothing of it runs while time goes on.
+    pub fn stop(&self) {
+        self.halt.stopped.set(true);
+    }
+
+    /// SIGCONT
+    pub fn resume(&self) {
+        self.halt.stopped.set(false);
+        if let Some(waiting) = self.halt.waiting.take() {
+            waiting.wake();
+        }
     }
 
     pub fn worker(&self) -> Option<Rc<Worker>> {
@@ -86,6 +112,18 @@ impl Proxy {
         self.calls.borrow().as_ref()?.send(session).ok()?;
         Some(client)
     }
+}
+
+/// Runs the tasks of a process, but for the time in which it is stopped.
+async fn run(mut process: LocalSet, halt: Rc<Halt>) {
+    poll_fn(|context| {
+        if halt.stopped.get() {
+            halt.waiting.set(Some(context.waker().clone()));
+            return Poll::Pending;
+        }
+        Pin::new(&mut process).poll(context)
+    })
+    .await;
 }
 
 async fn serve(

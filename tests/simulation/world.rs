@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::canary;
 use super::client::Client;
+use super::equal_tokens::Releases;
 use super::faults;
 use super::journal::{Counts, Journal};
 use super::lua::Scripts;
@@ -25,6 +26,8 @@ use super::proxy::{Proxy, Road, Roads};
 pub struct World {
     pub plan: Plan,
     pub journal: Journal,
+    /// Of the token that clients share.
+    pub releases: Releases,
     pub masters: Vec<Rc<Master>>,
     pub proxies: Vec<Rc<Proxy>>,
     roads: Vec<Roads>,
@@ -105,7 +108,8 @@ impl World {
         let health = RefCell::new(vec![vec![health; plan.masters]; plan.proxies]);
         let meddled = RefCell::new(vec![None; plan.masters]);
         let ending = Cell::new(false);
-        Rc::new(Self { plan, journal, masters, proxies, roads, health, meddled, ending })
+        let releases = Releases::default();
+        Rc::new(Self { plan, journal, releases, masters, proxies, roads, health, meddled, ending })
     }
 
     /// Until the faults and then the clients have come to an end.
