@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
+use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::decision::roster::roster::{Member, Roster, Stage, Standing};
+use redlock_proxy::master::roster::acceptor::Accepted;
 use support::{Master, Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
 
 const TEN_MINUTES: &str = "600000";
@@ -115,6 +118,51 @@ async fn a_stopped_newcomer_with_another_list_does_not_keep_others_from_starting
         async move { (claim(&mut client, "lock", "mine").await == Ok(Value::Okay)).then_some(()) }
     })
     .await;
+}
+
+/// All masters had forgotten, and while one proxy founded another cluster on them, one that knew theirs began anew. The
+/// mark of the founding stayed on one master: proxies that started later refused, and the master never voted again.
+#[tokio::test]
+async fn the_rest_of_a_founding_that_another_cluster_has_overtaken_hinders_nobody() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let serving = Proxy::start(&masters, &[]);
+    serving.expect_warnings();
+    leave_founding_on(&masters[2], &masters).await;
+    serving.knows(2, "state", "probation").await;
+    let newcomer = Proxy::start(&masters, &[]);
+    newcomer.expect_warnings();
+    for proxy in [&serving, &newcomer] {
+        proxy.knows(2, "state", "voter").await;
+    }
+}
+
+/// The master has forgotten everything, and has the roster and the marks of a cluster that was never served.
+async fn leave_founding_on(master: &Master, masters: &Masters) {
+    let mut members = Vec::new();
+    for (id, master) in (1..).zip(masters.iter()) {
+        let run_id = run_id(master).await;
+        let (addresses, standing) = (vec![master.address()], Standing::In { nonce: 0 });
+        members.push(Member { id, incarnation: 1, run_id, addresses, standing });
+    }
+    let value = Roster { cluster: "other".to_owned(), version: 1, stage: Stage::Founding, members };
+    let accepted = Ballot { counter: u64::from(u32::MAX) << 30, worker: 1 };
+    let state = Accepted { accepted, value, ..Accepted::default() };
+    let json = serde_json::to_string(&state).expect("JSON");
+    let ballot = format!("{} {}", accepted.counter, accepted.worker);
+    let set_marks = "redis.call('FLUSHALL') for db = 0, 15 do redis.call('SELECT', db) \
+                     redis.call('SET', 'redlock-proxy:mark', 'other 1 3 1 ' .. db .. ';0 0') end \
+                     redis.call('SELECT', 0) redis.call('SET', 'redlock-proxy:roster', ARGV[1])";
+    let stamp = format!("{ballot} {ballot} {json}");
+    master.ask(&["EVAL", set_marks, "0", &stamp]).await;
+}
+
+async fn run_id(master: &Master) -> String {
+    let info = master.ask(&["INFO", "server"]).await.text();
+    let line = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    line.expect("each server has one").to_owned()
 }
 
 /// Two of the masters, and one that the others do not know.

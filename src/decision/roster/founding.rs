@@ -63,6 +63,26 @@ pub fn is_in_vain<'a>(known: &Roster, held: impl IntoIterator<Item = Option<&'a 
     known.version > 0 && known.stage == Stage::Founding && held.into_iter().all(is_another)
 }
 
+/// Whether a founding was overtaken: a quorum holds another cluster, which was founded.
+pub fn is_overtaken(ours: &Roster, decided: &Roster) -> bool {
+    let is_unfinished = ours.version > 0 && ours.stage == Stage::Founding;
+    is_unfinished && decided.stage == Stage::Founded && decided.cluster != ours.cluster
+}
+
+/// Whether what a master keeps of an overtaken founding can be removed: one of the masters that the founding needs
+/// shows the mark of the other cluster, so that it can never be finished.
+///
+/// `left` is the roster that the master keeps, `decided` the one that a quorum holds, `shown` what the masters show.
+pub fn is_rest(left: &Roster, decided: &Roster, shown: &[Option<Shown>]) -> bool {
+    let is_needed = |shown: &Shown| left.members.iter().any(|it| it.run_id == shown.run_id);
+    let is_taken = |shown: &Shown| match shown.mark.as_ref().map(|mark| &mark.kind) {
+        Some(Kind::Member { cluster, .. }) => *cluster == decided.cluster,
+        Some(Kind::Provisional { .. }) | None => false,
+    };
+    let is_lost = shown.iter().flatten().any(|shown| is_needed(shown) && is_taken(shown));
+    is_lost && is_overtaken(left, decided)
+}
+
 /// Gives every voter its mark, one after the other, and ends the founding. Who was founded as out is admitted later.
 fn marks(known: &Roster, shown: &[Option<Shown>]) -> Task {
     let unmarked = masters(shown, |shown| shown.as_ref().is_some_and(|shown| shown.mark.is_none()));
@@ -119,6 +139,49 @@ fn masters(shown: &[Option<Shown>], is: impl Fn(&Option<Shown>) -> bool) -> Mast
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decision::roster::mark::Tail;
+    use crate::decision::roster::roster::{Member, Standing};
+
+    fn shown(run_id: &str, cluster: Option<&str>) -> Option<Shown> {
+        let mark = cluster.map(|cluster| {
+            let cluster = cluster.to_owned();
+            let kind = Kind::Member { cluster, version: 2, member: 1, incarnation: 1 };
+            Mark { kind, database: 0, tail: Tail::default() }
+        });
+        Some(Shown { mark, run_id: run_id.to_owned(), address: String::new() })
+    }
+
+    fn roster(cluster: &str, stage: Stage) -> Roster {
+        let member = |id: u64| Member {
+            id,
+            incarnation: 1,
+            run_id: format!("run{id}"),
+            addresses: Vec::new(),
+            standing: Standing::In { nonce: 0 },
+        };
+        let members = (0..3).map(member).collect();
+        Roster { cluster: cluster.to_owned(), version: 1, stage, members }
+    }
+
+    #[test]
+    fn a_founding_is_overtaken_by_another_cluster_that_was_founded() {
+        let (ours, founded) = (roster("b", Stage::Founding), roster("a", Stage::Founded));
+        assert!(is_overtaken(&ours, &founded));
+        assert!(!is_overtaken(&Roster::default(), &founded), "nothing was begun");
+        assert!(!is_overtaken(&roster("b", Stage::Founded), &founded), "it may be served");
+        assert!(!is_overtaken(&ours, &roster("a", Stage::Founding)), "neither was founded");
+        assert!(!is_overtaken(&ours, &roster("b", Stage::Founded)), "it was finished");
+    }
+
+    #[test]
+    fn the_rest_of_a_founding_is_one_whose_masters_another_cluster_has_marked() {
+        let (left, decided) = (roster("b", Stage::Founding), roster("a", Stage::Founded));
+        let is_rest = |shown: [Option<Shown>; 2]| is_rest(&left, &decided, &shown);
+        assert!(is_rest([shown("run0", Some("a")), None]));
+        assert!(!is_rest([shown("run0", Some("b")), shown("run1", None)]), "it goes on");
+        assert!(!is_rest([shown("other", Some("a")), None]), "it needs other masters");
+        assert!(!is_rest([shown("run0", Some("c")), None]), "that is a third cluster");
+    }
 
     #[test]
     fn a_founding_that_nobody_remembers_is_in_vain() {

@@ -23,6 +23,7 @@ use super::register::{Changed, Register};
 use crate::clock::{self, Instant};
 use crate::decision::roster::admission::{Copy, Shown};
 use crate::decision::roster::anew::Rests;
+use crate::decision::roster::founding;
 use crate::decision::roster::mark::Kind;
 use crate::decision::roster::roster::{Change, Roster, Stage, Voters};
 use crate::decision::roster::seats::{Seats, at_place};
@@ -171,9 +172,16 @@ impl<D: Dial + Clone> Keeper<D> {
         let is_written = |state: &&Accepted| state.value.version > 0;
         let states =
             || distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).filter(is_written);
-        let newest = states().max_by_key(|state| state.accepted)?;
-        let holders = states().filter(|state| state.accepted == newest.accepted).count();
-        Some((newest.clone(), holders >= self.errands.quorum.needed()))
+        let is_held = |state: &&Accepted| {
+            let holders = states().filter(|other| other.accepted == state.accepted).count();
+            holders >= self.errands.quorum.needed()
+        };
+        let held = states().find(is_held);
+        let is_overtaken = |state: &&Accepted| {
+            held.is_some_and(|held| founding::is_overtaken(&state.value, &held.value))
+        };
+        let newest = states().filter(|it| !is_overtaken(it)).max_by_key(|it| it.accepted)?;
+        Some((newest.clone(), is_held(&newest)))
     }
 
     async fn rest(&self, limit: Duration) {
@@ -182,7 +190,7 @@ impl<D: Dial + Clone> Keeper<D> {
 
     async fn turn(self: &Rc<Self>) -> Result<Turn, Failed> {
         let sights = self.errands.electorate.sights();
-        if self.learn(&sights).await? == Turn::Acted {
+        if self.learn(&sights).await? == Turn::Acted || self.clear_rests(&sights).await? {
             return Ok(Turn::Acted);
         }
         if self.errands.electorate.serves() {
@@ -197,6 +205,9 @@ impl<D: Dial + Clone> Keeper<D> {
         let Some((newest, is_decided)) = self.newest(sights) else { return Ok(Turn::Idle) };
         if is_decided {
             let learned = self.learned.get();
+            if founding::is_overtaken(&self.roster.borrow(), &newest.value) {
+                self.roster.take();
+            }
             self.knows(&newest.value);
             self.catch_up(sights, &newest).await;
             let is_news = self.learned.get() != learned;
@@ -241,12 +252,19 @@ impl<D: Dial + Clone> Keeper<D> {
         })
     }
 
-    /// Gives the roster to members that were admitted without it.
+    /// Gives the roster to members that were admitted without it, and to founders before they get their marks.
     async fn catch_up(&self, sights: &[Option<Sight>], decided: &Accepted) {
+        let roster = &decided.value;
+        let is_founder = |sight: &Sight| {
+            let mut members = roster.members.iter();
+            roster.stage == Stage::Founding
+                && members.any(|member| member.run_id == sight.facts.run_id)
+        };
         let is_behind = |(_, sight): &(MasterId, &Sight)| {
             let has_mark = sight.marks.mark().is_some_and(|mark| mark.version().is_some());
             let accepted = sight.marks.roster().map(|state| state.accepted);
-            has_mark && sight.facts.bar.is_none() && accepted < Some(decided.accepted)
+            let is_its = has_mark || is_founder(sight);
+            is_its && sight.facts.bar.is_none() && accepted < Some(decided.accepted)
         };
         for (master, _) in distinct(sights).filter(is_behind) {
             if let Ok(errand) = self.errands.to(master).await {
@@ -254,6 +272,32 @@ impl<D: Dial + Clone> Keeper<D> {
                 let _ = command.query_async::<redis::Value>(&mut errand.connection.clone()).await;
             }
         }
+    }
+
+    /// Removes what is left of foundings that this cluster has overtaken: their masters are members that have forgotten.
+    /// Returns whether there was something.
+    async fn clear_rests(&self, sights: &[Option<Sight>]) -> Result<bool, Failed> {
+        let (roster, shown) = (self.roster.borrow().clone(), self.shown_ever(sights));
+        let is_rest = |(_, sight): &(MasterId, &Sight)| {
+            let left = sight.marks.roster();
+            left.is_some_and(|left| founding::is_rest(&left.value, &roster, &shown))
+        };
+        let mut is_cleared = false;
+        for (master, sight) in distinct(sights).filter(is_rest) {
+            is_cleared |= self.forget(master, sight).await?;
+        }
+        Ok(is_cleared)
+    }
+
+    /// Removes marks and roster of a master, if they are still those that were seen.
+    async fn forget(&self, master: MasterId, sight: &Sight) -> Result<bool, Failed> {
+        let is_same = self.remark(master, sight, None, Keys::Keep).await?;
+        if is_same {
+            let errand = self.errands.to(master).await?;
+            let forget = sight.marks.forget_roster();
+            forget.exec_async(&mut errand.connection.clone()).await?;
+        }
+        Ok(is_same)
     }
 
     fn voters_of(&self, roster: &Roster) -> Voters {

@@ -140,11 +140,7 @@ impl<D: Dial + Clone> Keeper<D> {
             return Ok(Turn::Acted);
         }
         for (master, sight) in rests(&sights) {
-            if self.remark(master, sight, None, Keys::Keep).await? {
-                let errand = self.errands.to(master).await?;
-                let forget = sight.marks.forget_roster();
-                forget.exec_async(&mut errand.connection.clone()).await?;
-            }
+            self.forget(master, sight).await?;
         }
         Ok(Turn::Acted)
     }
@@ -274,7 +270,8 @@ impl<D: Dial + Clone> Keeper<D> {
         ))
     }
 
-    /// Gives every voter its mark, if it has none.
+    /// Gives every voter its mark, if it has none. It holds the roster by then: without that nobody could tell a mark
+    /// that a founding has left behind from the mark of another cluster.
     async fn mark_founders(
         &self,
         sights: &[Option<Sight>],
@@ -285,7 +282,10 @@ impl<D: Dial + Clone> Keeper<D> {
             let is_marked = by_place[place.index()].as_ref().is_some_and(|it| it.mark.is_some());
             let master = self.master_at(place).filter(|_| !is_marked);
             let Some(master) = master else { continue };
-            let sight = sights[master.index()].as_ref();
+            let holds_it = |sight: &&Sight| {
+                sight.marks.roster().is_some_and(|state| state.value.cluster == known.cluster)
+            };
+            let sight = sights[master.index()].as_ref().filter(holds_it);
             let kind = crate::decision::roster::mark::Mark::expected(known, place, 0);
             if let (Some(sight), Some(mark)) = (sight, kind) {
                 self.remark(master, sight, Some(&mark.kind), Keys::Keep).await?;
