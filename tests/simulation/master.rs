@@ -30,6 +30,8 @@ pub struct Master {
     /// It keeps what proves that it remembers, and forgets all else.
     keeps_marks: bool,
     stopped: Cell<bool>,
+    /// Counts the processes that have ended: their connections do nothing more.
+    deaths: Cell<u64>,
     /// It was continued.
     continued: Notify,
     /// How long a command takes.
@@ -122,6 +124,7 @@ impl Master {
             volume: RefCell::default(),
             keeps_marks,
             stopped: Cell::new(false),
+            deaths: Cell::new(0),
             continued: Notify::new(),
             service: Cell::new(Duration::ZERO),
             calls: RefCell::default(),
@@ -156,7 +159,7 @@ impl Master {
         });
         let (calls, accepted) = mpsc::unbounded_channel();
         *self.calls.borrow_mut() = Some(calls);
-        let running = tokio::task::spawn_local(Rc::clone(self).accept(accepted));
+        let running = tokio::task::spawn_local(Rc::clone(self).accept(accepted, self.deaths.get()));
         *self.running.borrow_mut() = Some(running);
     }
 
@@ -165,6 +168,7 @@ impl Master {
         let process = self.process.take().filter(|_| self.keeps_marks);
         *self.disguise.borrow_mut() = process.map(|it| (it.run_id, it.keys.only_the_proxies_own()));
         *self.calls.borrow_mut() = None;
+        self.deaths.set(self.deaths.get() + 1);
         self.resume();
         if let Some(running) = self.running.borrow_mut().take() {
             running.abort();
@@ -212,16 +216,18 @@ impl Master {
         }
     }
 
-    async fn accept(self: Rc<Self>, mut calls: mpsc::UnboundedReceiver<Socket>) {
+    async fn accept(self: Rc<Self>, mut calls: mpsc::UnboundedReceiver<Socket>, deaths: u64) {
         let mut serving = JoinSet::new();
         while let Some(socket) = calls.recv().await {
-            serving.spawn_local(Rc::clone(&self).serve(socket));
+            serving.spawn_local(Rc::clone(&self).serve(socket, deaths));
             while serving.try_join_next().is_some() {}
         }
     }
 
-    async fn serve(self: Rc<Self>, mut socket: Socket) {
-        self.gate().await;
+    async fn serve(self: Rc<Self>, mut socket: Socket, deaths: u64) {
+        if !self.gate(deaths).await {
+            return;
+        }
         let (id, end) = self.enter();
         let mut received = Vec::new();
         loop {
@@ -233,10 +239,14 @@ impl Master {
             if !matches!(more, Ok(1..)) {
                 break;
             }
-            self.gate().await;
-            if !self.requests(id, &mut received, &mut socket).await {
+            let goes_on = self.gate(deaths).await
+                && self.requests((id, deaths), &mut received, &mut socket).await;
+            if !goes_on {
                 break;
             }
+        }
+        if self.deaths.get() != deaths {
+            return;
         }
         if let Some(process) = &mut *self.process.borrow_mut() {
             process.connections.remove(&id);
@@ -244,14 +254,21 @@ impl Master {
     }
 
     /// Does what was received; false when the connection has been killed meanwhile.
-    async fn requests(&self, id: i64, received: &mut Vec<u8>, socket: &mut Socket) -> bool {
+    async fn requests(
+        &self,
+        (id, deaths): (i64, u64),
+        received: &mut Vec<u8>,
+        socket: &mut Socket,
+    ) -> bool {
         let mut done = 0;
         let mut replies = Vec::new();
         while let Some((words, len)) = decode_request(&received[done..]) {
             done += len;
             if !self.service.get().is_zero() {
                 tokio::time::sleep(self.service.get()).await;
-                self.gate().await;
+                if !self.gate(deaths).await {
+                    return false;
+                }
             }
             if self.is_killed(id) {
                 return false;
@@ -269,8 +286,8 @@ impl Master {
     }
 
     /// Waits while the process is stopped. When it goes on it looks at all connections in one turn of its
-    /// event loop, in any order.
-    async fn gate(&self) {
+    /// event loop, in any order. False when the process has ended since there were so many `deaths`.
+    async fn gate(&self, deaths: u64) -> bool {
         while self.stopped.get() {
             self.continued.notified().await;
             let others = self.rng.borrow_mut().u8(0..4);
@@ -278,6 +295,7 @@ impl Master {
                 tokio::task::yield_now().await;
             }
         }
+        self.deaths.get() == deaths
     }
 
     fn enter(&self) -> (i64, Rc<Notify>) {
