@@ -72,15 +72,19 @@ pub fn is_overtaken(ours: &Roster, decided: &Roster) -> bool {
 /// Whether what a master keeps of an overtaken founding can be removed: one of the masters that the founding needs
 /// shows the mark of the other cluster, so that it can never be finished.
 ///
-/// `left` is the roster that the master keeps, `decided` the one that a quorum holds, `shown` what the masters show.
-pub fn is_rest(left: &Roster, decided: &Roster, shown: &[Option<Shown>]) -> bool {
+/// `left` is the roster that the master keeps and `mark` any mark of it, `decided` the roster that a quorum holds,
+/// `shown` what the masters show.
+pub fn is_rest(
+    (left, mark): (&Roster, Option<&Mark>),
+    decided: &Roster,
+    shown: &[Option<Shown>],
+) -> bool {
+    let is_ours = |mark: &Mark| matches!(&mark.kind, Kind::Member { cluster, .. } if *cluster == decided.cluster);
     let is_needed = |shown: &Shown| left.members.iter().any(|it| it.run_id == shown.run_id);
-    let is_taken = |shown: &Shown| match shown.mark.as_ref().map(|mark| &mark.kind) {
-        Some(Kind::Member { cluster, .. }) => *cluster == decided.cluster,
-        Some(Kind::Provisional { .. }) | None => false,
-    };
-    let is_lost = shown.iter().flatten().any(|shown| is_needed(shown) && is_taken(shown));
-    is_lost && is_overtaken(left, decided)
+    let is_taken = |shown: &Shown| is_needed(shown) && shown.mark.as_ref().is_some_and(is_ours);
+    is_overtaken(left, decided)
+        && !mark.is_some_and(is_ours)
+        && shown.iter().flatten().any(is_taken)
 }
 
 /// Gives every voter its mark, one after the other, and ends the founding. Who was founded as out is admitted later.
@@ -176,11 +180,23 @@ mod tests {
     #[test]
     fn the_rest_of_a_founding_is_one_whose_masters_another_cluster_has_marked() {
         let (left, decided) = (roster("b", Stage::Founding), roster("a", Stage::Founded));
-        let is_rest = |shown: [Option<Shown>; 2]| is_rest(&left, &decided, &shown);
+        let is_rest = |shown: [Option<Shown>; 2]| is_rest((&left, None), &decided, &shown);
         assert!(is_rest([shown("run0", Some("a")), None]));
         assert!(!is_rest([shown("run0", Some("b")), shown("run1", None)]), "it goes on");
         assert!(!is_rest([shown("other", Some("a")), None]), "it needs other masters");
         assert!(!is_rest([shown("run0", Some("c")), None]), "that is a third cluster");
+    }
+
+    #[test]
+    fn no_member_loses_its_mark_for_the_rest_of_a_founding() {
+        let (left, decided) = (roster("b", Stage::Founding), roster("a", Stage::Founded));
+        let all = [shown("run0", Some("a")), shown("run1", Some("a"))];
+        let is_rest = |of: &str| {
+            let there = shown("run1", Some(of)).expect("it can be seen");
+            is_rest((&left, there.mark.as_ref()), &decided, &all)
+        };
+        assert!(is_rest("b"));
+        assert!(!is_rest("a"));
     }
 
     #[test]

@@ -279,8 +279,10 @@ impl<D: Dial + Clone> Keeper<D> {
     async fn clear_rests(&self, sights: &[Option<Sight>]) -> Result<bool, Failed> {
         let (roster, shown) = (self.roster.borrow().clone(), self.shown_ever(sights));
         let is_rest = |(_, sight): &(MasterId, &Sight)| {
-            let left = sight.marks.roster();
-            left.is_some_and(|left| founding::is_rest(&left.value, &roster, &shown))
+            let (left, mark) = (sight.marks.roster(), sight.marks.any());
+            left.is_some_and(|left| {
+                founding::is_rest((&left.value, mark.as_ref()), &roster, &shown)
+            })
         };
         let mut is_cleared = false;
         for (master, sight) in distinct(sights).filter(is_rest) {
