@@ -5,13 +5,14 @@
 
 mod support;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::roster::roster::{Member, Roster, Stage, Standing};
-use redlock_proxy::master::roster::acceptor::Accepted;
+use redlock_proxy::master::roster::acceptor::{Accepted, stored};
 use support::{Master, Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
 
 const TEN_MINUTES: &str = "600000";
@@ -120,6 +121,93 @@ async fn a_stopped_newcomer_with_another_list_does_not_keep_others_from_starting
     .await;
 }
 
+/// Two lists that were mixed up. The newer of the two rosters was written over the other one, whose cluster could neither
+/// start proxies nor take masters back from then on.
+#[tokio::test]
+async fn a_list_of_two_clusters_changes_neither() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (older, newer) = (Masters::start(3), Masters::start(3));
+    let first = Proxy::start(&older, &[]);
+    let _second = Proxy::start(&newer, &[]);
+    first.expect_warnings();
+    let before = [rosters(&older).await, rosters(&newer).await];
+    for (mixed, stranger) in [
+        ([&newer[0], &newer[1], &older[0]], &older[0]),
+        ([&older[0], &newer[0], &newer[1]], &older[0]),
+        ([&older[0], &older[1], &newer[0]], &newer[0]),
+    ] {
+        let told = refused(&mixed.map(Master::address));
+        let sentence = format!("{} carries the mark of another cluster", stranger.address());
+        assert!(told.contains(&sentence), "{told}");
+        assert_eq!([rosters(&older).await, rosters(&newer).await], before, "after {told}");
+    }
+    older[2].ask(&["FLUSHALL"]).await;
+    first.knows(2, "state", "probation").await;
+    let next = Proxy::start(&older, &[]);
+    next.expect_warnings();
+    for proxy in [&first, &next] {
+        proxy.knows(2, "state", "voter").await;
+    }
+}
+
+/// A master was replaced by one at another address, as the documentation says. What the proxies of the former cluster had
+/// noted about its clocks was waited for until `--restart-wait` had passed.
+#[tokio::test]
+async fn a_cluster_that_is_founded_anew_is_served_at_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    const FAR_AWAY: [&str; 2] = ["--restart-wait", "10m"];
+    let masters = Masters::start(3);
+    let former = Proxy::start(&masters, &FAR_AWAY);
+    for master in masters.iter() {
+        eventually("the clocks are noted", || async {
+            master.has("redlock-proxy:clocks").await.then_some(())
+        })
+        .await;
+    }
+    former.terminate();
+    let third = Master::start();
+    for master in &masters[..2] {
+        let forget = "redis.call('DEL', 'redlock-proxy:roster') for db = 0, 15 do \
+                      redis.call('SELECT', db) redis.call('DEL', 'redlock-proxy:mark') end";
+        master.ask(&["EVAL", forget, "0"]).await;
+    }
+    let list = [masters[0].address(), masters[1].address(), third.address()];
+    let proxy = Proxy::unready(&list, &FAR_AWAY);
+    proxy.expect_warnings();
+    let client = proxy.connection().await;
+    eventually("the new list is served", || {
+        let mut client = client.clone();
+        async move { (claim(&mut client, "lock", "mine").await == Ok(Value::Okay)).then_some(()) }
+    })
+    .await;
+}
+
+/// The process ends with a code that says so.
+fn refused(addresses: &[String]) -> String {
+    let ended = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
+        .args(["--master", &addresses.join(","), "--listen", "127.0.0.1:0"])
+        .output()
+        .expect("the proxy's executable runs");
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(69), "{told}");
+    told
+}
+
+/// What was accepted as roster on each of them.
+async fn rosters(masters: &Masters) -> Vec<Option<Roster>> {
+    let mut rosters = Vec::new();
+    for master in masters.iter() {
+        let stamp = master.get("redlock-proxy:roster").await.unwrap_or_default();
+        let accepted = stored(&String::from_utf8_lossy(&stamp));
+        rosters.push(accepted.map(|accepted| accepted.value));
+    }
+    rosters
+}
+
 /// All masters had forgotten, and while one proxy founded another cluster on them, one that knew theirs began anew. The
 /// mark of the founding stayed on one master: proxies that started later refused, and the master never voted again.
 #[tokio::test]
@@ -147,7 +235,13 @@ async fn leave_founding_on(master: &Master, masters: &Masters) {
         let (addresses, standing) = (vec![master.address()], Standing::In { nonce: 0 });
         members.push(Member { id, incarnation: 1, run_id, addresses, standing });
     }
-    let value = Roster { cluster: "other".to_owned(), version: 1, stage: Stage::Founding, members };
+    let value = Roster {
+        cluster: "other".to_owned(),
+        version: 1,
+        stage: Stage::Founding,
+        members,
+        losses: 0,
+    };
     let accepted = Ballot { counter: u64::from(u32::MAX) << 30, worker: 1 };
     let state = Accepted { accepted, value, ..Accepted::default() };
     let json = serde_json::to_string(&state).expect("JSON");

@@ -49,7 +49,7 @@ fn founded() -> Roster {
         standing: Standing::In { nonce: 0 },
     };
     let members = (0..3).map(member).collect();
-    Roster { cluster: "c".to_owned(), version: 1, stage: Stage::Founded, members }
+    Roster { cluster: "c".to_owned(), version: 1, stage: Stage::Founded, members, losses: 0 }
 }
 
 fn ballot(counter: u64) -> Ballot {
@@ -116,6 +116,37 @@ async fn a_master_that_was_copied_to_votes_on_the_roster_before_it_is_told_of_it
     assert_eq!(vote(connection).await, None, "somebody has deleted what it promised");
     remark(connection, &member(4), Keys::Keep).await;
     assert_eq!(vote(connection).await, None, "a raised mark does not bring that back");
+}
+
+/// Whatever somebody with a wrong list wants to write.
+#[tokio::test]
+async fn a_member_keeps_the_roster_of_its_cluster_whatever_those_of_another_one_write() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let connection = &mut master.connection().await;
+    let state = |cluster: &str, counter| {
+        let value = Roster { cluster: cluster.to_owned(), ..founded() };
+        Accepted { accepted: ballot(counter), value, ..Accepted::default() }
+    };
+    let kind = Kind::Member { cluster: "c".to_owned(), version: 1, member: 1, incarnation: 1 };
+    remark(connection, &kind, Keys::Keep).await;
+    let ours = catch_up(&state("c", 3));
+    ours.exec_async(connection).await.expect("an answer");
+    let before = master.get("redlock-proxy:roster").await;
+    assert!(before.is_some());
+    let (other, next) = (state("other", 9), ballot(9));
+    let adopt = Request::Adopt(Adopt { state: other.clone(), next });
+    let program = Change::Found(Box::new(founded()));
+    let apply = Request::Apply(Apply { program, expected: ballot(3), ballot: next, next });
+    for request in [&adopt, &apply] {
+        let write = command(request, Some(&other), true);
+        let answer = write.query_async(connection).await.expect("an answer");
+        assert_eq!(said(request, "run", None, &answer).expect("an answer").answer, None);
+    }
+    catch_up(&other).exec_async(connection).await.expect("an answer");
+    assert_eq!(master.get("redlock-proxy:roster").await, before);
 }
 
 fn compare(

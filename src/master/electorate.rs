@@ -30,6 +30,10 @@ use crate::quorum::{MasterId, MasterSet, Quorum};
 /// The version of a roster that was just founded.
 pub(super) const FIRST_VERSION: u64 = 1;
 
+/// Why no vote counts although the roster is known.
+const CLOCKS: &str = "the clocks of the masters are compared with what another proxy has noted, and too few agree yet: \
+                      wait until more masters can be read, or --restart-wait has passed";
+
 /// What decides who may vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
@@ -95,8 +99,8 @@ struct State {
     waits: Option<Obstacle>,
     /// Why never.
     refusal: Option<String>,
-    /// Since when the roster was begun anew, with what was left.
-    begun_anew: Option<Instant>,
+    /// The roster was begun anew while this process ran, with what was left.
+    may_have_lost_data: bool,
     term: Arc<Term>,
 }
 
@@ -168,7 +172,7 @@ impl Electorate {
             serves: false,
             waits: None,
             refusal: None,
-            begun_anew: None,
+            may_have_lost_data: false,
             term: Arc::default(),
         };
         let seen = addresses.iter().map(|_| Seen::default()).collect();
@@ -260,8 +264,10 @@ impl Electorate {
     /// Why this proxy does not serve yet; `None`: it does, or has not looked yet.
     pub fn why_it_waits(&self) -> Option<Obstacle> {
         let state = self.state();
-        let refusal = state.refusal.clone().map(Obstacle::lasting);
-        refusal.or_else(|| state.waits.clone()).filter(|_| !state.serves)
+        if state.serves {
+            return state.clocks.wants_notes().then(|| Obstacle::passing(CLOCKS.to_owned()));
+        }
+        state.refusal.clone().map(Obstacle::lasting).or_else(|| state.waits.clone())
     }
 
     /// Whether this proxy serves these masters, if enough of them vote.
@@ -276,7 +282,7 @@ impl Electorate {
 
     /// Whether the roster was begun anew after a quorum had forgotten, so that data may have been lost.
     pub fn may_have_lost_data(&self) -> bool {
-        self.state().begun_anew.is_some()
+        self.state().may_have_lost_data
     }
 
     /// The roster, as it was last decided.
@@ -428,9 +434,13 @@ impl Electorate {
         self.changed.notify_waiters();
     }
 
-    /// The roster was begun anew with what was left.
+    /// The roster was begun anew with what was left, by whatever proxy.
     pub(super) fn has_begun_anew(&self) {
-        self.change(|state| state.begun_anew = Some(clock::now()));
+        self.change(|state| state.may_have_lost_data = true);
+        tracing::warn!(
+            "a quorum of the masters had forgotten: they begin anew after --restart-wait with what they hold. \
+             Locks that were taken for longer, and other data, may be lost"
+        );
     }
 
     /// Resolves at the next change of any standing after this call.
@@ -587,7 +597,7 @@ impl State {
         if let Some(bar) = known.facts.as_ref().and_then(|facts| facts.bar.clone()) {
             return Standing::Barred(bar);
         }
-        if !self.serves || self.refusal.is_some() {
+        if !self.serves || self.refusal.is_some() || self.clocks.wants_notes() {
             return Standing::Waiting;
         }
         let Some(place) = self.seats.get(at).copied().flatten() else { return self.stranger(at) };

@@ -89,7 +89,13 @@ impl World {
             standing: Standing::In { nonce: 0 },
         };
         let members = self.lists[founder].iter().map(member).collect();
-        Roster { cluster: format!("c{founder}"), version: 1, stage: Stage::Founding, members }
+        Roster {
+            cluster: format!("c{founder}"),
+            version: 1,
+            stage: Stage::Founding,
+            members,
+            losses: 0,
+        }
     }
 
     fn plan(&self, state: &State, founder: usize) -> Task {

@@ -40,6 +40,11 @@ impl Electorate<Roster> for Voters {
     }
 }
 
+/// What a master shows that has the mark of this incarnation.
+fn identity(incarnation: u64, at: usize) -> Identity {
+    Identity { cluster: founded().cluster, incarnation, run_id: run_id(at) }
+}
+
 #[derive(Clone, Debug)]
 struct World {
     changes: Vec<Vec<Change>>,
@@ -123,7 +128,7 @@ impl World {
         master.inbox.retain(|other| other != letter);
         let votes = self.bug == Some(Bug::EmptiedMasterVotes);
         let shown = match &master.identity {
-            None if votes => Some(Identity { incarnation: 1, run_id: run_id(at) }),
+            None if votes => Some(identity(1, at)),
             shown => shown.clone(),
         };
         shown.as_ref()?;
@@ -199,7 +204,7 @@ impl Model for World {
         let state = Accepted { accepted: first, value, recent: Default::default() };
         let master = |at| Master {
             stamp: acceptor::Stamp { promised: first, state: state.clone() },
-            identity: Some(Identity { incarnation: 1, run_id: run_id(at) }),
+            identity: Some(identity(1, at)),
             inbox: Vec::new(),
         };
         let proxy = Proxy { proposer: None, ended: 0, floor: 0 };
@@ -263,8 +268,7 @@ impl Model for World {
             }
             Action::SetMark => {
                 let incarnation = state.admitted?;
-                let identity = Identity { incarnation, run_id: run_id(LAST) };
-                state.masters[LAST].identity = Some(identity);
+                state.masters[LAST].identity = Some(identity(incarnation, LAST));
             }
             Action::CatchUp => {
                 state.caught_up = true;

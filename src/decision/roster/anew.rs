@@ -130,6 +130,7 @@ fn anew(
 ) -> Roster {
     let mut anew = roster.clone();
     anew.version = roster.version.max(version) + 1;
+    anew.losses += 1;
     for (at, member) in anew.members.iter_mut().enumerate() {
         let place = MasterId::new(at);
         let rested = shown.get(at).and_then(Option::as_ref).filter(|_| forgetful.contains(place));

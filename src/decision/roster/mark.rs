@@ -125,10 +125,12 @@ impl Mark {
 
     /// What the master shows of itself to those that ask about the roster.
     pub fn identity(&self, run_id: &str) -> Option<Identity> {
-        match self.kind {
-            Kind::Member { incarnation, .. } => {
-                Some(Identity { incarnation, run_id: run_id.to_owned() })
-            }
+        match &self.kind {
+            Kind::Member { cluster, incarnation, .. } => Some(Identity {
+                cluster: cluster.clone(),
+                incarnation: *incarnation,
+                run_id: run_id.to_owned(),
+            }),
             Kind::Provisional { .. } => None,
         }
     }
@@ -327,7 +329,7 @@ mod tests {
             standing: if id == 12 { Standing::Out { since: 2 } } else { Standing::In { nonce: 0 } },
         };
         let members = (10..13).map(member).collect();
-        Roster { cluster: "c1".to_owned(), version, stage: Stage::Founded, members }
+        Roster { cluster: "c1".to_owned(), version, stage: Stage::Founded, members, losses: 0 }
     }
 
     fn reading(text: &str) -> Reading {

@@ -75,7 +75,12 @@ impl Note {
         drift_ppm: i64,
         quorum: Quorum,
     ) -> Comparison {
-        let valid = self.clocks.iter().filter(|(whose, _)| !has_forgotten(whose, read)).count();
+        // Members that were not read may be behind masters that were not, but there are no more of them.
+        let unread = quorum.masters().saturating_sub(read.len());
+        let (known, others): (Vec<_>, Vec<_>) =
+            self.clocks.iter().map(|(whose, _)| whose).partition(|whose| is_read(whose, read));
+        let others = others.into_iter().filter(|whose| !has_forgotten(whose, read));
+        let valid = known.len() + others.count().min(unread);
         if valid < quorum.needed() {
             return Comparison::Nothing;
         }
@@ -133,6 +138,10 @@ impl fmt::Display for Note {
         }
         Ok(())
     }
+}
+
+fn is_read(noted: &Timekeeper, read: &[Read]) -> bool {
+    read.iter().any(|(_, whose, _)| whose == noted)
 }
 
 fn has_forgotten(noted: &Timekeeper, read: &[Read]) -> bool {
@@ -254,6 +263,15 @@ mod tests {
         assert_eq!(set(compare(&noted, &now, 3)), [0; 0]);
         now.0[2].1.incarnation = 2;
         assert_eq!(compare(&noted, &now, 3), Comparison::Nothing);
+    }
+
+    #[test]
+    fn what_was_noted_in_another_cluster_says_nothing() {
+        let mut now = read(&[0, 0, 0], 10, &[0, 1, 2]);
+        now.0.iter_mut().for_each(|(_, whose, _)| whose.member += 100);
+        assert_eq!(compare(&note(&[0, 0, 0]), &now, 3), Comparison::Nothing);
+        now.0.pop();
+        assert_eq!(compare(&note(&[0, 0, 0]), &now, 3), Comparison::Nothing, "one is too few");
     }
 
     #[test]

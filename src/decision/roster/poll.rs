@@ -110,7 +110,7 @@ mod tests {
             },
         };
         let members = incarnations.iter().enumerate().map(member).collect();
-        Roster { cluster: "c".to_owned(), version, stage: Stage::Founded, members }
+        Roster { cluster: "c".to_owned(), version, stage: Stage::Founded, members, losses: 0 }
     }
 
     fn term(roster: &Roster) -> Arc<Term> {

@@ -17,6 +17,9 @@ pub struct Roster {
     pub version: u64,
     /// How far founding has come.
     pub stage: Stage,
+    /// How often it was begun anew after a quorum had forgotten.
+    #[serde(default)]
+    pub losses: u64,
     /// The members, in the order of the list that the cluster was founded with.
     pub members: Vec<Member>,
 }
@@ -64,6 +67,8 @@ pub enum Standing {
 /// What a master shows of itself to those that ask about the roster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
+    /// Cluster in its mark.
+    pub cluster: String,
     /// Incarnation in its mark, whatever the version beside it.
     pub incarnation: u64,
     /// The server's own id.
@@ -243,7 +248,9 @@ impl Electorate<Roster> for Members {
     type Credential = Option<Identity>;
 
     fn counts(&self, newest: &Roster, _: MasterId, shown: &Option<Identity>) -> bool {
-        let Some(shown) = shown else { return false };
+        let Some(shown) = shown.as_ref().filter(|it| it.cluster == newest.cluster) else {
+            return false;
+        };
         let is_it = |member: &&Member| member.run_id == shown.run_id;
         let Some(member) = newest.members.iter().find(is_it) else { return false };
         member.is_in() && member.incarnation == shown.incarnation
@@ -297,13 +304,16 @@ mod tests {
             standing: Standing::In { nonce: 0 },
         };
         let members = (0..3).map(member).collect();
-        Roster { cluster: "c".to_owned(), version, stage: Stage::Founded, members }
+        Roster { cluster: "c".to_owned(), version, stage: Stage::Founded, members, losses: 0 }
     }
 
     fn presence(run_id: &str, incarnation: Option<u64>) -> Presence {
         let run_id = run_id.to_owned();
-        let identity =
-            incarnation.map(|incarnation| Identity { incarnation, run_id: run_id.clone() });
+        let identity = incarnation.map(|incarnation| Identity {
+            cluster: "c".to_owned(),
+            incarnation,
+            run_id: run_id.clone(),
+        });
         Presence { identity, run_id }
     }
 
@@ -341,6 +351,8 @@ mod tests {
         let (last, new) = (presence("run2", Some(1)), presence("new", None));
         assert!(counts(Voters::Members, &roster(3), &last));
         assert!(!counts(Voters::Members, &roster(3), &presence("run2", Some(2))));
+        let other = Roster { cluster: "d".to_owned(), ..roster(3) };
+        assert!(!counts(Voters::Members, &other, &last), "its mark names another cluster");
         assert!(!counts(Voters::Members, &roster(3), &new));
         assert!(counts(Voters::Anyone, &roster(3), &new));
         assert!(counts(Voters::Founders, &Roster::default(), &new));

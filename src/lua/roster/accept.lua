@@ -1,11 +1,16 @@
 -- Stores state ARGV[8] under ballot ARGV[2] ARGV[3], and promises ARGV[4] ARGV[5]. KEYS: roster, mark. ARGV[1]:
 -- 'adopt': unless a higher ballot was promised; 'apply': and only on the state accepted under ARGV[6] ARGV[7];
--- 'catch up': if it is newer, whatever was promised.
+-- 'catch up': if it is newer, whatever was promised. ARGV[9]: the cluster of the state. A master that has the mark of
+-- another cluster says nothing and keeps what it has.
 local pc, pw, ac, aw, state = read_stamp(KEYS[1])
 if not pc then
   return redis.error_reply('ERR the roster on this master cannot be read')
 end
 local mark = redis.call('GET', KEYS[2]) or ''
+local theirs = string.match(mark, '^(%S+) ')
+if theirs and theirs ~= '?' and theirs ~= ARGV[9] then
+  return { 'silent', pc, pw, ac, aw, '', mark }
+end
 local how, counter, worker, next_counter, next_worker = unpack(ARGV, 1, 5)
 local may
 if how == 'catch up' then

@@ -83,7 +83,9 @@ impl Past {
             self.clocks = newest.clocks.iter().filter(is_unread).copied().collect();
             newest.set.clone()
         } else if is_patient && comparisons.contains(&Comparison::Wait) {
-            let is_told = std::mem::replace(&mut self.has_waited, true);
+            let masters = read.iter().map(|(master, ..)| *master).collect();
+            let is_told = self.has_waited || !quorum.reached_by(masters);
+            self.has_waited |= !is_told;
             return if is_told { Learned::Nothing } else { Learned::Waits };
         } else {
             let all_set = comparisons.into_iter().find_map(|comparison| match comparison {

@@ -107,7 +107,7 @@ fn script(text: &str) -> Cmd {
 fn accept(how: &str, state: &Accepted, next: Ballot, expected: Ballot) -> Cmd {
     let mut accept = script(ACCEPT);
     accept.arg(how).arg(&words(state.accepted)).arg(&words(next)).arg(&words(expected));
-    accept.arg(serde_json::to_string(state).unwrap_or_default());
+    accept.arg(serde_json::to_string(state).unwrap_or_default()).arg(&state.value.cluster);
     accept
 }
 

@@ -176,11 +176,10 @@ impl<D: Dial + Clone> Keeper<D> {
             let holders = states().filter(|other| other.accepted == state.accepted).count();
             holders >= self.errands.quorum.needed()
         };
-        let held = states().find(is_held);
-        let is_overtaken = |state: &&Accepted| {
-            held.is_some_and(|held| founding::is_overtaken(&state.value, &held.value))
-        };
-        let newest = states().filter(|it| !is_overtaken(it)).max_by_key(|it| it.accepted)?;
+        // What others hold of another cluster says nothing about the one that a quorum holds.
+        let held = states().find(is_held).map(|held| &held.value.cluster);
+        let is_of_it = |state: &&Accepted| held.is_none_or(|held| *held == state.value.cluster);
+        let newest = states().filter(is_of_it).max_by_key(|state| state.accepted)?;
         Some((newest.clone(), is_held(&newest)))
     }
 
@@ -213,7 +212,11 @@ impl<D: Dial + Clone> Keeper<D> {
             let is_news = self.learned.get() != learned;
             return Ok(if is_news { Turn::Acted } else { Turn::Idle });
         }
-        if newest.value.version < self.roster.borrow().version {
+        let is_serving = self.errands.electorate.serves();
+        if newest.value.version < self.roster.borrow().version
+            // Nothing is changed for a list that has to be corrected.
+            || !is_serving && beginning::clusters(sights).len() > 1
+        {
             return Ok(Turn::Idle);
         }
         let voters = self.voters_of(&newest.value);
@@ -235,8 +238,12 @@ impl<D: Dial + Clone> Keeper<D> {
             roster.version > known.version || roster.version == known.version && roster != known;
         let is_ours = known.version == 0 || known.cluster == roster.cluster;
         if is_newer && is_ours || !is_ours && self.is_gone(&known.cluster) {
+            let is_anew = is_ours && known.version > 0 && roster.losses > known.losses;
             *known = roster.clone();
             self.learned.set(clock::now());
+            if is_anew {
+                self.errands.electorate.has_begun_anew();
+            }
         }
     }
 
@@ -261,7 +268,10 @@ impl<D: Dial + Clone> Keeper<D> {
                 && members.any(|member| member.run_id == sight.facts.run_id)
         };
         let is_behind = |(_, sight): &(MasterId, &Sight)| {
-            let has_mark = sight.marks.mark().is_some_and(|mark| mark.version().is_some());
+            let has_mark = matches!(
+                sight.marks.mark().map(|mark| &mark.kind),
+                Some(Kind::Member { cluster, .. }) if *cluster == roster.cluster
+            );
             let accepted = sight.marks.roster().map(|state| state.accepted);
             let is_its = has_mark || is_founder(sight);
             is_its && sight.facts.bar.is_none() && accepted < Some(decided.accepted)

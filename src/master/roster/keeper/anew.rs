@@ -10,7 +10,6 @@ use crate::decision::roster::roster::{Change, Roster, Voters};
 use crate::master::dial::Dial;
 use crate::master::electorate::Sight;
 use crate::master::errand::Failed;
-use crate::master::roster::register::Changed;
 use crate::quorum::{MasterId, MasterSet};
 
 impl<D: Dial + Clone> Keeper<D> {
@@ -58,13 +57,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     async fn restart(&self, change: Change) -> Result<Turn, Failed> {
-        if self.change(Voters::Anyone, change).await? != Changed::Not {
-            self.errands.electorate.has_begun_anew();
-            tracing::warn!(
-                "a quorum of the masters had forgotten: they begin anew after --restart-wait with what \
-                 they hold. Locks that were taken for longer, and other data, may be lost"
-            );
-        }
+        self.change(Voters::Anyone, change).await?;
         Ok(Turn::Acted)
     }
 }

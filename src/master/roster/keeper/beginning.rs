@@ -1,5 +1,6 @@
 //! Before a proxy serves: the cluster is founded, or found to be ours.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{Keeper, Keys, Turn, distinct};
@@ -70,37 +71,37 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// A sentence about a master of the list that belongs to another cluster than the rest, or than it should.
     fn stranger(&self, sights: &[Option<Sight>], known: &Roster) -> Option<String> {
-        for (at, sight) in sights.iter().enumerate() {
-            let Some(Kind::Member { cluster, .. }) =
-                sight.as_ref().and_then(|sight| sight.marks.any()).map(|mark| mark.kind)
-            else {
-                continue;
-            };
-            let ours = if known.version == 0 { None } else { Some(&known.cluster) };
+        let clusters = clusters(sights);
+        if known.version == 0 {
             // Without a roster, the masters of a list that agree with each other may have lost it.
-            let is_alone = ours.is_none() && self.all_marked_alike(sights, &cluster);
-            if ours != Some(&cluster) && !is_alone {
-                return Some(self.of_others(&cluster, &[at]));
-            }
+            return (clusters.len() > 1).then(|| self.of_several(&clusters));
         }
-        None
+        let (cluster, masters) = clusters.iter().find(|(cluster, _)| **cluster != known.cluster)?;
+        Some(self.of_others(cluster, masters))
+    }
+
+    /// Nobody can say which of them are wrong.
+    fn of_several(&self, clusters: &Clusters) -> String {
+        let told = |(cluster, masters): (&String, &Vec<usize>)| {
+            format!("{} to {cluster}", self.names(masters))
+        };
+        let told: Vec<_> = clusters.iter().map(told).collect();
+        format!("the masters belong to different clusters, {}: correct the list", told.join(", "))
+    }
+
+    fn names(&self, masters: &[usize]) -> String {
+        let names: Vec<_> = masters.iter().map(|at| self.address(MasterId::new(*at))).collect();
+        names.join(" and ")
     }
 
     fn of_others(&self, cluster: &str, masters: &[usize]) -> String {
-        let names: Vec<_> = masters.iter().map(|at| self.address(MasterId::new(*at))).collect();
+        let carry = if masters.len() == 1 { "carries" } else { "carry" };
         format!(
-            "{} carries the mark of another cluster of masters ({cluster}): correct the list, or delete \
+            "{} {carry} the mark of another cluster of masters ({cluster}): correct the list, or delete \
              the keys redlock-proxy:mark and redlock-proxy:roster in all its databases if it is free to \
              be used",
-            names.join(", ")
+            self.names(masters)
         )
-    }
-
-    fn all_marked_alike(&self, sights: &[Option<Sight>], cluster: &str) -> bool {
-        sights.iter().flatten().all(|sight| match sight.marks.any().map(|mark| mark.kind) {
-            Some(Kind::Member { cluster: theirs, .. }) => theirs == cluster,
-            Some(Kind::Provisional { .. }) | None => true,
-        })
     }
 
     /// Nothing is known: the masters of the list become a cluster, when all of them are there.
@@ -194,7 +195,7 @@ impl<D: Dial + Clone> Keeper<D> {
         };
         let members = facts.iter().enumerate().map(member).collect();
         let (cluster, stage) = (self.cluster.clone(), Stage::Founding);
-        Ok(Roster { cluster, version: FIRST_VERSION, stage, members })
+        Ok(Roster { cluster, version: FIRST_VERSION, stage, members, losses: 0 })
     }
 
     /// A roster is known: its founding is finished, or it is served.
@@ -293,6 +294,20 @@ impl<D: Dial + Clone> Keeper<D> {
         }
         Ok(Turn::Acted)
     }
+}
+
+/// The masters of the list by the cluster that their marks name.
+pub(super) type Clusters = BTreeMap<String, Vec<usize>>;
+
+pub(super) fn clusters(sights: &[Option<Sight>]) -> Clusters {
+    let mut clusters = Clusters::new();
+    for (at, sight) in sights.iter().enumerate() {
+        let mark = sight.as_ref().and_then(|sight| sight.marks.any());
+        if let Some(Kind::Member { cluster, .. }) = mark.map(|mark| mark.kind) {
+            clusters.entry(cluster).or_default().push(at);
+        }
+    }
+    clusters
 }
 
 /// The cluster of the roster that a master holds, empty if there is none.
