@@ -176,8 +176,10 @@ impl<D: Dial + Clone> Keeper<D> {
             let holders = states().filter(|other| other.accepted == state.accepted).count();
             holders >= self.errands.quorum.needed()
         };
-        // What others hold of another cluster says nothing about the one that a quorum holds.
-        let held = states().find(is_held).map(|held| &held.value.cluster);
+        // What others hold of another cluster says nothing about one that was founded and that a quorum holds. Of two that
+        // are being founded the one with the higher ballot is settled.
+        let is_founded = |state: &&Accepted| state.value.stage == Stage::Founded && is_held(state);
+        let held = states().find(is_founded).map(|held| &held.value.cluster);
         let is_of_it = |state: &&Accepted| held.is_none_or(|held| *held == state.value.cluster);
         let newest = states().filter(is_of_it).max_by_key(|state| state.accepted)?;
         Some((newest.clone(), is_held(&newest)))
