@@ -49,6 +49,66 @@ async fn barred(make: &[&str], why: &str, mend: &[&str]) {
     proxy.knows(0, "state", "probation").await;
 }
 
+/// Redis draws another replication id for the first that comes to copy from it, such as `redis-cli --rdb`.
+#[tokio::test]
+async fn backups_of_all_masters_at_once_leave_every_lock_and_every_vote_alone() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    let mut before = Vec::new();
+    for (place, master) in masters.iter().enumerate() {
+        proxy.knows(place, "state", "voter").await;
+        before.push(replication_id(master).await);
+    }
+    let mut replicas = Vec::new();
+    for (place, master) in masters.iter().enumerate() {
+        let replica = Master::start();
+        let port = master.port.to_string();
+        assert_eq!(replica.ask(&["REPLICAOF", "127.0.0.1", &port]).await, Reply::ok());
+        eventually("the copy is there", || async { replica.has("lock").await.then_some(()) }).await;
+        assert_ne!(replication_id(master).await, before[place], "this test is about another id");
+        replicas.push(replica);
+    }
+    // Masters are looked at once a second.
+    for n in 0..30 {
+        let key = format!("lock {n}");
+        assert_eq!(
+            claim(&mut client, &key, "mine").await,
+            Ok(Value::Okay),
+            "{:?}",
+            proxy.warnings()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for place in 0..3 {
+        assert_eq!(proxy.says_of(place, "state").await, "voter");
+    }
+    let warnings = proxy.warnings();
+    assert!(!warnings.iter().any(|line| line.contains("probation")), "{warnings:?}");
+}
+
+async fn replication_id(master: &Master) -> String {
+    let info = master.ask(&["INFO", "replication"]).await.text();
+    let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    id.expect("an id").to_owned()
+}
+
+/// One that really followed another instance has its data, whatever it is now.
+#[tokio::test]
+async fn a_master_that_was_a_replica_for_a_moment_is_copied_to() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    proxy.knows(2, "state", "voter").await;
+    let (to, back) = (["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]);
+    for words in [to, back] {
+        assert_eq!(masters[2].ask(&words).await, Reply::ok());
+    }
+    proxy.tells(&["the master is on probation", "it followed another instance"]).await;
+    proxy.knows(2, "state", "voter").await;
+    masters[2].holds("lock", "mine").await;
+}
+
 #[tokio::test]
 async fn a_node_of_a_cluster_does_not_vote() {
     if target_is_plain_redis() {
