@@ -5,7 +5,7 @@
 //! | 0 | told to stop and everything in flight was finished, or handed over to another process |
 //! | 1 | failed, or `health` found nobody well, or `check` masters that no proxy serves |
 //! | 64 | wrong usage or settings (`EX_USAGE`) |
-//! | 69 | the address, a program that `dev` needs, what the running proxy has, or masters of one cluster only are not available (`EX_UNAVAILABLE`) |
+//! | 69 | the address, a program that `dev` needs, or what the running proxy has is not available, or masters are another cluster's (`EX_UNAVAILABLE`) |
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
 
 mod health;
