@@ -1,15 +1,19 @@
 //! `redlock-proxy check`: asks every master about itself, once, and says what the proxy would make of it.
 
+mod list;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use self::list::List;
 use crate::config::Settings;
 use crate::decision::roster::admission::Shown;
-use crate::decision::roster::mark::Mark;
+use crate::decision::roster::founding;
+use crate::decision::roster::mark::{Kind, Mark};
 use crate::decision::roster::roster::{Roster, Standing};
-use crate::decision::roster::seats::{Seats, is_strange, seats};
+use crate::decision::roster::seats::is_strange;
 use crate::master::dial::Network;
 use crate::master::electorate::Terms;
 use crate::master::probe::{Look, ProbeError, look_once};
@@ -24,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Report {
     /// A table with a line for each master, the roster, and a sentence.
     pub text: String,
-    /// Whether a quorum could vote.
-    pub has_quorum: bool,
+    /// Whether a proxy could serve with these masters.
+    pub can_serve: bool,
 }
 
 const HEADINGS: [&str; 10] = [
@@ -67,36 +71,78 @@ type Looks = [Result<Look, ProbeError>];
 
 fn report(settings: &Settings, looks: &Looks) -> Report {
     let quorum = Quorum::of(settings.masters.len());
-    let roster = newest(looks);
+    let (roster, list) = (newest(looks, quorum), list(settings, looks));
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     let mut voters = 0;
     for (index, look) in looks.iter().enumerate() {
-        let verdict = verdict(settings, looks, roster.as_ref(), index);
+        let verdict = verdict(settings, looks, &list, roster.as_ref(), index);
         voters += usize::from(verdict.is_ok());
         let verdict = verdict.map_or_else(|why| why, |()| "votes".to_owned());
         rows.push(row(settings.masters[index].to_string(), look.as_ref().ok(), verdict));
     }
     let (n, needed) = (quorum.masters(), quorum.needed());
-    // A cluster is founded when all are there.
-    let is_complete = roster.is_some() || voters == n;
-    let has_quorum = voters >= needed && is_complete;
-    let sentence = match (voters >= needed, is_complete) {
-        (true, true) => "a quorum could vote",
-        (true, false) => "but all have to be there when they are used for the first time",
-        (false, _) => "that is no quorum",
+    let outlook = match list.fault(roster.as_ref()) {
+        Some(fault) => Err(fault),
+        None if voters < needed => Err("that is no quorum".to_owned()),
+        None if roster.is_some() || voters == n => Ok("a quorum could vote".to_owned()),
+        None => founding_outlook(looks),
     };
+    let can_serve = outlook.is_ok();
+    let (Ok(sentence) | Err(sentence)) = outlook;
     let text = format!(
         "{}\n{}{voters} of {n} masters could vote and {needed} are needed: {sentence}.\n",
         table(&rows),
         roster.as_ref().map_or_else(|| "no roster: no proxy has used them yet.\n".to_owned(), told),
     );
-    Report { text, has_quorum }
+    Report { text, can_serve }
 }
 
-/// The roster that was accepted last.
-fn newest(looks: &Looks) -> Option<Roster> {
-    let states = looks.iter().flatten().filter_map(|look| look.marks.roster());
-    states.max_by_key(|state| state.accepted).map(|state| state.value.clone())
+/// What becomes of masters without a roster when a quorum could vote, and some could not. Those that are merely younger do
+/// not keep the others from founding a cluster.
+fn founding_outlook(looks: &Looks) -> Result<String, String> {
+    let is_there = |look: &Result<Look, ProbeError>| {
+        look.as_ref().is_ok_and(|look| look.facts.bar.is_none() && !is_rest(look))
+    };
+    match looks.iter().all(is_there) {
+        true => Ok("a quorum could vote, and what was started later is copied to first".to_owned()),
+        false => Err("but all have to be there when they are used for the first time".to_owned()),
+    }
+}
+
+/// Whether something of a cluster is left on a master.
+fn is_rest(look: &Look) -> bool {
+    look.marks.any().is_some() || look.marks.roster().is_some()
+}
+
+/// The roster that was accepted last, but for a founding that another cluster has overtaken.
+fn newest(looks: &Looks, quorum: Quorum) -> Option<Roster> {
+    // A register may have been settled before anything stood in it.
+    let states = || {
+        let states = looks.iter().flatten().filter_map(|look| look.marks.roster());
+        states.filter(|state| state.value.version > 0)
+    };
+    let held = states().find(|state| {
+        states().filter(|other| other.accepted == state.accepted).count() >= quorum.needed()
+    });
+    let is_overtaken =
+        |left: &Roster| held.is_some_and(|held| founding::is_overtaken(left, &held.value));
+    let newest = states().filter(|state| !is_overtaken(&state.value));
+    newest.max_by_key(|state| state.accepted).map(|state| state.value.clone())
+}
+
+fn list(settings: &Settings, looks: &Looks) -> List {
+    let addresses: Vec<_> = settings.masters.iter().map(ToString::to_string).collect();
+    let show = |(look, address): (&Result<Look, ProbeError>, &String)| {
+        let look = look.as_ref().ok()?;
+        let (mark, run_id) = (look.marks.mark().cloned(), look.facts.run_id.clone());
+        Some(Shown { mark, run_id, address: address.clone() })
+    };
+    let cluster = |look: &Result<Look, ProbeError>| match look.as_ref().ok()?.marks.any()?.kind {
+        Kind::Member { cluster, .. } => Some(cluster),
+        Kind::Provisional { .. } => None,
+    };
+    let shown = looks.iter().zip(&addresses).map(show).collect();
+    List { shown, clusters: looks.iter().map(cluster).collect(), addresses }
 }
 
 /// The roster, a line for each member.
@@ -118,6 +164,7 @@ fn told(roster: &Roster) -> String {
 fn verdict(
     settings: &Settings,
     looks: &Looks,
+    list: &List,
     roster: Option<&Roster>,
     index: usize,
 ) -> Result<(), String> {
@@ -133,8 +180,8 @@ fn verdict(
         return Err(bar.to_string());
     }
     match roster {
-        Some(roster) => membership(settings, looks, roster, index),
-        None if look.marks.any().is_some() => {
+        Some(roster) => membership(list, roster, index),
+        None if is_rest(look) => {
             Err("it belongs to a cluster of masters that is not known".to_owned())
         }
         None => youth(settings, looks, index),
@@ -142,25 +189,12 @@ fn verdict(
 }
 
 /// Whether a member of the roster remembers.
-fn membership(
-    settings: &Settings,
-    looks: &Looks,
-    roster: &Roster,
-    index: usize,
-) -> Result<(), String> {
-    let show = |(at, look): (usize, &Result<Look, ProbeError>)| {
-        let look = look.as_ref().ok()?;
-        let address = settings.masters[at].to_string();
-        Some(Shown { mark: look.marks.mark().cloned(), run_id: look.facts.run_id.clone(), address })
-    };
-    let shown: Vec<_> = looks.iter().enumerate().map(show).collect();
-    let addresses: Vec<_> = settings.masters.iter().map(ToString::to_string).collect();
-    let seats = seats(roster, &addresses, &shown, &Seats::new());
-    let here = shown[index].as_ref().ok_or("it was not seen")?;
+fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> {
+    let here = list.shown[index].as_ref().ok_or("it was not seen")?;
     if is_strange(roster, here) {
         return Err("it belongs to another cluster of masters".to_owned());
     }
-    let place = seats[index].ok_or("it is no member of the cluster")?;
+    let place = list.seats(roster)[index].ok_or("it is no member of the cluster")?;
     let (Some(member), Some(expected)) = (roster.member(place), Mark::expected(roster, place, 0))
     else {
         return Err("it is no member of the cluster".to_owned());

@@ -40,7 +40,7 @@ const CHECK: &str = "check";
 pub enum Action {
     /// Start local masters and a proxy before them, for a first try (settings go before `dev`).
     Dev(DevArgs),
-    /// Ask every master about itself, print a table, and exit with 1 if no quorum could vote.
+    /// Ask every master about itself, print a table, and exit with 1 if a proxy could not serve with them.
     Check(Box<CheckArgs>),
     /// Exit with 0 if a proxy answers, else with 1: for health checks of containers.
     Health(HealthArgs),

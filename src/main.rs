@@ -3,9 +3,9 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | told to stop and everything in flight was finished, or handed over to another process |
-//! | 1 | failed, or `health` found nobody well, or `check` no quorum |
+//! | 1 | failed, or `health` found nobody well, or `check` masters that no proxy serves |
 //! | 64 | wrong usage or settings (`EX_USAGE`) |
-//! | 69 | the address, a program that `dev` needs, or what the running proxy has is not available (`EX_UNAVAILABLE`) |
+//! | 69 | the address, a program that `dev` needs, or what the running proxy has is not available, or masters are another cluster's (`EX_UNAVAILABLE`) |
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
 
 mod health;
@@ -180,10 +180,10 @@ fn check_masters(typed: &Typed) -> Result<(), Failure> {
     let report =
         worker::on_one_thread(check::check(&settings, &network)).map_err(Failure::other)?;
     say(&report.text);
-    if report.has_quorum {
+    if report.can_serve {
         Ok(())
     } else {
-        Err(Failure::other("no quorum of the masters could vote"))
+        Err(Failure::other("a proxy could not serve with these masters"))
     }
 }
 

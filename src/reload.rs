@@ -15,12 +15,22 @@ pub(crate) struct Reload {
 }
 
 impl Reload {
-    /// Takes over what can change, and says of everything else that it stays.
+    /// Takes over what can change, and says of everything else that it stays. What has failed comes last, where an operator
+    /// looks.
     pub(crate) fn again(&self) {
         match (self.read)() {
-            Ok((settings, log_format)) => self.adopt(settings, log_format),
-            Err(why) => tracing::error!("SIGHUP: settings stay as they are: {why}"),
+            Ok((settings, log_format)) => {
+                self.adopt(settings, log_format);
+                self.read_certificates();
+            }
+            Err(why) => {
+                self.read_certificates();
+                tracing::error!("SIGHUP: settings stay as they are: {why}");
+            }
         }
+    }
+
+    fn read_certificates(&self) {
         match self.certificates.read_again() {
             Ok(()) => tracing::info!("SIGHUP: certificates were read again"),
             Err(why) => tracing::error!("SIGHUP: certificates stay as they are: {why}"),

@@ -114,6 +114,22 @@ async fn wrong_settings_change_nothing() {
     assert_eq!(client.ask(&words("SET lock mine NX PX 60000")).await, Reply::ok());
 }
 
+/// The last line is the one that is read.
+#[tokio::test]
+async fn a_broken_settings_file_does_not_end_in_a_line_that_reads_like_success() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let configured = Configured::start(&masters, "max-clients = 100");
+    configured.proxy.expect_warnings();
+    configured.change("nonsense = 1", "settings stay as they are").await;
+    configured.proxy.tells(&["certificates were read again"]).await;
+    let log = configured.proxy.log();
+    let last = log.iter().rfind(|line| line.contains("SIGHUP")).expect("it was told");
+    assert!(last.contains("ERROR") && last.contains("settings stay as they are"), "{last}");
+}
+
 #[tokio::test]
 async fn a_new_password_is_asked_of_new_clients() {
     if target_is_plain_redis() {

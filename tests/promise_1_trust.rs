@@ -49,6 +49,66 @@ async fn barred(make: &[&str], why: &str, mend: &[&str]) {
     proxy.knows(0, "state", "probation").await;
 }
 
+/// Redis draws another replication id for the first that comes to copy from it, such as `redis-cli --rdb`.
+#[tokio::test]
+async fn backups_of_all_masters_at_once_leave_every_lock_and_every_vote_alone() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    let mut before = Vec::new();
+    for (place, master) in masters.iter().enumerate() {
+        proxy.knows(place, "state", "voter").await;
+        before.push(replication_id(master).await);
+    }
+    let mut replicas = Vec::new();
+    for (place, master) in masters.iter().enumerate() {
+        let replica = Master::start();
+        let port = master.port.to_string();
+        assert_eq!(replica.ask(&["REPLICAOF", "127.0.0.1", &port]).await, Reply::ok());
+        eventually("the copy is there", || async { replica.has("lock").await.then_some(()) }).await;
+        assert_ne!(replication_id(master).await, before[place], "this test is about another id");
+        replicas.push(replica);
+    }
+    // Masters are looked at once a second.
+    for n in 0..30 {
+        let key = format!("lock {n}");
+        assert_eq!(
+            claim(&mut client, &key, "mine").await,
+            Ok(Value::Okay),
+            "{:?}",
+            proxy.warnings()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for place in 0..3 {
+        assert_eq!(proxy.says_of(place, "state").await, "voter");
+    }
+    let warnings = proxy.warnings();
+    assert!(!warnings.iter().any(|line| line.contains("probation")), "{warnings:?}");
+}
+
+async fn replication_id(master: &Master) -> String {
+    let info = master.ask(&["INFO", "replication"]).await.text();
+    let id = info.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    id.expect("an id").to_owned()
+}
+
+/// One that really followed another instance has its data, whatever it is now.
+#[tokio::test]
+async fn a_master_that_was_a_replica_for_a_moment_is_copied_to() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    proxy.knows(2, "state", "voter").await;
+    let (to, back) = (["REPLICAOF", "127.0.0.1", "1"], ["REPLICAOF", "NO", "ONE"]);
+    for words in [to, back] {
+        assert_eq!(masters[2].ask(&words).await, Reply::ok());
+    }
+    proxy.tells(&["the master is on probation", "it followed another instance"]).await;
+    proxy.knows(2, "state", "voter").await;
+    masters[2].holds("lock", "mine").await;
+}
+
 #[tokio::test]
 async fn a_node_of_a_cluster_does_not_vote() {
     if target_is_plain_redis() {
@@ -362,7 +422,69 @@ async fn check_tells_that_two_names_are_one_instance() {
     let why = format!("the same instance as {}", masters[0].address());
     assert!(lines[3].ends_with(&why), "{text}");
     assert!(text.contains("2 of 3 masters could vote"), "{text}");
+    assert!(text.ends_with("one instance is named twice: name each master once.\n"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{text}");
+}
+
+/// Whatever the masters of a list could do, a proxy serves the list of their cluster only.
+#[tokio::test]
+async fn check_says_that_no_proxy_would_serve_another_list_than_that_of_the_cluster() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    let all = masters.addresses();
+    let others = Masters::start(3);
+    let theirs = others.addresses();
+    let lists =
+        [&all[..2], &[&all[..2], &theirs[..1]].concat(), &[&all[..], &theirs[..2]].concat()];
+    for list in lists {
+        let text = refusal(list);
+        let sentence = format!(
+            "the list is not that of the cluster, which has 3 members, {}: give all proxies the same list.\n",
+            all.join(",")
+        );
+        assert!(text.ends_with(&sentence), "{text}");
+    }
+    let rival = Proxy::start(&others, &SHORT_VOTE);
+    rival.expect_warnings();
+    let mut client = rival.connection().await;
+    assert_eq!(claim(&mut client, "lock", "theirs").await, Ok(Value::Okay));
+    for list in [[&all[..2], &theirs[..1]].concat(), [&all[..1], &theirs[..2]].concat()] {
+        let text = refusal(&list);
+        assert!(text.ends_with("masters of different clusters: correct the list.\n"), "{text}");
+    }
+    assert!(check(&[&all[2..], &all[..2]].concat()).status.success(), "in another order");
+}
+
+fn refusal(list: &[String]) -> String {
+    let output = check(list);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    text
+}
+
+/// So it is when a master is replaced at another address: marks and roster of those that stay were deleted.
+#[tokio::test]
+async fn check_says_that_older_masters_and_a_younger_one_would_be_used_for_the_first_time() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(2);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let young = Master::start();
+    let addresses = [masters.addresses(), vec![young.address()]].concat();
+    let wait = ["--restart-wait", "3s"];
+    let output = check_with(&addresses, &wait);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let proxy = Proxy::in_front_of(&addresses, &[&SHORT_VOTE[..], &wait].concat());
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    assert!(text.contains("it was started after the others: it is copied to first"), "{text}");
+    let sentence = "2 of 3 masters could vote and 2 are needed: a quorum could vote, and what was started later is \
+                    copied to first.\n";
+    assert!(text.ends_with(sentence), "{text}");
+    assert_eq!(output.status.code(), Some(0), "{text}");
 }
 
 /// Who has used the masters, who is a member, and who is out.
@@ -417,10 +539,14 @@ async fn check_prints_a_verdict_for_each_master() {
 
 /// The masters may be named before the word and after it; flags beat the environment.
 fn check(addresses: &[String]) -> Output {
+    check_with(addresses, &[])
+}
+
+fn check_with(addresses: &[String], flags: &[&str]) -> Output {
     let masters = addresses.join(",");
     let run = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
-        command.args(words).env("REDLOCK_PROXY_MASTERS", "nowhere:1");
+        command.args(words).args(flags).env("REDLOCK_PROXY_MASTERS", "nowhere:1");
         command.output().expect("the proxy's executable runs")
     };
     let (before, after) =

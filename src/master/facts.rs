@@ -24,8 +24,10 @@ pub struct Facts {
     pub uptime: Duration,
     /// Why it must not vote, whatever it remembers.
     pub bar: Option<Bar>,
-    /// `master_replid`: another one means that it followed another instance meanwhile.
+    /// `master_replid`: it changes when the instance becomes a master again, and for harmless reasons.
     pub replid: String,
+    /// `master_replid2`: the id before, of an instance that was a replica; otherwise zeros.
+    pub replid_before: String,
     /// `evicted_keys`
     pub evicted: u64,
     /// When it was asked.
@@ -43,10 +45,19 @@ impl Facts {
         if self.run_id != before.run_id {
             return None;
         }
-        if self.replid != before.replid {
+        if self.replid != before.replid && self.continues_another() {
             return Some(Doubt::Followed);
         }
         (self.evicted > before.evicted).then_some(Doubt::Evicted)
+    }
+
+    /// Whether its new history may be that of another instance. When its first replica or a backup by `redis-cli --rdb`
+    /// comes, and when the backlog is dropped, Redis draws an id and clears the one before (`changeReplicationId`,
+    /// `clearReplicationId2`); a replica that becomes a master keeps it (`shiftReplicationId`).
+    fn continues_another(&self) -> bool {
+        let keeps_none =
+            !self.replid_before.is_empty() && self.replid_before.bytes().all(|it| it == b'0');
+        self.bar == Some(Bar::Replica) || !keeps_none
     }
 }
 
@@ -123,6 +134,7 @@ impl Facts {
             uptime: Duration::ZERO,
             bar: None,
             replid: String::new(),
+            replid_before: String::new(),
             evicted: 0,
             at: crate::clock::now(),
         }
@@ -157,5 +169,25 @@ mod tests {
         assert!(facts("a", 4).doubt_since(&facts("a", 3)).is_some());
         let other = Facts { run_id: "other".to_owned(), ..facts("b", 0) };
         assert_eq!(other.doubt_since(&facts("a", 3)), None, "its mark tells");
+    }
+
+    #[test]
+    fn a_replication_id_that_continues_none_is_no_doubt() {
+        let facts = |replid: &str, before: &str| {
+            let (replid, replid_before) = (replid.to_owned(), before.to_owned());
+            Facts { replid, replid_before, ..Facts::for_tests() }
+        };
+        let (zeros, first) = ("0".repeat(40), facts("a", &"0".repeat(40)));
+        assert_eq!(facts("b", &zeros).doubt_since(&first), None, "its first replica came");
+        assert_eq!(
+            facts("b", &zeros).doubt_since(&facts("a", "c")),
+            None,
+            "its backlog was dropped"
+        );
+        assert_eq!(facts("b", "a").doubt_since(&first), Some(Doubt::Followed));
+        assert_eq!(facts("b", "").doubt_since(&first), Some(Doubt::Followed), "it does not say");
+        assert_eq!(facts("a", "c").doubt_since(&facts("a", "c")), None, "that was before");
+        let replica = Facts { bar: Some(Bar::Replica), ..facts("b", &zeros) };
+        assert_eq!(replica.doubt_since(&first), Some(Doubt::Followed));
     }
 }

@@ -152,6 +152,7 @@ pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult
         uptime: Duration::from_secs(info.number("uptime_in_seconds").unwrap_or(0)),
         bar: info.bar(),
         replid: text("master_replid"),
+        replid_before: text("master_replid2"),
         evicted: info.number("evicted_keys").unwrap_or(0),
         at,
     })

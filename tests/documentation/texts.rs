@@ -26,7 +26,8 @@ pub(super) fn for_operators() -> Vec<String> {
 }
 
 /// Where every text is about something that is wrong, but for those of [`NOTHING_WRONG`].
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 13] = [
+    "src/admin/status.rs",
     "src/config.rs",
     "src/config",
     "src/main.rs",
@@ -34,10 +35,23 @@ const SETTINGS: [&str; 7] = [
     "src/logging.rs",
     "src/master/link.rs",
     "src/master/link",
+    "src/master/reader.rs",
+    "src/master/roster/youth.rs",
+    "src/master/roster/keeper/beginning.rs",
+    "src/check.rs",
+    "src/check",
 ];
 
 /// What is no complaint, or stands in another text that is.
-const NOTHING_WRONG: [&str; 11] = [
+const NOTHING_WRONG: [&str; 20] = [
+    "the roster is known",
+    "a quorum could vote",
+    "a quorum could vote, and what was started later is copied to first",
+    "…\\n…… of … masters could vote and … are needed: ….\\n",
+    "no roster: no proxy has used them yet.\\n",
+    "roster: cluster …, version …\\n",
+    "out since version …",
+    "it was not seen",
     "cannot listen on … (…)",
     "listening on …",
     "quorum: … of …",
@@ -46,6 +60,7 @@ const NOTHING_WRONG: [&str; 11] = [
     "SIGHUP: certificates were read again",
     "metrics and status at http://…/",
     "the messages say it",
+    "the names say it",
     "the master is up",
     "it is empty",
     "the log is filtered by … from now on",

@@ -121,10 +121,11 @@ impl Master {
         let mut info = format!(
             "# Server\r\nredis_version:7.2.4\r\nrun_id:{}\r\nuptime_in_seconds:{}\r\n\
              role:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n\
-             aof_enabled:0\r\nmaster_replid:{}\r\n",
+             aof_enabled:0\r\nmaster_replid:{}\r\nmaster_replid2:{:040}\r\n",
             process.run_id,
             (now_ms - process.started_ms) / 1000,
             process.run_id,
+            0,
         );
         let keys = process.keys.len(now_ms);
         if keys > 0 {

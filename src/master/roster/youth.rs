@@ -71,6 +71,7 @@ mod tests {
             uptime: Duration::from_secs(*uptime),
             bar: None,
             replid: String::new(),
+            replid_before: String::new(),
             evicted: 0,
             at,
         };
