@@ -72,7 +72,7 @@ mod tests {
             standing: Standing::In { nonce: 0 },
         };
         let (cluster, members) = ("a".to_owned(), (1..4).map(member).collect());
-        Roster { cluster, version: 2, stage: Stage::Founded, members }
+        Roster { cluster, version: 2, stage: Stage::Founded, members, losses: 0 }
     }
 
     /// A list of masters such as `a1`, the first member of the cluster `a`, `-9`, an empty one, and `?3`, one that

@@ -95,9 +95,8 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     fn of_others(&self, cluster: &str, masters: &[usize]) -> String {
-        let carry = if masters.len() == 1 { "carries" } else { "carry" };
         format!(
-            "{} {carry} the mark of another cluster of masters ({cluster}): correct the list, or delete \
+            "{} carries the mark of another cluster of masters ({cluster}): correct the list, or delete \
              the keys redlock-proxy:mark and redlock-proxy:roster in all its databases if it is free to \
              be used",
             self.names(masters)
