@@ -225,6 +225,30 @@ async fn a_silent_minority_delays_nobody() {
     masters[1].cont();
 }
 
+/// Once somebody had waited for a quorum, no vote timeout was noticed before the end of that one's patience.
+#[tokio::test]
+async fn a_silent_minority_delays_nobody_after_a_hiccup_either() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "50ms", "--patience", "60s"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    masters.iter().for_each(Master::stop);
+    let pause = async {
+        tokio::time::sleep(HICCUP).await;
+        masters.iter().for_each(Master::cont);
+    };
+    let (late, ()) = tokio::join!(value(&mut client, &["GET", "nothing"]), pause);
+    assert_eq!(late, Ok(Value::Nil));
+    masters[0].ask(&["SET", "lock", "of somebody"]).await;
+    masters[1].stop();
+    let split = tokio::time::timeout(LIMIT, claim(&mut client, "lock")).await;
+    masters[1].cont();
+    assert_eq!(split.expect("nobody waits for one silent master"), Ok(Value::Nil));
+}
+
 /// Whoever has no quorum for longer than anybody's patience is told so, and not at once.
 #[tokio::test]
 async fn a_quorum_that_stays_silent_is_waited_for_and_then_an_error() {
