@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
-use support::scripts::{EXTEND, RELEASE};
-use support::{Master, Masters, Proxy, eventually, target_is_plain_redis, value};
+use support::scripts::{EXTEND, RELEASE, TAKE_OR_EXTEND};
+use support::{Master, Masters, Proxy, Reply, eventually, target_is_plain_redis, value};
 
 const FLAGS: [&str; 2] = ["--vote-timeout", "50ms"];
 const TEN_MINUTES: &str = "600000";
 /// A fork, a starved processor, a lost packet.
 const HICCUP: Duration = Duration::from_millis(150);
+/// One that outlasts every repetition of a round that did not agree.
+const LONG_HICCUP: Duration = Duration::from_millis(600);
 /// Rounds in which this machine itself paused for longer than that prove nothing.
 const QUIET: Duration = Duration::from_secs(1);
 /// How long masters are waited for.
@@ -27,6 +29,9 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const LIMIT: Duration = Duration::from_secs(20);
 /// A script that no library sends.
 const PUSH: &str = "redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('LLEN', KEYS[1])";
+/// The same, for some milliseconds.
+const PUSH_FOR: &str = "redis.call('RPUSH', KEYS[1], ARGV[1]) redis.call('PEXPIRE', KEYS[1], ARGV[2]) \
+                        return redis.call('LLEN', KEYS[1])";
 
 /// Every request of these 150 ms failed with CLUSTERDOWN, where one Redis would only have been late.
 #[tokio::test]
@@ -94,6 +99,109 @@ async fn prepare(client: &mut MultiplexedConnection, round: usize) {
     let _ = value(client, &["EVAL", PUSH, "1", &format!("warm up {round}"), "job"]).await;
 }
 
+/// One master has lost the key, another is silent: the silent one knows. `PEXPIRE` answered `TRYAGAIN` and an extension
+/// `CLUSTERDOWN` after 50 ms, where one Redis would only have been late.
+#[tokio::test]
+async fn a_silent_master_that_decides_is_waited_for() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &FLAGS);
+    proxy.expect_warnings();
+    for pause in [HICCUP, LONG_HICCUP] {
+        let mut round = 0;
+        while !is_waited_for(&proxy, &masters, &format!("{pause:?} {round}"), pause).await {
+            round += 1;
+            assert!(round < 10, "the machine was too busy to tell");
+        }
+    }
+}
+
+/// Asks everything while the second master pauses. `false`: this machine itself paused.
+async fn is_waited_for(proxy: &Proxy, masters: &[Master], round: &str, pause: Duration) -> bool {
+    let kinds = kinds();
+    let key = |kind: usize| format!("kind {kind} {round}");
+    for (kind, (before, ..)) in kinds.iter().enumerate() {
+        prepare_kind(proxy, masters, before, &key(kind)).await;
+    }
+    masters[1].stop();
+    let since = Instant::now();
+    let named = kinds.iter().enumerate().map(|(kind, (_, words, _))| about(&key(kind), words));
+    let words: Vec<Vec<String>> = named.collect();
+    let asking = join_all(words.iter().map(|words| ask(proxy, words)));
+    let pause = async {
+        tokio::time::sleep(pause).await;
+        masters[1].cont();
+    };
+    let (replies, ()) = tokio::join!(asking, pause);
+    if since.elapsed() > QUIET {
+        return false;
+    }
+    let all = kinds.into_iter().map(|(_, words, expected)| (words, Ok(expected))).zip(replies);
+    let wrong: Vec<_> = all.filter(|((_, expected), reply)| reply != expected).collect();
+    assert!(wrong.is_empty(), "{round}: {wrong:#?}");
+    true
+}
+
+type Kind = (&'static [&'static str], Vec<&'static str>, Value);
+
+/// What is put under a key `$` first, a request of each kind, and what a single Redis answers to it.
+fn kinds() -> Vec<Kind> {
+    const LOCK: &[&str] = &["SET", "$", "mine", "NX", "PX", TEN_MINUTES];
+    const NUMBER: &[&str] = &["SET", "$", "7"];
+    const LIST: &[&str] = &["RPUSH", "$", "first"];
+    let int = Value::Int;
+    let bulk = |text: &str| Value::BulkString(text.into());
+    vec![
+        (LOCK, vec!["EVAL", EXTEND, "1", "$", "mine", TEN_MINUTES], int(1)),
+        (LOCK, vec!["EVAL", TAKE_OR_EXTEND, "1", "$", "mine", TEN_MINUTES], int(1)),
+        (LOCK, vec!["EVAL", RELEASE, "1", "$", "mine"], int(1)),
+        (LOCK, vec!["PEXPIRE", "$", TEN_MINUTES], int(1)),
+        (LOCK, vec!["EXPIRE", "$", "900", "GT"], int(1)),
+        (LOCK, vec!["PEXPIREAT", "$", "99999999999999"], int(1)),
+        (LOCK, vec!["PERSIST", "$"], int(1)),
+        (LOCK, vec!["DEL", "$"], int(1)),
+        (LOCK, vec!["UNLINK", "$"], int(1)),
+        (LOCK, vec!["GET", "$"], bulk("mine")),
+        (LOCK, vec!["STRLEN", "$"], int(4)),
+        (LOCK, vec!["EXISTS", "$"], int(1)),
+        (LOCK, vec!["TYPE", "$"], Value::SimpleString("string".to_owned())),
+        (LOCK, vec!["WATCH", "$"], Value::Okay),
+        (LOCK, vec!["SET", "$", "mine", "XX", "PX", TEN_MINUTES], Value::Okay),
+        (LOCK, vec!["GETEX", "$", "PX", TEN_MINUTES], bulk("mine")),
+        (LOCK, vec!["GETSET", "$", "new"], bulk("mine")),
+        (LOCK, vec!["GETDEL", "$"], bulk("mine")),
+        (LOCK, vec!["APPEND", "$", "?"], int(5)),
+        (NUMBER, vec!["INCR", "$"], int(8)),
+        (LIST, vec!["LLEN", "$"], int(1)),
+        (LIST, vec!["LRANGE", "$", "0", "-1"], Value::Array(vec![bulk("first")])),
+        (LIST, vec!["RPUSH", "$", "second"], int(2)),
+        (LIST, vec!["EVAL", PUSH, "1", "$", "second"], int(2)),
+        (LIST, vec!["EVAL", PUSH_FOR, "1", "$", "second", TEN_MINUTES], int(2)),
+    ]
+}
+
+fn about(key: &str, words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| word.replace('$', key)).collect()
+}
+
+/// Puts something under `key` on all masters, and takes it away from the first.
+async fn prepare_kind(proxy: &Proxy, masters: &[Master], before: &[&str], key: &str) {
+    let before = about(key, before);
+    eventually("the key is everywhere", || async {
+        let _ = ask(proxy, &before).await;
+        for master in masters {
+            if !master.has(key).await {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+    assert_eq!(masters[0].ask(&["DEL", key]).await, Reply::Int(1), "{key}");
+}
+
 /// One after the other, so many requests would take minutes if each waited for the master that is silent.
 #[tokio::test]
 async fn a_silent_minority_delays_nobody() {
@@ -115,6 +223,30 @@ async fn a_silent_minority_delays_nobody() {
     };
     tokio::time::timeout(LIMIT, requests).await.expect("nobody waits for one silent master");
     masters[1].cont();
+}
+
+/// Once somebody had waited for a quorum, no vote timeout was noticed before the end of that one's patience.
+#[tokio::test]
+async fn a_silent_minority_delays_nobody_after_a_hiccup_either() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "50ms", "--patience", "60s"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    masters.iter().for_each(Master::stop);
+    let pause = async {
+        tokio::time::sleep(HICCUP).await;
+        masters.iter().for_each(Master::cont);
+    };
+    let (late, ()) = tokio::join!(value(&mut client, &["GET", "nothing"]), pause);
+    assert_eq!(late, Ok(Value::Nil));
+    masters[0].ask(&["SET", "lock", "of somebody"]).await;
+    masters[1].stop();
+    let split = tokio::time::timeout(LIMIT, claim(&mut client, "lock")).await;
+    masters[1].cont();
+    assert_eq!(split.expect("nobody waits for one silent master"), Ok(Value::Nil));
 }
 
 /// Whoever has no quorum for longer than anybody's patience is told so, and not at once.

@@ -7,7 +7,7 @@ use crate::clock::Instant;
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form, Number};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::tally::{Tally, Verdict};
 use crate::quorum::{Ballot, MasterSet};
@@ -59,6 +59,8 @@ struct Sent {
     since: Instant,
     freshness: Duration,
     round: u8,
+    /// Those that have given no answer, once it is not waited for them any more.
+    others: Others,
     done: bool,
 }
 
@@ -75,7 +77,14 @@ impl Change {
             return;
         }
         let freshness = rules.freshness(self.what.ttl_ms());
-        self.sent = Some(Sent { tally, since: now, freshness, round: 0, done: false });
+        self.sent = Some(Sent {
+            tally,
+            since: now,
+            freshness,
+            round: 0,
+            others: Others::Gone,
+            done: false,
+        });
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -117,11 +126,10 @@ impl Change {
         }
     }
 
+    /// At the vote timeout nobody has decided, so who is silent would: it is waited for until the patience ends.
     pub(super) fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if !is_last && !sent.tally.quorum_answered() {
-            return Next::WAIT;
-        }
+        let Some(sent) = self.sent.as_mut().filter(|_| is_last) else { return Next::WAIT };
+        sent.others = Others::of(Some(sent.tally.pending()));
         let verdict = sent.tally.close();
         self.decided(rules, verdict, now)
     }
@@ -162,10 +170,10 @@ impl Change {
             Some(Sent { tally, .. }) if tally.quorum_answered() => {
                 self.trouble.undecided(rules, tally.answered())
             }
-            sent => {
-                let answered = sent.as_ref().map_or(0, |sent| sent.tally.answered());
-                self.trouble.unavailable(rules, answered)
+            Some(Sent { tally, others, .. }) => {
+                self.trouble.unavailable(rules, tally.answered(), *others)
             }
+            None => self.trouble.unavailable(rules, 0, Others::Gone),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::decision::lease::claim::{self as decision, Step, Vote};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form, Number};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Answers, Asked, Next, Received, Rules, Then};
 use crate::quorum::{MasterSet, turn};
 use persist::Persist;
@@ -217,7 +217,9 @@ impl Claim {
             Step::Granted(holder) => Then::Reply(self.granted(holder), turn::End::Granted),
             Step::Held => Then::Reply(self.replies.held.clone(), turn::End::Lost),
             Step::Unavailable { answered } => {
-                Then::Reply(self.trouble.unavailable(rules, answered), turn::End::Lost)
+                let others = Others::of(self.sent.as_ref().map(|sent| sent.decision.pending()));
+                let reply = self.trouble.unavailable(rules, answered, others);
+                Then::Reply(reply, turn::End::Lost)
             }
         };
         Next { undo: next.take_back, then }
@@ -232,8 +234,9 @@ impl Claim {
         let then = match verdict {
             Persisted => Then::Reply(self.replies.granted.clone(), turn::End::Granted),
             Refused => Then::Reply(self.replies.held.clone(), turn::End::Lost),
-            Unavailable { answered } => {
-                Then::Reply(self.trouble.unavailable(rules, answered), turn::End::Lost)
+            Unavailable { answered, others } => {
+                let reply = self.trouble.unavailable(rules, answered, others);
+                Then::Reply(reply, turn::End::Lost)
             }
         };
         Next { undo, then }

@@ -12,7 +12,7 @@ use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
 use crate::operation::shown::{Shown, longer, vote};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
 
@@ -107,7 +107,8 @@ impl Delete {
             Step::Deleted => Next::reply(Reply::Int(1)),
             Step::Missing => Next::reply(Reply::Int(i64::from(self.has_deleted_untagged(rules)))),
             Step::Unavailable { answered } => {
-                Next::reply(self.trouble.unavailable(rules, answered))
+                let others = Others::of(self.sent.as_ref().map(|sent| sent.decision.pending()));
+                Next::reply(self.trouble.unavailable(rules, answered, others))
             }
         }
     }

@@ -4,7 +4,7 @@ use crate::client::reply::Reply;
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Next, Received, Rules};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
@@ -85,7 +85,8 @@ impl Everywhere {
     fn decided(&mut self, rules: &Rules) -> Next {
         self.done = true;
         if !rules.quorum.reached_by(self.answered) {
-            return Next::reply(self.trouble.unavailable(rules, self.answered.len()));
+            let (answered, others) = (self.answered.len(), Others::of(Some(self.pending)));
+            return Next::reply(self.trouble.unavailable(rules, answered, others));
         }
         Next::reply(match &self.what {
             What::Count => Reply::Int(self.common_count(rules.quorum)),

@@ -8,7 +8,7 @@ use crate::master::reply::Answer;
 use crate::operation::change::Replies;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form, Number};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Asked, Next, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet, turn};
 use redis_protocol::resp3::types::BytesFrame;
@@ -135,7 +135,8 @@ impl Extend {
             }
             Step::Refused => Next::reply(self.replies.other.clone()),
             Step::Unavailable { answered } => {
-                Next::reply(self.trouble.unavailable(rules, answered))
+                let others = Others::of(self.sent.as_ref().map(|sent| sent.decision.pending()));
+                Next::reply(self.trouble.unavailable(rules, answered, others))
             }
         }
     }

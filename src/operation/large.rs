@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use super::aside::Asking;
 use super::measure::Measure;
 use super::query::Query;
-use super::verdict::{self, Trouble};
+use super::verdict::{self, Others, Trouble};
 use super::{Kind, Operation, request};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
@@ -189,7 +189,7 @@ impl Large {
         if votes.quorum_answered() {
             return Heard::Differ;
         }
-        Heard::Unknown(trouble.unavailable(rules, votes.answered()))
+        Heard::Unknown(trouble.unavailable(rules, votes.answered(), Others::Gone))
     }
 
     /// Members and pairs without an order are added up, so that none of them need be sorted.

@@ -9,7 +9,7 @@ use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::program::Program;
 use crate::operation::request::{self, Form};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Next, Received, Rules};
 use crate::quorum::MasterSet;
 use crate::quorum::read::{Read, Verdict};
@@ -81,7 +81,7 @@ impl Load {
                 }
                 return match verdicts.unknown(received.master) {
                     None => Loaded::Next(Next::WAIT),
-                    Some(_) => self.unavailable(rules),
+                    Some(_) => self.unavailable(rules, Others::Gone),
                 };
             }
         };
@@ -92,21 +92,22 @@ impl Load {
                 let why = refused(why);
                 self.refused(why)
             }
-            Some(_) => self.unavailable(rules),
+            Some(_) => self.unavailable(rules, Others::Gone),
         }
     }
 
+    /// Who is silent would decide, and is waited for until the patience ends.
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Loaded {
-        if !is_last && !self.verdicts.as_ref().is_some_and(Read::quorum_answered) {
+        if !is_last {
             return Loaded::Next(Next::WAIT);
         }
-        self.unavailable(rules)
+        self.unavailable(rules, Others::Silent)
     }
 
     /// The client is told that it did not work: answers that come later must not make it work.
-    fn unavailable(&mut self, rules: &Rules) -> Loaded {
+    fn unavailable(&mut self, rules: &Rules, others: Others) -> Loaded {
         let answered = self.verdicts.take().map_or(0, |verdicts| verdicts.answered());
-        Loaded::Next(Next::reply(self.trouble.unavailable(rules, answered)))
+        Loaded::Next(Next::reply(self.trouble.unavailable(rules, answered, others)))
     }
 
     fn loaded(&mut self) -> Loaded {

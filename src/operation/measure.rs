@@ -3,7 +3,7 @@
 use crate::client::reply::Reply;
 use crate::master::reply::Answer;
 use crate::operation::request;
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Next, Received, Rules};
 use crate::quorum::MasterSet;
 
@@ -60,7 +60,7 @@ impl Measure {
         let is_known = self.refused || !self.answered.is_empty();
         Next::reply(match is_known {
             true => Reply::Int(self.largest),
-            false => Trouble::default().unavailable(rules, 0),
+            false => Trouble::default().unavailable(rules, 0, Others::of(Some(self.pending))),
         })
     }
 }

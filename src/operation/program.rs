@@ -19,7 +19,7 @@ use crate::lua::program::Program as Text;
 use crate::master::deferred::Restore;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::program::{self as decision, Did, Step};
 use crate::quorum::{MasterId, MasterSet, turn};
@@ -132,6 +132,8 @@ pub struct Program {
     effects: Vec<(MasterId, Effect)>,
     /// Masters that were lost before they answered.
     lost: MasterSet,
+    /// The client does not wait any longer.
+    is_out_of_patience: bool,
     trouble: Trouble,
 }
 
@@ -153,6 +155,7 @@ impl Program {
             answers: Vec::new(),
             effects: Vec::new(),
             lost: MasterSet::EMPTY,
+            is_out_of_patience: false,
             trouble: Trouble::default(),
         }
     }
@@ -294,10 +297,8 @@ impl Program {
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(decision) = &mut self.decision else { return Next::WAIT };
-        if !is_last && !decision.quorum_answered() {
-            return Next::WAIT;
-        }
-        let next = decision.deadline();
+        self.is_out_of_patience = is_last;
+        let next = decision.deadline(is_last);
         self.next(rules, next)
     }
 
@@ -311,7 +312,9 @@ impl Program {
                 Then::Reply(self.trouble.undecided(rules, answered), turn::End::Done)
             }
             Step::Unavailable { answered } => {
-                Then::Reply(self.trouble.unavailable(rules, answered), turn::End::Done)
+                let others = Others::silent_if(self.is_out_of_patience);
+                let reply = self.trouble.unavailable(rules, answered, others);
+                Then::Reply(reply, turn::End::Done)
             }
         };
         // What is tried again has to find everything as it was, also what was deleted.

@@ -85,7 +85,7 @@ impl Query {
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(votes) = &mut self.votes else { return Next::WAIT };
-        if !is_last && !votes.quorum_answered() {
+        if !is_last && rules.waits_on(votes, self.contested) {
             return Next::WAIT;
         }
         let reply = match votes.close() {

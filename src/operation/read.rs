@@ -162,6 +162,11 @@ impl Sightings {
         self.agreed(agreed)
     }
 
+    /// Whether it is waited for masters although the vote timeout has passed; it was read `tried` times before.
+    pub fn waits_on(&self, rules: &Rules, tried: u8) -> bool {
+        rules.waits_on(&self.decision, tried)
+    }
+
     /// Whether enough masters answered at all. Then it may be known in a moment: a key that expires does so on
     /// one master after the other, and one that is being changed changes likewise.
     pub fn quorum_answered(&self) -> bool {
@@ -244,7 +249,7 @@ impl Read {
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(sightings) = &mut self.sightings else { return Next::WAIT };
-        if !is_last && !sightings.quorum_answered() {
+        if !is_last && sightings.waits_on(rules, self.contested) {
             return Next::WAIT;
         }
         let seen = sightings.deadline(rules);

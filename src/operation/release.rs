@@ -9,7 +9,7 @@ use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
 use crate::operation::shown::{Shown, longer, vote};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Answers, Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
 
@@ -135,7 +135,8 @@ impl Release {
             Step::Missing => Next::reply(self.replies.missing.clone()),
             Step::Other => Next::reply(self.replies.other.clone()),
             Step::Unavailable { answered } => {
-                Next::reply(self.trouble.unavailable(rules, answered))
+                let others = Others::of(self.sent.as_ref().map(|sent| sent.decision.pending()));
+                Next::reply(self.trouble.unavailable(rules, answered, others))
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::decision::lease::claim::Terms;
 use crate::decision::lease::pad::Pad;
 use crate::master::unix_time::UnixTime;
 use crate::quorum::Quorum;
+use crate::quorum::read::Read;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -31,9 +32,20 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Whether a read waits on although its vote timeout has passed: for a quorum, or, once it is not repeated any more,
+    /// for masters that would decide.
+    pub(super) fn waits_on<V>(&self, votes: &Read<V>, tried: u8) -> bool {
+        let is_last = !self.may_try_again(tried);
+        !votes.quorum_answered() || is_last && votes.hangs_on_the_silent()
+    }
+
+    fn may_try_again(&self, tried: u8) -> bool {
+        u32::from(tried) < self.split_vote_retries
+    }
+
     /// Whether a round may be repeated whose answers did not agree; `tried` counts the repetitions.
     pub(super) fn try_again(&self, tried: &mut u8) -> bool {
-        let may = u32::from(*tried) < self.split_vote_retries;
+        let may = self.may_try_again(*tried);
         *tried += u8::from(may);
         may
     }

@@ -17,7 +17,7 @@ use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::read::{Seen, Sighting, Sightings};
 use crate::operation::request::{self, Expected, Form, NewTtl};
-use crate::operation::verdict::{self, Trouble};
+use crate::operation::verdict::{self, Others, Trouble};
 use crate::operation::{Next, Received, Rules, Then};
 use crate::quorum::swap::{self as decision, Step};
 use crate::quorum::{Ballot, MasterId, MasterSet, turn};
@@ -293,14 +293,14 @@ impl Swap {
 
     pub(super) fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
         match &mut self.phase {
-            Phase::Reading(Some(sightings)) if is_last || sightings.quorum_answered() => {
+            Phase::Reading(Some(sightings))
+                if is_last || !sightings.waits_on(rules, self.contested) =>
+            {
                 let seen = sightings.deadline(rules);
                 self.plan(rules, seen)
             }
-            Phase::Swapping(..) => {
-                let mut decision = self.decision.as_mut();
-                let decided = decision.as_mut().filter(|it| is_last || it.quorum_answered());
-                let next = decided.map(|decision| decision.deadline());
+            Phase::Swapping(..) if is_last => {
+                let next = self.decision.as_mut().map(decision::Swap::deadline);
                 next.map_or(Next::WAIT, |next| self.next(rules, next, now))
             }
             _ => Next::WAIT,
@@ -378,7 +378,10 @@ impl Swap {
             // starts anew only when it is time to ask again.
             Step::Pause => Then::Pause,
             Step::GaveUp => lost(verdict::interfered()),
-            Step::Unavailable { answered } => lost(self.trouble.unavailable(rules, answered)),
+            Step::Unavailable { answered } => {
+                let others = Others::of(self.decision.as_ref().map(decision::Swap::pending));
+                lost(self.trouble.unavailable(rules, answered, others))
+            }
         };
         // A longer end on a minority does no harm.
         let undo = if self.dates_anew() { MasterSet::EMPTY } else { next.undo };

@@ -3,6 +3,36 @@
 use crate::client::reply::Reply;
 use crate::master::electorate::Obstacle;
 use crate::operation::Rules;
+use crate::quorum::MasterSet;
+
+/// Masters without an answer that counts, when an operation ends without a verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others {
+    /// They were waited for until the client's patience ended.
+    Silent,
+    /// They will give none: they were lost, or what they said does not count.
+    #[default]
+    Gone,
+}
+
+impl Others {
+    /// Those of an operation that waited for `pending` in the end.
+    pub fn of(pending: Option<MasterSet>) -> Self {
+        Self::silent_if(pending.is_some_and(|pending| !pending.is_empty()))
+    }
+
+    /// Those of an operation that waited for them in the end, or for nobody.
+    pub fn silent_if(is_waiting: bool) -> Self {
+        if is_waiting { Self::Silent } else { Self::Gone }
+    }
+
+    fn described(self, rules: &Rules) -> String {
+        match self {
+            Self::Silent => format!("within {}", humantime::format_duration(rules.patience)),
+            Self::Gone => "and the others will not".to_owned(),
+        }
+    }
+}
 
 /// The first error a master gave to an operation, e.g. `OOM command not allowed ...`: what a single
 /// Redis would have said.
@@ -25,10 +55,10 @@ impl Trouble {
     }
 
     /// Fewer masters than a quorum gave an answer that counts.
-    pub fn unavailable(&self, rules: &Rules, answered: usize) -> Reply {
+    pub fn unavailable(&self, rules: &Rules, answered: usize, others: Others) -> Reply {
         match &self.0 {
             Some(error) => Reply::error(error.to_string()),
-            None => unavailable(rules, answered),
+            None => unavailable(rules, answered, others),
         }
     }
 
@@ -100,18 +130,18 @@ pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
     })
 }
 
-/// A quorum did not answer in time; what was done is being undone.
-fn unavailable(rules: &Rules, answered: usize) -> Reply {
+/// A quorum did not answer in time, or not alike; what was done is being undone.
+fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
     let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
-    let patience = humantime::format_duration(rules.patience);
+    let others = others.described(rules);
     if answered >= needed {
         return Reply::error(format!(
-            "CLUSTERDOWN {answered} of {masters} masters answered within {patience}, and that does not tell \
+            "CLUSTERDOWN {answered} of {masters} masters answered {others}, and that does not tell \
              whether it was done: try again"
         ));
     }
     Reply::error(format!(
-        "CLUSTERDOWN {answered} of {masters} masters answered within {patience} and {needed} are \
+        "CLUSTERDOWN {answered} of {masters} masters answered {others}, and {needed} are \
          needed: check that the masters run and can be reached from the proxy"
     ))
 }

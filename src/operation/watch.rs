@@ -93,12 +93,11 @@ impl Watch {
     }
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        if !is_last && !self.votes.as_ref().is_some_and(Read::quorum_answered) {
+        let Some(votes) = &mut self.votes else { return Next::WAIT };
+        if !is_last && rules.waits_on(votes, self.contested) {
             return Next::WAIT;
         }
-        if let Some(votes) = &mut self.votes
-            && let Verdict::Agreed(digest, _) = votes.close()
-        {
+        if let Verdict::Agreed(digest, _) = votes.close() {
             *self.watched.digest.borrow_mut() = Some(digest.clone());
             return Next::reply(Reply::OK);
         }

@@ -88,6 +88,8 @@ pub struct Program<B> {
     timed: bool,
     /// They have been asked to agree on times.
     agreed: bool,
+    /// The current round goes on after its vote timeout for a minority that decides.
+    waits: bool,
 }
 
 /// What one master did.
@@ -115,6 +117,7 @@ impl<B: Vote> Program<B> {
             failed: MasterSet::EMPTY,
             timed: false,
             agreed: false,
+            waits: false,
         }
     }
 
@@ -129,7 +132,7 @@ impl<B: Vote> Program<B> {
         self.pending = asked;
         self.votes.clear();
         (self.changed, self.failed) = (MasterSet::EMPTY, MasterSet::EMPTY);
-        self.timed = false;
+        (self.timed, self.waits) = (false, false);
     }
 
     /// `master` has answered in `round`; `ballot` is the whole of what it did and said.
@@ -177,7 +180,8 @@ impl<B: Vote> Program<B> {
         self.votes.len() >= self.quorum.needed()
     }
 
-    /// The current round has lasted too long for what it sets to be granted: it is taken back and tried again.
+    /// The current round has lasted too long for what it sets to be granted: it is taken back and tried again. Having
+    /// waited for a minority costs no try.
     pub fn outlived(&mut self, round: u8, master: MasterId, changed: bool) -> Next {
         if round != self.round || self.phase != Phase::Voting {
             return Self::late(changed, master);
@@ -186,13 +190,19 @@ impl<B: Vote> Program<B> {
             self.changed.insert(master);
         }
         let (undo, answered) = (std::mem::take(&mut self.changed), self.votes.len());
-        let step = self.pause_or(Step::Split { answered });
+        let step = match self.waits {
+            true => self.again(Step::Pause),
+            false => self.pause_or(Step::Split { answered }),
+        };
         Next { undo, step }
     }
 
-    /// The deadline of the current round has come.
-    pub fn deadline(&mut self) -> Next {
-        if self.phase != Phase::Voting {
+    /// The vote timeout of the current round has passed, or, with `is_last`, the client's patience. Who has yet to answer
+    /// would decide, and is waited for unless a quorum has answered and it can be tried again.
+    pub fn deadline(&mut self, is_last: bool) -> Next {
+        let may_go_on = self.quorum_answered() && self.has_another_try();
+        if self.phase != Phase::Voting || !is_last && !may_go_on {
+            self.waits = self.quorum_answered();
             return Next::WAIT;
         }
         self.pending = MasterSet::EMPTY;
@@ -264,6 +274,10 @@ impl<B: Vote> Program<B> {
             self.pause_or(Step::Split { answered })
         };
         Next { undo, step }
+    }
+
+    fn has_another_try(&self) -> bool {
+        self.retries_left > 0 || self.timed && !self.agreed
     }
 
     fn pause_or(&mut self, end: Step) -> Step {
@@ -408,10 +422,31 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_master_that_decides_is_waited_for_once_there_is_no_try_left() {
+        let mut program = program(3, 1);
+        let split = |program: &mut Program<_>| {
+            vote(program, 0, true, 1);
+            vote(program, 1, true, 2);
+        };
+        split(&mut program);
+        assert_eq!(program.deadline(false).step, Step::Pause);
+        program.ask(Quorum::of(3).everybody());
+        split(&mut program);
+        assert_eq!(program.deadline(false), Next::WAIT);
+        let mut given_up = program.clone();
+        assert_eq!(given_up.deadline(true).step, Step::Split { answered: 2 });
+        let mut outlived = program.clone();
+        let next = outlived.outlived(1, MasterId::new(2), true);
+        assert_eq!(next, Next { undo: masters(&[0, 1, 2]), step: Step::Pause });
+        let step = vote(&mut program, 2, true, 2).step;
+        assert_eq!(step, Step::Won(masters(&[1, 2])));
+    }
+
+    #[test]
     fn a_lone_answer_is_undone_and_not_believed() {
         let mut program = program(3, 3);
         vote(&mut program, 0, true, 1);
-        let next = program.deadline();
+        let next = program.deadline(true);
         assert_eq!(next, Next { undo: masters(&[0]), step: Step::Unavailable { answered: 1 } });
         assert_eq!(vote(&mut program, 1, true, 1).undo, masters(&[1]));
     }
@@ -469,7 +504,7 @@ mod tests {
         let mut program = program(3, 0);
         vote(&mut program, 0, false, 1);
         vote(&mut program, 1, false, 2);
-        assert_eq!(program.deadline().step, Step::Split { answered: 2 });
+        assert_eq!(program.deadline(true).step, Step::Split { answered: 2 });
     }
 
     #[test]
@@ -503,7 +538,7 @@ mod tests {
                 let (changed, reply, _) = votes[master];
                 undone = undone.union(step(vote(&mut program, master, changed, reply), &mut won));
             }
-            undone = undone.union(step(program.deadline(), &mut won));
+            undone = undone.union(step(program.deadline(true), &mut won));
             for master in silent {
                 let (changed, reply, _) = votes[master];
                 undone = undone.union(step(vote(&mut program, master, changed, reply), &mut won));

@@ -79,6 +79,11 @@ impl<V> Read<V> {
         self.answered() >= self.quorum.needed()
     }
 
+    /// Whether masters that have yet to answer would decide.
+    pub fn hangs_on_the_silent(&self) -> bool {
+        self.verdict().is_none() && self.may_be_held()
+    }
+
     /// Whether no further answer will come.
     pub fn is_complete(&self) -> bool {
         self.pending.is_empty()
@@ -91,7 +96,6 @@ impl<V> Read<V> {
     }
 
     fn verdict(&self) -> Option<Verdict<'_, V>> {
-        let silent = self.quorum.masters() - self.answered();
         let best = self.values.iter().max_by_key(|(_, holders)| holders.len());
         match best {
             Some((value, holders)) if self.quorum.reached_by(*holders) => {
@@ -99,11 +103,16 @@ impl<V> Read<V> {
             }
             _ if self.quorum.reached_by(self.missing) => Some(Verdict::Missing),
             _ if !self.pending.is_empty() => None,
-            _ if best.map_or(0, |(_, holders)| holders.len()) + silent < self.quorum.needed() => {
-                Some(Verdict::Contested)
-            }
-            _ => Some(Verdict::Undecided),
+            _ if self.may_be_held() => Some(Verdict::Undecided),
+            _ => Some(Verdict::Contested),
         }
+    }
+
+    /// Whether a value has a quorum if all that have not answered hold it.
+    fn may_be_held(&self) -> bool {
+        let silent = self.quorum.masters() - self.answered();
+        let most = self.values.iter().map(|(_, holders)| holders.len()).max();
+        most.unwrap_or(0) + silent >= self.quorum.needed()
     }
 }
 
@@ -172,6 +181,16 @@ mod tests {
         assert_eq!((one.answered(), one.quorum_answered()), (1, false));
         assert_eq!(one.unknown(MasterId::new(2)), Some(Verdict::Undecided));
         assert!(read(3, &[Some(Some(1)), Some(None)]).quorum_answered());
+    }
+
+    #[test]
+    fn who_has_yet_to_answer_is_waited_for_only_where_it_decides() {
+        let hangs = |answers: &[Option<Option<u8>>]| read(3, answers).hangs_on_the_silent();
+        assert!(hangs(&[Some(Some(1)), Some(None)]) && hangs(&[Some(Some(1)), Some(Some(2))]));
+        assert!(!hangs(&[Some(Some(1)), Some(Some(1))]), "it is known");
+        assert!(!hangs(&[Some(None), Some(None)]), "it is known");
+        assert!(!hangs(&[Some(Some(1)), Some(None), None]), "nobody has yet to answer");
+        assert!(!read(5, &[1, 2, 3, 4].map(|value| Some(Some(value)))).hangs_on_the_silent());
     }
 
     #[test]

@@ -67,9 +67,9 @@ impl Swap {
         self.state == State::Lost
     }
 
-    /// Whether enough masters have answered the present compare-and-set at all.
-    pub fn quorum_answered(&self) -> bool {
-        self.tally.quorum_answered()
+    /// Who has yet to answer the present compare-and-set.
+    pub fn pending(&self) -> MasterSet {
+        self.tally.pending()
     }
 
     /// A compare-and-set has been sent to `asked`.
@@ -98,7 +98,8 @@ impl Swap {
         }
     }
 
-    /// The deadline of the current compare-and-set has come.
+    /// The current compare-and-set is not waited for any longer. That is at the end of the client's patience, not at the
+    /// vote timeout: a minority that is silent decides, or keeps a lost round from being tried again.
     pub fn deadline(&mut self) -> Next {
         match self.state {
             State::Voting => self.lost(false),

@@ -98,7 +98,12 @@ pub(super) async fn deadlines(engine: Rc<Engine>) {
         let (now, next) = (clock::now(), engine.next_deadline());
         match next {
             None => engine.deadline_set().await,
-            Some(next) if next > now => tokio::time::sleep_until(next).await,
+            // What is set meanwhile may come first: the next one known may be the end of somebody's patience.
+            Some(next) if next > now => tokio::select! {
+                biased;
+                () = engine.deadline_set() => {}
+                () = tokio::time::sleep_until(next) => {}
+            },
             Some(_) => {
                 read_first().await;
                 engine.expire(now);

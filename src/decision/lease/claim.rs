@@ -10,6 +10,9 @@
 //!   +------------ ask() -------------- Asking
 //! ```
 //!
+//! Who may hold the lease already is not told that another does: with no try left, a silent master that decides it is
+//! waited for until the patience ends.
+//!
 //! Every way out but the first takes the attempt back on each master that may hold it. Links are FIFO, so a take-back
 //! sent at the verdict executes after the claim it takes back, and before a claim that follows.
 
@@ -169,11 +172,16 @@ impl Claim {
         }
     }
 
+    /// Masters that owe an answer to the present attempt.
+    pub fn pending(&self) -> MasterSet {
+        self.pending
+    }
+
     /// When [`Claim::tick`] has to be called, unless votes decide before.
     pub fn deadline(&self) -> Option<Duration> {
         let patience = self.began + self.terms.patience;
         match self.phase {
-            Phase::Voting if self.quorum_answered() => {
+            Phase::Voting if self.quorum_answered() && !self.waits_for_its_own() => {
                 Some(patience.min(self.sent + self.terms.vote_timeout))
             }
             Phase::Voting => Some(patience),
@@ -268,11 +276,28 @@ impl Claim {
     }
 
     fn split(&mut self, now: Duration) -> Next {
-        if self.retries_left == 0 || self.is_out_of_patience(now) {
-            return self.end(Phase::Lost, Step::Held);
+        let is_over = self.is_out_of_patience(now);
+        if self.retries_left > 0 && !is_over {
+            self.retries_left -= 1;
+            return self.end(Phase::Asking, Step::Pause);
         }
-        self.retries_left -= 1;
-        self.end(Phase::Asking, Step::Pause)
+        match self.may_be_owned() {
+            false => self.end(Phase::Lost, Step::Held),
+            true if is_over || self.pending.is_empty() => self.unavailable(),
+            true => Next::WAIT,
+        }
+    }
+
+    /// Whether it is not tried again, and who is silent decides whether the client holds the lease already.
+    fn waits_for_its_own(&self) -> bool {
+        self.retries_left == 0 && self.may_be_owned() && !self.pending.is_empty()
+    }
+
+    /// Whether a quorum may hold what the client was granted before. Then "held by somebody else" would be a guess.
+    fn may_be_owned(&self) -> bool {
+        let quorum = self.terms.quorum;
+        let silent = quorum.everybody().without(self.answered());
+        self.holders.that_could_reach(quorum, silent).any(|attempt| attempt != self.attempt)
     }
 
     fn unavailable(&mut self) -> Next {

@@ -146,6 +146,11 @@ impl Delete {
         self.enter(Phase::Looking, now);
     }
 
+    /// Masters that owe an answer.
+    pub fn pending(&self) -> MasterSet {
+        self.pending
+    }
+
     /// The round that answers have to name now.
     pub fn round(&self) -> u8 {
         self.round

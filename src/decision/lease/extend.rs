@@ -1,5 +1,8 @@
 //! Prolonging a lease: a quorum must still hold one attempt with the client's token.
 //!
+//! A minority that is silent is waited for only while it decides: with no quorum for a yes or a no, whoever has yet to
+//! answer would make one. Waiting costs no safety, because what comes after the freshness is asked again.
+//!
 //! Nothing is taken back. An extension that too few masters answered is an error, and the longer end stays where it
 //! was set: that is the safe side.
 
@@ -90,9 +93,12 @@ impl Extend {
 
     /// When [`Extend::tick`] has to be called, unless votes decide before.
     pub fn deadline(&self) -> Option<Duration> {
-        let patience = self.began + self.terms.patience;
-        let soon = patience.min(self.sent + self.terms.vote_timeout);
-        self.is_open.then_some(if self.quorum_answered() { soon } else { patience })
+        self.is_open.then_some(self.began + self.terms.patience)
+    }
+
+    /// Masters that owe an answer to the present round.
+    pub fn pending(&self) -> MasterSet {
+        self.pending
     }
 
     /// One master has answered `round`.
@@ -134,7 +140,6 @@ impl Extend {
     fn verdict(&self, now: Duration) -> Step {
         let quorum = self.terms.quorum;
         let is_over = now >= self.began + self.terms.patience;
-        let is_due = self.quorum_answered() && now >= self.sent + self.terms.vote_timeout;
         if let Some(attempt) = self.holders.of_quorum(quorum) {
             return match now - self.sent <= self.freshness {
                 true => Step::Extended(attempt),
@@ -144,7 +149,7 @@ impl Extend {
         }
         if self.is_impossible() {
             Step::Refused
-        } else if self.pending.is_empty() || is_due || is_over {
+        } else if self.pending.is_empty() || is_over {
             self.unavailable()
         } else {
             Step::Wait
@@ -160,10 +165,6 @@ impl Extend {
 
     fn unavailable(&self) -> Step {
         Step::Unavailable { answered: self.answered().len() }
-    }
-
-    fn quorum_answered(&self) -> bool {
-        self.terms.quorum.reached_by(self.answered())
     }
 
     fn answered(&self) -> MasterSet {
@@ -230,12 +231,25 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_master_that_decides_is_waited_for() {
+        let split = [(yes(7), 1), (Vote::Refused, 60)];
+        let third = |extend: &mut Extend, vote, at| extend.vote(0, MasterId::new(2), vote, ms(at));
+        let (mut holds, mut lost) = (extend(), extend());
+        assert_eq!(cast(&mut holds, &split), Step::Wait);
+        assert_eq!((holds.deadline(), holds.tick(ms(61))), (Some(ms(1_500)), Step::Wait));
+        assert_eq!(third(&mut holds, yes(7), 150), Step::Afresh, "it is late");
+        cast(&mut lost, &split);
+        assert_eq!(third(&mut lost, Vote::Refused, 150), Step::Refused);
+    }
+
+    #[test]
     fn an_extension_that_could_be_either_is_an_error() {
         let mut split = extend();
         cast(&mut split, &[(yes(7), 1), (Vote::Refused, 1)]);
-        assert_eq!((split.deadline(), split.tick(ms(49))), (Some(ms(50)), Step::Wait));
-        assert_eq!(split.tick(ms(50)), Step::Unavailable { answered: 2 });
-        assert_eq!(split.tick(ms(60)), Step::Wait);
+        assert_eq!(split.tick(ms(1_500)), Step::Unavailable { answered: 2 });
+        assert_eq!(split.tick(ms(1_600)), Step::Wait);
+        let nobody_left = [(yes(7), 1), (Vote::Refused, 1), (Vote::Unknown, 1)];
+        assert_eq!(cast(&mut extend(), &nobody_left), Step::Unavailable { answered: 2 });
         let mut silent = extend();
         cast(&mut silent, &[(yes(7), 1)]);
         assert_eq!((silent.deadline(), silent.tick(ms(1_499))), (Some(ms(1_500)), Step::Wait));

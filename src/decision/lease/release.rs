@@ -163,6 +163,11 @@ impl Release {
         *self = Self { began, round, deleted, reached, earlier, since, ..looking };
     }
 
+    /// Masters that owe an answer.
+    pub fn pending(&self) -> MasterSet {
+        self.pending
+    }
+
     /// The round that answers have to name now.
     pub fn round(&self) -> u8 {
         self.round

@@ -137,3 +137,25 @@ fn nobody_votes_twice() {
     let mut claim = claim();
     assert_eq!(cast(&mut claim, &[(0, Vote::Taken, 1), (0, Vote::Taken, 1)]), Next::WAIT);
 }
+
+#[test]
+fn who_may_hold_the_lease_already_is_not_told_that_another_does() {
+    let without_retries = || {
+        let terms = Terms { retries: 0, ..terms() };
+        let mut claim = Claim::new(terms, ms(50), attempt(1), MasterSet::first(3), ms(0));
+        cast(&mut claim, &[(0, Vote::Taken, 1), (2, Vote::Owned(attempt(0)), 1)]);
+        assert_eq!(claim.tick(ms(50)), Next::WAIT);
+        assert_eq!(claim.deadline(), Some(ms(1_500)));
+        claim
+    };
+    let (mut owned, mut lost, mut silent) =
+        (without_retries(), without_retries(), without_retries());
+    let next = cast(&mut owned, &[(1, Vote::Owned(attempt(0)), 150)]);
+    assert_eq!(next.step, Step::Afresh, "it is late");
+    let next = cast(&mut lost, &[(1, Vote::Refused, 150)]);
+    assert_eq!(next, Next { take_back: set(&[0]), step: Step::Held });
+    let unknown = Step::Unavailable { answered: 2 };
+    assert_eq!(silent.tick(ms(1_500)), Next { take_back: set(&[0, 1]), step: unknown });
+    let next = cast(&mut without_retries(), &[(1, Vote::Unknown, 150)]);
+    assert_eq!(next, Next { take_back: set(&[0, 1]), step: unknown }, "nobody is left to answer");
+}
