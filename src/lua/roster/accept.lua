@@ -1,6 +1,7 @@
 -- Stores state ARGV[8] under ballot ARGV[2] ARGV[3], and promises ARGV[4] ARGV[5]. KEYS: roster, mark. ARGV[1]:
 -- 'adopt': unless a higher ballot was promised; 'apply': and only on the state accepted under ARGV[6] ARGV[7];
--- 'catch up': if it is newer, whatever was promised. ARGV[9]: the cluster of the state. A master that has the mark of
+-- 'catch up': if it is newer, whatever was promised; or if the master holds a lower version than its mark proves, which
+-- was given up when the roster was begun anew. ARGV[10]: the version of the state. ARGV[9]: the cluster of the state. A master that has the mark of
 -- another cluster says nothing and keeps what it has.
 local pc, pw, ac, aw, state = read_stamp(KEYS[1])
 if not pc then
@@ -14,7 +15,9 @@ end
 local how, counter, worker, next_counter, next_worker = unpack(ARGV, 1, 5)
 local may
 if how == 'catch up' then
-  may = is_below(ac, aw, counter, worker)
+  local held = tonumber(string.match(state, '"version":(%d+)') or '0')
+  local proved = tonumber(string.match(mark, '^%S+ (%d+) ') or '0')
+  may = is_below(ac, aw, counter, worker) or (held < proved and held < tonumber(ARGV[10]))
   if is_below(next_counter, next_worker, pc, pw) then
     next_counter, next_worker = pc, pw
   end

@@ -48,7 +48,7 @@ pub fn command(request: &Request<Change>, after: Option<&Accepted>, all_speak: b
     }
 }
 
-/// Returns the call that gives a master a state that a quorum holds, if its own is older.
+/// Returns the call that gives a master a state that a quorum holds or its mark proves, if its own is older.
 pub fn catch_up(decided: &Accepted) -> Cmd {
     accept("catch up", decided, decided.accepted, Ballot::NONE)
 }
@@ -108,6 +108,7 @@ fn accept(how: &str, state: &Accepted, next: Ballot, expected: Ballot) -> Cmd {
     let mut accept = script(ACCEPT);
     accept.arg(how).arg(&words(state.accepted)).arg(&words(next)).arg(&words(expected));
     accept.arg(serde_json::to_string(state).unwrap_or_default()).arg(&state.value.cluster);
+    accept.arg(state.value.version);
     accept
 }
 

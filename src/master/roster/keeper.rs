@@ -24,7 +24,7 @@ use crate::clock::{self, Instant};
 use crate::decision::roster::admission::{Copy, Shown};
 use crate::decision::roster::anew::Rests;
 use crate::decision::roster::founding;
-use crate::decision::roster::mark::Kind;
+use crate::decision::roster::mark::{Kind, Mark};
 use crate::decision::roster::roster::{Change, Roster, Stage, Voters};
 use crate::decision::roster::seats::{Seats, at_place};
 use crate::master::dial::Dial;
@@ -214,11 +214,19 @@ impl<D: Dial + Clone> Keeper<D> {
             let is_news = self.learned.get() != learned;
             return Ok(if is_news { Turn::Acted } else { Turn::Idle });
         }
+        if newest.value.version < self.roster.borrow().version {
+            // It was given up when the roster was begun anew. Its ballot may be the higher one all the same: a master
+            // that forgot had promised it.
+            let is_known = |state: &&Accepted| state.value == *self.roster.borrow();
+            let known = sights.iter().flatten().filter_map(|sight| sight.marks.roster());
+            if let Some(known) = known.into_iter().find(is_known) {
+                self.catch_up(sights, known).await;
+            }
+            return Ok(Turn::Idle);
+        }
         let is_serving = self.errands.electorate.serves();
-        if newest.value.version < self.roster.borrow().version
-            // Nothing is changed for a list that has to be corrected.
-            || !is_serving && beginning::clusters(sights).len() > 1
-        {
+        // Nothing is changed for a list that has to be corrected.
+        if !is_serving && beginning::clusters(sights).len() > 1 {
             return Ok(Turn::Idle);
         }
         let voters = self.voters_of(&newest.value);
@@ -274,9 +282,12 @@ impl<D: Dial + Clone> Keeper<D> {
                 sight.marks.mark().map(|mark| &mark.kind),
                 Some(Kind::Member { cluster, .. }) if *cluster == roster.cluster
             );
-            let accepted = sight.marks.roster().map(|state| state.accepted);
-            let is_its = has_mark || is_founder(sight);
-            is_its && sight.facts.bar.is_none() && accepted < Some(decided.accepted)
+            let held = sight.marks.roster();
+            let version = held.map_or(0, |state| state.value.version);
+            let proved = sight.marks.mark().and_then(Mark::version).unwrap_or_default();
+            let is_older = held.map(|state| state.accepted) < Some(decided.accepted)
+                || version < proved.min(roster.version);
+            (has_mark || is_founder(sight)) && sight.facts.bar.is_none() && is_older
         };
         for (master, _) in distinct(sights).filter(is_behind) {
             if let Ok(errand) = self.errands.to(master).await {
