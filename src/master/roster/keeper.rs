@@ -1,7 +1,7 @@
 //! Keeping the roster: founding the cluster, putting out who has forgotten, and admitting it again.
 //!
 //! One task of each process looks at what the watches have seen, asks the decisions what to do next
-//! ([`founding`](crate::decision::roster::founding), [`admission`](crate::decision::roster::admission),
+//! ([`founding`], [`admission`](crate::decision::roster::admission),
 //! [`anew`](crate::decision::roster::anew)), and does it.
 //! It remembers nothing that others would need: several proxies may be at it at once, and any of them can finish what
 //! another began.
