@@ -1,8 +1,8 @@
 -- Stores state ARGV[8] under ballot ARGV[2] ARGV[3], and promises ARGV[4] ARGV[5]. KEYS: roster, mark. ARGV[1]:
 -- 'adopt': unless a higher ballot was promised; 'apply': and only on the state accepted under ARGV[6] ARGV[7];
 -- 'catch up': if it is newer, whatever was promised; or if the master holds a lower version than its mark proves, which
--- was given up when the roster was begun anew. ARGV[10]: the version of the state. ARGV[9]: the cluster of the state. A master that has the mark of
--- another cluster says nothing and keeps what it has.
+-- was given up when the roster was begun anew. ARGV[9] ARGV[10]: cluster and version of the state. A master that has the
+-- mark of another cluster says nothing and keeps what it has.
 local pc, pw, ac, aw, state = read_stamp(KEYS[1])
 if not pc then
   return redis.error_reply('ERR the roster on this master cannot be read')

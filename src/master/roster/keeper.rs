@@ -218,8 +218,8 @@ impl<D: Dial + Clone> Keeper<D> {
             // It was given up when the roster was begun anew. Its ballot may be the higher one all the same: a master
             // that forgot had promised it.
             let is_known = |state: &&Accepted| state.value == *self.roster.borrow();
-            let known = sights.iter().flatten().filter_map(|sight| sight.marks.roster());
-            if let Some(known) = known.into_iter().find(is_known) {
+            let mut states = sights.iter().flatten().filter_map(|sight| sight.marks.roster());
+            if let Some(known) = states.find(is_known) {
                 self.catch_up(sights, known).await;
             }
             return Ok(Turn::Idle);
