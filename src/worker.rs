@@ -388,9 +388,11 @@ impl Worker {
     async fn drain(&self, limit: Duration) {
         self.draining.set(true);
         self.shared.registry.wake_all();
+        // What takes a lost claim back, or ends a lease, goes to masters even when its client has gone.
+        let delivers = || self.engine.links().iter().any(|link| link.is_up() && link.owes());
         let gone = async {
-            // Rollbacks are on their way even when their clients have gone.
-            while self.shared.registry.connected() > 0 || self.engine.in_flight() > 0 {
+            while self.shared.registry.connected() > 0 || self.engine.in_flight() > 0 || delivers()
+            {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
         };

@@ -165,6 +165,25 @@ async fn a_late_yes_is_taken_back_before_the_end() {
     held.masters[0].forgets("lock").await;
 }
 
+/// The same when nothing of the claim is on its way any more but what takes it back.
+#[tokio::test]
+async fn a_take_back_on_its_way_is_waited_for_before_the_end() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let held = Held::start(&[&FOR_EVER[..], &["--split-vote-retries", "0"]].concat()).await;
+    held.give_to_another().await;
+    held.relays[0].hold_back("EVALSHA");
+    let mut raw = held.proxy.raw().await;
+    assert_eq!(raw.ask(&words("SET lock mine NX PX 60000")).await, Reply::Nil);
+    held.masters[0].holds("lock", "mine").await;
+    signal("TERM", held.pid);
+    refuses_clients(held.proxy.address()).await;
+    held.let_go();
+    assert_eq!(end(held.proxy, held.pid).code(), Some(0));
+    held.masters[0].forgets("lock").await;
+}
+
 /// A release that a majority has confirmed still reaches the last master, where the lock would
 /// otherwise stay, without a TTL for ever.
 #[tokio::test]
