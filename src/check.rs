@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use self::list::List;
 use crate::config::Settings;
 use crate::decision::roster::admission::Shown;
-use crate::decision::roster::founding;
-use crate::decision::roster::mark::{Kind, Mark};
+use crate::decision::roster::learning;
+use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Roster, Standing};
 use crate::decision::roster::seats::is_strange;
 use crate::master::dial::Network;
@@ -114,20 +114,9 @@ fn is_rest(look: &Look) -> bool {
     look.marks.any().is_some() || look.marks.roster().is_some()
 }
 
-/// The roster that was accepted last, but for a founding that another cluster has overtaken.
 fn newest(looks: &Looks, quorum: Quorum) -> Option<Roster> {
-    // A register may have been settled before anything stood in it.
-    let states = || {
-        let states = looks.iter().flatten().filter_map(|look| look.marks.roster());
-        states.filter(|state| state.value.version > 0)
-    };
-    let held = states().find(|state| {
-        states().filter(|other| other.accepted == state.accepted).count() >= quorum.needed()
-    });
-    let is_overtaken =
-        |left: &Roster| held.is_some_and(|held| founding::is_overtaken(left, &held.value));
-    let newest = states().filter(|state| !is_overtaken(&state.value));
-    newest.max_by_key(|state| state.accepted).map(|state| state.value.clone())
+    let held: Vec<_> = looks.iter().flatten().filter_map(|look| look.marks.roster()).collect();
+    learning::newest(quorum, &held).map(|newest| newest.state.value.clone())
 }
 
 fn list(settings: &Settings, looks: &Looks) -> List {
@@ -137,9 +126,8 @@ fn list(settings: &Settings, looks: &Looks) -> List {
         let (mark, run_id) = (look.marks.mark().cloned(), look.facts.run_id.clone());
         Some(Shown { mark, run_id, address: address.clone() })
     };
-    let cluster = |look: &Result<Look, ProbeError>| match look.as_ref().ok()?.marks.any()?.kind {
-        Kind::Member { cluster, .. } => Some(cluster),
-        Kind::Provisional { .. } => None,
+    let cluster = |look: &Result<Look, ProbeError>| {
+        look.as_ref().ok()?.marks.any()?.cluster().map(str::to_owned)
     };
     let shown = looks.iter().zip(&addresses).map(show).collect();
     List { shown, clusters: looks.iter().map(cluster).collect(), addresses }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::decision::roster::roster::{Member, Roster, Stage, Standing};
-use redlock_proxy::master::roster::acceptor::{Accepted, stored};
+use redlock_proxy::decision::roster::roster::{Accepted, Member, Roster, Stage, Standing};
+use redlock_proxy::master::roster::acceptor::stored;
 use support::{Master, Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
 
 const TEN_MINUTES: &str = "600000";
@@ -242,7 +242,7 @@ async fn leave_founding_on(master: &Master, masters: &Masters) {
         members,
         losses: 0,
     };
-    let accepted = Ballot { counter: u64::from(u32::MAX) << 30, worker: 1 };
+    let accepted = Ballot { epoch: 0, counter: u64::from(u32::MAX) << 30, worker: 1 };
     let state = Accepted { accepted, value, ..Accepted::default() };
     let json = serde_json::to_string(&state).expect("JSON");
     let ballot = format!("{} {}", accepted.counter, accepted.worker);

@@ -321,7 +321,7 @@ impl State {
         let mut copy = acceptor::Stamp { promised, state: one.state.clone() };
         if one.state != other.state {
             self.clock += 10;
-            let ballot = Ballot { counter: self.clock, worker: ADMITTER };
+            let ballot = Ballot { epoch: 0, counter: self.clock, worker: ADMITTER };
             let newest = [one, other].into_iter().max_by_key(|stamp| stamp.state.accepted);
             let Some(newest) = newest else { return };
             copy = acceptor::Stamp { promised: ballot, state: newest.state.clone().under(ballot) };

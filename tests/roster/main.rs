@@ -4,6 +4,7 @@
 //!   while claims are on their way. A change of the roster is one step here.
 //! * [`register`]: that it may be one step. The roster is kept on the masters themselves, one of which forgets it.
 //! * [`anew`]: a quorum forgets, again and again, and a proxy does not see all of it.
+//! * [`given_up`]: the roster is begun anew in the register, while somebody changes the one before.
 //! * [`founding`]: two founders with the same list, or with lists that overlap.
 //!
 //! A model that cannot fail proves nothing. Every rule is taken away once, and the model has to find what breaks.
@@ -12,6 +13,7 @@ mod admission;
 mod admission_bugs;
 mod anew;
 mod founding;
+mod given_up;
 mod register;
 
 use std::fmt::Debug;

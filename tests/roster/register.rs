@@ -5,7 +5,7 @@ use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::electorate::Electorate;
 use redlock_proxy::decision::register::proposer::{Answer, Outcome, Proposer, Request, Step};
 use redlock_proxy::decision::register::{StampOf, StateOf};
-use redlock_proxy::decision::roster::roster::{Change, Identity, Members, Roster};
+use redlock_proxy::decision::roster::roster::{Change, Identity, Presence, Roster};
 use redlock_proxy::quorum::{MasterId, Quorum};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
@@ -30,12 +30,12 @@ enum Bug {
 struct Voters(Option<Bug>);
 
 impl Electorate<Roster> for Voters {
-    type Credential = Option<Identity>;
+    type Credential = Presence;
 
-    fn counts(&self, newest: &Roster, master: MasterId, shown: &Option<Identity>) -> bool {
+    fn counts(&self, newest: &Roster, _: MasterId, shown: &Presence) -> bool {
         match self.0 {
-            Some(Bug::CountsEarlierIncarnations) => shown.is_some(),
-            _ => Members.counts(newest, master, shown),
+            Some(Bug::CountsEarlierIncarnations) => shown.identity.is_some(),
+            _ => newest.is_member(shown),
         }
     }
 }
@@ -127,11 +127,11 @@ impl World {
         let master = &mut state.masters[at];
         master.inbox.retain(|other| other != letter);
         let votes = self.bug == Some(Bug::EmptiedMasterVotes);
-        let shown = match &master.identity {
-            None if votes => Some(identity(1, at)),
-            shown => shown.clone(),
+        let identity = match &master.identity {
+            None if votes => identity(1, at),
+            shown => shown.clone()?,
         };
-        shown.as_ref()?;
+        let shown = Presence { identity: Some(identity), nonce: None, run_id: run_id(at) };
         let stamp = &mut master.stamp;
         let answer = match request {
             Request::Prepare(ballot) => stamp.prepare(*ballot).map(Answer::Promised),
@@ -199,7 +199,7 @@ impl Model for World {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let first = Ballot { counter: 1, worker: 9 };
+        let first = Ballot { epoch: 0, counter: 1, worker: 9 };
         let value = founded();
         let state = Accepted { accepted: first, value, recent: Default::default() };
         let master = |at| Master {

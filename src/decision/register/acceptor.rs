@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn ballot(counter: u64) -> Ballot {
-        Ballot { counter, worker: 7 }
+        Ballot { epoch: 0, counter, worker: 7 }
     }
 
     fn append(expected: u64, own: u64) -> Apply<Append> {

@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 /// The name and rank of one attempt to change a register.
 ///
 /// No two attempts share a ballot: a worker's counter only rises, and its id is its own. Ballots are compared as
-/// numbers, counter first. (Lua's `<` on strings follows the locale, so scripts must not compare them as text.)
+/// numbers, the epoch first, then the counter. (Lua's `<` on strings follows the locale, so scripts must not compare them as text.)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 pub struct Ballot {
+    /// How often a register was begun anew on masters that had forgotten: what they promised before that cannot outbid it.
+    pub epoch: u64,
     /// Microseconds since the epoch when the attempt began, or one more than the highest counter met.
     pub counter: u64,
     /// Id of the worker, drawn at its start.
@@ -18,12 +20,12 @@ pub struct Ballot {
 
 impl Ballot {
     /// The ballot of a register that was never written. Nobody uses it for an attempt.
-    pub const NONE: Self = Self { counter: 0, worker: 0 };
+    pub const NONE: Self = Self { epoch: 0, counter: 0, worker: 0 };
 
-    /// Returns a ballot of `worker` that is higher than `highest`, and not older than `now_us`.
+    /// Returns a ballot of `worker` that is higher than `highest`, in its epoch, and not older than `now_us`.
     pub fn above(highest: Self, now_us: u64, worker: u64) -> Self {
         let counter = now_us.max(highest.counter.saturating_add(1));
-        Self { counter, worker }
+        Self { epoch: highest.epoch, counter, worker }
     }
 }
 
@@ -36,18 +38,19 @@ mod tests {
     proptest! {
         #[test]
         fn the_next_ballot_is_higher_and_not_older(
-            counter in 0..u64::MAX, other: u64, now_us: u64, worker: u64
+            epoch: u64, counter in 0..u64::MAX, other: u64, now_us: u64, worker: u64
         ) {
-            let highest = Ballot { counter, worker: other };
+            let highest = Ballot { epoch, counter, worker: other };
             let next = Ballot::above(highest, now_us, worker);
-            prop_assert!(next > highest && next.counter >= now_us && next.worker == worker);
+            prop_assert!(next > highest && next.epoch == epoch);
+            prop_assert!(next.counter >= now_us && next.worker == worker);
         }
     }
 
     #[test]
-    fn counters_come_before_workers() {
-        let low = Ballot { counter: 9, worker: 200 };
-        let high = Ballot { counter: 10, worker: 3 };
+    fn epochs_come_before_counters_and_those_before_workers() {
+        let low = Ballot { epoch: 1, counter: 9, worker: 200 };
+        let high = Ballot { epoch: 1, counter: 10, worker: 3 };
         assert!(Ballot::NONE < low && low < high);
     }
 }

@@ -13,6 +13,11 @@ pub trait Electorate<V> {
     /// What an answer shows about the master that gave it.
     type Credential: Clone + Debug + Eq + Hash;
 
+    /// The epoch that it votes in at least.
+    fn epoch(&self) -> u64 {
+        0
+    }
+
     /// Whether the answer of `master` counts, when `highest` is the newest value met in the same attempt.
     fn counts(&self, highest: &V, master: MasterId, credential: &Self::Credential) -> bool;
 }

@@ -125,7 +125,7 @@ where
         now_us: u64,
     ) -> (Self, Request<P>) {
         let (attempts, phase) = (Vec::new(), Phase::Pausing);
-        let highest = Ballot::NONE;
+        let highest = Ballot { epoch: electorate.epoch(), ..Ballot::NONE };
         let mut proposer = Self { quorum, worker, electorate, program, attempts, highest, phase };
         let request = proposer.again(now_us);
         (proposer, request)
@@ -227,19 +227,34 @@ where
         promises.push((master, shown, state));
         promises.sort_by_key(|(master, ..)| *master);
         let (ballot, promises) = (*ballot, promises.clone());
-        let Some(newest) = newest::<P, _>(&promises) else { return Step::Wait };
-        let counts = |(master, shown, _): &&Promise<P, _>| {
-            self.electorate.counts(&newest.value, *master, shown)
-        };
-        let counted: Vec<_> = promises.iter().filter(counts).collect();
-        if counted.len() < self.quorum.needed() {
-            return Step::Wait;
+        match self.promised_by_a_quorum(&promises) {
+            None => Step::Wait,
+            Some((newest, true)) => self.decided(ballot, newest.clone()),
+            Some((newest, false)) => self.adopt(ballot, newest.clone()),
         }
-        let alike = counted.iter().filter(|(.., state)| state.accepted == newest.accepted).count();
-        if alike < self.quorum.needed() {
-            return self.adopt(ballot, newest.clone());
-        }
-        self.decided(ballot, newest.clone())
+    }
+
+    /// The newest state that a quorum of its own electorate has shown nothing newer than, and whether a quorum holds it.
+    ///
+    /// What others showed that is newer can never be decided: they lack a quorum by their own account.
+    fn promised_by_a_quorum<'a>(
+        &self,
+        promises: &'a [Promise<P, E::Credential>],
+    ) -> Option<(&'a StateOf<P>, bool)> {
+        let mut states: Vec<&StateOf<P>> = promises.iter().map(|(.., state)| state).collect();
+        states.sort_by_key(|state| std::cmp::Reverse(state.accepted));
+        let newest = states.first()?.accepted;
+        let needed = self.quorum.needed();
+        states.into_iter().find_map(|state| {
+            let counts = |(master, shown, its): &&Promise<P, _>| {
+                its.accepted <= state.accepted
+                    && self.electorate.counts(&state.value, *master, shown)
+            };
+            let counted: Vec<_> = promises.iter().filter(counts).collect();
+            let alike = counted.iter().filter(|(.., its)| its.accepted == state.accepted).count();
+            let is_held = alike >= needed && state.accepted == newest;
+            (counted.len() >= needed).then_some((state, is_held))
+        })
     }
 
     /// Makes the newest state that a quorum showed one that a quorum holds.
@@ -334,10 +349,6 @@ where
     }
 }
 
-fn newest<P: Program, C>(promises: &[Promise<P, C>]) -> Option<&StateOf<P>> {
-    promises.iter().map(|(.., state)| state).max_by_key(|state| state.accepted)
-}
-
 /// That it ran is certain; that it did not is only certain when nothing is unknown.
 fn clearer<R>(one: Fate<R>, other: Fate<R>) -> Fate<R> {
     match (&one, &other) {
@@ -362,6 +373,44 @@ mod tests {
         fn run(&self, value: &u8) -> (u8, u8) {
             (value + 1, value + 1)
         }
+    }
+
+    /// A value from 100 on is the last master's own affair.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Alone;
+
+    impl Electorate<u8> for Alone {
+        type Credential = ();
+
+        fn epoch(&self) -> u64 {
+            3
+        }
+
+        fn counts(&self, highest: &u8, master: MasterId, (): &()) -> bool {
+            *highest < 100 || master == MasterId::new(2)
+        }
+    }
+
+    #[test]
+    fn a_newer_state_whose_own_electorate_lacks_a_quorum_is_replaced() {
+        let state = |value, counter| {
+            let accepted = Ballot { epoch: 0, counter, worker: 8 };
+            acceptor::State { accepted, value, recent: acceptor::Recent::default() }
+        };
+        let quorum = Quorum::of(3);
+        let (mut worker, request) =
+            Proposer::<Increment, Alone>::new(quorum, 7, Alone, Some(Increment), 100);
+        let ballot = Ballot { epoch: 3, counter: 100, worker: 7 };
+        assert_eq!(request, Request::Prepare(ballot), "it outbids what was promised before");
+        let mut promise = |master, state| {
+            worker.answer(ballot, MasterId::new(master), (), Answer::Promised(state))
+        };
+        assert_eq!(promise(2, state(200, 900)), Step::Wait);
+        assert_eq!(promise(0, state(1, 5)), Step::Wait, "it does not count for the newer one");
+        let Step::Send(Request::Adopt(adopt)) = promise(1, state(1, 5)) else {
+            panic!("the masters differ");
+        };
+        assert_eq!((adopt.state.value, adopt.state.accepted), (1, ballot));
     }
 
     type Masters = [Stamp<u8, u8>; 3];
@@ -403,7 +452,7 @@ mod tests {
     #[test]
     fn one_that_refuses_while_another_is_silent_is_asked_again_with_a_higher_ballot() {
         let mut masters = Masters::default();
-        let ahead = Ballot { counter: 1_000_000, worker: 9 };
+        let ahead = Ballot { epoch: 0, counter: 1_000_000, worker: 9 };
         assert!(masters[1].prepare(ahead).is_ok());
         let (mut worker, request) = start(Some(Increment));
         assert_eq!(ask(&mut worker, &mut masters, &[0, 1], &request), Step::Wait);
@@ -465,7 +514,7 @@ mod tests {
     #[test]
     fn who_is_refused_by_too_many_pauses_and_comes_back_with_a_higher_ballot() {
         let mut masters = Masters::default();
-        let high = Ballot { counter: 900, worker: 8 };
+        let high = Ballot { epoch: 0, counter: 900, worker: 8 };
         for master in &mut masters[..2] {
             assert!(master.prepare(high).is_ok());
         }
@@ -500,7 +549,7 @@ mod tests {
             panic!("both show the same");
         };
         for counter in [1_000, 2_000, 3_000] {
-            let ballot = Ballot { counter, worker: 8 };
+            let ballot = Ballot { epoch: 0, counter, worker: 8 };
             for master in &mut masters {
                 assert!(master.prepare(ballot).is_ok());
                 let expected = master.state.accepted;
@@ -520,8 +569,8 @@ mod tests {
         let old = Apply {
             program: Increment,
             expected: Ballot::NONE,
-            ballot: Ballot { counter: 5, worker: 8 },
-            next: Ballot { counter: 6, worker: 8 },
+            ballot: Ballot { epoch: 0, counter: 5, worker: 8 },
+            next: Ballot { epoch: 0, counter: 6, worker: 8 },
         };
         assert!(acceptor::apply(&mut masters[0], &old, 2).is_ok());
         let (mut worker, request) = start(None);
@@ -530,6 +579,6 @@ mod tests {
         };
         let step = ask(&mut worker, &mut masters, &[1, 2], &adopt);
         assert_eq!(step, Step::Done(Outcome::Read(1)));
-        assert_eq!(masters[1].state.accepted, Ballot { counter: 100, worker: 7 });
+        assert_eq!(masters[1].state.accepted, Ballot { epoch: 0, counter: 100, worker: 7 });
     }
 }

@@ -174,8 +174,5 @@ fn provisional(shown: &Shown) -> Option<u64> {
 }
 
 fn version_of(roster: &Roster, mark: &Mark) -> Option<u64> {
-    match &mark.kind {
-        Kind::Member { cluster, version, .. } if *cluster == roster.cluster => Some(*version),
-        _ => None,
-    }
+    mark.version().filter(|_| mark.is_of(&roster.cluster))
 }

@@ -69,6 +69,12 @@ pub fn is_overtaken(ours: &Roster, decided: &Roster) -> bool {
     is_unfinished && decided.stage == Stage::Founded && decided.cluster != ours.cluster
 }
 
+/// Whether a founding that is not finished needs the server with this id.
+pub fn is_founder(roster: &Roster, run_id: &str) -> bool {
+    let is_unfinished = roster.stage == Stage::Founding;
+    is_unfinished && roster.members.iter().any(|member| member.run_id == run_id)
+}
+
 /// Whether what a master keeps of an overtaken founding can be removed: one of the masters that the founding needs
 /// shows the mark of the other cluster, so that it can never be finished.
 ///
@@ -79,8 +85,8 @@ pub fn is_rest(
     decided: &Roster,
     shown: &[Option<Shown>],
 ) -> bool {
-    let is_ours = |mark: &Mark| matches!(&mark.kind, Kind::Member { cluster, .. } if *cluster == decided.cluster);
-    let is_needed = |shown: &Shown| left.members.iter().any(|it| it.run_id == shown.run_id);
+    let is_ours = |mark: &Mark| mark.is_of(&decided.cluster);
+    let is_needed = |shown: &Shown| is_founder(left, &shown.run_id);
     let is_taken = |shown: &Shown| is_needed(shown) && shown.mark.as_ref().is_some_and(is_ours);
     is_overtaken(left, decided)
         && !mark.is_some_and(is_ours)
@@ -101,9 +107,8 @@ fn marks(known: &Roster, shown: &[Option<Shown>]) -> Task {
 /// Whether a master shows a mark that is not of the cluster; while none is known, every mark is strange.
 fn is_strange(shown: &Option<Shown>, cluster: Option<&str>) -> bool {
     let mark = shown.as_ref().and_then(|shown| shown.mark.as_ref());
-    mark.is_some_and(|mark| match &mark.kind {
-        Kind::Member { cluster: theirs, .. } => cluster != Some(theirs),
-        Kind::Provisional { .. } => cluster.is_none(),
+    mark.is_some_and(|mark| {
+        cluster.is_none_or(|cluster| mark.cluster().is_some_and(|its| its != cluster))
     })
 }
 

@@ -107,11 +107,32 @@ impl Mark {
         self.kind == other.kind && self.database == other.database
     }
 
+    /// The cluster that the master belongs to; `None`: it is yet to be admitted.
+    pub fn cluster(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Member { cluster, .. } => Some(cluster),
+            Kind::Provisional { .. } => None,
+        }
+    }
+
+    /// Whether the master belongs to `cluster`.
+    pub fn is_of(&self, cluster: &str) -> bool {
+        self.cluster() == Some(cluster)
+    }
+
     /// The version that the master votes under.
     pub fn version(&self) -> Option<u64> {
         match self.kind {
             Kind::Member { version, .. } => Some(version),
             Kind::Provisional { .. } => None,
+        }
+    }
+
+    /// The nonce of a provisional mark.
+    pub fn nonce(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Provisional { nonce } => Some(nonce),
+            Kind::Member { .. } => None,
         }
     }
 

@@ -7,6 +7,7 @@
 //! * [`roster`] is the list of members that all proxies agree on, kept as a register on the masters themselves;
 //! * [`mark`] is what a master shows to prove that it remembers, and [`mark::Proven`] what only the proof can make;
 //! * [`poll`] says which votes may be counted together, by the [`term`] that each proxy knows; [`votes`] counts them;
+//! * [`learning`] says what a proxy learns from the rosters that masters hold;
 //! * [`clock`] tells a master whose clock was set, and [`noted`] does so for a proxy that was not there;
 //! * [`admission`] says what a proxy does next for a master that has forgotten;
 //! * [`anew`] says what it does when a quorum has forgotten;
@@ -19,6 +20,7 @@ pub mod anew;
 pub mod clock;
 pub mod copying;
 pub mod founding;
+pub mod learning;
 pub mod mark;
 pub mod noted;
 pub mod poll;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::register::Program;
 use crate::decision::register::electorate::Electorate;
+use crate::decision::register::{Program, StateOf};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// The members of a cluster of masters, as decided.
@@ -138,6 +138,28 @@ impl Roster {
         }
     }
 
+    /// Whether a master may speak for a member that is in, about the roster itself.
+    ///
+    /// Its mark need not show this version: the roster is written before the marks are raised. But a member that has
+    /// forgotten and was admitted again is another voter: what its earlier incarnation promised does not count. One that
+    /// has yet to be given its mark shows the provisional one that it was admitted by.
+    ///
+    /// Members are found by the server's own id: a proxy may have its masters in another order.
+    pub fn is_member(&self, shown: &Presence) -> bool {
+        let Some(member) = self.members.iter().find(|member| member.run_id == shown.run_id) else {
+            return false;
+        };
+        let is_it =
+            |it: &Identity| it.cluster == self.cluster && it.incarnation == member.incarnation;
+        match member.standing {
+            Standing::In { nonce } => {
+                let is_admitted = nonce != 0 && shown.nonce == Some(nonce);
+                is_admitted || shown.identity.as_ref().is_some_and(is_it)
+            }
+            Standing::Out { .. } => false,
+        }
+    }
+
     /// Whether `other` continues this roster, or this one is of no cluster.
     fn is_before(&self, other: &Self) -> bool {
         self.version < other.version && (self.version == 0 || self.cluster == other.cluster)
@@ -218,6 +240,9 @@ impl Member {
 /// Maximum addresses that are remembered of a member: a few proxies may each spell them in a way of their own.
 const MAX_ADDRESSES: usize = 8;
 
+/// A roster, as it was accepted.
+pub type Accepted = StateOf<Change>;
+
 impl Program for Change {
     type Value = Roster;
     /// The version of the changed roster; `None`: the change no longer applies, and nothing was changed.
@@ -234,59 +259,46 @@ impl Program for Change {
     }
 }
 
-/// The electorate of the roster itself: members that are in, as they are in the newest roster met.
-///
-/// It does not ask for the version in their marks: the roster is written before the marks are raised. But a member
-/// that has forgotten and was admitted again is another voter: what its earlier incarnation promised does not count.
-///
-/// Members are found by the server's own id: a proxy may have its masters in another order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Members;
-
-impl Electorate<Roster> for Members {
-    /// `None`: the master shows no mark of a member.
-    type Credential = Option<Identity>;
-
-    fn counts(&self, newest: &Roster, _: MasterId, shown: &Option<Identity>) -> bool {
-        let Some(shown) = shown.as_ref().filter(|it| it.cluster == newest.cluster) else {
-            return false;
-        };
-        let is_it = |member: &&Member| member.run_id == shown.run_id;
-        let Some(member) = newest.members.iter().find(is_it) else { return false };
-        member.is_in() && member.incarnation == shown.incarnation
-    }
-}
-
 /// What a master shows to whoever changes the roster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Presence {
     /// Its mark as that of a member.
     pub identity: Option<Identity>,
+    /// Nonce of its provisional mark.
+    pub nonce: Option<u64>,
     /// The server's own id.
     pub run_id: String,
 }
 
 /// The electorate of the roster, in the three situations in which it is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Voters {
     /// The cluster is founded: its members.
     Members,
     /// Nothing is founded yet: the masters of the list, and those of a roster that is `founding` by their run ids.
     Founders,
-    /// A quorum has forgotten, and enough time has passed: every master of the list.
-    Anyone,
+    /// A quorum has forgotten, and enough time has passed: the members of the roster that is begun with. What they promised
+    /// before they forgot is outbid by the epoch.
+    Anew(Box<Roster>),
 }
 
 impl Electorate<Roster> for Voters {
     type Credential = Presence;
 
-    fn counts(&self, newest: &Roster, master: MasterId, shown: &Presence) -> bool {
+    fn epoch(&self) -> u64 {
+        match self {
+            Self::Anew(roster) => roster.losses,
+            Self::Members | Self::Founders => 0,
+        }
+    }
+
+    fn counts(&self, newest: &Roster, _: MasterId, shown: &Presence) -> bool {
         let is_founder = || newest.members.iter().any(|member| member.run_id == shown.run_id);
         match self {
-            Self::Anyone => true,
+            Self::Anew(roster) => roster.is_member(shown),
             Self::Founders if newest.version == 0 => true,
             Self::Founders if newest.stage == Stage::Founding => is_founder(),
-            Self::Founders | Self::Members => Members.counts(newest, master, &shown.identity),
+            Self::Founders | Self::Members => newest.is_member(shown),
         }
     }
 }
@@ -314,7 +326,7 @@ mod tests {
             incarnation,
             run_id: run_id.clone(),
         });
-        Presence { identity, run_id }
+        Presence { identity, nonce: None, run_id }
     }
 
     #[test]
@@ -344,6 +356,17 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_was_admitted_votes_on_the_roster_before_it_has_its_mark() {
+        let mut admitted = roster(3);
+        admitted.members[2].admit(7, "run2");
+        let rested = |nonce| Presence { nonce, ..presence("run2", None) };
+        assert!(admitted.is_member(&rested(Some(7))));
+        assert!(!admitted.is_member(&rested(Some(8))) && !admitted.is_member(&rested(None)));
+        assert!(!admitted.is_member(&presence("run2", Some(1))), "it has forgotten since");
+        assert!(!roster(3).is_member(&rested(Some(0))), "a founder was admitted by nobody");
+    }
+
+    #[test]
     fn members_vote_on_the_roster_in_whatever_order_a_proxy_has_them() {
         let counts = |voters: Voters, roster: &Roster, shown: &Presence| {
             voters.counts(roster, MasterId::new(0), shown)
@@ -354,8 +377,11 @@ mod tests {
         let other = Roster { cluster: "d".to_owned(), ..roster(3) };
         assert!(!counts(Voters::Members, &other, &last), "its mark names another cluster");
         assert!(!counts(Voters::Members, &roster(3), &new));
-        assert!(counts(Voters::Anyone, &roster(3), &new));
+
         assert!(counts(Voters::Founders, &Roster::default(), &new));
+        let anew = || Voters::Anew(Box::new(roster(4)));
+        assert!(counts(anew(), &Roster::default(), &last), "by what it begins with");
+        assert!(!counts(anew(), &Roster::default(), &new));
         assert!(!counts(Voters::Founders, &roster(3), &presence("run2", None)));
         let founding = Roster { stage: Stage::Founding, ..roster(1) };
         assert!(counts(Voters::Founders, &founding, &presence("run2", None)));

@@ -5,7 +5,7 @@
 //! address that a member was seen at.
 
 use super::admission::Shown;
-use super::mark::Kind;
+use super::mark::{Kind, Mark};
 use super::roster::Roster;
 use crate::quorum::{MasterId, MasterSet};
 
@@ -59,8 +59,8 @@ pub fn seats(
 
 /// Whether a master belongs to another cluster.
 pub fn is_strange(roster: &Roster, shown: &Shown) -> bool {
-    let kind = shown.mark.as_ref().map(|mark| &mark.kind);
-    matches!(kind, Some(Kind::Member { cluster, .. }) if *cluster != roster.cluster)
+    let cluster = shown.mark.as_ref().and_then(Mark::cluster);
+    cluster.is_some_and(|cluster| cluster != roster.cluster)
 }
 
 /// The master of the list that is at a place of the roster.
@@ -92,7 +92,7 @@ fn reason(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::roster::mark::{Mark, Tail};
+    use crate::decision::roster::mark::Tail;
     use crate::decision::roster::roster::{Member, Stage, Standing};
 
     fn roster() -> Roster {

@@ -33,6 +33,6 @@ if was_copied_to and is_member then
   -- Its mark proves that it has accepted nothing that it does not know: it votes on the roster from now on, before it
   -- has been told of it. Those that know it may forget at any time.
   redis.call('SELECT', 0)
-  redis.call('SET', KEYS[2], '0 0 0 0 ', 'NX')
+  redis.call('SET', KEYS[2], '0:0:0 0:0:0 ', 'NX')
 end
 return 1

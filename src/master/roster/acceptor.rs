@@ -2,22 +2,18 @@
 //!
 //! # Format
 //!
-//! `redlock-proxy:roster` of database 0 holds `counter worker counter worker state`: the promised ballot, the accepted
-//! ballot, and the state as JSON. The change of a roster is run by the proxy and not by the master: it knows the state
+//! `redlock-proxy:roster` of database 0 holds the promised ballot, the accepted ballot, and the state as JSON. A ballot is
+//! written as `epoch:counter:worker`. The change of a roster is run by the proxy and not by the master: it knows the state
 //! that was accepted under the expected ballot, and equal ballots mean equal states.
 
 use redis::{Cmd, RedisResult, Value};
 
-use crate::decision::register::StateOf;
 use crate::decision::register::acceptor::{Refusal, State};
 use crate::decision::register::ballot::Ballot;
 use crate::decision::register::proposer::{Answer, Request};
 use crate::decision::roster::mark::Mark;
-use crate::decision::roster::roster::{Change, Identity, Presence};
+use crate::decision::roster::roster::{Accepted, Change, Presence};
 use crate::reserved::{MARK, ROSTER};
-
-/// What the roster is, as accepted.
-pub type Accepted = StateOf<Change>;
 
 /// What a master answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +32,7 @@ pub fn command(request: &Request<Change>, after: Option<&Accepted>, all_speak: b
     match request {
         Request::Prepare(ballot) => {
             let mut prepare = script(PREPARE);
-            prepare.arg(&words(*ballot)).arg(u8::from(all_speak));
+            prepare.arg(word(*ballot)).arg(u8::from(all_speak));
             prepare
         }
         Request::Adopt(adopt) => accept("adopt", &adopt.state, adopt.next, Ballot::NONE),
@@ -48,7 +44,7 @@ pub fn command(request: &Request<Change>, after: Option<&Accepted>, all_speak: b
     }
 }
 
-/// Returns the call that gives a master a state that a quorum holds or its mark proves, if its own is older.
+/// Returns the call that gives a master a state that a quorum holds, if its own is older.
 pub fn catch_up(decided: &Accepted) -> Cmd {
     accept("catch up", decided, decided.accepted, Ballot::NONE)
 }
@@ -64,15 +60,13 @@ pub fn said(
     value: &Value,
 ) -> RedisResult<Said> {
     let words: Vec<String> = redis::from_redis_value_ref(value)?;
-    let [how, promised_counter, promised_worker, counter, worker, state, mark] = &words[..] else {
-        return Err(malformed());
-    };
-    let presence = Presence { identity: identity(mark, run_id), run_id: run_id.to_owned() };
+    let [how, promised, accepted, state, mark] = &words[..] else { return Err(malformed()) };
+    let presence = presence(mark, run_id);
     let answer = match how.as_str() {
         "silent" => None,
         "refused" => Some(Answer::Refused(Refusal {
-            promised: ballot(promised_counter, promised_worker)?,
-            accepted: ballot(counter, worker)?,
+            promised: ballot(promised)?,
+            accepted: ballot(accepted)?,
         })),
         "done" => Some(match request {
             Request::Prepare(_) if state.is_empty() => Answer::Promised(State::default()),
@@ -87,15 +81,20 @@ pub fn said(
 
 /// Reads the state out of a stamp as it is stored; `None`: there is none.
 pub fn stored(stamp: &str) -> Option<Accepted> {
-    parse_state(stamp.splitn(5, ' ').nth(4)?)
+    parse_state(stamp.splitn(3, ' ').nth(2)?)
 }
 
 fn parse_state(text: &str) -> Option<Accepted> {
     serde_json::from_str(text).ok()
 }
 
-fn identity(mark: &str, run_id: &str) -> Option<Identity> {
-    Mark::parse(mark)?.identity(run_id)
+fn presence(mark: &str, run_id: &str) -> Presence {
+    let mark = Mark::parse(mark);
+    Presence {
+        identity: mark.as_ref().and_then(|mark| mark.identity(run_id)),
+        nonce: mark.as_ref().and_then(Mark::nonce),
+        run_id: run_id.to_owned(),
+    }
 }
 
 fn script(text: &str) -> Cmd {
@@ -106,19 +105,20 @@ fn script(text: &str) -> Cmd {
 
 fn accept(how: &str, state: &Accepted, next: Ballot, expected: Ballot) -> Cmd {
     let mut accept = script(ACCEPT);
-    accept.arg(how).arg(&words(state.accepted)).arg(&words(next)).arg(&words(expected));
+    accept.arg(how).arg(word(state.accepted)).arg(word(next)).arg(word(expected));
     accept.arg(serde_json::to_string(state).unwrap_or_default()).arg(&state.value.cluster);
-    accept.arg(state.value.version);
     accept
 }
 
-fn words(ballot: Ballot) -> [u64; 2] {
-    [ballot.counter, ballot.worker]
+fn word(Ballot { epoch, counter, worker }: Ballot) -> String {
+    format!("{epoch}:{counter}:{worker}")
 }
 
-fn ballot(counter: &str, worker: &str) -> RedisResult<Ballot> {
-    let number = |text: &str| text.parse().map_err(|_| malformed());
-    Ok(Ballot { counter: number(counter)?, worker: number(worker)? })
+fn ballot(word: &str) -> RedisResult<Ballot> {
+    let mut numbers = word.splitn(3, ':').map(str::parse);
+    let mut number = || numbers.next()?.ok();
+    let mut ballot = || Some(Ballot { epoch: number()?, counter: number()?, worker: number()? });
+    ballot().ok_or_else(malformed)
 }
 
 fn malformed() -> redis::RedisError {
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn a_stored_state_is_found_behind_its_ballots() {
-        let accepted = Ballot { counter: 7, worker: 8 };
+        let accepted = Ballot { epoch: 1, counter: 7, worker: 8 };
         let value = Roster { cluster: "c 1".to_owned(), version: 9, ..Roster::default() };
         let state = Accepted { accepted, value, ..Accepted::default() };
         let json = serde_json::to_string(&state).expect("JSON");
-        assert_eq!(stored(&format!("9 9 7 8 {json}")), Some(state));
-        for broken in ["", "9 9 7 8 ", "9 9 7 8", "9 9 7 8 {", "text"] {
+        assert_eq!(stored(&format!("1:9:9 1:7:8 {json}")), Some(state));
+        for broken in ["", "1:9:9 1:7:8 ", "1:9:9 1:7:8", "1:9:9 1:7:8 {", "text"] {
             assert_eq!(stored(broken), None, "{broken:?}");
         }
     }

@@ -17,15 +17,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::acceptor::Accepted;
 use super::marks::Keys;
 use super::register::{Changed, Register};
 use crate::clock::{self, Instant};
 use crate::decision::roster::admission::{Copy, Shown};
 use crate::decision::roster::anew::Rests;
 use crate::decision::roster::founding;
-use crate::decision::roster::mark::{Kind, Mark};
-use crate::decision::roster::roster::{Change, Roster, Stage, Voters};
+use crate::decision::roster::learning::{self, Lesson, Newest};
+use crate::decision::roster::mark::Kind;
+use crate::decision::roster::roster::{Accepted, Change, Roster, Stage, Voters};
 use crate::decision::roster::seats::{Seats, at_place};
 use crate::master::dial::Dial;
 use crate::master::electorate::Sight;
@@ -152,37 +152,18 @@ impl<D: Dial + Clone> Keeper<D> {
         }
         let voters = Voters::Members;
         let register = Register { errands: &self.errands, worker: self.worker, voters };
-        if register.settle().await.is_ok() {
-            self.look_again().await;
-            self.knows_what_is_decided();
+        if let Ok(settled) = register.settle().await {
+            self.knows(&settled);
         }
     }
 
     fn knows_what_is_decided(&self) -> bool {
-        match self.newest(&self.errands.electorate.sights()) {
-            Some((decided, true)) => self.knows(&decided.value),
+        let sights = self.errands.electorate.sights();
+        match learning::newest(self.errands.quorum, &rosters(&sights)) {
+            Some(Newest { state, is_decided: true }) => _ = self.knows(&state.value),
             _ => return false,
         }
         !self.shows_a_newer_version()
-    }
-
-    /// The newest roster that is seen, and whether a quorum holds it.
-    fn newest(&self, sights: &[Option<Sight>]) -> Option<(Accepted, bool)> {
-        // A register may have been settled before anything stood in it.
-        let is_written = |state: &&Accepted| state.value.version > 0;
-        let states =
-            || distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).filter(is_written);
-        let is_held = |state: &&Accepted| {
-            let holders = states().filter(|other| other.accepted == state.accepted).count();
-            holders >= self.errands.quorum.needed()
-        };
-        // What others hold of another cluster says nothing about one that was founded and that a quorum holds. Of two that
-        // are being founded the one with the higher ballot is settled.
-        let is_founded = |state: &&Accepted| state.value.stage == Stage::Founded && is_held(state);
-        let held = states().find(is_founded).map(|held| &held.value.cluster);
-        let is_of_it = |state: &&Accepted| held.is_none_or(|held| *held == state.value.cluster);
-        let newest = states().filter(is_of_it).max_by_key(|state| state.accepted)?;
-        Some((newest.clone(), is_held(&newest)))
     }
 
     async fn rest(&self, limit: Duration) {
@@ -203,38 +184,34 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Takes over the newest roster that a quorum holds. When the masters differ, they are brought to agree first.
     async fn learn(&self, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
-        let Some((newest, is_decided)) = self.newest(sights) else { return Ok(Turn::Idle) };
-        if is_decided {
-            let learned = self.learned.get();
-            if founding::is_overtaken(&self.roster.borrow(), &newest.value) {
-                self.roster.take();
-            }
-            self.knows(&newest.value);
-            self.catch_up(sights, &newest).await;
-            let is_news = self.learned.get() != learned;
-            return Ok(if is_news { Turn::Acted } else { Turn::Idle });
+        let (known, held) = (self.roster.borrow().clone(), rosters(sights));
+        match learning::lesson(&known, self.errands.quorum, &held) {
+            None => Ok(Turn::Idle),
+            Some(Lesson::TakeOver(decided)) => Ok(self.take_over(sights, decided).await),
+            Some(Lesson::Settle(newest)) => self.settle(sights, &newest.value).await,
         }
-        if newest.value.version < self.roster.borrow().version {
-            // It was given up when the roster was begun anew. Its ballot may be the higher one all the same: a master
-            // that forgot had promised it.
-            let is_known = |state: &&Accepted| state.value == *self.roster.borrow();
-            let mut states = sights.iter().flatten().filter_map(|sight| sight.marks.roster());
-            if let Some(known) = states.find(is_known) {
-                self.catch_up(sights, known).await;
-            }
-            return Ok(Turn::Idle);
+    }
+
+    async fn take_over(&self, sights: &[Option<Sight>], decided: &Accepted) -> Turn {
+        if founding::is_overtaken(&self.roster.borrow(), &decided.value) {
+            self.roster.take();
         }
-        let is_serving = self.errands.electorate.serves();
+        let turn = self.knows(&decided.value);
+        self.catch_up(sights, decided).await;
+        turn
+    }
+
+    async fn settle(&self, sights: &[Option<Sight>], newest: &Roster) -> Result<Turn, Failed> {
         // Nothing is changed for a list that has to be corrected.
-        if !is_serving && beginning::clusters(sights).len() > 1 {
+        if !self.errands.electorate.serves() && beginning::clusters(sights).len() > 1 {
             return Ok(Turn::Idle);
         }
-        let voters = self.voters_of(&newest.value);
+        let voters = self.voters_of(newest);
         match (Register { errands: &self.errands, worker: self.worker, voters }).settle().await {
-            Ok(()) => Ok(Turn::Acted),
+            Ok(settled) => Ok(self.knows(&settled)),
             // Too many have forgotten it: what is left is the best that anybody knows.
-            Err(Failed::NoQuorum) if newest.value.stage == Stage::Founded => {
-                self.knows(&newest.value);
+            Err(Failed::NoQuorum) if newest.stage == Stage::Founded => {
+                self.knows(newest);
                 Ok(Turn::Idle)
             }
             Err(Failed::NoQuorum) => Ok(Turn::Idle),
@@ -242,19 +219,20 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    fn knows(&self, roster: &Roster) {
+    /// Takes a roster over, if it is news.
+    fn knows(&self, roster: &Roster) -> Turn {
         let known = &mut *self.roster.borrow_mut();
-        let is_newer =
-            roster.version > known.version || roster.version == known.version && roster != known;
-        let is_ours = known.version == 0 || known.cluster == roster.cluster;
-        if is_newer && is_ours || !is_ours && self.is_gone(&known.cluster) {
-            let is_anew = is_ours && known.version > 0 && roster.losses > known.losses;
+        let is_ours = known.cluster == roster.cluster;
+        if learning::is_news(known, roster) || !is_ours && self.is_gone(&known.cluster) {
+            let is_anew = is_ours && roster.losses > known.losses;
             *known = roster.clone();
             self.learned.set(clock::now());
             if is_anew {
                 self.errands.electorate.has_begun_anew();
             }
+            return Turn::Acted;
         }
+        Turn::Idle
     }
 
     /// Whether nothing is left of a cluster on any master of the list: somebody has founded another one since.
@@ -262,8 +240,7 @@ impl<D: Dial + Clone> Keeper<D> {
         let sights = self.errands.electorate.sights();
         sights.iter().all(|sight| {
             let Some(sight) = sight else { return false };
-            let mark = sight.marks.any().map(|mark| mark.kind);
-            let is_its = matches!(mark, Some(Kind::Member { cluster: its, .. }) if its == cluster);
+            let is_its = sight.marks.any().is_some_and(|mark| mark.is_of(cluster));
             let knows_it = sight.marks.roster().is_some_and(|state| state.value.cluster == cluster);
             !is_its && !knows_it
         })
@@ -271,23 +248,10 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Gives the roster to members that were admitted without it, and to founders before they get their marks.
     async fn catch_up(&self, sights: &[Option<Sight>], decided: &Accepted) {
-        let roster = &decided.value;
-        let is_founder = |sight: &Sight| {
-            let mut members = roster.members.iter();
-            roster.stage == Stage::Founding
-                && members.any(|member| member.run_id == sight.facts.run_id)
-        };
         let is_behind = |(_, sight): &(MasterId, &Sight)| {
-            let has_mark = matches!(
-                sight.marks.mark().map(|mark| &mark.kind),
-                Some(Kind::Member { cluster, .. }) if *cluster == roster.cluster
-            );
-            let held = sight.marks.roster();
-            let version = held.map_or(0, |state| state.value.version);
-            let proved = sight.marks.mark().and_then(Mark::version).unwrap_or_default();
-            let is_older = held.map(|state| state.accepted) < Some(decided.accepted)
-                || version < proved.min(roster.version);
-            (has_mark || is_founder(sight)) && sight.facts.bar.is_none() && is_older
+            let (held, mark) = (sight.marks.roster(), sight.marks.mark());
+            sight.facts.bar.is_none()
+                && learning::is_behind(decided, held, mark, &sight.facts.run_id)
         };
         for (master, _) in distinct(sights).filter(is_behind) {
             if let Ok(errand) = self.errands.to(master).await {
@@ -300,7 +264,12 @@ impl<D: Dial + Clone> Keeper<D> {
     /// Removes what is left of foundings that this cluster has overtaken: their masters are members that have forgotten.
     /// Returns whether there was something.
     async fn clear_rests(&self, sights: &[Option<Sight>]) -> Result<bool, Failed> {
-        let (roster, shown) = (self.roster.borrow().clone(), self.shown_ever(sights));
+        let roster = self.roster.borrow().clone();
+        let is_another = |state: &&Accepted| state.value.cluster != roster.cluster;
+        if !rosters(sights).iter().any(is_another) {
+            return Ok(false);
+        }
+        let shown = self.shown_ever(sights);
         let is_rest = |(_, sight): &(MasterId, &Sight)| {
             let (left, mark) = (sight.marks.roster(), sight.marks.any());
             left.is_some_and(|left| {
@@ -401,6 +370,11 @@ impl<D: Dial + Clone> Keeper<D> {
     fn master_at(&self, place: MasterId) -> Option<MasterId> {
         at_place(&self.seats.borrow(), place)
     }
+}
+
+/// The rosters that masters hold.
+fn rosters(sights: &[Option<Sight>]) -> Vec<&Accepted> {
+    distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect()
 }
 
 /// The masters that were seen, each process once.

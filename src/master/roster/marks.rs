@@ -6,8 +6,9 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult};
 
-use super::acceptor::{self, Accepted};
+use super::acceptor;
 use crate::decision::roster::mark::{Kind, Mark, Tail};
+use crate::decision::roster::roster::Accepted;
 use crate::reserved::{COPYING, MARK, ROSTER};
 
 /// What one master showed about itself at one moment.

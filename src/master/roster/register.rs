@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use super::acceptor::{self, Accepted, Said};
+use super::acceptor::{self, Said};
 use crate::clock;
 use crate::decision::register::ballot::Ballot;
 use crate::decision::register::proposer::{Outcome, Proposer, Request, Step};
-use crate::decision::roster::roster::{Change, Voters};
+use crate::decision::roster::roster::{Accepted, Change, Roster, Voters};
 use crate::master::dial::Dial;
 use crate::master::electorate::Sight;
 use crate::master::errand::{Errand, Errands, Failed};
@@ -60,18 +60,21 @@ impl<D: Dial> Register<'_, D> {
         }
     }
 
-    /// Makes the newest roster that a quorum shows one that a quorum holds.
+    /// Makes the newest roster that a quorum shows one that a quorum holds, and returns it.
     ///
     /// # Errors
     /// Too few of those who vote on it answer.
-    pub(super) async fn settle(&self) -> Result<(), Failed> {
-        self.run(None).await.map(|_| ())
+    pub(super) async fn settle(&self) -> Result<Roster, Failed> {
+        match self.run(None).await? {
+            Outcome::Read(roster) => Ok(roster),
+            Outcome::Ran(_) | Outcome::NotKnown => Err(Failed::Overtaken),
+        }
     }
 
     async fn run(&self, program: Option<Change>) -> Result<Outcome<Change>, Failed> {
         let masters = self.masters().await;
         let mut known = HashMap::from([(Ballot::NONE, Accepted::default())]);
-        let (quorum, voters) = (self.errands.quorum, self.voters);
+        let (quorum, voters) = (self.errands.quorum, self.voters.clone());
         let now_us = || self.errands.electorate.unix_time().micros().max(0) as u64;
         let (mut proposer, mut request) =
             Proposer::new(quorum, self.worker, voters, program, now_us());

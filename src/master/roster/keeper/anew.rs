@@ -57,7 +57,8 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     async fn restart(&self, change: Change) -> Result<Turn, Failed> {
-        self.change(Voters::Anyone, change).await?;
+        let Change::Restart { anew, .. } = &change else { return Ok(Turn::Idle) };
+        self.change(Voters::Anew(anew.clone()), change).await?;
         Ok(Turn::Acted)
     }
 }

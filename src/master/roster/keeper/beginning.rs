@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{Keeper, Keys, Turn, distinct};
+use super::{Keeper, Keys, Turn, distinct, rosters};
 use crate::clock;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::founding::{self, Task};
-use crate::decision::roster::mark::Kind;
+use crate::decision::roster::learning;
+use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Change, Member, Roster, Stage, Standing, Voters};
 use crate::decision::roster::seats::{at_place, seats};
 use crate::master::dial::Dial;
@@ -136,7 +137,8 @@ impl<D: Dial + Clone> Keeper<D> {
         // Another proxy may have waited as long, and be ahead.
         self.look_again().await;
         let sights = self.errands.electorate.sights();
-        if self.newest(&sights).is_some_and(|(_, is_decided)| is_decided) {
+        if learning::newest(self.errands.quorum, &rosters(&sights)).is_some_and(|it| it.is_decided)
+        {
             return Ok(Turn::Acted);
         }
         for (master, sight) in rests(&sights) {
@@ -286,7 +288,7 @@ impl<D: Dial + Clone> Keeper<D> {
                 sight.marks.roster().is_some_and(|state| state.value.cluster == known.cluster)
             };
             let sight = sights[master.index()].as_ref().filter(holds_it);
-            let kind = crate::decision::roster::mark::Mark::expected(known, place, 0);
+            let kind = Mark::expected(known, place, 0);
             if let (Some(sight), Some(mark)) = (sight, kind) {
                 self.remark(master, sight, Some(&mark.kind), Keys::Keep).await?;
             }
@@ -302,8 +304,8 @@ pub(super) fn clusters(sights: &[Option<Sight>]) -> Clusters {
     let mut clusters = Clusters::new();
     for (at, sight) in sights.iter().enumerate() {
         let mark = sight.as_ref().and_then(|sight| sight.marks.any());
-        if let Some(Kind::Member { cluster, .. }) = mark.map(|mark| mark.kind) {
-            clusters.entry(cluster).or_default().push(at);
+        if let Some(cluster) = mark.as_ref().and_then(Mark::cluster) {
+            clusters.entry(cluster.to_owned()).or_default().push(at);
         }
     }
     clusters
