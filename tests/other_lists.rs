@@ -245,7 +245,7 @@ async fn leave_founding_on(master: &Master, masters: &Masters) {
     let accepted = Ballot { epoch: 0, counter: u64::from(u32::MAX) << 30, worker: 1 };
     let state = Accepted { accepted, value, ..Accepted::default() };
     let json = serde_json::to_string(&state).expect("JSON");
-    let ballot = format!("{} {}", accepted.counter, accepted.worker);
+    let ballot = format!("{}:{}:{}", accepted.epoch, accepted.counter, accepted.worker);
     let set_marks = "redis.call('FLUSHALL') for db = 0, 15 do redis.call('SELECT', db) \
                      redis.call('SET', 'redlock-proxy:mark', 'other 1 3 1 ' .. db .. ';0 0') end \
                      redis.call('SELECT', 0) redis.call('SET', 'redlock-proxy:roster', ARGV[1])";

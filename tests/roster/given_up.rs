@@ -50,6 +50,8 @@ struct State {
     proposers: [Option<Proposer<Change, Voters>>; 2],
     /// The roster that the keeper knows.
     known: Roster,
+    /// How often it was begun anew in what a quorum held, as long as no quorum has forgotten since.
+    decided: u64,
     forgets: usize,
     nonces: u64,
     restarts: usize,
@@ -159,6 +161,7 @@ impl World {
     }
 
     /// Whether a keeper gets the masters to agree once nothing goes wrong any more, one that has just been started too.
+    /// They never agree on what was given up.
     fn recovers(&self, state: &State) -> bool {
         [state.known.clone(), Roster::default()].into_iter().all(|known| {
             let mut calm = State { known, ..state.clone() };
@@ -166,7 +169,8 @@ impl World {
             calm.masters.iter_mut().for_each(|master| master.inbox.clear());
             let is_there = |calm: &mut State| {
                 self.turn(calm, true);
-                calm.serves() || calm.held().is_empty()
+                let is_given_up = calm.known.losses < state.decided;
+                calm.serves() && !is_given_up || calm.held().is_empty()
             };
             (0..TURNS).any(|_| is_there(&mut calm))
         })
@@ -252,6 +256,15 @@ impl State {
                 master.stamp.get_or_insert_default().catch_up(decided);
             }
         }
+    }
+
+    fn note_decided(&mut self) {
+        let held = self.held();
+        let held: Vec<&Accepted> = held.iter().collect();
+        let newest = learning::newest(Quorum::of(MASTERS), &held);
+        let decided = newest.filter(|newest| newest.is_decided);
+        let losses = decided.map_or(0, |decided| decided.state.value.losses);
+        self.decided = self.decided.max(losses);
     }
 
     fn knows(&mut self, roster: &Roster) -> bool {
@@ -363,6 +376,7 @@ impl Model for World {
             masters,
             proposers: [None, None],
             known: roster.clone(),
+            decided: 0,
             forgets: 0,
             nonces: 0,
             restarts: 0,
@@ -388,6 +402,9 @@ impl Model for World {
             Action::Deliver(at, letter) => _ = state.deliver(at, &letter),
             Action::Forget(masters) => {
                 state.forgets += 1;
+                if Quorum::of(MASTERS).reached_by(masters) {
+                    state.decided = 0;
+                }
                 for at in masters.iter() {
                     let master = &mut state.masters[at.index()];
                     (master.stamp, master.mark) = (None, None);
@@ -396,6 +413,7 @@ impl Model for World {
             Action::Turn => self.turn(&mut state, false),
         }
         state.masters.iter_mut().for_each(Master::drop_dead_letters);
+        state.note_decided();
         (state != *before).then_some(state)
     }
 

@@ -202,8 +202,9 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     async fn settle(&self, sights: &[Option<Sight>], newest: &Roster) -> Result<Turn, Failed> {
-        // Nothing is changed for a list that has to be corrected.
-        if !self.errands.electorate.serves() && beginning::clusters(sights).len() > 1 {
+        // Nothing is changed for a list that has to be corrected, or that may be.
+        let is_clear = || self.has_looked(sights) && beginning::clusters(sights).len() < 2;
+        if !self.errands.electorate.serves() && !is_clear() {
             return Ok(Turn::Idle);
         }
         let voters = self.voters_of(newest);
@@ -217,6 +218,11 @@ impl<D: Dial + Clone> Keeper<D> {
             Err(Failed::NoQuorum) => Ok(Turn::Idle),
             Err(why) => Err(why),
         }
+    }
+
+    /// Whether all masters of the list were seen, or those that were not had time for it.
+    fn has_looked(&self, sights: &[Option<Sight>]) -> bool {
+        sights.iter().all(Option::is_some) || self.started.elapsed() >= FIRST_LOOKS
     }
 
     /// Takes a roster over, if it is news.

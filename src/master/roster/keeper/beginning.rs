@@ -21,8 +21,7 @@ use crate::quorum::MasterId;
 
 impl<D: Dial + Clone> Keeper<D> {
     pub(super) async fn begin(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
-        let is_all_seen = sights.iter().all(Option::is_some);
-        if !is_all_seen && self.started.elapsed() < super::FIRST_LOOKS {
+        if !self.has_looked(sights) {
             return Ok(Turn::Idle);
         }
         if let Some(why) = self.obstacle(sights) {
