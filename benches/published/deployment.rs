@@ -120,7 +120,8 @@ impl Deployment {
         let mut command = Command::new(binary);
         command.env_remove("RUST_LOG").env("NO_COLOR", "1");
         command.args(["--listen", "127.0.0.1:0", "--max-clients", MAX_CLIENTS]);
-        command.args(["--vote-timeout", VOTE_TIMEOUT]).args(flags);
+        // It is emptied between the rounds.
+        command.args(["--allow-flush", "--vote-timeout", VOTE_TIMEOUT]).args(flags);
         for master in &masters {
             command.args(["--master", &format!("127.0.0.1:{}", master.port)]);
         }
