@@ -9,10 +9,10 @@ use redlock_proxy::decision::roster::anew::{self, Rests, Task};
 use redlock_proxy::decision::roster::mark::{Kind, Mark, Tail};
 use redlock_proxy::decision::roster::roster::{Change, Roster};
 use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};
-use crate::explore;
+use crate::{explore, steps_to_failure};
 
 const PROXIES: usize = 2;
 /// Steps of time for which a lease is granted, and for which masters rest.
@@ -343,12 +343,7 @@ fn a_lease_is_held_once_when_an_older_volume_comes_back() {
 }
 
 fn steps_to_two_holders(bug: Bug, world: World) -> usize {
-    let checker = World { bug: Some(bug), ..world }.checker().threads(1);
-    let failed = HasDiscoveries::AnyOf([ONE_HOLDER].into());
-    let found = checker.finish_when(failed).spawn_bfs().join();
-    let steps = found.discovery(ONE_HOLDER).expect("a failure").into_actions().len();
-    println!("{bug:?}: {steps} steps, {} states", found.unique_state_count());
-    steps
+    steps_to_failure(World { bug: Some(bug), ..world }, ONE_HOLDER)
 }
 
 #[test]

@@ -13,10 +13,10 @@ use redlock_proxy::decision::roster::learning::{self, Lesson};
 use redlock_proxy::decision::roster::mark::{Kind, Mark, Tail};
 use redlock_proxy::decision::roster::roster::{Accepted, Change, Presence, Roster, Voters};
 use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};
-use crate::explore;
+use crate::{explore, steps_to_failure};
 
 const KEEP: usize = 8;
 /// The proxies: one changes the roster that is given up, the other keeps it, and begins it anew.
@@ -484,11 +484,7 @@ fn a_roster_that_is_given_up_twice_gives_way() {
 }
 
 fn steps_to_a_stop(bug: Bug, world: World) -> usize {
-    let checker = World { bug: Some(bug), ..world }.checker().threads(1);
-    let found = checker.finish_when(HasDiscoveries::AnyOf([RECOVERS].into())).spawn_bfs().join();
-    let steps = found.discovery(RECOVERS).expect("a state that lasts").into_actions();
-    println!("{bug:?}: {} steps, {} states", steps.len(), found.unique_state_count());
-    steps.len()
+    steps_to_failure(World { bug: Some(bug), ..world }, RECOVERS)
 }
 
 #[test]

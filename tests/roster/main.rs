@@ -19,7 +19,7 @@ mod register;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use stateright::{Checker, Model};
+use stateright::{Checker, HasDiscoveries, Model};
 
 /// Explores everything, and returns the number of states.
 fn explore<M>(world: M) -> usize
@@ -32,4 +32,18 @@ where
     checker.assert_properties();
     println!("{} states", checker.unique_state_count());
     checker.unique_state_count()
+}
+
+/// Explores until `property` fails, which it does, and returns in how many steps.
+fn steps_to_failure<M>(world: M, property: &'static str) -> usize
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
+    let failed = HasDiscoveries::AnyOf([property].into());
+    let found = world.checker().threads(1).finish_when(failed).spawn_bfs().join();
+    let steps = found.discovery(property).expect("a failure").into_actions().len();
+    println!("{property}: fails in {steps} steps, {} states", found.unique_state_count());
+    steps
 }

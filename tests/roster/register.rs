@@ -7,10 +7,10 @@ use redlock_proxy::decision::register::proposer::{Answer, Outcome, Proposer, Req
 use redlock_proxy::decision::register::{StampOf, StateOf};
 use redlock_proxy::decision::roster::roster::{Change, Identity, Presence, Roster};
 use redlock_proxy::quorum::{MasterId, Quorum};
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};
-use crate::explore;
+use crate::{explore, steps_to_failure};
 
 /// The master that forgets.
 const LAST: usize = MASTERS - 1;
@@ -305,12 +305,7 @@ fn no_master_that_forgets_makes_the_roster_fork_when_changes_begin_again() {
 }
 
 fn steps_to_a_fork(bug: Bug, world: World) -> usize {
-    let checker = World { bug: Some(bug), ..world }.checker().threads(1);
-    let property = "versions never fork";
-    let found = checker.finish_when(HasDiscoveries::AnyOf([property].into())).spawn_bfs().join();
-    let steps = found.discovery(property).expect("a fork").into_actions();
-    println!("{bug:?}: {} steps, {} states", steps.len(), found.unique_state_count());
-    steps.len()
+    steps_to_failure(World { bug: Some(bug), ..world }, "versions never fork")
 }
 
 #[test]

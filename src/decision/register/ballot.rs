@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The name and rank of one attempt to change a register.
 ///
 /// No two attempts share a ballot: a worker's counter only rises, and its id is its own. Ballots are compared as
-/// numbers, the epoch first, then the counter. (Lua's `<` on strings follows the locale, so scripts must not compare them as text.)
+/// numbers, the epoch first, then the counter. (Lua's `<` on strings follows the locale, so scripts must not compare them
+/// as text.)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

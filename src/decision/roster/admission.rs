@@ -147,10 +147,7 @@ fn outside(
     if let Some(task) = lagging(roster, master, shown) {
         return task;
     }
-    let nonce = here.mark.as_ref().and_then(|mark| match mark.kind {
-        Kind::Provisional { nonce } => Some(nonce),
-        Kind::Member { .. } => None,
-    });
+    let nonce = here.mark.as_ref().and_then(Mark::nonce);
     let is_same = |copy: &&Copy| copy.since == since && Some(copy.nonce) == nonce;
     let Some(copy) = copy.filter(is_same) else { return Task::Empty(master) };
     if copy.sources.len() >= sources_needed(Quorum::of(roster.members.len())) {

@@ -167,10 +167,7 @@ fn reason(roster: &Roster, shown: &Shown) -> Reason {
 }
 
 fn provisional(shown: &Shown) -> Option<u64> {
-    match shown.mark.as_ref()?.kind {
-        Kind::Provisional { nonce } => Some(nonce),
-        Kind::Member { .. } => None,
-    }
+    shown.mark.as_ref()?.nonce()
 }
 
 fn version_of(roster: &Roster, mark: &Mark) -> Option<u64> {
