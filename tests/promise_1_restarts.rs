@@ -335,6 +335,32 @@ async fn a_lock_that_is_released_while_it_is_copied_is_gone() {
     assert_eq!(masters[1].get("lock").await, None);
 }
 
+/// It is released when the others were read for the last time, and the master was not.
+#[tokio::test]
+async fn a_lock_that_is_released_under_the_last_look_does_not_come_back() {
+    let first_line = |script: &'static str| script.lines().next().expect("a comment");
+    let paste = first_line(include_str!("../src/lua/copy/paste.lua"));
+    let page = first_line(include_str!("../src/lua/copy/page.lua"));
+    let Some((mut masters, relay, proxy)) = one_behind_a_relay(1).await else { return };
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    relay.hold_back(paste);
+    masters[1].kill_9();
+    masters[1].restart_empty();
+    eventually("it is to be written", || async { (relay.caught() == 1).then_some(()) }).await;
+    relay.hold_back(page);
+    masters[1].holds("lock", "mine").await;
+    eventually("it is looked at again", || async { (relay.caught() == 2).then_some(()) }).await;
+    assert_eq!(int(&mut client, &["EVAL", RELEASE, "1", "lock", "mine"]).await, 1);
+    eventually("the master has released it", || async {
+        masters[1].get("lock").await.is_none().then_some(())
+    })
+    .await;
+    relay.heal();
+    proxy.knows(1, "state", "voter").await;
+    assert_eq!(masters[1].get("lock").await, None);
+}
+
 /// A master may have missed an extension, or lost a part of its memory only.
 #[tokio::test]
 async fn a_lock_is_copied_with_the_extension_that_the_master_missed() {
@@ -359,7 +385,7 @@ async fn nothing_is_copied_to_a_master_that_has_forgotten_again() {
     let master = Master::start();
     let paste = [DIGEST, PASTE].concat();
     let words =
-        ["EVAL", &paste, "2", "redlock-proxy:mark", "lock", "0", "? 7 0;", "t", "old", "9999"];
+        ["EVAL", &paste, "2", "redlock-proxy:mark", "lock", "0", "? 7 0;", "", "t", "old", "9999"];
     assert_eq!(master.ask(&words).await, Reply::Int(-1));
     assert_eq!(master.ask(&["SET", "redlock-proxy:mark", "? 7 0;3 4"]).await, Reply::ok());
     assert_eq!(master.ask(&words).await, Reply::Int(1));
@@ -367,6 +393,45 @@ async fn nothing_is_copied_to_a_master_that_has_forgotten_again() {
     assert_eq!(master.ask(&["FLUSHALL"]).await, Reply::ok());
     assert_eq!(master.ask(&words).await, Reply::Int(-1));
     assert_eq!(master.get("lock").await, None);
+}
+
+/// Somebody releases it, and takes it again, when it is about to be written once more.
+#[tokio::test]
+async fn what_has_gone_since_it_was_copied_is_not_written() {
+    const DIGEST: &str = include_str!("../src/lua/program/digest.lua");
+    const PASTE: &str = include_str!("../src/lua/copy/paste.lua");
+    let master = Master::start();
+    assert_eq!(master.ask(&["SET", "redlock-proxy:mark", "? 7 0;3 4"]).await, Reply::ok());
+    let paste = [DIGEST, PASTE].concat();
+    let lease = |attempt: &str| [b"\xffRL\x01", attempt.as_bytes(), b"\0\0token"].concat();
+    let (one, two) = ("attempt-of-one", "attempt-of-two");
+    let write = async |over: &str, what: &[u8]| {
+        let words: [&[u8]; 11] = [
+            b"EVAL",
+            paste.as_bytes(),
+            b"2",
+            b"redlock-proxy:mark",
+            b"lock",
+            b"0",
+            b"? 7 0;",
+            over.as_bytes(),
+            b"t",
+            what,
+            b"9999",
+        ];
+        master.ask(&words).await
+    };
+    let there = async || master.ask(&["GET", "lock"]).await;
+    for over in [one, "*"] {
+        assert_eq!(write(over, &lease(one)).await, Reply::Int(0));
+        assert_eq!(there().await, Reply::Nil);
+    }
+    assert_eq!(write("", &lease(two)).await, Reply::Int(1));
+    assert_eq!(write(one, &lease(one)).await, Reply::Int(0));
+    assert_eq!(there().await, Reply::Bulk(lease(two)));
+    assert_eq!(write(two, &lease(one)).await, Reply::Int(1));
+    assert_eq!(write("*", &lease(two)).await, Reply::Int(1));
+    assert_eq!(there().await, Reply::Bulk(lease(two)));
 }
 
 /// A lock that is taken while a master is on probation is on that master when it votes again, also if its

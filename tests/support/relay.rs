@@ -147,7 +147,7 @@ impl Relay {
         self.trap(text, Fate::Swallowed);
     }
 
-    /// The same, but it arrives when the network is healed.
+    /// The same, but it arrives when the network is healed, or holds back something else.
     pub fn hold_back(&self, text: &'static str) {
         self.trap(text, Fate::HeldBack);
     }
@@ -326,6 +326,7 @@ async fn stamp(
     loop {
         let length = from.read(&mut buffer).await?;
         let due = Instant::now() + network.borrow().delay(way);
+        let trap = network.borrow().trap;
         let fate = network.borrow().catches(way, &buffer[..length]);
         seen.caught.fetch_add(usize::from(fate.is_some()), Ordering::Relaxed);
         match fate {
@@ -333,7 +334,7 @@ async fn stamp(
             Some(Fate::Swallowed) => is_swallowed = true,
             Some(Fate::Unanswered) => unanswered.store(true, Ordering::Relaxed),
             Some(Fate::HeldBack) => {
-                let _ = network.wait_for(|network| network.trap.is_none()).await;
+                let _ = network.wait_for(|network| network.trap != trap).await;
             }
         }
         if length == 0 || !is_swallowed && queue.send((due, buffer[..length].to_vec())).is_err() {

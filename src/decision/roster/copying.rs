@@ -73,6 +73,20 @@ pub fn choose(quorum: Quorum, held: &[Option<Held>]) -> Choice {
     }
 }
 
+/// The choice for a master that was given everything before, and holds `here` now. Lease commands have reached it since: a
+/// lock that it holds no more has ended, and one that took the place of what it was given was decided without it. Such
+/// a lock may end while this is decided, and what is written after its release would stay.
+pub fn choose_again(choice: Choice, held: &[Option<Held>], here: Option<&Content>) -> Choice {
+    let Some(here) = here else { return Choice::Nothing };
+    let is_somebodys = here.tag().is_some_and(|tag| !tag.attempt.is_nobodys());
+    let is_the_same =
+        |source: usize| held[source].as_ref().is_some_and(|held| held.content.is_same_state(here));
+    match choice {
+        Choice::Take { source, .. } if is_somebodys && !is_the_same(source) => Choice::Nothing,
+        choice => choice,
+    }
+}
+
 /// What is held, without the rest of attempts that are over.
 pub fn living(mut held: Vec<Option<Held>>, over: &HashSet<Attempt>) -> Vec<Option<Held>> {
     let is_over = |here: &mut Held| here.content.tag().is_some_and(|it| over.contains(&it.attempt));
@@ -234,6 +248,23 @@ mod tests {
         // Of three, the one that has forgotten may have been the second.
         let one = [lease(1, 0, 900), none()];
         assert_eq!(of_three(&one), Choice::Take { source: 0, ttl_ms: Some(900) });
+    }
+
+    #[test]
+    fn what_has_ended_since_it_was_given_does_not_come_back() {
+        let held = [lease(1, 0, 900), None];
+        let again = |here: Option<Held>| {
+            let here = here.map(|here| here.content);
+            choose_again(of_three(&held), &held, here.as_ref())
+        };
+        assert_eq!(again(None), Choice::Nothing);
+        assert_eq!(again(lease(2, 0, 500)), Choice::Nothing);
+        let take = Choice::Take { source: 0, ttl_ms: Some(900) };
+        assert_eq!(again(lease(1, 1, 500)), take);
+        let nobodys = encode(Attempt::of_nobody(1).fresh(), b"token");
+        let nobodys = Held { content: Content::Text(nobodys), ttl_ms: Some(500) };
+        assert_eq!(again(Some(nobodys)), take);
+        assert_eq!(again(text("data", None)), take);
     }
 
     fn over(counters: &[u64]) -> HashSet<Attempt> {

@@ -1,7 +1,8 @@
 -- Gives this master keys of database ARGV[1], as long as its mark is the provisional one, ARGV[2]: else the answer is
--- -1, and nothing was changed. Three arguments for each key: how ('t' a text, 'd' a DUMP, 'x' remove this text, 'y'
--- remove what has this digest), what, and the milliseconds it has to live (-1: for ever). KEYS[1]: the mark. Answers
--- how many keys hold something else than before.
+-- -1, and nothing was changed. Four arguments for each key: what must be there ('' anything or nothing, '*' anything,
+-- else this attempt), how it is given ('t' a text, 'd' a DUMP, 'x' remove this text, 'y' remove what has this digest),
+-- what, and the milliseconds it has to live (-1: for ever). KEYS[1]: the mark. Answers how many keys hold something
+-- else than before.
 local HEADER, ATTEMPT = '\255RL\1', 18
 
 local function is_same_state(one, other)
@@ -18,6 +19,13 @@ local function text_of(key)
   return redis.call('TYPE', key).ok == 'string' and redis.call('GET', key)
 end
 
+local function is_there(key, over)
+  if over == '' or over == '*' then
+    return over == '' or redis.call('EXISTS', key) == 1
+  end
+  return string.sub(text_of(key) or '', #HEADER + 1, ATTEMPT) == over
+end
+
 redis.call('SELECT', ARGV[1])
 if string.match(redis.call('GET', KEYS[1]) or '', '^[^;]*;') ~= ARGV[2] then
   return -1
@@ -25,9 +33,11 @@ end
 local changed = 0
 for at = 2, #KEYS do
   local key = KEYS[at]
-  local how, what, ttl = unpack(ARGV, 3 * at - 3, 3 * at - 1)
+  local over, how, what, ttl = unpack(ARGV, 4 * at - 5, 4 * at - 2)
   ttl = tonumber(ttl)
-  if how == 't' then
+  if not is_there(key, over) then
+    how = ''
+  elseif how == 't' then
     local here = text_of(key)
     if here and is_same_state(here, what) then
       local left = redis.call('PTTL', key)

@@ -3,7 +3,8 @@
 //! Page after page of each source is read, the other sources are asked about the same keys, and
 //! [`choose`] says what the master gets. Each page is proved by the marks of its sources, and written only while the
 //! master still has the provisional mark that it was given before. Then all is looked at once more from the side of the
-//! master: what was released meanwhile goes. Nothing stops at a key, and no timer ends it.
+//! master: what was released meanwhile goes, and what has gone since it was given does not come back. Nothing stops at
+//! a key, and no timer ends it.
 
 mod page;
 
@@ -15,9 +16,11 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use redis::RedisResult;
 
-use self::page::{Entry, Found, Page, Write};
+use self::page::{Entry, Found, Over, Page, Write};
 use crate::decision::lease::attempt::{Attempt, encode};
-use crate::decision::roster::copying::{Choice, Content, Held, choose, living, steady};
+use crate::decision::roster::copying::{
+    Choice, Content, Held, choose, choose_again, living, steady,
+};
 use crate::decision::roster::mark::{Kind, Mark};
 use crate::master::errand::{Errand, Failed};
 use crate::quorum::{MasterId, Quorum};
@@ -79,6 +82,42 @@ struct Open {
     key: Vec<u8>,
     /// What each source held when it was looked at.
     looks: Vec<Vec<Option<Content>>>,
+}
+
+/// One walk through a database.
+struct Walk<'a> {
+    db: u32,
+    /// Attempts that are known to be over.
+    over: &'a HashSet<Attempt>,
+    look: Look,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// The target gets what it should hold, whatever it holds.
+    First,
+    /// It was given everything, and lease commands have reached it since.
+    Last,
+}
+
+impl Look {
+    /// What the target gets that has held `here`, and over what.
+    fn at(self, choice: Choice, held: &[Option<Held>], here: Option<&Entry>) -> (Choice, Over) {
+        if self == Self::First {
+            return (choice, Over::Whatever);
+        }
+        let content = here.map(|here| here.held().content);
+        let over = here.map_or(Over::Something, Entry::that_it_is);
+        (choose_again(choice, held, content.as_ref()), over)
+    }
+}
+
+/// Something that is too large for a page.
+struct Wanted<'a> {
+    source: usize,
+    key: &'a [u8],
+    over: Over,
+    ttl_ms: Option<u64>,
 }
 
 /// A master to copy from.
@@ -149,7 +188,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         for db in &databases {
             self.select(*db).await?;
             let over = self.over(*db).await?;
-            self.scan(*db, &over, &self.target, None).await?;
+            let walk = Walk { db: *db, over: &over, look: Look::Last };
+            self.scan(&walk, &self.target, None).await?;
         }
         Ok(())
     }
@@ -179,9 +219,10 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     async fn database(&self, db: u32) -> Result<(), Failed> {
         self.select(db).await?;
         let over = self.over(db).await?;
+        let walk = Walk { db, over: &over, look: Look::First };
         for (at, source) in self.sources.iter().enumerate() {
             let first = self.sources.first().filter(|_| at > 0);
-            self.scan(db, &over, &source.errand, first.map(|first| (source, first))).await?;
+            self.scan(&walk, &source.errand, first.map(|first| (source, first))).await?;
         }
         Ok(())
     }
@@ -224,8 +265,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     /// Copies what `walked` has, but for what `alike` are found to hold both.
     async fn scan(
         &self,
-        db: u32,
-        over: &HashSet<Attempt>,
+        walk: &Walk<'_>,
         walked: &Errand,
         alike: Option<(&Source, &Source)>,
     ) -> Result<(), Failed> {
@@ -238,7 +278,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                 }
                 page::scan(walked, cursor, PAGE).await.map(Some)
             };
-            let settled = self.settle_new(db, over, std::mem::take(&mut keys), alike);
+            let settled = self.settle_new(walk, std::mem::take(&mut keys), alike);
             let (next, still_open) = tokio::join!(next, settled);
             open.extend(still_open?);
             open.truncate(MAX_OPEN);
@@ -247,24 +287,23 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                 None => break,
             }
         }
-        self.look_again(db, over, open).await
+        self.look_again(walk, open).await
     }
 
     async fn settle_new(
         &self,
-        db: u32,
-        over: &HashSet<Attempt>,
+        walk: &Walk<'_>,
         mut keys: Vec<Vec<u8>>,
         alike: Option<(&Source, &Source)>,
     ) -> Result<Vec<Open>, Failed> {
         keys.retain(|key| !is_reserved(key));
         if let Some((walked, first)) = alike {
-            keys = self.differing(db, walked, first, keys).await?;
+            keys = self.differing(walk.db, walked, first, keys).await?;
         }
         let mut open = Vec::new();
         for keys in keys.chunks(PAGE) {
             let keys = keys.iter().map(|key| Open { key: key.clone(), looks: Vec::new() });
-            open.extend(self.settle(db, over, keys.collect()).await?);
+            open.extend(self.settle(walk, keys.collect()).await?);
         }
         Ok(open)
     }
@@ -294,12 +333,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(keys.map(|(key, _)| key).collect())
     }
 
-    async fn look_again(
-        &self,
-        db: u32,
-        over: &HashSet<Attempt>,
-        mut open: Vec<Open>,
-    ) -> Result<(), Failed> {
+    async fn look_again(&self, walk: &Walk<'_>, mut open: Vec<Open>) -> Result<(), Failed> {
         for _ in 0..LOOKS_AGAIN {
             if open.is_empty() {
                 break;
@@ -308,7 +342,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             let mut still_open = Vec::new();
             while !open.is_empty() {
                 let some: Vec<Open> = open.drain(..open.len().min(PAGE)).collect();
-                still_open.extend(self.settle(db, over, some).await?);
+                still_open.extend(self.settle(walk, some).await?);
             }
             open = still_open;
         }
@@ -316,14 +350,9 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 
     /// Makes the target hold what it should under these keys. Returns those under which it holds nobody's value for now.
-    async fn settle(
-        &self,
-        db: u32,
-        over: &HashSet<Attempt>,
-        all: Vec<Open>,
-    ) -> Result<Vec<Open>, Failed> {
+    async fn settle(&self, walk: &Walk<'_>, all: Vec<Open>) -> Result<Vec<Open>, Failed> {
         let keys: Vec<Vec<u8>> = all.iter().map(|open| open.key.clone()).collect();
-        let keys = &keys[..];
+        let (db, keys) = (walk.db, &keys[..]);
         if keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -335,7 +364,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         for (at, mut looked) in all.into_iter().enumerate() {
             let key = &keys[at];
             let held = theirs.iter().map(|page| page.entries[at].as_ref().map(Entry::held));
-            let held: Vec<Option<Held>> = living(held.collect(), over);
+            let held: Vec<Option<Held>> = living(held.collect(), walk.over);
             let here = ours.entries[at].as_ref();
             let is_last_look = looked.looks.len() == LOOKS_AGAIN;
             let choice = match choose(self.quorum, &held) {
@@ -348,11 +377,12 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                 }
                 choice => choice,
             };
+            let (choice, over) = walk.look.at(choice, &held, here);
             match choice {
                 Choice::Nothing => writes.extend(here.map(|here| Write::remove(key, here))),
                 Choice::Nobody { ttl_ms } => {
                     let ttl_ms = ttl_ms.unwrap_or(NOBODYS_MS);
-                    writes.push(Write::text(key, nobody(), Some(ttl_ms)));
+                    writes.push(Write::text(key, over, nobody(), Some(ttl_ms)));
                     if !is_last_look {
                         let content = |held: &Option<Held>| Some(held.as_ref()?.content.clone());
                         looked.looks.push(held.iter().map(content).collect());
@@ -365,8 +395,10 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                         continue;
                     }
                     match &entry.found {
-                        Found::Text(text) => writes.push(Write::text(key, text.clone(), ttl_ms)),
-                        Found::Large(_) => large.push((source, key, ttl_ms)),
+                        Found::Text(text) => {
+                            writes.push(Write::text(key, over, text.clone(), ttl_ms));
+                        }
+                        Found::Large(_) => large.push(Wanted { source, key, over, ttl_ms }),
                     }
                 }
             }
@@ -392,23 +424,19 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         if is_proof { Ok(()) } else { Err(Failed::Overtaken) }
     }
 
-    async fn fetch(
-        &self,
-        db: u32,
-        wanted: &[(usize, &Vec<u8>, Option<u64>)],
-    ) -> Result<(), Failed> {
+    async fn fetch(&self, db: u32, wanted: &[Wanted<'_>]) -> Result<(), Failed> {
         for (at, source) in self.sources.iter().enumerate() {
-            let here: Vec<_> = wanted.iter().filter(|(from, ..)| *from == at).collect();
+            let here: Vec<_> = wanted.iter().filter(|wanted| wanted.source == at).collect();
             if here.is_empty() {
                 continue;
             }
-            let keys: Vec<_> = here.iter().map(|(_, key, _)| (*key).clone()).collect();
+            let keys: Vec<_> = here.iter().map(|wanted| wanted.key.to_vec()).collect();
             let (mark, dumps) = page::dumps(&source.errand, db, &keys).await?;
             self.require_proof(source, mark.as_ref(), db)?;
             let mut writes = Vec::new();
-            for ((_, key, ttl_ms), dump) in here.into_iter().zip(dumps) {
+            for (Wanted { key, over, ttl_ms, .. }, dump) in here.into_iter().zip(dumps) {
                 if !dump.is_empty() {
-                    writes.push(Write::dump(key, dump, *ttl_ms));
+                    writes.push(Write::dump(key, *over, dump, *ttl_ms));
                 }
             }
             self.write(db, &writes).await?;

@@ -2,7 +2,7 @@
 
 use redis::{RedisResult, Value};
 
-use crate::decision::lease::attempt::Attempt;
+use crate::decision::lease::attempt::{Attempt, Stored};
 use crate::decision::roster::copying::{Content, Held};
 use crate::decision::roster::mark::Mark;
 use crate::lua::canonical::Canonical;
@@ -20,7 +20,7 @@ pub(super) struct Page {
 }
 
 /// Attempts that are over, as one master knows.
-pub(super) struct Over {
+pub(super) struct Notes {
     pub(super) mark: Option<Mark>,
     /// Where the next page begins; 0: nowhere.
     pub(super) next: Vec<u8>,
@@ -54,6 +54,15 @@ impl Entry {
         Held { content, ttl_ms: self.ttl_ms }
     }
 
+    /// What is to be there still when something is written over this.
+    pub(super) fn that_it_is(&self) -> Over {
+        let attempt = match &self.found {
+            Found::Text(text) => Stored::decode(text).tag.map(|tag| tag.attempt),
+            Found::Large(_) => None,
+        };
+        attempt.map_or(Over::Something, Over::Attempt)
+    }
+
     /// Whether this is what `wanted` is, and ends no earlier than it should, by more than reading takes.
     pub(super) fn lasts_as_long(&self, wanted: &Self, ttl_ms: Option<u64>) -> bool {
         let is_long = match (self.ttl_ms, ttl_ms) {
@@ -75,9 +84,31 @@ impl Entry {
     }
 }
 
+/// What must be under a key of the target for something to be written there.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Over {
+    /// Anything, or nothing.
+    Whatever,
+    /// Anything.
+    Something,
+    /// This attempt.
+    Attempt(Attempt),
+}
+
+impl Over {
+    fn argument(self) -> Vec<u8> {
+        match self {
+            Self::Whatever => Vec::new(),
+            Self::Something => Vec::from(*b"*"),
+            Self::Attempt(attempt) => attempt.to_bytes().to_vec(),
+        }
+    }
+}
+
 /// One key of the target.
 pub(super) struct Write<'a> {
     key: &'a [u8],
+    over: Over,
     how: &'static str,
     what: Vec<u8>,
     /// -1: for ever.
@@ -86,13 +117,13 @@ pub(super) struct Write<'a> {
 
 impl<'a> Write<'a> {
     /// A string.
-    pub(super) fn text(key: &'a [u8], text: Vec<u8>, ttl_ms: Option<u64>) -> Self {
-        Self { key, how: "t", what: text, ttl_ms: argument(ttl_ms) }
+    pub(super) fn text(key: &'a [u8], over: Over, text: Vec<u8>, ttl_ms: Option<u64>) -> Self {
+        Self { key, over, how: "t", what: text, ttl_ms: argument(ttl_ms) }
     }
 
     /// Anything, as `DUMP` tells it.
-    pub(super) fn dump(key: &'a [u8], dump: Vec<u8>, ttl_ms: Option<u64>) -> Self {
-        Self { key, how: "d", what: dump, ttl_ms: argument(ttl_ms) }
+    pub(super) fn dump(key: &'a [u8], over: Over, dump: Vec<u8>, ttl_ms: Option<u64>) -> Self {
+        Self { key, over, how: "d", what: dump, ttl_ms: argument(ttl_ms) }
     }
 
     /// Nothing, if it still holds `here`.
@@ -101,7 +132,7 @@ impl<'a> Write<'a> {
             Found::Text(text) => ("x", text.clone()),
             Found::Large(digest) => ("y", digest.clone()),
         };
-        Self { key, how, what, ttl_ms: 0 }
+        Self { key, over: Over::Whatever, how, what, ttl_ms: 0 }
     }
 }
 
@@ -142,7 +173,7 @@ pub(super) async fn over(
     db: u32,
     cursor: &[u8],
     count: usize,
-) -> RedisResult<Over> {
+) -> RedisResult<Notes> {
     let mut eval = redis::cmd("EVAL");
     eval.arg(OVER_PAGE).arg(2).arg(MARK).arg(OVER).arg(db).arg(cursor).arg(count);
     let values: Vec<Value> = eval.query_async(&mut errand.connection.clone()).await?;
@@ -153,7 +184,7 @@ pub(super) async fn over(
         let attempt = Attempt::from_bytes(attempt.try_into().map_err(|_| malformed())?);
         found.push((attempt, redis::from_redis_value_ref(&note[1])?));
     }
-    Ok(Over { mark: read_mark(mark)?, next: redis::from_redis_value_ref(next)?, notes: found })
+    Ok(Notes { mark: read_mark(mark)?, next: redis::from_redis_value_ref(next)?, notes: found })
 }
 
 /// Lets a master note that these attempts are over, in the database that the connection has selected.
@@ -178,7 +209,7 @@ pub(super) async fn paste(
     writes.iter().for_each(|write| _ = eval.arg(write.key));
     eval.arg(db).arg(mark);
     for write in writes {
-        eval.arg(write.how).arg(&write.what).arg(write.ttl_ms);
+        eval.arg(write.over.argument()).arg(write.how).arg(&write.what).arg(write.ttl_ms);
     }
     eval.query_async(&mut errand.connection.clone()).await
 }
