@@ -1,15 +1,14 @@
 //! The leases of one worker: names for its attempts, and the tags of those that it has granted.
 
+mod granted;
+
 use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
 use crate::decision::lease::attempt::{Attempt, Tag, WorkerId};
-
-/// Places for leases that are remembered. One that is granted takes the place of another whose name has the same last
-/// bits. A release of a lease that is not remembered asks the masters first which attempt it is.
-const PLACES: usize = 1 << 14;
+use granted::Granted;
 
 /// Weight of the latest round trip in the usual one, as one of so many.
 const WEIGHT: u32 = 16;
@@ -23,8 +22,7 @@ pub struct Leases {
     /// When decisions were last told the time, and as what.
     latest: Cell<(Instant, Duration)>,
     round_trip: Cell<Duration>,
-    /// Fingerprint of database, key and token, and the tag.
-    granted: RefCell<Box<[(u64, Tag)]>>,
+    granted: RefCell<Granted>,
     hasher: foldhash::quality::RandomState,
 }
 
@@ -37,7 +35,7 @@ impl Default for Leases {
             started,
             latest: Cell::new((started, Duration::ZERO)),
             round_trip: Cell::new(Duration::ZERO),
-            granted: RefCell::new(vec![(0, Tag::NONE); PLACES].into()),
+            granted: RefCell::default(),
             hasher: foldhash::quality::RandomState::default(),
         }
     }
@@ -75,18 +73,15 @@ impl Leases {
 
     /// A quorum holds the lease under this tag.
     pub(super) fn remember(&self, db: u32, key: &[u8], token: &[u8], tag: Tag) {
-        let name = self.name(db, key, token);
-        self.granted.borrow_mut()[place(name)] = (name, tag);
+        self.granted.borrow_mut().remember(self.name(db, key, token), tag);
     }
 
     /// The tag under which the lease was granted or prolonged last, and forgets it.
     pub(super) fn take(&self, db: u32, key: &[u8], token: &[u8]) -> Option<Tag> {
-        let name = self.name(db, key, token);
-        let known = &mut self.granted.borrow_mut()[place(name)];
-        let is_known = known.0 == name && known.1 != Tag::NONE;
-        is_known.then(|| std::mem::replace(known, (0, Tag::NONE)).1)
+        self.granted.borrow_mut().take(self.name(db, key, token))
     }
 
+    /// Fingerprint of a lease.
     fn name(&self, db: u32, key: &[u8], token: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u32(db);
@@ -95,10 +90,6 @@ impl Leases {
         hasher.write(token);
         hasher.finish()
     }
-}
-
-fn place(name: u64) -> usize {
-    name as usize % PLACES
 }
 
 #[cfg(test)]
@@ -120,12 +111,12 @@ mod tests {
     fn most_of_the_leases_granted_last_are_remembered() {
         let leases = Leases::default();
         let key = |number: usize| number.to_be_bytes();
-        for number in 0..PLACES {
+        for number in 0..granted::LEASES {
             leases.remember(0, &key(number), b"t", leases.next_attempt().fresh());
         }
-        let known = (0..PLACES).filter(|number| leases.take(0, &key(*number), b"t").is_some());
-        // All but 1/e of random places are taken.
-        assert!(known.count() > PLACES / 2);
+        let is_known = |number: &usize| leases.take(0, &key(*number), b"t").is_some();
+        // Some 79 % of random places are not taken by a later one.
+        assert!((0..granted::LEASES).filter(is_known).count() > granted::LEASES * 3 / 4);
     }
 
     #[test]
