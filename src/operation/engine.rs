@@ -430,7 +430,7 @@ impl Engine {
         match asked_us {
             Some(asked_us) => {
                 let us = self.stopwatch.since(asked_us);
-                self.rules.leases.took(Duration::from_micros(us));
+                self.rules.leases.took(us);
                 metrics.round_trip.observe(us);
             }
             None => metrics.behind.one(),

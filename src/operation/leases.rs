@@ -11,7 +11,7 @@ use crate::decision::lease::attempt::{Attempt, Tag, WorkerId};
 use granted::Granted;
 
 /// Weight of the latest round trip in the usual one, as one of so many.
-const WEIGHT: u32 = 16;
+const WEIGHT: u64 = 16;
 
 /// See the module.
 #[derive(Debug)]
@@ -21,7 +21,8 @@ pub struct Leases {
     started: Instant,
     /// When decisions were last told the time, and as what.
     latest: Cell<(Instant, Duration)>,
-    round_trip: Cell<Duration>,
+    /// The usual round trip in microseconds, [`WEIGHT`] times.
+    round_trips_us: Cell<u64>,
     granted: RefCell<Granted>,
     hasher: foldhash::quality::RandomState,
 }
@@ -34,7 +35,7 @@ impl Default for Leases {
             counter: Cell::new(0),
             started,
             latest: Cell::new((started, Duration::ZERO)),
-            round_trip: Cell::new(Duration::ZERO),
+            round_trips_us: Cell::new(0),
             granted: RefCell::default(),
             hasher: foldhash::quality::RandomState::default(),
         }
@@ -62,13 +63,13 @@ impl Leases {
 
     /// How long a master usually takes to answer.
     pub(super) fn round_trip(&self) -> Duration {
-        self.round_trip.get()
+        Duration::from_micros(self.round_trips_us.get() / WEIGHT)
     }
 
-    /// A master has taken so long to answer.
-    pub(super) fn took(&self, round_trip: Duration) {
-        let usual = self.round_trip.get();
-        self.round_trip.set(usual - usual / WEIGHT + round_trip / WEIGHT);
+    /// A master has taken so many microseconds to answer.
+    pub(super) fn took(&self, round_trip_us: u64) {
+        let usual = self.round_trips_us.get();
+        self.round_trips_us.set((usual - usual / WEIGHT).saturating_add(round_trip_us));
     }
 
     /// A quorum holds the lease under this tag.
@@ -117,6 +118,17 @@ mod tests {
         let is_known = |number: &usize| leases.take(0, &key(*number), b"t").is_some();
         // Some 79 % of random places are not taken by a later one.
         assert!((0..granted::LEASES).filter(is_known).count() > granted::LEASES * 3 / 4);
+    }
+
+    #[test]
+    fn the_usual_round_trip_follows_the_latest() {
+        let leases = Leases::default();
+        assert_eq!(leases.round_trip(), Duration::ZERO);
+        (0..200).for_each(|_| leases.took(800));
+        let usual = leases.round_trip();
+        assert!(usual > Duration::from_micros(780) && usual <= Duration::from_micros(800));
+        leases.took(16_800);
+        assert!(leases.round_trip() > usual + Duration::from_micros(900));
     }
 
     #[test]

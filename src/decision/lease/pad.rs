@@ -76,7 +76,9 @@ impl Pad {
 }
 
 fn millis_up(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros().div_ceil(1000)).unwrap_or(i64::MAX)
+    let rest = i64::from(duration.subsec_nanos().div_ceil(1_000_000));
+    let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    seconds.saturating_mul(1000).saturating_add(rest)
 }
 
 #[cfg(test)]
