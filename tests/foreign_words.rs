@@ -113,6 +113,49 @@ async fn words_that_are_no_texts_or_end_early_reach_what_is_not_theirs() {
     }
 }
 
+/// At every place of every call, added or in the place of what belongs there.
+#[tokio::test]
+async fn a_call_with_a_word_that_is_no_text_is_refused() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let settings = Settings::with(&USERS, "");
+    let proxy = Proxy::start(&masters, &[&settings.flags()[..], &["--max-ttl", "1h"]].concat());
+    let mut owner = proxy.raw().await;
+    assert_eq!(owner.ask(&["SET", "secret", SECRET]).await, Reply::ok());
+    let mut bob = proxy.raw().await;
+    assert_eq!(bob.ask(&["AUTH", "bob", "pw"]).await, Reply::ok());
+    for line in CALLS {
+        refill(&mut owner).await;
+        let line = line.replace("THEIRS", "secret");
+        let words: Vec<String> = line.split(' ').map(|word| literal(word.as_bytes())).collect();
+        for text in with_no_texts(&words) {
+            let reply = bob.ask(&["EVAL", &text, "1", "lock:l"]).await;
+            assert!(reply.is_error("ERR Lua redis lib command arguments"), "{text}: {reply:?}");
+        }
+        for master in masters.iter() {
+            let others = master.ask(&["EVAL", OTHERS, "0"]).await.text();
+            assert_eq!(others, format!("secret:{SECRET}:-1 "), "{line}");
+        }
+    }
+}
+
+/// Scripts of the call with one word that is no text.
+fn with_no_texts(words: &[String]) -> Vec<String> {
+    let mut scripts = Vec::new();
+    for at in 1..=words.len() {
+        for none in ["nil", "false", "true", "{}"] {
+            let added = [&words[..at], &[none.to_owned()], &words[at..]].concat();
+            let replaced = [&words[..at], &[none.to_owned()], words.get(at + 1..).unwrap_or(&[])];
+            for words in [added, replaced.concat()] {
+                scripts.push(format!("return redis.call({})", words.join(",")));
+            }
+        }
+    }
+    scripts
+}
+
 /// Calls that are sent before the masters are looked at.
 const BATCH: u64 = 25;
 
