@@ -163,7 +163,7 @@ fn a_key_that_is_copied_in_its_last_millisecond_does_not_stay_for_ever() {
         include_str!("../../src/lua/copy/paste.lua"),
     ];
     let sha = scripts.compile(paste.concat().as_bytes()).expect("it is Lua");
-    let argv = words(&[b"0", b"? 7 0;", b"d", &dump, b"0"]);
+    let argv = words(&[b"0", b"? 7 0;", b"", b"d", &dump, b"0"]);
     let keys = words(&[b"redlock-proxy:mark", b"other"]);
     let pasted = scripts.run(&sha, &keys, &argv, |words| match &words[0][..] {
         b"SELECT" => Reply::ok(),
