@@ -12,8 +12,8 @@
 //! * [`command`]: the command table and one file per family, from words to operations;
 //! * [`acl`]: users, and what they may do;
 //! * [`operation`]: one client command on its way through the masters;
-//! * [`quorum`]: the decisions, pure: no sockets, no clock, no runtime;
-//! * [`decision`]: those that will take their place, explored and not used yet;
+//! * [`decision`]: what is a lease, and which masters vote on it: pure, and explored exhaustively;
+//! * [`quorum`]: how everything that is no lease is decided, just as pure;
 //! * [`master`]: the links to the masters, and what could not be delivered to them yet;
 //! * [`pubsub`]: messages, from every master to every subscriber once;
 //! * [`tls`]: whose certificates are shown and trusted, on both sides;
