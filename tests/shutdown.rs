@@ -160,6 +160,9 @@ async fn a_late_yes_is_taken_back_before_the_end() {
     assert_eq!(raw.ask(&words("SET lock mine NX PX 60000")).await, Reply::Nil);
     signal("TERM", held.pid);
     refuses_clients(held.proxy.address()).await;
+    // Without anything to wait for it would end at once.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(runs(held.pid), "it waits for the take-back");
     held.let_go();
     assert_eq!(end(held.proxy, held.pid).code(), Some(0));
     held.masters[0].forgets("lock").await;
