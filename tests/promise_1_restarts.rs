@@ -47,13 +47,9 @@ async fn a_lock_is_not_granted_again_by_a_master_that_forgot_it() {
 /// its disk is older than the lock, and has its mark all the same.
 #[tokio::test]
 async fn a_restart_is_noticed_before_a_link_carries_votes() {
-    if target_is_plain_redis() {
+    let Some((mut masters, relay, proxy)) = one_behind_a_relay_with(1, &DURABLE).await else {
         return;
-    }
-    let mut masters = Masters::start_with(3, &DURABLE);
-    let (relay, addresses) = Relay::in_place_of(&masters, 1);
-    let proxy = Proxy::in_front_of(&addresses, &LONG_WAIT);
-    proxy.expect_warnings();
+    };
     let mut client = proxy.connection().await;
     let before = masters[1].back_up();
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
@@ -704,10 +700,18 @@ async fn a_master_that_writes_to_disk_once_a_second_is_not_trusted_at_once() {
 
 /// Three masters, one of them behind a relay.
 async fn one_behind_a_relay(index: usize) -> Option<(Masters, Relay, Proxy)> {
+    one_behind_a_relay_with(index, &[]).await
+}
+
+/// The same of masters that have `flags`.
+async fn one_behind_a_relay_with(
+    index: usize,
+    flags: &'static [&'static str],
+) -> Option<(Masters, Relay, Proxy)> {
     if target_is_plain_redis() {
         return None;
     }
-    let masters = Masters::start(3);
+    let masters = Masters::start_with(3, flags);
     let (relay, addresses) = Relay::in_place_of(&masters, index);
     let proxy = Proxy::in_front_of(&addresses, &LONG_WAIT);
     proxy.expect_warnings();

@@ -160,9 +160,6 @@ async fn a_late_yes_is_taken_back_before_the_end() {
     assert_eq!(raw.ask(&words("SET lock mine NX PX 60000")).await, Reply::Nil);
     signal("TERM", held.pid);
     refuses_clients(held.proxy.address()).await;
-    // Without anything to wait for it would end at once.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(runs(held.pid), "it waits for the take-back");
     held.let_go();
     assert_eq!(end(held.proxy, held.pid).code(), Some(0));
     held.masters[0].forgets("lock").await;
@@ -182,6 +179,9 @@ async fn a_take_back_on_its_way_is_waited_for_before_the_end() {
     held.masters[0].holds("lock", "mine").await;
     signal("TERM", held.pid);
     refuses_clients(held.proxy.address()).await;
+    // Without anything to wait for it would end at once.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(runs(held.pid), "it waits for the take-back");
     held.let_go();
     assert_eq!(end(held.proxy, held.pid).code(), Some(0));
     held.masters[0].forgets("lock").await;
