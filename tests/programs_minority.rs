@@ -252,6 +252,29 @@ async fn a_master_that_paused_while_others_disagreed_is_asked_again() {
     .await;
 }
 
+/// Masters look at a new script before it runs. One that was slow to answer that was left out when the script changed
+/// nothing that it names, and kept what all others had given away.
+#[tokio::test]
+async fn a_new_script_runs_on_a_master_that_is_slow_to_look_at_it() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let (relay, addresses) = Relay::in_place_of(&masters, 2);
+    let proxy = Proxy::in_front_of(&addresses, &[]);
+    let mut client = proxy.connection().await;
+    assert_eq!(int(&mut client, &["RPUSH", "queue", "job"]).await, 1);
+    eventually("all masters have it", || async {
+        (masters.having("queue").await == 3).then_some(())
+    })
+    .await;
+    relay.withhold_answers();
+    let take = ["EVAL", "return redis.call('LPOP', 'queue')", "0"];
+    assert_eq!(value(&mut client, &take).await, Ok(Value::BulkString(b"job".into())));
+    relay.heal();
+    masters.forget("queue").await;
+}
+
 #[tokio::test]
 async fn scripts_go_on_behind_a_broken_network() {
     if target_is_plain_redis() {

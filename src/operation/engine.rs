@@ -102,7 +102,7 @@ struct Flight {
     outstanding: u16,
     /// Which votes on the current round go together; `None` before the first.
     poll: Option<Poll<Rc<Term>>>,
-    /// Masters that were asked and owe a ballot.
+    /// Masters that were asked, may have changed something, and owe a ballot.
     awaited: MasterSet,
     /// It has lost, and what uses its keys stays behind it where a ballot is owed.
     others_behind: bool,
@@ -392,8 +392,10 @@ impl Engine {
             if waiting.part == Part::Undo {
                 return (Next::WAIT, None, false);
             }
-            flight.awaited.remove(master);
             let round = waiting.round;
+            if !flight.operation.only_looks_in(round) {
+                flight.awaited.remove(master);
+            }
             let asked_us = (flight.asked_round == round).then_some(flight.asked_us);
             // The event loop may be so late that answers are read before their deadline is noticed.
             let is_late = flight.deadline.is_some_and(|due| now > due);
@@ -525,13 +527,15 @@ impl Engine {
             operation.ask(&self.rules, Asked { all: asked, voters }, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += asked.len() as u16;
-            flight.awaited = flight.awaited.union(asked.without(held_back));
             flight.started_us.get_or_insert(asked_us);
             flight.asked_us = asked_us;
             flight.deadline = Some(now + self.rules.vote_timeout);
             flight.began.get_or_insert(now);
             let round = operation.round();
             flight.asked_round = round;
+            if !operation.only_looks_in(round) {
+                flight.awaited = flight.awaited.union(asked.without(held_back));
+            }
             let waiting = Waiting { operation: id, round, part: Part::Ballot };
             Some((operation.db, waiting, operation.program()))
         });

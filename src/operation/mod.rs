@@ -292,6 +292,15 @@ impl Operation {
         matches!(self.kind, Kind::Program(_) | Kind::Change(_)) && self.has_changed()
     }
 
+    /// Whether masters change nothing in this round: what comes after it may be sent before they have answered.
+    pub fn only_looks_in(&self, round: u8) -> bool {
+        match &self.kind {
+            Kind::Load(_) => true,
+            Kind::Program(program) => program.is_after(round),
+            _ => false,
+        }
+    }
+
     /// Whether what masters did in the rounds before counts in the present one.
     pub fn builds_on_earlier_votes(&self) -> bool {
         matches!(self.kind, Kind::Release(_) | Kind::Delete(_))

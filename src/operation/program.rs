@@ -170,6 +170,11 @@ impl Program {
         Self { first_round: rounds, ..self }
     }
 
+    /// Whether `round` is one of those in which something else was asked.
+    pub(super) fn is_after(&self, round: u8) -> bool {
+        round < self.first_round
+    }
+
     /// How large its arguments are: those of a transaction are all that was queued.
     pub(super) fn request_bytes(&self) -> usize {
         let handed = self.call.runner.iter().map(|_| self.call.text.code().len());
