@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
-use support::scripts::REDISSON_LOCK;
+use support::scripts::{REDISSON_LOCK, RELEASE};
 use support::{Proxy, Relay, Reply, Stage, encode, eventually, int, value};
 
 /// Short beside what the network withholds here.
@@ -62,6 +62,37 @@ async fn a_lock_outlives_a_delayed_deletion_of_the_one_before() {
         stage.heal();
         stage.settled().await;
         nobody_else_gets(key, &stage.near).await;
+    }
+}
+
+/// All have one token. A holder gives its lock back, and where that is done at once the next one takes it. The release
+/// was still on its way to another master, looked who had the token, and ended the next one's lock as well.
+#[tokio::test]
+async fn a_release_ends_one_lock_though_all_have_one_token() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    for key in ["first slow", "second slow", "third slow"] {
+        stage.relays[0].hold_back("slow");
+        assert_eq!(claim(&mut far, key, "shared", TEN_MINUTES).await, Ok(Value::Okay));
+        stage.relays[1].hold_back("slow");
+        let release = ["EVAL", RELEASE, "1", key, "shared"];
+        let mut releasing = far.clone();
+        let released = tokio::spawn(async move { value(&mut releasing, &release).await });
+        eventually("the next one gets it", || {
+            let mut near = near.clone();
+            async move {
+                let next = claim(&mut near, key, "shared", TEN_MINUTES).await;
+                (next == Ok(Value::Okay)).then_some(())
+            }
+        })
+        .await;
+        stage.relays[0].heal();
+        tokio::time::sleep(3 * VOTE_TIMEOUT).await;
+        stage.relays[1].heal();
+        assert_eq!(released.await.expect("no panic"), Ok(Value::Int(1)));
+        stage.settled().await;
+        nobody_else_gets(key, &stage.near).await;
+        assert_eq!(int(&mut near, &["DEL", key]).await, 1);
     }
 }
 

@@ -263,6 +263,7 @@ impl Step {
                 Reply::Int(-2) => release::Vote::Missing,
                 Reply::Int(-3) => release::Vote::Other,
                 Reply::Int(-4) => release::Vote::Raised,
+                Reply::Int(-5) => release::Vote::Another,
                 _ => release::Vote::Unknown,
             }),
             Self::TakeBack { .. } | Self::Deliver { .. } => {

@@ -76,6 +76,7 @@ pub(super) fn vote(answer: Option<&Answer<'_>>) -> Vote {
         Some(Answer::Int(-2)) => Vote::Missing,
         Some(Answer::Int(-3)) => Vote::Other,
         Some(Answer::Int(-4)) => Vote::Raised,
+        Some(Answer::Int(-5)) => Vote::Another,
         _ => Vote::Unknown,
     }
 }

@@ -80,11 +80,11 @@ pub fn delete<T>(key: &mut Option<Lease<T>>, tag: Tag) -> release::Vote {
     }
 }
 
-/// Deletes the key if it holds exactly this tag and token; says when the token is there under another tag.
+/// Deletes the key if it holds exactly this tag and token; says when the token is there by another attempt.
 pub fn give_back<T: PartialEq>(key: &mut Option<Lease<T>>, tag: Tag, token: &T) -> release::Vote {
     match key {
-        Some(copy) if copy.tag != tag && copy.token == *token => release::Vote::Raised,
         Some(copy) if copy.token != *token => release::Vote::Other,
+        Some(copy) if copy.tag.attempt != tag.attempt => release::Vote::Another,
         key => delete(key, tag),
     }
 }

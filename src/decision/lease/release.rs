@@ -16,6 +16,10 @@
 //! It does not stand in for a silent one: both together could confirm the attempt again. Only after a success, when
 //! too few masters can hold the attempt for anybody to confirm it again, it is deleted elsewhere whatever its
 //! generation.
+//!
+//! One release ends one lease at most. What it has deleted, or may have, makes room for the next claim, perhaps with an
+//! equal token: whatever is found after that is not what the client gives back. Only a quorum that showed another
+//! attempt while it was told to delete proves that another one is meant.
 
 use std::time::Duration;
 
@@ -42,8 +46,10 @@ pub enum Sight {
 pub enum Vote {
     /// The key held the value and is gone.
     Deleted,
-    /// The key holds the attempt, which was prolonged meanwhile, or another one with the client's token.
+    /// The key holds the attempt, which was prolonged meanwhile.
     Raised,
+    /// The key holds another attempt with the client's token.
+    Another,
     /// The key holds another attempt.
     Other,
     /// There is no such key.
@@ -106,7 +112,7 @@ pub struct Release {
     /// Counts the rounds, so that a late sight is told from a current one.
     round: u8,
     known: Option<Tag>,
-    /// Attempt that the rounds before deleted.
+    /// Attempt that the rounds before have deleted, or may have: no other one is given back.
     earlier: Option<Attempt>,
     /// The first round that deleted it.
     since: u8,
@@ -117,8 +123,11 @@ pub struct Release {
     holders: Holders,
     deleted: MasterSet,
     raised: MasterSet,
+    another: MasterSet,
     missing: MasterSet,
     other: MasterSet,
+    /// Masters that were told to delete and have given no trustworthy answer.
+    unknown: MasterSet,
 }
 
 impl Release {
@@ -149,17 +158,23 @@ impl Release {
             holders: Holders::default(),
             deleted: none,
             raised: none,
+            another: none,
             missing: none,
             other: none,
+            unknown: none,
         }
     }
 
     /// Another look has been sent to `asked`. What was deleted of the same attempt counts on.
     pub fn ask(&mut self, asked: MasterSet, now: Duration) {
         let Self { began, round, deleted, reached, .. } = *self;
+        let looking = Self::new(self.terms, asked, now);
+        if self.is_of_another() {
+            *self = Self { began, round, ..looking };
+            return;
+        }
         let earlier = self.attempt();
         let since = if earlier == self.earlier { self.since } else { round.saturating_sub(1) };
-        let looking = Self::new(self.terms, asked, now);
         *self = Self { began, round, deleted, reached, earlier, since, ..looking };
     }
 
@@ -229,9 +244,10 @@ impl Release {
         match vote {
             Vote::Deleted => self.deleted.insert(master),
             Vote::Raised => self.raised.insert(master),
+            Vote::Another => self.another.insert(master),
             Vote::Other => self.other.insert(master),
             Vote::Missing => self.missing.insert(master),
-            Vote::Unknown => {}
+            Vote::Unknown => self.unknown.insert(master),
         }
         self.decide(now)
     }
@@ -282,18 +298,19 @@ impl Release {
     fn looked(&mut self, now: Duration) -> Step {
         let quorum = self.terms.quorum;
         let silent = quorum.everybody().without(self.seen()).without(self.deleted);
-        // Others may have claimed what the rounds before deleted: the lease was held all the same.
-        if let Some(attempt) = self.begun(MasterSet::EMPTY) {
-            return self.delete(attempt, now);
-        }
-        if let Some(attempt) = self.holders.of_quorum(quorum) {
+        let (held, possible) = match self.earlier {
+            Some(attempt) => (self.begun(attempt, MasterSet::EMPTY), self.begun(attempt, silent)),
+            None => (self.holders.of_quorum(quorum), self.holders.could_reach(quorum, silent)),
+        };
+        if let Some(attempt) = held {
             return self.delete(attempt, now);
         }
         let is_known =
             self.pending.is_empty() || quorum.reached_by(self.seen()) && self.is_late(now);
-        let possible = self.begun(silent).or_else(|| self.holders.could_reach(quorum, silent));
         match possible {
             Some(attempt) if is_known => self.delete(attempt, now),
+            // With something else under the token there is no telling which of them was meant.
+            None if self.holders.could_reach(quorum, silent).is_some() => self.wait_or_give_up(now),
             None if !quorum.reached_by(silent) => self.not_held(),
             _ => self.wait_or_give_up(now),
         }
@@ -304,11 +321,18 @@ impl Release {
         self.earlier.is_some() && self.attempt().is_none_or(|attempt| self.earlier == Some(attempt))
     }
 
-    /// The attempt that the rounds before have begun to delete, if it had a quorum, `others` among it.
-    fn begun(&self, others: MasterSet) -> Option<Attempt> {
-        let attempt = self.earlier.filter(|_| !self.deleted.is_empty())?;
+    /// The attempt that the rounds before have begun to delete, if it had a quorum, `others` among it. Others may have
+    /// claimed what was deleted: the lease was held all the same.
+    fn begun(&self, attempt: Attempt, others: MasterSet) -> Option<Attempt> {
         let had = self.deleted.union(self.holders.of(attempt)).union(others);
         self.terms.quorum.reached_by(had).then_some(attempt)
+    }
+
+    /// Whether the lease may be another attempt's than the one that was to be deleted: a quorum has shown another, or
+    /// nobody has deleted anything, nor may have.
+    fn is_of_another(&self) -> bool {
+        let may_have_deleted = self.deleted.union(self.pending).union(self.unknown);
+        self.terms.quorum.reached_by(self.another) || may_have_deleted.is_empty()
     }
 
     fn delete(&mut self, attempt: Attempt, now: Duration) -> Step {
@@ -329,7 +353,7 @@ impl Release {
 
     fn deleted(&mut self, attempt: Attempt, now: Duration) -> Step {
         let quorum = self.terms.quorum;
-        if quorum.reached_by(self.gone()) {
+        if quorum.reached_by(self.gone()) && !self.another_may_be_held() {
             return self.not_held();
         }
         let is_known =
@@ -345,12 +369,23 @@ impl Release {
         self.wait_or_give_up(now)
     }
 
-    /// Whether some master holds the token under another tag, and those that are silent cannot make up for it.
+    /// Whether some master holds the attempt prolonged, and those that are silent cannot make up for it; or a quorum holds
+    /// the token by another one.
     fn must_look_again(&self, now: Duration) -> bool {
         let quorum = self.terms.quorum;
+        if quorum.reached_by(self.another) || self.another_may_be_held() && self.pending.is_empty()
+        {
+            return true;
+        }
         let is_hopeless = self.raised.len() > quorum.tolerates();
         let is_due = quorum.reached_by(self.answered()) && self.is_late(now);
         !self.raised.is_empty() && (self.pending.is_empty() || is_hopeless || is_due)
+    }
+
+    /// Whether a quorum may hold the token by another attempt.
+    fn another_may_be_held(&self) -> bool {
+        let silent = self.terms.quorum.everybody().without(self.answered());
+        !self.another.is_empty() && self.terms.quorum.reached_by(self.another.union(silent))
     }
 
     fn answered(&self) -> MasterSet {
@@ -363,7 +398,7 @@ impl Release {
         let quorum = self.terms.quorum;
         let silent = quorum.everybody().without(self.deleted).without(self.gone());
         let may_come_to_hold = silent.union(self.gone().without(self.reached));
-        let others = self.other.without(self.deleted);
+        let others = self.other.union(self.another).without(self.deleted);
         !quorum.reached_by(may_come_to_hold) && !quorum.reached_by(silent.union(others))
     }
 
@@ -386,7 +421,7 @@ impl Release {
     }
 
     fn gone(&self) -> MasterSet {
-        self.missing.union(self.other).without(self.deleted)
+        self.missing.union(self.other).union(self.another).without(self.deleted)
     }
 
     fn is_late(&self, now: Duration) -> bool {

@@ -1,5 +1,6 @@
 -- Deletes the key if it holds exactly this: the tag ARGV[1] and the token ARGV[2]. Answers the remaining TTL it had
--- (-1: none); -2: no such key; -3: somebody else's; -4: the token is there under another tag.
+-- (-1: none); -2: no such key; -3: somebody else's; -4: the same attempt, which was prolonged meanwhile; -5: the token
+-- is there by another attempt.
 local value = redis.call('GET', KEYS[1])
 if not value then
   return -2
@@ -9,4 +10,7 @@ if value == ARGV[1] .. ARGV[2] then
   redis.call('DEL', KEYS[1])
   return left
 end
-return token_of(value) == ARGV[2] and -4 or -3
+if token_of(value) ~= ARGV[2] then
+  return -3
+end
+return string.sub(tag_of(value), 1, 18) == string.sub(ARGV[1], 1, 18) and -4 or -5

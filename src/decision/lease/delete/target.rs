@@ -82,7 +82,7 @@ impl Target {
         self.unsure.remove(master);
         match vote {
             Vote::Deleted => self.deleted.insert(master),
-            Vote::Missing | Vote::Other => self.gone.insert(master),
+            Vote::Missing | Vote::Other | Vote::Another => self.gone.insert(master),
             Vote::Raised | Vote::Unknown => {}
         }
     }
