@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
-use support::scripts::{REDISSON_LOCK, RELEASE};
+use support::scripts::{EXTEND, REDISSON_LOCK, RELEASE};
 use support::{Proxy, Relay, Reply, Stage, encode, eventually, int, value};
 
 /// Short beside what the network withholds here.
@@ -62,6 +62,35 @@ async fn a_lock_outlives_a_delayed_deletion_of_the_one_before() {
         stage.heal();
         stage.settled().await;
         nobody_else_gets(key, &stage.near).await;
+    }
+}
+
+/// An extension is shorter than what is left, and the next command gives the lock ten minutes. The earlier end was told to
+/// the masters after the client had its answer, and came after that command.
+#[tokio::test]
+async fn an_expiry_is_not_undone_by_a_shorter_extension_before_it() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    let delay = Duration::from_millis(8);
+    stage.relays.iter().for_each(|relay| relay.delay(delay, delay));
+    for (key, tagged) in [("first", true), ("second", false), ("third", true), ("fourth", false)] {
+        let taken = match tagged {
+            true => claim(&mut near, key, "mine", MINUTE).await,
+            false => value(&mut near, &["SET", key, "mine", "PX", MINUTE]).await,
+        };
+        assert_eq!(taken, Ok(Value::Okay));
+        for sooner in [
+            &["EVAL", EXTEND, "1", key, "mine", "300"][..],
+            &["EVAL", EXTEND, "1", key, "mine", "200"],
+        ] {
+            assert_eq!(int(&mut far, sooner).await, 1);
+            let left_ms = int(&mut near, &["PTTL", key]).await;
+            assert!((1..=500).contains(&left_ms), "{key} is to end soon, and not in {left_ms} ms");
+        }
+        assert_eq!(int(&mut near, &["PEXPIRE", key, TEN_MINUTES]).await, 1);
+        stage.settled().await;
+        let left_ms = int(&mut near, &["PTTL", key]).await;
+        assert!(left_ms > 500_000, "{key} has ten minutes and ends in {left_ms} ms");
     }
 }
 

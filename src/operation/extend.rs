@@ -1,4 +1,7 @@
 //! Prolonging a key by its token: the extend scripts.
+//!
+//! Where it would end later than the client wants, it is let end sooner once a quorum has agreed, and a quorum has done so
+//! before the client is told: a command that it sends after that is not undone by what was still on its way.
 
 use crate::clock::Instant;
 use crate::decision::lease::attempt::{self, Tag};
@@ -32,8 +35,14 @@ struct Sent {
     voters: MasterSet,
     /// The tag under which a master held it before.
     held: Tag,
+    /// When the client asked.
+    since: Instant,
     /// Masters on which it would end later than the client wants, and the tag it had there.
     later: Vec<(MasterId, Tag)>,
+    /// Masters on which it does not, or not any more.
+    fits: MasterSet,
+    /// Masters that were told to let it end sooner, while the client waits for that.
+    told: Option<MasterSet>,
     done: bool,
 }
 
@@ -49,14 +58,23 @@ impl Extend {
         (self.others, self.missing) = (0, 0);
         if let Some(sent) = &mut self.sent {
             sent.voters = voters;
+            (sent.later, sent.fits, sent.told) = Default::default();
             return sent.decision.ask(asked.all, at);
         }
         // Its generation is another one from now on.
         rules.leases.take(name.0, name.1, &self.token);
         let freshness = rules.freshness(self.ttl_ms);
         let decision = decision::Extend::new(rules.terms(), freshness, asked.all, at);
-        let held = Tag::NONE;
-        self.sent = Some(Box::new(Sent { decision, voters, held, later: Vec::new(), done: false }));
+        self.sent = Some(Box::new(Sent {
+            decision,
+            voters,
+            held: Tag::NONE,
+            since: now,
+            later: Vec::new(),
+            fits: MasterSet::EMPTY,
+            told: None,
+            done: false,
+        }));
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -70,25 +88,92 @@ impl Extend {
         request::script(out, form, Canonical::Extend, key, &[&self.token, ttl]);
     }
 
+    /// Appends what a master gets that is to let it end sooner.
+    pub(super) fn encode_for(
+        &self,
+        master: MasterId,
+        rules: &Rules,
+        key: &[u8],
+        form: Form,
+        out: &mut Vec<u8>,
+    ) {
+        let later = self.sooner(rules);
+        match later.into_iter().find(|(to, ..)| *to == master) {
+            Some((_, value, ttl_ms)) => request::shorten(out, form, key, &value, ttl_ms),
+            None => self.encode(rules, key, form, out),
+        }
+    }
+
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
         let Received { master, round, answer, now, .. } = received;
         let is_voter = self.sent.as_ref().is_some_and(|sent| sent.voters.contains(master));
-        let vote = self.vote(answer.filter(|_| is_voter));
+        let answer = answer.filter(|_| is_voter);
+        if let Some(sent) = &mut self.sent
+            && let Some(told) = &mut sent.told
+            && told.contains(master)
+        {
+            if round == sent.decision.round() {
+                told.remove(master);
+                if let Some(Answer::Int(_)) = answer {
+                    sent.fits.insert(master);
+                }
+            }
+            return self.shortened(rules, now);
+        }
+        let vote = self.vote(answer);
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if let (Vote::Extended(_), Some(tag)) = (vote, tag(answer)) {
-            sent.held = tag;
-            if let Some(Answer::Array(_)) = answer {
-                sent.later.push((master, tag));
+        if round == sent.decision.round() {
+            match (vote, tag(answer), answer) {
+                (Vote::Extended(_), Some(tag), Some(Answer::Array(_))) => {
+                    sent.held = tag;
+                    sent.later.push((master, tag));
+                }
+                (Vote::Extended(_), Some(tag), _) => {
+                    sent.held = tag;
+                    sent.fits.insert(master);
+                }
+                (Vote::Refused, ..) => sent.fits.insert(master),
+                _ => {}
             }
         }
         let step = sent.decision.vote(round, master, vote, rules.at(now));
-        self.next(rules, step)
+        if self.is_shortening() { self.shortened(rules, now) } else { self.next(rules, step) }
     }
 
     pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if let Some(told) = sent.told {
+            if now < sent.since + rules.patience {
+                return Next::WAIT;
+            }
+            // It is prolonged, but may end later than the client is told.
+            let answered = sent.fits.len();
+            sent.told = None;
+            return Next::reply(self.trouble.unavailable(rules, answered, Others::of(Some(told))));
+        }
         let step = sent.decision.tick(rules.at(now));
         self.next(rules, step)
+    }
+
+    fn is_shortening(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.told.is_some())
+    }
+
+    /// Tells the client once a quorum lets it end as soon as it wants.
+    fn shortened(&mut self, rules: &Rules, now: Instant) -> Next {
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if !rules.quorum.reached_by(sent.fits) {
+            return Next::WAIT;
+        }
+        sent.told = None;
+        match self.untold(rules, now) {
+            Next { then: Then::Wait, .. } => self.granted(),
+            next => next,
+        }
+    }
+
+    fn granted(&self) -> Next {
+        Next::then(Then::Reply(self.replies.changed.clone(), turn::End::Granted))
     }
 
     /// It was prolonged, and the client cannot be told yet.
@@ -125,10 +210,14 @@ impl Extend {
             Step::Wait => Next::WAIT,
             Step::Afresh => Next::then(Then::Ask),
             Step::Extended(_) => {
-                if let Some(sent) = &mut self.sent {
-                    sent.done = true;
+                let Some(sent) = &mut self.sent else { return Next::WAIT };
+                sent.done = true;
+                if rules.quorum.reached_by(sent.fits) || sent.later.is_empty() {
+                    return self.granted();
                 }
-                Next::then(Then::Reply(self.replies.changed.clone(), turn::End::Granted))
+                let told = sent.later.iter().map(|(master, _)| *master).collect();
+                sent.told = Some(told);
+                Next::then(Then::Tell(told))
             }
             Step::Refused if self.missing > self.others => {
                 Next::reply(self.replies.missing.clone())
@@ -147,9 +236,15 @@ impl Extend {
         Some((&self.token, sent.held.raised()))
     }
 
+    /// The same of masters that a quorum was not waited for with.
+    pub(super) fn to_shorten(&self, rules: &Rules) -> Vec<(MasterId, Vec<u8>, i64)> {
+        let fits = self.sent.as_ref().map_or(MasterSet::EMPTY, |sent| sent.fits);
+        self.sooner(rules).into_iter().filter(|(master, ..)| !fits.contains(*master)).collect()
+    }
+
     /// Values that are to end sooner, by master, and in how many milliseconds. The tag tells them from what was prolonged
     /// since.
-    pub(super) fn to_shorten(&self, rules: &Rules) -> Vec<(MasterId, Vec<u8>, i64)> {
+    fn sooner(&self, rules: &Rules) -> Vec<(MasterId, Vec<u8>, i64)> {
         let Some(sent) = self.sent.as_ref().filter(|sent| sent.done) else { return Vec::new() };
         let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
         let value = |tag: Tag| match tag {

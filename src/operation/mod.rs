@@ -399,6 +399,7 @@ impl Operation {
         match &self.kind {
             Kind::Release(release) => release.encode_for(master, &self.key, form, out),
             Kind::Delete(delete) => delete.encode_for(master, &self.key, form, out),
+            Kind::Extend(extend) => extend.encode_for(master, rules, &self.key, form, out),
             _ => self.encode(rules, form, out),
         }
     }
