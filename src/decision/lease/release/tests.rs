@@ -187,7 +187,7 @@ fn one_release_ends_one_lease() {
     assert_eq!(release.vote(0, MasterId::new(1), Vote::Raised, ms(70)), Step::Look);
     release.ask(MasterSet::first(3), ms(70));
     let raised = tag(7).raised();
-    let sights = [Sight::Held(tag(8)), Sight::Held(raised), Sight::Held(tag(8))];
+    let sights = [Sight::Held(tag(8)), Sight::Held(raised)];
     assert_eq!(see(&mut release, &sights), Step::Delete(vec![(MasterId::new(1), raised)]));
     let round = release.round();
     assert_eq!(release.vote(round, MasterId::new(1), Vote::Deleted, ms(72)), Step::Released);
