@@ -149,6 +149,46 @@ pub struct Typed {
     #[serde(deserialize_with = "one_or_many")]
     pub masters: Option<Vec<Word>>,
 
+    /// The Redis for everything that is no lock: redis://user:password@host:port/db, rediss:// or unix:/path. If
+    /// not set, all keys are locks.
+    #[arg(long, value_name = "URL", env = "REDLOCK_PROXY_DATA", hide_env_values = true)]
+    pub data: Option<Word>,
+
+    /// The user there, if its URL names none.
+    #[arg(long, value_name = "NAME", env = "REDLOCK_PROXY_DATA_USER", hide_env_values = true)]
+    pub data_user: Option<Word>,
+
+    /// A file with that user's password.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REDLOCK_PROXY_DATA_PASSWORD_FILE",
+        hide_env_values = true
+    )]
+    pub data_password_file: Option<Word>,
+
+    /// Which keys are locks beside that data, such as lock:*; repeat it, or separate by commas.
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        value_delimiter = ',',
+        env = "REDLOCK_PROXY_LOCK_KEYS",
+        hide_env_values = true
+    )]
+    #[serde(deserialize_with = "one_or_many")]
+    pub lock_keys: Option<Vec<Word>>,
+
+    /// Which channels tell of locks; repeat it, or separate by commas.
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        value_delimiter = ',',
+        env = "REDLOCK_PROXY_LOCK_CHANNELS",
+        hide_env_values = true
+    )]
+    #[serde(deserialize_with = "one_or_many")]
+    pub lock_channels: Option<Vec<Word>>,
+
     /// Where clients connect, or none. [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT", env = "REDLOCK_PROXY_LISTEN", hide_env_values = true)]
     pub listen: Option<Word>,
@@ -502,6 +542,11 @@ impl Typed {
     pub fn or(self, below: Self) -> Self {
         Self {
             masters: self.masters.or(below.masters),
+            data: self.data.or(below.data),
+            data_user: self.data_user.or(below.data_user),
+            data_password_file: self.data_password_file.or(below.data_password_file),
+            lock_keys: self.lock_keys.or(below.lock_keys),
+            lock_channels: self.lock_channels.or(below.lock_channels),
             listen: self.listen.or(below.listen),
             tls_listen: self.tls_listen.or(below.tls_listen),
             tls_cert_file: self.tls_cert_file.or(below.tls_cert_file),

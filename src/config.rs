@@ -2,6 +2,7 @@
 //! again whether a value makes sense.
 
 mod access;
+mod data;
 pub mod live;
 mod master_addr;
 mod memory;
@@ -19,6 +20,7 @@ use crate::quorum::{MAX_MASTERS, Quorum};
 
 use shown::differences;
 
+pub use data::{Data, DataAddr, InvalidDataAddr, Place};
 pub use live::Live;
 pub use master_addr::{InvalidMasterAddr, MasterAddr};
 pub use memory::MemoryLimit;
@@ -30,6 +32,8 @@ pub use tls::{MasterTls, TlsListen};
 pub struct Settings {
     /// The independent masters, 1 to 31 of them, no two at the same address.
     pub masters: Vec<MasterAddr>,
+    /// Where everything goes that is no lock; `None`: all keys are locks.
+    pub data: Option<Data>,
     /// `host:port` to accept clients on; port 0 lets the system choose, `None` is nowhere.
     pub listen: Option<String>,
     /// Where to accept clients by TLS.
@@ -125,6 +129,7 @@ impl Settings {
     pub fn try_new(masters: Vec<MasterAddr>) -> Result<Self, InvalidSetting> {
         Ok(Self {
             masters: checked_masters(masters)?,
+            data: None,
             listen: Some("127.0.0.1:6379".to_owned()),
             tls: None,
             unix_socket: None,
@@ -220,6 +225,7 @@ impl Settings {
     fn apply(&mut self, typed: &Typed) -> Result<(), InvalidSetting> {
         use values::{bytes_within, duration_within, listen_address, number_within, switch};
 
+        self.data = Data::from_typed(typed, &self.masters)?;
         set(&mut self.listen, "listen", &typed.listen, |text| match text {
             "none" => Ok(None),
             _ => listen_address(text).map(Some),
@@ -274,6 +280,9 @@ impl Settings {
         // Their passwords are not shown.
         if self.masters != other.masters && !names.contains(&"masters") {
             names.push("masters");
+        }
+        if self.data != other.data && !names.contains(&"data") {
+            names.push("data");
         }
         names
     }
@@ -615,7 +624,14 @@ mod tests {
         let settings = Settings::try_new(masters(1)).unwrap();
         let shown = [settings.fixed_fields(), settings.live.fields()].concat();
         let mut shown: Vec<_> = shown.iter().map(|(name, _)| *name).collect();
-        let secrets = ["master-user", "master-password-file", "requirepass-file", "log-format"];
+        let secrets = [
+            "master-user",
+            "master-password-file",
+            "data-user",
+            "data-password-file",
+            "requirepass-file",
+            "log-format",
+        ];
         let all = Typed::settings().map(|name| name.replace('_', "-"));
         let mut all: Vec<_> = all.filter(|name| !secrets.contains(&name.as_str())).collect();
         shown.sort_unstable();

@@ -14,6 +14,7 @@
 //! * [`operation`]: one client command on its way through the masters;
 //! * [`decision`]: what is a lease, and which masters vote on it: pure, and explored exhaustively;
 //! * [`quorum`]: how everything that is no lease is decided, just as pure;
+//! * [`data`]: the Redis that holds what is no lock, and a connection to it for each client;
 //! * [`master`]: the links to the masters, and what could not be delivered to them yet;
 //! * [`pubsub`]: messages, from every master to every subscriber once;
 //! * [`tls`]: whose certificates are shown and trusted, on both sides;
@@ -31,6 +32,7 @@ pub mod client;
 pub mod clock;
 pub mod command;
 pub mod config;
+pub mod data;
 pub mod decision;
 pub mod dev;
 mod flush;

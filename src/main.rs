@@ -95,7 +95,7 @@ fn serve(cli: Cli) -> Result<(), Failure> {
     let mut handover = handover.map_err(Failure::unavailable)?;
     require_free(&settings, handover.inherited())?;
     let upgrade = upgrade::on_request(settings.handover.is_some());
-    let shared = Shared::new(settings, certificates.network.clone());
+    let shared = Shared::new(settings, &certificates);
     let reload =
         Reload { read, log_format, shared: shared.clone(), certificates: certificates.clone() };
     let shutdown = signals::listen(move || reload.again(), upgrade, || ());
@@ -136,7 +136,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
         let masters = Arc::clone(&masters);
         move || drop(masters.lock().unwrap_or_else(PoisonError::into_inner).take())
     };
-    let shared = Shared::new(settings, certificates.network.clone());
+    let shared = Shared::new(settings, &certificates);
     let reload =
         Reload { read, log_format, shared: shared.clone(), certificates: certificates.clone() };
     let upgrade = upgrade::on_request(false);

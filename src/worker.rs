@@ -21,6 +21,7 @@ use crate::client::registry::Registry;
 use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::{Live, Settings};
+use crate::data::upstream::Upstream;
 use crate::decision::lease::pad::Pad;
 use crate::handover::helm::{Departure, Orders};
 use crate::lua::ScriptCache;
@@ -163,6 +164,16 @@ impl Worker {
     /// How masters are reached.
     pub fn network(&self) -> &Network {
         &self.shared.network
+    }
+
+    /// The way to the data Redis, if there is one.
+    pub fn data(&self) -> Option<&Upstream> {
+        self.shared.data.as_ref()
+    }
+
+    /// The database of clients that select none.
+    pub fn first_db(&self) -> u32 {
+        self.data().map_or(0, |data| data.settings().address.db)
     }
 
     /// Who is connected, to any worker.

@@ -112,7 +112,7 @@ mod tests {
     use crate::admin::LogLevel;
     use crate::admin::events::Events;
     use crate::config::Settings;
-    use crate::worker::Shared;
+    use crate::worker::{Certificates, Shared};
 
     struct NoLog;
 
@@ -128,7 +128,7 @@ mod tests {
 
     fn admin() -> Arc<Admin> {
         let settings = Settings::try_new(vec!["a:1".parse().unwrap()]).unwrap();
-        let shared = Shared::new(settings, Default::default());
+        let shared = Shared::new(settings, &Certificates::default());
         Arc::new(Admin::new(shared, Events::default(), Arc::new(NoLog)))
     }
 

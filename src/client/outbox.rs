@@ -4,6 +4,7 @@
 //! slot until all before it have been encoded.
 
 mod making;
+mod passing;
 mod reader;
 
 use std::cell::RefCell;
@@ -160,6 +161,10 @@ struct State {
     bytes: Output,
     /// Messages that came in the middle of a reply, for after it.
     messages: Output,
+    /// A part of a reply of the data Redis was passed on, and its end was not.
+    is_amid_passed: bool,
+    /// The same of a message.
+    is_amid_message: bool,
     protocol: Protocol,
     waker: Option<Waker>,
     window: Window,
@@ -206,6 +211,8 @@ enum Filling {
     Sliced(Sliced),
     /// The same while [`Outbox::make`] has it.
     InTheMaking,
+    /// A reply that the data Redis makes.
+    Passed,
 }
 
 impl Filling {
@@ -220,7 +227,7 @@ impl Filling {
         match self {
             Self::Reply(reply) => reply.held(),
             Self::Sliced(sliced) => sliced.charged,
-            Self::Missing | Self::InTheMaking => 0,
+            Self::Missing | Self::InTheMaking | Self::Passed => 0,
         }
     }
 }
@@ -257,6 +264,9 @@ pub enum Order {
     Alone,
     /// Tells others what was done: waits for everything before it but its own kind.
     Announcing,
+    /// Goes to the data Redis, which keeps the order of its own: waits for everything that the masters are asked, as
+    /// they wait for it.
+    Passed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,7 +350,7 @@ impl Outbox {
     pub fn push_reply(&self, command: u16, reply: Reply) {
         let state = &mut *self.state.borrow_mut();
         let filling = match Filling::of(reply) {
-            Filling::Reply(reply) if state.slots.is_empty() => {
+            Filling::Reply(reply) if state.slots.is_empty() && !state.is_amid_message => {
                 state.count(command, &reply);
                 return reply.encode(state.protocol, &mut state.bytes);
             }
@@ -440,6 +450,9 @@ impl Outbox {
             let before = &slot.ticket;
             match (before.order, next.order) {
                 (Order::Alone, _) | (_, Order::Alone) => true,
+                (Order::Passed, Order::Passed) => false,
+                (Order::Passed, _) => true,
+                (_, Order::Passed) => !matches!(slot.filling, Filling::Reply(_)),
                 (Order::Read, Order::Read) | (Order::Announcing, Order::Announcing) => false,
                 (_, Order::Announcing) => !matches!(slot.filling, Filling::Reply(_)),
                 (Order::Rounds, Order::Closing) => true,
@@ -525,7 +538,9 @@ impl State {
     }
 
     fn encode_ready(&mut self) {
-        while let Some(Slot { filling: Filling::Reply(_), .. }) = self.slots.front() {
+        while let Some(Slot { filling: Filling::Reply(_), .. }) = self.slots.front()
+            && !self.is_amid_message
+        {
             let Some(Slot { filling: Filling::Reply(reply), purpose, ticket, .. }) =
                 self.slots.pop_front()
             else {

@@ -38,6 +38,7 @@ use crate::clock;
 use crate::command::table::Family;
 use crate::command::transaction::{self, Planning, Transaction};
 use crate::command::{self, Action, table};
+use crate::data::side::Side;
 use crate::handover::connection::{OtherEnd, Portable};
 use crate::master::kill::kill_scripts;
 use crate::metrics::NO_COMMAND;
@@ -109,6 +110,8 @@ pub struct Front {
     subscriber: Option<Rc<Subscriber>>,
     /// `MONITOR`
     watching: Option<Watching>,
+    /// Its dealings with the data Redis, if there is one.
+    pub side: Option<Box<Side>>,
     /// Operations of a request with many keys that have not been started yet.
     parts: VecDeque<Operation>,
     /// The next request has to wait for one before it.
@@ -155,10 +158,9 @@ impl<S: Portable> Session<S> {
             rest: None,
             users,
             outbox: Outbox::counted(Arc::clone(&client), Arc::clone(worker.metrics())),
-            worker,
             client,
             command: NO_COMMAND,
-            db: 0,
+            db: worker.first_db(),
             replies: Replies::On,
             transaction: None,
             planning: None,
@@ -167,6 +169,7 @@ impl<S: Portable> Session<S> {
             large_reads: None,
             subscriber: None,
             watching: None,
+            side: worker.data().map(|upstream| Box::new(Side::new(upstream.clone()))),
             parts: VecDeque::new(),
             blocked: false,
             stalled: false,
@@ -174,6 +177,7 @@ impl<S: Portable> Session<S> {
             portable: S::IS_PORTABLE,
             suspended: None,
             waited: Duration::ZERO,
+            worker,
         };
         Self { stream, decoder: Decoder::new(), pending: BytesMut::new(), registered: false, front }
     }
@@ -205,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             if session.front.has_rested(cx) {
                 continue;
             }
-            let was_made = session.front.make(&mut time);
+            let was_made = session.front.make(&mut time) | session.front.poll_data(cx);
             match session.poll_write(cx, &mut time) {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
@@ -237,6 +241,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
                 Ok(0) => {
                     session.front.closing = true;
                     session.front.outbox.end_of_requests();
+                    if let Some(side) = &mut session.front.side {
+                        side.end_of_requests();
+                        continue;
+                    }
                 }
                 Ok(_) => {}
                 Err(_) => return Poll::Ready(()),
@@ -314,7 +322,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
                 Ok(None) => break,
                 Ok(Some(len)) => {
                     let args = self.decoder.args(&bytes[done..]);
-                    if !self.front.request(args, len) {
+                    if !self.front.request(args, &bytes[done..done + len]) {
                         self.front.blocked = true;
                         break;
                     }
@@ -363,7 +371,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     fn account(&self, unread: usize) {
         let (front, client) = (&self.front, &self.front.client);
         client.holds(self.pending.len(), unread);
-        let requests = self.pending.capacity() + self.decoder.held() + front.parts_held();
+        let data = front.side.as_ref().map_or(0, |side| side.held());
+        let requests = self.pending.capacity() + self.decoder.held() + front.parts_held() + data;
         client.holding.set(Part::Requests, requests as u64);
         client.holding.set(Part::Transaction, front.transaction_held() as u64);
         client.holding.set(Part::Replies, front.outbox.held() as u64);
@@ -387,10 +396,11 @@ impl Front {
     }
 
     /// Starts one request; false when it has to wait for one before it.
-    fn request(&mut self, args: Args<'_>, bytes: usize) -> bool {
+    fn request(&mut self, args: Args<'_>, raw: &[u8]) -> bool {
         if args.is_empty() {
             return true;
         }
+        let bytes = raw.len();
         let is_done = match command::prepare(self, args) {
             Action::Later => false,
             Action::Rest(until) => {
@@ -428,11 +438,45 @@ impl Front {
                 self.monitor();
                 true
             }
+            Action::Pass(ticket) => {
+                self.pass_on(ticket, args, raw);
+                true
+            }
         };
         if is_done && self.worker.registry().monitors().any() {
             self.show_to_monitors(args);
         }
         is_done
+    }
+
+    /// The data Redis gets the request as it is; one that was typed by hand, as drivers send it.
+    fn pass_on(&mut self, ticket: Ticket, args: Args<'_>, raw: &[u8]) {
+        let silent = self.is_silent();
+        let Some(connection) = self.side.as_mut().and_then(|side| side.connection()) else {
+            return;
+        };
+        self.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
+        match raw.first() {
+            Some(b'*') => connection.request(raw),
+            _ => connection.request(&args.to_request()),
+        }
+    }
+
+    /// Goes on with what is on its way to the data Redis and back; whether anything has happened.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(side) = &mut self.side else { return false };
+        match side.poll(cx, &self.outbox, &mut self.worker.read_buffer()) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(lost)) => {
+                // As one Redis does that goes away: what was not answered may have been done or not.
+                tracing::debug!(address = %self.client.address, "a client lost the data Redis ({lost})");
+                side.disconnect();
+                self.outbox.abandon_passed();
+                self.closing = true;
+                true
+            }
+        }
     }
 
     /// What the current request was to begin, for a [`TimeSlice`]. What the proxy answers itself may be anything.

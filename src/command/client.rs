@@ -66,6 +66,9 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
 pub(super) fn set_name(front: &mut Front, name: &[u8]) -> Result<(), Reply> {
     bounded(name, "Client names")?;
     let name = plain(name).ok_or(error::CLIENT_NAME)?;
+    if let Some(side) = &mut front.side {
+        side.set_name(&name);
+    }
     front.client.describe(|words| words.name = name);
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::{Front, Replies};
 use crate::clock::Instant;
+use crate::data::setup::Credentials;
 
 /// `PING [message]`; in RESP2 a subscriber gets the answer in the form of a message.
 pub(super) fn ping(front: &Front, args: Args<'_>) -> Outcome {
@@ -87,7 +88,10 @@ fn authenticate(front: &mut Front, user: &[u8], password: &[u8]) -> Result<(), R
         front.login_failed();
         return Err(error::WRONG_PASS);
     };
-    front.log_in(user)
+    front.log_in(user)?;
+    let own = Credentials::of(user.name(), password);
+    front.logged_in_with(Some(own));
+    Ok(())
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]` (`networking.c`, `helloCommand`)

@@ -156,6 +156,22 @@ pub fn exec_aborted_by(why: &str) -> Reply {
 }
 /// `CLUSTER`, `READONLY`, `READWRITE`.
 pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
+/// A request or a transaction with keys of locks and of data. Its first word is that of Redis Cluster.
+pub fn lock_and_data(lock: &[u8], data: &[u8]) -> Reply {
+    let [lock, data] = [lock, data].map(String::from_utf8_lossy);
+    Reply::error(format!(
+        "CROSSSLOT '{lock}' is a lock and '{data}' is not: locks are on the masters, everything else is on the data \
+         Redis, and no request or transaction can be on both"
+    ))
+}
+
+/// A request for the data Redis, of a user who has nothing to log in with there.
+pub fn nobody_on_data(user: &str) -> Reply {
+    Reply::error(format!(
+        "NOPERM user '{user}' has no password to log in to the data Redis with: give it one, the same in both places"
+    ))
+}
+
 /// `COMMAND GETKEYS` of a command without keys.
 pub const NO_KEY_ARGUMENTS: Reply = fixed("ERR The command has no key arguments");
 

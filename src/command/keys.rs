@@ -24,6 +24,72 @@ pub(super) fn checked<'a>(spec: &Spec, args: Args<'a>) -> Option<Vec<&'a [u8]>> 
     Some(keys)
 }
 
+/// The keys of a command that is not in the table: of one of Redis's where Redis has them, and of any other its first
+/// argument, where nearly all modules and later versions have a key.
+pub(super) fn of_other(args: Args<'_>) -> Vec<&[u8]> {
+    let name = args.at(0).to_ascii_lowercase();
+    let one = |at: usize| args.get(at).into_iter().collect();
+    match &name[..] {
+        b"fcall" | b"fcall_ro" => counted(args, 2, 0).map(Iterator::collect).unwrap_or_default(),
+        b"xread" | b"xreadgroup" => streams(args),
+        b"memory" | b"debug" | b"pfdebug" => one(2),
+        b"migrate" => migrated(args),
+        b"georadiusbymember" => {
+            let options =
+                options(
+                    args,
+                    5,
+                    |word| if is(word, &["store", "storedist", "count"]) { 2 } else { 1 },
+                );
+            let stores = options.filter(|(word, _)| is(word, &["store", "storedist"]));
+            args.get(1).into_iter().chain(stores.map(|(_, rest)| rest.at(0))).collect()
+        }
+        name if without_keys(name) => Vec::new(),
+        _ => one(1),
+    }
+}
+
+/// Commands of Redis whose first argument is no key.
+fn without_keys(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 16] = [
+        b"bgrewriteaof",
+        b"bgsave",
+        b"failover",
+        b"function",
+        b"lastsave",
+        b"latency",
+        b"lolwut",
+        b"module",
+        b"pfselftest",
+        b"randomkey",
+        b"replicaof",
+        b"save",
+        b"shutdown",
+        b"slaveof",
+        b"swapdb",
+        b"waitaof",
+    ];
+    NAMES.contains(&name)
+}
+
+/// `XREAD ... STREAMS key... id...`: the first half of what follows the word.
+fn streams(args: Args<'_>) -> Vec<&[u8]> {
+    let begins = args.iter().position(|word| is(word, &["streams"]));
+    let streams = begins.map_or(args.from(args.len()), |at| args.from(at + 1));
+    streams.iter().take(streams.len() / 2).collect()
+}
+
+/// `MIGRATE host port key ...`, or an empty key and `KEYS key...` at the end.
+fn migrated(args: Args<'_>) -> Vec<&[u8]> {
+    match args.get(3) {
+        Some(b"") => {
+            let begins = args.iter().position(|word| is(word, &["keys"]));
+            begins.map_or_else(Vec::new, |at| args.from(at + 1).iter().collect())
+        }
+        key => key.into_iter().collect(),
+    }
+}
+
 /// Those that always have the same place.
 fn fixed<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     // A shard channel has the place of a key and is none (`not_key`).

@@ -30,6 +30,7 @@ pub mod options;
 mod permission;
 mod program;
 mod pubsub;
+mod route;
 mod script;
 mod server;
 pub mod table;
@@ -37,7 +38,7 @@ pub mod transaction;
 pub(crate) mod zero;
 
 use crate::client::decoder::Args;
-use crate::client::outbox::Gather;
+use crate::client::outbox::{Gather, Ticket};
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::client::slices::Sliced;
@@ -90,6 +91,8 @@ pub enum Action {
     Unsubscribe(TopicKind, Vec<Topic>),
     /// The masters are asked about each of many keys.
     Gather(Gather, Vec<Operation>),
+    /// The data Redis is asked, in the words of the client.
+    Pass(Ticket),
 }
 
 /// What a family makes of a request; the error is the reply.
@@ -100,6 +103,9 @@ type Outcome = Result<Action, Reply>;
 pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
     front.adopt_db();
     front.command = NO_COMMAND;
+    if let Some(action) = route::elsewhere(front, args) {
+        return action;
+    }
     let spec = match accepted(front, args) {
         Ok(spec) => spec,
         Err(Some(refused)) => return transaction::refused(front, args, refused),

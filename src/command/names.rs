@@ -1,7 +1,7 @@
 //! Names that [only the proxy](crate::reserved) may use on the masters, and names of channels that are too long: a
 //! request with one of them is refused before anything is done with it.
 
-use super::table::{Command, Family, Spec};
+use super::table::{self, Command, Family, Spec};
 use super::{error, keys};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
@@ -19,6 +19,23 @@ pub(super) fn check(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     }
     // Values may be anything. Few requests have a word that could be such a name at all.
     if args.iter().any(is_reserved) { check_names(spec, args) } else { Ok(()) }
+}
+
+/// The same for a request to the data Redis, where nothing has a name of the proxy's own: whoever wrote one there could
+/// make it look like a master.
+///
+/// # Errors
+/// What the client is told.
+#[inline]
+pub(super) fn check_elsewhere(args: Args<'_>) -> Result<(), Reply> {
+    if !args.iter().any(is_reserved) {
+        return Ok(());
+    }
+    match table::lookup(args.at(0)) {
+        Some(spec) => check_names(spec, args),
+        None if keys::of_other(args).into_iter().any(is_reserved) => Err(error::RESERVED_NAME),
+        None => Ok(()),
+    }
 }
 
 fn is_too_long(channel: &[u8]) -> bool {

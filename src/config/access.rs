@@ -51,7 +51,7 @@ pub(super) fn log_in(masters: &mut [MasterAddr], typed: &Typed) -> Result<(), In
 }
 
 /// The first line of a file: editors and `echo` end it.
-fn secret_from(name: &str, path: &str) -> Result<Secret, InvalidSetting> {
+pub(super) fn secret_from(name: &str, path: &str) -> Result<Secret, InvalidSetting> {
     let refused = |why: &str| InvalidSetting::new(format!("{name} {path} {why}"));
     let text =
         std::fs::read_to_string(path).map_err(|why| refused(&format!("cannot be read: {why}")))?;

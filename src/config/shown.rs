@@ -10,8 +10,9 @@ use crate::master::standing::ColdStart;
 impl Settings {
     /// The name and meaning of each setting that stays as it is until the next start, without passwords.
     pub fn fixed_fields(&self) -> Vec<(&'static str, String)> {
-        let mut fields =
-            vec![("masters", self.master_list(",")), ("listen", or_none(self.listen.as_ref()))];
+        let mut fields = vec![("masters", self.master_list(","))];
+        fields.extend(self.data_fields());
+        fields.push(("listen", or_none(self.listen.as_ref())));
         fields.extend(self.tls_fields());
         let socket = self.unix_socket.as_ref();
         let mode = socket.and_then(|socket| socket.mode).map(|mode| format!("{mode:o}"));
@@ -34,6 +35,19 @@ impl Settings {
             ("handover", path(self.handover.as_ref())),
         ]);
         fields
+    }
+
+    fn data_fields(&self) -> [(&'static str, String); 3] {
+        let data = self.data.as_ref();
+        let patterns = |words: Option<&Vec<Box<[u8]>>>| {
+            let words = words.into_iter().flatten().map(|word| String::from_utf8_lossy(word));
+            words.collect::<Vec<_>>().join(",")
+        };
+        [
+            ("data", or_none(data.map(|data| data.address.to_string()).as_ref())),
+            ("lock-keys", patterns(data.map(|data| &data.locks.keys))),
+            ("lock-channels", patterns(data.map(|data| &data.locks.channels))),
+        ]
     }
 
     fn tls_fields(&self) -> Vec<(&'static str, String)> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
 
@@ -46,6 +46,8 @@ pub enum Connection {
     Plain(TcpStream),
     /// By nobody else.
     Tls(Box<TlsStream<TcpStream>>),
+    /// On this host.
+    Unix(UnixStream),
 }
 
 impl Network {
@@ -90,6 +92,7 @@ impl Stream for Connection {
         let stream = match self {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_ref().0,
+            Self::Unix(_) => return,
         };
         // Should it fail, the connection is closed in the ordinary way.
         let _ = stream.set_zero_linger();
@@ -105,6 +108,7 @@ impl AsyncRead for Connection {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -118,6 +122,7 @@ impl AsyncWrite for Connection {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -125,6 +130,7 @@ impl AsyncWrite for Connection {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -132,6 +138,7 @@ impl AsyncWrite for Connection {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

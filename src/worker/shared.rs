@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::client::registry::Registry;
 use crate::config::{Live, Settings};
+use crate::data::upstream::Upstream;
 use crate::lua::ScriptCache;
 use crate::lua::program::Ttls;
 use crate::lua::residents::Residents;
@@ -28,6 +29,8 @@ pub struct Certificates {
     pub server: Option<Arc<Server>>,
     /// For masters.
     pub network: Network,
+    /// For the data Redis, if there is one.
+    pub data: Option<Upstream>,
 }
 
 impl Certificates {
@@ -38,7 +41,8 @@ impl Certificates {
     pub fn read(settings: &Settings) -> Result<Self, Unusable> {
         let server = settings.tls.as_ref().map(|tls| Server::read(&tls.files)).transpose()?;
         let network = Network::of(&settings.masters, &settings.master_tls)?;
-        Ok(Self { server: server.map(Arc::new), network })
+        let data = settings.data.as_ref().map(Upstream::of).transpose()?;
+        Ok(Self { server: server.map(Arc::new), network, data })
     }
 
     /// Reads them again; those that cannot be used stay as they were.
@@ -47,7 +51,8 @@ impl Certificates {
     /// One of them cannot be used.
     pub fn read_again(&self) -> Result<(), Unusable> {
         let network = self.network.read_again();
-        self.server.as_ref().map_or(Ok(()), |server| server.read_again()).and(network)
+        let data = self.data.as_ref().map_or(Ok(()), Upstream::read_again);
+        self.server.as_ref().map_or(Ok(()), |server| server.read_again()).and(network).and(data)
     }
 }
 
@@ -62,6 +67,8 @@ pub struct Shared {
     changes: Arc<AtomicU64>,
     /// How masters are reached.
     pub network: Network,
+    /// The way to the data Redis, if there is one.
+    pub data: Option<Upstream>,
     /// Who is connected.
     pub registry: Arc<Registry>,
     /// The scripts that clients have sent.
@@ -82,7 +89,7 @@ pub struct Shared {
 
 impl Shared {
     /// For the workers that `settings` ask for.
-    pub fn new(settings: Settings, network: Network) -> Self {
+    pub fn new(settings: Settings, certificates: &Certificates) -> Self {
         let metrics = (0..settings.workers).map(|_| Arc::new(Metrics::new(settings.masters.len())));
         let slowlog = Slowlog::default();
         slowlog.configure(&settings.live);
@@ -90,7 +97,8 @@ impl Shared {
         registry.budget().set_limit(memory_of_clients(&settings.live));
         let may_be_busy = Quorum::of(settings.masters.len()).tolerates().max(1);
         Self {
-            network,
+            network: certificates.network.clone(),
+            data: certificates.data.clone(),
             registry,
             scripts: Arc::new(Mutex::new(ScriptCache::new())),
             residents: Arc::new(Residents::new(settings.masters.len(), Ttls::of(&settings))),

@@ -12,8 +12,8 @@ use std::task::{Poll, Waker};
 use redlock_proxy::client::listener;
 use redlock_proxy::client::registry::Peer;
 use redlock_proxy::config::{MasterAddr, Settings};
-use redlock_proxy::master::dial::{Dial, Network};
-use redlock_proxy::worker::{Shared, Worker};
+use redlock_proxy::master::dial::Dial;
+use redlock_proxy::worker::{Certificates, Shared, Worker};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet};
@@ -66,7 +66,7 @@ impl Proxy {
 
     /// Starts a new process. All of its tasks are in a set of their own, and end with it.
     pub fn start(&self) {
-        let shared = Shared::new(self.settings.clone(), Network::default());
+        let shared = Shared::new(self.settings.clone(), &Certificates::default());
         let worker = Worker::new(0, shared);
         let (calls, accepted) = mpsc::unbounded_channel();
         let process = LocalSet::new();

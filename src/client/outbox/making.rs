@@ -126,14 +126,17 @@ impl State {
 
     fn may_make(&self) -> bool {
         let first = self.slots.front().map(|slot| &slot.filling);
-        matches!(first, Some(Filling::Sliced(_))) && self.has_room_to_make()
+        matches!(first, Some(Filling::Sliced(_)))
+            && self.has_room_to_make()
+            && !self.is_amid_message
     }
 
     /// Whether a message has to wait: it must not come in the middle of a reply, nor before the
     /// confirmation of what it comes from.
     pub(super) fn is_amid(&self) -> bool {
         let first = self.slots.front().map(|slot| &slot.filling);
-        matches!(first, Some(Filling::Sliced(_) | Filling::InTheMaking))
+        let is_made = matches!(first, Some(Filling::Sliced(_) | Filling::InTheMaking));
+        is_made || self.is_amid_passed || self.is_amid_message
     }
 
     fn add(&mut self, sliced: &mut Sliced, slice: &Slice) {

@@ -78,7 +78,7 @@ impl State {
         let bytes = |filling: &Filling| match filling {
             Filling::Reply(reply) => Some(reply.held()),
             Filling::Sliced(sliced) => Some(sliced.bytes()),
-            Filling::Missing | Filling::InTheMaking => None,
+            Filling::Missing | Filling::InTheMaking | Filling::Passed => None,
         };
         let filled = self.slots.iter().take(before).map_while(|slot| bytes(&slot.filling));
         self.ready_bytes() + filled.sum::<usize>()

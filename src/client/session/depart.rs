@@ -156,7 +156,9 @@ impl Front {
     /// Whether the client has begun nothing that only this process can end.
     fn has_nothing_open(&self) -> bool {
         let in_transaction = self.transaction.is_some() || !self.watched.is_empty();
+        let has_data = self.side.as_ref().is_none_or(|side| side.is_at_rest());
         !in_transaction
+            && has_data
             && !self.waits_for_masters()
             && self.replies != Replies::SkipNext
             && !self.closing

@@ -9,6 +9,7 @@ use crate::client::registry::Disconnected;
 use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
 use crate::command::error;
+use crate::data::setup::Credentials;
 use crate::metrics::NO_COMMAND;
 
 impl Front {
@@ -22,7 +23,15 @@ impl Front {
         entered.map_err(|NoSeat(name)| error::too_many_clients_of(&name))?;
         self.client.words().user = Arc::clone(user.name());
         self.attempts.succeeded();
+        self.logged_in_with(None);
         Ok(())
+    }
+
+    /// What the client has logged in with: perhaps it is somebody at the data Redis, too.
+    pub fn logged_in_with(&mut self, own: Option<Credentials>) {
+        if let Some(side) = &mut self.side {
+            side.log_in(self.login.is_free(), own);
+        }
     }
 
     /// When the password may be looked at that this client gives now; `None`: at once.
@@ -52,6 +61,7 @@ impl Front {
         let users = Arc::clone(&self.worker.live().users);
         self.login = Login::stranger(&users);
         self.client.words().user = Arc::clone(self.login.user().name());
+        self.logged_in_with(None);
         match users.default_user() {
             user if user.is_open() => self.log_in(user),
             _ => Ok(()),
@@ -73,6 +83,9 @@ impl Front {
         let before = Arc::clone(self.login.user());
         let user = self.users.named(before.name().as_bytes()).ok_or(Disconnected::User)?;
         self.login.adopt(user);
+        if let Some(side) = &mut self.side {
+            side.settle_login(self.login.is_free());
+        }
         if user.may_the_same(&before) {
             return Ok(());
         }

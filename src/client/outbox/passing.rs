@@ -1,0 +1,94 @@
+//! Replies that are not made here: the data Redis makes them, and their bytes pass through while they come.
+
+use super::{Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Slot, State, Ticket};
+
+impl Outbox {
+    /// A slot for a request that was passed on to the data Redis.
+    pub fn reserve_passed(&self, ticket: Ticket, silent: bool) {
+        debug_assert_eq!(ticket.order, Order::Passed);
+        let purpose = if silent { Purpose::Silence } else { Purpose::Answer };
+        let state = &mut *self.state.borrow_mut();
+        state.request_bytes += ticket.bytes;
+        state.slots.push_back(Slot { filling: Filling::Passed, answer_bytes: 0, ticket, purpose });
+    }
+
+    /// Whether the reply whose turn it is comes from the data Redis, and there is room for it.
+    pub fn may_pass(&self) -> bool {
+        let state = self.state.borrow();
+        state.is_passing() && state.bytes.len() < REPLIES_TO_STOP_READING
+    }
+
+    /// A piece of that reply.
+    pub fn pass(&self, piece: &[u8]) {
+        let state = &mut *self.state.borrow_mut();
+        let Some(Slot { purpose, .. }) = state.slots.front() else { return };
+        if *purpose == Purpose::Answer && !state.closed {
+            state.bytes.extend_from_slice(piece);
+        }
+        state.is_amid_passed = true;
+    }
+
+    /// That was its last piece; `error` is what it says, if it is one.
+    pub fn passed(&self, error: Option<&[u8]>) {
+        let state = &mut *self.state.borrow_mut();
+        state.is_amid_passed = false;
+        if !state.is_passing() {
+            return;
+        }
+        let Some(Slot { ticket, .. }) = state.slots.pop_front() else { return };
+        state.first += 1;
+        state.request_bytes -= ticket.bytes;
+        state.count_passed(ticket.command, error);
+        state.window.replied(0);
+        state.after_message();
+    }
+
+    /// Whether a message from the data Redis can begin here, and there is room for it.
+    pub fn may_pass_message(&self) -> bool {
+        let state = self.state.borrow();
+        (state.is_amid_message || !state.is_amid()) && state.bytes.len() < REPLIES_TO_STOP_READING
+    }
+
+    /// A piece of such a message, its last one if it `ends`.
+    pub fn pass_message(&self, piece: &[u8], ends: bool) {
+        let state = &mut *self.state.borrow_mut();
+        if !state.closed {
+            state.bytes.extend_from_slice(piece);
+        }
+        state.is_amid_message = !ends;
+        if ends {
+            state.after_message();
+        }
+    }
+
+    /// The data Redis has gone, and will not answer what was passed on to it.
+    pub fn abandon_passed(&self) {
+        let state = &mut *self.state.borrow_mut();
+        while let Some(Slot { filling: Filling::Passed, ticket, .. }) = state.slots.back() {
+            state.request_bytes -= ticket.bytes;
+            state.slots.pop_back();
+        }
+    }
+}
+
+impl State {
+    fn is_passing(&self) -> bool {
+        let first = self.slots.front().map(|slot| &slot.filling);
+        matches!(first, Some(Filling::Passed)) && !self.is_amid_message
+    }
+
+    /// What has waited for the end of a message or a reply.
+    fn after_message(&mut self) {
+        let messages = std::mem::take(&mut self.messages);
+        self.bytes.append(messages);
+        self.encode_ready();
+    }
+
+    fn count_passed(&self, command: u16, error: Option<&[u8]>) {
+        let Some(metrics) = &self.metrics else { return };
+        if let Some(text) = error {
+            metrics.errors.told(text);
+        }
+        metrics.request(command, error.is_some());
+    }
+}

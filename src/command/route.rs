@@ -1,0 +1,253 @@
+//! Which requests go to the data Redis instead of the masters (`--data`).
+//!
+//! A request goes where its keys are. One with keys of both kinds is refused, and so is a transaction: nothing could run
+//! them together.
+
+mod destination;
+
+use super::{Action, error, names, permission, table};
+use crate::client::decoder::Args;
+use crate::client::outbox::{Order, Ticket};
+use crate::client::reply::Reply;
+use crate::client::session::Front;
+use crate::data::connection::Ready;
+use crate::data::side::{Side, Transaction};
+use crate::operation::request;
+use destination::Destination;
+
+/// What becomes of a request at the data Redis; `None`: nothing, it is the proxy's or the masters'.
+pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
+    if front.side.is_none() || !front.login.is_authenticated() {
+        return None;
+    }
+    // Taken out, so that both can be changed.
+    let mut side = front.side.take()?;
+    let action = decide(front, &mut side, args);
+    front.side = Some(side);
+    action
+}
+
+fn decide(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    let to = Destination::of(&side.upstream().settings().locks, args);
+    front.command = table::lookup(args.at(0)).map_or(crate::metrics::NO_COMMAND, |spec| spec.place);
+    match (word(args), to) {
+        (Word::Reset, _) => {
+            side.disconnect();
+            None
+        }
+        (_, Destination::Both { lock, data }) => Some(both(front, side, lock, data)),
+        (word, to) if front.transaction.is_some() => queued(front, side, word, to, args),
+        (word, to) if matches!(side.transaction, Transaction::Data { .. }) => {
+            in_transaction(front, side, word, to, args)
+        }
+        (Word::Multi, _) => multi(front, side, args),
+        (Word::Watch, to) => watch(front, side, to, args),
+        (Word::Unwatch, _) if side.watched.is_some() => pass(front, side, args).inspect(|action| {
+            if matches!(action, Action::Pass(_)) {
+                side.watched = None;
+                front.watched.clear();
+            }
+        }),
+        (_, Destination::Data(_)) => pass(front, side, args),
+        (_, Destination::Proxy | Destination::Locks(_)) => None,
+    }
+}
+
+/// The commands that begin and end transactions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+    Reset,
+    Quit,
+    /// What changes the connection itself, and cannot be queued for the data Redis.
+    Connection,
+    Other,
+}
+
+fn word(args: Args<'_>) -> Word {
+    use table::Command as C;
+    let Some(spec) = table::lookup(args.at(0)) else { return Word::Other };
+    match spec.id {
+        C::Multi => Word::Multi,
+        C::Exec => Word::Exec,
+        C::Discard => Word::Discard,
+        C::Watch => Word::Watch,
+        C::Unwatch => Word::Unwatch,
+        C::Reset => Word::Reset,
+        C::Quit => Word::Quit,
+        C::Auth | C::Hello | C::Select | C::Client | C::Monitor => Word::Connection,
+        _ => Word::Other,
+    }
+}
+
+/// `MULTI`: what is watched says where it runs, or the first key will.
+fn multi(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    if let Some(key) = side.watched.clone() {
+        let action = pass(front, side, args)?;
+        if matches!(action, Action::Pass(_)) {
+            side.transaction = Transaction::Data { key, is_refused: false };
+        }
+        return Some(action);
+    }
+    side.transaction = match front.watched.first() {
+        Some(watched) => Transaction::Locks(watched.key.clone()),
+        None => Transaction::Undecided { requests: Vec::new(), count: 0 },
+    };
+    None
+}
+
+/// `WATCH`: all of what a client watches is of one kind.
+fn watch(front: &Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -> Option<Action> {
+    match to {
+        Destination::Data(Some(key)) => {
+            if let Some(lock) = front.watched.first() {
+                return Some(Action::Reply(error::lock_and_data(&lock.key, key)));
+            }
+            let action = pass(front, side, args)?;
+            if matches!(action, Action::Pass(_)) {
+                side.watched.get_or_insert_with(|| key.into());
+            }
+            Some(action)
+        }
+        Destination::Locks(lock) => {
+            let data = side.watched.as_deref()?;
+            Some(Action::Reply(error::lock_and_data(lock, data)))
+        }
+        _ => None,
+    }
+}
+
+/// A command in a transaction that runs on the masters, or of which nothing has told yet where it runs.
+fn queued(
+    front: &mut Front,
+    side: &mut Side,
+    word: Word,
+    to: Destination<'_>,
+    args: Args<'_>,
+) -> Option<Action> {
+    if matches!(word, Word::Exec | Word::Discard) {
+        side.transaction = Transaction::None;
+        return None;
+    }
+    match (&mut side.transaction, to) {
+        (Transaction::Undecided { .. }, Destination::Data(key)) => {
+            move_to_data(front, side, key.unwrap_or_default(), args)
+        }
+        (Transaction::Undecided { .. }, Destination::Locks(key)) => {
+            side.transaction = Transaction::Locks(key.into());
+            None
+        }
+        (Transaction::Undecided { requests, count }, _) => {
+            request::encode(requests, &args.iter().collect::<Vec<_>>());
+            *count += 1;
+            None
+        }
+        (Transaction::Locks(lock), Destination::Data(data)) => {
+            let refused = error::lock_and_data(lock, data.unwrap_or_else(|| args.at(0)));
+            Some(refuse(front, side, refused))
+        }
+        _ => None,
+    }
+}
+
+/// A transaction turns out to be one of data: what has been queued is said again there.
+fn move_to_data(front: &mut Front, side: &mut Side, key: &[u8], args: Args<'_>) -> Option<Action> {
+    let action = pass(front, side, args)?;
+    if !matches!(action, Action::Pass(_)) {
+        return Some(action);
+    }
+    let begun = Transaction::Data { key: key.into(), is_refused: false };
+    let before = std::mem::replace(&mut side.transaction, begun);
+    front.transaction = None;
+    if let (Transaction::Undecided { requests, count }, Some(connection)) =
+        (before, side.connection())
+    {
+        connection.say(b"*1\r\n$5\r\nMULTI\r\n", 1);
+        connection.say(&requests, count);
+    }
+    Some(action)
+}
+
+/// A command in a transaction that runs on the data Redis.
+fn in_transaction(
+    front: &mut Front,
+    side: &mut Side,
+    word: Word,
+    to: Destination<'_>,
+    args: Args<'_>,
+) -> Option<Action> {
+    let Transaction::Data { key, is_refused } = &side.transaction else { return None };
+    match (word, to) {
+        (Word::Quit, _) => None,
+        (Word::Connection, _) => {
+            let name = String::from_utf8_lossy(args.at(0)).to_ascii_lowercase();
+            Some(refuse(front, side, error::not_in_multi(&name)))
+        }
+        (_, Destination::Locks(lock)) => {
+            let refused = error::lock_and_data(lock, key);
+            Some(refuse(front, side, refused))
+        }
+        (Word::Exec, _) if *is_refused => {
+            let action = pass(front, side, args)?;
+            if !matches!(action, Action::Pass(_)) {
+                return Some(action);
+            }
+            if let Some(connection) = side.connection() {
+                connection.say(b"*1\r\n$7\r\nDISCARD\r\n", 1);
+            }
+            (side.transaction, side.watched) = (Transaction::None, None);
+            Some(Action::Reply(error::EXEC_ABORT))
+        }
+        (Word::Exec | Word::Discard, _) => {
+            let action = pass(front, side, args)?;
+            if matches!(action, Action::Pass(_)) {
+                (side.transaction, side.watched) = (Transaction::None, None);
+            }
+            Some(action)
+        }
+        _ => pass(front, side, args),
+    }
+}
+
+fn both(front: &mut Front, side: &mut Side, lock: &[u8], data: &[u8]) -> Action {
+    refuse(front, side, error::lock_and_data(lock, data))
+}
+
+/// A command that cannot be queued: what is queued must not run.
+fn refuse(front: &mut Front, side: &mut Side, refused: Reply) -> Action {
+    if let Some(transaction) = &mut front.transaction {
+        transaction.abort();
+    }
+    if let Transaction::Data { is_refused, .. } = &mut side.transaction {
+        *is_refused = true;
+    }
+    Action::Reply(refused)
+}
+
+/// Passes the request on as it is, once that is possible.
+fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    if !front.login.is_free()
+        && let Err(denied) = permission::check_elsewhere(&front.login, args)
+    {
+        return Some(Action::Reply(denied.reply()));
+    }
+    if side.is_barred() {
+        return Some(Action::Reply(error::nobody_on_data(front.login.user().name())));
+    }
+    if let Err(refused) = names::check_elsewhere(args) {
+        return Some(Action::Reply(refused));
+    }
+    let ticket = Ticket { key: 0, order: Order::Passed, bytes: 0, command: front.command };
+    if front.outbox.is_busy(&ticket) {
+        return Some(Action::Later);
+    }
+    side.choose(front.db, front.outbox.protocol());
+    Some(match side.ready() {
+        Ready::Now => Action::Pass(ticket),
+        Ready::Later => Action::Later,
+    })
+}

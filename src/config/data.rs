@@ -1,0 +1,219 @@
+//! The Redis that the application already has, and which of its keys are locks.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::access::secret_from;
+use super::{InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, given};
+use crate::cli::{Typed, Word};
+use crate::data::names::LockNames;
+
+/// Where everything goes that is no lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Where that Redis is, and how to log in to it.
+    pub address: DataAddr,
+    /// What goes to the masters instead.
+    pub locks: LockNames,
+}
+
+/// The address of the data Redis.
+///
+/// Displays without user and password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataAddr {
+    /// The instance.
+    pub place: Place,
+    /// The ACL user; `None` is Redis's `default` user.
+    pub user: Option<String>,
+    /// The password to send in `AUTH`.
+    pub password: Option<Secret>,
+    /// The database of clients that select none.
+    pub db: u32,
+}
+
+/// How an instance is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By TCP, perhaps with TLS over it.
+    Tcp(MasterAddr),
+    /// By a socket of this host.
+    Unix(PathBuf),
+}
+
+/// Why a text is not the address of the data Redis. As [`InvalidMasterAddr`], it never quotes the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum InvalidDataAddr {
+    #[error("{0}")]
+    Tcp(#[from] InvalidMasterAddr),
+    #[error("has no valid database: write a number, redis://host:port/0")]
+    Database,
+    #[error("has no absolute path: write unix:/path/to/redis.sock")]
+    Path,
+    #[error("has an option that is not known: only ?db=NUMBER may follow a path")]
+    Option,
+}
+
+impl FromStr for DataAddr {
+    type Err = InvalidDataAddr;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDataAddr> {
+        match text.strip_prefix("unix:") {
+            Some(path) => unix(path),
+            None => tcp(text),
+        }
+    }
+}
+
+fn unix(text: &str) -> Result<DataAddr, InvalidDataAddr> {
+    let (path, options) = text.split_once('?').unwrap_or((text, ""));
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if !path.starts_with('/') {
+        return Err(InvalidDataAddr::Path);
+    }
+    let db = match options.split_once('=') {
+        None if options.is_empty() => 0,
+        Some(("db", number)) => database(number)?,
+        _ => return Err(InvalidDataAddr::Option),
+    };
+    Ok(DataAddr { place: Place::Unix(path.into()), user: None, password: None, db })
+}
+
+/// `redis://user:password@host:port/db`, of which all but the database is written as for a master.
+fn tcp(text: &str) -> Result<DataAddr, InvalidDataAddr> {
+    let after_scheme = text.find("://").map_or(0, |at| at + 3);
+    let after_login = text.rfind('@').map_or(after_scheme, |at| at + 1);
+    let path = text[after_login..].find('/').map_or(text.len(), |at| after_login + at);
+    let (endpoint, db) = text.split_at(path);
+    let db = match db.trim_start_matches('/') {
+        "" => 0,
+        number => database(number)?,
+    };
+    let mut master: MasterAddr = endpoint.parse()?;
+    let (user, password) = (master.user.take(), master.password.take());
+    Ok(DataAddr { place: Place::Tcp(master), user, password, db })
+}
+
+fn database(number: &str) -> Result<u32, InvalidDataAddr> {
+    let is_number = number.bytes().all(|digit| digit.is_ascii_digit());
+    number.parse().ok().filter(|_| is_number).ok_or(InvalidDataAddr::Database)
+}
+
+impl fmt::Display for DataAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Tcp(address) => write!(f, "{address}/{}", self.db),
+            Place::Unix(path) => write!(f, "unix:{}?db={}", path.display(), self.db),
+        }
+    }
+}
+
+impl Data {
+    /// What was typed, if a data Redis was named.
+    ///
+    /// # Errors
+    /// Its address is malformed or a master's, or patterns were named without it.
+    pub(super) fn from_typed(
+        typed: &Typed,
+        masters: &[MasterAddr],
+    ) -> Result<Option<Self>, InvalidSetting> {
+        let Some(text) = given(&typed.data) else {
+            return nothing_without_it(typed).map(|()| None);
+        };
+        let invalid = |why| InvalidSetting(format!("data {why}"));
+        let mut address: DataAddr = text.trim().parse().map_err(invalid)?;
+        log_in(&mut address, typed)?;
+        if let Place::Tcp(data) = &address.place
+            && masters.iter().any(|master| master.host == data.host && master.port == data.port)
+        {
+            return Err(InvalidSetting(format!(
+                "data {data} is also a master: data needs a Redis of its own, which takes no part in votes"
+            )));
+        }
+        let locks = LockNames {
+            keys: patterns(&typed.lock_keys),
+            channels: patterns(&typed.lock_channels),
+        };
+        Ok(Some(Self { address, locks }))
+    }
+}
+
+fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {
+    let names = [
+        ("lock-keys", typed.lock_keys.is_some()),
+        ("lock-channels", typed.lock_channels.is_some()),
+        ("data-user", given(&typed.data_user).is_some()),
+        ("data-password-file", given(&typed.data_password_file).is_some()),
+    ];
+    match names.iter().find(|(_, is_typed)| *is_typed) {
+        Some((name, _)) => Err(InvalidSetting(format!(
+            "{name} has no use without data: name the Redis that holds what is no lock"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn log_in(address: &mut DataAddr, typed: &Typed) -> Result<(), InvalidSetting> {
+    let user = given(&typed.data_user);
+    match given(&typed.data_password_file) {
+        None if user.is_some() => Err(InvalidSetting::new(
+            "data-user has no password: name the file that holds it with data-password-file",
+        )),
+        Some(path) if address.password.is_none() => {
+            address.password = Some(secret_from("data-password-file", path)?);
+            address.user = user.map(str::to_owned);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn patterns(words: &Option<Vec<Word>>) -> Vec<Box<[u8]>> {
+    let words = words.as_deref().unwrap_or_default().iter();
+    words.filter(|word| !word.is_empty()).map(|word| word.as_bytes().into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> DataAddr {
+        text.parse().unwrap_or_else(|error| panic!("{text} {error}"))
+    }
+
+    #[test]
+    fn an_address_in_every_form() {
+        for (text, shown) in [
+            ("redis://h", "h:6379/0"),
+            ("redis://h:1/3", "h:1/3"),
+            ("rediss://al:p%2Fw@h:1/", "h:1/0"),
+            ("redis://:p@w/x@h/2", "h:6379/2"),
+            ("h:1", "h:1/0"),
+            ("unix:/run/redis.sock", "unix:/run/redis.sock?db=0"),
+            ("unix:///run/redis.sock?db=4", "unix:/run/redis.sock?db=4"),
+        ] {
+            assert_eq!(parsed(text).to_string(), shown, "{text}");
+        }
+        let data = parsed("rediss://al:p%2Fw@h:1/7");
+        assert_eq!((data.user.as_deref(), data.db), (Some("al"), 7));
+        assert_eq!(data.password.as_ref().map(Secret::expose), Some("p/w"));
+        assert!(matches!(data.place, Place::Tcp(address) if address.is_tls));
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        for (text, why) in [
+            ("redis://h/x", InvalidDataAddr::Database),
+            ("redis://h/+1", InvalidDataAddr::Database),
+            ("redis://h/1/2", InvalidDataAddr::Database),
+            ("unix:redis.sock", InvalidDataAddr::Path),
+            ("unix:/s?x=1", InvalidDataAddr::Option),
+            ("http://h", InvalidMasterAddr::Scheme.into()),
+            ("redis://h:0", InvalidMasterAddr::Port.into()),
+        ] {
+            assert_eq!(text.parse::<DataAddr>(), Err(why), "{text}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The Redis that the application already has, beside the masters that hold its locks.
+//!
+//! ```text
+//!                            keys of locks
+//! client --RESP--> session -----------------> operation --frames--> link 1..N --> masters
+//!                     |
+//!                     +--------------------> connection of this client alone --> data Redis
+//!                            everything else, byte for byte
+//! ```
+//!
+//! * [`names`] says which keys and channels are locks;
+//! * [`upstream`] is the way to the data Redis, [`connection`] a client's own connection to it;
+//! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
+//! * [`replies`] finds where one reply ends and the next one begins, without keeping either.
+
+pub mod connection;
+pub mod names;
+pub mod replies;
+pub mod setup;
+pub mod side;
+pub mod upstream;

@@ -1,0 +1,191 @@
+//! What one session knows of its client's dealings with the data Redis.
+
+use std::task::{Context, Poll};
+
+use super::connection::{DataConnection, Lost, Ready};
+use super::setup::{Credentials, Setup};
+use super::upstream::Upstream;
+use crate::client::outbox::Outbox;
+use crate::client::reply::Protocol;
+
+/// A client's side of the data Redis: its connection, once it needs one, and what that must not forget.
+pub struct Side {
+    upstream: Upstream,
+    connection: Option<Box<DataConnection>>,
+    /// What the connection is to be brought to.
+    wanted: Setup,
+    /// What the client has logged in with here, if it had to.
+    own: Option<Credentials>,
+    /// It must not use the data Redis: as nobody that is known there, it would be whoever needs no password.
+    is_barred: bool,
+    /// What the connection has begun belongs to whom the client was before.
+    is_condemned: bool,
+    /// Where the commands of a `MULTI` run.
+    pub transaction: Transaction,
+    /// A key that the client watches there.
+    pub watched: Option<Box<[u8]>>,
+    /// A request waits for the connection.
+    is_needed: bool,
+}
+
+/// Where the commands of a `MULTI` run: all of them at the same place.
+#[derive(Debug, Default)]
+pub enum Transaction {
+    /// None has begun.
+    #[default]
+    None,
+    /// Nothing has told yet. What has been queued, to be said again should it be the data Redis.
+    Undecided {
+        /// The requests since `MULTI`.
+        requests: Vec<u8>,
+        /// How many they are.
+        count: usize,
+    },
+    /// On the masters, because of this key.
+    Locks(Box<[u8]>),
+    /// On the data Redis.
+    Data {
+        /// Because of this key, if it was one.
+        key: Box<[u8]>,
+        /// A command was refused, so `EXEC` will be, too.
+        is_refused: bool,
+    },
+}
+
+impl Side {
+    /// A client that has not needed the data Redis yet.
+    pub fn new(upstream: Upstream) -> Self {
+        let wanted = Setup { db: upstream.settings().address.db, ..Setup::default() };
+        Self {
+            upstream,
+            connection: None,
+            wanted,
+            own: None,
+            is_barred: true,
+            is_condemned: false,
+            transaction: Transaction::None,
+            watched: None,
+            is_needed: false,
+        }
+    }
+
+    /// Who the client is now, and with what it has logged in. Who is free to do everything here may be whom the settings
+    /// name there; everybody else is there who he is here.
+    pub fn log_in(&mut self, is_free: bool, own: Option<Credentials>) {
+        self.own = own;
+        self.settle_login(is_free);
+    }
+
+    /// The client's rules have changed.
+    pub fn settle_login(&mut self, is_free: bool) {
+        let address = &self.upstream.settings().address;
+        let configured = address.password.as_ref().filter(|_| is_free).map(|password| {
+            let (user, password) = (address.user.clone(), password.clone());
+            Credentials { user, password }
+        });
+        let login = configured.or_else(|| self.own.clone());
+        self.is_barred = !is_free && login.is_none();
+        if self.wanted.login != login {
+            self.wanted.login = login;
+            // Nobody can stop being logged in.
+            self.is_condemned = self.connection.is_some() && !self.is_at_rest();
+            if !self.is_condemned {
+                self.connection = None;
+            }
+        }
+    }
+
+    /// Whether it must not use the data Redis.
+    pub fn is_barred(&self) -> bool {
+        self.is_barred
+    }
+
+    /// `CLIENT SETNAME`
+    pub fn set_name(&mut self, name: &str) {
+        name.clone_into(&mut self.wanted.name);
+    }
+
+    /// `SELECT` and `HELLO`, as they are for the next request.
+    pub fn choose(&mut self, db: u32, protocol: Protocol) {
+        (self.wanted.db, self.wanted.protocol) = (db, protocol);
+    }
+
+    /// The way to the data Redis.
+    pub fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    /// Whether a request can be passed on now. If not, whatever that takes is begun.
+    pub fn ready(&mut self) -> Ready {
+        let open = || Box::new(DataConnection::open(&self.upstream));
+        let ready = self.connection.get_or_insert_with(open).ready(&self.wanted);
+        self.is_needed |= ready == Ready::Later;
+        ready
+    }
+
+    /// The connection, if [`Side::ready`] has said that it is.
+    pub fn connection(&mut self) -> Option<&mut DataConnection> {
+        self.is_needed = false;
+        self.connection.as_deref_mut()
+    }
+
+    /// Whether there is a connection.
+    pub fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Whether a client would notice if the connection was another one from now on.
+    pub fn is_at_rest(&self) -> bool {
+        let is_awaited = self.connection.as_ref().is_some_and(|it| it.is_awaited());
+        let is_open = matches!(self.transaction, Transaction::Data { .. });
+        !is_awaited && !is_open && self.watched.is_none() && !self.is_needed
+    }
+
+    /// The next request gets a new connection.
+    pub fn disconnect(&mut self) {
+        (self.connection, self.transaction, self.watched) = Default::default();
+        (self.is_needed, self.is_condemned) = (false, false);
+    }
+
+    /// The client will send no more.
+    pub fn end_of_requests(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.end_of_requests();
+        }
+    }
+
+    /// Goes on with what is on its way. Says whether anything has happened.
+    ///
+    /// # Errors
+    /// The connection is lost, and the client has to notice.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        outbox: &Outbox,
+        buffer: &mut [u8],
+    ) -> Poll<Result<(), Lost>> {
+        let Some(connection) = &mut self.connection else { return Poll::Pending };
+        if self.is_condemned {
+            return Poll::Ready(Err(Lost::AnotherUser));
+        }
+        match connection.poll(cx, outbox, buffer) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(_) if self.is_at_rest() => {
+                self.disconnect();
+                Poll::Pending
+            }
+            Err(lost) => Poll::Ready(Err(lost)),
+        }
+    }
+
+    /// How much memory it takes.
+    pub fn held(&self) -> usize {
+        let connection = self.connection.as_ref().map_or(0, |it| it.held());
+        let queued = match &self.transaction {
+            Transaction::Undecided { requests, .. } => requests.capacity(),
+            _ => 0,
+        };
+        connection + queued
+    }
+}

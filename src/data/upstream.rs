@@ -1,0 +1,56 @@
+//! The way to the data Redis.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::net::UnixStream;
+
+use crate::config::{Data, MasterTls, Place};
+use crate::master::dial::{Connection, Dial as _, Network};
+use crate::tls::Unusable;
+
+/// The data Redis, as every client's connection needs to know it.
+#[derive(Clone)]
+pub struct Upstream {
+    settings: Arc<Data>,
+    network: Network,
+}
+
+impl Upstream {
+    /// Reads certificates if the address asks for TLS.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub fn of(settings: &Data) -> Result<Self, Unusable> {
+        let tls = MasterTls::default();
+        let network = match &settings.address.place {
+            Place::Tcp(address) => Network::of(std::slice::from_ref(address), &tls)?,
+            Place::Unix(_) => Network::default(),
+        };
+        Ok(Self { settings: Arc::new(settings.clone()), network })
+    }
+
+    /// What was configured.
+    pub fn settings(&self) -> &Data {
+        &self.settings
+    }
+
+    /// Reads the certificates again.
+    ///
+    /// # Errors
+    /// They cannot be used; the ones before go on to count.
+    pub fn read_again(&self) -> Result<(), Unusable> {
+        self.network.read_again()
+    }
+
+    /// Opens a connection, with the host name resolved anew.
+    ///
+    /// # Errors
+    /// The data Redis cannot be reached.
+    pub(super) async fn dial(&self) -> io::Result<Connection> {
+        match &self.settings.address.place {
+            Place::Tcp(address) => self.network.dial(address).await,
+            Place::Unix(path) => Ok(Connection::Unix(UnixStream::connect(path).await?)),
+        }
+    }
+}

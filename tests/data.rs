@@ -1,0 +1,225 @@
+//! One address for locks and everything else: what is no lock goes to the data Redis, as it is.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use support::{Master, Masters, Proxy, Raw, Reply, encode, eventually, words};
+
+/// Three masters, a data Redis and a proxy for which `lock:*` are locks.
+struct OneAddress {
+    masters: Masters,
+    data: Master,
+    proxy: Proxy,
+}
+
+impl OneAddress {
+    fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(flags: &[&str]) -> Self {
+        let (masters, data) = (Masters::start(3), Master::start());
+        let url = format!("redis://{}", data.address());
+        let own = ["--data", &url, "--lock-keys", "lock:*", "--lock-channels", "free:*"];
+        let proxy = Proxy::start(&masters, &[&own, flags].concat());
+        Self { masters, data, proxy }
+    }
+}
+
+fn int(number: i64) -> Reply {
+    Reply::Int(number)
+}
+
+#[tokio::test]
+async fn a_key_is_where_its_name_belongs() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    assert_eq!(client.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());
+    assert_eq!(client.ask(&words("SET page hello")).await, Reply::ok());
+    assert_eq!(client.ask(&words("GET page")).await, Reply::bulk("hello"));
+    assert_eq!(client.ask(&words("GET lock:a")).await, Reply::bulk("me"));
+    assert!(!it.data.has("lock:a").await && it.data.has("page").await);
+    assert_eq!((it.masters.having("lock:a").await, it.masters.having("page").await), (3, 0));
+}
+
+#[tokio::test]
+async fn a_request_or_transaction_with_keys_of_both_kinds_is_refused() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    for line in ["DEL lock:a page", "RENAME page lock:a", "EVAL x 2 lock:a page"] {
+        let Reply::Error(why) = client.ask(&words(line)).await else { panic!("{line}") };
+        assert!(why.starts_with("CROSSSLOT 'lock:a' is a lock and 'page' is not"), "{why}");
+    }
+    for lines in [["SET lock:a 1", "SET page 1"], ["SET page 1", "SET lock:a 1"]] {
+        assert_eq!(client.ask(&["MULTI"]).await, Reply::ok());
+        assert_eq!(client.ask(&words(lines[0])).await, Reply::Simple("QUEUED".into()));
+        assert!(client.ask(&words(lines[1])).await.is_error("CROSSSLOT"));
+        assert!(client.ask(&["EXEC"]).await.is_error("EXECABORT"));
+    }
+    assert_eq!(client.ask(&words("EXISTS page")).await, int(0));
+    assert_eq!(client.ask(&words("EXISTS lock:a")).await, int(0));
+    assert_eq!(client.ask(&words("SET page 2")).await, Reply::ok(), "no transaction is left");
+}
+
+#[tokio::test]
+async fn a_transaction_runs_where_its_first_key_is() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    for (key, on_data) in [("page", true), ("lock:a", false)] {
+        assert_eq!(client.ask(&["MULTI"]).await, Reply::ok());
+        assert_eq!(client.ask(&["PING"]).await, Reply::Simple("QUEUED".into()));
+        assert_eq!(client.ask(&["SET", key, "1"]).await, Reply::Simple("QUEUED".into()));
+        assert_eq!(client.ask(&["GET", key]).await, Reply::Simple("QUEUED".into()));
+        let done = [Reply::Simple("PONG".into()), Reply::ok(), Reply::bulk("1")];
+        assert_eq!(client.ask(&["EXEC"]).await, Reply::Array(done.into()));
+        assert_eq!(it.data.has(key).await, on_data);
+    }
+}
+
+#[tokio::test]
+async fn a_watched_key_of_data_is_watched() {
+    let it = OneAddress::start();
+    let (mut client, mut other) = (it.proxy.raw().await, it.proxy.raw().await);
+    for (is_disturbed, expected) in
+        [(true, Reply::Nil), (false, Reply::Array(vec![Reply::ok()]))]
+    {
+        assert_eq!(client.ask(&words("WATCH page")).await, Reply::ok());
+        assert!(client.ask(&words("WATCH lock:a")).await.is_error("CROSSSLOT"));
+        if is_disturbed {
+            assert_eq!(other.ask(&words("SET page theirs")).await, Reply::ok());
+        }
+        assert_eq!(client.ask(&["MULTI"]).await, Reply::ok());
+        assert_eq!(client.ask(&words("SET page mine")).await, Reply::Simple("QUEUED".into()));
+        assert_eq!(client.ask(&["EXEC"]).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn replies_keep_their_order_whoever_makes_them() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    let mut requests = Vec::new();
+    for round in 0..50 {
+        let number = round.to_string();
+        for line in ["SET lock:a me NX PX 60000", "INCR page", "PING", "GET lock:a", "DEL lock:a"] {
+            requests.extend(encode(&words(line)));
+        }
+        requests.extend(encode(&["ECHO", &number]));
+    }
+    client.send(&requests).await;
+    for round in 0..50 {
+        let pong = Reply::Simple("PONG".into());
+        let expected = [
+            Reply::ok(),
+            int(round + 1),
+            pong,
+            Reply::bulk("me"),
+            int(1),
+            Reply::bulk(&round.to_string()),
+        ];
+        assert_eq!(client.replies(6).await, expected, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_a_connection_is_brought_along() {
+    let it = OneAddress::start();
+    let mut client = Raw::connect_resp3(it.proxy.address()).await;
+    assert_eq!(client.ask(&words("CLIENT SETNAME shop")).await, Reply::ok());
+    assert_eq!(client.ask(&words("SELECT 3")).await, Reply::ok());
+    assert_eq!(client.ask(&words("HSET h f v")).await, int(1));
+    let Reply::Map(_) = client.ask(&words("HGETALL h")).await else { panic!("RESP3 has maps") };
+    let clients = it.data.ask(&words("CLIENT LIST")).await.text();
+    assert!(
+        clients.lines().any(|line| line.contains(" name=shop ") && line.contains(" db=3 ")),
+        "{clients}"
+    );
+    assert_eq!(client.ask(&words("SELECT 0")).await, Reply::ok());
+    assert_eq!(client.ask(&words("EXISTS h")).await, int(0));
+    assert_eq!(client.ask(&["RESET"]).await, Reply::Simple("RESET".into()));
+    assert_eq!(client.ask(&words("EXISTS h")).await, int(0));
+}
+
+#[tokio::test]
+async fn a_client_that_waits_at_the_data_redis_is_answered_and_forgotten_when_it_leaves() {
+    let it = OneAddress::start();
+    let (mut waits, mut leaves, mut pushes) =
+        (it.proxy.raw().await, it.proxy.raw().await, it.proxy.raw().await);
+    waits.send(&encode(&words("BLPOP jobs 0"))).await;
+    leaves.send(&encode(&words("BLPOP left 0"))).await;
+    let blocked = async |count: &str| {
+        let expected = format!("blocked_clients:{count}");
+        eventually("clients are blocked", || async {
+            let info = it.data.ask(&words("INFO clients")).await.text();
+            info.lines().any(|line| line == expected).then_some(())
+        })
+        .await;
+    };
+    blocked("2").await;
+    drop(leaves);
+    blocked("1").await;
+    assert_eq!(pushes.ask(&words("RPUSH jobs one")).await, int(1));
+    let expected = [Reply::bulk("jobs"), Reply::bulk("one")];
+    assert_eq!(waits.reply().await, Reply::Array(expected.into()));
+}
+
+#[tokio::test]
+async fn locks_go_on_without_the_data_redis() {
+    let mut it = OneAddress::start();
+    let (mut locker, mut both) = (it.proxy.raw().await, it.proxy.raw().await);
+    assert_eq!(both.ask(&words("SET page 1")).await, Reply::ok());
+    it.data.kill_9();
+    assert_eq!(locker.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());
+    assert_eq!(both.ask(&words("GET lock:a")).await, Reply::bulk("me"), "it needs no data here");
+    both.send(&encode(&words("GET page"))).await;
+    assert!(both.until_closed().await.is_empty(), "as a Redis that is not there");
+    assert_eq!(locker.ask(&words("DEL lock:a")).await, int(1));
+    it.data.restart_empty();
+    let mut again = it.proxy.raw().await;
+    assert_eq!(again.ask(&words("EXISTS page")).await, int(0));
+}
+
+#[tokio::test]
+async fn a_data_redis_that_was_restarted_is_used_again_by_clients_that_had_begun_nothing() {
+    let mut it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok());
+    it.data.restart_empty();
+    assert_eq!(client.ask(&words("EXISTS page")).await, int(0));
+}
+
+#[tokio::test]
+async fn whoever_had_begun_something_notices_that_the_data_redis_has_gone() {
+    let mut it = OneAddress::start();
+    let mut clients = Vec::new();
+    for lines in [&["WATCH page"][..], &["MULTI", "SET page 1"]] {
+        let mut client = it.proxy.raw().await;
+        for line in lines {
+            client.ask(&words(line)).await;
+        }
+        clients.push(client);
+    }
+    it.data.kill_9();
+    for mut client in clients {
+        assert!(client.until_closed().await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn unknown_commands_and_modules_are_the_data_redis_own_affair() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    let (ours, theirs) =
+        (client.ask(&words("NONSENSE a b")).await, it.data.ask(&words("NONSENSE a b")).await);
+    assert_eq!(ours, theirs);
+    assert_eq!(client.ask(&words("SADD s a b c")).await, int(3));
+    let Reply::Array(popped) = client.ask(&words("SPOP s 3")).await else {
+        panic!("it is Redis's")
+    };
+    assert_eq!(popped.len(), 3);
+    assert_eq!(client.ask(&words("DBSIZE")).await, int(0));
+    assert!(
+        client.ask(&words("HEXPIRE lock:a 1 FIELDS 1 f")).await.is_error("ERR unknown command")
+    );
+}
