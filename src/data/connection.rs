@@ -212,6 +212,7 @@ impl DataConnection {
             has_happened = passed > 0;
             self.keep(&unread[passed..]);
         }
+        // Until nothing is there, for only then is the task woken when something comes.
         while self.unread.is_empty() && self.has_room(outbox) {
             let Poll::Ready(read) = self.poll_read_some(cx, buffer) else { break };
             let read = read?;
@@ -221,9 +222,6 @@ impl DataConnection {
             let passed = self.pass(&buffer[..read], outbox)?;
             self.keep(&buffer[passed..read]);
             has_happened = true;
-            if read < buffer.len() {
-                break;
-            }
         }
         Ok(has_happened)
     }

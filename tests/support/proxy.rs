@@ -298,7 +298,7 @@ fn wait_for_links(
     }
     eventually_blocking("the proxy has a link to every master", || {
         assert_alive();
-        let key = format!("first light {}", fastrand::u64(..));
+        let key = format!("lock:first light {}", fastrand::u64(..));
         let mut claim = redis::cmd("SET");
         claim.arg(&key).arg("light").arg("NX").arg("PX").arg(60_000);
         let mut client = dial(proxy, password)?;
