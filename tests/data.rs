@@ -82,9 +82,7 @@ async fn a_transaction_runs_where_its_first_key_is() {
 async fn a_watched_key_of_data_is_watched() {
     let it = OneAddress::start();
     let (mut client, mut other) = (it.proxy.raw().await, it.proxy.raw().await);
-    for (is_disturbed, expected) in
-        [(true, Reply::Nil), (false, Reply::Array(vec![Reply::ok()]))]
-    {
+    for (is_disturbed, expected) in [(true, Reply::Nil), (false, Reply::Array(vec![Reply::ok()]))] {
         assert_eq!(client.ask(&words("WATCH page")).await, Reply::ok());
         assert!(client.ask(&words("WATCH lock:a")).await.is_error("CROSSSLOT"));
         if is_disturbed {
@@ -224,4 +222,99 @@ async fn unknown_commands_and_modules_are_the_data_redis_own_affair() {
     assert!(
         client.ask(&words("HEXPIRE lock:a 1 FIELDS 1 f")).await.is_error("ERR unknown command")
     );
+}
+
+fn push(words: &[&str], count: i64) -> Reply {
+    let mut items: Vec<_> = words.iter().map(|word| Reply::bulk(word)).collect();
+    items.push(int(count));
+    Reply::Array(items)
+}
+
+fn message(words: &[&str]) -> Reply {
+    Reply::Array(words.iter().map(|word| Reply::bulk(word)).collect())
+}
+
+#[tokio::test]
+async fn one_client_hears_channels_of_locks_and_of_data() {
+    let it = OneAddress::start();
+    let (mut client, mut other) = (it.proxy.raw().await, it.proxy.raw().await);
+    client.send(&encode(&words("SUBSCRIBE news free:a sport free:{lock:b}"))).await;
+    for (count, channel) in (1..).zip(["news", "free:a", "sport", "free:{lock:b}"]) {
+        assert_eq!(client.reply().await, push(&["subscribe", channel], count));
+    }
+    client.send(&encode(&words("PSUBSCRIBE n*"))).await;
+    assert_eq!(client.reply().await, push(&["psubscribe", "n*"], 5));
+    for (channel, receivers) in [("free:a", 1), ("news", 2), ("free:{lock:b}", 1), ("sport", 1)] {
+        assert_eq!(other.ask(&["PUBLISH", channel, "hello"]).await, int(receivers));
+        assert_eq!(client.reply().await, message(&["message", channel, "hello"]));
+        if channel == "news" {
+            assert_eq!(client.reply().await, message(&["pmessage", "n*", "news", "hello"]));
+        }
+    }
+    assert!(client.ask(&words("GET page")).await.is_error("ERR Can't execute 'get'"));
+    client.send(&encode(&words("UNSUBSCRIBE"))).await;
+    let mut left = Vec::new();
+    for count in [4, 3, 2, 1] {
+        let Reply::Array(items) = client.reply().await else { panic!("a confirmation") };
+        assert_eq!((&items[0], &items[2]), (&Reply::bulk("unsubscribe"), &int(count)));
+        left.push(items[1].text());
+    }
+    left.sort();
+    assert_eq!(left, ["free:a", "free:{lock:b}", "news", "sport"]);
+    client.send(&encode(&words("PUNSUBSCRIBE n*"))).await;
+    assert_eq!(client.reply().await, push(&["punsubscribe", "n*"], 0));
+    assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok(), "it may send anything again");
+    assert_eq!(other.ask(&words("PUBLISH news again")).await, int(0));
+}
+
+#[tokio::test]
+async fn a_subscriber_in_resp3_goes_on_with_everything() {
+    let it = OneAddress::start();
+    let (mut client, mut other) = (it.proxy.raw().await, it.proxy.raw().await);
+    client.ask(&words("HELLO 3")).await;
+    client.send(&encode(&words("SUBSCRIBE news"))).await;
+    assert_eq!(client.reply().await, push(&["subscribe", "news"], 1));
+    for round in 0..20 {
+        let text = round.to_string();
+        client.send(&encode(&["SET", "page", &text])).await;
+        assert_eq!(client.reply().await, Reply::ok());
+        assert_eq!(other.ask(&["PUBLISH", "news", &text]).await, int(1));
+        assert_eq!(client.reply().await, message(&["message", "news", &text]));
+        assert_eq!(client.ask(&["GET", "page"]).await, Reply::bulk(&text));
+        assert_eq!(client.ask(&words("SET lock:a me PX 60000")).await, Reply::ok());
+    }
+}
+
+#[tokio::test]
+async fn client_side_caches_are_told_what_has_changed() {
+    let it = OneAddress::start();
+    let (mut client, mut other) = (it.proxy.raw().await, it.proxy.raw().await);
+    client.ask(&words("HELLO 3")).await;
+    assert_eq!(client.ask(&words("CLIENT TRACKING ON")).await, Reply::ok());
+    assert_eq!(client.ask(&words("GET page")).await, Reply::Nil);
+    assert_eq!(other.ask(&words("SET page 1")).await, Reply::ok());
+    let expected = vec![Reply::bulk("invalidate"), message(&["page"])];
+    assert_eq!(client.reply().await, Reply::Array(expected));
+}
+
+#[tokio::test]
+async fn monitor_shows_requests_for_locks_and_for_data_once() {
+    let it = OneAddress::start();
+    let (mut client, mut other) = (it.proxy.raw().await, it.proxy.raw().await);
+    assert_eq!(client.ask(&words("MONITOR")).await, Reply::ok());
+    assert_eq!(other.ask(&words("SET page 1")).await, Reply::ok());
+    assert_eq!(other.ask(&words("SET lock:a me PX 60000")).await, Reply::ok());
+    assert_eq!(other.ask(&words("SET page 2")).await, Reply::ok());
+    assert_eq!(it.data.ask(&words("SET other 3")).await, Reply::ok());
+    let mut shown = Vec::new();
+    while shown.len() < 4 {
+        let line = client.reply().await.text();
+        if line.contains("\"SET\"") {
+            shown.push(line);
+        }
+    }
+    shown.sort_by_key(|line| line.split("\"SET\"").nth(1).map(str::to_owned));
+    for (line, words) in shown.iter().zip(["lock:a", "other", "page", "page"]) {
+        assert!(line.contains(words), "{shown:?}");
+    }
 }

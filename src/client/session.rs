@@ -5,6 +5,7 @@
 //! incomplete is copied, so that an idle connection costs no buffer at all.
 
 mod depart;
+pub(crate) mod listening;
 mod users;
 
 use std::cell::Cell;
@@ -45,9 +46,9 @@ use crate::metrics::NO_COMMAND;
 use crate::operation::Operation;
 use crate::operation::aside::{Aside, Asking};
 use crate::operation::watch::Watched;
+use crate::pubsub::TopicKind;
 use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
-use crate::pubsub::{Topic, TopicKind};
 use crate::worker::Worker;
 use depart::Suspended;
 
@@ -112,6 +113,8 @@ pub struct Front {
     watching: Option<Watching>,
     /// Its dealings with the data Redis, if there is one.
     pub side: Option<Box<Side>>,
+    /// Subscriptions that wait for those before them.
+    runs: listening::Runs,
     /// Operations of a request with many keys that have not been started yet.
     parts: VecDeque<Operation>,
     /// The next request has to wait for one before it.
@@ -169,6 +172,7 @@ impl<S: Portable> Session<S> {
             large_reads: None,
             subscriber: None,
             watching: None,
+            runs: listening::Runs::new(),
             side: worker.data().map(|upstream| Box::new(Side::new(upstream.clone()))),
             parts: VecDeque::new(),
             blocked: false,
@@ -210,6 +214,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
                 continue;
             }
             let was_made = session.front.make(&mut time) | session.front.poll_data(cx);
+            while session.front.begin_runs() {
+                session.front.poll_data(cx);
+            }
             match session.poll_write(cx, &mut time) {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
@@ -401,7 +408,10 @@ impl Front {
             return true;
         }
         let bytes = raw.len();
-        let is_done = match command::prepare(self, args) {
+        let action = command::prepare(self, args);
+        // The data Redis shows them itself.
+        let is_shown = !matches!(action, Action::Pass(_));
+        let is_done = match action {
             Action::Later => false,
             Action::Rest(until) => {
                 self.rest = Some(Box::pin(sleep_until(until)));
@@ -443,7 +453,7 @@ impl Front {
                 true
             }
         };
-        if is_done && self.worker.registry().monitors().any() {
+        if is_done && is_shown && self.worker.registry().monitors().any() {
             self.show_to_monitors(args);
         }
         is_done
@@ -513,6 +523,9 @@ impl Front {
 
     fn monitor(&mut self) {
         self.watch_requests();
+        if let Some(side) = &mut self.side {
+            side.monitor();
+        }
         self.answer(Reply::OK);
     }
 
@@ -579,25 +592,6 @@ impl Front {
         true
     }
 
-    fn subscribe(&mut self, topics: Vec<Topic>) -> bool {
-        let (subscriber, target) = (self.subscriber(), self.confirmation());
-        self.worker.hub().subscribe(&subscriber, topics, target);
-        true
-    }
-
-    fn unsubscribe(&mut self, kind: TopicKind, topics: Vec<Topic>) -> bool {
-        let (subscriber, target) = (self.subscriber(), self.confirmation());
-        self.worker.hub().unsubscribe(&subscriber, kind, topics, target);
-        true
-    }
-
-    /// Confirmations are messages, which `CLIENT REPLY OFF` does not keep back.
-    fn confirmation(&mut self) -> Target {
-        debug_assert_eq!(self.outbox.in_flight(), 0, "a message may follow it at once");
-        let _ = self.is_silent();
-        self.outbox.reserve(self.ticket_of(Order::Plain), false)
-    }
-
     /// What this session has subscribed to.
     pub fn subscriber(&mut self) -> Rc<Subscriber> {
         let (client, outbox) = (&self.client, &self.outbox);
@@ -613,7 +607,8 @@ impl Front {
     /// Whether the masters are about to confirm what this session has subscribed to, or not any
     /// more: what it may send next depends on that.
     pub fn waits_for_masters(&self) -> bool {
-        self.subscriber.as_ref().is_some_and(|subscriber| subscriber.is_changing())
+        let is_changing = |subscriber: &Rc<Subscriber>| subscriber.is_changing();
+        !self.runs.is_empty() || self.subscriber.as_ref().is_some_and(is_changing)
     }
 
     /// Begins to end many subscriptions, a little at a time. Few take no time: then it is false.
@@ -639,6 +634,7 @@ impl Front {
         let has_listened = self.has_subscriptions();
         if let Some(subscriber) = self.subscriber.take() {
             self.worker.hub().leave_all(&subscriber);
+            subscriber.leave_all_elsewhere();
         }
         has_listened
     }

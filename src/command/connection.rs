@@ -38,14 +38,14 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
     }
     let has_listened = front.unsubscribe_all();
     front.stop_monitoring();
-    front.db = 0;
+    front.db = front.worker.first_db();
     front.replies = Replies::On;
     front.transaction = None;
     front.watched.clear();
     front.outbox.set_protocol(Protocol::Resp2);
-    let mut words = front.client.words();
+    let (db, mut words) = (front.db, front.client.words());
     words.name.clear();
-    (words.db, words.resp) = (0, 2);
+    (words.db, words.resp) = (db, 2);
     drop(words);
     match front.forget_login() {
         Ok(()) if has_listened => Ok(Action::Unsubscribed(Reply::Simple("RESET"))),

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::table::{Command, Spec};
+use super::table::{self, Command, Spec};
 use super::{Action, Outcome, error};
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
+use crate::client::session::listening::Change;
+use crate::data::names::{Home, LockNames};
 use crate::operation::aside::Aside;
 use crate::operation::channels::{Channels, What};
 use crate::operation::listeners::{self, Listeners};
@@ -22,11 +24,44 @@ pub(super) fn subscribe(args: Args<'_>, kind: TopicKind) -> Outcome {
 
 /// `UNSUBSCRIBE`, `PUNSUBSCRIBE`, `SUNSUBSCRIBE`: from everything if nothing is named.
 pub(super) fn unsubscribe(front: &mut Front, args: Args<'_>, kind: TopicKind) -> Outcome {
-    let topics = match args.len() {
-        1 => front.subscriber().topics_of(kind),
-        _ => topics(args, kind),
+    Ok(Action::Unsubscribe(kind, topics_to_leave(front, args, kind)))
+}
+
+fn topics_to_leave(front: &mut Front, args: Args<'_>, kind: TopicKind) -> Vec<Topic> {
+    if args.len() > 1 {
+        return topics(args, kind);
+    }
+    let subscriber = front.subscriber();
+    let mut topics = subscriber.topics_of(kind);
+    if kind != TopicKind::Pattern {
+        topics.extend(subscriber.elsewhere_of(kind));
+    }
+    topics
+}
+
+/// Whether a request for subscriptions is about some at the data Redis; `None`: it is no such request.
+pub(super) fn needs_data(
+    front: &mut Front,
+    locks: &LockNames,
+    spec: &Spec,
+    args: Args<'_>,
+) -> Option<bool> {
+    use Command as C;
+    let (change, kind) = match spec.id {
+        C::Subscribe => (Change::Join, TopicKind::Channel),
+        C::Psubscribe => (Change::Join, TopicKind::Pattern),
+        C::Ssubscribe => (Change::Join, TopicKind::Shard),
+        C::Unsubscribe => (Change::Leave, TopicKind::Channel),
+        C::Punsubscribe => (Change::Leave, TopicKind::Pattern),
+        C::Sunsubscribe => (Change::Leave, TopicKind::Shard),
+        _ => return None,
     };
-    Ok(Action::Unsubscribe(kind, topics))
+    let topics = match change {
+        Change::Join => topics(args, kind),
+        Change::Leave => topics_to_leave(front, args, kind),
+    };
+    let is_there = |topic: &Topic| front.home_of(locks, change, topic) != Home::Masters;
+    Some(topics.iter().any(is_there))
 }
 
 fn topics(args: Args<'_>, kind: TopicKind) -> Vec<Topic> {
@@ -101,6 +136,21 @@ pub(super) fn refuse_to_subscriber(front: &Front, spec: &Spec, args: Args<'_>) -
         name = format!("{name}|{}", String::from_utf8_lossy(args.at(1)).to_ascii_lowercase());
     }
     Some(error::only_for_subscribers(&name))
+}
+
+/// The same of a command that the data Redis would run.
+pub(super) fn refuse_other_to_subscriber(front: &Front, args: Args<'_>) -> Option<Reply> {
+    if !front.has_subscriptions() {
+        return None;
+    }
+    match table::lookup(args.at(0)) {
+        Some(spec) => refuse_to_subscriber(front, spec, args),
+        None if front.outbox.protocol() == Protocol::Resp3 => None,
+        None => {
+            let name = String::from_utf8_lossy(args.at(0)).to_ascii_lowercase();
+            Some(error::only_for_subscribers(&name))
+        }
+    }
 }
 
 fn is_for_subscribers(command: Command) -> bool {

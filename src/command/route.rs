@@ -5,7 +5,7 @@
 
 mod destination;
 
-use super::{Action, error, names, permission, table};
+use super::{Action, error, names, permission, pubsub, table};
 use crate::client::decoder::Args;
 use crate::client::outbox::{Order, Ticket};
 use crate::client::reply::Reply;
@@ -20,6 +20,9 @@ pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
     if front.side.is_none() || !front.login.is_authenticated() {
         return None;
     }
+    if front.waits_for_masters() {
+        return Some(Action::Later);
+    }
     // Taken out, so that both can be changed.
     let mut side = front.side.take()?;
     let action = decide(front, &mut side, args);
@@ -31,6 +34,8 @@ fn decide(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> 
     let to = Destination::of(&side.upstream().settings().locks, args);
     front.command = table::lookup(args.at(0)).map_or(crate::metrics::NO_COMMAND, |spec| spec.place);
     match (word(args), to) {
+        (Word::Subscriptions, _) if !is_in_transaction(front, side) => listen(front, side, args),
+        (Word::Monitor, _) if !is_in_transaction(front, side) => watch_all(front, side, args),
         (Word::Reset, _) => {
             side.disconnect();
             None
@@ -63,6 +68,9 @@ enum Word {
     Unwatch,
     Reset,
     Quit,
+    /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin.
+    Subscriptions,
+    Monitor,
     /// What changes the connection itself, and cannot be queued for the data Redis.
     Connection,
     Other,
@@ -79,9 +87,44 @@ fn word(args: Args<'_>) -> Word {
         C::Unwatch => Word::Unwatch,
         C::Reset => Word::Reset,
         C::Quit => Word::Quit,
-        C::Auth | C::Hello | C::Select | C::Client | C::Monitor => Word::Connection,
+        C::Auth | C::Hello | C::Select | C::Client => Word::Connection,
+        C::Monitor => Word::Monitor,
+        C::Subscribe | C::Psubscribe | C::Ssubscribe => Word::Subscriptions,
+        C::Unsubscribe | C::Punsubscribe | C::Sunsubscribe => Word::Subscriptions,
         _ => Word::Other,
     }
+}
+
+fn is_in_transaction(front: &Front, side: &Side) -> bool {
+    front.transaction.is_some() || matches!(side.transaction, Transaction::Data { .. })
+}
+
+/// A change of subscriptions: the proxy answers it, and says it to the data Redis if that hears some of them.
+fn listen(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
+    // The homes of topics are known by what was taken out.
+    let locks = side.upstream().settings().locks.clone();
+    let needs_data = pubsub::needs_data(front, &locks, spec, args) == Some(true);
+    if needs_data { be_ready(front, side) } else { None }
+}
+
+/// `MONITOR`: the proxy shows what it does itself, the data Redis everything else.
+fn watch_all(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
+    let may = front.login.is_free() || permission::check(&front.login, spec, args).is_ok();
+    if may { be_ready(front, side) } else { None }
+}
+
+/// Makes sure that the data Redis can be told something; `None`: it can.
+fn be_ready(front: &Front, side: &mut Side) -> Option<Action> {
+    if side.is_barred() {
+        return Some(Action::Reply(error::nobody_on_data(front.login.user().name())));
+    }
+    if front.outbox.in_flight() > 0 {
+        return Some(Action::Later);
+    }
+    side.choose(front.db, front.outbox.protocol());
+    (side.ready() == Ready::Later).then_some(Action::Later)
 }
 
 /// `MULTI`: what is watched says where it runs, or the first key will.
@@ -183,7 +226,7 @@ fn in_transaction(
     let Transaction::Data { key, is_refused } = &side.transaction else { return None };
     match (word, to) {
         (Word::Quit, _) => None,
-        (Word::Connection, _) => {
+        (Word::Connection | Word::Subscriptions | Word::Monitor, _) => {
             let name = String::from_utf8_lossy(args.at(0)).to_ascii_lowercase();
             Some(refuse(front, side, error::not_in_multi(&name)))
         }
@@ -241,13 +284,23 @@ fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     if let Err(refused) = names::check_elsewhere(args) {
         return Some(Action::Reply(refused));
     }
+    if let Some(refused) = pubsub::refuse_other_to_subscriber(front, args) {
+        return Some(Action::Reply(refused));
+    }
     let ticket = Ticket { key: 0, order: Order::Passed, bytes: 0, command: front.command };
     if front.outbox.is_busy(&ticket) {
         return Some(Action::Later);
     }
     side.choose(front.db, front.outbox.protocol());
-    Some(match side.ready() {
-        Ready::Now => Action::Pass(ticket),
-        Ready::Later => Action::Later,
-    })
+    if side.ready() == Ready::Later {
+        return Some(Action::Later);
+    }
+    side.is_told |= is_tracking(args);
+    Some(Action::Pass(ticket))
+}
+
+/// `CLIENT TRACKING`, by which messages come that nobody has subscribed to.
+fn is_tracking(args: Args<'_>) -> bool {
+    let [name, subcommand] = [0, 1].map(|at| args.get(at).unwrap_or_default());
+    name.eq_ignore_ascii_case(b"client") && subcommand.eq_ignore_ascii_case(b"tracking")
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::replies::{NotRedis, Replies};
+use super::replies::{Head, NotRedis, Replies};
 use super::setup::Setup;
 use super::upstream::Upstream;
 use crate::client::outbox::Outbox;
@@ -35,10 +35,16 @@ pub struct DataConnection {
     /// What is to be answered, in this order.
     awaited: VecDeque<Awaited>,
     replies: Replies,
+    /// The beginning of a reply of which is not known yet what it is.
+    beginning: Vec<u8>,
+    /// What the reply that has begun is, once that is known.
+    amid: Option<Piece>,
     /// What was read and has no place to go yet.
     unread: BytesMut,
     /// The client sends nothing more.
     ends: bool,
+    /// The next message has to wait for a confirmation.
+    is_changing: bool,
 }
 
 /// How far it has come.
@@ -48,12 +54,29 @@ enum Stage {
 }
 
 /// What the next reply is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
     /// It answers the client.
     Answer,
     /// It answers [`Setup::bring`].
     Setup { is_needed: bool },
+    /// So many confirmations are still to come of what the client has subscribed to, or not any more.
+    Confirmations { left: usize, then: Confirmed },
+}
+
+/// What follows when a change of subscriptions is confirmed; an error is what the data Redis says instead.
+pub type Confirmed = Box<dyn FnOnce(Result<(), &[u8]>)>;
+
+/// What some bytes belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    /// The reply to a request of the client.
+    Answer,
+    /// The reply to something that nobody but this connection has said.
+    Own,
+    /// One of the confirmations.
+    Confirmation,
+    /// A message, which answers nothing.
+    Message,
 }
 
 /// Why there is no such connection any more.
@@ -99,8 +122,11 @@ impl DataConnection {
             requests: BytesMut::new(),
             awaited: VecDeque::new(),
             replies: Replies::default(),
+            beginning: Vec::new(),
+            amid: None,
             unread: BytesMut::new(),
             ends: false,
+            is_changing: false,
         }
     }
 
@@ -137,8 +163,13 @@ impl DataConnection {
     /// Says something beside the client's requests, to which there are so many replies that nobody needs.
     pub fn say(&mut self, requests: &[u8], replies: usize) {
         self.requests.extend_from_slice(requests);
-        let awaited = std::iter::repeat_n(Awaited::Setup { is_needed: false }, replies);
-        self.awaited.extend(awaited);
+        self.awaited.extend((0..replies).map(|_| Awaited::Setup { is_needed: false }));
+    }
+
+    /// Subscribes to something, or not any more, which is confirmed so many times.
+    pub fn subscribe(&mut self, request: &[u8], confirmations: usize, then: Confirmed) {
+        self.requests.extend_from_slice(request);
+        self.awaited.push_back(Awaited::Confirmations { left: confirmations, then });
     }
 
     /// The client will send no more. Redis, too, learns that when it has answered.
@@ -148,7 +179,7 @@ impl DataConnection {
 
     /// Whether the client waits for an answer.
     pub fn is_awaited(&self) -> bool {
-        self.awaited.contains(&Awaited::Answer)
+        self.awaited.iter().any(|it| matches!(it, Awaited::Answer))
     }
 
     /// How much memory it takes.
@@ -158,7 +189,7 @@ impl DataConnection {
     }
 
     /// Writes requests, and reads replies into the outbox, while there is room for them. Says whether anything has
-    /// happened.
+    /// happened. While subscriptions are `changing` elsewhere, no message comes between replies.
     ///
     /// # Errors
     /// It is lost.
@@ -166,9 +197,11 @@ impl DataConnection {
         &mut self,
         cx: &mut Context<'_>,
         outbox: &Outbox,
+        changing: bool,
         buffer: &mut [u8],
     ) -> Result<bool, Lost> {
         let mut has_happened = false;
+        self.is_changing = changing;
         if let Stage::Connecting(connecting) = &mut self.stage {
             let Poll::Ready(connected) = connecting.as_mut().poll(cx) else { return Ok(false) };
             self.stage = Stage::Open(Box::new(connected?));
@@ -239,10 +272,12 @@ impl DataConnection {
 
     /// Whether what is read would have a place to go.
     fn has_room(&self, outbox: &Outbox) -> bool {
-        match self.awaited.front() {
-            Some(Awaited::Answer) => outbox.may_pass(),
-            Some(Awaited::Setup { .. }) => true,
-            None => outbox.may_pass_message(),
+        match (self.amid, self.awaited.front()) {
+            (Some(Piece::Answer), _) => outbox.may_pass(),
+            (None, None) if self.is_changing => false,
+            (Some(Piece::Message), _) | (None, None) => outbox.may_pass_message(),
+            (None, Some(Awaited::Answer)) => outbox.may_pass(),
+            _ => true,
         }
     }
 
@@ -254,28 +289,102 @@ impl DataConnection {
     fn pass(&mut self, bytes: &[u8], outbox: &Outbox) -> Result<usize, Lost> {
         let mut rest = bytes;
         while !rest.is_empty() && self.has_room(outbox) {
-            let begins = !self.replies.is_amid();
             let found = self.replies.read(rest)?;
             let (piece, after) = rest.split_at(found.bytes);
             rest = after;
-            let error = begins.then(|| error_text(piece)).flatten();
-            match self.awaited.front() {
-                Some(Awaited::Answer) => outbox.pass(piece),
-                Some(Awaited::Setup { is_needed: true }) if error.is_some() => {
-                    return Err(Lost::Refused(
-                        String::from_utf8_lossy(error.unwrap_or_default()).into_owned(),
-                    ));
-                }
-                Some(Awaited::Setup { .. }) => {}
-                None => outbox.pass_message(piece, found.ended.is_some()),
-            }
-            if let Some(head) = found.ended
-                && let Some(Awaited::Answer) = self.awaited.pop_front()
-            {
-                outbox.passed(head.is_error().then(|| error.unwrap_or(UNREAD_ERROR)));
+            let head = self.replies.head();
+            let Some(what) = self.amid.or_else(|| self.recognise(head, found.ended.is_some()))
+            else {
+                self.beginning.extend_from_slice(piece);
+                continue;
+            };
+            let begins = self.amid.replace(what).is_none();
+            let whole;
+            let piece = if self.beginning.is_empty() {
+                piece
+            } else {
+                whole = [&std::mem::take(&mut self.beginning)[..], piece].concat();
+                &whole[..]
+            };
+            let error = if begins { error_text(piece) } else { None };
+            self.give(what, piece, found.ended, error, outbox)?;
+            if found.ended.is_some() {
+                self.amid = None;
             }
         }
         Ok(bytes.len() - rest.len())
+    }
+
+    /// What the reply is that has begun; `None`: too little of it is here. Messages come between replies: in RESP3 they
+    /// have a type of their own, and in RESP2 a client that has subscribed is answered nothing else here.
+    fn recognise(&self, head: Head, has_ended: bool) -> Option<Piece> {
+        let Some(awaited) = self.awaited.front() else { return Some(Piece::Message) };
+        match (awaited, head.kind) {
+            (_, 0) => None,
+            (Awaited::Answer, b'>') | (Awaited::Setup { .. }, b'>') => Some(Piece::Message),
+            (Awaited::Answer, _) => Some(Piece::Answer),
+            (Awaited::Setup { .. }, _) => Some(Piece::Own),
+            (Awaited::Confirmations { .. }, b'*' | b'>') => {
+                let is_confirmation = || head.label().ends_with(b"subscribe");
+                let known = has_ended || head.is_labelled();
+                known.then(|| if is_confirmation() { Piece::Confirmation } else { Piece::Message })
+            }
+            (Awaited::Confirmations { .. }, _) => Some(Piece::Confirmation),
+        }
+    }
+
+    fn give(
+        &mut self,
+        what: Piece,
+        piece: &[u8],
+        ended: Option<Head>,
+        error: Option<&[u8]>,
+        outbox: &Outbox,
+    ) -> Result<(), Lost> {
+        match what {
+            Piece::Answer => {
+                outbox.pass(piece);
+                if let Some(head) = ended {
+                    self.awaited.pop_front();
+                    outbox.passed(head.is_error().then(|| error.unwrap_or(UNREAD_ERROR)));
+                }
+            }
+            Piece::Message => outbox.pass_message(piece, ended.is_some()),
+            Piece::Own => {
+                let is_needed =
+                    matches!(self.awaited.front(), Some(Awaited::Setup { is_needed: true }));
+                if let (true, Some(error)) = (is_needed, error) {
+                    return Err(Lost::Refused(String::from_utf8_lossy(error).into_owned()));
+                }
+                if ended.is_some() {
+                    self.awaited.pop_front();
+                }
+            }
+            Piece::Confirmation if ended.is_some() => self.confirm(error),
+            Piece::Confirmation => {}
+        }
+        Ok(())
+    }
+
+    /// One confirmation has come, or an error instead of all of them.
+    fn confirm(&mut self, error: Option<&[u8]>) {
+        let Some(Awaited::Confirmations { left, .. }) = self.awaited.front_mut() else { return };
+        *left -= 1;
+        if (*left == 0 || error.is_some())
+            && let Some(Awaited::Confirmations { then, .. }) = self.awaited.pop_front()
+        {
+            then(error.map_or(Ok(()), Err));
+        }
+    }
+}
+
+impl Drop for DataConnection {
+    fn drop(&mut self) {
+        for awaited in self.awaited.drain(..) {
+            if let Awaited::Confirmations { then, .. } = awaited {
+                then(Err(b"ERR the data Redis has gone: connect again"));
+            }
+        }
     }
 }
 

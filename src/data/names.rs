@@ -1,6 +1,7 @@
 //! Which names are locks.
 
 use crate::command::glob;
+use crate::pubsub::{Topic, TopicKind};
 
 /// The patterns that say which keys and which channels belong to locks. All others are data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,7 +12,29 @@ pub struct LockNames {
     pub channels: Vec<Box<[u8]>>,
 }
 
+/// Where a topic is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// On all masters.
+    Masters,
+    /// On the data Redis.
+    Data,
+    /// Wherever something matches: a pattern may mean channels of both kinds.
+    Both,
+}
+
 impl LockNames {
+    /// Where a topic is heard.
+    pub fn home(&self, topic: &Topic) -> Home {
+        let has_any = !self.keys.is_empty() || !self.channels.is_empty();
+        match topic.kind {
+            TopicKind::Pattern if has_any => Home::Both,
+            TopicKind::Pattern => Home::Data,
+            TopicKind::Channel | TopicKind::Shard if self.has_channel(&topic.name) => Home::Masters,
+            TopicKind::Channel | TopicKind::Shard => Home::Data,
+        }
+    }
+
     /// Whether a key belongs to a lock.
     pub fn has_key(&self, key: &[u8]) -> bool {
         is_one_of(&self.keys, key)

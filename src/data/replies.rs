@@ -166,6 +166,11 @@ impl Head {
     pub fn label(&self) -> &[u8] {
         self.label.text()
     }
+
+    /// Whether all is known of that element that ever will be, of a reply that has not ended.
+    pub fn is_labelled(&self) -> bool {
+        self.begun >= 2 && self.label.known == self.label.length
+    }
 }
 
 /// A short string: `punsubscribe` is the longest that matters.

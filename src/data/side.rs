@@ -1,5 +1,6 @@
 //! What one session knows of its client's dealings with the data Redis.
 
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::connection::{DataConnection, Lost, Ready};
@@ -7,6 +8,7 @@ use super::setup::{Credentials, Setup};
 use super::upstream::Upstream;
 use crate::client::outbox::Outbox;
 use crate::client::reply::Protocol;
+use crate::pubsub::subscriber::Subscriber;
 
 /// A client's side of the data Redis: its connection, once it needs one, and what that must not forget.
 pub struct Side {
@@ -24,6 +26,10 @@ pub struct Side {
     pub transaction: Transaction,
     /// A key that the client watches there.
     pub watched: Option<Box<[u8]>>,
+    /// What the client has subscribed to, once it has at the data Redis.
+    subscriber: Option<Rc<Subscriber>>,
+    /// Messages may come that no subscription brings: of `MONITOR` and `CLIENT TRACKING`.
+    pub is_told: bool,
     /// A request waits for the connection.
     is_needed: bool,
 }
@@ -65,6 +71,8 @@ impl Side {
             is_condemned: false,
             transaction: Transaction::None,
             watched: None,
+            subscriber: None,
+            is_told: false,
             is_needed: false,
         }
     }
@@ -138,13 +146,36 @@ impl Side {
     pub fn is_at_rest(&self) -> bool {
         let is_awaited = self.connection.as_ref().is_some_and(|it| it.is_awaited());
         let is_open = matches!(self.transaction, Transaction::Data { .. });
-        !is_awaited && !is_open && self.watched.is_none() && !self.is_needed
+        let is_free = self.watched.is_none() && !self.is_needed && !self.is_told;
+        !is_awaited && !is_open && is_free && !self.listens()
+    }
+
+    /// The client is about to subscribe to something at the data Redis.
+    pub fn listen(&mut self, subscriber: &Rc<Subscriber>) {
+        self.subscriber.get_or_insert_with(|| Rc::clone(subscriber));
+    }
+
+    fn listens(&self) -> bool {
+        self.subscriber.as_ref().is_some_and(|it| it.listens_elsewhere() || it.is_changing())
+    }
+
+    /// `MONITOR`: everything that happens there is told. The proxy answers for it.
+    pub fn monitor(&mut self) {
+        if !self.is_told
+            && let Some(connection) = self.connection()
+        {
+            connection.say(b"*1\r\n$7\r\nMONITOR\r\n", 1);
+            self.is_told = true;
+        }
     }
 
     /// The next request gets a new connection.
     pub fn disconnect(&mut self) {
         (self.connection, self.transaction, self.watched) = Default::default();
-        (self.is_needed, self.is_condemned) = (false, false);
+        (self.is_needed, self.is_condemned, self.is_told) = (false, false, false);
+        if let Some(subscriber) = self.subscriber.take() {
+            subscriber.leave_all_elsewhere();
+        }
     }
 
     /// The client will send no more.
@@ -168,7 +199,9 @@ impl Side {
         if self.is_condemned {
             return Poll::Ready(Err(Lost::AnotherUser));
         }
-        match connection.poll(cx, outbox, buffer) {
+        // A message must not come before what it comes from is confirmed.
+        let is_changing = self.subscriber.as_ref().is_some_and(|it| it.is_changing());
+        match connection.poll(cx, outbox, is_changing, buffer) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
             Err(_) if self.is_at_rest() => {

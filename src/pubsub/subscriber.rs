@@ -21,6 +21,8 @@ pub struct Subscriber {
     client: Arc<Client>,
     outbox: Rc<Outbox>,
     topics: RefCell<BTreeSet<Topic>>,
+    /// What it has subscribed to at the data Redis. Patterns are among the topics as well, and counted there.
+    elsewhere: RefCell<BTreeSet<Topic>>,
     /// What it has heard in the process it comes from.
     heard: RefCell<HashMap<Topic, Heard>>,
     /// What they take.
@@ -59,8 +61,8 @@ impl Counts {
 impl Subscriber {
     /// A session without subscriptions.
     pub fn new(client: Arc<Client>, outbox: Rc<Outbox>) -> Rc<Self> {
-        let (topics, heard, bytes, unconfirmed, changing) = Default::default();
-        Rc::new(Self { client, outbox, topics, heard, bytes, unconfirmed, changing })
+        let (topics, elsewhere, heard, bytes, unconfirmed, changing) = Default::default();
+        Rc::new(Self { client, outbox, topics, elsewhere, heard, bytes, unconfirmed, changing })
     }
 
     /// The session's number.
@@ -73,7 +75,8 @@ impl Subscriber {
         self.changing.get()
     }
 
-    pub(super) fn set_changing(&self, changing: bool) {
+    /// A `SUBSCRIBE` or `UNSUBSCRIBE` waits for somebody, or does not any more.
+    pub fn set_changing(&self, changing: bool) {
         self.changing.set(changing);
         if !changing {
             self.waits_for(0);
@@ -94,6 +97,54 @@ impl Subscriber {
     /// The same of one kind.
     pub fn topics_of(&self, kind: TopicKind) -> Vec<Topic> {
         self.topics.borrow().iter().filter(|topic| topic.kind == kind).cloned().collect()
+    }
+
+    /// What it has subscribed to at the data Redis, of one kind.
+    pub fn elsewhere_of(&self, kind: TopicKind) -> Vec<Topic> {
+        self.elsewhere.borrow().iter().filter(|topic| topic.kind == kind).cloned().collect()
+    }
+
+    /// Whether it has subscribed to this at the data Redis.
+    pub fn is_in_elsewhere(&self, topic: &Topic) -> bool {
+        self.elsewhere.borrow().contains(topic)
+    }
+
+    /// Whether it listens to the data Redis as well.
+    pub fn listens_elsewhere(&self) -> bool {
+        !self.elsewhere.borrow().is_empty()
+    }
+
+    /// Subscribes to a topic at the data Redis, which has confirmed it.
+    pub fn join_elsewhere(&self, topic: &Topic) -> Reply {
+        self.change_elsewhere(topic, true);
+        self.subscribed(topic)
+    }
+
+    /// The other way round.
+    pub fn leave_elsewhere(&self, topic: &Topic) -> Reply {
+        self.change_elsewhere(topic, false);
+        self.unsubscribed(topic)
+    }
+
+    /// No subscription is left at the data Redis.
+    pub fn leave_all_elsewhere(&self) {
+        let topics = self.elsewhere.borrow().clone();
+        topics.iter().for_each(|topic| self.change_elsewhere(topic, false));
+    }
+
+    fn change_elsewhere(&self, topic: &Topic, joins: bool) {
+        let mut elsewhere = self.elsewhere.borrow_mut();
+        let has_changed =
+            if joins { elsewhere.insert(topic.clone()) } else { elsewhere.remove(topic) };
+        drop(elsewhere);
+        let counts = has_changed && topic.kind != TopicKind::Pattern;
+        self.count(topic, |count| match joins {
+            true => *count += usize::from(counts),
+            false => *count -= usize::from(counts),
+        });
+        let bytes = if has_changed { bytes_of(topic) } else { 0 };
+        self.bytes.set(if joins { self.bytes.get() + bytes } else { self.bytes.get() - bytes });
+        self.account();
     }
 
     /// Adds a topic; false when it was there.
