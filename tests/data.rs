@@ -28,6 +28,14 @@ impl OneAddress {
     }
 }
 
+/// The most memory that it ever took.
+fn peak_kib(proxy: &Proxy) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", proxy.id()));
+    let text = text.expect("a running process");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    line.trim().trim_end_matches(" kB").parse().expect("a number of kB")
+}
+
 fn int(number: i64) -> Reply {
     Reply::Int(number)
 }
@@ -317,4 +325,69 @@ async fn monitor_shows_requests_for_locks_and_for_data_once() {
     for (line, words) in shown.iter().zip(["lock:a", "other", "page", "page"]) {
         assert!(line.contains(words), "{shown:?}");
     }
+}
+
+#[tokio::test]
+async fn a_value_of_many_megabytes_passes_through_in_both_directions() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    let value: Vec<u8> = (0..30_000_000u32).map(|at| at as u8).collect();
+    let before = peak_kib(&it.proxy);
+    for round in 0..3 {
+        let key = format!("page {round}");
+        let request = [b"SET", key.as_bytes(), &value].map(<[u8]>::to_vec);
+        let mut requests = encode(&request);
+        requests.extend(encode(&words("SET lock:a me PX 60000")));
+        requests.extend(encode(&["STRLEN", &key]));
+        client.send(&requests).await;
+        assert_eq!(client.reply().await, Reply::ok());
+        assert_eq!(client.reply().await, Reply::ok());
+        assert_eq!(client.reply().await, int(value.len() as i64));
+        assert_eq!(client.ask(&["GET", &key]).await, Reply::Bulk(value.clone()));
+    }
+    let grown = peak_kib(&it.proxy) - before;
+    assert!(grown < 4096, "the proxy keeps none of it, and grew by {grown} KiB");
+}
+
+#[tokio::test]
+async fn a_long_request_is_passed_on_where_its_keys_come_first() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    let mut push: Vec<Vec<u8>> = vec![b"RPUSH".into(), b"list".into()];
+    push.extend((0..300_000).map(|at| at.to_string().into_bytes()));
+    assert_eq!(client.ask(&push).await, int(300_000));
+    assert_eq!(client.ask(&words("MULTI")).await, Reply::ok());
+    assert_eq!(client.ask(&push).await, Reply::Simple("QUEUED".into()));
+    assert_eq!(client.ask(&words("EXEC")).await, Reply::Array(vec![int(600_000)]));
+}
+
+#[tokio::test]
+async fn a_long_request_of_which_the_keys_are_not_known_in_time_has_a_limit() {
+    let it = OneAddress::start();
+    for line in [&["SET", "lock:a"][..], &["MSET", "page"], &["SET", "redlock-proxy:mark"]] {
+        let mut client = it.proxy.raw().await;
+        let mut request: Vec<Vec<u8>> = line.iter().map(|word| word.as_bytes().into()).collect();
+        request.push(vec![b'v'; 2 << 20]);
+        client.send_regardless(&encode(&request)).await;
+        let error = client.reply().await;
+        assert!(error.is_error("ERR Protocol error: request larger"), "{line:?}: {error:?}");
+    }
+    assert_eq!(it.data.ask(&["DBSIZE"]).await, int(0));
+}
+
+#[tokio::test]
+async fn half_a_request_is_not_finished_by_somebody_else() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    client.send(b"*3\r\n$3\r\nSET\r\n$4\r\npage\r\n$1000000\r\n").await;
+    client.send(&vec![b'v'; 500_000]).await;
+    drop(client);
+    let mut other = it.proxy.raw().await;
+    assert_eq!(other.ask(&words("EXISTS page")).await, int(0));
+    eventually("the half has gone", || async {
+        let clients = it.data.ask(&words("CLIENT LIST")).await.text();
+        (clients.lines().count() <= 2).then_some(())
+    })
+    .await;
+    assert_eq!(other.ask(&words("EXISTS page")).await, int(0));
 }

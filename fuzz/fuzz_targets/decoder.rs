@@ -11,7 +11,7 @@ use redlock_proxy::client::decoder::{Decoder, Limits, ProtocolError};
 fuzz_target!(|input: &[u8]| {
     let [flags, size, first, second, sent @ ..] = input else { return };
     let limits =
-        Limits { max_request_bytes: usize::from(*size) * 64, authenticated: flags % 2 == 0 };
+        Limits { max_request_bytes: usize::from(*size) * 64, authenticated: flags % 2 == 0, may_pass: false };
     let whole = receive(sent, &[sent.len()], limits);
     let cut = receive(sent, &[usize::from(*first), usize::from(*second)], limits);
     assert_eq!(whole, cut);

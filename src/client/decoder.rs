@@ -26,6 +26,28 @@ pub struct Limits {
     /// Whether the client has said who it is, or does not need to. Strangers get no large requests,
     /// since they could fill the memory without a password.
     pub authenticated: bool,
+    /// Whether a longer request may be one that is passed on while it comes, so that it is let in as far as Redis does.
+    pub may_pass: bool,
+}
+
+impl Limits {
+    /// The longest bulk string.
+    fn bulk(self) -> usize {
+        if self.may_pass {
+            PASSED_BULK_MAX.max(self.max_request_bytes)
+        } else {
+            self.max_request_bytes
+        }
+    }
+}
+
+/// What is known of a request that is not complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// How many words it has.
+    pub words: usize,
+    /// How long it is at least.
+    pub bytes: usize,
 }
 
 /// The place where decoding of the current request stopped, and what was found so far.
@@ -85,6 +107,18 @@ impl Decoder {
     pub fn args<'a>(&'a self, buf: &'a [u8]) -> Args<'a> {
         let bytes = if self.unquoted.is_empty() { buf } else { &self.unquoted };
         Args { bytes, spans: &self.spans }
+    }
+
+    /// What is known of the request that `buf` starts with, after [`Decoder::decode`] has found it incomplete.
+    pub fn beginning(&self, buf: &[u8]) -> Option<Beginning> {
+        let missing = usize::try_from(self.missing?).ok()?;
+        let promised = self.at + self.bulk.map_or(0, |length| length + CRLF);
+        Some(Beginning { words: self.spans.len() + missing, bytes: buf.len().max(promised) })
+    }
+
+    /// Somebody else finds the end of the current request: the next call expects the buffer without it.
+    pub fn pass_over(&mut self) {
+        (self.bulk, self.complete) = (None, true);
     }
 
     /// How much heap it owns.
@@ -148,7 +182,7 @@ impl Decoder {
     fn bulk_length(&mut self, buf: &[u8], limits: Limits) -> Result<Option<usize>, ProtocolError> {
         if self.bulk.is_none() {
             let length = match short_header(buf.get(self.at..).unwrap_or_default()) {
-                Some((length, header)) if length <= limits.max_request_bytes => {
+                Some((length, header)) if length <= limits.bulk() => {
                     self.at += header;
                     length
                 }
@@ -225,7 +259,9 @@ impl Decoder {
 
     #[inline]
     fn check_request_bytes(&self, end: usize, limits: Limits) -> Result<(), ProtocolError> {
-        if end > limits.max_request_bytes.min(SPAN_MAX) {
+        let longest =
+            if limits.may_pass { SPAN_MAX } else { limits.max_request_bytes.min(SPAN_MAX) };
+        if end > longest {
             return Err(ProtocolError::TooBigRequest);
         }
         Ok(())
@@ -267,7 +303,7 @@ fn parse_bulk_length(line: &[u8], limits: Limits) -> Result<usize, ProtocolError
     };
     let length = parse_i64(digits)
         .and_then(|length| usize::try_from(length).ok())
-        .filter(|&length| length <= limits.max_request_bytes)
+        .filter(|&length| length <= limits.bulk())
         .ok_or(ProtocolError::InvalidBulkLength)?;
     if length > STRANGER_BULK_MAX && !limits.authenticated {
         return Err(ProtocolError::UnauthenticatedBulkLength);
@@ -408,6 +444,9 @@ const ARGS_MAX: i64 = 1024 * 1024;
 /// its options.
 const STRANGER_ARGS_MAX: i64 = 10;
 const STRANGER_BULK_MAX: usize = 16_384;
+
+/// Redis's own limit for what is passed on (`proto-max-bulk-len`).
+const PASSED_BULK_MAX: usize = 512 << 20;
 
 /// Spans that an idle decoder keeps allocated: as many as all but odd lock commands have arguments.
 const KEPT_SPANS: usize = 8;

@@ -150,7 +150,7 @@ mod tests {
 
     fn shown(request: &str) -> String {
         let (mut decoder, request) = (Decoder::new(), format!("{request}\n"));
-        let limits = Limits { max_request_bytes: 1000, authenticated: true };
+        let limits = Limits { max_request_bytes: 1000, authenticated: true, may_pass: false };
         decoder.decode(request.as_bytes(), limits).expect("valid").expect("complete");
         let args = decoder.args(request.as_bytes());
         let spec = table::lookup(args.at(0)).expect("a command");

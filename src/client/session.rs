@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep_until};
 
-use super::decoder::{Args, Decoder, Limits};
+use super::decoder::{Args, Decoder, Limits, ProtocolError};
 use super::guesses::Attempts;
 use super::login::Login;
 use super::memory::{ENTRY, Part};
@@ -38,7 +38,8 @@ use crate::acl::Users;
 use crate::clock;
 use crate::command::table::Family;
 use crate::command::transaction::{self, Planning, Transaction};
-use crate::command::{self, Action, table};
+use crate::command::{self, Action, route, table};
+use crate::data::replies::{NotRedis, Replies as Frames};
 use crate::data::side::Side;
 use crate::handover::connection::{OtherEnd, Portable};
 use crate::master::kill::kill_scripts;
@@ -51,6 +52,9 @@ use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
 use crate::worker::Worker;
 use depart::Suspended;
+
+/// From so many bytes on a request for the data Redis is passed on while it comes.
+const LONG_REQUEST: usize = 64 << 10;
 
 /// How often a session may read or start requests before it is the others' turn, however fast that is.
 const READS_AT_A_TIME: usize = 4;
@@ -113,6 +117,8 @@ pub struct Front {
     watching: Option<Watching>,
     /// Its dealings with the data Redis, if there is one.
     pub side: Option<Box<Side>>,
+    /// The rest of a long request, which is passed on while it comes.
+    passing: Option<Box<Frames>>,
     /// Subscriptions that wait for those before them.
     runs: listening::Runs,
     /// Operations of a request with many keys that have not been started yet.
@@ -172,6 +178,7 @@ impl<S: Portable> Session<S> {
             large_reads: None,
             subscriber: None,
             watching: None,
+            passing: None,
             runs: listening::Runs::new(),
             side: worker.data().map(|upstream| Box::new(Side::new(upstream.clone()))),
             parts: VecDeque::new(),
@@ -325,8 +332,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         let (mut done, mut requests) = (0, 0);
         self.front.blocked = false;
         while done < bytes.len() && self.front.may_start() {
+            if self.front.passing.is_some() {
+                done += self.front.pass_more(&bytes[done..]);
+                continue;
+            }
             match self.decoder.decode(&bytes[done..], self.front.limits()) {
-                Ok(None) => break,
+                Ok(None) => {
+                    if !self.begin_to_pass(&bytes[done..]) {
+                        break;
+                    }
+                }
                 Ok(Some(len)) => {
                     let args = self.decoder.args(&bytes[done..]);
                     if !self.front.request(args, &bytes[done..done + len]) {
@@ -345,6 +360,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
                     done = bytes.len();
                 }
             }
+        }
+        if self.front.passing.is_some() && self.front.closing {
+            done = bytes.len();
         }
         self.front.stalled = done < bytes.len() && !self.front.may_start();
         self.front.worker.registry().count_requests(requests);
@@ -372,6 +390,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         outbox.was_written();
         self.account(unread);
         flushed
+    }
+
+    /// Begins with a long request of which not all is here, if it can be passed on while it comes. One that cannot has a
+    /// limit.
+    fn begin_to_pass(&mut self, bytes: &[u8]) -> bool {
+        let limits = self.front.limits();
+        let Some(beginning) = self.decoder.beginning(bytes).filter(|_| limits.may_pass) else {
+            return false;
+        };
+        if beginning.bytes < LONG_REQUEST {
+            return false;
+        }
+        match route::beginning(&mut self.front, self.decoder.args(bytes), beginning.words) {
+            Some(Action::Pass(ticket)) => {
+                self.front.begin_to_pass(ticket);
+                self.decoder.pass_over();
+                true
+            }
+            Some(_) => {
+                self.front.blocked = true;
+                false
+            }
+            None => {
+                if beginning.bytes > limits.max_request_bytes {
+                    let error = ProtocolError::TooBigRequest;
+                    self.front.outbox.push_reply(NO_COMMAND, error.reply());
+                    self.front.closing = true;
+                }
+                false
+            }
+        }
     }
 
     /// Tells what this connection takes of the memory that clients have together.
@@ -470,6 +519,37 @@ impl Front {
             Some(b'*') => connection.request(raw),
             _ => connection.request(&args.to_request()),
         }
+    }
+
+    /// The same of a long request while it comes.
+    fn begin_to_pass(&mut self, ticket: Ticket) {
+        let silent = self.is_silent();
+        if let Some(connection) = self.side.as_mut().and_then(|side| side.connection()) {
+            self.outbox.reserve_passed(ticket, silent);
+            connection.request(&[]);
+            self.passing = Some(Box::default());
+        }
+    }
+
+    /// Passes on what there is room for; says how much that is.
+    fn pass_more(&mut self, bytes: &[u8]) -> usize {
+        let (Some(request), Some(side)) = (&mut self.passing, &mut self.side) else { return 0 };
+        let bytes = &bytes[..bytes.len().min(side.room())];
+        let Some(connection) = side.connection() else { return 0 };
+        let found = match request.read(bytes) {
+            Ok(found) => found,
+            Err(NotRedis) => {
+                // Half of a request must not be finished by what comes next.
+                self.closing = true;
+                side.disconnect();
+                return bytes.len();
+            }
+        };
+        connection.more(&bytes[..found.bytes]);
+        if found.ended.is_some() {
+            self.passing = None;
+        }
+        found.bytes
     }
 
     /// Goes on with what is on its way to the data Redis and back; whether anything has happened.
@@ -724,10 +804,14 @@ impl Front {
         Limits {
             max_request_bytes: self.worker.settings().max_request_bytes,
             authenticated: self.login.is_authenticated(),
+            may_pass: self.side.is_some() && self.login.is_authenticated(),
         }
     }
 
     fn may_start(&self) -> bool {
+        if self.passing.is_some() {
+            return !self.closing && self.side.as_ref().is_some_and(|side| side.room() > 0);
+        }
         let has_room =
             self.outbox.has_room() && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;
         let is_free = !self.closing && !self.has_begun() && !self.outbox.is_executing();

@@ -329,7 +329,7 @@ mod tests {
 
     fn unknown(line: &str) -> Reply {
         let (mut decoder, buf) = (Decoder::new(), format!("{line}\n"));
-        let limits = Limits { max_request_bytes: 1000, authenticated: true };
+        let limits = Limits { max_request_bytes: 1000, authenticated: true, may_pass: false };
         decoder.decode(buf.as_bytes(), limits).expect("valid").expect("complete");
         unknown_command(decoder.args(buf.as_bytes()))
     }

@@ -185,7 +185,7 @@ mod tests {
     #[track_caller]
     fn assert_keys(line: &str, expected: &[&str]) {
         let (mut decoder, buf) = (Decoder::new(), format!("{line}\n"));
-        let limits = Limits { max_request_bytes: 1000, authenticated: true };
+        let limits = Limits { max_request_bytes: 1000, authenticated: true, may_pass: false };
         decoder.decode(buf.as_bytes(), limits).expect("valid").expect("complete");
         let args = decoder.args(buf.as_bytes());
         let spec = table::lookup(args.at(0)).expect("in the table");

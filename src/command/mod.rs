@@ -30,7 +30,7 @@ pub mod options;
 mod permission;
 mod program;
 mod pubsub;
-mod route;
+pub(crate) mod route;
 mod script;
 mod server;
 pub mod table;

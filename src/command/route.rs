@@ -30,8 +30,29 @@ pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
     action
 }
 
+/// What becomes of a long request of which only the first of so many `words` are here; `None`: nothing, before all of it is
+/// here.
+pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Option<Action> {
+    let mut side = front.side.take()?;
+    let locks = &side.upstream().settings().locks;
+    let to =
+        Destination::of_beginning(locks, args, words).filter(|_| front.login.is_authenticated());
+    let action = match to {
+        Some(_) if front.waits_for_masters() => Some(Action::Later),
+        Some(to) => go(front, &mut side, to, args),
+        None => None,
+    };
+    front.side = Some(side);
+    // Its end is not known yet, so nothing else can be answered.
+    action.filter(|action| matches!(action, Action::Pass(_) | Action::Later))
+}
+
 fn decide(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let to = Destination::of(&side.upstream().settings().locks, args);
+    go(front, side, to, args)
+}
+
+fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -> Option<Action> {
     front.command = table::lookup(args.at(0)).map_or(crate::metrics::NO_COMMAND, |spec| spec.place);
     match (word(args), to) {
         (Word::Subscriptions, _) if !is_in_transaction(front, side) => listen(front, side, args),

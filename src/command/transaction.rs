@@ -189,7 +189,8 @@ pub(super) fn exec(front: &mut Front) -> Outcome {
 }
 
 /// What was queued is decoded once more.
-const NO_LIMITS: Limits = Limits { max_request_bytes: usize::MAX, authenticated: true };
+const NO_LIMITS: Limits =
+    Limits { max_request_bytes: usize::MAX, authenticated: true, may_pass: false };
 
 /// What a command does to the proxy that it runs itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -160,6 +160,16 @@ impl DataConnection {
         self.awaited.push_back(Awaited::Answer);
     }
 
+    /// Passes on more of the request before.
+    pub fn more(&mut self, bytes: &[u8]) {
+        self.requests.extend_from_slice(bytes);
+    }
+
+    /// How much more may be passed on now.
+    pub fn room(&self) -> usize {
+        REQUESTS_TO_STOP_READING.saturating_sub(self.requests.len())
+    }
+
     /// Says something beside the client's requests, to which there are so many replies that nobody needs.
     pub fn say(&mut self, requests: &[u8], replies: usize) {
         self.requests.extend_from_slice(requests);

@@ -137,6 +137,11 @@ impl Side {
         self.connection.as_deref_mut()
     }
 
+    /// How much more of a long request may be passed on now.
+    pub fn room(&self) -> usize {
+        self.connection.as_ref().map_or(0, |connection| connection.room())
+    }
+
     /// Whether there is a connection.
     pub fn is_connected(&self) -> bool {
         self.connection.is_some()

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const OPEN: Limits = Limits { max_request_bytes: 1024 * 1024, authenticated: true };
+const OPEN: Limits =
+    Limits { max_request_bytes: 1024 * 1024, authenticated: true, may_pass: false };
 const STRANGER: Limits = Limits { authenticated: false, ..OPEN };
 
 /// The arguments of each request in `bytes`, and what ended the connection.
@@ -176,9 +177,9 @@ fn strangers_get_ten_arguments_of_16_kib() {
 
 #[test]
 fn a_request_is_no_longer_than_allowed() {
-    let limits = Limits { max_request_bytes: 30, authenticated: true };
+    let limits = Limits { max_request_bytes: 30, authenticated: true, may_pass: false };
     let fits = "*2\r\n$4\r\nECHO\r\n$10\r\n0123456789\r\n";
-    let exactly = Limits { max_request_bytes: fits.len(), authenticated: true };
+    let exactly = Limits { max_request_bytes: fits.len(), authenticated: true, may_pass: false };
     assert_eq!(feed_whole(fits, exactly).0.len(), 1);
     assert_refused(fits, limits, "request larger than max-request-bytes");
     assert_refused("*1\r\n$31\r\n", limits, "invalid bulk length");
@@ -236,7 +237,7 @@ proptest! {
         max_request_bytes in 0_usize..80,
         authenticated: bool,
     ) {
-        let limits = Limits { max_request_bytes, authenticated };
+        let limits = Limits { max_request_bytes, authenticated, may_pass: false };
         prop_assert_eq!(feed(&bytes, &sizes, limits), feed_whole(&bytes, limits));
     }
 }
@@ -288,7 +289,11 @@ fn damaged_requests_harm_nobody() {
             bytes.extend(encode(&request));
         }
         damage(&mut bytes, &mut rng);
-        let limits = Limits { max_request_bytes: rng.usize(20..200), authenticated: rng.bool() };
+        let limits = Limits {
+            max_request_bytes: rng.usize(20..200),
+            authenticated: rng.bool(),
+            may_pass: false,
+        };
         let sizes = [rng.usize(1..9), rng.usize(1..9), rng.usize(1..50)];
         assert_eq!(
             feed(&bytes, &sizes, limits),

@@ -10,7 +10,7 @@ const NOW: i64 = 1_700_000_000_000;
 /// Calls `parse` with the words of a line.
 fn with_args<T>(line: &str, parse: impl FnOnce(Args<'_>) -> T) -> T {
     let (mut decoder, buf) = (Decoder::new(), format!("{line}\n"));
-    let limits = Limits { max_request_bytes: 1000, authenticated: true };
+    let limits = Limits { max_request_bytes: 1000, authenticated: true, may_pass: false };
     decoder.decode(buf.as_bytes(), limits).expect("valid").expect("complete");
     parse(decoder.args(buf.as_bytes()))
 }

@@ -40,6 +40,22 @@ impl<'a> Destination<'a> {
         }
     }
 
+    /// The same of a request of which only the first of so many `words` are here, if it is known to be data already.
+    pub(super) fn of_beginning(locks: &LockNames, args: Args<'a>, words: usize) -> Option<Self> {
+        let spec = table::lookup(args.get(0)?)?;
+        let last =
+            usize::try_from(spec.last_key).ok().filter(|last| spec.first_key > 0 && *last > 0)?;
+        let is_known = args.len() > last && !spec.flags.contains(&"movablekeys");
+        if !is_known || !spec.accepts(words) {
+            return None;
+        }
+        let names = keys::of(spec, args);
+        match Self::of_names(names, is_lock(locks, spec)) {
+            destination @ Self::Data(_) => Some(destination),
+            _ => None,
+        }
+    }
+
     fn of_command(locks: &LockNames, spec: &Spec, args: Args<'a>) -> Self {
         match spec.id {
             Command::DbSize
@@ -114,7 +130,7 @@ mod tests {
         let locks =
             LockNames { keys: vec![b"lock:*"[..].into()], channels: vec![b"free:*"[..].into()] };
         let (mut decoder, buf) = (Decoder::new(), format!("{line}\n"));
-        let limits = Limits { max_request_bytes: 1000, authenticated: true };
+        let limits = Limits { max_request_bytes: 1000, authenticated: true, may_pass: false };
         decoder.decode(buf.as_bytes(), limits).expect("valid").expect("complete");
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let found = match Destination::of(&locks, decoder.args(buf.as_bytes())) {
