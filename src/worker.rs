@@ -22,6 +22,7 @@ use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::{Live, Settings};
 use crate::data::upstream::Upstream;
+use crate::data::watch::watch as watch_data;
 use crate::decision::lease::pad::Pad;
 use crate::handover::helm::{Departure, Orders};
 use crate::lua::ScriptCache;
@@ -373,6 +374,9 @@ impl Worker {
     /// The first worker does that for all.
     fn look_after_masters(&self, dial: impl Dial + Clone) {
         let electorate = self.engine.shared_electorate();
+        if let Some(upstream) = self.data() {
+            tokio::task::spawn_local(watch_data(upstream.clone()));
+        }
         tokio::task::spawn_local(Keeper::new(self.errands(dial.clone())).run());
         for link in self.engine.links() {
             let (master, address) = (link.master(), link.address().clone());

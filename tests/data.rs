@@ -176,6 +176,7 @@ async fn locks_go_on_without_the_data_redis() {
     let mut it = OneAddress::start();
     let (mut locker, mut both) = (it.proxy.raw().await, it.proxy.raw().await);
     assert_eq!(both.ask(&words("SET page 1")).await, Reply::ok());
+    it.proxy.expect_warnings();
     it.data.kill_9();
     assert_eq!(locker.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());
     assert_eq!(both.ask(&words("GET lock:a")).await, Reply::bulk("me"), "it needs no data here");
@@ -192,6 +193,7 @@ async fn a_data_redis_that_was_restarted_is_used_again_by_clients_that_had_begun
     let mut it = OneAddress::start();
     let mut client = it.proxy.raw().await;
     assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok());
+    it.proxy.expect_warnings();
     it.data.kill_9();
     it.data.restart_empty();
     assert_eq!(client.ask(&words("EXISTS page")).await, int(0));
@@ -208,6 +210,7 @@ async fn whoever_had_begun_something_notices_that_the_data_redis_has_gone() {
         }
         clients.push(client);
     }
+    it.proxy.expect_warnings();
     it.data.kill_9();
     for mut client in clients {
         assert!(client.until_closed().await.is_empty());
@@ -386,8 +389,47 @@ async fn half_a_request_is_not_finished_by_somebody_else() {
     assert_eq!(other.ask(&words("EXISTS page")).await, int(0));
     eventually("the half has gone", || async {
         let clients = it.data.ask(&words("CLIENT LIST")).await.text();
-        (clients.lines().count() <= 2).then_some(())
+        (clients.lines().count() <= 3).then_some(())
     })
     .await;
     assert_eq!(other.ask(&words("EXISTS page")).await, int(0));
+}
+
+#[tokio::test]
+async fn a_redis_with_the_mark_of_a_master_is_refused_as_data() {
+    let it = OneAddress::start();
+    it.proxy.expect_warnings();
+    let mut early = it.proxy.raw().await;
+    assert_eq!(early.ask(&words("SET page 1")).await, Reply::ok());
+    it.data.ask(&words("SET redlock-proxy:mark 1")).await;
+    let mut client = it.proxy.raw().await;
+    client.send(&encode(&words("SET page 2"))).await;
+    assert!(client.until_closed().await.is_empty());
+    it.proxy.tells(&["the data Redis cannot be used", "it has the mark of a master"]).await;
+    assert_eq!(it.data.ask(&words("GET page")).await, Reply::bulk("1"));
+    let mut locker = it.proxy.raw().await;
+    assert_eq!(locker.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());
+}
+
+#[tokio::test]
+async fn it_is_told_whether_the_data_redis_is_there() {
+    let mut it = OneAddress::start();
+    let told = async |proxy: &Proxy, state: &str| {
+        let expected = format!("state={state},");
+        eventually("INFO redlock tells it", || async {
+            let info = proxy.raw().await.ask(&words("INFO redlock")).await.text();
+            let line = info.lines().find(|line| line.starts_with("data:")).map(str::to_owned);
+            line.filter(|line| line.contains(&expected))
+        })
+        .await
+    };
+    told(&it.proxy, "up").await;
+    it.proxy.expect_warnings();
+    it.data.kill_9();
+    let line = told(&it.proxy, "down").await;
+    assert!(line.contains("reason=") && !line.ends_with("reason="), "{line}");
+    it.proxy.tells(&["WARN", "the data Redis cannot be used, locks go on without it"]).await;
+    it.data.restart_empty();
+    told(&it.proxy, "up").await;
+    it.proxy.tells(&["INFO", "the data Redis is up"]).await;
 }

@@ -156,6 +156,10 @@ impl Page<'_, '_> {
         let is_lost = u8::from(shared.electorate.may_have_lost_data());
         self.gauge("data_may_be_lost", help, None, f64::from(is_lost))?;
 
+        if let Some(data) = &shared.data {
+            let is_up = f64::from(u8::from(data.health().seen().word() == "up"));
+            self.gauge("data_up", "Whether the data Redis can be used.", None, is_up)?;
+        }
         self.of_masters("master_up", "Whether a worker is connected to it.", |master| {
             f64::from(u8::from(status::is_up(shared, master)))
         })?;

@@ -7,6 +7,7 @@ use crate::client::decoder::Args;
 use crate::client::registry::Peer;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
+use crate::data::upstream::Upstream;
 use crate::master::link::Link;
 use crate::metrics::Metrics;
 use crate::metrics::process;
@@ -175,6 +176,9 @@ fn redlock(front: &Front) -> String {
         ("roster_version", &roster.version),
         ("data_may_be_lost", &u8::from(engine.electorate().may_have_lost_data())),
     ]);
+    if let Some(upstream) = front.worker.data() {
+        let _ = write!(text, "data:{}\r\n", data_fields(upstream));
+    }
     for link in engine.links() {
         let master = link.master();
         let _ = write!(
@@ -185,6 +189,15 @@ fn redlock(front: &Front) -> String {
         );
     }
     text
+}
+
+fn data_fields(upstream: &Upstream) -> String {
+    let seen = upstream.health().seen();
+    let since_seconds = seen.since.map_or(0, |since| since.elapsed().as_secs());
+    let (state, reason) = (seen.word(), seen.trouble.unwrap_or_default());
+    let reason = reason.replace(['\r', '\n', ','], " ");
+    let address = &upstream.settings().address;
+    format!("address={address},state={state},since_seconds={since_seconds},reason={reason}")
 }
 
 fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {

@@ -15,12 +15,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::replies::{Head, NotRedis, Replies};
 use super::setup::Setup;
 use super::upstream::Upstream;
+use super::watch::HAS_MARK;
 use crate::client::outbox::Outbox;
 use crate::flush::poll_flush;
 use crate::master::dial::Connection;
+use crate::operation::request;
+use crate::reserved::MARK;
 
 /// How long it may take to connect, TLS included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// With so many bytes of requests that the data Redis has not taken yet, nothing more is read from the client.
 const REQUESTS_TO_STOP_READING: usize = 64 << 10;
@@ -30,6 +33,8 @@ pub struct DataConnection {
     stage: Stage,
     /// What it has been brought to.
     setup: Setup,
+    /// It was asked whether there is the mark of a master.
+    is_asked_for_mark: bool,
     /// Requests on their way.
     requests: BytesMut,
     /// What is to be answered, in this order.
@@ -59,6 +64,8 @@ enum Awaited {
     Answer,
     /// It answers [`Setup::bring`].
     Setup { is_needed: bool },
+    /// It says whether there is the mark of a master.
+    Mark,
     /// So many confirmations are still to come of what the client has subscribed to, or not any more.
     Confirmations { left: usize, then: Confirmed },
 }
@@ -119,6 +126,7 @@ impl DataConnection {
         Self {
             stage: Stage::Connecting(Box::pin(connecting)),
             setup: Setup::default(),
+            is_asked_for_mark: false,
             requests: BytesMut::new(),
             awaited: VecDeque::new(),
             replies: Replies::default(),
@@ -136,8 +144,9 @@ impl DataConnection {
         if self.requests.len() >= REQUESTS_TO_STOP_READING {
             return Ready::Later;
         }
-        if self.setup == *wanted {
-            let is_set_up = !self.awaited.iter().any(|it| matches!(it, Awaited::Setup { .. }));
+        if self.setup == *wanted && self.is_asked_for_mark {
+            let is_set_up =
+                !self.awaited.iter().any(|it| matches!(it, Awaited::Setup { .. } | Awaited::Mark));
             let is_open = matches!(self.stage, Stage::Open(_));
             return if is_open && is_set_up { Ready::Now } else { Ready::Later };
         }
@@ -150,8 +159,19 @@ impl DataConnection {
             let awaited = needed.chain(optional).map(|is_needed| Awaited::Setup { is_needed });
             self.awaited.extend(awaited);
             self.setup = wanted.clone();
+            self.ask_for_mark();
         }
         Ready::Later
+    }
+
+    /// A master is no data Redis. Once for each connection: a name may lead elsewhere tomorrow.
+    fn ask_for_mark(&mut self) {
+        if !std::mem::replace(&mut self.is_asked_for_mark, true) {
+            let mut request = Vec::new();
+            request::encode(&mut request, &[b"EXISTS", MARK.as_bytes()]);
+            self.requests.extend_from_slice(&request);
+            self.awaited.push_back(Awaited::Mark);
+        }
     }
 
     /// Passes a request on. Its reply takes the next slot of the client's [`Outbox`].
@@ -331,9 +351,9 @@ impl DataConnection {
         let Some(awaited) = self.awaited.front() else { return Some(Piece::Message) };
         match (awaited, head.kind) {
             (_, 0) => None,
-            (Awaited::Answer, b'>') | (Awaited::Setup { .. }, b'>') => Some(Piece::Message),
+            (Awaited::Answer | Awaited::Setup { .. } | Awaited::Mark, b'>') => Some(Piece::Message),
             (Awaited::Answer, _) => Some(Piece::Answer),
-            (Awaited::Setup { .. }, _) => Some(Piece::Own),
+            (Awaited::Setup { .. } | Awaited::Mark, _) => Some(Piece::Own),
             (Awaited::Confirmations { .. }, b'*' | b'>') => {
                 let is_confirmation = || head.label().ends_with(b"subscribe");
                 let known = has_ended || head.is_labelled();
@@ -366,8 +386,11 @@ impl DataConnection {
                 if let (true, Some(error)) = (is_needed, error) {
                     return Err(Lost::Refused(String::from_utf8_lossy(error).into_owned()));
                 }
-                if ended.is_some() {
-                    self.awaited.pop_front();
+                if ended.is_some()
+                    && let Some(Awaited::Mark) = self.awaited.pop_front()
+                    && piece == b":1\r\n"
+                {
+                    return Err(Lost::Refused(HAS_MARK.to_owned()));
                 }
             }
             Piece::Confirmation if ended.is_some() => self.confirm(error),

@@ -11,11 +11,14 @@
 //! * [`names`] says which keys and channels are locks;
 //! * [`upstream`] is the way to the data Redis, [`connection`] a client's own connection to it;
 //! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
+//! * [`watch`] looks after it, and [`health`] is what it has seen;
 //! * [`replies`] finds where one reply ends and the next one begins, without keeping either.
 
 pub mod connection;
+pub mod health;
 pub mod names;
 pub mod replies;
 pub mod setup;
 pub mod side;
 pub mod upstream;
+pub mod watch;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::net::UnixStream;
 
+use super::health::Health;
 use crate::config::{Data, MasterTls, Place};
 use crate::master::dial::{Connection, Dial as _, Network};
 use crate::tls::Unusable;
@@ -14,6 +15,7 @@ use crate::tls::Unusable;
 pub struct Upstream {
     settings: Arc<Data>,
     network: Network,
+    health: Arc<Health>,
 }
 
 impl Upstream {
@@ -27,12 +29,17 @@ impl Upstream {
             Place::Tcp(address) => Network::of(std::slice::from_ref(address), &tls)?,
             Place::Unix(_) => Network::default(),
         };
-        Ok(Self { settings: Arc::new(settings.clone()), network })
+        Ok(Self { settings: Arc::new(settings.clone()), network, health: Arc::default() })
     }
 
     /// What was configured.
     pub fn settings(&self) -> &Data {
         &self.settings
+    }
+
+    /// What is known of it.
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
     /// Reads the certificates again.

@@ -86,7 +86,7 @@ where
 }
 
 /// The same, over a `stream` that is there already.
-pub(super) async fn over<T, F>(
+pub(crate) async fn over<T, F>(
     stream: impl Stream,
     info: &RedisConnectionInfo,
     task: impl FnOnce(MultiplexedConnection) -> F,
