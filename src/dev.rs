@@ -1,7 +1,6 @@
-//! `redlock-proxy dev`: local masters for a first try, started and ended with the proxy.
+//! `redlock-proxy dev`: local masters and a data Redis for a first try, started and ended with the proxy.
 //!
-//! Each master is a plain `redis-server` on a free port of 127.0.0.1 with a directory of its own, and
-//! persists nothing.
+//! Each is a plain `redis-server` on a free port of 127.0.0.1 with a directory of its own, and persists nothing.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -17,13 +16,14 @@ use tokio::net::TcpStream;
 
 use crate::config::MasterAddr;
 
-/// Running local masters. Dropping it ends them and removes their files.
+/// Running local masters, and perhaps a data Redis beside them. Dropping it ends them and removes their files.
 ///
 /// They end as well when the thread that started them does, however it ends, provided that `setpriv`
 /// (util-linux) is installed; so start them from the main thread.
 #[derive(Debug)]
 pub struct LocalMasters {
     servers: Vec<Server>,
+    data: Option<Server>,
     // Dropped after the servers, which write into it.
     directory: Directory,
 }
@@ -47,20 +47,25 @@ pub enum DevError {
 }
 
 impl LocalMasters {
-    /// Starts `n` masters and waits until each of them answers.
+    /// Starts `n` masters, and a data Redis if it is wanted, and waits until each of them answers.
     ///
     /// # Errors
     /// No `redis-server` is installed, or one of them does not come up; those that did are ended again.
-    pub fn start(n: usize) -> Result<Self, DevError> {
+    pub fn start(n: usize, with_data: bool) -> Result<Self, DevError> {
         let directory = Directory::create().map_err(DevError::Directory)?;
-        let mut masters = Self { servers: Vec::with_capacity(n), directory };
-        for port in free_ports(n).map_err(DevError::Ports)? {
+        let mut masters = Self { servers: Vec::with_capacity(n), data: None, directory };
+        let ports = free_ports(n + usize::from(with_data)).map_err(DevError::Ports)?;
+        for (at, port) in ports.into_iter().enumerate() {
             let server = Server::spawn(port, &masters.directory.0)?;
-            masters.servers.push(server);
+            if at < n {
+                masters.servers.push(server);
+            } else {
+                masters.data = Some(server);
+            }
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(DevError::Start)?;
-        for server in &mut masters.servers {
+        for server in masters.servers.iter_mut().chain(&mut masters.data) {
             runtime.block_on(server.answers())?;
         }
         Ok(masters)
@@ -79,6 +84,11 @@ impl LocalMasters {
         self.servers.iter().map(address).collect()
     }
 
+    /// The URL of the data Redis, if there is one.
+    pub fn data(&self) -> Option<String> {
+        self.data.as_ref().map(|server| format!("redis://127.0.0.1:{}", server.port))
+    }
+
     /// What somebody who tries the proxy for the first time wants to read: what runs, and what to
     /// paste into another terminal.
     pub fn welcome(&self, proxy: SocketAddr, admin: Option<SocketAddr>) -> String {
@@ -87,10 +97,14 @@ impl LocalMasters {
             let pid = server.process.id();
             text += &format!("started redis-server on 127.0.0.1:{} (pid {pid})\n", server.port);
         }
+        if let Some(server) = &self.data {
+            let pid = server.process.id();
+            text += &format!("started a data Redis on 127.0.0.1:{} (process {pid})\n", server.port);
+        }
         if let Some(admin) = admin {
             text += &format!("status page at http://{admin}/\n");
         }
-        text + &lines_to_paste(proxy, self.servers.len())
+        text + &lines_to_paste(proxy, self.servers.len(), self.data.is_some())
     }
 }
 
@@ -212,22 +226,33 @@ async fn ping(port: u16) -> io::Result<()> {
     if &reply == b"+PONG\r\n" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-fn lines_to_paste(proxy: SocketAddr, n: usize) -> String {
+fn lines_to_paste(proxy: SocketAddr, n: usize, with_data: bool) -> String {
     let host = match proxy.ip() {
         ip if ip.is_unspecified() || ip == Ipv4Addr::LOCALHOST => String::new(),
         ip => format!("-h {ip} "),
     };
     let redis_cli = format!("redis-cli {host}-p {}", proxy.port());
+    let (what, data) = match with_data {
+        true => (
+            "every lock (lock:*)",
+            format!(
+                "\nWhat is no lock is in the data Redis, at the same address.\n\n\
+                 {redis_cli} SET page hello\n\
+                 {redis_cli} GET page\n"
+            ),
+        ),
+        false => ("every lock", String::new()),
+    };
     format!(
-        "the proxy listens on {proxy} and takes every lock on a majority of these {n}\n\
+        "the proxy listens on {proxy} and takes {what} on a majority of these {n}\n\
          \n\
          Paste this into another terminal: alice takes a lock, bob is refused with (nil), alice releases it.\n\
          \n\
          {redis_cli} SET lock:demo alice NX PX 30000\n\
          {redis_cli} SET lock:demo bob NX PX 30000\n\
          {redis_cli} EVAL \"{RELEASE}\" 1 lock:demo alice\n\
-         \n\
-         Ctrl-C ends the proxy and its masters.\n"
+         {data}\n\
+         Ctrl-C ends the proxy and all of these.\n"
     )
 }
 
@@ -254,9 +279,11 @@ mod tests {
 
     #[test]
     fn masters_answer_once_started_and_are_gone_when_dropped() {
-        let masters = LocalMasters::start(3).unwrap();
+        let masters = LocalMasters::start(3, true).unwrap();
         let directory = masters.directory.0.clone();
-        let pids: Vec<u32> = masters.servers.iter().map(|server| server.process.id()).collect();
+        let servers = masters.servers.iter().chain(&masters.data);
+        let pids: Vec<u32> = servers.map(|server| server.process.id()).collect();
+        assert_eq!(pids.len(), 4);
         assert_eq!(masters.addresses().len(), 3);
         assert!(directory.is_dir() && pids.iter().all(|pid| runs(*pid)));
         drop(masters);
@@ -280,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_lines_to_paste_reach_the_proxy() {
-        let lines = |proxy: &str| lines_to_paste(proxy.parse().unwrap(), 3);
+        let lines = |proxy: &str| lines_to_paste(proxy.parse().unwrap(), 3, true);
         assert!(
             lines("127.0.0.1:7000")
                 .contains("\nredis-cli -p 7000 SET lock:demo alice NX PX 30000\n")

@@ -120,16 +120,18 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let Some(Action::Dev(args)) = &cli.action else { return Ok(()) };
     let admin = typed.admin.as_deref().unwrap_or_else(|| dev_admin()).to_owned();
     let count = args.masters.into();
+    let needs_data = typed.data.as_ref().is_none_or(|data| data.is_empty());
     // All that can be wrong with the settings is said before a process is started.
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
-    let (checked, log_format) = dev_settings(&cli, &admin, example).map_err(Failure::usage)?;
+    let (checked, log_format) =
+        dev_settings(&cli, &admin, NO_DATA_YET, example).map_err(Failure::usage)?;
     let certificates = certificates(&checked)?;
     require_free(&checked, &Inherited::default())?;
     let log = start_logging(log_format)?;
 
-    let masters = LocalMasters::start(count).map_err(Failure::unavailable)?;
-    let addresses = masters.addresses();
-    let read: Read = Box::new(move || dev_settings(&cli, &admin, addresses.clone()));
+    let masters = LocalMasters::start(count, needs_data).map_err(Failure::unavailable)?;
+    let (addresses, data) = (masters.addresses(), masters.data().unwrap_or_default());
+    let read: Read = Box::new(move || dev_settings(&cli, &admin, &data, addresses.clone()));
     let (settings, _) = read().map_err(Failure::usage)?;
     let masters = Arc::new(Mutex::new(Some(masters)));
     let end_masters = {
@@ -153,10 +155,11 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     served
 }
 
-/// Those of `dev`, before its own masters.
+/// Those of `dev`, before its own masters and its own data Redis, for which `lock:*` are locks unless something else is said.
 fn dev_settings(
     cli: &Cli,
     admin: &str,
+    data: &str,
     masters: Vec<MasterAddr>,
 ) -> Result<(Settings, LogFormat), String> {
     let mut typed = cli.settings().map_err(|why| why.to_string())?;
@@ -164,9 +167,16 @@ fn dev_settings(
         typed.listen = Some(listen.clone());
     }
     typed.allow_flush = Some("true".into());
+    if typed.data.as_ref().is_none_or(|data| data.is_empty()) {
+        typed.data = Some(data.into());
+        typed.lock_keys.get_or_insert_with(|| vec!["lock:*".into()]);
+    }
     typed.admin = typed.admin.or_else(|| Some(admin.into()));
     understood(&typed, |typed| Settings::with_own_masters(typed, masters.clone()))
 }
+
+/// In place of a data Redis that has not been started.
+const NO_DATA_YET: &str = "redis://127.0.0.1:1";
 
 /// Where `dev` shows its status page: any port will do if the usual one is in use.
 fn dev_admin() -> &'static str {

@@ -178,7 +178,7 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
         .env("REDLOCK_PROXY_MAX_TTL", "");
     assert_eq!(
         settings(command),
-        "masters=environment:1,environment:2 listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
+        "masters=environment:1,environment:2 data=none lock-keys= lock-channels= listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
          tls-key-file=none tls-ca-cert-file=none tls-auth-clients=none master-tls-ca-cert-file=none \
          master-tls-cert-file=none master-tls-key-file=none master-tls-server-name=none unixsocket=none \
          unixsocketperm=none admin=none admin-host= vote-timeout=50ms patience=1s500ms \
@@ -222,7 +222,7 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
 fn the_delivered_configuration_file_is_accepted() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redlock-proxy.toml");
     let command = proxy(&["--test-config", "--master", "a", "--config", file.to_str().unwrap()]);
-    assert!(settings(command).starts_with("masters=a:6379 listen=127.0.0.1:6379 "));
+    assert!(settings(command).starts_with("masters=a:6379 data=none "));
 }
 
 #[test]
@@ -324,6 +324,7 @@ fn dev_prints_what_to_paste_and_leaves_nothing_behind() {
     dev.output_line_with("SET lock:demo alice NX PX 30000");
     dev.output_line_with("SET lock:demo bob NX PX 30000");
     dev.output_line_with("EVAL \"if redis.call('get',KEYS[1])==ARGV[1] then");
+    dev.output_line_with("SET page hello");
     assert!(pids.iter().all(|pid| runs(pid)));
     dev.signal("INT");
     assert_eq!(dev.exit_code(), Some(0));

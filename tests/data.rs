@@ -433,3 +433,20 @@ async fn it_is_told_whether_the_data_redis_is_there() {
     told(&it.proxy, "up").await;
     it.proxy.tells(&["INFO", "the data Redis is up"]).await;
 }
+
+#[tokio::test]
+async fn a_script_is_loaded_for_locks_and_for_data() {
+    let mut it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    let text = "return redis.call('INCR', KEYS[1])";
+    let sha = client.ask(&["SCRIPT", "LOAD", text]).await.text();
+    assert_eq!(client.ask(&["EVALSHA", &sha, "1", "page"]).await, int(1));
+    assert_eq!(client.ask(&["EVALSHA", &sha, "1", "lock:a"]).await, int(1));
+    assert!(it.data.has("page").await && !it.data.has("lock:a").await);
+    it.proxy.expect_warnings();
+    it.data.kill_9();
+    let mut locker = it.proxy.raw().await;
+    let other = "return redis.call('INCRBY', KEYS[1], 2)";
+    let sha = locker.ask(&["SCRIPT", "LOAD", other]).await.text();
+    assert_eq!(locker.ask(&["EVALSHA", &sha, "1", "lock:b"]).await, int(2));
+}

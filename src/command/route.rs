@@ -5,6 +5,7 @@
 
 mod destination;
 
+use super::keys::is;
 use super::{Action, error, names, permission, pubsub, table};
 use crate::client::decoder::Args;
 use crate::client::outbox::{Order, Ticket};
@@ -56,6 +57,7 @@ fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -
     front.command = table::lookup(args.at(0)).map_or(crate::metrics::NO_COMMAND, |spec| spec.place);
     match (word(args), to) {
         (Word::Subscriptions, _) if !is_in_transaction(front, side) => listen(front, side, args),
+        (Word::ScriptLoad, _) if !is_in_transaction(front, side) => load(front, side, args),
         (Word::Monitor, _) if !is_in_transaction(front, side) => watch_all(front, side, args),
         (Word::Reset, _) => {
             side.disconnect();
@@ -92,6 +94,7 @@ enum Word {
     /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin.
     Subscriptions,
     Monitor,
+    ScriptLoad,
     /// What changes the connection itself, and cannot be queued for the data Redis.
     Connection,
     Other,
@@ -109,6 +112,7 @@ fn word(args: Args<'_>) -> Word {
         C::Reset => Word::Reset,
         C::Quit => Word::Quit,
         C::Auth | C::Hello | C::Select | C::Client => Word::Connection,
+        C::Script if args.get(1).is_some_and(|word| is(word, &["load"])) => Word::ScriptLoad,
         C::Monitor => Word::Monitor,
         C::Subscribe | C::Psubscribe | C::Ssubscribe => Word::Subscriptions,
         C::Unsubscribe | C::Punsubscribe | C::Sunsubscribe => Word::Subscriptions,
@@ -127,6 +131,26 @@ fn listen(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> 
     let locks = side.upstream().settings().locks.clone();
     let needs_data = pubsub::needs_data(front, &locks, spec, args) == Some(true);
     if needs_data { be_ready(front, side) } else { None }
+}
+
+/// `SCRIPT LOAD`: the proxy keeps the text and answers; the data Redis is told it as well, if it is there.
+fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
+    let may = front.login.is_free() || permission::check(&front.login, spec, args).is_ok();
+    if !may || args.len() != 3 {
+        return None;
+    }
+    if front.outbox.in_flight() > 0 {
+        return Some(Action::Later);
+    }
+    side.choose(front.db, front.outbox.protocol());
+    match side.ready_if_there()? {
+        Ready::Later => Some(Action::Later),
+        Ready::Now => {
+            side.connection()?.say(&args.to_request(), 1);
+            None
+        }
+    }
 }
 
 /// `MONITOR`: the proxy shows what it does itself, the data Redis everything else.

@@ -142,8 +142,8 @@ impl Data {
 
 fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {
     let names = [
-        ("lock-keys", typed.lock_keys.is_some()),
-        ("lock-channels", typed.lock_channels.is_some()),
+        ("lock-keys", !patterns(&typed.lock_keys).is_empty()),
+        ("lock-channels", !patterns(&typed.lock_channels).is_empty()),
         ("data-user", given(&typed.data_user).is_some()),
         ("data-password-file", given(&typed.data_password_file).is_some()),
     ];

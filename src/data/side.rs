@@ -131,6 +131,17 @@ impl Side {
         ready
     }
 
+    /// The same for what can do without the data Redis; `None`: it has to.
+    pub fn ready_if_there(&mut self) -> Option<Ready> {
+        if self.is_barred || self.upstream.health().seen().trouble.is_some() {
+            return None;
+        }
+        let was_needed = self.is_needed;
+        let ready = self.ready();
+        self.is_needed = was_needed;
+        Some(ready)
+    }
+
     /// The connection, if [`Side::ready`] has said that it is.
     pub fn connection(&mut self) -> Option<&mut DataConnection> {
         self.is_needed = false;
@@ -211,7 +222,7 @@ impl Side {
             Ok(false) => Poll::Pending,
             Err(_) if self.is_at_rest() => {
                 self.disconnect();
-                Poll::Pending
+                Poll::Ready(Ok(()))
             }
             Err(lost) => Poll::Ready(Err(lost)),
         }
