@@ -392,8 +392,9 @@ async fn every_metric_that_is_spoken_of_exists() {
     };
     let mut there: BTreeSet<String> =
         samples(&admin).keys().flat_map(|sample| names(sample)).collect();
-    // They are there while a master does not vote.
-    there.extend(["redlock_master_reason", "redlock_copying_keys"].map(str::to_owned));
+    // They are there while a master does not vote, and with a data Redis.
+    let others = ["redlock_master_reason", "redlock_copying_keys", "redlock_data_up"];
+    there.extend(others.map(str::to_owned));
     let manual = include_str!("../docs/observing.md");
     for (place, text) in [
         ("dashboard", include_str!("../config/grafana-dashboard.json")),
