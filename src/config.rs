@@ -197,13 +197,15 @@ impl Settings {
     pub fn start_lines(&self, listening_on: &[String]) -> Vec<String> {
         let quorum = Quorum::of(self.masters.len());
         let (n, needed) = (quorum.masters(), quorum.needed());
-        vec![
+        let mut lines = vec![
             format!("redlock-proxy {}", env!("CARGO_PKG_VERSION")),
             format!("listening on {}", listening_on.join(", ")),
             format!("masters: {}", self.master_list(", ")),
             format!("quorum: {needed} of {n}"),
             format!("tolerates: {} of {n} masters down", quorum.tolerates()),
-        ]
+        ];
+        lines.extend(self.data.iter().flat_map(Data::start_lines));
+        lines
     }
 
     /// Why this number of masters is a doubtful choice, if it is one.

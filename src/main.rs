@@ -125,7 +125,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
     let (checked, log_format) =
         dev_settings(&cli, &admin, NO_DATA_YET, example).map_err(Failure::usage)?;
-    let certificates = certificates(&checked)?;
+    certificates(&checked)?;
     require_free(&checked, &Inherited::default())?;
     let log = start_logging(log_format)?;
 
@@ -133,6 +133,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let (addresses, data) = (masters.addresses(), masters.data().unwrap_or_default());
     let read: Read = Box::new(move || dev_settings(&cli, &admin, &data, addresses.clone()));
     let (settings, _) = read().map_err(Failure::usage)?;
+    let certificates = certificates(&settings)?;
     let masters = Arc::new(Mutex::new(Some(masters)));
     let end_masters = {
         let masters = Arc::clone(&masters);

@@ -4,6 +4,7 @@
 
 mod support;
 
+use support::users::Settings;
 use support::{Master, Masters, Proxy, Raw, Reply, encode, eventually, words};
 
 /// Three masters, a data Redis and a proxy for which `lock:*` are locks.
@@ -449,4 +450,68 @@ async fn a_script_is_loaded_for_locks_and_for_data() {
     let other = "return redis.call('INCRBY', KEYS[1], 2)";
     let sha = locker.ask(&["SCRIPT", "LOAD", other]).await.text();
     assert_eq!(locker.ask(&["EVALSHA", &sha, "1", "lock:b"]).await, int(2));
+}
+
+#[tokio::test]
+async fn what_names_no_key_is_about_the_data() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    assert_eq!(client.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());
+    assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok());
+    assert_eq!(client.ask(&words("DBSIZE")).await, int(1));
+    assert_eq!(client.ask(&words("KEYS *")).await, message(&["page"]));
+    assert_eq!(client.ask(&words("WAIT 0 10")).await, int(0));
+    let ours = client.ask(&words("INFO data server")).await.text();
+    let run_id = |info: &str| info.lines().find(|it| it.starts_with("run_id:")).map(str::to_owned);
+    let theirs = it.data.ask(&words("INFO server")).await.text();
+    assert_eq!(run_id(&ours), run_id(&theirs));
+    assert!(client.ask(&words("INFO")).await.text().contains("redlock"), "the proxy's own");
+    let mut listener = it.proxy.raw().await;
+    listener.send(&encode(&words("SUBSCRIBE news free:a"))).await;
+    for _ in 0..2 {
+        listener.reply().await;
+    }
+    assert_eq!(client.ask(&words("PUBSUB CHANNELS")).await, message(&["news"]));
+    let count = |channel: &str| Reply::Array(vec![Reply::bulk(channel), int(1)]);
+    for channel in ["news", "free:a"] {
+        assert_eq!(client.ask(&["PUBSUB", "NUMSUB", channel]).await, count(channel));
+    }
+    assert_eq!(client.ask(&words("FLUSHALL")).await, Reply::ok());
+    assert_eq!(client.ask(&words("EXISTS page")).await, int(0));
+    assert_eq!(client.ask(&words("EXISTS lock:a")).await, int(1), "locks are never flushed");
+}
+
+#[tokio::test]
+async fn a_password_of_the_proxy_is_no_trouble_to_a_data_redis_without_one() {
+    let it = OneAddress::start_with(&["--requirepass", "pw"]);
+    let mut client = it.proxy.raw().await;
+    assert_eq!(client.ask(&words("AUTH pw")).await, Reply::ok());
+    assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok());
+}
+
+#[tokio::test]
+async fn a_limited_user_is_himself_at_the_data_redis_or_nobody() {
+    let users =
+        ["app on >pw ~lock:* ~app:* &* +@all -@admin -@dangerous", "anybody on nopass ~* &* +get"];
+    let settings = Settings::with(&users, "");
+    let it = OneAddress::start_with(&settings.flags());
+    let mut app = it.proxy.raw().await;
+    assert_eq!(app.ask(&words("AUTH app pw")).await, Reply::ok());
+    app.send(&encode(&words("SET app:page 1"))).await;
+    assert!(app.until_closed().await.is_empty(), "the data Redis does not know it");
+    it.data.ask(&words("ACL SETUSER app on >pw ~app:* +@all")).await;
+    let mut app = it.proxy.raw().await;
+    assert_eq!(app.ask(&words("AUTH app pw")).await, Reply::ok());
+    assert_eq!(app.ask(&words("SET app:page 1")).await, Reply::ok());
+    for line in ["MODULE LIST", "CONFIG GET maxmemory", "SHUTDOWN", "NONSENSE app:a"] {
+        let denied = app.ask(&words(line)).await;
+        assert!(denied.is_error("NOPERM") || denied.is_error("ERR"), "{line}: {denied:?}");
+    }
+    assert!(app.ask(&words("SET page 1")).await.is_error("NOPERM"));
+    let script = "return redis.call('SET', 'page', 'by a script')";
+    assert!(!matches!(app.ask(&["EVAL", script, "0"]).await, Reply::Simple(_)));
+    assert_eq!(it.data.ask(&words("EXISTS page")).await, int(0));
+    let mut anybody = it.proxy.raw().await;
+    assert_eq!(anybody.ask(&words("AUTH anybody any")).await, Reply::ok());
+    assert_eq!(anybody.ask(&words("GET lock:a")).await, Reply::Nil);
 }

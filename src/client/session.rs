@@ -515,9 +515,10 @@ impl Front {
             return;
         };
         self.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
-        match raw.first() {
-            Some(b'*') => connection.request(raw),
-            _ => connection.request(&args.to_request()),
+        match (route::in_words_of_data(args), raw.first()) {
+            (Some(request), _) => connection.request(&request),
+            (None, Some(b'*')) => connection.request(raw),
+            (None, _) => connection.request(&args.to_request()),
         }
     }
 

@@ -72,7 +72,11 @@ pub(super) fn check_elsewhere(login: &Login, args: Args<'_>) -> Result<(), Denie
     }
     let user = login.user();
     let name = String::from_utf8_lossy(args.at(0)).to_ascii_lowercase();
-    let known = catalogue::find(args.at(0));
+    let known = catalogue::find(args.at(0)).and_then(|place| {
+        let entry = &catalogue::all()[place];
+        let is_container = !entry.subcommands.is_empty();
+        if is_container { entry.subcommand(args.get(1)?) } else { Some(place) }
+    });
     let may = known.map_or(user.commands().is_all(), |place| user.commands().contains(place));
     if !may {
         return Err(Denied::Anybody(error::no_permission(&name)));

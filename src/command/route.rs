@@ -223,7 +223,7 @@ fn queued(
     }
     match (&mut side.transaction, to) {
         (Transaction::Undecided { .. }, Destination::Data(key)) => {
-            move_to_data(front, side, key.unwrap_or_default(), args)
+            move_to_data(front, side, key.unwrap_or_else(|| args.at(0)), args)
         }
         (Transaction::Undecided { .. }, Destination::Locks(key)) => {
             side.transaction = Transaction::Locks(key.into());
@@ -314,6 +314,18 @@ fn refuse(front: &mut Front, side: &mut Side, refused: Reply) -> Action {
         *is_refused = true;
     }
     Action::Reply(refused)
+}
+
+/// `INFO data ...` is `INFO ...` of the data Redis; `None`: it gets what the client has sent.
+pub(crate) fn in_words_of_data(args: Args<'_>) -> Option<Vec<u8>> {
+    let is_info = args.at(0).eq_ignore_ascii_case(b"info")
+        && args.get(1).is_some_and(|word| is(word, &["data"]));
+    is_info.then(|| {
+        let mut request = Vec::new();
+        let words: Vec<_> = args.from(0).iter().take(1).chain(args.from(2).iter()).collect();
+        request::encode(&mut request, &words);
+        request
+    })
 }
 
 /// Passes the request on as it is, once that is possible.

@@ -111,6 +111,17 @@ impl fmt::Display for DataAddr {
 }
 
 impl Data {
+    /// The lines that tell an operator where everything goes.
+    pub(super) fn start_lines(&self) -> [String; 2] {
+        let text = |pattern: &Box<[u8]>| String::from_utf8_lossy(pattern).into_owned();
+        let patterns: Vec<_> = self.locks.keys.iter().map(text).collect();
+        let locks = match &patterns[..] {
+            [] => "no key is a lock: name some with --lock-keys".to_owned(),
+            _ => format!("locks: {}", patterns.join(", ")),
+        };
+        [format!("data: {}", self.address), locks]
+    }
+
     /// What was typed, if a data Redis was named.
     ///
     /// # Errors
@@ -156,18 +167,21 @@ fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {
 }
 
 fn log_in(address: &mut DataAddr, typed: &Typed) -> Result<(), InvalidSetting> {
-    let user = given(&typed.data_user);
-    match given(&typed.data_password_file) {
-        None if user.is_some() => Err(InvalidSetting::new(
-            "data-user has no password: name the file that holds it with data-password-file",
-        )),
-        Some(path) if address.password.is_none() => {
-            address.password = Some(secret_from("data-password-file", path)?);
-            address.user = user.map(str::to_owned);
-            Ok(())
-        }
-        _ => Ok(()),
+    let (user, file) = (given(&typed.data_user), given(&typed.data_password_file));
+    if address.password.is_some() && (user.is_some() || file.is_some()) {
+        return Err(InvalidSetting::new(
+            "data names a password, so data-user and data-password-file have no use: say it in one place",
+        ));
     }
+    if let Some(path) = file {
+        address.password = Some(secret_from("data-password-file", path)?);
+        address.user = user.map(str::to_owned);
+    } else if user.is_some() {
+        return Err(InvalidSetting::new(
+            "data-user has no password: name the file that holds it with data-password-file",
+        ));
+    }
+    Ok(())
 }
 
 fn patterns(words: &Option<Vec<Word>>) -> Vec<Box<[u8]>> {

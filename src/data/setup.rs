@@ -46,11 +46,9 @@ impl Setup {
         if self.login != before.login
             && let Some(Credentials { user, password }) = &self.login
         {
-            let password = password.expose().as_bytes();
-            match user {
-                Some(user) => say(&[b"AUTH", user.as_bytes(), password]),
-                None => say(&[b"AUTH", password]),
-            }
+            // With its name the default user is let in with any password where it needs none.
+            let user = user.as_deref().unwrap_or(DEFAULT_USER);
+            say(&[b"AUTH", user.as_bytes(), password.expose().as_bytes()]);
         }
         if self.protocol != before.protocol {
             let version: &[u8] = if self.protocol == Protocol::Resp3 { b"3" } else { b"2" };

@@ -19,12 +19,12 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Reads certificates if the address asks for TLS.
+    /// Reads certificates if the address asks for TLS: those for masters, but for the name that only masters have.
     ///
     /// # Errors
     /// They cannot be used.
-    pub fn of(settings: &Data) -> Result<Self, Unusable> {
-        let tls = MasterTls::default();
+    pub fn of(settings: &Data, masters: &MasterTls) -> Result<Self, Unusable> {
+        let tls = MasterTls { server_name: None, ..masters.clone() };
         let network = match &settings.address.place {
             Place::Tcp(address) => Network::of(std::slice::from_ref(address), &tls)?,
             Place::Unix(_) => Network::default(),

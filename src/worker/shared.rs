@@ -41,7 +41,8 @@ impl Certificates {
     pub fn read(settings: &Settings) -> Result<Self, Unusable> {
         let server = settings.tls.as_ref().map(|tls| Server::read(&tls.files)).transpose()?;
         let network = Network::of(&settings.masters, &settings.master_tls)?;
-        let data = settings.data.as_ref().map(Upstream::of).transpose()?;
+        let data = settings.data.as_ref();
+        let data = data.map(|data| Upstream::of(data, &settings.master_tls)).transpose()?;
         Ok(Self { server: server.map(Arc::new), network, data })
     }
 

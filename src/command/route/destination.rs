@@ -62,7 +62,13 @@ impl<'a> Destination<'a> {
             | Command::Keys
             | Command::Scan
             | Command::FlushDb
-            | Command::FlushAll => Self::Data(None),
+            | Command::FlushAll
+            | Command::Wait => Self::Data(None),
+            Command::Pubsub if is(args.at(1), &CHANNELS_OF_ALL) => Self::Data(None),
+            Command::Pubsub if is(args.at(1), &["numsub", "shardnumsub"]) => {
+                let names = args.from(2).iter().collect();
+                Self::of_names(names, |name| locks.has_channel(name))
+            }
             Command::Script if !is(args.at(1), &["load", "help"]) => Self::Data(None),
             Command::Info if args.get(1).is_some_and(|word| is(word, &["data"])) => {
                 Self::Data(None)
@@ -111,6 +117,9 @@ impl<'a> Destination<'a> {
 
 /// What belongs to a connection, and only the data Redis knows.
 const CLIENT_OF_DATA: [&str; 4] = ["tracking", "trackinginfo", "caching", "getredir"];
+
+/// What is asked about channels of which none is named.
+const CHANNELS_OF_ALL: [&str; 3] = ["channels", "shardchannels", "numpat"];
 
 /// What would make the connection something else than one that answers requests.
 const NOBODYS: [&str; 4] = ["sync", "psync", "replconf", "asking"];
