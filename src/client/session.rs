@@ -6,6 +6,7 @@
 
 mod depart;
 pub(crate) mod listening;
+mod passing;
 mod users;
 
 use std::cell::Cell;
@@ -22,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep_until};
 
-use super::decoder::{Args, Decoder, Limits, ProtocolError};
+use super::decoder::{Args, Decoder, Limits};
 use super::guesses::Attempts;
 use super::login::Login;
 use super::memory::{ENTRY, Part};
@@ -38,8 +39,8 @@ use crate::acl::Users;
 use crate::clock;
 use crate::command::table::Family;
 use crate::command::transaction::{self, Planning, Transaction};
-use crate::command::{self, Action, route, table};
-use crate::data::replies::{NotRedis, Replies as Frames};
+use crate::command::{self, Action, table};
+use crate::data::replies::Replies as Frames;
 use crate::data::side::Side;
 use crate::handover::connection::{OtherEnd, Portable};
 use crate::master::kill::kill_scripts;
@@ -52,9 +53,6 @@ use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
 use crate::worker::Worker;
 use depart::Suspended;
-
-/// From so many bytes on a request for the data Redis is passed on while it comes.
-const LONG_REQUEST: usize = 64 << 10;
 
 /// How often a session may read or start requests before it is the others' turn, however fast that is.
 const READS_AT_A_TIME: usize = 4;
@@ -392,37 +390,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         flushed
     }
 
-    /// Begins with a long request of which not all is here, if it can be passed on while it comes. One that cannot has a
-    /// limit.
-    fn begin_to_pass(&mut self, bytes: &[u8]) -> bool {
-        let limits = self.front.limits();
-        let Some(beginning) = self.decoder.beginning(bytes).filter(|_| limits.may_pass) else {
-            return false;
-        };
-        if beginning.bytes < LONG_REQUEST {
-            return false;
-        }
-        match route::beginning(&mut self.front, self.decoder.args(bytes), beginning.words) {
-            Some(Action::Pass(ticket)) => {
-                self.front.begin_to_pass(ticket);
-                self.decoder.pass_over();
-                true
-            }
-            Some(_) => {
-                self.front.blocked = true;
-                false
-            }
-            None => {
-                if beginning.bytes > limits.max_request_bytes {
-                    let error = ProtocolError::TooBigRequest;
-                    self.front.outbox.push_reply(NO_COMMAND, error.reply());
-                    self.front.closing = true;
-                }
-                false
-            }
-        }
-    }
-
     /// Tells what this connection takes of the memory that clients have together.
     fn account(&self, unread: usize) {
         let (front, client) = (&self.front, &self.front.client);
@@ -506,68 +473,6 @@ impl Front {
             self.show_to_monitors(args);
         }
         is_done
-    }
-
-    /// The data Redis gets the request as it is; one that was typed by hand, as drivers send it.
-    fn pass_on(&mut self, ticket: Ticket, args: Args<'_>, raw: &[u8]) {
-        let silent = self.is_silent();
-        let Some(connection) = self.side.as_mut().and_then(|side| side.connection()) else {
-            return;
-        };
-        self.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
-        match (route::in_words_of_data(args), raw.first()) {
-            (Some(request), _) => connection.request(&request),
-            (None, Some(b'*')) => connection.request(raw),
-            (None, _) => connection.request(&args.to_request()),
-        }
-    }
-
-    /// The same of a long request while it comes.
-    fn begin_to_pass(&mut self, ticket: Ticket) {
-        let silent = self.is_silent();
-        if let Some(connection) = self.side.as_mut().and_then(|side| side.connection()) {
-            self.outbox.reserve_passed(ticket, silent);
-            connection.request(&[]);
-            self.passing = Some(Box::default());
-        }
-    }
-
-    /// Passes on what there is room for; says how much that is.
-    fn pass_more(&mut self, bytes: &[u8]) -> usize {
-        let (Some(request), Some(side)) = (&mut self.passing, &mut self.side) else { return 0 };
-        let bytes = &bytes[..bytes.len().min(side.room())];
-        let Some(connection) = side.connection() else { return 0 };
-        let found = match request.read(bytes) {
-            Ok(found) => found,
-            Err(NotRedis) => {
-                // Half of a request must not be finished by what comes next.
-                self.closing = true;
-                side.disconnect();
-                return bytes.len();
-            }
-        };
-        connection.more(&bytes[..found.bytes]);
-        if found.ended.is_some() {
-            self.passing = None;
-        }
-        found.bytes
-    }
-
-    /// Goes on with what is on its way to the data Redis and back; whether anything has happened.
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(side) = &mut self.side else { return false };
-        match side.poll(cx, &self.outbox, &mut self.worker.read_buffer()) {
-            Poll::Pending => false,
-            Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(lost)) => {
-                // As one Redis does that goes away: what was not answered may have been done or not.
-                tracing::debug!(address = %self.client.address, "a client lost the data Redis ({lost})");
-                side.disconnect();
-                self.outbox.abandon_passed();
-                self.closing = true;
-                true
-            }
-        }
     }
 
     /// What the current request was to begin, for a [`TimeSlice`]. What the proxy answers itself may be anything.

@@ -113,8 +113,8 @@ impl fmt::Display for DataAddr {
 impl Data {
     /// The lines that tell an operator where everything goes.
     pub(super) fn start_lines(&self) -> [String; 2] {
-        let text = |pattern: &Box<[u8]>| String::from_utf8_lossy(pattern).into_owned();
-        let patterns: Vec<_> = self.locks.keys.iter().map(text).collect();
+        let patterns = self.locks.keys.iter().map(|pattern| String::from_utf8_lossy(pattern));
+        let patterns: Vec<_> = patterns.collect();
         let locks = match &patterns[..] {
             [] => "no key is a lock: name some with --lock-keys".to_owned(),
             _ => format!("locks: {}", patterns.join(", ")),

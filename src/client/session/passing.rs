@@ -1,0 +1,113 @@
+//! Passing requests on to the data Redis, long ones while they come, and its replies back.
+
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{Front, Session};
+use crate::client::decoder::{Args, ProtocolError};
+use crate::client::outbox::Ticket;
+use crate::command::{Action, route};
+use crate::data::replies::NotRedis;
+use crate::handover::connection::Portable;
+use crate::metrics::NO_COMMAND;
+
+/// From so many bytes on a request for the data Redis is passed on while it comes.
+const LONG_REQUEST: usize = 64 << 10;
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
+    /// Begins with a long request of which not all is here, if it can be passed on while it comes. One that cannot has a
+    /// limit.
+    pub(super) fn begin_to_pass(&mut self, bytes: &[u8]) -> bool {
+        let limits = self.front.limits();
+        let Some(beginning) = self.decoder.beginning(bytes).filter(|_| limits.may_pass) else {
+            return false;
+        };
+        if beginning.bytes < LONG_REQUEST {
+            return false;
+        }
+        match route::beginning(&mut self.front, self.decoder.args(bytes), beginning.words) {
+            Some(Action::Pass(ticket)) => {
+                self.front.begin_to_pass(ticket);
+                self.decoder.pass_over();
+                true
+            }
+            Some(_) => {
+                self.front.blocked = true;
+                false
+            }
+            None => {
+                if beginning.bytes > limits.max_request_bytes {
+                    let error = ProtocolError::TooBigRequest;
+                    self.front.outbox.push_reply(NO_COMMAND, error.reply());
+                    self.front.closing = true;
+                }
+                false
+            }
+        }
+    }
+}
+
+impl Front {
+    /// The data Redis gets the request as it is; one that was typed by hand, as drivers send it.
+    pub(super) fn pass_on(&mut self, ticket: Ticket, args: Args<'_>, raw: &[u8]) {
+        let silent = self.is_silent();
+        let Some(connection) = self.side.as_mut().and_then(|side| side.connection()) else {
+            return;
+        };
+        self.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
+        match (route::in_words_of_data(args), raw.first()) {
+            (Some(request), _) => connection.request(&request),
+            (None, Some(b'*')) => connection.request(raw),
+            (None, _) => connection.request(&args.to_request()),
+        }
+    }
+
+    /// The same of a long request while it comes.
+    fn begin_to_pass(&mut self, ticket: Ticket) {
+        let silent = self.is_silent();
+        if let Some(connection) = self.side.as_mut().and_then(|side| side.connection()) {
+            self.outbox.reserve_passed(ticket, silent);
+            connection.request(&[]);
+            self.passing = Some(Box::default());
+        }
+    }
+
+    /// Passes on what there is room for; says how much that is.
+    pub(super) fn pass_more(&mut self, bytes: &[u8]) -> usize {
+        let (Some(request), Some(side)) = (&mut self.passing, &mut self.side) else { return 0 };
+        let bytes = &bytes[..bytes.len().min(side.room())];
+        let Some(connection) = side.connection() else { return 0 };
+        let found = match request.read(bytes) {
+            Ok(found) => found,
+            Err(NotRedis) => {
+                // Half of a request must not be finished by what comes next.
+                self.closing = true;
+                side.disconnect();
+                return bytes.len();
+            }
+        };
+        connection.more(&bytes[..found.bytes]);
+        if found.ended.is_some() {
+            self.passing = None;
+        }
+        found.bytes
+    }
+
+    /// Goes on with what is on its way to the data Redis and back; whether anything has happened.
+    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(side) = &mut self.side else { return false };
+        match side.poll(cx, &self.outbox, &mut self.worker.read_buffer()) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(lost)) => {
+                // As one Redis does that goes away: what was not answered may have been done or not.
+                tracing::debug!(address = %self.client.address, "a client lost the data Redis ({lost})");
+                side.disconnect();
+                self.outbox.abandon_passed();
+                self.closing = true;
+                true
+            }
+        }
+    }
+}
