@@ -515,3 +515,29 @@ async fn a_limited_user_is_himself_at_the_data_redis_or_nobody() {
     assert_eq!(anybody.ask(&words("AUTH anybody any")).await, Reply::ok());
     assert_eq!(anybody.ask(&words("GET lock:a")).await, Reply::Nil);
 }
+
+#[tokio::test]
+async fn a_transaction_in_which_a_command_was_refused_runs_nowhere() {
+    let users = ["app on >pw ~lock:* ~page &* +@all"];
+    let settings = Settings::with(&users, "");
+    let it = OneAddress::start_with(&settings.flags());
+    it.data.ask(&words("ACL SETUSER app on >pw ~* +@all")).await;
+    let mut client = it.proxy.raw().await;
+    assert_eq!(client.ask(&words("AUTH app pw")).await, Reply::ok());
+    for lines in [
+        &["MULTI", "GET other", "SET page 1", "EXEC"][..],
+        &["MULTI", "SET page 1", "GET other", "EXEC"],
+        &["MULTI", "SET page 1", "SUBSCRIBE news", "EXEC"],
+        &["MULTI", "SUBSCRIBE news", "SET page 1", "EXEC"],
+        &["MULTI", "SELECT 1", "SET page 1", "EXEC"],
+        &["MULTI", "SET page 1", "SELECT 1", "EXEC"],
+        &["MULTI", "SET page 1", "EXEC x", "EXEC"],
+    ] {
+        let mut last = Reply::Nil;
+        for line in lines {
+            last = client.ask(&words(line)).await;
+        }
+        assert!(last.is_error("EXECABORT"), "{lines:?}: {last:?}");
+        assert_eq!(client.ask(&words("EXISTS page")).await, int(0), "{lines:?}");
+    }
+}

@@ -102,7 +102,8 @@ enum Word {
 
 fn word(args: Args<'_>) -> Word {
     use table::Command as C;
-    let Some(spec) = table::lookup(args.at(0)) else { return Word::Other };
+    let found = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()));
+    let Some(spec) = found else { return Word::Other };
     match spec.id {
         C::Multi => Word::Multi,
         C::Exec => Word::Exec,
@@ -111,7 +112,8 @@ fn word(args: Args<'_>) -> Word {
         C::Unwatch => Word::Unwatch,
         C::Reset => Word::Reset,
         C::Quit => Word::Quit,
-        C::Auth | C::Hello | C::Select | C::Client => Word::Connection,
+        C::Auth | C::Hello | C::Select => Word::Connection,
+        C::Client if is(args.at(1), &["reply"]) => Word::Connection,
         C::Script if args.get(1).is_some_and(|word| is(word, &["load"])) => Word::ScriptLoad,
         C::Monitor => Word::Monitor,
         C::Subscribe | C::Psubscribe | C::Ssubscribe => Word::Subscriptions,
@@ -183,7 +185,7 @@ fn multi(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     }
     side.transaction = match front.watched.first() {
         Some(watched) => Transaction::Locks(watched.key.clone()),
-        None => Transaction::Undecided { requests: Vec::new(), count: 0 },
+        None => Transaction::Undecided { requests: Vec::new(), count: 0, bar: None },
     };
     None
 }
@@ -229,9 +231,12 @@ fn queued(
             side.transaction = Transaction::Locks(key.into());
             None
         }
-        (Transaction::Undecided { requests, count }, _) => {
+        (Transaction::Undecided { requests, count, bar }, _) => {
             request::encode(requests, &args.iter().collect::<Vec<_>>());
             *count += 1;
+            if word == Word::Connection {
+                *bar = Some(name_of(args).into());
+            }
             None
         }
         (Transaction::Locks(lock), Destination::Data(data)) => {
@@ -244,20 +249,26 @@ fn queued(
 
 /// A transaction turns out to be one of data: what has been queued is said again there.
 fn move_to_data(front: &mut Front, side: &mut Side, key: &[u8], args: Args<'_>) -> Option<Action> {
-    let action = pass(front, side, args)?;
-    if !matches!(action, Action::Pass(_)) {
-        return Some(action);
+    if let Transaction::Undecided { bar: Some(name), .. } = &side.transaction {
+        let refused = error::not_in_multi(name);
+        return Some(refuse(front, side, refused));
     }
-    let begun = Transaction::Data { key: key.into(), is_refused: false };
+    let ticket = match pass(front, side, args)? {
+        Action::Pass(ticket) => ticket,
+        Action::Reply(refused) => return Some(refuse(front, side, refused)),
+        other => return Some(other),
+    };
+    let is_refused = front.transaction.as_ref().is_some_and(|it| it.is_aborted());
+    let begun = Transaction::Data { key: key.into(), is_refused };
     let before = std::mem::replace(&mut side.transaction, begun);
     front.transaction = None;
-    if let (Transaction::Undecided { requests, count }, Some(connection)) =
+    if let (Transaction::Undecided { requests, count, .. }, Some(connection)) =
         (before, side.connection())
     {
         connection.say(b"*1\r\n$5\r\nMULTI\r\n", 1);
         connection.say(&requests, count);
     }
-    Some(action)
+    Some(Action::Pass(ticket))
 }
 
 /// A command in a transaction that runs on the data Redis.
@@ -272,8 +283,9 @@ fn in_transaction(
     match (word, to) {
         (Word::Quit, _) => None,
         (Word::Connection | Word::Subscriptions | Word::Monitor, _) => {
-            let name = String::from_utf8_lossy(args.at(0)).to_ascii_lowercase();
-            Some(refuse(front, side, error::not_in_multi(&name)))
+            let not_here = || error::not_in_multi(&name_of(args));
+            let refused = malformed(args).unwrap_or_else(not_here);
+            Some(refuse(front, side, refused))
         }
         (_, Destination::Locks(lock)) => {
             let refused = error::lock_and_data(lock, key);
@@ -297,8 +309,24 @@ fn in_transaction(
             }
             Some(action)
         }
-        _ => pass(front, side, args),
+        _ => match pass(front, side, args) {
+            Some(Action::Reply(refused)) => Some(refuse(front, side, refused)),
+            action => action,
+        },
     }
+}
+
+fn name_of(args: Args<'_>) -> String {
+    String::from_utf8_lossy(args.at(0)).to_ascii_lowercase()
+}
+
+/// What a request is answered that nobody could run, as Redis does before anything else.
+fn malformed(args: Args<'_>) -> Option<Reply> {
+    let spec = table::lookup(args.at(0))?;
+    if !spec.accepts(args.len()) {
+        return Some(error::wrong_arity(spec.name));
+    }
+    permission::entry(spec, args).err().filter(|_| spec.is_container)
 }
 
 fn both(front: &mut Front, side: &mut Side, lock: &[u8], data: &[u8]) -> Action {
@@ -330,6 +358,10 @@ pub(crate) fn in_words_of_data(args: Args<'_>) -> Option<Vec<u8>> {
 
 /// Passes the request on as it is, once that is possible.
 fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    let may_be_refused = !front.login.is_free() || front.has_subscriptions();
+    if may_be_refused && let Some(refused) = malformed(args) {
+        return Some(Action::Reply(refused));
+    }
     if !front.login.is_free()
         && let Err(denied) = permission::check_elsewhere(&front.login, args)
     {

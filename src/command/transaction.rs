@@ -59,6 +59,11 @@ impl Transaction {
         entries + self.queue.len() * ALLOCATION + self.bytes
     }
 
+    /// Whether `EXEC` will be refused.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted
+    }
+
     /// `EXEC` will be refused.
     pub fn abort(&mut self) {
         self.aborted = true;

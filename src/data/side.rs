@@ -46,6 +46,8 @@ pub enum Transaction {
         requests: Vec<u8>,
         /// How many they are.
         count: usize,
+        /// One of them changes the connection, which cannot be done there.
+        bar: Option<Box<str>>,
     },
     /// On the masters, because of this key.
     Locks(Box<[u8]>),

@@ -52,10 +52,20 @@ const SEQUENCE: usize = 120;
 
 #[test]
 fn random_requests_are_answered_as_by_one_redis() {
+    differ(false);
+}
+
+/// The same where none of the keys is a lock.
+#[test]
+fn random_requests_for_data_are_answered_as_by_one_redis() {
+    differ(true);
+}
+
+fn differ(with_data: bool) {
     if support::target_is_plain_redis() {
         return;
     }
-    let hunt = Hunt::new();
+    let hunt = Hunt::new(with_data);
     std::thread::scope(|scope| {
         for _ in 0..INSTANCES {
             scope.spawn(|| {
@@ -73,6 +83,8 @@ fn random_requests_are_answered_as_by_one_redis() {
 
 /// What all instances share.
 struct Hunt {
+    /// What the proxy is asked for is no lock.
+    with_data: bool,
     allowed: Allowed,
     first_seed: u64,
     next_seed: AtomicU64,
@@ -86,7 +98,7 @@ struct Hunt {
 }
 
 impl Hunt {
-    fn new() -> Hunt {
+    fn new(with_data: bool) -> Hunt {
         let seconds = setting("DIFFERENTIAL_SECONDS");
         let commands = setting("DIFFERENTIAL_COMMANDS");
         let time = match (seconds, commands) {
@@ -98,6 +110,7 @@ impl Hunt {
         let unset = || if goes_past { fastrand::u64(..1 << 40) } else { FIRST_SEED };
         let first_seed = setting("DIFFERENTIAL_SEED").unwrap_or_else(unset);
         Hunt {
+            with_data,
             allowed: Allowed::read(),
             first_seed,
             next_seed: first_seed.into(),
@@ -110,7 +123,7 @@ impl Hunt {
     }
 
     async fn instance(&self) {
-        let sides = Sides::start().await;
+        let sides = Sides::start(self.with_data).await;
         let grammar = Grammar::of(&mut sides.plain().await).await;
         while self.goes_on() {
             let seed = self.next_seed.fetch_add(1, Ordering::Relaxed);

@@ -17,6 +17,8 @@ pub(crate) struct Sides {
     proxy: Proxy,
     redis: Master,
     _masters: Masters,
+    /// Where the proxy has all keys, if they are no locks.
+    _data: Option<Master>,
     _settings: Settings,
 }
 
@@ -29,17 +31,25 @@ pub(crate) struct Difference {
 }
 
 impl Sides {
-    pub(crate) async fn start() -> Sides {
+    pub(crate) async fn start(with_data: bool) -> Sides {
         let (redis, masters) = (Master::start(), Masters::start(3));
-        for user in USERS {
-            let request = [vec!["ACL".into(), "SETUSER".into()], words(user)].concat();
-            assert_eq!(redis.ask(&request).await, Reply::ok(), "{user}");
+        let data = with_data.then(Master::start);
+        for server in [&redis].into_iter().chain(&data) {
+            for user in USERS {
+                let request = [vec!["ACL".into(), "SETUSER".into()], words(user)].concat();
+                assert_eq!(server.ask(&request).await, Reply::ok(), "{user}");
+            }
         }
         let settings = Settings::with(&USERS, "");
+        let url = data.as_ref().map(|data| format!("redis://{}", data.address()));
         // A busy machine, or one that stands still for a moment, is no difference.
-        let more = ["--allow-flush", "--vote-timeout", "10s"];
-        let proxy = Proxy::start(&masters, &[&settings.flags()[..], &more].concat());
-        Sides { proxy, redis, _masters: masters, _settings: settings }
+        let mut flags = vec!["--allow-flush", "--vote-timeout", "10s"];
+        flags.extend(settings.flags());
+        if let Some(url) = &url {
+            flags.extend(["--data", url, "--lock-keys", "lock:*"]);
+        }
+        let proxy = Proxy::start(&masters, &flags);
+        Sides { proxy, redis, _masters: masters, _data: data, _settings: settings }
     }
 
     /// A connection to the plain Redis, in RESP3.
