@@ -529,8 +529,8 @@ async fn a_transaction_in_which_a_command_was_refused_runs_nowhere() {
         &["MULTI", "SET page 1", "GET other", "EXEC"],
         &["MULTI", "SET page 1", "SUBSCRIBE news", "EXEC"],
         &["MULTI", "SUBSCRIBE news", "SET page 1", "EXEC"],
-        &["MULTI", "SELECT 1", "SET page 1", "EXEC"],
-        &["MULTI", "SET page 1", "SELECT 1", "EXEC"],
+        &["MULTI", "SELECT 1", "SET page 1", "AUTH app pw", "EXEC"],
+        &["MULTI", "AUTH app pw", "SET page 1", "EXEC"],
         &["MULTI", "SET page 1", "EXEC x", "EXEC"],
     ] {
         let mut last = Reply::Nil;
@@ -540,4 +540,60 @@ async fn a_transaction_in_which_a_command_was_refused_runs_nowhere() {
         assert!(last.is_error("EXECABORT"), "{lines:?}: {last:?}");
         assert_eq!(client.ask(&words("EXISTS page")).await, int(0), "{lines:?}");
     }
+}
+
+#[tokio::test]
+async fn a_database_that_a_transaction_of_data_selects_is_selected_for_locks_too() {
+    let it = OneAddress::start();
+    for lines in [["MULTI", "SELECT 3", "SET page 1"], ["MULTI", "SET page 1", "SELECT 3"]] {
+        let mut client = it.proxy.raw().await;
+        let mut requests = Vec::new();
+        for line in lines.into_iter().chain(["EXEC", "SET lock:a me NX PX 60000"]) {
+            requests.extend(encode(&words(line)));
+        }
+        client.send(&requests).await;
+        for _ in 0..3 {
+            client.reply().await;
+        }
+        let done = client.reply().await;
+        assert_eq!(done, Reply::Array(vec![Reply::ok(), Reply::ok()]), "{lines:?}");
+        assert_eq!(client.reply().await, Reply::ok());
+        assert_eq!(client.ask(&words("SET here 1")).await, Reply::ok());
+        let mut direct = Raw::connect(&it.data.address()).await;
+        direct.ask(&words("SELECT 3")).await;
+        assert_eq!(direct.ask(&words("DEL here")).await, int(1), "{lines:?}");
+        assert_eq!(client.ask(&words("SELECT 0")).await, Reply::ok());
+        assert!(client.ask(&words("EXISTS lock:a here")).await.is_error("CROSSSLOT"));
+        assert_eq!(client.ask(&words("EXISTS lock:a")).await, int(0));
+        assert_eq!(client.ask(&words("SELECT 3")).await, Reply::ok());
+        assert_eq!(client.ask(&words("DEL lock:a")).await, int(1));
+    }
+    let mut client = it.proxy.raw().await;
+    for line in ["WATCH page", "MULTI", "SELECT 5"] {
+        client.ask(&words(line)).await;
+    }
+    it.data.ask(&words("SET page changed")).await;
+    assert_eq!(client.ask(&words("EXEC")).await, Reply::Nil);
+    assert_eq!(client.ask(&words("GET page")).await, Reply::bulk("changed"), "still in 0");
+}
+
+#[tokio::test]
+async fn a_limited_user_is_not_at_the_data_redis_whom_the_url_names() {
+    let (masters, data) = (Masters::start(3), Master::start());
+    data.ask(&words("ACL SETUSER boss on >secret ~* &* +@all")).await;
+    data.ask(&words("ACL SETUSER app on >pw ~app:* +@all")).await;
+    data.ask(&words("ACL SETUSER default off")).await;
+    let settings = Settings::with(&["app on >pw ~* &* +@all -@admin"], "");
+    let url = format!("redis://boss:secret@{}", data.address());
+    let own = ["--data", &url, "--lock-keys", "lock:*"];
+    let proxy = Proxy::start(&masters, &[&own, &settings.flags()[..]].concat());
+    let mut free = proxy.raw().await;
+    assert_eq!(free.ask(&words("ACL WHOAMI")).await, Reply::bulk("default"));
+    assert_eq!(free.ask(&words("SET page 1")).await, Reply::ok(), "as the boss");
+    let mut app = proxy.raw().await;
+    assert_eq!(app.ask(&words("AUTH app pw")).await, Reply::ok());
+    assert!(app.ask(&words("GET page")).await.is_error("NOPERM"), "the data Redis says so");
+    assert_eq!(app.ask(&words("SET app:a 1")).await, Reply::ok());
+    let script = "return redis.call('GET', 'page')";
+    assert!(!matches!(app.ask(&["EVAL", script, "0"]).await, Reply::Bulk(_)));
 }

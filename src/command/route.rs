@@ -21,7 +21,8 @@ pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
     if front.side.is_none() || !front.login.is_authenticated() {
         return None;
     }
-    if front.waits_for_masters() {
+    let is_choosing = front.side.as_ref().is_some_and(|side| side.is_choosing());
+    if front.waits_for_masters() || is_choosing {
         return Some(Action::Later);
     }
     // Taken out, so that both can be changed.
@@ -39,7 +40,7 @@ pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Opti
     let to =
         Destination::of_beginning(locks, args, words).filter(|_| front.login.is_authenticated());
     let action = match to {
-        Some(_) if front.waits_for_masters() => Some(Action::Later),
+        Some(_) if front.waits_for_masters() || side.is_choosing() => Some(Action::Later),
         Some(to) => go(front, &mut side, to, args),
         None => None,
     };
@@ -89,6 +90,7 @@ enum Word {
     Discard,
     Watch,
     Unwatch,
+    Select,
     Reset,
     Quit,
     /// `SUBSCRIBE`, `UNSUBSCRIBE` and their kin.
@@ -112,7 +114,8 @@ fn word(args: Args<'_>) -> Word {
         C::Unwatch => Word::Unwatch,
         C::Reset => Word::Reset,
         C::Quit => Word::Quit,
-        C::Auth | C::Hello | C::Select => Word::Connection,
+        C::Select => Word::Select,
+        C::Auth | C::Hello => Word::Connection,
         C::Client if is(args.at(1), &["reply"]) => Word::Connection,
         C::Script if args.get(1).is_some_and(|word| is(word, &["load"])) => Word::ScriptLoad,
         C::Monitor => Word::Monitor,
@@ -179,13 +182,15 @@ fn multi(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     if let Some(key) = side.watched.clone() {
         let action = pass(front, side, args)?;
         if matches!(action, Action::Pass(_)) {
-            side.transaction = Transaction::Data { key, is_refused: false };
+            side.transaction = Transaction::Data { key, is_refused: false, selects: false };
         }
         return Some(action);
     }
     side.transaction = match front.watched.first() {
         Some(watched) => Transaction::Locks(watched.key.clone()),
-        None => Transaction::Undecided { requests: Vec::new(), count: 0, bar: None },
+        None => {
+            Transaction::Undecided { requests: Vec::new(), count: 0, bar: None, selects: false }
+        }
     };
     None
 }
@@ -231,12 +236,13 @@ fn queued(
             side.transaction = Transaction::Locks(key.into());
             None
         }
-        (Transaction::Undecided { requests, count, bar }, _) => {
+        (Transaction::Undecided { requests, count, bar, selects }, _) => {
             request::encode(requests, &args.iter().collect::<Vec<_>>());
             *count += 1;
             if word == Word::Connection {
                 *bar = Some(name_of(args).into());
             }
+            *selects |= word == Word::Select;
             None
         }
         (Transaction::Locks(lock), Destination::Data(data)) => {
@@ -259,7 +265,8 @@ fn move_to_data(front: &mut Front, side: &mut Side, key: &[u8], args: Args<'_>) 
         other => return Some(other),
     };
     let is_refused = front.transaction.as_ref().is_some_and(|it| it.is_aborted());
-    let begun = Transaction::Data { key: key.into(), is_refused };
+    let selects = matches!(&side.transaction, Transaction::Undecided { selects: true, .. });
+    let begun = Transaction::Data { key: key.into(), is_refused, selects };
     let before = std::mem::replace(&mut side.transaction, begun);
     front.transaction = None;
     if let (Transaction::Undecided { requests, count, .. }, Some(connection)) =
@@ -279,7 +286,9 @@ fn in_transaction(
     to: Destination<'_>,
     args: Args<'_>,
 ) -> Option<Action> {
-    let Transaction::Data { key, is_refused } = &side.transaction else { return None };
+    let Transaction::Data { key, is_refused, selects } = &mut side.transaction else { return None };
+    *selects |= word == Word::Select;
+    let (key, is_refused, selects) = (key.clone(), *is_refused, *selects);
     match (word, to) {
         (Word::Quit, _) => None,
         (Word::Connection | Word::Subscriptions | Word::Monitor, _) => {
@@ -288,10 +297,10 @@ fn in_transaction(
             Some(refuse(front, side, refused))
         }
         (_, Destination::Locks(lock)) => {
-            let refused = error::lock_and_data(lock, key);
+            let refused = error::lock_and_data(lock, &key);
             Some(refuse(front, side, refused))
         }
-        (Word::Exec, _) if *is_refused => {
+        (Word::Exec, _) if is_refused => {
             let action = pass(front, side, args)?;
             if !matches!(action, Action::Pass(_)) {
                 return Some(action);
@@ -306,6 +315,7 @@ fn in_transaction(
             let action = pass(front, side, args)?;
             if matches!(action, Action::Pass(_)) {
                 (side.transaction, side.watched) = (Transaction::None, None);
+                side.has_selected = selects && word == Word::Exec;
             }
             Some(action)
         }

@@ -3,9 +3,11 @@
 //! It belongs to this client alone, is made when the client first needs it and ends with it. So whatever a connection
 //! can be there (in a transaction, subscribed, blocked, watching) is Redis's own affair: bytes pass through unchanged.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -42,6 +44,8 @@ pub struct DataConnection {
     replies: Replies,
     /// The beginning of a reply of which is not known yet what it is.
     beginning: Vec<u8>,
+    /// What has come of an answer to [`Awaited::Database`].
+    description: Vec<u8>,
     /// What the reply that has begun is, once that is known.
     amid: Option<Piece>,
     /// What was read and has no place to go yet.
@@ -66,6 +70,8 @@ enum Awaited {
     Setup { is_needed: bool },
     /// It says whether there is the mark of a master.
     Mark,
+    /// It says which database a transaction has left selected, which is told here.
+    Database(Rc<Cell<Option<u32>>>),
     /// So many confirmations are still to come of what the client has subscribed to, or not any more.
     Confirmations { left: usize, then: Confirmed },
 }
@@ -131,6 +137,7 @@ impl DataConnection {
             awaited: VecDeque::new(),
             replies: Replies::default(),
             beginning: Vec::new(),
+            description: Vec::new(),
             amid: None,
             unread: BytesMut::new(),
             ends: false,
@@ -145,8 +152,10 @@ impl DataConnection {
             return Ready::Later;
         }
         if self.setup == *wanted && self.is_asked_for_mark {
-            let is_set_up =
-                !self.awaited.iter().any(|it| matches!(it, Awaited::Setup { .. } | Awaited::Mark));
+            let is_own = |it: &Awaited| {
+                matches!(it, Awaited::Setup { .. } | Awaited::Mark | Awaited::Database(_))
+            };
+            let is_set_up = !self.awaited.iter().any(is_own);
             let is_open = matches!(self.stage, Stage::Open(_));
             return if is_open && is_set_up { Ready::Now } else { Ready::Later };
         }
@@ -172,6 +181,17 @@ impl DataConnection {
             self.requests.extend_from_slice(&request);
             self.awaited.push_back(Awaited::Mark);
         }
+    }
+
+    /// A transaction that has just been passed on may select a database: asks which is selected then.
+    pub fn ask_for_database(&mut self, chosen: &Rc<Cell<Option<u32>>>) {
+        self.requests.extend_from_slice(b"*2\r\n$6\r\nCLIENT\r\n$4\r\nINFO\r\n");
+        self.awaited.push_back(Awaited::Database(Rc::clone(chosen)));
+    }
+
+    /// Whether that is not known yet.
+    pub fn is_choosing(&self) -> bool {
+        self.awaited.iter().any(|it| matches!(it, Awaited::Database(_)))
     }
 
     /// Passes a request on. Its reply takes the next slot of the client's [`Outbox`].
@@ -351,15 +371,15 @@ impl DataConnection {
         let Some(awaited) = self.awaited.front() else { return Some(Piece::Message) };
         match (awaited, head.kind) {
             (_, 0) => None,
-            (Awaited::Answer | Awaited::Setup { .. } | Awaited::Mark, b'>') => Some(Piece::Message),
-            (Awaited::Answer, _) => Some(Piece::Answer),
-            (Awaited::Setup { .. } | Awaited::Mark, _) => Some(Piece::Own),
             (Awaited::Confirmations { .. }, b'*' | b'>') => {
                 let is_confirmation = || head.label().ends_with(b"subscribe");
                 let known = has_ended || head.is_labelled();
                 known.then(|| if is_confirmation() { Piece::Confirmation } else { Piece::Message })
             }
             (Awaited::Confirmations { .. }, _) => Some(Piece::Confirmation),
+            (_, b'>') => Some(Piece::Message),
+            (Awaited::Answer, _) => Some(Piece::Answer),
+            (Awaited::Setup { .. } | Awaited::Mark | Awaited::Database(_), _) => Some(Piece::Own),
         }
     }
 
@@ -386,15 +406,34 @@ impl DataConnection {
                 if let (true, Some(error)) = (is_needed, error) {
                     return Err(Lost::Refused(String::from_utf8_lossy(error).into_owned()));
                 }
-                if ended.is_some()
-                    && let Some(Awaited::Mark) = self.awaited.pop_front()
-                    && piece == b":1\r\n"
-                {
-                    return Err(Lost::Refused(HAS_MARK.to_owned()));
+                if let Some(Awaited::Database(_)) = self.awaited.front() {
+                    self.description.extend_from_slice(piece);
+                }
+                if ended.is_some() {
+                    self.own_reply(piece)?;
                 }
             }
             Piece::Confirmation if ended.is_some() => self.confirm(error),
             Piece::Confirmation => {}
+        }
+        Ok(())
+    }
+
+    /// The reply to something that this connection has said itself is here; `last` is its last piece.
+    fn own_reply(&mut self, last: &[u8]) -> Result<(), Lost> {
+        match self.awaited.pop_front() {
+            Some(Awaited::Mark) if last == b":1\r\n" => {
+                return Err(Lost::Refused(HAS_MARK.to_owned()));
+            }
+            Some(Awaited::Database(chosen)) => {
+                let selected = selected(&std::mem::take(&mut self.description));
+                // Where it cannot be told, the client goes back to where it was.
+                self.setup.db = selected.unwrap_or(u32::MAX);
+                if selected.is_some() {
+                    chosen.set(selected);
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -419,6 +458,12 @@ impl Drop for DataConnection {
             }
         }
     }
+}
+
+/// The database in an answer of `CLIENT INFO`.
+fn selected(description: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(description).ok()?;
+    text.split_ascii_whitespace().find_map(|field| field.strip_prefix("db="))?.parse().ok()
 }
 
 /// What an error is counted as whose first piece had no whole line.

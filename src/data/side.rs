@@ -28,6 +28,8 @@ pub struct Side {
     pub watched: Option<Box<[u8]>>,
     /// What the client has subscribed to, once it has at the data Redis.
     subscriber: Option<Rc<Subscriber>>,
+    /// The request that is about to be passed on may select another database.
+    pub has_selected: bool,
     /// Messages may come that no subscription brings: of `MONITOR` and `CLIENT TRACKING`.
     pub is_told: bool,
     /// A request waits for the connection.
@@ -48,6 +50,8 @@ pub enum Transaction {
         count: usize,
         /// One of them changes the connection, which cannot be done there.
         bar: Option<Box<str>>,
+        /// One of them is a `SELECT`.
+        selects: bool,
     },
     /// On the masters, because of this key.
     Locks(Box<[u8]>),
@@ -57,6 +61,8 @@ pub enum Transaction {
         key: Box<[u8]>,
         /// A command was refused, so `EXEC` will be, too.
         is_refused: bool,
+        /// It may select another database.
+        selects: bool,
     },
 }
 
@@ -74,6 +80,7 @@ impl Side {
             transaction: Transaction::None,
             watched: None,
             subscriber: None,
+            has_selected: false,
             is_told: false,
             is_needed: false,
         }
@@ -98,9 +105,11 @@ impl Side {
         if self.wanted.login != login {
             self.wanted.login = login;
             // Nobody can stop being logged in.
-            self.is_condemned = self.connection.is_some() && !self.is_at_rest();
-            if !self.is_condemned {
-                self.connection = None;
+            if self.wanted.login.is_none() {
+                self.is_condemned = self.connection.is_some() && !self.is_at_rest();
+                if !self.is_condemned {
+                    self.connection = None;
+                }
             }
         }
     }
@@ -148,6 +157,11 @@ impl Side {
     pub fn connection(&mut self) -> Option<&mut DataConnection> {
         self.is_needed = false;
         self.connection.as_deref_mut()
+    }
+
+    /// Whether it is not known yet which database a transaction has selected.
+    pub fn is_choosing(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_choosing())
     }
 
     /// How much more of a long request may be passed on now.

@@ -52,14 +52,17 @@ impl Front {
     /// The data Redis gets the request as it is; one that was typed by hand, as drivers send it.
     pub(super) fn pass_on(&mut self, ticket: Ticket, args: Args<'_>, raw: &[u8]) {
         let silent = self.is_silent();
-        let Some(connection) = self.side.as_mut().and_then(|side| side.connection()) else {
-            return;
-        };
+        let Some(side) = &mut self.side else { return };
+        let has_selected = std::mem::take(&mut side.has_selected);
+        let Some(connection) = side.connection() else { return };
         self.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
         match (route::in_words_of_data(args), raw.first()) {
             (Some(request), _) => connection.request(&request),
             (None, Some(b'*')) => connection.request(raw),
             (None, _) => connection.request(&args.to_request()),
+        }
+        if has_selected {
+            connection.ask_for_database(&self.chosen_db);
         }
     }
 
