@@ -125,8 +125,13 @@ const CHANNELS_OF_ALL: [&str; 3] = ["channels", "shardchannels", "numpat"];
 const NOBODYS: [&str; 4] = ["sync", "psync", "replconf", "asking"];
 
 fn is_lock(locks: &LockNames, spec: &Spec) -> impl Fn(&[u8]) -> bool {
-    let is_channel = spec.family == Family::Pubsub;
-    move |name| if is_channel { locks.has_channel(name) } else { locks.has_key(name) }
+    let family = spec.family;
+    move |name| match family {
+        Family::Pubsub => locks.has_channel(name),
+        // Scripts of locks have their channel among their keys.
+        Family::Script => locks.has_key(name) || locks.has_channel(name),
+        _ => locks.has_key(name),
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +170,7 @@ mod tests {
             ("eval text 1 lock:a b", "locks lock:a"),
             ("eval text 2 lock:a queue:{lock:a} b", "locks lock:a"),
             ("eval text 2 lock:a b", "both lock:a b"),
+            ("eval text 2 lock:a free:a", "locks lock:a"),
             ("eval text 0 lock:a", "data"),
             ("sort a store lock:b", "both lock:b a"),
             ("blpop lock:a 0", "locks lock:a"),
