@@ -101,3 +101,5 @@ async def many_groups(layer):
         for channel in channels:
             assert (await layer.receive(channel))["type"] == "news"
     await layer.flush()
+    # Nobody receives this one.
+    await layer.send("last", {"type": "news"})
