@@ -43,6 +43,32 @@ async fn a_renewal_outlives_the_late_answer_to_an_earlier_one_by_another_proxy()
     }
 }
 
+/// One master never got a renewal by `SET key token XX PX`, and kept the lock as it was before. It was released through
+/// another proxy, which saw the renewed one; what was left became a lock again when another master restarted empty.
+#[tokio::test]
+async fn what_a_renewal_has_replaced_is_gone_where_it_was_missed() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    for key in ["first slow", "second slow"] {
+        assert_eq!(claim(&mut far, key, "mine", TEN_MINUTES).await, Ok(Value::Okay));
+        eventually("all masters have it", || async {
+            (stage.masters.having(key).await == 3).then_some(())
+        })
+        .await;
+        stage.relays[2].hold_back("slow");
+        let renew = ["SET", key, "mine", "XX", "PX", TEN_MINUTES];
+        assert_eq!(value(&mut far, &renew).await, Ok(Value::Okay));
+        stage.relays[2].cut_off().await;
+        let release = ["EVAL", RELEASE, "1", key, "mine"];
+        assert_eq!(int(&mut near, &release).await, 1);
+        stage.heal();
+        eventually("nothing is left of it", || async {
+            (stage.masters.having(key).await == 0).then_some(())
+        })
+        .await;
+    }
+}
+
 /// `DEL` through a proxy that is slow to two masters; the client gives up and deletes through another proxy. The next
 /// holder lost its lock when the first `DEL` arrived.
 #[tokio::test]

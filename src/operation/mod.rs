@@ -539,6 +539,7 @@ impl Operation {
         match &self.kind {
             Kind::Release(release) => release.owed(rules),
             Kind::Delete(delete) => delete.owed(rules),
+            Kind::Swap(swap) => swap.owed(rules),
             _ => None,
         }
     }

@@ -12,13 +12,14 @@ use crate::clock::{self, Instant};
 use crate::command::error;
 use crate::command::number::parse_i64;
 use crate::decision::lease::attempt::{self, Tag};
+use crate::decision::lease::holders::Holders;
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::read::{Seen, Sighting, Sightings};
 use crate::operation::request::{self, Expected, Form, NewTtl};
 use crate::operation::verdict::{self, Others, Trouble};
-use crate::operation::{Next, Received, Rules, Then};
+use crate::operation::{Next, Owed, Received, Rules, Then};
 use crate::quorum::swap::{self as decision, Step};
 use crate::quorum::{Ballot, MasterId, MasterSet, turn};
 
@@ -202,6 +203,8 @@ pub struct Swap {
     decision: Option<decision::Swap>,
     /// The compare-and-set before this one, with its round: its undo may have to be sent again.
     before: Option<(u8, Exchange)>,
+    /// What the compare-and-set has replaced that the present one only dates anew, and when.
+    replaced: Option<(Old, Instant)>,
     trouble: Trouble,
 }
 
@@ -244,7 +247,8 @@ impl Swap {
     pub fn new(update: Update) -> Self {
         let phase = Phase::Reading(None);
         let trouble = Trouble::default();
-        Self { update, phase, round: 0, contested: 0, decision: None, before: None, trouble }
+        let (round, contested, decision, before, replaced) = Default::default();
+        Self { update, phase, round, contested, decision, before, replaced, trouble }
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -407,7 +411,9 @@ impl Swap {
             return self.done();
         }
         let held = attempt::encode(exchange.tag, value).into();
-        exchange.old = Old { sighting: Some(Sighting::string(held)), ..Old::nothing(false) };
+        let own = Old { sighting: Some(Sighting::string(held)), ..Old::nothing(false) };
+        let replaced = std::mem::replace(&mut exchange.old, own);
+        self.replaced.get_or_insert((replaced, exchange.since));
         if exchange.tag != Tag::NONE {
             exchange.tag = rules.leases.next_attempt().fresh();
         }
@@ -445,6 +451,25 @@ impl Swap {
         if let Some(exchange) = self.exchange_of(round) {
             exchange.encode_undo(master, key, form, out);
         }
+    }
+
+    /// The lease that a quorum has replaced is over, also where a master missed that: found there, it would look like a
+    /// lock when another master forgets.
+    pub(super) fn owed(&self, rules: &Rules) -> Option<Owed> {
+        let Phase::Swapping(exchange, _) = &self.phase else { return None };
+        let (old, since) = match &self.replaced {
+            Some((old, since)) => (old, *since),
+            None if self.has_swapped() => (&exchange.old, exchange.since),
+            None => return None,
+        };
+        let mut leases = Holders::default();
+        for (master, tag) in old.tags.iter().filter(|(_, tag)| *tag != Tag::NONE) {
+            leases.insert(tag.attempt, *master);
+        }
+        let attempt = leases.of_quorum(rules.quorum)?;
+        let later = rules.quorum.everybody().without(leases.of(attempt));
+        let end = rules.end_of_release(since, old.ttl_ms);
+        (!later.is_empty()).then_some(Owed { attempt, now: later, later, end })
     }
 
     pub(super) fn has_swapped(&self) -> bool {
