@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use support::master::signal;
 use support::{
     Master, Masters, PATIENCE, Proxy, Raw, Relay, Reply, encode, eventually, eventually_blocking,
-    free_port, scripts, target_is_plain_redis, text, words,
+    scripts, target_is_plain_redis, text, words,
 };
 
 /// Longer than any test: what ends sooner has not waited for it.
@@ -296,10 +296,9 @@ struct Dev {
 impl Dev {
     fn start(flags: &[&str]) -> Dev {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let address = format!("127.0.0.1:{}", free_port());
         let mut process = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"))
             .args(flags)
-            .args(["dev", "--listen", &address])
+            .args(["dev", "--listen", "127.0.0.1:0"])
             .env("TMPDIR", directory.path())
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
@@ -309,12 +308,17 @@ impl Dev {
             .expect("the proxy's binary starts");
         let mut lines = BufReader::new(process.stdout.take().expect("stdout is piped")).lines();
         let mut servers = Vec::new();
-        while servers.len() < 3 {
-            let line = lines.next().expect("three masters are named").expect("text");
+        let address = loop {
+            let line = lines.next().expect("dev says where it listens").expect("text");
             if let Some((_, rest)) = line.split_once("(pid ") {
                 servers.push(rest.trim_end_matches(')').parse().expect("a process id"));
+            } else if let Some(rest) = line.strip_prefix("the proxy listens on ") {
+                break rest.split(' ').next().expect("an address").to_owned();
             }
-        }
+        };
+        assert_eq!(servers.len(), 3, "three masters are named");
+        // The rest is read on, so that the proxy never writes into a closed pipe.
+        std::thread::spawn(move || lines.for_each(drop));
         Dev { process, address, servers, directory }
     }
 
