@@ -64,7 +64,9 @@ fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -
             side.disconnect();
             None
         }
-        (_, Destination::Both { lock, data }) => Some(both(front, side, lock, data)),
+        (_, Destination::Both { lock, data }) => {
+            Some(refuse(front, side, error::lock_and_data(lock, data)))
+        }
         (word, to) if front.transaction.is_some() => queued(front, side, word, to, args),
         (word, to) if matches!(side.transaction, Transaction::Data { .. }) => {
             in_transaction(front, side, word, to, args)
@@ -132,17 +134,15 @@ fn is_in_transaction(front: &Front, side: &Side) -> bool {
 /// A change of subscriptions: the proxy answers it, and says it to the data Redis if that hears some of them.
 fn listen(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
-    // The homes of topics are known by what was taken out.
-    let locks = side.upstream().settings().locks.clone();
-    let needs_data = pubsub::needs_data(front, &locks, spec, args) == Some(true);
+    let locks = &side.upstream().settings().locks;
+    let needs_data = pubsub::needs_data(front, locks, spec, args) == Some(true);
     if needs_data { be_ready(front, side) } else { None }
 }
 
 /// `SCRIPT LOAD`: the proxy keeps the text and answers; the data Redis is told it as well, if it is there.
 fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
-    let may = front.login.is_free() || permission::check(&front.login, spec, args).is_ok();
-    if !may || args.len() != 3 {
+    if !may_send(front, spec, args) || args.len() != 3 {
         return None;
     }
     if front.outbox.in_flight() > 0 {
@@ -161,8 +161,11 @@ fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
 /// `MONITOR`: the proxy shows what it does itself, the data Redis everything else.
 fn watch_all(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
-    let may = front.login.is_free() || permission::check(&front.login, spec, args).is_ok();
-    if may { be_ready(front, side) } else { None }
+    if may_send(front, spec, args) { be_ready(front, side) } else { None }
+}
+
+fn may_send(front: &Front, spec: &table::Spec, args: Args<'_>) -> bool {
+    front.login.is_free() || permission::check(&front.login, spec, args).is_ok()
 }
 
 /// Makes sure that the data Redis can be told something; `None`: it can.
@@ -288,7 +291,7 @@ fn in_transaction(
 ) -> Option<Action> {
     let Transaction::Data { key, is_refused, selects } = &mut side.transaction else { return None };
     *selects |= word == Word::Select;
-    let (key, is_refused, selects) = (key.clone(), *is_refused, *selects);
+    let (is_refused, selects) = (*is_refused, *selects);
     match (word, to) {
         (Word::Quit, _) => None,
         (Word::Connection | Word::Subscriptions | Word::Monitor, _) => {
@@ -297,7 +300,7 @@ fn in_transaction(
             Some(refuse(front, side, refused))
         }
         (_, Destination::Locks(lock)) => {
-            let refused = error::lock_and_data(lock, &key);
+            let refused = error::lock_and_data(lock, key);
             Some(refuse(front, side, refused))
         }
         (Word::Exec, _) if is_refused => {
@@ -337,10 +340,6 @@ fn malformed(args: Args<'_>) -> Option<Reply> {
         return Some(error::wrong_arity(spec.name));
     }
     permission::entry(spec, args).err().filter(|_| spec.is_container)
-}
-
-fn both(front: &mut Front, side: &mut Side, lock: &[u8], data: &[u8]) -> Action {
-    refuse(front, side, error::lock_and_data(lock, data))
 }
 
 /// A command that cannot be queued: what is queued must not run.

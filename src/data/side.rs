@@ -169,11 +169,6 @@ impl Side {
         self.connection.as_ref().map_or(0, |connection| connection.room())
     }
 
-    /// Whether there is a connection.
-    pub fn is_connected(&self) -> bool {
-        self.connection.is_some()
-    }
-
     /// Whether a client would notice if the connection was another one from now on.
     pub fn is_at_rest(&self) -> bool {
         let is_awaited = self.connection.as_ref().is_some_and(|it| it.is_awaited());
