@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 use crate::config::MasterAddr;
@@ -52,6 +52,16 @@ impl LocalMasters {
     /// # Errors
     /// No `redis-server` is installed, or one of them does not come up; those that did are ended again.
     pub fn start(n: usize, with_data: bool) -> Result<Self, DevError> {
+        for _ in 1..ATTEMPTS {
+            match Self::start_on_free_ports(n, with_data) {
+                Err(DevError::Ended(_)) => {}
+                started => return started,
+            }
+        }
+        Self::start_on_free_ports(n, with_data)
+    }
+
+    fn start_on_free_ports(n: usize, with_data: bool) -> Result<Self, DevError> {
         let directory = Directory::create().map_err(DevError::Directory)?;
         let mut masters = Self { servers: Vec::with_capacity(n), data: None, directory };
         let ports = free_ports(n + usize::from(with_data)).map_err(DevError::Ports)?;
@@ -145,7 +155,8 @@ impl Server {
             if self.process.try_wait().map_err(DevError::Start)?.is_some() {
                 return Err(DevError::Ended(self.last_words()));
             }
-            if let Ok(Ok(())) = tokio::time::timeout(PING_TIMEOUT, ping(self.port)).await {
+            let answering = tokio::time::timeout(PROBE_TIMEOUT, process_id(self.port)).await;
+            if matches!(answering, Ok(Ok(process)) if process == self.process.id()) {
                 return Ok(());
             }
             if crate::clock::now() >= deadline {
@@ -218,12 +229,18 @@ fn free_ports(n: usize) -> io::Result<Vec<u16>> {
     listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
-async fn ping(port: u16) -> io::Result<()> {
-    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    connection.write_all(b"PING\r\n").await?;
-    let mut reply = [0; b"+PONG\r\n".len()];
-    connection.read_exact(&mut reply).await?;
-    if &reply == b"+PONG\r\n" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+/// The process id of the `redis-server` that listens on a port: it may be another one than was started there.
+async fn process_id(port: u16) -> io::Result<u32> {
+    let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    let mut connection = BufReader::new(connection);
+    connection.write_all(b"INFO server\r\n").await?;
+    let mut lines = connection.lines();
+    while let Some(line) = lines.next_line().await? {
+        if let Some(id) = line.strip_prefix("process_id:") {
+            return id.parse().map_err(|_| io::ErrorKind::InvalidData.into());
+        }
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
 }
 
 fn lines_to_paste(proxy: SocketAddr, n: usize, with_data: bool) -> String {
@@ -263,8 +280,11 @@ const RELEASE: &str = "if redis.call('get',KEYS[1])==ARGV[1] then \
 /// A `redis-server` without data answers after some 10 ms; more than this means that it never will.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Times that masters are started: somebody else may take a port that was free when it was looked for.
+const ATTEMPTS: usize = 5;
+
 /// Short, so that the end of the process is noticed while something else holds its port.
-const PING_TIMEOUT: Duration = Duration::from_millis(500);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Between two attempts to reach a starting `redis-server`.
 const ANSWER_PAUSE: Duration = Duration::from_millis(10);
@@ -297,12 +317,29 @@ mod tests {
         let port = taken.local_addr().unwrap().port();
         let mut server = Server::spawn(port, &directory.0).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        // The port is held but never answers a PING: only the end of the process can end the wait.
+        // The port is held but never answers: only the end of the process can end the wait.
         let error = runtime.block_on(server.answers()).unwrap_err();
         assert!(
             matches!(&error, DevError::Ended(why) if why.contains("listening on port")),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_server_on_a_port_of_another_one_is_not_taken_for_started() {
+        let masters = LocalMasters::start(1, false).unwrap();
+        let mut second =
+            Server::spawn(masters.servers[0].port, &another_directory(&masters)).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let error = runtime.block_on(second.answers()).unwrap_err();
+        assert!(matches!(error, DevError::Ended(_)), "{error}");
+    }
+
+    /// A place within that of `masters`, so that it goes with it.
+    fn another_directory(masters: &LocalMasters) -> PathBuf {
+        let path = masters.directory.0.join("second");
+        makedirectory(&path).unwrap();
+        path
     }
 
     #[test]
