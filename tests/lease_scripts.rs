@@ -45,6 +45,10 @@ enum Step {
         token: Index,
         ttl: u64,
     },
+    Shorten {
+        which: Which,
+        ttl: u64,
+    },
     Look {
         token: Index,
     },
@@ -156,6 +160,9 @@ impl Step {
             Self::Extend { token, ttl } => {
                 script(Canonical::Extend, &[&chosen(token), &millis(*ttl)])
             }
+            Self::Shorten { which, ttl } => {
+                script(Canonical::Shorten, &[&which.value(key), &millis(*ttl)])
+            }
             Self::Look { token } => script(Canonical::Look, &[&chosen(token)]),
             Self::Release { which, token } => {
                 script(Canonical::Release, &[&stored(which.tag(key), b""), &chosen(token)])
@@ -199,6 +206,11 @@ impl Step {
                 let vote = master::extend(key, &chosen(token), *ttl);
                 stays_untagged(before, key);
                 Vote::Extend(vote, before.filter(|_| vote != extend::Vote::Refused))
+            }
+            Self::Shorten { which, ttl } => {
+                let tag = which.tag(key);
+                master::shorten(key, tag, *ttl);
+                Vote::Done
             }
             Self::Look { token } => Vote::Look(master::look(key, &chosen(token))),
             Self::Release { which, token } => {
@@ -244,8 +256,13 @@ impl Step {
                 _ => claim::Vote::Unknown,
             }),
             Self::Extend { .. } => match reply {
-                // In an array where the key would end later than the client wants.
-                Reply::Array(tags) if tags.len() == 1 => self.vote(&tags[0]),
+                Reply::Array(tags) => match &tags[..] {
+                    [Reply::Bulk(tag)] => {
+                        let attempt = tag_in(tag).attempt;
+                        Vote::Extend(extend::Vote::EndsLater(attempt), Some(tag_in(tag)))
+                    }
+                    _ => Vote::Extend(extend::Vote::Unknown, None),
+                },
                 Reply::Bulk(tag) => {
                     Vote::Extend(extend::Vote::Extended(tag_in(tag).attempt), Some(tag_in(tag)))
                 }
@@ -277,7 +294,7 @@ impl Step {
                 Reply::Int(1) => Vote::DeletedUntagged,
                 _ => Vote::Show(delete::Sight::Unknown),
             },
-            Self::Put { .. } | Self::PutUntagged { .. } => Vote::Done,
+            Self::Put { .. } | Self::PutUntagged { .. } | Self::Shorten { .. } => Vote::Done,
         }
     }
 }
@@ -298,6 +315,16 @@ impl Which {
         }
     }
 
+    /// The whole value that a master is to have.
+    fn value(&self, key: &Key) -> Vec<u8> {
+        let tag = self.tag(key);
+        let token = match (self, key) {
+            (Self::Held, Some(held)) => held.token.clone(),
+            _ => token_by(tag.attempt),
+        };
+        if tag == Tag::NONE { token } else { stored(tag, &token) }
+    }
+
     /// Deletions name what has a tag, and nothing else.
     fn tagged(&self, key: &Key) -> Tag {
         let tag = self.tag(key);
@@ -312,6 +339,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (attempt.clone(), ttl.clone(), any::<bool>())
             .prop_map(|(attempt, ttl, creates)| Step::Acquire { attempt, ttl, creates }),
         4 => (token.clone(), ttl.clone()).prop_map(|(token, ttl)| Step::Extend { token, ttl }),
+        2 => (which(), ttl.clone()).prop_map(|(which, ttl)| Step::Shorten { which, ttl }),
         2 => token.clone().prop_map(|token| Step::Look { token }),
         2 => (which(), token.clone()).prop_map(|(which, token)| Step::Release { which, token }),
         2 => attempt.clone().prop_map(|attempt| Step::TakeBack { attempt }),

@@ -35,14 +35,8 @@ struct Sent {
     voters: MasterSet,
     /// The tag under which a master held it before.
     held: Tag,
-    /// When the client asked.
-    since: Instant,
     /// Masters on which it would end later than the client wants, and the tag it had there.
     later: Vec<(MasterId, Tag)>,
-    /// Masters on which it does not, or not any more.
-    fits: MasterSet,
-    /// Masters that were told to let it end sooner, while the client waits for that.
-    told: Option<MasterSet>,
     done: bool,
 }
 
@@ -58,7 +52,7 @@ impl Extend {
         (self.others, self.missing) = (0, 0);
         if let Some(sent) = &mut self.sent {
             sent.voters = voters;
-            (sent.later, sent.fits, sent.told) = Default::default();
+            sent.later.clear();
             return sent.decision.ask(asked.all, at);
         }
         // Its generation is another one from now on.
@@ -69,10 +63,7 @@ impl Extend {
             decision,
             voters,
             held: Tag::NONE,
-            since: now,
             later: Vec::new(),
-            fits: MasterSet::EMPTY,
-            told: None,
             done: false,
         }));
     }
@@ -108,72 +99,30 @@ impl Extend {
         let Received { master, round, answer, now, .. } = received;
         let is_voter = self.sent.as_ref().is_some_and(|sent| sent.voters.contains(master));
         let answer = answer.filter(|_| is_voter);
-        if let Some(sent) = &mut self.sent
-            && let Some(told) = &mut sent.told
-            && told.contains(master)
-        {
-            if round == sent.decision.round() {
-                told.remove(master);
-                if let Some(Answer::Int(_)) = answer {
-                    sent.fits.insert(master);
-                }
-            }
-            return self.shortened(rules, now);
-        }
         let vote = self.vote(answer);
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if round == sent.decision.round() {
-            match (vote, tag(answer), answer) {
-                (Vote::Extended(_), Some(tag), Some(Answer::Array(_))) => {
-                    sent.held = tag;
-                    sent.later.push((master, tag));
-                }
-                (Vote::Extended(_), Some(tag), _) => {
-                    sent.held = tag;
-                    sent.fits.insert(master);
-                }
-                (Vote::Refused, ..) => sent.fits.insert(master),
-                _ => {}
+        let now = rules.at(now);
+        if sent.decision.told().contains(master) {
+            let is_so = matches!(answer, Some(Answer::Int(_)));
+            let step = sent.decision.shortened(round, master, is_so, now);
+            return self.next(rules, step);
+        }
+        if round == sent.decision.round()
+            && let Some(tag) = tag(answer)
+        {
+            sent.held = tag;
+            if matches!(vote, Vote::EndsLater(_)) {
+                sent.later.push((master, tag));
             }
         }
-        let step = sent.decision.vote(round, master, vote, rules.at(now));
-        if self.is_shortening() { self.shortened(rules, now) } else { self.next(rules, step) }
+        let step = sent.decision.vote(round, master, vote, now);
+        self.next(rules, step)
     }
 
     pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if let Some(told) = sent.told {
-            if now < sent.since + rules.patience {
-                return Next::WAIT;
-            }
-            // It is prolonged, but may end later than the client is told.
-            let answered = sent.fits.len();
-            sent.told = None;
-            return Next::reply(self.trouble.unavailable(rules, answered, Others::of(Some(told))));
-        }
         let step = sent.decision.tick(rules.at(now));
         self.next(rules, step)
-    }
-
-    fn is_shortening(&self) -> bool {
-        self.sent.as_ref().is_some_and(|sent| sent.told.is_some())
-    }
-
-    /// Tells the client once a quorum lets it end as soon as it wants.
-    fn shortened(&mut self, rules: &Rules, now: Instant) -> Next {
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if !rules.quorum.reached_by(sent.fits) {
-            return Next::WAIT;
-        }
-        sent.told = None;
-        match self.untold(rules, now) {
-            Next { then: Then::Wait, .. } => self.granted(),
-            next => next,
-        }
-    }
-
-    fn granted(&self) -> Next {
-        Next::then(Then::Reply(self.replies.changed.clone(), turn::End::Granted))
     }
 
     /// It was prolonged, and the client cannot be told yet.
@@ -186,8 +135,11 @@ impl Extend {
 
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
         match answer {
-            Some(Answer::Bulk(_) | Answer::Array(_)) => {
+            Some(Answer::Bulk(_)) => {
                 tag(answer).map_or(Vote::Unknown, |tag| Vote::Extended(tag.attempt))
+            }
+            Some(Answer::Array(_)) => {
+                tag(answer).map_or(Vote::Unknown, |tag| Vote::EndsLater(tag.attempt))
             }
             Some(Answer::Int(-2)) => {
                 self.missing += 1;
@@ -209,15 +161,12 @@ impl Extend {
         match step {
             Step::Wait => Next::WAIT,
             Step::Afresh => Next::then(Then::Ask),
+            Step::Shorten(masters) => Next::then(Then::Tell(masters)),
             Step::Extended(_) => {
-                let Some(sent) = &mut self.sent else { return Next::WAIT };
-                sent.done = true;
-                if rules.quorum.reached_by(sent.fits) || sent.later.is_empty() {
-                    return self.granted();
+                if let Some(sent) = &mut self.sent {
+                    sent.done = true;
                 }
-                let told = sent.later.iter().map(|(master, _)| *master).collect();
-                sent.told = Some(told);
-                Next::then(Then::Tell(told))
+                Next::then(Then::Reply(self.replies.changed.clone(), turn::End::Granted))
             }
             Step::Refused if self.missing > self.others => {
                 Next::reply(self.replies.missing.clone())
@@ -238,14 +187,16 @@ impl Extend {
 
     /// The same of masters that a quorum was not waited for with.
     pub(super) fn to_shorten(&self, rules: &Rules) -> Vec<(MasterId, Vec<u8>, i64)> {
-        let fits = self.sent.as_ref().map_or(MasterSet::EMPTY, |sent| sent.fits);
-        self.sooner(rules).into_iter().filter(|(master, ..)| !fits.contains(*master)).collect()
+        let later = self.sent.as_ref().filter(|sent| sent.done).map(|sent| sent.decision.later());
+        let mut sooner = self.sooner(rules);
+        sooner.retain(|(master, ..)| later.is_some_and(|later| later.contains(*master)));
+        sooner
     }
 
     /// Values that are to end sooner, by master, and in how many milliseconds. The tag tells them from what was prolonged
     /// since.
     fn sooner(&self, rules: &Rules) -> Vec<(MasterId, Vec<u8>, i64)> {
-        let Some(sent) = self.sent.as_ref().filter(|sent| sent.done) else { return Vec::new() };
+        let Some(sent) = &self.sent else { return Vec::new() };
         let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
         let value = |tag: Tag| match tag {
             Tag::NONE => self.token.to_vec(),

@@ -146,9 +146,14 @@ fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
     ))
 }
 
-/// A quorum answered, but it takes the others to know.
+/// A quorum answered, but it takes the others to know; or too few have answered yet.
 pub fn undecided(rules: &Rules, answered: usize) -> Reply {
-    let masters = rules.quorum.masters();
+    let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
+    if answered < needed {
+        return Reply::error(format!(
+            "TRYAGAIN {answered} of {masters} masters answered in time and {needed} are needed: try again"
+        ));
+    }
     Reply::error(format!(
         "TRYAGAIN {answered} of {masters} masters answered and no majority of them agrees: try again"
     ))

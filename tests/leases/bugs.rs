@@ -15,6 +15,8 @@ pub(crate) enum Bug {
     NoFreshness,
     /// A quorum's yes to an extension counts however late it is.
     NoFreshnessOfExtensions,
+    /// An extension is confirmed before a quorum ends as soon as the client wants.
+    ToldBeforeShorter,
     /// The freshness is doubled but not the pad.
     PadNotDoubled,
     /// Two attempts with one token make a quorum together.
@@ -41,6 +43,8 @@ pub(crate) enum Bug {
     NoSecondDelivery,
     /// Copies of the present attempt stay when the quorum holds an earlier one.
     OwnCopiesStay,
+    /// A release that looks again gives back whatever it finds under its token.
+    LookAnew,
     /// A release counts masters that show nothing as if they had deleted the lease.
     AbsenceIsRelease,
     /// Deletions compare nothing.

@@ -57,7 +57,10 @@ impl World {
             release::Step::Look => {
                 let now = state.time();
                 if let Operation::Release(release) = &mut state.flights[index].operation {
-                    release.ask(everybody(), now);
+                    match self.has(Bug::LookAnew) {
+                        true => *release = Release::new(self.terms(), everybody(), now),
+                        false => release.ask(everybody(), now),
+                    }
                 }
                 self.broadcast(state, index);
             }

@@ -17,7 +17,7 @@ mod world;
 mod worlds;
 
 use bugs::Bug;
-use model::{CONFIRMED, ENDED, EXCLUSION, NO_GHOSTS, TRUTH};
+use model::{CONFIRMED, ENDED, EXCLUSION, IN_TIME, NO_GHOSTS, ONE_END, TRUTH};
 use stateright::{Checker, HasDiscoveries, Model};
 use world::World;
 
@@ -70,6 +70,13 @@ mod nothing_goes_wrong {
     }
 
     #[test]
+    fn when_a_lease_is_handed_over_that_a_master_has_missed() {
+        holds(worlds::hand_over_what_one_missed(), 1_000);
+        holds(worlds::hand_over_elsewhere_what_one_missed(), 1_000);
+        holds(worlds::share_what_one_missed(), 1_000);
+    }
+
+    #[test]
     fn when_a_lease_is_given_back_elsewhere() {
         holds(worlds::release_elsewhere(), 20_000);
         holds(worlds::acquire_after_release_elsewhere(), 10_000);
@@ -95,6 +102,11 @@ mod nothing_goes_wrong {
     #[test]
     fn when_a_lease_is_prolonged_slowly() {
         holds(worlds::slow_extension(), 10_000);
+    }
+
+    #[test]
+    fn when_a_lease_is_prolonged_by_less_than_is_left() {
+        holds(worlds::shorter_extension(), 5_000);
     }
 
     #[test]
@@ -178,6 +190,12 @@ mod nothing_goes_wrong {
 
     #[test]
     #[ignore = "takes minutes: make test-model"]
+    fn when_a_lease_is_prolonged_by_less_than_is_left_in_a_race() {
+        holds(worlds::shorter_extension_in_a_race(), 1_000_000);
+    }
+
+    #[test]
+    #[ignore = "takes minutes: make test-model"]
     fn when_masters_are_slow_twice() {
         holds(worlds::slow_masters_twice(), 100_000);
     }
@@ -235,6 +253,11 @@ mod each_rule_is_needed {
     #[test]
     fn a_late_quorum_extends_nothing() {
         misses(Bug::NoFreshnessOfExtensions, worlds::slow_extension(), CONFIRMED);
+    }
+
+    #[test]
+    fn an_extension_ends_as_soon_as_its_client_is_told() {
+        misses(Bug::ToldBeforeShorter, worlds::shorter_extension(), IN_TIME);
     }
 
     #[test]
@@ -303,6 +326,12 @@ mod each_rule_is_needed {
     fn no_copies_stay_beside_an_earlier_attempt() {
         misses(Bug::OwnCopiesStay, worlds::acquire_elsewhere(), NO_GHOSTS);
     }
+
+    #[test]
+    fn a_release_ends_one_lease() {
+        misses(Bug::LookAnew, worlds::hand_over_what_one_missed(), ONE_END);
+    }
+
     #[test]
     fn a_release_does_not_count_masters_that_the_claim_has_yet_to_reach() {
         misses(Bug::AbsenceIsRelease, worlds::acquire_after_release_elsewhere(), CONFIRMED);

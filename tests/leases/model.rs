@@ -11,6 +11,8 @@ pub(crate) const EXCLUSION: &str = "no two clients hold the lease";
 pub(crate) const CONFIRMED: &str = "what was confirmed stays until it ends";
 pub(crate) const NO_GHOSTS: &str = "nothing is left of what was refused or released";
 pub(crate) const TRUTH: &str = "no release succeeds while another client holds the lease";
+pub(crate) const ONE_END: &str = "one release ends one lease";
+pub(crate) const IN_TIME: &str = "no quorum keeps a lease for longer than its client was told";
 pub(crate) const ENDED: &str = "what was there before a deletion is held by no quorum after it";
 pub(crate) const FOUND: &str = "no deletion overlooks a lease that is held all the time";
 
@@ -94,6 +96,8 @@ impl Model for World {
                     || state.masters.iter().all(|master| !is_ghost(state, master))
             }),
             Property::always(TRUTH, |_: &Self, state: &State| !state.seen.false_release),
+            Property::always(ONE_END, |_: &Self, state: &State| !state.seen.ended_two),
+            Property::always(IN_TIME, |_: &Self, state: &State| !state.seen.ends_late),
             Property::always(ENDED, |_: &Self, state: &State| deleted_is_ended(state)),
             Property::always(FOUND, |_: &Self, state: &State| !state.seen.false_missing),
             Property::sometimes(GRANTED, |_: &Self, state: &State| !state.live.is_empty()),

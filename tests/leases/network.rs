@@ -15,6 +15,7 @@ impl World {
     pub(crate) fn execute(&self, state: &mut State, proxy: usize, master: usize) {
         let Some(request) = state.links[proxy][master].requests.pop_front() else { return };
         let answer = self.obey(state, master, request);
+        self.note_end(state, request, answer);
         if let (Some(answer), Some(flight)) = (answer, request.flight) {
             let reply = Reply { flight, round: request.round, answer };
             state.links[proxy][master].replies.push_back(reply);
@@ -24,7 +25,23 @@ impl World {
     /// What a connection executes that nobody listens to any more.
     pub(crate) fn execute_old(&self, state: &mut State, proxy: usize, master: usize) {
         if let Some(request) = state.links[proxy][master].old.pop_front() {
-            self.obey(state, master, request);
+            let answer = self.obey(state, master, request);
+            self.note_end(state, request, answer);
+        }
+    }
+
+    /// What a release has deleted it has ended.
+    fn note_end(&self, state: &mut State, request: Request, answer: Option<Answer>) {
+        let (Command::GiveBack(tag, _), Some(flight)) = (request.command, request.flight) else {
+            return;
+        };
+        let hit = (flight, tag.attempt);
+        if answer == Some(Answer::Delete(release::Vote::Deleted))
+            && !state.given_back.contains(&hit)
+        {
+            state.given_back.push(hit);
+            state.given_back.sort_unstable();
+            state.count_ends();
         }
     }
 
@@ -54,7 +71,11 @@ impl World {
             Command::Extend { token, ttl } => {
                 let vote = master::extend(key, &token, end(ttl));
                 self.forget_generation(key);
-                Answer::Extend(vote)
+                Answer::Extend(vote, key.map(|copy| copy.tag))
+            }
+            Command::Shorten { tag, ttl } => {
+                master::shorten(key, tag, end(ttl));
+                Answer::Shortened
             }
             Command::Look { token } => Answer::Sight(master::look(key, &token)),
             Command::Show => Answer::Shown(master::show(key)),
@@ -156,7 +177,8 @@ fn is_owed(command: Command) -> bool {
 fn unknown(answer: Answer) -> Answer {
     match answer {
         Answer::Claim(attempt, _) => Answer::Claim(attempt, claim::Vote::Unknown),
-        Answer::Extend(_) => Answer::Extend(extend::Vote::Unknown),
+        Answer::Extend(..) => Answer::Extend(extend::Vote::Unknown, None),
+        Answer::Shortened | Answer::Unshortened => Answer::Unshortened,
         Answer::Sight(_) => Answer::Sight(release::Sight::Unknown),
         Answer::Shown(_) => Answer::Shown(delete::Sight::Unknown),
         Answer::Delete(_) => Answer::Delete(release::Vote::Unknown),
@@ -166,7 +188,8 @@ fn unknown(answer: Answer) -> Answer {
 fn unanswered(command: Command) -> Option<Answer> {
     Some(match command {
         Command::Claim { tag, .. } => Answer::Claim(tag.attempt, claim::Vote::Unknown),
-        Command::Extend { .. } => Answer::Extend(extend::Vote::Unknown),
+        Command::Extend { .. } => Answer::Extend(extend::Vote::Unknown, None),
+        Command::Shorten { .. } => Answer::Unshortened,
         Command::Look { .. } => Answer::Sight(release::Sight::Unknown),
         Command::Show => Answer::Shown(delete::Sight::Unknown),
         Command::Delete(_) | Command::GiveBack(..) | Command::DeleteAnything => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redlock_proxy::decision::lease::attempt::Attempt;
 use redlock_proxy::decision::lease::claim::Claim;
 use redlock_proxy::decision::lease::extend::Extend;
+use redlock_proxy::decision::lease::master::Lease;
 use redlock_proxy::decision::lease::{claim, extend, release};
 use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 
@@ -19,13 +20,17 @@ impl World {
         let id = (client, state.clients[client].next);
         let job = self.scripts[client][id.1];
         state.clients[client].next += 1;
+        if let (Job::Shorten(_), Some(holds)) = (job, &mut state.clients[client].holds) {
+            // Whoever asks for an earlier end may get it at once.
+            holds.until = holds.until.min(state.now + self.ttl(job));
+        }
         let proxy = job.proxy();
         let rival = (0..state.clients.len())
             .filter(|other| *other != client)
             .find_map(|other| Some((other, state.clients[other].holds?.attempt)));
         let operation = match job {
             Job::Claim(_) | Job::Acquire(_) => Operation::Claim(self.new_claim(state, proxy, id)),
-            Job::Extend(_) => {
+            Job::Extend(_) | Job::Shorten(_) => {
                 let fresh = self.fresh(Bug::NoFreshnessOfExtensions);
                 Operation::Extend(Extend::new(self.terms(), fresh, everybody(), state.time()))
             }
@@ -54,6 +59,7 @@ impl World {
             ended: Vec::new(),
             before: Vec::new(),
             found: Vec::new(),
+            later: Vec::new(),
             shown: Vec::new(),
         };
         let flight = match job {
@@ -98,11 +104,7 @@ impl World {
         let flight = &state.flights[index];
         let (id, proxy) = (flight.id, flight.proxy);
         let (token, job) = (self.tokens[id.0], self.scripts[id.0][id.1]);
-        let padded = |freshness: Duration| match freshness.as_secs() as u8 {
-            ANY_TIME => self.lease + self.freshness,
-            _ if self.has(Bug::PadNotDoubled) => self.lease + self.freshness,
-            freshness => self.lease + freshness,
-        };
+        let padded = |freshness: Duration| self.padded(job, freshness);
         let (round, command) = match &flight.operation {
             Operation::Claim(claim) => {
                 let (tag, ttl) = (claim.attempt().fresh(), padded(claim.freshness()));
@@ -118,6 +120,20 @@ impl World {
         for master in 0..MASTERS {
             state.send(proxy, master, command, Some((id, round)));
         }
+    }
+
+    /// How long masters are to keep a lease.
+    fn padded(&self, job: Job, freshness: Duration) -> u8 {
+        let pad = match freshness.as_secs() as u8 {
+            ANY_TIME => self.freshness,
+            _ if self.has(Bug::PadNotDoubled) => self.freshness,
+            freshness => freshness,
+        };
+        self.ttl(job) + pad
+    }
+
+    fn ttl(&self, job: Job) -> u8 {
+        if matches!(job, Job::Shorten(_)) { 1 } else { self.lease }
     }
 
     pub(crate) fn hear_first(&self, state: &mut State, proxy: usize, master: usize) {
@@ -144,8 +160,18 @@ impl World {
                 self.take_back_when_read(state, index, master, attempt, vote);
                 self.follow_claim(state, index, taken_back, next);
             }
-            (Operation::Extend(extend), Answer::Extend(vote)) => {
+            (Operation::Extend(extend), Answer::Extend(vote, tag)) => {
+                if let (extend::Vote::EndsLater(_), Some(tag)) = (vote, tag)
+                    && reply.round == extend.round()
+                {
+                    flight.later.push((master, tag));
+                }
                 let step = extend.vote(reply.round, id, self.mixed_extension(vote), now);
+                self.follow_extend(state, index, step);
+            }
+            (Operation::Extend(extend), Answer::Shortened | Answer::Unshortened) => {
+                let is_so = reply.answer == Answer::Shortened;
+                let step = extend.shortened(reply.round, id, is_so, now);
                 self.follow_extend(state, index, step);
             }
             (Operation::Release(release), Answer::Sight(sight)) => {
@@ -251,18 +277,50 @@ impl World {
             extend::Step::Wait => {}
             extend::Step::Afresh => {
                 let now = state.time();
+                state.flights[index].later.clear();
                 if let Operation::Extend(extend) = &mut state.flights[index].operation {
                     extend.ask(everybody(), now);
                 }
                 self.broadcast(state, index);
             }
-            extend::Step::Extended(attempt) => {
-                state.seen.extended = true;
-                self.granted(state, index, attempt);
+            extend::Step::Shorten(masters) if self.has(Bug::ToldBeforeShorter) => {
+                self.shorten(state, index, masters);
+                self.confirm_extension(state, index);
             }
+            extend::Step::Shorten(masters) => self.shorten(state, index, masters),
+            extend::Step::Extended(_) => self.confirm_extension(state, index),
             extend::Step::Refused | extend::Step::Unavailable { .. } => self.refused(state, index),
         }
         self.tidy(state);
+    }
+
+    fn shorten(&self, state: &mut State, index: usize, masters: MasterSet) {
+        let flight = &state.flights[index];
+        let Operation::Extend(extend) = &flight.operation else { return };
+        let ttl = self.padded(self.scripts[flight.id.0][flight.id.1], extend.freshness());
+        let (proxy, to) = (flight.proxy, Some((flight.id, extend.round())));
+        for (master, tag) in flight.later.clone() {
+            if masters.contains(MasterId::new(master)) {
+                state.send(proxy, master, Command::Shorten { tag, ttl }, to);
+            }
+        }
+    }
+
+    /// What is still to end sooner elsewhere is told behind the answer.
+    fn confirm_extension(&self, state: &mut State, index: usize) {
+        let flight = &state.flights[index];
+        let Operation::Extend(extend) = &flight.operation else { return };
+        let (later, Some(attempt)) = (extend.later(), extend.attempt()) else { return };
+        let ttl = self.padded(self.scripts[flight.id.0][flight.id.1], extend.freshness());
+        let ends = |master: &&Master| {
+            let is_it = |copy: &Lease<u8>| copy.tag.attempt == attempt;
+            master.key.filter(is_it).is_some_and(|copy| copy.end_ms > u64::from(state.now + ttl))
+        };
+        let late = state.masters.iter().filter(ends).count();
+        state.seen.ends_late |= late >= Quorum::of(MASTERS).needed();
+        state.seen.extended = true;
+        self.shorten(state, index, later);
+        self.granted(state, index, attempt);
     }
 
     pub(crate) fn refused(&self, state: &mut State, index: usize) {
@@ -271,15 +329,17 @@ impl World {
 
     fn granted(&self, state: &mut State, index: usize, attempt: Attempt) {
         let flight = &mut state.flights[index];
-        let (until, doubts) = (state.now + self.lease, flight.doubts);
+        let job = self.scripts[flight.id.0][flight.id.1];
+        let (until, doubts) = (state.now + self.ttl(job), flight.doubts);
         let is_over = flight.overlaps || flight.ended.contains(&attempt);
         flight.told = true;
         if !state.live.contains(&attempt) {
             state.live.push(attempt);
             state.live.sort_unstable();
+            state.count_ends();
         }
-        let (client, job) = state.flights[index].id;
-        let shares = !matches!(self.scripts[client][job], Job::Claim(_));
+        let client = state.flights[index].id.0;
+        let shares = !matches!(job, Job::Claim(_));
         if !is_over {
             state.clients[client].holds = Some(Holds { attempt, until, shares, doubts });
         }
@@ -323,6 +383,9 @@ impl World {
         match vote {
             extend::Vote::Extended(_) if self.has(Bug::MixedQuorum) => {
                 extend::Vote::Extended(attempt_of(0))
+            }
+            extend::Vote::EndsLater(_) if self.has(Bug::MixedQuorum) => {
+                extend::Vote::EndsLater(attempt_of(0))
             }
             vote => vote,
         }

@@ -41,6 +41,9 @@ pub(crate) struct World {
     pub(crate) end: u8,
     /// Whether deadlines come while masters are merely slow. A tick is coarse: they may come within one.
     pub(crate) hasty: bool,
+    /// Whether the first client holds the lease when the world begins, through the first proxy, and on all masters but
+    /// the first.
+    pub(crate) begins_held: bool,
     /// What must happen in some history, or the world shows nothing.
     pub(crate) reaches: Vec<Event>,
     /// The rule that is missing.
@@ -58,6 +61,8 @@ pub(crate) enum Job {
     /// Take the key, or prolong it if it holds the token.
     Acquire(usize),
     Extend(usize),
+    /// An extension by less than is left: by one tick.
+    Shorten(usize),
     Release(usize),
     /// `DEL key`, whoever holds it.
     Delete(usize),
@@ -69,6 +74,7 @@ impl Job {
             Self::Claim(proxy)
             | Self::Acquire(proxy)
             | Self::Extend(proxy)
+            | Self::Shorten(proxy)
             | Self::Release(proxy)
             | Self::Delete(proxy) => proxy,
         }
@@ -93,6 +99,8 @@ pub(crate) struct State {
     pub(crate) live: Vec<Attempt>,
     /// Attempts whose release was a success.
     pub(crate) released: Vec<Attempt>,
+    /// Attempts that releases have deleted on some master.
+    pub(crate) given_back: Vec<(FlightId, Attempt)>,
     /// Attempts that were granted before a deletion began which was a success.
     pub(crate) deleted: Vec<Attempt>,
     pub(crate) seen: Seen,
@@ -105,6 +113,10 @@ pub(crate) struct Seen {
     pub(crate) false_release: bool,
     /// A deletion found nothing although somebody held the key all the time.
     pub(crate) false_missing: bool,
+    /// One release has deleted two leases.
+    pub(crate) ended_two: bool,
+    /// A quorum kept a lease for longer than its client was told.
+    pub(crate) ends_late: bool,
     pub(crate) afresh: bool,
     pub(crate) held: bool,
     pub(crate) extended: bool,
@@ -188,6 +200,8 @@ pub(crate) struct Flight {
     pub(crate) before: Vec<Attempt>,
     /// Leases that clients believed in when a deletion began.
     pub(crate) found: Vec<(usize, Attempt)>,
+    /// Values that an extension has left on masters where they end later than the client wants.
+    pub(crate) later: Vec<(usize, Tag)>,
     /// Values that masters showed a deletion; only planted bugs use it.
     pub(crate) shown: Vec<(usize, Option<Tag>)>,
 }
@@ -242,6 +256,11 @@ pub(crate) enum Command {
         token: u8,
         ttl: u8,
     },
+    /// The value as the extension before it has left it, told by the tag.
+    Shorten {
+        tag: Tag,
+        ttl: u8,
+    },
     Look {
         token: u8,
     },
@@ -268,7 +287,11 @@ pub(crate) struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
     Claim(Attempt, claim::Vote),
-    Extend(extend::Vote),
+    /// With the tag that a copy has now.
+    Extend(extend::Vote, Option<Tag>),
+    Shortened,
+    /// Nobody knows whether it was let end sooner.
+    Unshortened,
     Sight(release::Sight),
     Shown(delete::Sight),
     Delete(release::Vote),
@@ -309,6 +332,7 @@ impl World {
             patience: 2,
             end: 0,
             hasty: true,
+            begins_held: false,
             reaches: Vec::new(),
             bug: None,
         }
@@ -330,7 +354,7 @@ impl World {
     pub(crate) fn start(&self) -> State {
         let master =
             Master { key: None, mark: Some(0), is_out: false, forgot: false, touched: false };
-        State {
+        let state = State {
             now: 0,
             masters: std::array::from_fn(|_| master.clone()),
             clients: vec![Client::default(); self.scripts.len()],
@@ -342,15 +366,39 @@ impl World {
             forgets: 0,
             live: Vec::new(),
             released: Vec::new(),
+            given_back: Vec::new(),
             deleted: Vec::new(),
             seen: Seen::default(),
-        }
+        };
+        if self.begins_held { self.held(state) } else { state }
+    }
+
+    fn held(&self, mut state: State) -> State {
+        let attempt = attempt(0, (0, 9), 0);
+        let end_ms = u64::from(self.lease + self.freshness);
+        let lease = Lease { tag: attempt.fresh(), token: self.tokens[0], end_ms };
+        let (first, others) = state.masters.split_at_mut(1);
+        others.iter_mut().for_each(|master| master.key = Some(lease));
+        first[0].touched = true;
+        state.clients[0].holds =
+            Some(Holds { attempt, until: self.lease, shares: false, doubts: 0 });
+        state.live.push(attempt);
+        state
     }
 }
 
 impl State {
     pub(crate) fn time(&self) -> Duration {
         ticks(self.now)
+    }
+
+    /// A release has deleted a copy, or something that one has deleted was granted or is about to be released.
+    pub(crate) fn count_ends(&mut self) {
+        let of = |id: FlightId| {
+            let hits = self.given_back.iter().filter(move |(by, _)| *by == id);
+            hits.filter(|(_, attempt)| self.live.contains(attempt)).count()
+        };
+        self.seen.ended_two |= self.given_back.iter().any(|(id, _)| of(*id) > 1);
     }
 
     pub(crate) fn position(&self, id: FlightId) -> Option<usize> {

@@ -3,7 +3,7 @@
 use crate::model::{ADMITTED, AFRESH, DELETED, EXTENDED, REFUSED, RELEASED, SHARED};
 use crate::world::{Event, Job, World};
 
-use Job::{Acquire, Claim, Delete, Extend, Release};
+use Job::{Acquire, Claim, Delete, Extend, Release, Shorten};
 
 /// Two clients want the same lease with equal tokens, through two proxies. Split votes are tried again.
 pub(crate) fn race() -> World {
@@ -47,6 +47,25 @@ pub(crate) fn hand_over() -> World {
 /// The same with a connection that is lost.
 pub(crate) fn hand_over_with_lost_connection() -> World {
     World { cuts: 1, ..hand_over() }
+}
+
+/// One master has missed a lease. It is given back, and a connection is lost, while another client with the same token
+/// wants it.
+pub(crate) fn hand_over_what_one_missed() -> World {
+    let world = World::new(&[&[Release(0)], &[Claim(1)]]);
+    let world = World { tokens: vec![1, 1], cuts: 1, begins_held: true, ..world };
+    reaching(&[RELEASED, REFUSED], world)
+}
+
+/// The same, given back through another proxy than the one that granted it.
+pub(crate) fn hand_over_elsewhere_what_one_missed() -> World {
+    World { scripts: vec![vec![Release(1)], vec![Claim(0)]], ..hand_over_what_one_missed() }
+}
+
+/// The same, while the other client prolongs what it finds.
+pub(crate) fn share_what_one_missed() -> World {
+    let scripts = vec![vec![Release(0)], vec![Acquire(1)]];
+    reaching(&[RELEASED, SHARED], World { scripts, ..hand_over_what_one_missed() })
 }
 
 /// A lease is given back through another proxy than the one that granted it, before all masters have it.
@@ -97,6 +116,18 @@ pub(crate) fn slow_extension() -> World {
     let world = World::new(&[&[Claim(0), Extend(0)], &[Claim(1)]]);
     let world = World { lease: 1, end: 1, hasty: false, rounds: 0, ..world };
     reaching(&[EXTENDED, REFUSED], world)
+}
+
+/// A lease is prolonged by less than is left of it.
+pub(crate) fn shorter_extension() -> World {
+    let world = World::new(&[&[Claim(0), Shorten(0)]]);
+    reaching(&[EXTENDED], World { lease: 3, end: 2, hasty: false, ..world })
+}
+
+/// The same while another client waits for its end.
+pub(crate) fn shorter_extension_in_a_race() -> World {
+    let scripts = vec![vec![Claim(0), Shorten(0)], vec![Claim(1)]];
+    reaching(&[EXTENDED, REFUSED], World { scripts, rounds: 0, ..shorter_extension() })
 }
 
 /// The same for longer, with an extension that is sent again.

@@ -3,6 +3,9 @@
 //! A minority that is silent is waited for only while it decides: with no quorum for a yes or a no, whoever has yet to
 //! answer would make one. Waiting costs no safety, because what comes after the freshness is asked again.
 //!
+//! A copy keeps the longer end, so some may end later than the client wants. A quorum of them is let end sooner before
+//! the client is told: otherwise that would undo what it asks for next.
+//!
 //! Nothing is taken back. An extension that too few masters answered is an error, and the longer end stays where it
 //! was set: that is the safe side.
 
@@ -18,6 +21,8 @@ use crate::quorum::{MasterId, MasterSet};
 pub enum Vote {
     /// The key holds the token; the attempt that stored it was prolonged.
     Extended(Attempt),
+    /// The same, and it ends later than the client wants.
+    EndsLater(Attempt),
     /// The key is absent or holds another token.
     Refused,
     /// No trustworthy answer, and none to come.
@@ -31,6 +36,8 @@ pub enum Step {
     Wait,
     /// A quorum agreed too late: send it again with the next round's number, and call [`Extend::ask`].
     Afresh,
+    /// A quorum agreed, but not to so early an end: let it end sooner there, and call [`Extend::shortened`].
+    Shorten(MasterSet),
     /// A quorum holds this attempt for longer now.
     Extended(Attempt),
     /// No quorum holds the token.
@@ -56,6 +63,11 @@ pub struct Extend {
     pending: MasterSet,
     holders: Holders,
     refused: MasterSet,
+    /// Masters with a copy that ends later than the client wants.
+    later: MasterSet,
+    /// Those of them that were told to let it end sooner, and have not answered.
+    told: MasterSet,
+    is_shortening: bool,
     is_open: bool,
 }
 
@@ -71,14 +83,17 @@ impl Extend {
             pending: asked,
             holders: Holders::default(),
             refused: MasterSet::EMPTY,
+            later: MasterSet::EMPTY,
+            told: MasterSet::EMPTY,
+            is_shortening: false,
             is_open: true,
         }
     }
 
     /// The next round has been sent to `asked`. Its pad covers [`Extend::freshness`].
     pub fn ask(&mut self, asked: MasterSet, now: Duration) {
-        (self.pending, self.sent, self.is_open) = (asked, now, true);
-        (self.holders, self.refused) = (Holders::default(), MasterSet::EMPTY);
+        let Self { terms, began, freshness, round, .. } = *self;
+        *self = Self { began, round, ..Self::new(terms, freshness, asked, now) };
     }
 
     /// The round that answers have to name now.
@@ -98,21 +113,52 @@ impl Extend {
 
     /// Masters that owe an answer to the present round.
     pub fn pending(&self) -> MasterSet {
-        self.pending
+        self.pending.union(self.told)
+    }
+
+    /// The attempt that a quorum has prolonged.
+    pub fn attempt(&self) -> Option<Attempt> {
+        self.holders.of_quorum(self.terms.quorum)
+    }
+
+    /// Masters that were told to let it end sooner, and have not answered.
+    pub fn told(&self) -> MasterSet {
+        self.told
+    }
+
+    /// Masters on which it still ends later than the client wants, as far as is known.
+    pub fn later(&self) -> MasterSet {
+        self.later
     }
 
     /// One master has answered `round`.
     pub fn vote(&mut self, round: u8, master: MasterId, vote: Vote, now: Duration) -> Step {
-        if !self.is_open || round != self.round || !self.pending.contains(master) {
+        if round != self.round || !self.pending.contains(master) {
             return Step::Wait;
         }
         self.pending.remove(master);
         match vote {
+            Vote::EndsLater(attempt) => {
+                self.holders.insert(attempt, master);
+                self.later.insert(master);
+            }
             Vote::Extended(attempt) => self.holders.insert(attempt, master),
             Vote::Refused => self.refused.insert(master),
             Vote::Unknown => {}
         }
-        self.decide(now)
+        self.tick(now)
+    }
+
+    /// One master has answered `round` whether it ends as soon as the client wants now.
+    pub fn shortened(&mut self, round: u8, master: MasterId, is_so: bool, now: Duration) -> Step {
+        if round != self.round || !self.told.contains(master) {
+            return Step::Wait;
+        }
+        self.told.remove(master);
+        if is_so {
+            self.later.remove(master);
+        }
+        self.tick(now)
     }
 
     /// The deadline has come.
@@ -122,29 +168,37 @@ impl Extend {
 
     /// The lease was prolonged, but its client cannot be told yet. Past the freshness it would outlive the masters' copies.
     pub fn untold(&mut self, now: Duration) -> Step {
-        let is_done = !self.is_open && self.holders.of_quorum(self.terms.quorum).is_some();
+        let is_done = !self.is_open && self.ends_in_time() && self.attempt().is_some();
         let is_fresh = now - self.sent <= self.freshness;
         if is_done && !is_fresh { self.decide(now) } else { Step::Wait }
     }
 
     fn decide(&mut self, now: Duration) -> Step {
         let step = self.verdict(now);
-        self.is_open = step == Step::Wait;
-        if step == Step::Afresh {
-            self.freshness *= 2;
-            self.round = self.round.wrapping_add(1);
+        self.is_open = matches!(step, Step::Wait | Step::Shorten(_));
+        match step {
+            Step::Afresh => {
+                self.freshness *= 2;
+                self.round = self.round.wrapping_add(1);
+            }
+            Step::Shorten(masters) => (self.told, self.is_shortening) = (masters, true),
+            _ => {}
         }
         step
     }
 
     fn verdict(&self, now: Duration) -> Step {
-        let quorum = self.terms.quorum;
         let is_over = now >= self.began + self.terms.patience;
-        if let Some(attempt) = self.holders.of_quorum(quorum) {
-            return match now - self.sent <= self.freshness {
-                true => Step::Extended(attempt),
-                false if is_over => self.unavailable(),
-                false => Step::Afresh,
+        if let Some(attempt) = self.attempt() {
+            let is_fresh = now - self.sent <= self.freshness;
+            let may_change = !self.pending.is_empty() || !self.told.is_empty();
+            return match (is_fresh, self.ends_in_time()) {
+                (true, true) => Step::Extended(attempt),
+                _ if is_over => self.unavailable(),
+                (false, _) => Step::Afresh,
+                (true, false) if !self.is_shortening => Step::Shorten(self.later),
+                (true, false) if may_change => Step::Wait,
+                (true, false) => self.unavailable(),
             };
         }
         if self.is_impossible() {
@@ -156,6 +210,11 @@ impl Extend {
         }
     }
 
+    /// Whether no more masters than a quorum can do without may keep it for longer than the client wants.
+    fn ends_in_time(&self) -> bool {
+        self.terms.quorum.reached_by(self.answered().without(self.later))
+    }
+
     /// Whether no attempt can have a quorum, whatever the silent masters hold.
     fn is_impossible(&self) -> bool {
         let quorum = self.terms.quorum;
@@ -164,7 +223,8 @@ impl Extend {
     }
 
     fn unavailable(&self) -> Step {
-        Step::Unavailable { answered: self.answered().len() }
+        let late = if self.is_shortening { self.later } else { MasterSet::EMPTY };
+        Step::Unavailable { answered: self.answered().without(late).len() }
     }
 
     fn answered(&self) -> MasterSet {
@@ -206,6 +266,52 @@ mod tests {
         assert_eq!(cast(&mut extend(), &[(Vote::Refused, 1), (Vote::Refused, 1)]), Step::Refused);
         let mixed = [(yes(7), 1), (yes(8), 1), (Vote::Refused, 1)];
         assert_eq!(cast(&mut extend(), &mixed), Step::Refused);
+    }
+
+    fn later(counter: u64) -> Vote {
+        Vote::EndsLater(Attempt::new(WorkerId::new(1), counter))
+    }
+
+    #[test]
+    fn a_quorum_lets_it_end_as_soon_as_the_client_wants() {
+        let Vote::Extended(attempt) = yes(7) else { unreachable!() };
+        let of = |indices: &[usize]| indices.iter().copied().map(MasterId::new).collect();
+        let mut extend = extend();
+        assert_eq!(cast(&mut extend, &[(later(7), 1), (later(7), 1)]), Step::Shorten(of(&[0, 1])));
+        assert_eq!((extend.told(), extend.deadline()), (of(&[0, 1]), Some(ms(1_500))));
+        assert_eq!(
+            extend.shortened(0, MasterId::new(2), true, ms(2)),
+            Step::Wait,
+            "it was not told"
+        );
+        assert_eq!(extend.shortened(0, MasterId::new(0), true, ms(2)), Step::Wait);
+        assert_eq!(extend.shortened(0, MasterId::new(0), true, ms(2)), Step::Wait, "said twice");
+        assert_eq!(extend.shortened(0, MasterId::new(1), true, ms(2)), Step::Extended(attempt));
+        assert_eq!(extend.vote(0, MasterId::new(2), later(7), ms(3)), Step::Wait);
+        assert_eq!(extend.later(), of(&[2]), "what is left to be told");
+    }
+
+    #[test]
+    fn the_third_master_may_say_that_it_ends_in_time() {
+        let mut fits = extend();
+        cast(&mut fits, &[(later(7), 1), (yes(7), 1)]);
+        assert!(matches!(fits.vote(0, MasterId::new(2), yes(7), ms(2)), Step::Extended(_)));
+    }
+
+    #[test]
+    fn what_may_end_later_than_the_client_is_told_is_an_error() {
+        let mut silent = extend();
+        cast(&mut silent, &[(later(7), 1), (later(7), 1)]);
+        assert_eq!(silent.tick(ms(1_500)), Step::Unavailable { answered: 0 });
+        let mut lost = extend();
+        cast(&mut lost, &[(later(7), 1), (later(7), 1)]);
+        lost.vote(0, MasterId::new(2), Vote::Unknown, ms(2));
+        lost.shortened(0, MasterId::new(0), true, ms(2));
+        let step = lost.shortened(0, MasterId::new(1), false, ms(2));
+        assert_eq!(step, Step::Unavailable { answered: 1 });
+        let mut slow = extend();
+        cast(&mut slow, &[(later(7), 1), (later(7), 1)]);
+        assert_eq!(slow.shortened(0, MasterId::new(0), true, ms(51)), Step::Afresh);
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub fn claim<T>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
 /// Takes the key if it is free; prolongs it if it holds the client's token.
 pub fn acquire<T: PartialEq>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
     match extend(key, &new.token, new.end_ms) {
-        extend::Vote::Extended(attempt) => claim::Vote::Owned(attempt),
+        extend::Vote::Extended(attempt) | extend::Vote::EndsLater(attempt) => {
+            claim::Vote::Owned(attempt)
+        }
         extend::Vote::Refused | extend::Vote::Unknown => claim(key, new),
     }
 }
@@ -43,10 +45,20 @@ pub fn extend<T: PartialEq>(key: &mut Option<Lease<T>>, token: &T, end_ms: u64) 
     match key {
         Some(copy) if copy.token == *token => {
             copy.tag = copy.tag.raised();
-            copy.end_ms = copy.end_ms.max(end_ms);
+            if copy.end_ms > end_ms {
+                return extend::Vote::EndsLater(copy.tag.attempt);
+            }
+            copy.end_ms = end_ms;
             extend::Vote::Extended(copy.tag.attempt)
         }
         _ => extend::Vote::Refused,
+    }
+}
+
+/// Lets the key end sooner if it holds exactly this value.
+pub fn shorten<T>(key: &mut Option<Lease<T>>, tag: Tag, end_ms: u64) {
+    if let Some(copy) = key.as_mut().filter(|copy| copy.tag == tag) {
+        copy.end_ms = copy.end_ms.min(end_ms);
     }
 }
 
@@ -124,8 +136,12 @@ mod tests {
         let mut key = Some(copy(1, 'a'));
         assert_eq!(extend(&mut key, &'b', 900), extend::Vote::Refused);
         let held = copy(1, 'a').tag.attempt;
-        assert_eq!(extend(&mut key, &'a', 50), extend::Vote::Extended(held));
+        assert_eq!(extend(&mut key, &'a', 50), extend::Vote::EndsLater(held));
         assert_eq!(key, Some(Lease { tag: held.fresh().raised(), ..copy(1, 'a') }));
+        shorten(&mut key, held.fresh(), 50);
+        assert_eq!(key.map(|copy| copy.end_ms), Some(100), "it was prolonged since");
+        shorten(&mut key, held.fresh().raised(), 50);
+        assert_eq!(key.map(|copy| copy.end_ms), Some(50));
         assert_eq!(
             acquire(&mut key, Lease { end_ms: 900, ..copy(2, 'a') }),
             claim::Vote::Owned(held)
