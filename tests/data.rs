@@ -256,6 +256,10 @@ async fn one_client_hears_channels_of_locks_and_of_data() {
     }
     client.send(&encode(&words("PSUBSCRIBE n*"))).await;
     assert_eq!(client.reply().await, push(&["psubscribe", "n*"], 5));
+    for (channel, on_data) in [("free:a", 0), ("gone:{lock:b}", 0), ("news", 1)] {
+        let heard = it.data.ask(&["PUBSUB", "NUMSUB", channel]).await;
+        assert_eq!(heard, Reply::Array(vec![Reply::bulk(channel), int(on_data)]));
+    }
     for (channel, receivers) in [("free:a", 1), ("news", 2), ("gone:{lock:b}", 1), ("sport", 1)] {
         assert_eq!(other.ask(&["PUBLISH", channel, "hello"]).await, int(receivers));
         assert_eq!(client.reply().await, message(&["message", channel, "hello"]));
