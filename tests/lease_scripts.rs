@@ -47,6 +47,7 @@ enum Step {
     },
     Shorten {
         which: Which,
+        seen: u64,
         ttl: u64,
     },
     Look {
@@ -160,8 +161,9 @@ impl Step {
             Self::Extend { token, ttl } => {
                 script(Canonical::Extend, &[&chosen(token), &millis(*ttl)])
             }
-            Self::Shorten { which, ttl } => {
-                script(Canonical::Shorten, &[&which.value(key), &millis(*ttl)])
+            Self::Shorten { which, seen, ttl } => {
+                let (value, ttl, seen) = (which.value(key), millis(*ttl), millis(*seen));
+                script(Canonical::Shorten, &[&value, &ttl, &seen])
             }
             Self::Look { token } => script(Canonical::Look, &[&chosen(token)]),
             Self::Release { which, token } => {
@@ -207,9 +209,9 @@ impl Step {
                 stays_untagged(before, key);
                 Vote::Extend(vote, before.filter(|_| vote != extend::Vote::Refused))
             }
-            Self::Shorten { which, ttl } => {
+            Self::Shorten { which, seen, ttl } => {
                 let tag = which.tag(key);
-                master::shorten(key, tag, *ttl);
+                master::shorten(key, tag, *seen, *ttl);
                 Vote::Done
             }
             Self::Look { token } => Vote::Look(master::look(key, &chosen(token))),
@@ -257,7 +259,7 @@ impl Step {
             }),
             Self::Extend { .. } => match reply {
                 Reply::Array(tags) => match &tags[..] {
-                    [Reply::Bulk(tag)] => {
+                    [Reply::Bulk(tag), Reply::Int(_)] => {
                         let attempt = tag_in(tag).attempt;
                         Vote::Extend(extend::Vote::EndsLater(attempt), Some(tag_in(tag)))
                     }
@@ -339,7 +341,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (attempt.clone(), ttl.clone(), any::<bool>())
             .prop_map(|(attempt, ttl, creates)| Step::Acquire { attempt, ttl, creates }),
         4 => (token.clone(), ttl.clone()).prop_map(|(token, ttl)| Step::Extend { token, ttl }),
-        2 => (which(), ttl.clone()).prop_map(|(which, ttl)| Step::Shorten { which, ttl }),
+        2 => (which(), ttl.clone(), ttl.clone())
+            .prop_map(|(which, seen, ttl)| Step::Shorten { which, seen, ttl }),
         2 => token.clone().prop_map(|token| Step::Look { token }),
         2 => (which(), token.clone()).prop_map(|(which, token)| Step::Release { which, token }),
         2 => attempt.clone().prop_map(|attempt| Step::TakeBack { attempt }),

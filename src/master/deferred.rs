@@ -62,8 +62,6 @@ pub enum Over {
     Value(Box<[u8]>),
     /// The attempt, however often it was prolonged: its holder has given it back.
     Attempt(Attempt),
-    /// What exactly this value has left beyond so many milliseconds: its holder wants it to end sooner.
-    Rest(Box<[u8]>, i64),
 }
 
 impl Debt {
@@ -85,9 +83,6 @@ impl Debt {
             }
             Self::Lease(Lease { key, over: Over::Attempt(attempt), .. }) => {
                 request::deliver(out, form, key, *attempt);
-            }
-            Self::Lease(Lease { key, over: Over::Rest(value, ttl_ms), .. }) => {
-                request::shorten(out, form, key, value, *ttl_ms);
             }
             Self::Restore(restore) => request::restore(out, form, &restore.changes),
             Self::Note(note) => {
@@ -118,7 +113,7 @@ impl Debt {
 impl Lease {
     fn bytes(&self) -> usize {
         let value = match &self.over {
-            Over::Value(value) | Over::Rest(value, _) => value.len(),
+            Over::Value(value) => value.len(),
             Over::Attempt(_) => size_of::<Attempt>(),
         };
         self.key.len() + value

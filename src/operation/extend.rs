@@ -35,8 +35,8 @@ struct Sent {
     voters: MasterSet,
     /// The tag under which a master held it before.
     held: Tag,
-    /// Masters on which it would end later than the client wants, and the tag it had there.
-    later: Vec<(MasterId, Tag)>,
+    /// Masters on which it would end later than the client wants, the tag it had there, and how long in milliseconds.
+    later: Vec<(MasterId, Tag, i64)>,
     done: bool,
 }
 
@@ -88,11 +88,16 @@ impl Extend {
         form: Form,
         out: &mut Vec<u8>,
     ) {
-        let later = self.sooner(rules);
-        match later.into_iter().find(|(to, ..)| *to == master) {
-            Some((_, value, ttl_ms)) => request::shorten(out, form, key, &value, ttl_ms),
-            None => self.encode(rules, key, form, out),
-        }
+        let Some(sent) = &self.sent else { return };
+        let Some((_, tag, seen_ms)) = sent.later.iter().find(|(to, ..)| *to == master) else {
+            return self.encode(rules, key, form, out);
+        };
+        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
+        let value = match *tag {
+            Tag::NONE => self.token.to_vec(),
+            tag => attempt::encode(tag.raised(), &self.token),
+        };
+        request::shorten(out, form, key, &value, ttl_ms, *seen_ms);
     }
 
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
@@ -108,12 +113,10 @@ impl Extend {
             return self.next(rules, step);
         }
         if round == sent.decision.round()
-            && let Some(tag) = tag(answer)
+            && let Some((tag, left_ms)) = held(answer)
         {
             sent.held = tag;
-            if matches!(vote, Vote::EndsLater(_)) {
-                sent.later.push((master, tag));
-            }
+            sent.later.extend(left_ms.map(|left_ms| (master, tag, left_ms)));
         }
         let step = sent.decision.vote(round, master, vote, now);
         self.next(rules, step)
@@ -135,12 +138,11 @@ impl Extend {
 
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
         match answer {
-            Some(Answer::Bulk(_)) => {
-                tag(answer).map_or(Vote::Unknown, |tag| Vote::Extended(tag.attempt))
-            }
-            Some(Answer::Array(_)) => {
-                tag(answer).map_or(Vote::Unknown, |tag| Vote::EndsLater(tag.attempt))
-            }
+            Some(Answer::Bulk(_) | Answer::Array(_)) => match held(answer) {
+                Some((tag, None)) => Vote::Extended(tag.attempt),
+                Some((tag, Some(_))) => Vote::EndsLater(tag.attempt),
+                None => Vote::Unknown,
+            },
             Some(Answer::Int(-2)) => {
                 self.missing += 1;
                 Vote::Refused
@@ -185,37 +187,20 @@ impl Extend {
         Some((&self.token, sent.held.raised()))
     }
 
-    /// The same of masters that a quorum was not waited for with.
-    pub(super) fn to_shorten(&self, rules: &Rules) -> Vec<(MasterId, Vec<u8>, i64)> {
-        let later = self.sent.as_ref().filter(|sent| sent.done).map(|sent| sent.decision.later());
-        let mut sooner = self.sooner(rules);
-        sooner.retain(|(master, ..)| later.is_some_and(|later| later.contains(*master)));
-        sooner
-    }
-
-    /// Values that are to end sooner, by master, and in how many milliseconds. The tag tells them from what was prolonged
-    /// since.
-    fn sooner(&self, rules: &Rules) -> Vec<(MasterId, Vec<u8>, i64)> {
-        let Some(sent) = &self.sent else { return Vec::new() };
-        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
-        let value = |tag: Tag| match tag {
-            Tag::NONE => self.token.to_vec(),
-            tag => attempt::encode(tag.raised(), &self.token),
-        };
-        sent.later.iter().map(|(master, tag)| (*master, value(*tag), ttl_ms)).collect()
-    }
-
     pub(super) fn has_changed(&self) -> bool {
         self.sent.as_ref().is_some_and(|sent| sent.done)
     }
 }
 
-/// The tag in an answer of [`Canonical::Extend`].
-fn tag(answer: Option<&Answer<'_>>) -> Option<Tag> {
+/// The tag in an answer of [`Canonical::Extend`], and for how many milliseconds it stays if that is longer than asked.
+fn held(answer: Option<&Answer<'_>>) -> Option<(Tag, Option<i64>)> {
     match answer? {
-        Answer::Bulk(tag) => Some(held_as(tag)),
+        Answer::Bulk(tag) => Some((held_as(tag), None)),
         Answer::Array(later) => match &later.elements()?[..] {
-            [BytesFrame::BlobString { data: tag, .. }] => Some(held_as(tag)),
+            [
+                BytesFrame::BlobString { data: tag, .. },
+                BytesFrame::Number { data: left_ms, .. },
+            ] => Some((held_as(tag), Some(*left_ms))),
             _ => None,
         },
         _ => None,

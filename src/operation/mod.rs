@@ -523,17 +523,6 @@ impl Operation {
         }
     }
 
-    /// What its holder wants to end sooner than masters have it.
-    pub fn to_shorten(&self, rules: &Rules) -> Vec<(MasterId, Debt)> {
-        let Kind::Extend(extend) = &self.kind else { return Vec::new() };
-        let debt = |(master, value, ttl_ms): (MasterId, Vec<u8>, i64)| {
-            let (over, end) =
-                (Over::Rest(value.into(), ttl_ms), rules.end_of(crate::clock::now(), ttl_ms));
-            (master, Debt::Lease(Lease { db: self.db, key: self.key.clone(), over, end }))
-        };
-        extend.to_shorten(rules).into_iter().map(debt).collect()
-    }
-
     /// What masters may have missed of a lease that was given back.
     pub fn owed(&self, rules: &Rules) -> Option<Owed> {
         match &self.kind {

@@ -155,10 +155,11 @@ pub fn take_back(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8]) {
     script(out, form, Canonical::TakeBack, key, &[value]);
 }
 
-/// Lets the key end in `ttl_ms` at the latest if it holds exactly this value.
-pub fn shorten(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8], ttl_ms: i64) {
-    let mut ttl = Number::default();
-    script(out, form, Canonical::Shorten, key, &[value, ttl.digits(ttl_ms)]);
+/// Lets the key end in `ttl_ms` if it holds exactly this value, and nothing has changed its end since it had `seen_ms` left.
+pub fn shorten(out: &mut Vec<u8>, form: Form, key: &[u8], value: &[u8], ttl_ms: i64, seen_ms: i64) {
+    let (mut ttl, mut seen) = (Number::default(), Number::default());
+    let args = [value, ttl.digits(ttl_ms), seen.digits(seen_ms)];
+    script(out, form, Canonical::Shorten, key, &args);
 }
 
 /// Deletes the key if it holds this attempt, however often that was prolonged.

@@ -17,6 +17,8 @@ pub(crate) enum Bug {
     NoFreshnessOfExtensions,
     /// An extension is confirmed before a quorum ends as soon as the client wants.
     ToldBeforeShorter,
+    /// What ends later on a master that was too slow for an extension is shortened after the answer.
+    StragglersAreShortened,
     /// The freshness is doubled but not the pad.
     PadNotDoubled,
     /// Two attempts with one token make a quorum together.

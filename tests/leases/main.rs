@@ -107,6 +107,7 @@ mod nothing_goes_wrong {
     #[test]
     fn when_a_lease_is_prolonged_by_less_than_is_left() {
         holds(worlds::shorter_extension(), 5_000);
+        holds(worlds::shorter_and_longer_extension(), 1_000);
     }
 
     #[test]
@@ -258,6 +259,12 @@ mod each_rule_is_needed {
     #[test]
     fn an_extension_ends_as_soon_as_its_client_is_told() {
         misses(Bug::ToldBeforeShorter, worlds::shorter_extension(), IN_TIME);
+    }
+
+    #[test]
+    fn nothing_is_shortened_after_the_answer() {
+        let world = worlds::shorter_and_longer_extension();
+        misses(Bug::StragglersAreShortened, world, CONFIRMED);
     }
 
     #[test]

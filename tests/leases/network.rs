@@ -71,10 +71,10 @@ impl World {
             Command::Extend { token, ttl } => {
                 let vote = master::extend(key, &token, end(ttl));
                 self.forget_generation(key);
-                Answer::Extend(vote, key.map(|copy| copy.tag))
+                Answer::Extend(vote, key.map(|copy| (copy.tag, copy.end_ms)))
             }
-            Command::Shorten { tag, ttl } => {
-                master::shorten(key, tag, end(ttl));
+            Command::Shorten { tag, seen_ms, ttl } => {
+                master::shorten(key, tag, seen_ms, end(ttl));
                 Answer::Shortened
             }
             Command::Look { token } => Answer::Sight(master::look(key, &token)),

@@ -145,6 +145,7 @@ impl World {
     pub(crate) fn hear(&self, state: &mut State, master: usize, reply: Reply) {
         let now = state.time();
         let Some(index) = state.position(reply.flight) else {
+            self.shorten_straggler(state, master, reply);
             return self.shown_after_answer(state, master, reply);
         };
         let id = MasterId::new(master);
@@ -160,11 +161,11 @@ impl World {
                 self.take_back_when_read(state, index, master, attempt, vote);
                 self.follow_claim(state, index, taken_back, next);
             }
-            (Operation::Extend(extend), Answer::Extend(vote, tag)) => {
-                if let (extend::Vote::EndsLater(_), Some(tag)) = (vote, tag)
+            (Operation::Extend(extend), Answer::Extend(vote, copy)) => {
+                if let (extend::Vote::EndsLater(_), Some((tag, end_ms))) = (vote, copy)
                     && reply.round == extend.round()
                 {
-                    flight.later.push((master, tag));
+                    flight.later.push((master, tag, end_ms));
                 }
                 let step = extend.vote(reply.round, id, self.mixed_extension(vote), now);
                 self.follow_extend(state, index, step);
@@ -299,18 +300,28 @@ impl World {
         let Operation::Extend(extend) = &flight.operation else { return };
         let ttl = self.padded(self.scripts[flight.id.0][flight.id.1], extend.freshness());
         let (proxy, to) = (flight.proxy, Some((flight.id, extend.round())));
-        for (master, tag) in flight.later.clone() {
+        for (master, tag, seen_ms) in flight.later.clone() {
             if masters.contains(MasterId::new(master)) {
-                state.send(proxy, master, Command::Shorten { tag, ttl }, to);
+                state.send(proxy, master, Command::Shorten { tag, seen_ms, ttl }, to);
             }
         }
     }
 
-    /// What is still to end sooner elsewhere is told behind the answer.
+    /// An extension was answered before this master did.
+    fn shorten_straggler(&self, state: &mut State, master: usize, reply: Reply) {
+        let job = self.scripts[reply.flight.0][reply.flight.1];
+        if let Answer::Extend(extend::Vote::EndsLater(_), Some((tag, seen_ms))) = reply.answer
+            && self.has(Bug::StragglersAreShortened)
+        {
+            let ttl = self.padded(job, ticks(self.freshness));
+            state.send(job.proxy(), master, Command::Shorten { tag, seen_ms, ttl }, None);
+        }
+    }
+
     fn confirm_extension(&self, state: &mut State, index: usize) {
         let flight = &state.flights[index];
         let Operation::Extend(extend) = &flight.operation else { return };
-        let (later, Some(attempt)) = (extend.later(), extend.attempt()) else { return };
+        let Some(attempt) = extend.attempt() else { return };
         let ttl = self.padded(self.scripts[flight.id.0][flight.id.1], extend.freshness());
         let ends = |master: &&Master| {
             let is_it = |copy: &Lease<u8>| copy.tag.attempt == attempt;
@@ -319,7 +330,6 @@ impl World {
         let late = state.masters.iter().filter(ends).count();
         state.seen.ends_late |= late >= Quorum::of(MASTERS).needed();
         state.seen.extended = true;
-        self.shorten(state, index, later);
         self.granted(state, index, attempt);
     }
 

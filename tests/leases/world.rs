@@ -201,7 +201,7 @@ pub(crate) struct Flight {
     /// Leases that clients believed in when a deletion began.
     pub(crate) found: Vec<(usize, Attempt)>,
     /// Values that an extension has left on masters where they end later than the client wants.
-    pub(crate) later: Vec<(usize, Tag)>,
+    pub(crate) later: Vec<(usize, Tag, u64)>,
     /// Values that masters showed a deletion; only planted bugs use it.
     pub(crate) shown: Vec<(usize, Option<Tag>)>,
 }
@@ -259,6 +259,7 @@ pub(crate) enum Command {
     /// The value as the extension before it has left it, told by the tag.
     Shorten {
         tag: Tag,
+        seen_ms: u64,
         ttl: u8,
     },
     Look {
@@ -287,8 +288,8 @@ pub(crate) struct Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
     Claim(Attempt, claim::Vote),
-    /// With the tag that a copy has now.
-    Extend(extend::Vote, Option<Tag>),
+    /// With the tag and the end that a copy has now.
+    Extend(extend::Vote, Option<(Tag, u64)>),
     Shortened,
     /// Nobody knows whether it was let end sooner.
     Unshortened,

@@ -124,6 +124,12 @@ pub(crate) fn shorter_extension() -> World {
     reaching(&[EXTENDED], World { lease: 3, end: 2, hasty: false, ..world })
 }
 
+/// A lease is prolonged by less than is left of it through one proxy, and by more through another. A connection is lost.
+pub(crate) fn shorter_and_longer_extension() -> World {
+    let world = World::new(&[&[Shorten(0), Extend(1)]]);
+    reaching(&[EXTENDED], World { lease: 2, cuts: 1, begins_held: true, ..world })
+}
+
 /// The same while another client waits for its end.
 pub(crate) fn shorter_extension_in_a_race() -> World {
     let scripts = vec![vec![Claim(0), Shorten(0)], vec![Claim(1)]];

@@ -4,7 +4,8 @@
 //! answer would make one. Waiting costs no safety, because what comes after the freshness is asked again.
 //!
 //! A copy keeps the longer end, so some may end later than the client wants. A quorum of them is let end sooner before
-//! the client is told: otherwise that would undo what it asks for next.
+//! the client is told, and nothing is sent after that: it would undo what somebody asks for next. A minority keeps the
+//! longer end.
 //!
 //! Nothing is taken back. An extension that too few masters answered is an error, and the longer end stays where it
 //! was set: that is the safe side.
@@ -124,11 +125,6 @@ impl Extend {
     /// Masters that were told to let it end sooner, and have not answered.
     pub fn told(&self) -> MasterSet {
         self.told
-    }
-
-    /// Masters on which it still ends later than the client wants, as far as is known.
-    pub fn later(&self) -> MasterSet {
-        self.later
     }
 
     /// One master has answered `round`.
@@ -288,7 +284,6 @@ mod tests {
         assert_eq!(extend.shortened(0, MasterId::new(0), true, ms(2)), Step::Wait, "said twice");
         assert_eq!(extend.shortened(0, MasterId::new(1), true, ms(2)), Step::Extended(attempt));
         assert_eq!(extend.vote(0, MasterId::new(2), later(7), ms(3)), Step::Wait);
-        assert_eq!(extend.later(), of(&[2]), "what is left to be told");
     }
 
     #[test]

@@ -55,9 +55,9 @@ pub fn extend<T: PartialEq>(key: &mut Option<Lease<T>>, token: &T, end_ms: u64) 
     }
 }
 
-/// Lets the key end sooner if it holds exactly this value.
-pub fn shorten<T>(key: &mut Option<Lease<T>>, tag: Tag, end_ms: u64) {
-    if let Some(copy) = key.as_mut().filter(|copy| copy.tag == tag) {
+/// Lets the key end sooner if it holds exactly this value, and its end is still the one that was seen.
+pub fn shorten<T>(key: &mut Option<Lease<T>>, tag: Tag, seen_ms: u64, end_ms: u64) {
+    if let Some(copy) = key.as_mut().filter(|copy| copy.tag == tag && copy.end_ms <= seen_ms) {
         copy.end_ms = copy.end_ms.min(end_ms);
     }
 }
@@ -138,9 +138,10 @@ mod tests {
         let held = copy(1, 'a').tag.attempt;
         assert_eq!(extend(&mut key, &'a', 50), extend::Vote::EndsLater(held));
         assert_eq!(key, Some(Lease { tag: held.fresh().raised(), ..copy(1, 'a') }));
-        shorten(&mut key, held.fresh(), 50);
+        shorten(&mut key, held.fresh(), 100, 50);
+        shorten(&mut key, held.fresh().raised(), 99, 50);
         assert_eq!(key.map(|copy| copy.end_ms), Some(100), "it was prolonged since");
-        shorten(&mut key, held.fresh().raised(), 50);
+        shorten(&mut key, held.fresh().raised(), 100, 50);
         assert_eq!(key.map(|copy| copy.end_ms), Some(50));
         assert_eq!(
             acquire(&mut key, Lease { end_ms: 900, ..copy(2, 'a') }),

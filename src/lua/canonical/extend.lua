@@ -1,6 +1,6 @@
 -- Prolongs the key if it holds the token, and raises its generation, so that no take-back on its way can hit it. The
--- longer end stays. Answers the tag it was held under, in an array if it was to end sooner; -2: no such key; -3:
--- somebody else's.
+-- longer end stays, and none at all. Answers the tag it was held under, or that and the remaining TTL (-1: no end) if it
+-- was to end sooner; -2: no such key; -3: somebody else's.
 local value = redis.call('GET', KEYS[1])
 if not value then
   return -2
@@ -12,10 +12,8 @@ local tag, left = tag_of(value), redis.call('PTTL', KEYS[1])
 if tag ~= '' then
   redis.call('SET', KEYS[1], raised(tag) .. ARGV[1], 'KEEPTTL')
 end
-if left < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if left < 0 or left > tonumber(ARGV[2]) then
+  return { tag, left }
 end
-if left > tonumber(ARGV[2]) then
-  return { tag }
-end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return tag

@@ -3,10 +3,10 @@
 //! Each is read off the operation in one go: most have nothing of it.
 
 use super::{Engine, Flight, OperationId};
-use crate::master::deferred::{Debt, Note};
+use crate::master::deferred::Note;
 use crate::operation::Owed;
 use crate::operation::program::Message;
-use crate::quorum::{MasterId, MasterSet};
+use crate::quorum::MasterSet;
 
 /// What follows an answer.
 pub(super) struct Aftermath {
@@ -24,7 +24,6 @@ pub(super) struct Aftermath {
 
 /// What is left of an operation at its end.
 pub(super) struct Left {
-    to_shorten: Vec<(MasterId, Debt)>,
     owed: Option<(u32, Box<[u8]>, Owed)>,
     /// Keys where others stayed behind it.
     open: Vec<u64>,
@@ -61,18 +60,11 @@ impl Engine {
 
     /// What is left of an operation of which nothing is on its way any more.
     pub(super) fn left(&self, flight: &Flight) -> Left {
-        Left {
-            to_shorten: flight.operation.to_shorten(&self.rules),
-            owed: self.last_owed(&flight.operation),
-            open: self.keys_to_leave(flight),
-        }
+        Left { owed: self.last_owed(&flight.operation), open: self.keys_to_leave(flight) }
     }
 
     /// Does it.
     pub(super) fn leave(&self, id: OperationId, left: Left) {
-        for (master, debt) in left.to_shorten {
-            self.links[master.index()].deliver(debt);
-        }
         if let Some(owed) = left.owed {
             self.settle_owed(id, owed);
         }
