@@ -28,6 +28,7 @@ const TURNS: usize = 3;
 #[tokio::test]
 async fn a_renewal_outlives_the_late_answer_to_an_earlier_one_by_another_proxy() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
     let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
     for turn in 0..TURNS {
         let key = format!("lock {turn}");
@@ -48,6 +49,7 @@ async fn a_renewal_outlives_the_late_answer_to_an_earlier_one_by_another_proxy()
 #[tokio::test]
 async fn what_a_renewal_has_replaced_is_gone_where_it_was_missed() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
     let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
     for key in ["first slow", "second slow"] {
         assert_eq!(claim(&mut far, key, "mine", TEN_MINUTES).await, Ok(Value::Okay));
@@ -74,6 +76,7 @@ async fn what_a_renewal_has_replaced_is_gone_where_it_was_missed() {
 #[tokio::test]
 async fn a_lock_outlives_a_delayed_deletion_of_the_one_before() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
     let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
     for key in ["first slow", "second slow", "third slow"] {
         assert_eq!(claim(&mut near, key, "the first holder's", TEN_MINUTES).await, Ok(Value::Okay));
@@ -96,6 +99,7 @@ async fn a_lock_outlives_a_delayed_deletion_of_the_one_before() {
 #[tokio::test]
 async fn an_expiry_is_not_undone_by_a_shorter_extension_before_it() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
     let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
     let delay = Duration::from_millis(8);
     stage.relays.iter().for_each(|relay| relay.delay(delay, delay));
@@ -120,11 +124,110 @@ async fn an_expiry_is_not_undone_by_a_shorter_extension_before_it() {
     }
 }
 
+/// One master was late to prolong a lock by a little. Its answer came when another proxy had prolonged it for ten minutes,
+/// without one of the others: the lock was shortened there, and two of three had forgotten about the ten minutes.
+#[tokio::test]
+async fn a_late_answer_to_a_shorter_extension_shortens_nothing() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
+    let (relay, addresses) = Relay::in_place_of(&stage.masters, 1);
+    let other = Proxy::in_front_of(&addresses, &FLAGS);
+    other.expect_warnings();
+    let (mut far, other) = (stage.far.connection().await, other.connection().await);
+    for (key, then) in
+        [("first slow", "extend"), ("second slow", "PEXPIRE"), ("third slow", "PERSIST")]
+    {
+        assert_eq!(claim(&mut far, key, "mine", MINUTE).await, Ok(Value::Okay));
+        eventually("all masters have it", || async {
+            (stage.masters.having(key).await == 3).then_some(())
+        })
+        .await;
+        stage.relays[0].hold_back("slow");
+        assert_eq!(int(&mut far, &["EVAL", EXTEND, "1", key, "mine", "1500"]).await, 1);
+        relay.cut_off().await;
+        let longer = match then {
+            "extend" => vec!["EVAL", EXTEND, "1", key, "mine", TEN_MINUTES],
+            "PEXPIRE" => vec!["PEXPIRE", key, TEN_MINUTES],
+            _ => vec!["PERSIST", key],
+        };
+        eventually("it is prolonged elsewhere", || {
+            let mut other = other.clone();
+            let longer = longer.clone();
+            async move { (value(&mut other, &longer).await == Ok(Value::Int(1))).then_some(()) }
+        })
+        .await;
+        stage.heal();
+        relay.heal();
+        stage.settled().await;
+        let mut long = 0;
+        for master in stage.masters.iter() {
+            long += usize::from(!(0..500_000).contains(&master.pttl(key).await));
+        }
+        assert!(long >= 2, "{key}: {long} of 3 masters have it for ten minutes");
+    }
+}
+
+/// A claim was on its way to one master for so long that the lock had been prolonged and released elsewhere when it came.
+/// What it left there became a lock again when another master restarted empty.
+#[tokio::test]
+async fn a_claim_that_comes_after_its_release_is_no_lock_when_a_master_forgets() {
+    let Some(mut stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    let key = "slow";
+    stage.relays[1].hold_back("slow");
+    assert_eq!(claim(&mut far, key, "mine", TEN_MINUTES).await, Ok(Value::Okay));
+    for connection in [&mut far, &mut near] {
+        let longer = ["EVAL", EXTEND, "1", key, "mine", TEN_MINUTES];
+        assert_eq!(int(connection, &longer).await, 1);
+    }
+    assert_eq!(int(&mut near, &["EVAL", RELEASE, "1", key, "mine"]).await, 1);
+    let is_noted = || async {
+        let noted = stage.masters[2].ask(&["ZCARD", "redlock-proxy:over"]).await;
+        (noted != Reply::Int(0)).then_some(())
+    };
+    eventually("its end is noted", is_noted).await;
+    stage.heal();
+    stage.settled().await;
+    stage.masters[0].kill_9();
+    stage.masters[0].restart_empty();
+    stage.near.knows(0, "state", "voter").await;
+    assert_eq!(value(&mut near, &["GET", key]).await, Ok(Value::Nil), "it was released");
+    let longer = ["EVAL", EXTEND, "1", key, "mine", TEN_MINUTES];
+    assert_eq!(int(&mut near, &longer).await, 0, "it was released");
+}
+
+/// A lock is released while one master is silent. The others know of it before the silent one is given up: one that
+/// restarts empty then would be given back what the silent one still has.
+#[tokio::test]
+async fn the_end_of_a_lock_is_noted_while_a_master_is_merely_silent() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
+    let mut far = stage.far.connection().await;
+    for turn in 0..20 {
+        let key = format!("slow {turn}");
+        assert_eq!(claim(&mut far, &key, "mine", TEN_MINUTES).await, Ok(Value::Okay));
+        let noted = || stage.masters[0].ask(&["ZCARD", "redlock-proxy:over"]);
+        let before = noted().await;
+        stage.relays[1].black_hole();
+        assert_eq!(int(&mut far, &["EVAL", RELEASE, "1", &key, "mine"]).await, 1);
+        eventually("its end is noted", || async { (noted().await != before).then_some(()) }).await;
+        let is_silent = stage.far.says_of(1, "state").await == "voter";
+        stage.heal();
+        if is_silent {
+            return;
+        }
+        stage.far.knows(1, "state", "voter").await;
+    }
+    panic!("the end was noted only after the silent master was given up");
+}
+
 /// All have one token. A holder gives its lock back, and where that is done at once the next one takes it. The release
 /// was still on its way to another master, looked who had the token, and ended the next one's lock as well.
 #[tokio::test]
 async fn a_release_ends_one_lock_though_all_have_one_token() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
     let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
     for key in ["first slow", "second slow", "third slow"] {
         stage.relays[0].hold_back("slow");
@@ -184,6 +287,7 @@ async fn a_deleted_key_does_not_come_back_where_a_script_catches_up() {
 #[tokio::test]
 async fn an_expiry_that_is_told_after_the_key_has_gone_is_none() {
     let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
     let (mut far, mut near) = (stage.far.raw().await, stage.near.connection().await);
     for key in ["first", "second", "third"] {
         assert_eq!(claim(&mut near, key, "mine", TEN_MINUTES).await, Ok(Value::Okay));
@@ -220,6 +324,7 @@ async fn a_script_without_ttl_that_is_answered_late_is_answered_or_leaves_nothin
 /// All masters do it at once, and their answers are withheld for some vote timeouts: much less than a client's patience.
 async fn late_script(text: &str, arguments: &[&str], expected: Reply) {
     let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
     let (mut far, mut near) = (stage.far.raw().await, stage.near.connection().await);
     let script = |key| [&["EVAL", text, "1", key], arguments].concat();
     // A script that is new is looked at first, which is not what this is about.

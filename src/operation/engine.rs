@@ -363,10 +363,11 @@ impl Engine {
         [deadline, self.next_to_tell()].into_iter().flatten().min()
     }
 
-    /// Whether this round still waits for ballots.
+    /// Whether this round still waits for ballots, or its client has been told of an end that a silent master may not know.
     fn is_open(&self, id: OperationId, round: u8) -> bool {
         let is_open = |flight: &mut Flight| {
-            flight.operation.round() == round && !flight.pausing && flight.target.is_some()
+            let is_awaited = flight.target.is_some() || self.owes_a_note(flight);
+            flight.operation.round() == round && !flight.pausing && is_awaited
         };
         self.with(id, is_open) == Some(true)
     }
@@ -444,6 +445,9 @@ impl Engine {
     fn deadline(self: &Rc<Self>, id: OperationId, round: u8) {
         if !self.is_open(id, round) {
             return;
+        }
+        if self.with(id, |flight| flight.target.is_none()) == Some(true) {
+            return self.note_silence(id);
         }
         let (rules, now) = (&self.rules, clock::now());
         let next = self.with(id, |flight| {

@@ -74,7 +74,10 @@ impl Leases {
 
     /// A quorum holds the lease under this tag.
     pub(super) fn remember(&self, db: u32, key: &[u8], token: &[u8], tag: Tag) {
-        self.granted.borrow_mut().remember(self.name(db, key, token), tag);
+        // Only of its own claims it is known that they went before whatever is sent now, on the same links.
+        if tag.attempt.worker() == self.worker {
+            self.granted.borrow_mut().remember(self.name(db, key, token), tag);
+        }
     }
 
     /// The tag under which the lease was granted or prolonged last, and forgets it.

@@ -31,6 +31,15 @@ impl Stage {
         Some(Stage { far, near, relays, masters })
     }
 
+    /// Waits until both proxies reach all masters.
+    pub async fn complete(&self) {
+        for proxy in [&self.far, &self.near] {
+            for master in 0..self.masters.len() {
+                proxy.knows(master, "state", "voter").await;
+            }
+        }
+    }
+
     /// The network is as good as new; what it held back is delivered.
     pub fn heal(&self) {
         self.relays.iter().for_each(Relay::heal);

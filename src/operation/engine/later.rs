@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Engine, OperationId};
+use super::{Engine, Flight, OperationId};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
@@ -77,7 +77,7 @@ impl Engine {
     /// anybody any more, which another worker may have sent.
     pub(super) fn settle_owed(&self, id: OperationId, (db, key, owed): (u32, Box<[u8]>, Owed)) {
         let Owed { attempt, now, later, end } = owed;
-        if !now.is_empty() {
+        if !now.union(later).is_empty() {
             self.note_over(id, Note { db, attempt, end });
         }
         let lease = Lease { db, key, over: Over::Attempt(attempt), end };
@@ -102,6 +102,25 @@ impl Engine {
         let Owed { attempt, now, end, .. } = operation.owed(&self.rules)?;
         let is_missed = !now.without(self.reachable()).is_empty();
         is_missed.then_some(Note { db: operation.db, attempt, end })
+    }
+
+    /// Whether a client was told that a lease is over, and some master has not said yet that it knows.
+    pub(super) fn owes_a_note(&self, flight: &Flight) -> bool {
+        let is_silent = |owed: Owed| !owed.now.is_empty();
+        flight.target.is_none()
+            && !flight.is_noted
+            && flight.operation.owed(&self.rules).is_some_and(is_silent)
+    }
+
+    /// The vote timeout has passed, and a master is silent: the others keep in mind what it may not know.
+    pub(super) fn note_silence(&self, id: OperationId) {
+        let note = self.with(id, |flight| {
+            let Owed { attempt, end, .. } = flight.operation.owed(&self.rules)?;
+            Some(Note { db: flight.operation.db, attempt, end })
+        });
+        if let Some(note) = note.flatten() {
+            self.note_over(id, note);
+        }
     }
 
     /// Tells the client once the notes have been written: they arrive although this proxy is killed after that.
