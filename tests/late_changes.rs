@@ -71,6 +71,53 @@ async fn what_a_renewal_has_replaced_is_gone_where_it_was_missed() {
     }
 }
 
+/// All have one token. A renewal, or whatever else replaces a value, is late to two masters, and the next holder has the
+/// lock there by then. It looked the same, and lost its lock.
+#[tokio::test]
+async fn a_late_change_of_a_value_leaves_the_next_lock_with_an_equal_token_alone() {
+    let Some(stage) = Stage::set(&FLAGS) else { return };
+    stage.complete().await;
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    let key = "slow";
+    for change in [
+        &["SET", key, "shared", "XX", "PX", "1000"][..],
+        &["SET", key, "shared", "PX", "1000"],
+        &["SET", key, "shared", "IFEQ", "shared", "PX", "1000"],
+        &["GETEX", key, "PX", "1000"],
+        &["GETDEL", key],
+        &["GETSET", key, "another"],
+    ] {
+        assert_eq!(claim(&mut near, key, "shared", TEN_MINUTES).await, Ok(Value::Okay));
+        eventually("all masters have it", || async {
+            (stage.masters.having(key).await == 3).then_some(())
+        })
+        .await;
+        // It looks at the key first. What it sends then says what it expects there, and is held back.
+        let caught = stage.relays[1..].iter().map(Relay::caught).sum::<usize>();
+        stage.relays[1..].iter().for_each(|relay| relay.hold_back("$6\r\nstring\r\n"));
+        assert!(
+            value(&mut far, change).await.is_err(),
+            "{change:?}: too few masters have answered"
+        );
+        let now = stage.relays[1..].iter().map(Relay::caught).sum::<usize>();
+        assert_eq!(now, caught + 2, "{change:?} was held back");
+        assert_eq!(int(&mut near, &["EVAL", RELEASE, "1", key, "shared"]).await, 1, "{change:?}");
+        assert_eq!(claim(&mut near, key, "shared", TEN_MINUTES).await, Ok(Value::Okay));
+        stage.heal();
+        stage.settled().await;
+        let kept = || async {
+            let mut long = 0;
+            for master in stage.masters.iter() {
+                long += usize::from(master.pttl(key).await > 500_000);
+            }
+            long
+        };
+        assert!(kept().await >= 2, "{change:?}: {} of 3 masters have it", kept().await);
+        assert_eq!(int(&mut near, &["EVAL", RELEASE, "1", key, "shared"]).await, 1, "{change:?}");
+        let _ = value(&mut far, &["DEL", key]).await;
+    }
+}
+
 /// `DEL` through a proxy that is slow to two masters; the client gives up and deletes through another proxy. The next
 /// holder lost its lock when the first `DEL` arrived.
 #[tokio::test]

@@ -5,9 +5,10 @@ use redis_protocol::resp3::types::BytesFrame;
 
 use crate::client::reply::Reply;
 use crate::command::options::Range;
-use crate::decision::lease::attempt::Stored;
+use crate::decision::lease::attempt::{Stored, Tag};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
+use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::Trouble;
 use crate::operation::{Next, Received, Rules, Then};
@@ -73,6 +74,7 @@ pub struct Sightings {
     decision: decision::Read<Sighting>,
     /// Remaining TTLs by master, -1 for none.
     ttls_ms: Vec<(MasterId, i64)>,
+    tags: Vec<Tag>,
     quorum: Quorum,
     trouble: Trouble,
 }
@@ -94,7 +96,8 @@ impl Sightings {
     /// Those of a read that was just sent to `asked`.
     pub fn new(quorum: Quorum, asked: MasterSet) -> Self {
         let decision = decision::Read::new(quorum, asked);
-        Self { decision, ttls_ms: Vec::new(), quorum, trouble: Trouble::default() }
+        let (ttls_ms, tags, trouble) = Default::default();
+        Self { decision, ttls_ms, tags, quorum, trouble }
     }
 
     /// One master has answered, or will not.
@@ -121,8 +124,11 @@ impl Sightings {
             ),
             Some(Answer::Array(parts)) => match parts.elements().and_then(|parts| sighting(&parts))
             {
-                Some((found, ttl_ms)) => {
+                Some((found, ttl_ms, tag)) => {
                     self.ttls_ms.push((master, ttl_ms));
+                    if !self.tags.contains(&tag) {
+                        self.tags.push(tag);
+                    }
                     self.decision.value(master, |seen| *seen == found, || found.clone())
                 }
                 None => self.decision.unknown(master),
@@ -167,6 +173,11 @@ impl Sightings {
         rules.waits_on(&self.decision, tried)
     }
 
+    /// The tags under which masters hold strings.
+    pub fn tags(&self) -> &[Tag] {
+        &self.tags
+    }
+
     /// Whether enough masters answered at all. Then it may be known in a moment: a key that expires does so on
     /// one master after the other, and one that is being changed changes likewise.
     pub fn quorum_answered(&self) -> bool {
@@ -187,19 +198,21 @@ impl Sightings {
     }
 }
 
-/// `{type, value, remaining TTL}`, the answer of [`Canonical::Inspect`].
-fn sighting(parts: &[BytesFrame]) -> Option<(Sighting, i64)> {
+/// `{type, value, remaining TTL, tag}`, the answer of [`Canonical::Inspect`].
+fn sighting(parts: &[BytesFrame]) -> Option<(Sighting, i64, Tag)> {
     match parts {
         [
             BytesFrame::BlobString { data: kind, .. },
             value,
             BytesFrame::Number { data: ttl_ms, .. },
+            tag,
         ] => {
-            let value = match value {
+            let text = |frame: &BytesFrame| match frame {
                 BytesFrame::BlobString { data, .. } => Some(data.clone()),
                 _ => None,
             };
-            Some((Sighting { kind: kind.clone(), value }, *ttl_ms))
+            let tag = text(tag).map_or(Tag::NONE, |tag| held_as(&tag));
+            Some((Sighting { kind: kind.clone(), value: text(value) }, *ttl_ms, tag))
         }
         _ => None,
     }

@@ -181,8 +181,8 @@ pub enum Expected<'a> {
     Anything,
     /// Nothing.
     Missing,
-    /// This string, whatever its tag.
-    Value(&'a [u8]),
+    /// This string under one of these tags.
+    Value(&'a [u8], &'a [Tag]),
     /// This string with its tag.
     Exactly(&'a [u8]),
     /// Another type, whatever its value.
@@ -200,7 +200,7 @@ pub fn swap(
     let (kind, old): (&[u8], &[u8]) = match from {
         Expected::Anything => (b"any", b""),
         Expected::Missing => (b"none", b""),
-        Expected::Value(value) => (b"string", value),
+        Expected::Value(value, _) => (b"string", value),
         Expected::Exactly(value) => (b"exact", value),
         Expected::Type(kind) => (kind, b""),
     };
@@ -211,11 +211,15 @@ pub fn swap(
         Some((value, NewTtl::Keep)) => (b"keep", value, b""),
         Some((value, NewTtl::Millis(ms))) => (b"px", value, ttl.digits(ms)),
     };
-    script(out, form, Canonical::Swap, key, &[kind, old, how, new, ttl]);
+    let known = if let Expected::Value(_, known) = from { known } else { &[] };
+    let (untagged, tagged): (Vec<Tag>, Vec<Tag>) = known.iter().partition(|tag| **tag == Tag::NONE);
+    let tags: Vec<u8> = tagged.iter().flat_map(|tag| attempt::header(*tag)).collect();
+    let untagged: &[u8] = if untagged.is_empty() { b"0" } else { b"1" };
+    script(out, form, Canonical::Swap, key, &[kind, old, how, new, ttl, &tags, untagged]);
 }
 
 /// Words of a script call with the most arguments ([`Canonical::Swap`]): 4 and 5.
-const MAX_SCRIPT_WORDS: usize = 9;
+const MAX_SCRIPT_WORDS: usize = 11;
 
 /// Room for the decimal digits of an `i64`, so that encoding a number allocates nothing.
 #[derive(Default)]
@@ -268,7 +272,7 @@ mod tests {
     fn the_longest_script_call_fits() {
         let mut out = Vec::new();
         let to = Some((&b"new"[..], NewTtl::Millis(1)));
-        swap(&mut out, Form::Sha, b"k", Expected::Value(b"old"), to);
-        assert!(out.starts_with(b"*9\r\n$7\r\nEVALSHA\r\n$40\r\n"));
+        swap(&mut out, Form::Sha, b"k", Expected::Value(b"old", &[Tag::NONE]), to);
+        assert!(out.starts_with(b"*11\r\n$7\r\nEVALSHA\r\n$40\r\n"));
     }
 }

@@ -238,6 +238,8 @@ struct Old {
     ttl_ms: i64,
     /// Different values on different minorities, which are replaced whatever they are.
     leftovers: bool,
+    /// The tags under which masters hold it: under another one it is not the same, though the value is.
+    known: Vec<Tag>,
     /// The tags that masters have replaced.
     tags: Vec<(MasterId, Tag)>,
 }
@@ -314,7 +316,11 @@ impl Swap {
     fn plan(&mut self, rules: &Rules, seen: Seen) -> Next {
         let old = match seen {
             Seen::Key(sighting, ttl_ms) => {
-                Old { sighting: Some(sighting), ttl_ms, leftovers: false, tags: Vec::new() }
+                let known = match &self.phase {
+                    Phase::Reading(Some(sightings)) => sightings.tags().to_vec(),
+                    _ => Vec::new(),
+                };
+                Old { sighting: Some(sighting), ttl_ms, known, ..Old::nothing(false) }
             }
             Seen::Missing => Old::nothing(false),
             Seen::Contested | Seen::Unknown(_)
@@ -516,14 +522,14 @@ impl Exchange {
 
 impl Old {
     fn nothing(leftovers: bool) -> Self {
-        Self { sighting: None, ttl_ms: -1, leftovers, tags: Vec::new() }
+        Self { sighting: None, ttl_ms: -1, leftovers, known: Vec::new(), tags: Vec::new() }
     }
 
     fn expected(&self) -> Expected<'_> {
         match &self.sighting {
             None if self.leftovers => Expected::Anything,
             None => Expected::Missing,
-            Some(Sighting { value: Some(value), .. }) => Expected::Value(value),
+            Some(Sighting { value: Some(value), .. }) => Expected::Value(value, &self.known),
             Some(Sighting { kind, .. }) => Expected::Type(kind),
         }
     }
