@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use redis::Cmd;
 
-use super::copy::Name;
+use super::claim::{Claim, Step};
+use super::copy::{Claimed, Name};
 use super::gate::{Answer, Gate};
 use super::script::Place;
 use crate::client::outbox::Target;
@@ -113,28 +114,43 @@ impl Both {
     ) -> Reply {
         // Without an end it is taken for a while first: a proxy that ends now leaves nothing for ever.
         let first_ms = self.longer(ttl_ms.unwrap_or_default());
-        let taken = match self.ask(self.place.claim(token, self.name, first_ms, how)).await {
-            Some(Ok(0)) => return replies.held,
-            Some(Ok(taken)) => taken == 1,
-            answer => {
+        let mut claim = Claim::new(self.since_start(), self.slack(), ttl_ms.is_none());
+        let answer = self.ask(self.place.claim(token, self.name, first_ms, how)).await;
+        let claimed = answer.as_ref().and_then(|said| said.as_ref().ok()).map(|said| match said {
+            0 => Claimed::Held,
+            1 => Claimed::Taken,
+            _ => Claimed::Owned,
+        });
+        match claim.asked(claimed) {
+            Step::AskMasters => {}
+            Step::Refuse => return replies.held,
+            _ => {
                 self.take_back(token, first_ms);
                 return unknown(answer);
             }
-        };
+        }
         let reply = self.on_masters(operation).await;
-        if reply != replies.granted && reply != replies.owned {
-            if taken {
-                self.take_back(token, first_ms);
+        let is_granted = reply == replies.granted || reply == replies.owned;
+        let mut step = claim.voted(is_granted, self.since_start());
+        while step == Step::Confirm {
+            let has_it = self.settle(ttl_ms.and(Some(first_ms))).await == Some(Ok(1));
+            step = claim.confirmed(has_it, self.since_start());
+        }
+        match step {
+            Step::Grant => {
+                self.end_with_the_lease(ttl_ms);
+                return reply;
             }
-            return reply;
-        }
-        if self.settle(ttl_ms).await {
-            return reply;
-        }
-        // What was the client's before stays with it.
-        if taken {
-            self.take_back(token, first_ms);
-            self.release_on_masters(token).await;
+            Step::Refuse => return reply,
+            Step::TakeBack => {
+                self.take_back(token, first_ms);
+                return reply;
+            }
+            Step::Release => {
+                self.take_back(token, first_ms);
+                self.release_on_masters(token).await;
+            }
+            _ => {}
         }
         unknown(None)
     }
@@ -153,12 +169,15 @@ impl Both {
             answer => return unknown(answer),
         }
         let reply = self.on_masters(operation).await;
-        match end {
-            Some(end) if !reply.is_error() && reply != refused && !self.settle(end).await => {
-                unknown(None)
-            }
-            _ => reply,
+        let Some(end) = end.filter(|_| !reply.is_error() && reply != refused) else { return reply };
+        // What was asked for now is answered within the slack.
+        let longer = end.map(|ttl_ms| self.longer(ttl_ms));
+        let is_late = self.since_start() > self.slack();
+        if is_late && self.settle(longer).await != Some(Ok(1)) {
+            return unknown(None);
         }
+        self.end_with_the_lease(end);
+        reply
     }
 
     /// It is gone if it was in either place.
@@ -173,15 +192,19 @@ impl Both {
         }
     }
 
-    /// Lets it end there when it does on the masters; whether it is there until then. In time nobody has to wait to know.
-    async fn settle(&self, ttl_ms: Option<i64>) -> bool {
-        let end = ttl_ms.map(|ttl_ms| self.engine.rules().pad.pad(ttl_ms));
-        let answer = self.ask(self.place.settle(self.name, end));
-        if ttl_ms.is_some() && clock::now() <= self.since + self.slack() {
-            // It has its place in the queue.
-            return true;
+    fn settle(&self, left_ms: Option<i64>) -> impl Future<Output = Option<Answer>> + use<> {
+        self.ask(self.place.settle(self.name, left_ms))
+    }
+
+    /// Lets it end there when it does on the masters. The request has its place in the queue; nobody waits for the answer.
+    fn end_with_the_lease(&self, ttl_ms: Option<i64>) {
+        if let Some(ttl_ms) = ttl_ms {
+            drop(self.settle(Some(self.engine.rules().pad.pad(ttl_ms))));
         }
-        answer.await == Some(Ok(1))
+    }
+
+    fn since_start(&self) -> Duration {
+        clock::now() - self.since
     }
 
     fn take_back(&self, token: &[u8], ttl_ms: i64) {

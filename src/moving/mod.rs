@@ -5,9 +5,11 @@
 //! within that, and is then let end with the lease.
 //!
 //! * [`copy`]: what the data Redis does with each request, as the scripts do it;
+//! * [`claim`]: what is to be done when one place has answered;
 //! * [`job`]: one request for a lock, there and on the masters;
 //! * [`gate`]: the connection of a worker, in the order in which it is asked.
 
+pub mod claim;
 pub mod copy;
 pub mod gate;
 pub mod job;
