@@ -11,7 +11,7 @@ pub struct Name(pub u128);
 pub struct Copy<T> {
     /// Token of the client.
     pub token: T,
-    /// What happened to it last through a proxy; `None`: nothing that counts.
+    /// What happened to it last; `None`: something that went past the proxies.
     pub name: Option<Name>,
     /// End in milliseconds; `None`: never.
     pub end_ms: Option<u64>,
