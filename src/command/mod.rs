@@ -145,7 +145,7 @@ fn with_data(action: Action) -> Action {
     };
     match way {
         Some(Way::Masters(operation)) => Action::Start(operation),
-        Some(Way::Both(job)) => Action::Both(Box::new(job)),
+        Some(Way::Both(job)) => Action::Both(job),
         None => Action::Reply(REFUSED),
     }
 }

@@ -38,7 +38,7 @@ pub enum Way {
     /// The masters alone are asked.
     Masters(Operation),
     /// The data Redis as well.
-    Both(Job),
+    Both(Box<Job>),
 }
 
 impl Job {
@@ -48,7 +48,7 @@ impl Job {
             Wish::Other => None,
             Wish::Expire(_, words) if words.iter().any(|word| ["GT", "LT"].contains(word)) => None,
             Wish::Look => Some(Way::Masters(operation)),
-            wish => Some(Way::Both(Self { wish, operation })),
+            wish => Some(Way::Both(Box::new(Self { wish, operation }))),
         }
     }
 
