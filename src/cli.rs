@@ -189,6 +189,16 @@ pub struct Typed {
     #[serde(deserialize_with = "one_or_many")]
     pub lock_channels: Option<Vec<Word>>,
 
+    /// Take every lock on that data Redis as well, as long as old instances of the application still do. [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "REDLOCK_PROXY_ALSO_CLAIM_ON_DATA",
+        hide_env_values = true
+    )]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub also_claim_on_data: Option<Word>,
+
     /// Where clients connect, or none. [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT", env = "REDLOCK_PROXY_LISTEN", hide_env_values = true)]
     pub listen: Option<Word>,
@@ -547,6 +557,7 @@ impl Typed {
             data_password_file: self.data_password_file.or(below.data_password_file),
             lock_keys: self.lock_keys.or(below.lock_keys),
             lock_channels: self.lock_channels.or(below.lock_channels),
+            also_claim_on_data: self.also_claim_on_data.or(below.also_claim_on_data),
             listen: self.listen.or(below.listen),
             tls_listen: self.tls_listen.or(below.tls_listen),
             tls_cert_file: self.tls_cert_file.or(below.tls_cert_file),

@@ -40,6 +40,7 @@ pub mod handover;
 pub mod lua;
 pub mod master;
 pub mod metrics;
+pub mod moving;
 pub mod operation;
 pub mod pubsub;
 pub mod quorum;

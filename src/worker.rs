@@ -39,6 +39,7 @@ use crate::master::watch::Watch;
 use crate::metrics::Metrics;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::statistics::Statistics;
+use crate::moving::gate::Gate;
 use crate::operation::Rules;
 use crate::operation::aside::Busy;
 use crate::operation::engine::Engine;
@@ -84,6 +85,7 @@ pub struct Worker {
     departing: Cell<bool>,
     /// Where sessions go that a successor goes on with.
     departures: OnceCell<mpsc::Sender<Departure>>,
+    gate: OnceCell<Rc<Gate>>,
 }
 
 impl Worker {
@@ -125,6 +127,7 @@ impl Worker {
             draining: Cell::new(false),
             departing: Cell::new(false),
             departures: OnceCell::new(),
+            gate: OnceCell::new(),
             shared,
         })
     }
@@ -170,6 +173,12 @@ impl Worker {
     /// The way to the data Redis, if there is one.
     pub fn data(&self) -> Option<&Upstream> {
         self.shared.data.as_ref()
+    }
+
+    /// The way to locks on the data Redis, if old instances still have them there.
+    pub fn gate(&self) -> Option<&Rc<Gate>> {
+        let data = self.data().filter(|data| data.settings().has_locks)?;
+        Some(self.gate.get_or_init(|| Gate::open(data.clone())))
     }
 
     /// The database of clients that select none.

@@ -419,3 +419,33 @@ async fn every_metric_that_is_spoken_of_exists() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_page_shows_how_the_data_redis_is() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (masters, mut data) = (Masters::start(3), Master::start());
+    let url = format!("redis://{}", data.address());
+    let flags = ["--admin", "127.0.0.1:0", "--data", &url, "--lock-keys", "lock:*,mutex"];
+    let proxy = Proxy::start(&masters, &flags);
+    proxy.expect_warnings();
+    let admin = proxy.admin_address();
+    let is = |state: &'static str| {
+        let admin = admin.clone();
+        move || {
+            let body = get(&admin, "/status.json").body;
+            let status: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+            (status["data"]["state"] == state).then(|| status["data"].clone())
+        }
+    };
+    let up = eventually_blocking("it is up", is("up"));
+    assert_eq!(up["address"], format!("{}/0", data.address()));
+    assert_eq!((&up["lock_keys"][0], &up["lock_keys"][1]), (&"lock:*".into(), &"mutex".into()));
+    assert_eq!(up["reason"], "");
+    data.kill_9();
+    let down = eventually_blocking("it is down", is("down"));
+    assert!(down["reason"].as_str().is_some_and(|why| why.contains("connect")), "{down}");
+    data.restart_empty();
+    eventually_blocking("it is up again", is("up"));
+}

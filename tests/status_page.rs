@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use support::http::http;
-use support::{Masters, Proxy, Reply, eventually_blocking, free_port, words};
+use support::{Master, Masters, Proxy, Reply, eventually_blocking, free_port, words};
 use tempfile::TempDir;
 
 /// A browser window, by the WebDriver protocol.
@@ -148,4 +148,23 @@ async fn an_operator_sees_what_happens_without_reloading() {
     assert_eq!(browser.complaints(), Vec::<Value>::new());
     drop(proxy);
     browser.waits_for("lost", "does not answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a browser: run by make test-browser"]
+async fn an_operator_sees_how_the_data_redis_is() {
+    let (masters, mut data) = (Masters::start(3), Master::start());
+    let url = format!("redis://{}", data.address());
+    let flags = ["--admin", "127.0.0.1:0", "--data", &url, "--lock-keys", "lock:*,<i>x</i>"];
+    let proxy = Proxy::start(&masters, &flags);
+    proxy.expect_warnings();
+    let browser = Browser::start();
+    browser.in_session("/url", &json!({"url": format!("http://{}/", proxy.admin_address())}));
+    browser.waits_for("data-redis", "✓ up");
+    assert!(browser.sees("data-redis").contains("lock:*, <i>x</i>"));
+    data.kill_9();
+    browser.waits_for("data-redis", "✗ down");
+    data.restart_empty();
+    browser.waits_for("data-redis", "✓ up");
+    assert_eq!(browser.complaints(), Vec::<Value>::new());
 }

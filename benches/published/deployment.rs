@@ -134,6 +134,23 @@ impl Deployment {
         Ok(deployment)
     }
 
+    /// The same with a data Redis beside three masters, for keys that are no locks.
+    pub(crate) fn proxy_to_data(binary: &Path) -> Result<Deployment> {
+        let data = Master::start()?;
+        let url = data.url();
+        let mut deployment =
+            Self::proxy_with(binary, 3, &["--data", &url, "--lock-keys", "probe:*"])?;
+        deployment.name = "redlock-proxy to 1 data Redis".into();
+        // What is measured happens there.
+        deployment.masters.insert(0, data);
+        Ok(deployment)
+    }
+
+    /// Whether there is a process between clients and masters.
+    pub(crate) fn has_middle(&self) -> bool {
+        self.middle.is_some()
+    }
+
     /// The process in front of the masters, or the master itself.
     pub(crate) fn front(&self) -> &Process {
         self.middle.as_ref().unwrap_or(&self.masters[0].process)

@@ -12,22 +12,34 @@ use crate::wire;
 
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     let count = affordable(settings.connections);
-    let mut table = Table::new(&format!("{count} idle connections"), READING, &COLUMNS);
-    table.row(row(&Deployment::direct()?, count)?);
-    table.row(row(&Deployment::twemproxy()?, count)?);
-    table.row(row(&Deployment::proxy(&settings.proxy, 3)?, count)?);
+    let proxy = Deployment::proxy(&settings.proxy, 3)?;
+    let deployments = [Deployment::direct()?, Deployment::twemproxy()?, proxy];
+    table(&format!("{count} idle connections"), &deployments, count, &[b"PING"])
+}
+
+/// The table of so many connections that have sent one request each.
+pub(crate) fn table(
+    heading: &str,
+    deployments: &[Deployment],
+    count: u32,
+    request: &[&[u8]],
+) -> Result<Table> {
+    let mut table = Table::new(heading, READING, &COLUMNS);
+    for deployment in deployments {
+        table.row(row(deployment, count, request)?);
+    }
     Ok(table)
 }
 
 /// As many connections as wanted and as this process and its servers may have open.
-fn affordable(wanted: u32) -> u32 {
+pub(crate) fn affordable(wanted: u32) -> u32 {
     let limit = u32::try_from(open_files_limit()).unwrap_or(u32::MAX);
     wanted.min(limit.saturating_sub(SPARE_FILES))
 }
 
-fn row(deployment: &Deployment, count: u32) -> Result<Vec<String>> {
+fn row(deployment: &Deployment, count: u32, request: &[&[u8]]) -> Result<Vec<String>> {
     let before = deployment.front().resident_bytes()?;
-    let _held = connect_all(deployment.port, count)?;
+    let _held = connect_all(deployment.port, count, request)?;
     let after = deployment.front().resident_bytes()?;
     let each = after.saturating_sub(before) as f64 / f64::from(count);
     eprintln!("{:<28} {:.0} bytes per connection", deployment.name, each);
@@ -40,11 +52,11 @@ fn row(deployment: &Deployment, count: u32) -> Result<Vec<String>> {
 }
 
 /// Every connection has been served once, so that what is allocated on first use is counted.
-fn connect_all(port: u16, count: u32) -> Result<Vec<TcpStream>> {
+fn connect_all(port: u16, count: u32, request: &[&[u8]]) -> Result<Vec<TcpStream>> {
     let connect = || {
         let mut connection = wire::connect(port)?;
-        let reply = wire::ask(&mut connection, &[b"PING"])?;
-        ensure!(reply == "+PONG", "the reply to PING is {reply}");
+        let reply = wire::ask(&mut connection, request)?;
+        ensure!(["+PONG", "$-1"].contains(&&*reply), "the reply is {reply}");
         Ok(connection)
     };
     (1..=count).map(|number| connect().with_context(|| format!("connection {number}"))).collect()
@@ -53,7 +65,7 @@ fn connect_all(port: u16, count: u32) -> Result<Vec<TcpStream>> {
 const COLUMNS: [&str; 4] = ["clients talk to", "MiB before", "MiB with all", "KiB per connection"];
 
 const READING: &str = "Resident memory (`VmRSS`) of the process the clients are connected to, before and \
-after; every connection has sent one `PING`. The kernel's socket buffers are not in it.";
+after; every connection has sent one request. The kernel's socket buffers are not in it.";
 
 const SPARE_FILES: u32 = 100;
 const KIBI: f64 = 1024.0;

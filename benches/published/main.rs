@@ -12,6 +12,7 @@
 mod bystander;
 mod contention;
 mod cycles;
+mod data;
 mod deployment;
 mod hiccups;
 mod idle;
@@ -61,5 +62,8 @@ fn measure(group: Group, settings: &Settings) -> Result<Table> {
         Group::Copying => restarted::measure_copying(settings),
         Group::Hiccups => hiccups::measure(settings),
         Group::Bystander => bystander::measure(settings),
+        Group::Data => data::measure(settings),
+        Group::LargeData => data::measure_large(settings),
+        Group::IdleData => data::measure_idle(settings),
     }
 }

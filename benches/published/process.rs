@@ -56,12 +56,21 @@ impl Process {
 
     /// Resident memory now.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most resident memory that it has ever had.
+    pub(crate) fn peak_bytes(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let kibibytes = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix(field))
             .and_then(|rest| rest.trim().strip_suffix("kB"))
-            .context("no VmRSS in /proc/PID/status")?;
+            .with_context(|| format!("no {field} in /proc/PID/status"))?;
         Ok(kibibytes.trim().parse::<u64>()? * 1024)
     }
 

@@ -76,6 +76,12 @@ pub(crate) enum Group {
     Copying,
     #[value(alias = "10")]
     Hiccups,
+    #[value(alias = "11")]
+    Data,
+    #[value(alias = "12")]
+    LargeData,
+    #[value(alias = "13")]
+    IdleData,
 }
 
 impl Settings {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::events::{Event, Events};
 use crate::client::registry::Registry;
+use crate::data::upstream::Upstream;
 use crate::metrics::{Metrics, Outcome, Question};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 use crate::worker::Shared;
@@ -29,6 +30,8 @@ pub struct Status {
     pub roster_version: u64,
     pub data_may_be_lost: bool,
     pub masters: Vec<Master>,
+    /// `null` without one.
+    pub data: Option<Data>,
     pub hot_keys: Vec<HotKey>,
     pub events: Vec<Event>,
 }
@@ -57,6 +60,18 @@ pub struct Master {
     pub ballots: u64,
     pub unknown_ballots: u64,
     pub deferred_releases: u64,
+}
+
+/// The data Redis.
+#[derive(Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Data {
+    pub address: String,
+    /// `up`, `down` or `unknown`.
+    pub state: &'static str,
+    pub reason: String,
+    pub since_seconds: u64,
+    pub lock_keys: Vec<String>,
 }
 
 /// A key for which claims were refused, or had to wait.
@@ -88,6 +103,7 @@ impl Status {
             },
             roster_version: shared.electorate.roster().version,
             data_may_be_lost: shared.electorate.may_have_lost_data(),
+            data: shared.data.as_ref().map(Data::of),
             masters: quorum.everybody().iter().map(|id| Master::of(shared, id)).collect(),
             hot_keys: hot_keys(shared),
             events: events.latest(),
@@ -114,6 +130,20 @@ impl Master {
             ballots: sum(shared, |metrics| metrics.master(id).answered()),
             unknown_ballots: sum(shared, |metrics| metrics.master(id).unknown.get()),
             deferred_releases: sum(shared, |metrics| metrics.master(id).deferred.get()),
+        }
+    }
+}
+
+impl Data {
+    fn of(upstream: &Upstream) -> Self {
+        let (settings, seen) = (upstream.settings(), upstream.health().seen());
+        let text = |pattern: &Box<[u8]>| String::from_utf8_lossy(pattern).into_owned();
+        Self {
+            address: settings.address.to_string(),
+            state: seen.word(),
+            since_seconds: seen.since.map_or(0, |since| since.elapsed().as_secs()),
+            reason: seen.trouble.unwrap_or_default(),
+            lock_keys: settings.locks.keys.iter().map(text).collect(),
         }
     }
 }

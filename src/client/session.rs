@@ -45,6 +45,7 @@ use crate::data::side::Side;
 use crate::handover::connection::{OtherEnd, Portable};
 use crate::master::kill::kill_scripts;
 use crate::metrics::NO_COMMAND;
+use crate::moving::job::Job;
 use crate::operation::Operation;
 use crate::operation::aside::{Aside, Asking};
 use crate::operation::watch::Watched;
@@ -459,6 +460,7 @@ impl Front {
             Action::Gather(how, operations) => self.gather(how, operations),
             Action::Wait(waiting) => self.wait(*waiting, args),
             Action::Aside(aside) => self.aside(*aside, bytes),
+            Action::Both(job) => self.on_both(*job),
             Action::KillScripts => self.kill_scripts(),
             Action::Monitor => {
                 self.monitor();
@@ -576,6 +578,13 @@ impl Front {
         };
         tokio::task::spawn_local(aside.run(asking, target));
         true
+    }
+
+    /// Starts a task that asks the data Redis and the masters.
+    fn on_both(&mut self, job: Job) -> bool {
+        let Some(gate) = self.worker.gate().cloned() else { return false };
+        let engine = Rc::clone(self.worker.engine());
+        self.run_alone(|target| job.run(engine, gate, target))
     }
 
     /// What this session has subscribed to.

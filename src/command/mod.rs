@@ -45,6 +45,7 @@ use crate::client::slices::Sliced;
 use crate::client::waiting::Waiting;
 use crate::clock::Instant;
 use crate::metrics::NO_COMMAND;
+use crate::moving::job::{Job, REFUSED, Way};
 use crate::operation::aside::Aside;
 use crate::operation::{Kind, Operation};
 use crate::pubsub::{ChannelKind, Topic, TopicKind};
@@ -93,6 +94,8 @@ pub enum Action {
     Gather(Gather, Vec<Operation>),
     /// The data Redis is asked, in the words of the client.
     Pass(Ticket),
+    /// The data Redis and the masters are asked for a lock.
+    Both(Box<Job>),
 }
 
 /// What a family makes of a request; the error is the reply.
@@ -128,7 +131,23 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
         return Action::Later;
     }
     front.client.did(spec);
-    family(front, spec, args).unwrap_or_else(Action::Reply)
+    let action = family(front, spec, args).unwrap_or_else(Action::Reply);
+    if front.worker.gate().is_some() { with_data(action) } else { action }
+}
+
+/// Old instances still take locks on the data Redis, so whatever changes one is done there as well.
+fn with_data(action: Action) -> Action {
+    let way = match action {
+        Action::Start(operation) => Job::of(operation),
+        Action::Gather(_, operations) if operations.iter().any(Job::changes) => None,
+        Action::Plan(_) | Action::Wait(_) => None,
+        other => return other,
+    };
+    match way {
+        Some(Way::Masters(operation)) => Action::Start(operation),
+        Some(Way::Both(job)) => Action::Both(job),
+        None => Action::Reply(REFUSED),
+    }
 }
 
 /// The command, or what is answered instead; nothing to whoever does not speak Redis at all.

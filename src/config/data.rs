@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::access::secret_from;
+use super::values::switch;
 use super::{InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, given};
 use crate::cli::{Typed, Word};
 use crate::data::names::LockNames;
@@ -16,6 +17,8 @@ pub struct Data {
     pub address: DataAddr,
     /// What goes to the masters instead.
     pub locks: LockNames,
+    /// Old instances of the application still take their locks here, so that each claim has to as well.
+    pub has_locks: bool,
 }
 
 /// The address of the data Redis.
@@ -147,8 +150,20 @@ impl Data {
             keys: patterns(&typed.lock_keys),
             channels: patterns(&typed.lock_channels),
         };
-        Ok(Some(Self { address, locks }))
+        let has_locks = also_claims(typed)?;
+        if has_locks && locks.keys.is_empty() {
+            return Err(InvalidSetting(
+                "also-claim-on-data needs lock-keys: name the patterns of your locks".to_owned(),
+            ));
+        }
+        Ok(Some(Self { address, locks, has_locks }))
     }
+}
+
+fn also_claims(typed: &Typed) -> Result<bool, InvalidSetting> {
+    let word = given(&typed.also_claim_on_data);
+    let refused = |why| InvalidSetting(format!("also-claim-on-data {why}"));
+    word.map_or(Ok(false), |word| switch(word.trim()).map_err(refused))
 }
 
 fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {
@@ -157,6 +172,7 @@ fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {
         ("lock-channels", !patterns(&typed.lock_channels).is_empty()),
         ("data-user", given(&typed.data_user).is_some()),
         ("data-password-file", given(&typed.data_password_file).is_some()),
+        ("also-claim-on-data", also_claims(typed)?),
     ];
     match names.iter().find(|(_, is_typed)| *is_typed) {
         Some((name, _)) => Err(InvalidSetting(format!(

@@ -37,7 +37,7 @@ impl Settings {
         fields
     }
 
-    fn data_fields(&self) -> [(&'static str, String); 3] {
+    fn data_fields(&self) -> [(&'static str, String); 4] {
         let data = self.data.as_ref();
         let patterns = |words: Option<&Vec<Box<[u8]>>>| {
             let words = words.into_iter().flatten().map(|word| String::from_utf8_lossy(word));
@@ -47,6 +47,7 @@ impl Settings {
             ("data", or_none(data.map(|data| data.address.to_string()).as_ref())),
             ("lock-keys", patterns(data.map(|data| &data.locks.keys))),
             ("lock-channels", patterns(data.map(|data| &data.locks.channels))),
+            ("also-claim-on-data", data.is_some_and(|data| data.has_locks).to_string()),
         ]
     }
 

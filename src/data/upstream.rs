@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use redis::RedisConnectionInfo;
 use tokio::net::UnixStream;
 
 use super::health::Health;
@@ -50,11 +51,24 @@ impl Upstream {
         self.network.read_again()
     }
 
+    /// How the proxy itself logs in.
+    pub fn login(&self) -> RedisConnectionInfo {
+        let address = &self.settings.address;
+        let mut info = RedisConnectionInfo::default();
+        if let Some(password) = &address.password {
+            info = info.set_password(password.expose());
+            if let Some(user) = &address.user {
+                info = info.set_username(user);
+            }
+        }
+        info
+    }
+
     /// Opens a connection, with the host name resolved anew.
     ///
     /// # Errors
     /// The data Redis cannot be reached.
-    pub(super) async fn dial(&self) -> io::Result<Connection> {
+    pub async fn dial(&self) -> io::Result<Connection> {
         match &self.settings.address.place {
             Place::Tcp(address) => self.network.dial(address).await,
             Place::Unix(path) => Ok(Connection::Unix(UnixStream::connect(path).await?)),

@@ -4,7 +4,6 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use redis::RedisConnectionInfo;
 use redis::aio::MultiplexedConnection;
 
 use super::connection::CONNECT_TIMEOUT;
@@ -34,15 +33,7 @@ pub async fn watch(upstream: Upstream) {
 async fn look_again_and_again(upstream: &Upstream) -> Result<std::convert::Infallible, ProbeError> {
     let dialled = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial()).await;
     let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
-    let address = &upstream.settings().address;
-    let mut info = RedisConnectionInfo::default();
-    if let Some(password) = &address.password {
-        info = info.set_password(password.expose());
-        if let Some(user) = &address.user {
-            info = info.set_username(user);
-        }
-    }
-    over(stream, &info, |mut connection| async move {
+    over(stream, &upstream.login(), |mut connection| async move {
         connection.set_response_timeout(ANSWER_TIMEOUT);
         loop {
             see(upstream, look(&mut connection).await?);

@@ -70,6 +70,11 @@ impl Change {
         Self { what, replies: Box::new(replies), sent: None, trouble: Trouble::default() }
     }
 
+    /// What is changed.
+    pub(super) fn what(&self) -> &What {
+        &self.what
+    }
+
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
         let tally = Tally::new(rules.quorum, asked);
         if let Some(sent) = &mut self.sent {

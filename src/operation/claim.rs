@@ -10,6 +10,7 @@ use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::{Others, Trouble};
+use crate::operation::wish::Wish;
 use crate::operation::{Answers, Asked, Next, Received, Rules, Then};
 use crate::quorum::{MasterSet, turn};
 use persist::Persist;
@@ -92,6 +93,13 @@ impl Claim {
     /// quorum has it, so that a proxy that dies halfway leaves nothing that never expires.
     pub fn persistent(token: Box<[u8]>, provisional_ms: i64, replies: Answers<Replies>) -> Self {
         Self { persist: true, ..Self::new(token, provisional_ms, How::IfFree, replies) }
+    }
+
+    /// What its client wants.
+    pub(super) fn wish(&self) -> Wish {
+        let (token, how) = (self.token.clone(), self.how);
+        let ttl_ms = (!self.persist).then_some(self.ttl_ms);
+        Wish::Claim { token, ttl_ms, how, replies: Replies::clone(&self.replies) }
     }
 
     /// Claims of equal meaning share turns; those that a held key may still grant go alone, and

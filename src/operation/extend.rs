@@ -12,6 +12,7 @@ use crate::operation::change::Replies;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form, Number};
 use crate::operation::verdict::{Others, Trouble};
+use crate::operation::wish::Wish;
 use crate::operation::{Asked, Next, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet, turn};
 use redis_protocol::resp3::types::BytesFrame;
@@ -45,6 +46,12 @@ impl Extend {
     pub fn new(token: Box<[u8]>, ttl_ms: i64, replies: Replies) -> Self {
         let (replies, trouble) = (Box::new(replies), Trouble::default());
         Self { token, ttl_ms, replies, sent: None, others: 0, missing: 0, trouble }
+    }
+
+    /// What its client wants.
+    pub(super) fn wish(&self) -> Wish {
+        let (token, refused) = (self.token.clone(), self.replies.missing.clone());
+        Wish::Extend { token, ttl_ms: self.ttl_ms, refused }
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, name: (u32, &[u8]), asked: Asked, now: Instant) {

@@ -54,6 +54,11 @@ impl Load {
         Self { script, then, verdicts: None, trouble: Trouble::default() }
     }
 
+    /// Whether the script is run, if it is one.
+    pub(super) fn runs(&self) -> bool {
+        matches!(self.then, Then::Run(_))
+    }
+
     /// The keys whose turns it takes.
     pub(super) fn turns(&self) -> &[u64] {
         match &self.then {

@@ -29,6 +29,7 @@ pub mod swap;
 pub mod verdict;
 pub mod walk;
 pub mod watch;
+pub mod wish;
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
 use crate::operation::shown::{Shown, longer, vote};
 use crate::operation::verdict::{Others, Trouble};
+use crate::operation::wish::Wish;
 use crate::operation::{Answers, Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
 
@@ -56,6 +57,11 @@ impl Release {
     pub fn new(token: Box<[u8]>, replies: Answers<Replies>) -> Self {
         let trouble = Trouble::default();
         Self { token, known: None, replies, sent: None, left_ms: 0, trouble }
+    }
+
+    /// What its client wants.
+    pub(super) fn wish(&self) -> Wish {
+        Wish::Release { token: self.token.clone(), deleted: self.replies.deleted.clone() }
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, name: (u32, &[u8]), asked: Asked, now: Instant) {
