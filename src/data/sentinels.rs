@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
-    AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError,
-    RedisResult,
+    AsyncConnectionConfig, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError, RedisResult,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -47,14 +47,28 @@ enum NoHelp {
     Unreachable(#[from] io::Error),
     #[error("it does not answer in time")]
     Slow(#[from] tokio::time::error::Elapsed),
+    #[error(
+        "its password is another one: name the file that holds it with --data-sentinel-password-file"
+    )]
+    NotLetIn,
     #[error("{0}")]
-    Refused(#[from] RedisError),
+    Refused(RedisError),
     #[error(
         "it knows no master of that name: correct --data, or `sentinel monitor` in its sentinel.conf"
     )]
     NoSuchMaster,
     #[error("it has not heard of the last fail-over yet")]
     Outdated,
+}
+
+impl From<RedisError> for NoHelp {
+    fn from(error: RedisError) -> Self {
+        let is_not_let_in = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
+        match is_not_let_in || error.kind() == ErrorKind::AuthenticationFailed {
+            true => Self::NotLetIn,
+            false => Self::Refused(error),
+        }
+    }
 }
 
 impl Inquiry<'_> {
