@@ -99,11 +99,11 @@ fn tcp(text: &str) -> Result<DataAddr, InvalidDataAddr> {
     let after_login = text.rfind('@').map_or(after_scheme, |at| at + 1);
     let path = text[after_login..].find('/').map_or(text.len(), |at| after_login + at);
     let (endpoint, db) = text.split_at(path);
+    let mut master: MasterAddr = endpoint.parse()?;
     let db = match db.trim_start_matches('/') {
         "" => 0,
         number => database(number)?,
     };
-    let mut master: MasterAddr = endpoint.parse()?;
     let (user, password) = (master.user.take(), master.password.take());
     Ok(DataAddr { place: Place::Tcp(master), user, password, db })
 }

@@ -14,10 +14,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::answers::{error_text, must_be_master, selected};
 use super::replies::{Head, NotRedis, Replies};
 use super::setup::Setup;
 use super::upstream::{Dialled, Upstream};
-use super::watch::{HAS_MARK, IS_REPLICA};
+use super::watch::HAS_MARK;
 use crate::client::outbox::Outbox;
 use crate::client::reply::Protocol;
 use crate::flush::poll_flush;
@@ -512,33 +513,5 @@ impl Drop for DataConnection {
     }
 }
 
-/// Whether an answer to `HELLO` is a master's, in either protocol. Whoever is not let in will be refused everything.
-fn must_be_master(said: &[u8]) -> Result<(), String> {
-    if said.starts_with(b"-NOAUTH") {
-        return Ok(());
-    }
-    if let Some(error) = error_text(said) {
-        return Err(String::from_utf8_lossy(error).into_owned());
-    }
-    let is_there = said.windows(ROLE_OF_MASTER.len()).any(|it| it == ROLE_OF_MASTER);
-    if is_there { Ok(()) } else { Err(IS_REPLICA.to_owned()) }
-}
-
-/// The field of `HELLO` (`helloCommand` in `networking.c`).
-const ROLE_OF_MASTER: &[u8] = b"\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
-
-/// The database in an answer of `CLIENT INFO`.
-fn selected(description: &[u8]) -> Option<u32> {
-    let text = std::str::from_utf8(description).ok()?;
-    text.split_ascii_whitespace().find_map(|field| field.strip_prefix("db="))?.parse().ok()
-}
-
 /// What an error is counted as whose first piece had no whole line.
 const UNREAD_ERROR: &[u8] = b"ERR";
-
-/// What an error says, if this is one and all of it is here.
-fn error_text(piece: &[u8]) -> Option<&[u8]> {
-    let line = piece.strip_prefix(b"-")?;
-    let end = line.iter().position(|byte| *byte == b'\r').unwrap_or(line.len());
-    Some(&line[..end])
-}
