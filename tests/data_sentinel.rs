@@ -11,6 +11,9 @@ use support::{Master, Masters, Proxy, Raw, Reply, Sentinel, encode, eventually, 
 /// What the sentinels call the data Redis.
 const NAME: &str = "shop-1";
 
+/// The sentinel replaces a master that does not answer.
+const WATCHFUL: &str = "sentinel down-after-milliseconds shop-1 1500";
+
 /// Three masters for locks, and two Redis for data, one of which follows the other as their sentinel wants it.
 struct Followed {
     /// It goes first, and so never misses a master.
@@ -25,7 +28,12 @@ struct Followed {
 
 impl Followed {
     async fn start() -> Self {
-        let (sentinel, first, second) = pair(&[]).await;
+        Self::start_with(&[]).await
+    }
+
+    /// With lines of the sentinel's configuration.
+    async fn start_with(lines: &[&str]) -> Self {
+        let (sentinel, first, second) = pair(lines).await;
         let url = format!("sentinel://{}/{NAME}", sentinel.address());
         let masters = Masters::start(3);
         let proxy = proxy(&masters, &url, &[]);
@@ -45,9 +53,7 @@ async fn pair(more: &[&str]) -> (Sentinel, Master, Master) {
     let (first, second) = (data(), data());
     follow(&second, &first).await;
     let sentinel = Sentinel::start(NAME, &first, more);
-    if more.is_empty() {
-        sentinel.knows_replica(NAME, &second).await;
-    }
+    sentinel.knows_replica(NAME, &second).await;
     (sentinel, first, second)
 }
 
@@ -118,7 +124,7 @@ async fn data_is_on_the_master_that_sentinels_name() {
 
 #[tokio::test]
 async fn when_the_master_dies_data_goes_to_the_next_and_never_to_the_one_that_comes_back() {
-    let mut it = Followed::start().await;
+    let mut it = Followed::start_with(&[WATCHFUL]).await;
     let mut idle = it.proxy.raw().await;
     assert_eq!(idle.ask(&words("SET page 1")).await, Reply::ok());
     it.proxy.expect_warnings();
@@ -159,7 +165,7 @@ async fn follows_or_has(instance: &Master, key: &str) -> bool {
 
 #[tokio::test]
 async fn at_a_failover_clients_with_something_open_at_the_old_master_are_closed() {
-    let it = Followed::start().await;
+    let it = Followed::start_with(&[WATCHFUL]).await;
     let mut idle = it.proxy.raw().await;
     assert_eq!(idle.ask(&words("SET page 1")).await, Reply::ok());
     let mut open = Vec::new();
@@ -285,7 +291,8 @@ async fn without_sentinels_what_is_open_goes_on_and_nothing_new_begins() {
 
 #[tokio::test]
 async fn a_name_that_no_sentinel_knows_is_told_in_one_sentence() {
-    let (sentinel, first, _second) = pair(&[]).await;
+    let first = data();
+    let sentinel = Sentinel::start(NAME, &first, &[]);
     let masters = Masters::start(3);
     let proxy = proxy(&masters, &format!("sentinel://{}/other", sentinel.address()), &[]);
     proxy.expect_warnings();
@@ -339,7 +346,8 @@ async fn a_new_master_with_the_mark_of_a_lock_master_is_refused_too() {
 
 #[tokio::test]
 async fn sentinels_have_a_password_of_their_own() {
-    let (sentinel, first, _second) = pair(&["requirepass sesame"]).await;
+    let first = data();
+    let sentinel = Sentinel::start(NAME, &first, &["requirepass sesame"]);
     let masters = Masters::start(3);
     let url = format!("sentinel://{}/{NAME}", sentinel.address());
     let directory = tempfile::tempdir().expect("a directory");
@@ -362,7 +370,8 @@ async fn sentinels_have_a_password_of_their_own() {
 
 #[tokio::test]
 async fn a_limited_user_is_himself_at_the_named_master() {
-    let (sentinel, first, _second) = pair(&[]).await;
+    let first = data();
+    let sentinel = Sentinel::start(NAME, &first, &[]);
     first.ask(&words("ACL SETUSER app on >pw ~app:* +set +exists")).await;
     let masters = Masters::start(3);
     let url = format!("sentinel://{}/{NAME}", sentinel.address());
