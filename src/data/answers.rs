@@ -1,20 +1,20 @@
 //! What the data Redis answers to the questions of a connection itself.
 
-use super::watch::IS_REPLICA;
+use super::connection::Lost;
 
 /// Whether an answer to `HELLO` is a master's, in either protocol. Whoever is not let in will be refused everything.
 ///
 /// # Errors
 /// It is a replica, or says something else.
-pub(super) fn must_be_master(said: &[u8]) -> Result<(), String> {
+pub(super) fn must_be_master(said: &[u8]) -> Result<(), Lost> {
     if said.starts_with(b"-NOAUTH") {
         return Ok(());
     }
     if let Some(error) = error_text(said) {
-        return Err(String::from_utf8_lossy(error).into_owned());
+        return Err(Lost::Refused(String::from_utf8_lossy(error).into_owned()));
     }
     let is_there = said.windows(ROLE_OF_MASTER.len()).any(|it| it == ROLE_OF_MASTER);
-    if is_there { Ok(()) } else { Err(IS_REPLICA.to_owned()) }
+    if is_there { Ok(()) } else { Err(Lost::Replica) }
 }
 
 /// The database in an answer of `CLIENT INFO`.
@@ -47,19 +47,19 @@ mod tests {
             )
         };
         for opening in ["*8", "%4"] {
-            assert_eq!(must_be_master(hello(opening, "master").as_bytes()), Ok(()));
+            assert!(must_be_master(hello(opening, "master").as_bytes()).is_ok());
             for other in ["replica", "active-replica", "slave"] {
                 let refused = must_be_master(hello(opening, other).as_bytes());
-                assert_eq!(refused, Err(IS_REPLICA.to_owned()), "{other}");
+                assert!(matches!(refused, Err(Lost::Replica)), "{other}");
             }
         }
-        assert_eq!(must_be_master(b"*0\r\n"), Err(IS_REPLICA.to_owned()));
+        assert!(matches!(must_be_master(b"*0\r\n"), Err(Lost::Replica)));
     }
 
     #[test]
     fn one_that_does_not_say_it_is_not_used() {
         let unknown = must_be_master(b"-ERR unknown command `HELLO`\r\n");
-        assert_eq!(unknown, Err("ERR unknown command `HELLO`".to_owned()));
-        assert_eq!(must_be_master(b"-NOAUTH HELLO must be called with ...\r\n"), Ok(()));
+        assert!(matches!(unknown, Err(Lost::Refused(why)) if why == "ERR unknown command `HELLO`"));
+        assert!(must_be_master(b"-NOAUTH HELLO must be called with ...\r\n").is_ok());
     }
 }

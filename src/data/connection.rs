@@ -115,6 +115,11 @@ pub enum Lost {
     /// The client is somebody else now, in the middle of what it had begun.
     #[error("the client is somebody else now")]
     AnotherUser,
+    /// Sentinels name it, and it follows another one.
+    #[error(
+        "it is a replica, and its sentinels have to name a master: wait for the end of the fail-over"
+    )]
+    Replica,
     /// Sentinels have named another one.
     #[error("its sentinels have named another master")]
     Replaced,
@@ -469,7 +474,7 @@ impl DataConnection {
             }
             Some(Awaited::Role) => {
                 let said = std::mem::take(&mut self.description);
-                return must_be_master(&said).map_err(Lost::Refused);
+                return must_be_master(&said);
             }
             Some(Awaited::Database(chosen)) => {
                 let selected = selected(&std::mem::take(&mut self.description));

@@ -40,6 +40,14 @@ pub struct Inquiry<'a> {
     pub whereabouts: &'a Whereabouts,
 }
 
+/// None of them does.
+#[derive(Debug, thiserror::Error)]
+#[error("no sentinel tells where {name} is ({reasons})")]
+struct Silence<'a> {
+    name: &'a str,
+    reasons: String,
+}
+
 /// Why a sentinel is no help.
 #[derive(Debug, thiserror::Error)]
 enum NoHelp {
@@ -87,9 +95,9 @@ impl Inquiry<'_> {
             reasons.push(format!("{sentinel}: {why}"));
             sentinels.rotate_left(1);
             if reasons.len() >= sentinels.len() {
-                let why = std::mem::take(&mut reasons).join("; ");
-                let name = &self.address.name;
-                self.whereabouts.keep_silent(format!("no sentinel tells where {name} is ({why})"));
+                let reasons = std::mem::take(&mut reasons).join("; ");
+                let silence = Silence { name: &self.address.name, reasons };
+                self.whereabouts.keep_silent(silence.to_string());
                 tokio::time::sleep(INTERVAL).await;
             }
         }

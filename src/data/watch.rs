@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::RedisConnectionInfo;
 use redis::aio::MultiplexedConnection;
 
-use super::connection::CONNECT_TIMEOUT;
+use super::connection::{CONNECT_TIMEOUT, Lost};
 use super::upstream::{Dialled, Upstream};
 use super::whereabouts::{Tenure, Whereabouts};
 use crate::master::probe::{ProbeError, over};
@@ -23,10 +23,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Why a Redis is no data Redis.
 pub const HAS_MARK: &str =
     "it has the mark of a master, and locks are never data: give --data a Redis of its own";
-
-/// Why one that sentinels name is not used.
-pub const IS_REPLICA: &str =
-    "it is a replica, and its sentinels have to name a master: wait for the end of the fail-over";
 
 /// Looks after it for ever.
 pub async fn watch(upstream: Upstream) {
@@ -94,7 +90,7 @@ async fn look_at_master(
         if is_replica {
             // Before it is told: nobody writes there any more once it is.
             whereabouts.end(&tenure);
-            see(upstream, Some(IS_REPLICA.to_owned()));
+            see(upstream, Some(Lost::Replica.to_string()));
             tokio::time::sleep(INTERVAL).await;
             return Ok(());
         }
