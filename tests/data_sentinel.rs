@@ -232,20 +232,20 @@ async fn refused_no_write(replica: &Master) {
 #[tokio::test]
 async fn a_sentinel_that_missed_a_failover_is_not_believed() {
     let (mut sentinel, first, second) = pair(&[]).await;
-    let other = Sentinel::start(NAME, &first, &[]);
+    let mut other = Sentinel::start(NAME, &first, &[]);
     other.knows_replica(NAME, &second).await;
     let masters = Masters::start(3);
     let (one, two) = (sentinel.address(), other.address());
     let proxy = proxy(&masters, &format!("sentinel://{one},{two}/{NAME}"), &[]);
     told(&proxy, &[&first.address(), "state=up"]).await;
     proxy.expect_warnings();
-    other.stop();
+    other.kill_9();
     sentinel.fail_over(NAME, &second).await;
     told(&proxy, &[&second.address(), "state=up"]).await;
     let mut client = proxy.raw().await;
     assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok());
     sentinel.kill_9();
-    other.cont();
+    other.restart();
     proxy.tells(&["WARN", &two, "it has not heard of the last fail-over yet"]).await;
     assert_eq!(answer(&proxy, "SET page 2").await, None);
     assert_eq!(client.ask(&words("GET page")).await, Reply::bulk("1"));

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::master::{signal, stop};
 use super::{Master, Raw, Reply, eventually, eventually_blocking, free_port};
 
 /// A running sentinel that knows one master. Killed when dropped.
@@ -96,15 +95,6 @@ impl Sentinel {
     pub fn kill_9(&mut self) {
         self.process.kill().expect("kill the sentinel");
         self.process.wait().expect("reap the sentinel");
-    }
-
-    /// The process stands still: nothing answers.
-    pub fn stop(&self) {
-        stop(&self.process);
-    }
-
-    pub fn cont(&self) {
-        signal("CONT", self.process.id());
     }
 
     /// Comes back with what it knew. The process must be gone.
