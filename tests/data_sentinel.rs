@@ -253,6 +253,23 @@ async fn a_sentinel_that_missed_a_failover_is_not_believed() {
 }
 
 #[tokio::test]
+async fn a_master_that_hangs_from_the_start_is_told_of_and_can_be_replaced() {
+    let (sentinel, first, second) = pair(&[]).await;
+    let masters = Masters::start(3);
+    first.stop();
+    let proxy = proxy(&masters, &format!("sentinel://{}/{NAME}", sentinel.address()), &[]);
+    proxy.expect_warnings();
+    let mut waiting = proxy.raw().await;
+    waiting.send(&encode(&words("SET page 1"))).await;
+    told(&proxy, &[&format!("address={}/0,state=down,", first.address())]).await;
+    sentinel.fail_over(NAME, &second).await;
+    assert_eq!(waiting.until_closed().await, b"");
+    told(&proxy, &[&format!("address={}/0,state=up,", second.address())]).await;
+    done(&proxy, "SET page 2").await;
+    assert_eq!(second.ask(&words("GET page")).await, Reply::bulk("2"));
+}
+
+#[tokio::test]
 async fn a_sentinel_that_is_down_is_passed_over() {
     let (mut sentinel, first, second) = pair(&[]).await;
     let other = Sentinel::start(NAME, &first, &[]);
@@ -334,6 +351,8 @@ async fn a_new_master_with_the_mark_of_a_lock_master_is_refused_too() {
     let it = Followed::start().await;
     let mut client = it.proxy.raw().await;
     assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok());
+    eventually("the replica has it, too", || async { it.second.has("page").await.then_some(()) })
+        .await;
     it.second.ask(&words("CONFIG SET replica-read-only no")).await;
     assert_eq!(it.second.ask(&words("SET redlock-proxy:mark 1")).await, Reply::ok());
     it.proxy.expect_warnings();

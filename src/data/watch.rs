@@ -1,8 +1,9 @@
 //! Looking after the data Redis once a second, over a connection of its own, so that it is known when it has gone before
 //! anybody needs it, and asking its sentinels, if it has some.
 
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use redis::RedisConnectionInfo;
@@ -55,7 +56,9 @@ async fn look_again_and_again(upstream: &Upstream) -> Result<(), ProbeError> {
             info = info.set_username(user);
         }
     }
+    let is_let_in = &Cell::new(false);
     let looking = over(stream, &info, |mut connection| async move {
+        is_let_in.set(true);
         connection.set_response_timeout(ANSWER_TIMEOUT);
         match (upstream.whereabouts(), tenure) {
             (Some(whereabouts), Some(tenure)) => {
@@ -67,7 +70,19 @@ async fn look_again_and_again(upstream: &Upstream) -> Result<(), ProbeError> {
             },
         }
     });
-    looking.await
+    tokio::select! {
+        biased;
+        done = looking => done,
+        () = still_waiting(is_let_in) => Err(io::Error::from(ErrorKind::TimedOut).into()),
+    }
+}
+
+/// Resolves if nothing was answered in time. One that hangs is connected to all the same: its system does that.
+async fn still_waiting(is_let_in: &Cell<bool>) {
+    tokio::time::sleep(ANSWER_TIMEOUT).await;
+    if is_let_in.get() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// The same of one that sentinels have named: it may be replaced, or be a master no longer.
