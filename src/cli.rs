@@ -149,8 +149,8 @@ pub struct Typed {
     #[serde(deserialize_with = "one_or_many")]
     pub masters: Option<Vec<Word>>,
 
-    /// The Redis for everything that is no lock: redis://user:password@host:port/db, rediss:// or unix:/path. If
-    /// not set, all keys are locks.
+    /// The Redis for everything that is no lock: redis://user:password@host:port/db, rediss://, unix:/path, or
+    /// sentinel://user:password@host:port,host:port/NAME/db. If not set, all keys are locks.
     #[arg(long, value_name = "URL", env = "REDLOCK_PROXY_DATA", hide_env_values = true)]
     pub data: Option<Word>,
 
@@ -166,6 +166,15 @@ pub struct Typed {
         hide_env_values = true
     )]
     pub data_password_file: Option<Word>,
+
+    /// A file with the password of the sentinels themselves, if data names some.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "REDLOCK_PROXY_DATA_SENTINEL_PASSWORD_FILE",
+        hide_env_values = true
+    )]
+    pub data_sentinel_password_file: Option<Word>,
 
     /// Which keys are locks beside that data, such as lock:*; repeat it, or separate by commas.
     #[arg(
@@ -555,6 +564,9 @@ impl Typed {
             data: self.data.or(below.data),
             data_user: self.data_user.or(below.data_user),
             data_password_file: self.data_password_file.or(below.data_password_file),
+            data_sentinel_password_file: self
+                .data_sentinel_password_file
+                .or(below.data_sentinel_password_file),
             lock_keys: self.lock_keys.or(below.lock_keys),
             lock_channels: self.lock_channels.or(below.lock_channels),
             also_claim_on_data: self.also_claim_on_data.or(below.also_claim_on_data),

@@ -7,6 +7,7 @@ pub mod live;
 mod master_addr;
 mod memory;
 mod secret;
+mod sentinel;
 mod shown;
 mod tls;
 mod values;
@@ -25,6 +26,7 @@ pub use live::Live;
 pub use master_addr::{InvalidMasterAddr, MasterAddr};
 pub use memory::MemoryLimit;
 pub use secret::Secret;
+pub use sentinel::SentinelAddr;
 pub use tls::{MasterTls, TlsListen};
 
 /// Everything that can be configured about the serving proxy.
@@ -631,6 +633,7 @@ mod tests {
             "master-password-file",
             "data-user",
             "data-password-file",
+            "data-sentinel-password-file",
             "requirepass-file",
             "log-format",
         ];

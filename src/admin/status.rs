@@ -139,7 +139,7 @@ impl Data {
         let (settings, seen) = (upstream.settings(), upstream.health().seen());
         let text = |pattern: &Box<[u8]>| String::from_utf8_lossy(pattern).into_owned();
         Self {
-            address: settings.address.to_string(),
+            address: upstream.address().unwrap_or_else(|| settings.address.to_string()),
             state: seen.word(),
             since_seconds: seen.since.map_or(0, |since| since.elapsed().as_secs()),
             reason: seen.trouble.unwrap_or_default(),

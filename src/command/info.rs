@@ -196,7 +196,7 @@ fn data_fields(upstream: &Upstream) -> String {
     let since_seconds = seen.since.map_or(0, |since| since.elapsed().as_secs());
     let (state, reason) = (seen.word(), seen.trouble.unwrap_or_default());
     let reason = reason.replace(['\r', '\n', ','], " ");
-    let address = &upstream.settings().address;
+    let address = upstream.address().unwrap_or_else(|| "unknown".to_owned());
     format!("address={address},state={state},since_seconds={since_seconds},reason={reason}")
 }
 

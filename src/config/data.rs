@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::access::secret_from;
 use super::values::switch;
-use super::{InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, given};
+use super::{InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, SentinelAddr, given, sentinel};
 use crate::cli::{Typed, Word};
 use crate::data::names::LockNames;
 
@@ -43,6 +43,8 @@ pub enum Place {
     Tcp(MasterAddr),
     /// By a socket of this host.
     Unix(PathBuf),
+    /// By TCP, at the address that sentinels tell.
+    Sentinel(SentinelAddr),
 }
 
 /// Why a text is not the address of the data Redis. As [`InvalidMasterAddr`], it never quotes the text.
@@ -51,12 +53,22 @@ pub enum Place {
 pub enum InvalidDataAddr {
     #[error("{0}")]
     Tcp(#[from] InvalidMasterAddr),
-    #[error("has no valid database: write a number, redis://host:port/0")]
+    #[error(
+        "has no valid database: write a number, redis://host:port/0 or sentinel://host:port/NAME/0"
+    )]
     Database,
     #[error("has no absolute path: write unix:/path/to/redis.sock")]
     Path,
     #[error("has an option that is not known: only ?db=NUMBER may follow a path")]
     Option,
+    #[error("names no sentinel: write sentinel://host:port,host:port/NAME")]
+    NoSentinel,
+    #[error("does not say which master its sentinels are to name: write sentinel://host:port/NAME")]
+    NoName,
+    #[error(
+        "has a name that no sentinel knows: names of masters have letters, digits, dots, dashes and underscores"
+    )]
+    Name,
 }
 
 impl FromStr for DataAddr {
@@ -65,7 +77,7 @@ impl FromStr for DataAddr {
     fn from_str(text: &str) -> Result<Self, InvalidDataAddr> {
         match text.strip_prefix("unix:") {
             Some(path) => unix(path),
-            None => tcp(text),
+            None => sentinel::split(text).map_or_else(|| tcp(text), by_sentinel),
         }
     }
 }
@@ -90,13 +102,21 @@ fn tcp(text: &str) -> Result<DataAddr, InvalidDataAddr> {
     let after_login = text.rfind('@').map_or(after_scheme, |at| at + 1);
     let path = text[after_login..].find('/').map_or(text.len(), |at| after_login + at);
     let (endpoint, db) = text.split_at(path);
+    let mut master: MasterAddr = endpoint.parse()?;
     let db = match db.trim_start_matches('/') {
         "" => 0,
         number => database(number)?,
     };
-    let mut master: MasterAddr = endpoint.parse()?;
     let (user, password) = (master.user.take(), master.password.take());
     Ok(DataAddr { place: Place::Tcp(master), user, password, db })
+}
+
+fn by_sentinel(
+    split: Result<(SentinelAddr, sentinel::Login, &str), InvalidDataAddr>,
+) -> Result<DataAddr, InvalidDataAddr> {
+    let (sentinel, (user, password), db) = split?;
+    let db = if db.is_empty() { 0 } else { database(db)? };
+    Ok(DataAddr { place: Place::Sentinel(sentinel), user, password, db })
 }
 
 fn database(number: &str) -> Result<u32, InvalidDataAddr> {
@@ -109,6 +129,7 @@ impl fmt::Display for DataAddr {
         match &self.place {
             Place::Tcp(address) => write!(f, "{address}/{}", self.db),
             Place::Unix(path) => write!(f, "unix:{}?db={}", path.display(), self.db),
+            Place::Sentinel(sentinel) => write!(f, "{sentinel}/{}", self.db),
         }
     }
 }
@@ -139,6 +160,7 @@ impl Data {
         let invalid = |why| InvalidSetting(format!("data {why}"));
         let mut address: DataAddr = text.trim().parse().map_err(invalid)?;
         log_in(&mut address, typed)?;
+        log_in_at_sentinels(&mut address.place, typed)?;
         if let Place::Tcp(data) = &address.place
             && masters.iter().any(|master| master.host == data.host && master.port == data.port)
         {
@@ -173,6 +195,7 @@ fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {
         ("data-user", given(&typed.data_user).is_some()),
         ("data-password-file", given(&typed.data_password_file).is_some()),
         ("also-claim-on-data", also_claims(typed)?),
+        ("data-sentinel-password-file", given(&typed.data_sentinel_password_file).is_some()),
     ];
     match names.iter().find(|(_, is_typed)| *is_typed) {
         Some((name, _)) => Err(InvalidSetting(format!(
@@ -198,6 +221,19 @@ fn log_in(address: &mut DataAddr, typed: &Typed) -> Result<(), InvalidSetting> {
         ));
     }
     Ok(())
+}
+
+fn log_in_at_sentinels(place: &mut Place, typed: &Typed) -> Result<(), InvalidSetting> {
+    match (place, given(&typed.data_sentinel_password_file)) {
+        (_, None) => Ok(()),
+        (Place::Sentinel(sentinel), Some(path)) => {
+            sentinel.password = Some(secret_from("data-sentinel-password-file", path)?);
+            Ok(())
+        }
+        (_, Some(_)) => Err(InvalidSetting::new(
+            "data-sentinel-password-file has no use unless data names sentinels: write sentinel://host:port/NAME",
+        )),
+    }
 }
 
 fn patterns(words: &Option<Vec<Word>>) -> Vec<Box<[u8]>> {

@@ -123,7 +123,10 @@ fn parse_url(rest: &str) -> Result<MasterAddr, InvalidMasterAddr> {
     Ok(MasterAddr { user, password, ..parse_endpoint(endpoint)? })
 }
 
-fn parse_credentials(text: &str) -> Result<(Option<String>, Option<Secret>), InvalidMasterAddr> {
+/// Splits `user:password`, both percent-encoded and both optional.
+pub(super) fn parse_credentials(
+    text: &str,
+) -> Result<(Option<String>, Option<Secret>), InvalidMasterAddr> {
     let (user, password) = text.split_once(':').unwrap_or((text, ""));
     let user = Some(percent_decode(user)?).filter(|user| !user.is_empty());
     let password = Some(percent_decode(password)?).filter(|password| !password.is_empty());

@@ -14,13 +14,15 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::answers::{error_text, must_be_master, selected};
 use super::replies::{Head, NotRedis, Replies};
 use super::setup::Setup;
-use super::upstream::Upstream;
+use super::upstream::{Dialled, Upstream};
 use super::watch::HAS_MARK;
 use crate::client::outbox::Outbox;
+use crate::client::reply::Protocol;
 use crate::flush::poll_flush;
-use crate::master::dial::Connection;
+use crate::master::dial::{Connection, Stream as _};
 use crate::operation::request;
 use crate::reserved::MARK;
 
@@ -33,10 +35,14 @@ const REQUESTS_TO_STOP_READING: usize = 64 << 10;
 /// A connection to the data Redis, or what becomes one.
 pub struct DataConnection {
     stage: Stage,
+    /// Resolves when sentinels name another data Redis, if sentinels choose it.
+    replaced: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    /// Sentinels choose it, so it has to say that it is a master.
+    is_followed: bool,
     /// What it has been brought to.
     setup: Setup,
-    /// It was asked whether there is the mark of a master.
-    is_asked_for_mark: bool,
+    /// It was asked what it is.
+    is_questioned: bool,
     /// Requests on their way.
     requests: BytesMut,
     /// What is to be answered, in this order.
@@ -44,7 +50,7 @@ pub struct DataConnection {
     replies: Replies,
     /// The beginning of a reply of which is not known yet what it is.
     beginning: Vec<u8>,
-    /// What has come of an answer to [`Awaited::Database`].
+    /// What has come of an answer to [`Awaited::Database`] or [`Awaited::Role`].
     description: Vec<u8>,
     /// What the reply that has begun is, once that is known.
     amid: Option<Piece>,
@@ -58,7 +64,7 @@ pub struct DataConnection {
 
 /// How far it has come.
 enum Stage {
-    Connecting(Pin<Box<dyn Future<Output = io::Result<Connection>>>>),
+    Connecting(Pin<Box<dyn Future<Output = io::Result<Dialled>>>>),
     Open(Box<Connection>),
 }
 
@@ -70,6 +76,8 @@ enum Awaited {
     Setup { is_needed: bool },
     /// It says whether there is the mark of a master.
     Mark,
+    /// It says whether it is a master or a replica.
+    Role,
     /// It says which database a transaction has left selected, which is told here.
     Database(Rc<Cell<Option<u32>>>),
     /// So many confirmations are still to come of what the client has subscribed to, or not any more.
@@ -107,6 +115,14 @@ pub enum Lost {
     /// The client is somebody else now, in the middle of what it had begun.
     #[error("the client is somebody else now")]
     AnotherUser,
+    /// Sentinels name it, and it follows another one.
+    #[error(
+        "it is a replica, and its sentinels have to name a master: wait for the end of the fail-over"
+    )]
+    Replica,
+    /// Sentinels have named another one.
+    #[error("its sentinels have named another master")]
+    Replaced,
     /// There is something else at its address.
     #[error(transparent)]
     NotRedis(#[from] NotRedis),
@@ -124,6 +140,7 @@ pub enum Ready {
 impl DataConnection {
     /// Begins to connect.
     pub fn open(upstream: &Upstream) -> Self {
+        let is_followed = upstream.whereabouts().is_some();
         let upstream = upstream.clone();
         let connecting = async move {
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial());
@@ -131,8 +148,10 @@ impl DataConnection {
         };
         Self {
             stage: Stage::Connecting(Box::pin(connecting)),
+            replaced: None,
+            is_followed,
             setup: Setup::default(),
-            is_asked_for_mark: false,
+            is_questioned: false,
             requests: BytesMut::new(),
             awaited: VecDeque::new(),
             replies: Replies::default(),
@@ -151,11 +170,8 @@ impl DataConnection {
         if self.requests.len() >= REQUESTS_TO_STOP_READING {
             return Ready::Later;
         }
-        if self.setup == *wanted && self.is_asked_for_mark {
-            let is_own = |it: &Awaited| {
-                matches!(it, Awaited::Setup { .. } | Awaited::Mark | Awaited::Database(_))
-            };
-            let is_set_up = !self.awaited.iter().any(is_own);
+        if self.setup == *wanted && self.is_questioned {
+            let is_set_up = !self.awaited.iter().any(Awaited::is_own);
             let is_open = matches!(self.stage, Stage::Open(_));
             return if is_open && is_set_up { Ready::Now } else { Ready::Later };
         }
@@ -167,20 +183,34 @@ impl DataConnection {
             let optional = std::iter::repeat_n(false, brought.optional);
             let awaited = needed.chain(optional).map(|is_needed| Awaited::Setup { is_needed });
             self.awaited.extend(awaited);
+            // To somebody who was not let in it has said nothing.
+            self.is_questioned &= self.setup.login == wanted.login;
             self.setup = wanted.clone();
-            self.ask_for_mark();
+            self.question();
         }
         Ready::Later
     }
 
-    /// A master is no data Redis. Once for each connection: a name may lead elsewhere tomorrow.
-    fn ask_for_mark(&mut self) {
-        if !std::mem::replace(&mut self.is_asked_for_mark, true) {
-            let mut request = Vec::new();
-            request::encode(&mut request, &[b"EXISTS", MARK.as_bytes()]);
-            self.requests.extend_from_slice(&request);
-            self.awaited.push_back(Awaited::Mark);
+    /// A master of locks is no data Redis, and neither is a replica. Asked of each connection: a name may lead elsewhere
+    /// tomorrow.
+    fn question(&mut self) {
+        if std::mem::replace(&mut self.is_questioned, true) {
+            return;
         }
+        self.ask(&[b"EXISTS", MARK.as_bytes()], Awaited::Mark);
+        if self.is_followed {
+            // `ROLE` says it as well, but not to limited users. Redis 6 and later say it in `HELLO`, which is for all.
+            let is_resp3 = self.setup.protocol == Protocol::Resp3;
+            let version: &[u8] = if is_resp3 { b"3" } else { b"2" };
+            self.ask(&[b"HELLO", version], Awaited::Role);
+        }
+    }
+
+    fn ask(&mut self, words: &[&[u8]], awaited: Awaited) {
+        let mut request = Vec::new();
+        request::encode(&mut request, words);
+        self.requests.extend_from_slice(&request);
+        self.awaited.push_back(awaited);
     }
 
     /// A transaction that has just been passed on may select a database: asks which is selected then.
@@ -254,12 +284,28 @@ impl DataConnection {
         self.is_changing = changing;
         if let Stage::Connecting(connecting) = &mut self.stage {
             let Poll::Ready(connected) = connecting.as_mut().poll(cx) else { return Ok(false) };
-            self.stage = Stage::Open(Box::new(connected?));
+            let Dialled { stream, tenure } = connected?;
+            self.stage = Stage::Open(Box::new(stream));
+            self.replaced = tenure.map(|mut it| Box::pin(async move { it.ended().await }) as _);
             has_happened = true;
         }
+        self.poll_replaced(cx)?;
         has_happened |= self.poll_write(cx)?;
         has_happened |= self.poll_read(cx, outbox, buffer)?;
         Ok(has_happened)
+    }
+
+    /// What is still on its way to a master that was replaced must not arrive when that one wakes up.
+    fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
+        let Some(replaced) = &mut self.replaced else { return Ok(()) };
+        if replaced.as_mut().poll(cx).is_pending() {
+            return Ok(());
+        }
+        self.replaced = None;
+        if let Stage::Open(stream) = &self.stage {
+            stream.abort_on_close();
+        }
+        Err(Lost::Replaced)
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, Lost> {
@@ -379,7 +425,8 @@ impl DataConnection {
             (Awaited::Confirmations { .. }, _) => Some(Piece::Confirmation),
             (_, b'>') => Some(Piece::Message),
             (Awaited::Answer, _) => Some(Piece::Answer),
-            (Awaited::Setup { .. } | Awaited::Mark | Awaited::Database(_), _) => Some(Piece::Own),
+            (Awaited::Setup { .. } | Awaited::Mark, _) => Some(Piece::Own),
+            (Awaited::Role | Awaited::Database(_), _) => Some(Piece::Own),
         }
     }
 
@@ -406,7 +453,7 @@ impl DataConnection {
                 if let (true, Some(error)) = (is_needed, error) {
                     return Err(Lost::Refused(String::from_utf8_lossy(error).into_owned()));
                 }
-                if let Some(Awaited::Database(_)) = self.awaited.front() {
+                if let Some(Awaited::Database(_) | Awaited::Role) = self.awaited.front() {
                     self.description.extend_from_slice(piece);
                 }
                 if ended.is_some() {
@@ -424,6 +471,10 @@ impl DataConnection {
         match self.awaited.pop_front() {
             Some(Awaited::Mark) if last == b":1\r\n" => {
                 return Err(Lost::Refused(HAS_MARK.to_owned()));
+            }
+            Some(Awaited::Role) => {
+                let said = std::mem::take(&mut self.description);
+                return must_be_master(&said);
             }
             Some(Awaited::Database(chosen)) => {
                 let selected = selected(&std::mem::take(&mut self.description));
@@ -450,6 +501,13 @@ impl DataConnection {
     }
 }
 
+impl Awaited {
+    /// Whether the client's next request has to wait for it.
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Setup { .. } | Self::Mark | Self::Role | Self::Database(_))
+    }
+}
+
 impl Drop for DataConnection {
     fn drop(&mut self) {
         for awaited in self.awaited.drain(..) {
@@ -460,18 +518,5 @@ impl Drop for DataConnection {
     }
 }
 
-/// The database in an answer of `CLIENT INFO`.
-fn selected(description: &[u8]) -> Option<u32> {
-    let text = std::str::from_utf8(description).ok()?;
-    text.split_ascii_whitespace().find_map(|field| field.strip_prefix("db="))?.parse().ok()
-}
-
 /// What an error is counted as whose first piece had no whole line.
 const UNREAD_ERROR: &[u8] = b"ERR";
-
-/// What an error says, if this is one and all of it is here.
-fn error_text(piece: &[u8]) -> Option<&[u8]> {
-    let line = piece.strip_prefix(b"-")?;
-    let end = line.iter().position(|byte| *byte == b'\r').unwrap_or(line.len());
-    Some(&line[..end])
-}

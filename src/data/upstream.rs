@@ -7,6 +7,8 @@ use redis::RedisConnectionInfo;
 use tokio::net::UnixStream;
 
 use super::health::Health;
+use super::sentinels::Inquiry;
+use super::whereabouts::{Tenure, Whereabouts};
 use crate::config::{Data, MasterTls, Place};
 use crate::master::dial::{Connection, Dial as _, Network};
 use crate::tls::Unusable;
@@ -17,6 +19,16 @@ pub struct Upstream {
     settings: Arc<Data>,
     network: Network,
     health: Arc<Health>,
+    /// Where it is just now, if sentinels choose it.
+    whereabouts: Option<Arc<Whereabouts>>,
+}
+
+/// A connection that has been opened.
+pub struct Dialled {
+    /// What leads there.
+    pub stream: Connection,
+    /// As long as it is of use, if sentinels say that.
+    pub tenure: Option<Tenure>,
 }
 
 impl Upstream {
@@ -29,8 +41,15 @@ impl Upstream {
         let network = match &settings.address.place {
             Place::Tcp(address) => Network::of(std::slice::from_ref(address), &tls)?,
             Place::Unix(_) => Network::default(),
+            Place::Sentinel(sentinel) => Network::of(&sentinel.sentinels, &tls)?,
         };
-        Ok(Self { settings: Arc::new(settings.clone()), network, health: Arc::default() })
+        let is_followed = matches!(settings.address.place, Place::Sentinel(_));
+        Ok(Self {
+            settings: Arc::new(settings.clone()),
+            network,
+            health: Arc::default(),
+            whereabouts: is_followed.then(Arc::default),
+        })
     }
 
     /// What was configured.
@@ -64,14 +83,56 @@ impl Upstream {
         info
     }
 
+    /// Where it is just now, without a login; `None`: no sentinel has told yet.
+    pub fn address(&self) -> Option<String> {
+        let address = &self.settings.address;
+        match &self.whereabouts {
+            None => Some(address.to_string()),
+            Some(it) => it.master().map(|master| format!("{master}/{}", address.db)),
+        }
+    }
+
+    /// Where it is just now, if sentinels choose it.
+    pub(super) fn whereabouts(&self) -> Option<&Whereabouts> {
+        self.whereabouts.as_deref()
+    }
+
+    /// Who asks the sentinels.
+    pub(super) fn inquiry(&self) -> Option<Inquiry<'_>> {
+        match (&self.settings.address.place, self.whereabouts()) {
+            (Place::Sentinel(address), Some(whereabouts)) => {
+                Some(Inquiry { address, network: &self.network, whereabouts })
+            }
+            _ => None,
+        }
+    }
+
     /// Opens a connection, with the host name resolved anew.
     ///
     /// # Errors
-    /// The data Redis cannot be reached.
-    pub async fn dial(&self) -> io::Result<Connection> {
-        match &self.settings.address.place {
-            Place::Tcp(address) => self.network.dial(address).await,
-            Place::Unix(path) => Ok(Connection::Unix(UnixStream::connect(path).await?)),
+    /// The data Redis cannot be reached, or no sentinel tells where it is.
+    pub async fn dial(&self) -> io::Result<Dialled> {
+        let stream = match (&self.settings.address.place, self.whereabouts()) {
+            (_, Some(whereabouts)) => return self.dial_master(whereabouts).await,
+            (Place::Tcp(address), None) => self.network.dial(address).await?,
+            (Place::Unix(path), None) => Connection::Unix(UnixStream::connect(path).await?),
+            (Place::Sentinel(_), None) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        Ok(Dialled { stream, tenure: None })
+    }
+
+    /// Nothing has been said to a master that is replaced meanwhile, so the next one is dialled.
+    async fn dial_master(&self, whereabouts: &Whereabouts) -> io::Result<Dialled> {
+        loop {
+            let mut tenure = whereabouts.tenure().await.map_err(io::Error::other)?;
+            let master = tenure.master().clone();
+            tokio::select! {
+                biased;
+                () = tenure.ended() => {}
+                stream = self.network.dial(&master) => {
+                    return Ok(Dialled { stream: stream?, tenure: Some(tenure) });
+                }
+            }
         }
     }
 }

@@ -1,13 +1,16 @@
 //! Looking after the data Redis once a second, over a connection of its own, so that it is known when it has gone before
-//! anybody needs it.
+//! anybody needs it, and asking its sentinels, if it has some.
 
-use std::io::ErrorKind;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 
-use super::connection::CONNECT_TIMEOUT;
-use super::upstream::Upstream;
+use super::connection::{CONNECT_TIMEOUT, Lost};
+use super::upstream::{Dialled, Upstream};
+use super::whereabouts::{Tenure, Whereabouts};
 use crate::master::probe::{ProbeError, over};
 use crate::reserved::MARK;
 
@@ -23,24 +26,95 @@ pub const HAS_MARK: &str =
 
 /// Looks after it for ever.
 pub async fn watch(upstream: Upstream) {
-    loop {
-        let Err(error) = look_again_and_again(&upstream).await;
-        see(&upstream, Some(error.to_string()));
-        tokio::time::sleep(INTERVAL).await;
+    match upstream.inquiry() {
+        None => look_for_ever(&upstream).await,
+        Some(inquiry) => {
+            tokio::join!(look_for_ever(&upstream), inquiry.go_on());
+        }
     }
 }
 
-async fn look_again_and_again(upstream: &Upstream) -> Result<std::convert::Infallible, ProbeError> {
-    let dialled = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial()).await;
-    let stream = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
-    over(stream, &upstream.login(), |mut connection| async move {
-        connection.set_response_timeout(ANSWER_TIMEOUT);
-        loop {
-            see(upstream, look(&mut connection).await?);
+async fn look_for_ever(upstream: &Upstream) {
+    loop {
+        if let Err(error) = look_again_and_again(upstream).await {
+            see(upstream, Some(error.to_string()));
             tokio::time::sleep(INTERVAL).await;
         }
-    })
-    .await
+    }
+}
+
+/// Ends well when sentinels name another one, which is to be looked at then.
+async fn look_again_and_again(upstream: &Upstream) -> Result<(), ProbeError> {
+    let dialled = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial()).await;
+    let Dialled { stream, tenure } = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
+    let (login, is_let_in) = (upstream.login(), &Cell::new(false));
+    let looking = over(stream, &login, |mut connection| async move {
+        is_let_in.set(true);
+        connection.set_response_timeout(ANSWER_TIMEOUT);
+        match (upstream.whereabouts(), tenure) {
+            (Some(whereabouts), Some(tenure)) => {
+                look_at_master(upstream, whereabouts, tenure, &mut connection).await
+            }
+            _ => loop {
+                see(upstream, look(&mut connection).await?);
+                tokio::time::sleep(INTERVAL).await;
+            },
+        }
+    });
+    tokio::select! {
+        biased;
+        done = looking => done,
+        () = still_waiting(is_let_in) => Err(io::Error::from(ErrorKind::TimedOut).into()),
+    }
+}
+
+/// Resolves if nothing was answered in time. One that hangs is connected to all the same: its system does that.
+async fn still_waiting(is_let_in: &Cell<bool>) {
+    tokio::time::sleep(ANSWER_TIMEOUT).await;
+    if is_let_in.get() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The same of one that sentinels have named: it may be replaced, or be a master no longer.
+async fn look_at_master(
+    upstream: &Upstream,
+    whereabouts: &Whereabouts,
+    mut tenure: Tenure,
+    connection: &mut MultiplexedConnection,
+) -> Result<(), ProbeError> {
+    loop {
+        let looking = async {
+            let trouble = look(connection).await?;
+            Ok::<_, ProbeError>((trouble, is_replica(connection).await?))
+        };
+        let (trouble, is_replica) = tokio::select! {
+            biased;
+            () = tenure.ended() => return Ok(()),
+            looked = looking => looked?,
+        };
+        if is_replica {
+            // Before it is told: nobody writes there any more once it is.
+            whereabouts.end(&tenure);
+            see(upstream, Some(Lost::Replica.to_string()));
+            tokio::time::sleep(INTERVAL).await;
+            return Ok(());
+        }
+        see(upstream, trouble.or_else(|| whereabouts.silence()));
+        let _ = tokio::time::timeout(INTERVAL, tenure.ended()).await;
+    }
+}
+
+/// Whether it follows another one. One that does not let this connection in does not say that, but it says it to the
+/// connections of clients.
+async fn is_replica(connection: &mut MultiplexedConnection) -> Result<bool, ProbeError> {
+    let mut hello = redis::cmd("HELLO");
+    let said = hello.arg(2).query_async::<HashMap<String, redis::Value>>(connection).await;
+    match said {
+        Ok(fields) => Ok(fields.get("role") != Some(&redis::Value::BulkString(b"master".to_vec()))),
+        Err(error) if error.code().is_some() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What is wrong with it. Clients log in as somebody else perhaps, so what it refuses to this connection says nothing.
@@ -58,7 +132,8 @@ fn see(upstream: &Upstream, trouble: Option<String>) {
     if !upstream.health().see(trouble.clone()) {
         return;
     }
-    let data = &upstream.settings().address;
+    let named = || upstream.settings().address.to_string();
+    let data = upstream.address().unwrap_or_else(named);
     match trouble {
         None => tracing::info!(%data, "the data Redis is up"),
         Some(why) => {

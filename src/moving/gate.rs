@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::copy::Name;
 use crate::clock::{self, Instant};
 use crate::data::connection::CONNECT_TIMEOUT;
-use crate::data::upstream::Upstream;
+use crate::data::upstream::{Dialled, Upstream};
 use crate::data::watch::HAS_MARK;
 use crate::master::probe::{ProbeError, over};
 use crate::reserved::MARK;
@@ -144,9 +144,20 @@ impl Task {
     ) -> Result<Infallible, ProbeError> {
         let upstream = self.upstream.clone();
         let dialled = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial()).await;
-        let stream = dialled.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?;
-        let info = upstream.login();
-        over(stream, &info, |connection| self.over(connection, orders)).await
+        let timed_out = |_| Err(std::io::ErrorKind::TimedOut.into());
+        let Dialled { stream, tenure } = dialled.unwrap_or_else(timed_out)?;
+        let replaced = async {
+            match tenure {
+                Some(mut tenure) => tenure.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        let login = upstream.login();
+        tokio::select! {
+            biased;
+            () = replaced => Err(std::io::Error::other("another one is the master now").into()),
+            error = over(stream, &login, |connection| self.over(connection, orders)) => error,
+        }
     }
 
     async fn over(

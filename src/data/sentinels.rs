@@ -1,0 +1,191 @@
+//! Asking sentinels where the data Redis is, for ever, as the [guidelines for clients] say: one after the other until one
+//! answers, which goes on to be asked, and no address is believed before the Redis there says itself that it is a master.
+//!
+//! [guidelines for clients]: https://redis.io/docs/latest/develop/reference/sentinel-clients/
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{
+    AsyncConnectionConfig, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo,
+    RedisError, RedisResult,
+};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::whereabouts::{Told, Whereabouts};
+use crate::config::{MasterAddr, SentinelAddr};
+use crate::master::dial::{Dial as _, Network, Stream as _};
+
+/// How often the sentinel that answers is asked again: what it publishes may get lost.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a sentinel may take to accept a connection, and for each answer. Others are there to be asked.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a sentinel publishes once a fail-over is done.
+const SWITCHED: &str = "+switch-master";
+
+/// Who asks.
+pub struct Inquiry<'a> {
+    /// Whom, and for what.
+    pub address: &'a SentinelAddr,
+    /// How they are reached.
+    pub network: &'a Network,
+    /// What has come out of it.
+    pub whereabouts: &'a Whereabouts,
+}
+
+/// None of them does.
+#[derive(Debug, thiserror::Error)]
+#[error("no sentinel tells where {name} is ({reasons})")]
+struct Silence<'a> {
+    name: &'a str,
+    reasons: String,
+}
+
+/// Why a sentinel is no help.
+#[derive(Debug, thiserror::Error)]
+enum NoHelp {
+    #[error("{0}")]
+    Unreachable(#[from] io::Error),
+    #[error("it does not answer in time")]
+    Slow(#[from] tokio::time::error::Elapsed),
+    #[error(
+        "its password is another one: name the file that holds it with --data-sentinel-password-file"
+    )]
+    NotLetIn,
+    #[error("{0}")]
+    Refused(RedisError),
+    #[error(
+        "it knows no master of that name: correct --data, or `sentinel monitor` in its sentinel.conf"
+    )]
+    NoSuchMaster,
+    #[error("it has not heard of the last fail-over yet")]
+    Outdated,
+}
+
+impl From<RedisError> for NoHelp {
+    fn from(error: RedisError) -> Self {
+        let is_not_let_in = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
+        match is_not_let_in || error.kind() == ErrorKind::AuthenticationFailed {
+            true => Self::NotLetIn,
+            false => Self::Refused(error),
+        }
+    }
+}
+
+impl Inquiry<'_> {
+    /// Asks for ever. Whoever answers is asked again; whoever does not is asked last.
+    pub async fn go_on(&self) -> Infallible {
+        let mut sentinels: VecDeque<&MasterAddr> = self.address.sentinels.iter().collect();
+        let mut reasons = Vec::new();
+        loop {
+            let sentinel = sentinels[0];
+            let mut has_told = false;
+            let Err(why) = self.ask_again_and_again(sentinel, &mut has_told).await;
+            tracing::debug!(%sentinel, "a sentinel does not tell where the data Redis is: {why}");
+            if has_told {
+                reasons.clear();
+            }
+            reasons.push(format!("{sentinel}: {why}"));
+            sentinels.rotate_left(1);
+            if reasons.len() >= sentinels.len() {
+                let reasons = std::mem::take(&mut reasons).join("; ");
+                let silence = Silence { name: &self.address.name, reasons };
+                self.whereabouts.keep_silent(silence.to_string());
+                tokio::time::sleep(INTERVAL).await;
+            }
+        }
+    }
+
+    async fn ask_again_and_again(
+        &self,
+        sentinel: &MasterAddr,
+        has_told: &mut bool,
+    ) -> Result<Infallible, NoHelp> {
+        let stream = timeout(ANSWER_TIMEOUT, self.network.dial(sentinel)).await??;
+        stream.abort_on_close();
+        let has_switched = Arc::new(Notify::new());
+        let config = notifying(&has_switched).set_response_timeout(Some(ANSWER_TIMEOUT));
+        let info = self.login();
+        let opening = MultiplexedConnection::new_with_config(&info, stream, config);
+        // That timeout does not hold for what is said first.
+        let opening = timeout(ANSWER_TIMEOUT, opening);
+        let (connection, driver) = opening.await??;
+        tokio::select! {
+            biased;
+            failed = self.ask(connection, &has_switched, has_told) => failed,
+            () = driver => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        }
+    }
+
+    async fn ask(
+        &self,
+        mut connection: MultiplexedConnection,
+        has_switched: &Notify,
+        has_told: &mut bool,
+    ) -> Result<Infallible, NoHelp> {
+        connection.subscribe(SWITCHED).await?;
+        loop {
+            let told = self.question(&mut connection).await?.ok_or(NoHelp::NoSuchMaster)?;
+            self.hear(told)?;
+            *has_told = true;
+            let _ = timeout(INTERVAL, has_switched.notified()).await;
+        }
+    }
+
+    fn hear(&self, told: Told) -> Result<(), NoHelp> {
+        let master = told.master.clone();
+        match self.whereabouts.tell(told) {
+            Ok(is_news) => {
+                if is_news {
+                    tracing::info!(data = %master, "sentinels name the data Redis");
+                }
+                Ok(())
+            }
+            Err(_) => Err(NoHelp::Outdated),
+        }
+    }
+
+    /// `None`: it knows no such master.
+    async fn question(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<Told>> {
+        let name = &self.address.name;
+        let mut where_is = redis::cmd("SENTINEL");
+        where_is.arg("get-master-addr-by-name").arg(name);
+        let place = where_is.query_async::<Option<(String, u16)>>(connection).await?;
+        let Some((host, port)) = place else { return Ok(None) };
+        let mut describe = redis::cmd("SENTINEL");
+        describe.arg("MASTER").arg(name);
+        let epoch = match describe.query_async::<HashMap<String, String>>(connection).await {
+            Ok(fields) => fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()),
+            // Its ACL may not let us.
+            Err(error) if error.code().is_some() => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Told { master: self.address.master_at(&host, port), epoch }))
+    }
+
+    fn login(&self) -> RedisConnectionInfo {
+        // In RESP3 one connection both asks and is told.
+        let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+        match &self.address.password {
+            Some(password) => info.set_password(password.expose()),
+            None => info,
+        }
+    }
+}
+
+fn notifying(has_switched: &Arc<Notify>) -> AsyncConnectionConfig {
+    let has_switched = Arc::clone(has_switched);
+    AsyncConnectionConfig::new().set_push_sender(move |push: PushInfo| {
+        if push.kind == PushKind::Message {
+            has_switched.notify_one();
+        }
+        Ok::<(), SendError>(())
+    })
+}
