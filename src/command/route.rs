@@ -3,7 +3,7 @@
 //! A request goes where its keys are. One with keys of both kinds is refused, and so is a transaction: nothing could run
 //! them together.
 
-mod destination;
+pub(super) mod destination;
 
 use super::keys::is;
 use super::{Action, error, names, permission, pubsub, table};

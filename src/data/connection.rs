@@ -25,7 +25,7 @@ use crate::operation::request;
 use crate::reserved::MARK;
 
 /// How long it may take to connect, TLS included.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// With so many bytes of requests that the data Redis has not taken yet, nothing more is read from the client.
 const REQUESTS_TO_STOP_READING: usize = 64 << 10;

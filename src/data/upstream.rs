@@ -54,7 +54,7 @@ impl Upstream {
     ///
     /// # Errors
     /// The data Redis cannot be reached.
-    pub(super) async fn dial(&self) -> io::Result<Connection> {
+    pub(crate) async fn dial(&self) -> io::Result<Connection> {
         match &self.settings.address.place {
             Place::Tcp(address) => self.network.dial(address).await,
             Place::Unix(path) => Ok(Connection::Unix(UnixStream::connect(path).await?)),
