@@ -35,6 +35,9 @@ pub struct Cli {
 /// How [`Action::Check`] is typed.
 const CHECK: &str = "check";
 
+/// How [`Action::Learn`] is typed.
+const LEARN: &str = "learn";
+
 /// What to do instead of serving the configured masters.
 #[derive(Subcommand)]
 pub enum Action {
@@ -42,6 +45,8 @@ pub enum Action {
     Dev(DevArgs),
     /// Ask every master about itself, print a table, and exit with 1 if a proxy could not serve with them.
     Check(Box<CheckArgs>),
+    /// Pass everything through to --data, watch for locks, and print their patterns as settings at the end.
+    Learn(Box<LearnArgs>),
     /// Exit with 0 if a proxy answers, else with 1: for health checks of containers.
     Health(HealthArgs),
     /// Print a manual page, or what completes these words in a shell.
@@ -110,6 +115,20 @@ pub struct DevArgs {
 /// The words after `check`: the settings may as well stand before it.
 #[derive(Args)]
 pub struct CheckArgs {
+    /// The settings.
+    #[command(flatten)]
+    pub typed: Typed,
+    /// A TOML file with settings.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The words after `learn`: the settings may as well stand before it.
+#[derive(Args)]
+pub struct LearnArgs {
+    /// How long to watch. [default: until it is interrupted]
+    #[arg(long = "for", value_name = "DURATION")]
+    pub span: Option<Word>,
     /// The settings.
     #[command(flatten)]
     pub typed: Typed,
@@ -535,8 +554,11 @@ impl Cli {
             _ => arg,
         });
         // The environment is read once, and less than any flag.
-        let command =
-            command.mut_subcommand(CHECK, |check| check.mut_args(|arg| arg.env(Resettable::Reset)));
+        let without_environment =
+            |after: clap::Command| after.mut_args(|arg| arg.env(Resettable::Reset));
+        let command = command
+            .mut_subcommand(CHECK, without_environment)
+            .mut_subcommand(LEARN, without_environment);
         Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
@@ -546,9 +568,14 @@ impl Cli {
     /// There is a configuration file, and it cannot be read.
     pub fn settings(&self) -> Result<Typed, UnreadableFile> {
         let (mut typed, mut config) = (self.typed.clone(), self.config.as_deref());
-        if let Some(Action::Check(after)) = &self.action {
-            typed = after.typed.clone().or(typed);
-            config = after.config.as_deref().or(config);
+        let after = match &self.action {
+            Some(Action::Check(after)) => Some((&after.typed, &after.config)),
+            Some(Action::Learn(after)) => Some((&after.typed, &after.config)),
+            _ => None,
+        };
+        if let Some((after, file)) = after {
+            typed = after.clone().or(typed);
+            config = file.as_deref().or(config);
         }
         let file = config.map(Typed::read_file).transpose()?;
         Ok(typed.or(file.unwrap_or_default()))

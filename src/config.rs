@@ -3,6 +3,7 @@
 
 mod access;
 mod data;
+mod learning;
 pub mod live;
 mod master_addr;
 mod memory;
@@ -22,6 +23,7 @@ use crate::quorum::{MAX_MASTERS, Quorum};
 use shown::differences;
 
 pub use data::{Data, DataAddr, InvalidDataAddr, Place};
+pub use learning::Learning;
 pub use live::Live;
 pub use master_addr::{InvalidMasterAddr, MasterAddr};
 pub use memory::MemoryLimit;
@@ -129,8 +131,12 @@ impl Settings {
     /// # Errors
     /// No master, more than [`MAX_MASTERS`], or one of them twice: it would cast two votes.
     pub fn try_new(masters: Vec<MasterAddr>) -> Result<Self, InvalidSetting> {
-        Ok(Self {
-            masters: checked_masters(masters)?,
+        Ok(Self::without_check(checked_masters(masters)?))
+    }
+
+    fn without_check(masters: Vec<MasterAddr>) -> Self {
+        Self {
+            masters,
             data: None,
             listen: Some("127.0.0.1:6379".to_owned()),
             tls: None,
@@ -151,7 +157,7 @@ impl Settings {
             cold_start: ColdStart::Trust,
             handover: None,
             live: Live::default(),
-        })
+        }
     }
 
     /// How long a master waits unless that or a longest TTL is set.

@@ -21,6 +21,7 @@
 //! * [`handover`]: an upgrade that no client notices: sockets and clients go to another process;
 //! * [`lua`]: our canonical scripts, and the recognition of everybody else's.
 //!
+//! [`learn`] watches the clients of one Redis, before there are masters.
 //! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving; [`cli`] and [`config`] say what was typed and what it means.
 
 pub mod acl;
@@ -37,6 +38,7 @@ pub mod decision;
 pub mod dev;
 mod flush;
 pub mod handover;
+pub mod learn;
 pub mod lua;
 pub mod master;
 pub mod metrics;

@@ -2,7 +2,7 @@
 //!
 //! | code | meaning |
 //! | --- | --- |
-//! | 0 | told to stop and everything in flight was finished, or handed over to another process |
+//! | 0 | told to stop and everything in flight was finished, or handed over to another process; `learn` has told what it saw |
 //! | 1 | failed, or `health` found nobody well, or `check` masters that no proxy serves |
 //! | 64 | wrong usage or settings (`EX_USAGE`) |
 //! | 69 | the address, a program that `dev` needs, or what the running proxy has is not available, or masters are another cluster's (`EX_UNAVAILABLE`) |
@@ -21,12 +21,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use logging::Log;
 use redlock_proxy::admin::Admin;
-use redlock_proxy::cli::{self, Action, Cli, DevArgs, Generated, HealthArgs, Typed};
+use redlock_proxy::cli::{self, Action, Cli, DevArgs, Generated, HealthArgs, LearnArgs, Typed};
 use redlock_proxy::client::listener::{CannotListen, Listeners};
-use redlock_proxy::config::{InvalidSetting, LogFormat, MasterAddr, Settings};
+use redlock_proxy::config::{InvalidSetting, Learning, LogFormat, MasterAddr, Settings};
+use redlock_proxy::data::upstream::Upstream;
 use redlock_proxy::dev::LocalMasters;
 use redlock_proxy::handover::sockets::{Inherited, Kind};
 use redlock_proxy::handover::{CannotTakeOver, Handover};
+use redlock_proxy::learn::serve::{CannotLearn, Watch};
 use redlock_proxy::worker::{CannotServe, Certificates, Shared};
 use redlock_proxy::{check, worker};
 use reload::{Read, Reload};
@@ -62,6 +64,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Action::Dev(_)) => dev(cli, typed),
         Some(Action::Health(args)) => check_health(&typed, args),
         Some(Action::Check(_)) => check_masters(&typed),
+        Some(Action::Learn(args)) => learn(&typed, args),
         Some(Action::Generate(args)) => generate(args.what),
     }
 }
@@ -196,6 +199,41 @@ fn check_masters(typed: &Typed) -> Result<(), Failure> {
     } else {
         Err(Failure::other("a proxy could not serve with these masters"))
     }
+}
+
+fn learn(typed: &Typed, args: &LearnArgs) -> Result<(), Failure> {
+    let Learning { settings, span } =
+        Learning::from_typed(typed, &args.span).map_err(Failure::usage)?;
+    let log_format = LogFormat::from_typed(typed).map_err(Failure::usage)?;
+    let certificates = certificates(&settings)?;
+    let Some(data) = &settings.data else { return Ok(()) };
+    let upstream = Upstream::of(data, &settings.master_tls).map_err(Failure::usage)?;
+    require_free(&settings, &Inherited::default())?;
+    let admin =
+        settings.admin.as_ref().map(|it| bind_admin(it, &mut Handover::none())).transpose()?;
+    start_logging(log_format)?;
+    let shutdown = signals::listen(|| (), || (), || ()).map_err(Failure::other)?;
+    let server = certificates.server;
+    let shown = admin.as_ref().map(TcpListener::local_addr).transpose().map_err(Failure::other)?;
+    let started = format!("data: {}", data.address);
+    let ready = |listeners: &Listeners| {
+        tracing::info!("redlock-proxy {} learn", env!("CARGO_PKG_VERSION"));
+        tracing::info!("listening on {}", listeners.places().join(", "));
+        tracing::info!("{started}");
+        if let Some(address) = shown {
+            tracing::info!("status at http://{address}/");
+        }
+        tracing::info!("everything passes through; SIGINT or SIGTERM ends it with the report");
+        tell_system(&[NotifyState::Ready]);
+        Ok(())
+    };
+    let watch = Watch { settings, upstream, server, admin, span, shutdown };
+    let report = worker::on_one_thread(watch.run(ready)).map_err(Failure::other)?;
+    say(&report.map_err(|why| match why {
+        CannotLearn::Listen(why) => cannot_listen(why.kind, &why.place, &why.why),
+        why => Failure::unavailable(why),
+    })?);
+    Ok(())
 }
 
 fn check_health(typed: &Typed, args: &HealthArgs) -> Result<(), Failure> {

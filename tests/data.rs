@@ -601,3 +601,15 @@ async fn a_limited_user_is_not_at_the_data_redis_whom_the_url_names() {
     let script = "return redis.call('GET', 'page')";
     assert!(!matches!(app.ask(&["EVAL", script, "0"]).await, Reply::Bulk(_)));
 }
+
+/// Over there the number that a client knows is that of somebody else, who was told instead.
+#[tokio::test]
+async fn invalidations_are_not_redirected_to_a_stranger() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    let Reply::Int(id) = client.ask(&words("CLIENT ID")).await else { panic!("a number") };
+    let id = id.to_string();
+    let refused = client.ask(&["CLIENT", "TRACKING", "ON", "REDIRECT", &id]).await;
+    assert!(refused.is_error("ERR CLIENT TRACKING with REDIRECT is not supported"), "{refused:?}");
+    assert_eq!(client.ask(&words("SET page 1")).await, Reply::ok());
+}

@@ -49,8 +49,10 @@ fn every_flag_is_explained_with_its_variable_and_default() {
     for subcommand in cli.get_subcommands() {
         let name = subcommand.get_name();
         for flag in subcommand.get_arguments().filter_map(|arg| arg.get_long()) {
-            // `check` takes the settings themselves.
-            let own = if name == "check" { String::new() } else { format!("{name} ") };
+            // `check` and `learn` take the settings themselves.
+            let is_setting = cli.get_arguments().any(|arg| arg.get_long() == Some(flag));
+            let takes_settings = ["check", "learn"].contains(&name) && is_setting;
+            let own = if takes_settings { String::new() } else { format!("{name} ") };
             row(&page, &format!("| `{own}--{flag}"));
         }
     }

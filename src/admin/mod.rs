@@ -12,8 +12,8 @@
 
 pub mod events;
 pub mod metrics;
-mod names;
-mod port;
+pub(crate) mod names;
+pub(crate) mod port;
 pub mod status;
 
 use std::io;
@@ -24,6 +24,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -59,7 +60,7 @@ pub struct Admin {
     log_level: Arc<dyn LogLevel>,
 }
 
-type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<Full<Bytes>>;
 
 impl Admin {
     /// Of the workers that share this.
@@ -89,7 +90,7 @@ impl Admin {
         Ok(())
     }
 
-    async fn answer(&self, request: Request<Incoming>, is_local: bool) -> Answer {
+    async fn answer_one(&self, request: Request<Incoming>, is_local: bool) -> Answer {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let knows_us = self.names.know(&request);
         match request.uri().path() {
@@ -108,7 +109,7 @@ impl Admin {
             }
             "/log-level" if !is_read => self.set_log_level(request).await,
             _ if !is_read => not_allowed("GET"),
-            "/" => page(),
+            "/" => html(include_str!("page.html")),
             "/status.json" => json(&status::Status::of(&self.shared, &self.events)),
             "/metrics" => match metrics::text(&self.shared) {
                 Ok(text) => typed(StatusCode::OK, metrics::CONTENT_TYPE, text),
@@ -165,24 +166,30 @@ impl Admin {
     }
 }
 
-fn page() -> Answer {
-    typed(StatusCode::OK, "text/html; charset=utf-8", include_str!("page.html").to_owned())
+impl port::Answers for Admin {
+    async fn answer(&self, request: Request<Incoming>, is_local: bool) -> Answer {
+        self.answer_one(request, is_local).await
+    }
 }
 
-fn json(status: &status::Status) -> Answer {
+pub(crate) fn html(page: &str) -> Answer {
+    typed(StatusCode::OK, "text/html; charset=utf-8", page.to_owned())
+}
+
+pub(crate) fn json(status: &impl Serialize) -> Answer {
     match serde_json::to_string(status) {
         Ok(text) => typed(StatusCode::OK, "application/json", text),
         Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "cannot be written"),
     }
 }
 
-fn not_allowed(allowed: &'static str) -> Answer {
+pub(crate) fn not_allowed(allowed: &'static str) -> Answer {
     let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, allowed);
     answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     answer
 }
 
-fn plain(status: StatusCode, text: &str) -> Answer {
+pub(crate) fn plain(status: StatusCode, text: &str) -> Answer {
     typed(status, "text/plain; charset=utf-8", format!("{text}\n"))
 }
 

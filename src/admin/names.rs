@@ -20,18 +20,18 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Names of this port, in lower case. One that begins with a dot stands for all names that end with it.
 #[derive(Debug)]
-pub(super) struct Names(Vec<String>);
+pub(crate) struct Names(Vec<String>);
 
 impl Names {
     /// The host in `admin`, and what `admin-host` adds.
-    pub(super) fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &Settings) -> Self {
         let own = settings.admin.iter().filter_map(|admin| admin.rsplit_once(':'));
         let names = own.map(|(host, _)| host).chain(settings.admin_host.iter().map(String::as_str));
         Self(names.map(str::to_ascii_lowercase).collect())
     }
 
     /// Whether `request` calls this port by an address, or by one of these names. A browser always says a name.
-    pub(super) fn know<B>(&self, request: &Request<B>) -> bool {
+    pub(crate) fn know<B>(&self, request: &Request<B>) -> bool {
         let hosts = request.headers().get_all(HOST).iter();
         let hosts = hosts.map(|host| Authority::try_from(host.as_bytes()).ok());
         let mut all = hosts.chain(request.uri().authority().cloned().map(Some));

@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::Admin;
+use super::Answer;
 use crate::address;
 use crate::handover::Phase;
 
@@ -31,11 +33,21 @@ const MAX_CONVERSATIONS: usize = 64;
 /// Pause after `accept` failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What is to be seen at the port.
+pub(crate) trait Answers: Send + Sync + 'static {
+    /// The answer to a request, which comes from this host or not.
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        is_local: bool,
+    ) -> impl Future<Output = Answer> + Send;
+}
+
 /// Answers on `listener` while this process is the one that serves.
-pub(super) async fn accept(
+pub(crate) async fn accept(
     listener: TcpListener,
     mut phase: watch::Receiver<Phase>,
-    admin: Arc<Admin>,
+    admin: Arc<impl Answers>,
 ) {
     let mut conversations = Conversations::default();
     loop {
@@ -65,7 +77,11 @@ pub(super) async fn accept(
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, from: IpAddr, admin: Arc<Admin>) {
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    from: IpAddr,
+    admin: Arc<impl Answers>,
+) {
     let is_local = address::is_local(from);
     let answer = service_fn(move |request| {
         let admin = Arc::clone(&admin);
@@ -109,8 +125,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::admin::LogLevel;
     use crate::admin::events::Events;
+    use crate::admin::{Admin, LogLevel};
     use crate::config::Settings;
     use crate::worker::{Certificates, Shared};
 

@@ -370,6 +370,46 @@ impl<'a> Args<'a> {
     }
 }
 
+/// A request that is put together word by word, by whoever reads only parts of it.
+#[derive(Debug, Default)]
+pub struct Words {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl Words {
+    /// Begins one more word.
+    pub fn begin(&mut self) {
+        self.spans.push(Span::new(self.bytes.len(), self.bytes.len()));
+    }
+
+    /// More of the last word. Bytes before the first word belong to none.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        if let Some(last) = self.spans.last_mut() {
+            self.bytes.extend_from_slice(bytes);
+            *last = Span::new(last.start as usize, self.bytes.len());
+        }
+    }
+
+    /// How many bytes all words have together.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All of them.
+    pub fn args(&self) -> Args<'_> {
+        Args { bytes: &self.bytes, spans: &self.spans }
+    }
+
+    /// Forgets them, and keeps no more memory than this many bytes.
+    pub fn clear(&mut self, kept: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(kept);
+        self.spans.clear();
+        self.spans.shrink_to(KEPT_SPANS);
+    }
+}
+
 /// A part of the request, in half of the space of a `Range<usize>`.
 #[derive(Clone, Copy, Debug)]
 struct Span {

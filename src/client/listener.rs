@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use super::memory::{Part, TLS_CONNECTION};
@@ -29,10 +29,10 @@ const BACKLOG: i32 = 511;
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// How long a client may take to agree on a cipher.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a client too many is told (`networking.c`, `acceptCommonHandler`).
-const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+pub(crate) const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// The sockets on which one worker accepts clients.
 #[derive(Default)]
@@ -128,21 +128,61 @@ impl Listeners {
     ///
     /// # Errors
     /// When the event loop refuses a socket.
-    pub fn accept(&self, worker: &Rc<Worker>) -> io::Result<JoinSet<()>> {
+    pub fn accept<D: Doorkeeper>(&self, door: &D) -> io::Result<JoinSet<()>> {
         let mut accepting = JoinSet::new();
         for plain in &self.plain {
             let listener = TcpListener::from_std(plain.try_clone()?)?;
-            accepting.spawn_local(accept_tcp(listener, None, Rc::clone(worker)));
+            accepting.spawn_local(accept_tcp(listener, None, door.clone()));
         }
         for tls in &self.tls {
             let listener = TcpListener::from_std(tls.try_clone()?)?;
-            accepting.spawn_local(accept_tcp(listener, self.server.clone(), Rc::clone(worker)));
+            accepting.spawn_local(accept_tcp(listener, self.server.clone(), door.clone()));
         }
         if let Some(unix) = &self.unix {
             let listener = UnixListener::from_std(unix.try_clone()?)?;
-            accepting.spawn_local(accept_unix(listener, Rc::clone(worker)));
+            accepting.spawn_local(accept_unix(listener, door.clone()));
         }
         Ok(accepting)
+    }
+}
+
+/// Who lets clients in, or not.
+pub trait Doorkeeper: Clone + 'static {
+    /// After how much silence to ask whether a client is still there; zero: never.
+    fn keep_alive(&self) -> Duration;
+
+    /// The system refused a connection.
+    fn could_not_accept(&self) {}
+
+    /// A client came by TCP. `ends` are its address and ours.
+    fn tcp(&self, stream: TcpStream, ends: (Peer, Peer));
+
+    /// One came that is to be agreed with on a cipher.
+    fn tls(&self, stream: TcpStream, ends: (Peer, Peer), server: &Server);
+
+    /// One came from this host.
+    fn unix(&self, stream: UnixStream, ends: (Peer, Peer));
+}
+
+impl Doorkeeper for Rc<Worker> {
+    fn keep_alive(&self) -> Duration {
+        self.live().tcp_keepalive
+    }
+
+    fn could_not_accept(&self) {
+        self.registry().could_not_accept();
+    }
+
+    fn tcp(&self, stream: TcpStream, ends: (Peer, Peer)) {
+        admit(stream, ends, self);
+    }
+
+    fn tls(&self, stream: TcpStream, ends: (Peer, Peer), server: &Server) {
+        admit_by_tls(stream, ends, server, self);
+    }
+
+    fn unix(&self, stream: UnixStream, ends: (Peer, Peer)) {
+        admit(stream, ends, self);
     }
 }
 
@@ -215,7 +255,7 @@ fn bind(address: SocketAddr, is_shared: bool) -> io::Result<std::net::TcpListene
     Ok(socket.into())
 }
 
-async fn accept_tcp(listener: TcpListener, tls: Option<Arc<Server>>, worker: Rc<Worker>) {
+async fn accept_tcp(listener: TcpListener, tls: Option<Arc<Server>>, door: impl Doorkeeper) {
     let mut backoff = Backoff::default();
     loop {
         match listener.accept().await {
@@ -224,15 +264,15 @@ async fn accept_tcp(listener: TcpListener, tls: Option<Arc<Server>>, worker: Rc<
                 let local_address = stream.local_addr().unwrap_or(address);
                 // Replies are written when they are complete; waiting for more would only delay them.
                 let _ = stream.set_nodelay(true);
-                keep_alive(&stream, worker.live().tcp_keepalive);
+                keep_alive(&stream, door.keep_alive());
                 let ends = (Peer::Tcp(address), Peer::Tcp(local_address));
                 match &tls {
-                    None => admit(stream, ends, &worker),
-                    Some(server) => admit_by_tls(stream, ends, server, &worker),
+                    None => door.tcp(stream, ends),
+                    Some(server) => door.tls(stream, ends, server),
                 }
             }
             Err(error) => {
-                worker.registry().could_not_accept();
+                door.could_not_accept();
                 backoff.rest(&error).await;
             }
         }
@@ -251,7 +291,7 @@ fn keep_alive(stream: &TcpStream, after: Duration) {
     let _ = SockRef::from(stream).set_tcp_keepalive(&how);
 }
 
-async fn accept_unix(listener: UnixListener, worker: Rc<Worker>) {
+async fn accept_unix(listener: UnixListener, door: impl Doorkeeper) {
     let path: Arc<Path> = match listener.local_addr() {
         Ok(address) => address.as_pathname().unwrap_or_else(|| Path::new("")).into(),
         Err(_) => Path::new("").into(),
@@ -262,10 +302,10 @@ async fn accept_unix(listener: UnixListener, worker: Rc<Worker>) {
             Ok((stream, _)) => {
                 backoff = Backoff::default();
                 let end = Peer::Unix(Arc::clone(&path));
-                admit(stream, (end.clone(), end), &worker);
+                door.unix(stream, (end.clone(), end));
             }
             Err(error) => {
-                worker.registry().could_not_accept();
+                door.could_not_accept();
                 backoff.rest(&error).await;
             }
         }

@@ -259,6 +259,11 @@ pub fn too_many_words(command: &str) -> Reply {
     ))
 }
 
+/// Over there the number is that of somebody else. Not one of Redis's texts.
+pub const NO_REDIRECT: Reply = fixed(
+    "ERR CLIENT TRACKING with REDIRECT is not supported: a client's number is the proxy's own, use RESP3 instead",
+);
+
 /// A command that cannot be queued. Not one of Redis's texts.
 pub fn not_in_multi(command: &str) -> Reply {
     Reply::error(format!("ERR '{command}' is not supported after MULTI: send it on its own"))

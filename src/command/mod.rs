@@ -2,6 +2,7 @@
 //!
 //! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`], `help`: Redis's texts;
 //! * [`options`], [`number`], [`glob`]: arguments as Redis reads them; `keys`: which of them are keys;
+//! * [`outlook`]: what a request names, and what would become of it, for whoever only watches;
 //! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `pubsub` ask the masters,
 //!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `acl`, `server`,
 //!   `config`, `latency`, `info` answer at once; `permission`: who may send what; `names`: what nobody may name.
@@ -27,6 +28,7 @@ mod lock;
 mod names;
 pub mod number;
 pub mod options;
+pub mod outlook;
 mod permission;
 mod program;
 mod pubsub;
@@ -152,6 +154,19 @@ fn with_data(action: Action) -> Action {
 
 /// The command, or what is answered instead; nothing to whoever does not speak Redis at all.
 fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
+    let spec = existing(args)?;
+    if !front.login.is_free() {
+        permission::check(&front.login, spec, args).map_err(|denied| Some(denied.reply()))?;
+    }
+    well_named(spec, args)
+}
+
+/// The same for somebody who may do everything.
+fn accepted_by_anybody(args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
+    well_named(existing(args)?, args)
+}
+
+fn existing(args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
     let spec = table::lookup(args.at(0)).ok_or_else(|| refused(args))?;
     if !spec.accepts(args.len()) {
         return Err(Some(error::wrong_arity(spec.name)));
@@ -159,9 +174,10 @@ fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Option<Reply
     if spec.is_container {
         permission::entry(spec, args).map_err(Some)?;
     }
-    if !front.login.is_free() {
-        permission::check(&front.login, spec, args).map_err(|denied| Some(denied.reply()))?;
-    }
+    Ok(spec)
+}
+
+fn well_named(spec: &'static Spec, args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
     zero::check(spec, args).map_err(Some)?;
     names::check(spec, args).map_err(Some)?;
     Ok(spec)

@@ -3,7 +3,7 @@
 //! A request goes where its keys are. One with keys of both kinds is refused, and so is a transaction: nothing could run
 //! them together.
 
-mod destination;
+pub(super) mod destination;
 
 use super::keys::is;
 use super::{Action, error, names, permission, pubsub, table};
@@ -384,6 +384,9 @@ fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     }
     if let Some(refused) = pubsub::refuse_other_to_subscriber(front, args) {
         return Some(Action::Reply(refused));
+    }
+    if is_tracking(args) && args.from(2).iter().any(|word| is(word, &["redirect"])) {
+        return Some(Action::Reply(error::NO_REDIRECT));
     }
     let ticket = Ticket { key: 0, order: Order::Passed, bytes: 0, command: front.command };
     if front.outbox.is_busy(&ticket) {

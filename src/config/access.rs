@@ -109,9 +109,7 @@ pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(),
     if !settings.protected_mode || !live.users.default_user().is_open() {
         return Ok(());
     }
-    let shown = settings.tls.as_ref().filter(|tls| tls.files.auth_clients != AuthClients::Yes);
-    let open = [settings.listen.as_ref(), shown.map(|tls| &tls.listen)];
-    match open.into_iter().flatten().find(|listen| !is_loopback(listen)) {
+    match open_to_other_hosts(settings) {
         None => Ok(()),
         Some(listen) => Err(InvalidSetting::new(format!(
             "{listen} can be reached from other hosts, and nothing is asked of them: set requirepass or \
@@ -119,6 +117,13 @@ pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(),
              yes), or say protected-mode no"
         ))),
     }
+}
+
+/// Where other hosts can connect without a certificate.
+pub(super) fn open_to_other_hosts(settings: &Settings) -> Option<&String> {
+    let shown = settings.tls.as_ref().filter(|tls| tls.files.auth_clients != AuthClients::Yes);
+    let open = [settings.listen.as_ref(), shown.map(|tls| &tls.listen)];
+    open.into_iter().flatten().find(|listen| !is_loopback(listen))
 }
 
 /// A name other than `localhost` may mean any address.

@@ -58,7 +58,7 @@ fn matches_any(patterns: &[Box<[u8]>], name: &[u8]) -> bool {
 }
 
 /// What stands between the first `{` and the next `}`, if that is anything (`keyHashSlot` in Redis's `cluster.c`).
-fn hash_tag(name: &[u8]) -> Option<&[u8]> {
+pub fn hash_tag(name: &[u8]) -> Option<&[u8]> {
     let open = name.iter().position(|byte| *byte == b'{')?;
     let rest = &name[open + 1..];
     let close = rest.iter().position(|byte| *byte == b'}')?;

@@ -15,6 +15,31 @@ pub(super) struct Known {
     pub(super) text: &'static str,
 }
 
+/// The script with this SHA1 in lower case, whatever its line ends.
+pub(super) fn by_sha(sha: &str) -> Option<&'static Known> {
+    let is_it = |known: &&Known| known.sha1 == sha || known.sha1_crlf == Some(sha);
+    ALL.iter().copied().flatten().find(is_it)
+}
+
+/// Every group.
+const ALL: &[&[Known]] = &[
+    RELEASES,
+    RELEASES_THAT_TELL_MISSING,
+    RELEASES_WITH_ERRORS,
+    RELEASES_IN_BOOLEANS,
+    EXTENDS,
+    EXTENDS_IN_BOOLEANS,
+    EXTENDS_BY_SET,
+    CLAIMS,
+    ACQUIRES,
+    ACQUIRES_THAT_TELL_CONFLICT,
+    ACQUIRES_IN_BOOLEANS,
+    ACQUIRES_WITH_ERRORS,
+    ACQUIRES_IF_TOLD,
+    ACQUIRES_BY_PREFIX,
+    ACQUIRES_IN_BULKS,
+];
+
 /// Compare and delete: 1 if deleted, 0 otherwise.
 pub(super) const RELEASES: &[Known] = &[
     Known {

@@ -43,7 +43,7 @@ const SETTINGS: [&str; 13] = [
 ];
 
 /// What is no complaint, or stands in another text that is.
-const NOTHING_WRONG: [&str; 20] = [
+const NOTHING_WRONG: [&str; 23] = [
     "the roster is known",
     "a quorum could vote",
     "a quorum could vote, and what was started later is copied to first",
@@ -59,6 +59,9 @@ const NOTHING_WRONG: [&str; 20] = [
     "settings are valid: … log-format=…\\n",
     "SIGHUP: certificates were read again",
     "metrics and status at http://…/",
+    "status at http://…/",
+    "redlock-proxy … learn",
+    "everything passes through; SIGINT or SIGTERM ends it with the report",
     "the messages say it",
     "the names say it",
     "the master is up",

@@ -122,7 +122,7 @@ const CLIENT_OF_DATA: [&str; 4] = ["tracking", "trackinginfo", "caching", "getre
 const CHANNELS_OF_ALL: [&str; 3] = ["channels", "shardchannels", "numpat"];
 
 /// What would make the connection something else than one that answers requests.
-const NOBODYS: [&str; 4] = ["sync", "psync", "replconf", "asking"];
+pub(in crate::command) const NOBODYS: [&str; 4] = ["sync", "psync", "replconf", "asking"];
 
 fn is_lock(locks: &LockNames, spec: &Spec) -> impl Fn(&[u8]) -> bool {
     let family = spec.family;

@@ -1,0 +1,210 @@
+//! The names that were seen and how they were used, in bounded memory.
+//!
+//! Names are kept by their [`Skeleton`]. Where too many share one, the oldest are counted together and forgotten. Where
+//! there are too many skeletons, those of data give way to those of locks, and [`Ledger::is_full`] says so.
+
+use std::collections::VecDeque;
+
+use foldhash::HashMap;
+
+use super::skeleton::Skeleton;
+use super::usage::Usage;
+
+/// Names that are kept of one skeleton.
+pub const NAMES_OF_A_SKELETON: usize = 64;
+
+/// Names of data that are kept of one skeleton after they were the oldest: a pattern must not catch them.
+const DATA_OF_A_SKELETON: usize = 16;
+
+/// Most names that are kept.
+pub const MOST_NAMES: usize = 50_000;
+
+/// A name of a key or channel.
+pub type Name = Box<[u8]>;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    families: HashMap<Skeleton, Family>,
+    /// How many names are kept.
+    names: usize,
+    /// There were more names than are kept.
+    pub is_full: bool,
+}
+
+/// Names with one skeleton.
+#[derive(Clone, Debug, Default)]
+pub struct Family {
+    names: HashMap<Name, Usage>,
+    /// The oldest first.
+    order: VecDeque<Name>,
+    /// What locks were that have been forgotten.
+    forgotten: Usage,
+    /// How many they were. One that came back counts again.
+    forgotten_locks: u64,
+    /// The last of them.
+    forgotten_lock: Option<Name>,
+    /// Names of data that have been forgotten otherwise.
+    data: Vec<Name>,
+}
+
+impl Ledger {
+    /// The usage of a name, for one that is just used. `None`: there is no room for it.
+    pub fn of(&mut self, name: &[u8], is_lock: bool) -> Option<&mut Usage> {
+        let skeleton = Skeleton::of(name);
+        let is_known = |family: &Family| family.names.contains_key(name);
+        if !self.families.get(&skeleton).is_some_and(is_known) {
+            self.make_room(&skeleton, is_lock)?;
+            self.names += 1;
+            self.families.entry(skeleton.clone()).or_default().begin(name);
+        }
+        self.families.get_mut(&skeleton)?.names.get_mut(name)
+    }
+
+    /// The usage of a name, if it is kept.
+    pub fn get(&self, name: &[u8]) -> Option<&Usage> {
+        self.families.get(&Skeleton::of(name))?.names.get(name)
+    }
+
+    /// All names, by skeleton.
+    pub fn families(&self) -> impl Iterator<Item = (&Skeleton, &Family)> {
+        self.families.iter()
+    }
+
+    /// The names of one skeleton.
+    pub fn family(&self, skeleton: &Skeleton) -> Option<&Family> {
+        self.families.get(skeleton)
+    }
+
+    fn make_room(&mut self, skeleton: &Skeleton, is_lock: bool) -> Option<()> {
+        let is_crowded =
+            |family: &Family| family.names.len() >= NAMES_OF_A_SKELETON || self.names >= MOST_NAMES;
+        if let Some(family) = self.families.get_mut(skeleton)
+            && is_crowded(family)
+            && family.forget_oldest()
+        {
+            self.names -= 1;
+        }
+        if self.names < MOST_NAMES {
+            return Some(());
+        }
+        self.is_full = true;
+        if !is_lock {
+            return None;
+        }
+        let of_data = self.families.iter().find(|(_, family)| !family.has_locks());
+        let of_data = of_data.map(|(skeleton, _)| skeleton.clone())?;
+        self.names -= self.families.remove(&of_data)?.names.len();
+        Some(())
+    }
+}
+
+impl Family {
+    /// The names that are kept, the oldest first.
+    pub fn names(&self) -> impl Iterator<Item = (&Name, &Usage)> {
+        self.order.iter().filter_map(|name| self.names.get_key_value(name))
+    }
+
+    /// What locks were that are not kept by name any more, and how many times one was forgotten.
+    pub fn forgotten(&self) -> (&Usage, u64) {
+        (&self.forgotten, self.forgotten_locks)
+    }
+
+    /// The last lock that is not kept any more.
+    pub fn forgotten_lock(&self) -> Option<&Name> {
+        self.forgotten_lock.as_ref()
+    }
+
+    /// Names of data that are not kept otherwise.
+    pub fn forgotten_data(&self) -> impl Iterator<Item = &Name> {
+        self.data.iter().filter(|name| !self.names.get(*name).is_some_and(Usage::is_lock))
+    }
+
+    /// Whether a lock is among them.
+    pub fn has_locks(&self) -> bool {
+        self.forgotten.is_lock() || self.names.values().any(Usage::is_lock)
+    }
+
+    fn begin(&mut self, name: &[u8]) {
+        self.data.retain(|it| **it != *name);
+        self.names.insert(name.into(), Usage::default());
+        self.order.push_back(name.into());
+    }
+
+    fn forget_oldest(&mut self) -> bool {
+        let Some(name) = self.order.pop_front() else { return false };
+        let usage = self.names.remove(&name).unwrap_or_default();
+        if usage.is_lock() {
+            self.forgotten.add_all(&usage);
+            self.forgotten_locks += 1;
+            self.forgotten_lock = Some(name);
+        } else if usage.is_data() && self.data.len() < DATA_OF_A_SKELETON {
+            self.data.push(name);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::kind::Kind;
+
+    fn claim(ledger: &mut Ledger, name: &str) {
+        let usage = ledger.of(name.as_bytes(), true).expect("a lock has room");
+        usage.kinds.add(&Kind::Claim, 1);
+    }
+
+    fn store(ledger: &mut Ledger, name: &str) -> bool {
+        ledger.of(name.as_bytes(), false).map(|usage| usage.is_stored = true).is_some()
+    }
+
+    #[test]
+    fn the_oldest_names_of_a_skeleton_are_counted_together() {
+        let mut ledger = Ledger::default();
+        for number in 0..1000 {
+            claim(&mut ledger, &format!("lock:{number}"));
+        }
+        let family = ledger.family(&Skeleton::of(b"lock:1")).unwrap();
+        assert_eq!(family.names().count(), NAMES_OF_A_SKELETON);
+        assert_eq!(family.forgotten().1, 1000 - NAMES_OF_A_SKELETON as u64);
+        assert_eq!(family.forgotten().0.kinds.by_count(), [(Kind::Claim, 936)]);
+        assert!(!ledger.is_full && ledger.get(b"lock:999").is_some());
+        assert_eq!(ledger.names, NAMES_OF_A_SKELETON);
+    }
+
+    #[test]
+    fn some_names_of_data_are_never_forgotten() {
+        let mut ledger = Ledger::default();
+        assert!(store(&mut ledger, "lock:1"));
+        for number in 10..1000 {
+            claim(&mut ledger, &format!("lock:{number}"));
+        }
+        let family = ledger.family(&Skeleton::of(b"lock:1")).unwrap();
+        let data: Vec<_> = family.forgotten_data().collect();
+        assert_eq!(data, [&Name::from(&b"lock:1"[..])]);
+    }
+
+    /// A word for a number, so that each has a skeleton of its own.
+    fn word(mut number: usize) -> String {
+        let mut word = String::new();
+        while number > 0 || word.is_empty() {
+            word.push(char::from(b'a' + (number % 26) as u8));
+            number /= 26;
+        }
+        word
+    }
+
+    #[test]
+    fn data_gives_way_to_locks_when_there_is_no_room() {
+        let mut ledger = Ledger::default();
+        for number in 0..MOST_NAMES {
+            assert!(store(&mut ledger, &format!("page:{}", word(number))));
+        }
+        assert!(!ledger.is_full);
+        assert!(!store(&mut ledger, "one:more"));
+        assert!(ledger.is_full && ledger.names == MOST_NAMES);
+        claim(&mut ledger, "lock:a");
+        assert!(ledger.get(b"lock:a").is_some() && ledger.names <= MOST_NAMES);
+    }
+}

@@ -1,0 +1,165 @@
+//! What all clients together have shown so far.
+
+use std::collections::BTreeSet;
+
+use foldhash::HashMap;
+
+use super::LONGEST_NAME;
+use super::kind::Kind;
+use super::ledger::{Ledger, Name};
+use super::scripts::Scripts;
+use super::skeleton::Skeleton;
+use super::usage::Usage;
+use crate::client::decoder::Args;
+use crate::command::outlook;
+
+/// Most ways in which names come together in one request.
+pub const MOST_GROUPS: usize = 2048;
+
+/// Names that are kept of one such way.
+pub const NAMES_OF_A_GROUP: usize = 8;
+
+/// Patterns that are kept of those with which clients ask for all keys that match, and scripts without keys.
+pub const MOST_SEARCHES: usize = 64;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Observer {
+    /// The keys.
+    pub keys: Ledger,
+    /// The channels.
+    pub channels: Ledger,
+    /// The scripts.
+    pub scripts: Scripts,
+    /// Names that came together, by command and skeletons.
+    groups: HashMap<(Box<str>, BTreeSet<Skeleton>), Group>,
+    /// The patterns of `KEYS` and `SCAN`.
+    pub searches: BTreeSet<Name>,
+    /// Scripts that were called without keys.
+    pub keyless: BTreeSet<Box<str>>,
+    /// What was counted.
+    pub totals: Totals,
+    /// More ways to come together than are kept.
+    pub has_more_groups: bool,
+}
+
+/// Plain numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Clients that have connected.
+    pub clients: u64,
+    /// Requests that were complete.
+    pub requests: u64,
+    /// Clients that sent something else than requests.
+    pub not_understood: u64,
+    /// Keys and channels that were not looked at, because their names are too long.
+    pub long_names: u64,
+}
+
+/// Names that came together in one request or transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// `EVAL`, `DEL`, `EXEC`.
+    pub command: Box<str>,
+    /// The first of this kind.
+    pub names: Vec<Name>,
+    /// How many requests did so.
+    pub count: u64,
+    /// It was a script.
+    pub is_script: bool,
+}
+
+/// Who used a name just now.
+#[derive(Clone, Copy, Debug)]
+pub struct Who<'a> {
+    /// The library, or what is known instead of it.
+    pub library: &'a str,
+    /// The database.
+    pub db: u32,
+}
+
+impl Observer {
+    /// A key was named by a request.
+    pub fn key(&mut self, name: &[u8], command: &str, args: Args<'_>) -> Option<&mut Usage> {
+        if name.len() > LONGEST_NAME {
+            self.totals.long_names += 1;
+            return None;
+        }
+        let usage = self.keys.of(name, false)?;
+        if !usage.has_seen(command)
+            && let Some(why) = outlook::refusal(args)
+        {
+            usage.refuse(command, &why);
+        }
+        usage.commands.add(&command.into(), 1);
+        Some(usage)
+    }
+
+    /// What is known of a key that was just named.
+    pub fn used(&mut self, name: &[u8]) -> Option<&mut Usage> {
+        if name.len() > LONGEST_NAME { None } else { self.keys.of(name, false) }
+    }
+
+    /// A key was seen to be a lock.
+    pub fn lock(&mut self, name: &[u8], kind: Kind, who: Who<'_>) {
+        if name.len() > LONGEST_NAME {
+            return;
+        }
+        if let Some(usage) = self.keys.of(name, true) {
+            usage.kinds.add(&kind, 1);
+            usage.libraries.add(&who.library.into(), 1);
+            usage.databases.add(&who.db, 1);
+        }
+    }
+
+    /// A channel was subscribed to, or published on.
+    pub fn channel(&mut self, name: &[u8], command: &str) {
+        if name.len() > LONGEST_NAME {
+            self.totals.long_names += 1;
+        } else if let Some(usage) = self.channels.of(name, false) {
+            usage.commands.add(&command.into(), 1);
+        }
+    }
+
+    /// Names came together.
+    pub fn together(&mut self, command: &str, names: &[&[u8]], is_script: bool) {
+        let names: BTreeSet<&[u8]> = names.iter().copied().collect();
+        let short = names.iter().filter(|name| name.len() <= LONGEST_NAME);
+        let names: Vec<&[u8]> = short.take(NAMES_OF_A_GROUP).copied().collect();
+        if names.len() < 2 {
+            return;
+        }
+        let skeletons = names.iter().map(|name| Skeleton::of(name)).collect();
+        let key = (command.into(), skeletons);
+        if !self.groups.contains_key(&key) && self.groups.len() >= MOST_GROUPS {
+            self.has_more_groups = true;
+            return;
+        }
+        let group = self.groups.entry(key).or_insert_with(|| Group {
+            command: command.into(),
+            names: names.iter().map(|name| Name::from(*name)).collect(),
+            count: 0,
+            is_script,
+        });
+        group.count += 1;
+    }
+
+    /// Somebody asked for all keys that match.
+    pub fn search(&mut self, pattern: &[u8]) {
+        if self.searches.len() < MOST_SEARCHES && pattern.len() <= LONGEST_NAME {
+            self.searches.insert(pattern.into());
+        }
+    }
+
+    /// A script was called without keys.
+    pub fn without_keys(&mut self, script: &str) {
+        if self.keyless.len() < MOST_SEARCHES {
+            self.keyless.insert(script.into());
+        }
+    }
+
+    /// All ways in which names came together.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values()
+    }
+}

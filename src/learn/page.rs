@@ -1,0 +1,104 @@
+//! The status page while `learn` runs.
+//!
+//! | path | answers |
+//! | --- | --- |
+//! | `/` | the page |
+//! | `/status.json` | the report so far |
+//! | `/settings` | the lines for the settings file so far |
+//! | `/live`, `/ready` | 200 while the process runs |
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::{Method, Request, StatusCode};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::observer::Observer;
+use super::report::Report;
+use super::serve::report_since;
+use super::text;
+use crate::admin::names::Names;
+use crate::admin::port::{self, Answers};
+use crate::admin::{Answer, html, json, not_allowed, plain};
+use crate::clock::{self, Instant};
+use crate::config::Settings;
+use crate::handover::Phase;
+
+/// A report is shown again for so long before a new one is made.
+const REPORT_LASTS: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(super) struct Page {
+    names: Names,
+    observer: Arc<Mutex<Observer>>,
+    began: Instant,
+    url: String,
+    last: Mutex<Option<(Instant, Report)>>,
+}
+
+impl Page {
+    pub(super) fn new(
+        settings: &Settings,
+        observer: Arc<Mutex<Observer>>,
+        began: Instant,
+        url: String,
+    ) -> Self {
+        Self { names: Names::of(settings), observer, began, url, last: Mutex::default() }
+    }
+
+    /// Answers on a thread of its own, as long as the process lives.
+    ///
+    /// # Errors
+    /// When the system refuses a thread or the socket.
+    pub(super) fn serve(self, listener: std::net::TcpListener) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _entered = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+            let (_phase, serving) = watch::channel(Phase::Serving);
+            runtime.block_on(port::accept(listener, serving, Arc::new(self)));
+        })?;
+        Ok(())
+    }
+
+    fn report(&self) -> Report {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((made, report)) if clock::now() < *made + REPORT_LASTS => report.clone(),
+            _ => {
+                let report = report_since(&self.observer, self.began);
+                *last = Some((clock::now(), report.clone()));
+                report
+            }
+        }
+    }
+}
+
+impl Answers for Page {
+    async fn answer(&self, request: Request<Incoming>, _: bool) -> Answer {
+        let knows_us = self.names.know(&request);
+        match request.uri().path() {
+            _ if !matches!(*request.method(), Method::GET | Method::HEAD) => not_allowed("GET"),
+            "/live" | "/ready" => {
+                plain(StatusCode::OK, "it passes everything through, and watches")
+            }
+            _ if !knows_us => plain(
+                StatusCode::MISDIRECTED_REQUEST,
+                "this port is not known by that name: ask it by an IP address, or add the name to --admin-host",
+            ),
+            "/" => html(include_str!("page.html")),
+            "/status.json" => json(&self.report()),
+            "/settings" => plain(StatusCode::OK, text::settings(&self.report(), &self.url).trim()),
+            _ => plain(
+                StatusCode::NOT_FOUND,
+                "there is /, /status.json, /settings, /live and /ready",
+            ),
+        }
+    }
+}

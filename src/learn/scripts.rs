@@ -1,0 +1,210 @@
+//! What the scripts mean that clients send.
+
+use foldhash::HashMap;
+use sha1_smol::Sha1;
+
+use super::kind::Kind;
+use crate::command::outlook;
+use crate::lua::program::Program;
+use crate::lua::{Shape, library_of, recognise, text_of};
+
+/// Most scripts of which the meaning is remembered.
+pub const MOST_SCRIPTS: usize = 4096;
+
+/// What is known of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meaning {
+    /// What it does with its first key, if that is what locks need.
+    pub kind: Option<Kind>,
+    /// It does the same with all its keys.
+    pub is_of_all_keys: bool,
+    /// It calls commands, as far as is known.
+    pub calls_something: bool,
+    /// It may leave something in its keys that is no lock's.
+    pub stores: bool,
+    /// Whose it is, or how its SHA1 begins.
+    pub title: String,
+}
+
+impl Meaning {
+    fn of(text: Option<&[u8]>, sha: &str) -> Self {
+        let kind = text.and_then(kind_of);
+        let may_store = |text| {
+            let commands = Program::commands_of(text);
+            commands.is_none_or(|all| all.iter().any(|name| outlook::stores(name.as_bytes())))
+        };
+        let goes_through = |text: &[u8]| text.windows(12).any(|it| it == b"ipairs(KEYS)");
+        let calls = |text| Program::commands_of(text).is_none_or(|all| !all.is_empty());
+        Self {
+            kind,
+            calls_something: text.is_none_or(calls),
+            is_of_all_keys: text.is_some_and(goes_through),
+            stores: text.is_none_or(may_store),
+            title: title_of(sha),
+        }
+    }
+}
+
+/// The scripts that were seen, by SHA1 in lower case.
+#[derive(Clone, Debug, Default)]
+pub struct Scripts {
+    known: HashMap<String, Meaning>,
+    /// There were more than can be remembered.
+    pub is_full: bool,
+}
+
+impl Scripts {
+    /// The script with this text, from `EVAL` or `SCRIPT LOAD`.
+    pub fn text(&mut self, text: &[u8]) -> Meaning {
+        let sha = Sha1::from(text).hexdigest();
+        if let Some(meaning) = self.known.get(&sha) {
+            return meaning.clone();
+        }
+        let meaning = Meaning::of(Some(text), &sha);
+        self.is_full |= self.known.len() >= MOST_SCRIPTS;
+        if !self.is_full {
+            self.known.insert(sha, meaning.clone());
+        }
+        meaning
+    }
+
+    /// The script with this SHA1, from `EVALSHA`. If its text was loaded before anybody watched, it is known only if it is
+    /// one of a library's.
+    pub fn sha(&self, sha: &[u8]) -> Meaning {
+        let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
+        let known = self.known.get(&sha).cloned();
+        known.unwrap_or_else(|| Meaning::of(text_of(&sha).map(str::as_bytes), &sha))
+    }
+}
+
+fn title_of(sha: &str) -> String {
+    let first: String = sha.chars().take(8).collect();
+    library_of(sha).map_or_else(|| format!("script {first}"), str::to_owned)
+}
+
+fn kind_of(text: &[u8]) -> Option<Kind> {
+    match recognise(text) {
+        Some(Shape::Claim { .. }) => Some(Kind::ClaimScript),
+        Some(Shape::Acquire { .. }) => Some(Kind::AcquireScript),
+        Some(Shape::Extend { .. }) => Some(Kind::ExtendScript),
+        Some(Shape::Release { .. }) => Some(Kind::ReleaseScript),
+        None => looks_like_a_lock(text).then_some(Kind::LockScript),
+    }
+}
+
+/// Whether a script names nothing but what locks are made of, and takes something with a TTL only if it is free, as
+/// Redisson's and node-redlock's do. A counter (`INCR`), a cache (`SETEX`) and a queue (`RPOP`) do more.
+fn looks_like_a_lock(text: &[u8]) -> bool {
+    let Some(commands) = Program::commands_of(text) else { return false };
+    let commands: Vec<_> = commands.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let calls = |names: &[&str]| commands.iter().any(|name| names.contains(&name.as_str()));
+    let has_word = |words: [&str; 2]| {
+        let is_word =
+            |quoted: &[u8]| words.iter().any(|it| quoted.eq_ignore_ascii_case(it.as_bytes()));
+        text.windows(4).any(is_word)
+    };
+    let may_find_it_taken =
+        calls(&["exists", "hexists", "get", "setnx", "hsetnx"]) || has_word(["'nx'", "\"nx\""]);
+    let takes = calls(&["set", "setnx", "hset", "hsetnx", "hincrby", "hmset"]);
+    let ends = calls(&["expire", "pexpire", "expireat", "pexpireat"])
+        || has_word(["'px'", "\"px\""])
+        || has_word(["'ex'", "\"ex\""]);
+    let only_of_locks = commands.iter().all(|name| OF_LOCKS.contains(&name.as_str()));
+    let compares_and_deletes = calls(&["get"])
+        && commands.iter().all(|name| ["get", "del", "unlink"].contains(&name.as_str()))
+        && commands.len() > 1
+        && text.windows(4).any(|it| it == b"ARGV");
+    only_of_locks && may_find_it_taken && takes && ends || compares_and_deletes
+}
+
+/// What the scripts of locks call.
+const OF_LOCKS: [&str; 31] = [
+    "get",
+    "set",
+    "setnx",
+    "exists",
+    "del",
+    "unlink",
+    "expire",
+    "pexpire",
+    "expireat",
+    "pexpireat",
+    "ttl",
+    "pttl",
+    "hexists",
+    "hget",
+    "hset",
+    "hsetnx",
+    "hmset",
+    "hincrby",
+    "hdel",
+    "hlen",
+    "hkeys",
+    "hgetall",
+    "publish",
+    "spublish",
+    "time",
+    "type",
+    "lindex",
+    "lpop",
+    "zrem",
+    "zscore",
+    "lpush",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REDISSON: &str = "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) \
+        then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; \
+        return redis.call('pttl', KEYS[1]);";
+    const NODE_REDLOCK_5: &str = r#"
+        for i, key in ipairs(KEYS) do if redis.call("exists", key) == 1 then return 0 end end
+        for i, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end
+        return #KEYS"#;
+
+    #[test]
+    fn scripts_of_locks_are_known_by_what_they_do() {
+        let release = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+        for (text, kind) in [
+            (release, Some(Kind::ReleaseScript)),
+            (REDISSON, Some(Kind::LockScript)),
+            (NODE_REDLOCK_5, Some(Kind::LockScript)),
+            ("return redis.call('incr', KEYS[1])", None),
+            (
+                "local n = redis.call('incr',KEYS[1]) redis.call('expire',KEYS[1],ARGV[1]) return n",
+                None,
+            ),
+            ("redis.call('setex', KEYS[1], 10, redis.call('get', KEYS[2]))", None),
+            ("return redis.call(ARGV[1], KEYS[1])", None),
+            ("local v = redis.call('get',KEYS[1]) redis.call('del',KEYS[1]) return v", None),
+            (
+                "for i, key in ipairs(KEYS) do if redis.call('get', key) == ARGV[1] then \
+                 redis.pcall('del', key) end end",
+                Some(Kind::LockScript),
+            ),
+        ] {
+            assert_eq!(Scripts::default().text(text.as_bytes()).kind, kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_library_is_known_by_its_sha1_before_it_sends_the_text() {
+        let meaning = Scripts::default().sha(b"C3F8721CBB97F72BC19E972846BD7AAF91901658");
+        assert_eq!(meaning.kind, Some(Kind::ReleaseScript));
+        assert_eq!(meaning.title, "redis-py 3 to 8, lock");
+        let other = Scripts::default().sha(b"0123456789abcdef");
+        assert_eq!((other.kind, other.title.as_str()), (None, "script 01234567"));
+        assert!(other.stores, "it may do anything");
+    }
+
+    #[test]
+    fn the_number_of_scripts_is_bounded() {
+        let mut scripts = Scripts::default();
+        for number in 0..MOST_SCRIPTS + 10 {
+            scripts.text(format!("return {number}").as_bytes());
+        }
+        assert!(scripts.is_full && scripts.known.len() == MOST_SCRIPTS);
+    }
+}

@@ -1,0 +1,235 @@
+//! Listens for clients and watches them until somebody says that it is enough.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::watch;
+
+use super::observer::Observer;
+use super::page::Page;
+use super::pump::{ask, bring, connect, lock, pass, refused};
+use super::report::Report;
+use super::text;
+use crate::client::listener::{
+    CannotListen, Doorkeeper, HANDSHAKE_TIMEOUT, Listeners, TOO_MANY_CLIENTS,
+};
+use crate::client::registry::Peer;
+use crate::clock::{self, Instant};
+use crate::config::{DataAddr, Place, Settings};
+use crate::data::upstream::Upstream;
+use crate::data::watch::HAS_MARK;
+use crate::handover::sockets::Inherited;
+use crate::operation::request;
+use crate::reserved::MARK;
+use crate::tls::server::Server;
+
+/// Why nothing can be learned.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
+pub enum CannotLearn {
+    #[error(transparent)]
+    Listen(#[from] CannotListen),
+    #[error(
+        "cannot use the data Redis {address} ({why}): --data names the Redis whose clients are watched"
+    )]
+    Data { address: String, why: io::Error },
+    #[error(
+        "learn watches one Redis: give --data the address of the master that the sentinels name"
+    )]
+    Sentinel,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// What is watched, and for how long.
+pub struct Watch {
+    /// Where to listen, and the limits for clients.
+    pub settings: Settings,
+    /// The way to the data Redis.
+    pub upstream: Upstream,
+    /// For clients that use TLS.
+    pub server: Option<Arc<Server>>,
+    /// Where the status page is shown.
+    pub admin: Option<std::net::TcpListener>,
+    /// How long; `None` is until `shutdown`.
+    pub span: Option<Duration>,
+    /// Becomes `true` when it is to end.
+    pub shutdown: watch::Receiver<bool>,
+}
+
+/// What all clients of this process share.
+#[derive(Clone)]
+struct Door {
+    upstream: Upstream,
+    observer: Arc<Mutex<Observer>>,
+    clients: Rc<Cell<usize>>,
+    most_clients: usize,
+    keep_alive: Duration,
+}
+
+impl Watch {
+    /// Serves clients, and returns the report when it is time. `ready` learns where they connect.
+    ///
+    /// # Errors
+    /// The data Redis cannot be used at the start, or an address cannot be listened on.
+    pub async fn run(
+        mut self,
+        ready: impl FnOnce(&Listeners) -> io::Result<()>,
+    ) -> Result<String, CannotLearn> {
+        let address = self.upstream.settings().address.clone();
+        if matches!(address.place, Place::Sentinel(_)) {
+            return Err(CannotLearn::Sentinel);
+        }
+        let cannot = |why| CannotLearn::Data { address: address.to_string(), why };
+        look(&self.upstream).await.map_err(cannot)?;
+        let settings = Settings { workers: 1, ..self.settings.clone() };
+        let listeners = Listeners::bind(&settings, self.server.take(), &mut Inherited::default())?;
+        let observer = Arc::new(Mutex::new(Observer::default()));
+        let began = clock::now();
+        if let Some(admin) = self.admin.take() {
+            Page::new(&settings, Arc::clone(&observer), began, url(&address)).serve(admin)?;
+        }
+        let door = Door {
+            upstream: self.upstream.clone(),
+            observer: Arc::clone(&observer),
+            clients: Rc::default(),
+            most_clients: settings.live.max_clients,
+            keep_alive: settings.live.tcp_keepalive,
+        };
+        let accepting: Vec<_> =
+            listeners.iter().map(|it| it.accept(&door)).collect::<io::Result<_>>()?;
+        if let Some(first) = listeners.first() {
+            ready(first)?;
+        }
+        self.end().await;
+        drop(accepting);
+        remove_socket(&settings);
+        let report = report_since(&observer, began);
+        Ok(text::of(&report, &url(&address)))
+    }
+
+    async fn end(&mut self) {
+        let stopped = async {
+            // Who could say so may have gone: then only time ends it.
+            if self.shutdown.wait_for(|stop| *stop).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        match self.span {
+            Some(span) => {
+                let _ = tokio::time::timeout(span, stopped).await;
+            }
+            None => stopped.await,
+        }
+    }
+}
+
+/// What was seen since `began`. It is copied first, so that clients do not wait for the patterns.
+pub(super) fn report_since(observer: &Mutex<Observer>, began: Instant) -> Report {
+    let seen = lock(observer).clone();
+    Report::of(&seen, clock::now().saturating_duration_since(began))
+}
+
+/// The data Redis as it is written in settings, without user and password.
+fn url(address: &DataAddr) -> String {
+    match &address.place {
+        Place::Tcp(tcp) => {
+            format!("{}://{tcp}/{}", if tcp.is_tls { "rediss" } else { "redis" }, address.db)
+        }
+        Place::Unix(_) | Place::Sentinel(_) => address.to_string(),
+    }
+}
+
+/// Whether it is there, lets the login of the URL in, and is no master. Without a login clients log in for themselves.
+async fn look(upstream: &Upstream) -> io::Result<()> {
+    let address = &upstream.settings().address;
+    let mut server = connect(upstream).await?;
+    let answers = bring(&mut server, address).await?;
+    if let Some(answer) = answers.iter().find(|answer| answer.starts_with(b"-")) {
+        return Err(refused(answer));
+    }
+    let mut request = Vec::new();
+    request::encode(&mut request, &[b"EXISTS", MARK.as_bytes()]);
+    let has_mark = ask(&mut server, &request, 1).await?;
+    if has_mark.first().is_some_and(|answer| answer == b":1\r\n") {
+        return Err(io::Error::other(HAS_MARK));
+    }
+    Ok(())
+}
+
+fn remove_socket(settings: &Settings) {
+    let path = settings.unix_socket.as_ref().map(|socket| socket.path.as_path());
+    if let Some(file) = path.and_then(crate::socket_file::SocketFile::at) {
+        file.remove();
+    }
+}
+
+impl Door {
+    fn let_in<S: AsyncRead + AsyncWrite + Unpin + 'static>(&self, stream: S, from: &Peer) {
+        let from = from.clone();
+        self.seat(async move |door: &Self| {
+            if let Err(why) = pass(stream, &door.upstream, &door.observer).await {
+                tracing::debug!(client = %from, %why, "a client has gone");
+            }
+        });
+    }
+
+    /// A client has a place as long as `stay` lasts.
+    fn seat(&self, stay: impl AsyncFnOnce(&Self) + 'static) {
+        let door = self.clone();
+        door.clients.set(door.clients.get() + 1);
+        tokio::task::spawn_local(async move {
+            stay(&door).await;
+            door.clients.set(door.clients.get() - 1);
+        });
+    }
+
+    fn is_full(&self) -> bool {
+        self.clients.get() >= self.most_clients
+    }
+}
+
+impl Doorkeeper for Door {
+    fn keep_alive(&self) -> Duration {
+        self.keep_alive
+    }
+
+    fn tcp(&self, stream: TcpStream, (from, _): (Peer, Peer)) {
+        if self.is_full() {
+            turn_away(stream);
+        } else {
+            self.let_in(stream, &from);
+        }
+    }
+
+    fn tls(&self, stream: TcpStream, _: (Peer, Peer), server: &Server) {
+        if self.is_full() {
+            return;
+        }
+        let handshake = server.get().accept(stream);
+        self.seat(async move |door: &Self| {
+            if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+                let _ = pass(stream, &door.upstream, &door.observer).await;
+            }
+        });
+    }
+
+    fn unix(&self, stream: UnixStream, (from, _): (Peer, Peer)) {
+        if self.is_full() {
+            turn_away(stream);
+        } else {
+            self.let_in(stream, &from);
+        }
+    }
+}
+
+fn turn_away(mut stream: impl AsyncWrite + Unpin + 'static) {
+    tokio::task::spawn_local(async move {
+        let _ = stream.write_all(TOO_MANY_CLIENTS).await;
+    });
+}
