@@ -16,6 +16,11 @@ rescue StandardError => error
   raise "the check #{name} failed: #{error.message}"
 end
 
+# A thing that not everything has which speaks the protocol, and that the application goes without.
+def has(name)
+  puts "#{name}\t#{yield ? "passed" : "none"}"
+end
+
 def expect(expected, actual, what)
   raise "#{what} should be #{expected.inspect}, not #{actual.inspect}" unless expected == actual
 end
