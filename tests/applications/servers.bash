@@ -16,16 +16,34 @@ begin() {
     trap 'exit 1' INT TERM
 }
 
-# A port that another program takes in between is tried again with another one.
+# start_side_by_side NAME...: several redis-servers.
+start_side_by_side() {
+    local name
+    local -A process=()
+    for name in "$@"; do
+        choose_port "$name"
+        start_redis "$name"
+        process[$name]=$!
+    done
+    for name in "$@"; do
+        wait_for_answer "$name" "${process[$name]}" || start_on_a_free_port "$name" start_redis
+    done
+}
+
+# start_on_a_free_port NAME COMMAND...: a port that another program takes in between is tried again with another one.
 start_on_a_free_port() {
     local name=$1
     for _ in 1 2 3 4 5; do
-        port[$name]=$((20000 + (RANDOM << 15 | RANDOM) % 12000))
+        choose_port "$name"
         "${@:2}" "$name"
         wait_for_answer "$name" $! && return
     done
     cat "$directory/$name.log" >&2
     fail "$name does not start"
+}
+
+choose_port() {
+    port[$1]=$((20000 + (RANDOM << 15 | RANDOM) % 12000))
 }
 
 start_redis() {

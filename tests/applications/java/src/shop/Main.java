@@ -32,6 +32,7 @@ public class Main {
     private static String[] settings() {
         var settings = Map.of(
             "spring.data.redis.url", "redis://" + System.getenv("REDLOCK_ADDRESS"),
+            "spring.data.redis.timeout", Checks.PATIENCE.toSeconds() + "s",
             "spring.cache.type", "redis",
             "spring.cache.redis.time-to-live", "10m",
             "spring.main.banner-mode", "off",
