@@ -11,7 +11,8 @@ mod checks;
 mod page;
 
 /// What `cargo test` runs: these need little, and end within seconds.
-const QUICK: [(&str, &str); 3] = [("node", "ioredis"), ("node", "express"), ("node", "redisinsight")];
+const QUICK: [(&str, &str); 3] =
+    [("node", "ioredis"), ("node", "express"), ("node", "redisinsight")];
 
 #[tokio::test]
 async fn quick_applications_find_one_redis_behind_the_proxy() {

@@ -51,6 +51,7 @@ async def run_all():
     with check("chat"):
         await chat(Chat)
     with check("send and receive over pub/sub"):
+        await listens(get_channel_layer("pubsub"))
         await send_and_receive(get_channel_layer("pubsub"))
     with check("chat over pub/sub"):
         await chat(ChatOverPubSub)
@@ -64,6 +65,17 @@ async def send_and_receive(layer):
         await layer.send(channel, {"type": "number", "number": number})
     async with asyncio.timeout(PATIENCE_S):
         assert [(await layer.receive(channel))["number"] for _ in range(20)] == list(range(20))
+
+
+async def listens(layer):
+    """The first channel of this layer opens its connections, and does not wait until the server has subscribed it."""
+    channel = await layer.new_channel()
+    # One that is cancelled gives up its channel.
+    receiving = asyncio.create_task(layer.receive(channel))
+    async with asyncio.timeout(PATIENCE_S):
+        while not receiving.done():
+            await layer.send(channel, {"type": "hello"})
+            await asyncio.wait({receiving}, timeout=0.1)
 
 
 async def chat(consumer):
