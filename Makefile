@@ -12,7 +12,7 @@ REMAP = --remap-path-prefix=$(CURDIR)=/redlock-proxy --remap-path-prefix=$(or $(
 
 .DEFAULT_GOAL := help
 .PHONY: help run release test test-packages test-model test-sim test-planted test-mutants test-browser test-clients \
-	clients-page chaos reliability-page lint bench fuzz fuzz-differential docs
+	clients-page test-applications applications-page chaos reliability-page lint bench fuzz fuzz-differential docs
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -61,6 +61,13 @@ test-clients: ## run the published clients of every language, some of which make
 
 clients-page: ## the same, and write docs/clients.md
 	UPDATE_DOCS=1 $(MAKE) test-clients
+
+test-applications: ## run the published applications of every language, some of which make test leaves out
+	@scripts/install-missing redis-server redis-tools $$(cat tests/applications/*/debian-packages)
+	$(CARGO) test --locked --test unmodified_applications -- --include-ignored --nocapture
+
+applications-page: ## the same, and write docs/applications.md
+	UPDATE_DOCS=1 $(MAKE) test-applications
 
 chaos: ## let everything fail under clients of this proxy and of others, CHAOS_SECONDS for each kind, from CHAOS_SEED
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm

@@ -26,8 +26,8 @@ pub(super) fn unlisted() -> Vec<String> {
 }
 
 fn pages() -> Vec<PathBuf> {
-    let directories =
-        ["docs", "benches", "tests/clients"].map(|place| files(&root().join(place), "md"));
+    let directories = ["docs", "benches", "tests/clients", "tests/applications"]
+        .map(|place| files(&root().join(place), "md"));
     let others = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|page| root().join(page));
     directories.concat().into_iter().chain(others).collect()
 }

@@ -26,6 +26,11 @@ export async function check(name, action) {
   console.log(`${name}\tpassed`);
 }
 
+// A thing that not everything has which speaks the protocol, and that the application goes without.
+export async function has(name, condition) {
+  console.log(`${name}\t${(await condition()) ? "passed" : "none"}`);
+}
+
 async function within(promise) {
   const given_up = new AbortController();
   const limit = sleep(PATIENCE_MS, undefined, { signal: given_up.signal }).then(() => assert.fail("it does not end"), () => {});

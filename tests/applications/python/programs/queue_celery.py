@@ -20,7 +20,8 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     broker_transport_options={"queue_order_strategy": "priority"},
     ONCE={"backend": "celery_once.backends.Redis", "settings": {"url": URL, "default_timeout": 600}},
-    redbeat_lock_timeout=8,
+    # Long enough for a scheduler that a busy machine keeps waiting.
+    redbeat_lock_timeout=20,
 )
 client = redis.Redis.from_url(URL)
 

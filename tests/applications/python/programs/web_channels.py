@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import django
+import redis
 from asgiref.testing import ApplicationCommunicator
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from channels.layers import get_channel_layer
@@ -20,6 +21,7 @@ settings.configure(
     },
 )
 django.setup()
+server = redis.Redis.from_url(URL, decode_responses=True)
 
 
 class Chat(AsyncJsonWebsocketConsumer):
@@ -60,14 +62,25 @@ async def run_all():
 
 async def send_and_receive(layer):
     channel = await layer.new_channel()
+    if layer is get_channel_layer("pubsub"):
+        await heard_by_the_server(channel)
     for number in range(20):
         await layer.send(channel, {"type": "number", "number": number})
     async with asyncio.timeout(PATIENCE_S):
         assert [(await layer.receive(channel))["number"] for _ in range(20)] == list(range(20))
 
 
+async def heard_by_the_server(part):
+    """Waits until a channel with that in its name is subscribed. This layer does not wait itself, and what it sends until then is lost."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not any(part in name for name in server.pubsub_channels()):
+            await asyncio.sleep(0.02)
+
+
 async def chat(consumer):
     guests = [await connect(consumer) for _ in range(3)]
+    if consumer is ChatOverPubSub:
+        await heard_by_the_server("__group__")
     for number, guest in enumerate(guests):
         await guest.send_input({"type": "websocket.receive", "text": json.dumps({"text": f"I am {number}"})})
         for other in guests:

@@ -1,0 +1,6 @@
+<?php
+
+return [
+    'default' => 'errors',
+    'channels' => ['errors' => ['driver' => 'monolog', 'handler' => Monolog\Handler\StreamHandler::class, 'with' => ['stream' => 'php://stderr']]],
+];

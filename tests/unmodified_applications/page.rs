@@ -1,0 +1,126 @@
+//! The page that says which applications have been seen to work: a section for each language, a row
+//! for each application.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use crate::application::Application;
+use crate::checks::{APART, Outcome};
+
+/// Compares the page with what was just seen of all applications, or writes it.
+pub(crate) fn tells(outcomes: &[Outcome]) {
+    let page = page(outcomes);
+    if is_written() {
+        std::fs::write(path(), &page).expect("docs/applications.md can be written");
+    }
+    assert_eq!(page, text(), "docs/applications.md is out of date: run `make applications-page`");
+}
+
+/// True when the page is to be written, not compared.
+pub(crate) fn is_written() -> bool {
+    std::env::var_os("UPDATE_DOCS").is_some()
+}
+
+/// Whether the page has this row.
+pub(crate) fn has(row: &str) -> bool {
+    text().lines().any(|line| line == row)
+}
+
+/// What the page says of an application.
+pub(crate) fn row(outcome: &Outcome) -> String {
+    let own = outcome.checks.iter().filter(|(name, _)| name != APART);
+    let (had, without): (Vec<_>, Vec<_>) = own.partition(|(_, has)| *has);
+    let names = |checks: &[&(String, bool)]| {
+        checks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let proxy = match without[..] {
+        [] => "passed".to_owned(),
+        _ => format!("passed, without {}", names(&without)),
+    };
+    format!("{} passed | {proxy} | {} |", beginning(&outcome.application), names(&had))
+}
+
+/// How the row of an application begins: what is known without running it.
+pub(crate) fn beginning(application: &Application) -> String {
+    let Application { name, versions, keys, channels, .. } = application;
+    let patterns = [quoted(keys), quoted(channels)].concat();
+    let patterns = if patterns.is_empty() { "none".to_owned() } else { patterns.join(", ") };
+    format!("| {name} | {versions} | {patterns} |")
+}
+
+/// The beginnings of all rows on the page.
+pub(crate) fn beginnings() -> Vec<String> {
+    let text = text();
+    // Before them are the headings of the tables, and what those are about.
+    let rows = text.split("\n## ").skip(1).flat_map(|section| section.lines().skip(4));
+    rows.filter(|row| row.starts_with("| "))
+        .map(|row| {
+            let cells: Vec<_> = row.split(" | ").collect();
+            format!("{} |", cells[..3].join(" | "))
+        })
+        .collect()
+}
+
+fn quoted(patterns: &str) -> Vec<String> {
+    patterns.split_whitespace().map(|pattern| format!("`{pattern}`")).collect()
+}
+
+fn page(outcomes: &[Outcome]) -> String {
+    let mut sections: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for outcome in outcomes {
+        let title = title(&outcome.application.language);
+        sections.entry(title).or_default().push(row(outcome));
+    }
+    let mut page = String::from(INTRODUCTION);
+    for (title, rows) in sections {
+        let _ = write!(page, "\n## {title}\n\n{HEADINGS}\n{}\n", rows.join("\n"));
+    }
+    page
+}
+
+/// How people call a language.
+fn title(language: &str) -> &'static str {
+    let titles = TITLES.iter().find(|(directory, _)| *directory == language);
+    titles.map_or_else(|| panic!("{language} has no title"), |(_, title)| title)
+}
+
+fn text() -> String {
+    std::fs::read_to_string(path()).unwrap_or_default()
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/applications.md")
+}
+
+const TITLES: [(&str, &str); 6] = [
+    ("java", "Java"),
+    ("node", "Node"),
+    ("php", "PHP"),
+    ("python", "Python"),
+    ("ruby", "Ruby"),
+    ("shell", "Shell"),
+];
+
+const HEADINGS: &str = "\
+| application | versions | `--lock-keys`, `--lock-channels` | one Redis | the proxy | checks |
+| --- | --- | --- | --- | --- | --- |";
+
+const INTRODUCTION: &str = "\
+# Applications
+
+Made from what `make test-applications` sees; do not edit it by hand, run `make applications-page`.
+
+Published applications and frameworks, unmodified and at the versions given here, each with [one address for locks and
+data](data.md). Each goes through its checks twice: in front of a plain Redis, and in front of the proxy with three masters and
+`--data`. Workers, schedulers and web pages are those of the packages.
+
+* `passed` in front of the proxy also means: when the application had ended with a lock held, its locks were on the masters and
+  not in the data Redis, and nothing else was on the masters.
+* `without` names what the application shows or asks if it is there. A plain Redis has it and the proxy has not.
+* `none`: the application has no locks, or keeps them in one transaction, script or key with its data. Then they stay with it
+  in the data Redis. [The tables](../tests/applications/README.md) say which.
+
+The patterns are worth copying: they name the keys that these applications use as locks. [Clients](clients.md) has the lock
+libraries alone.
+";
