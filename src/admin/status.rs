@@ -137,13 +137,13 @@ impl Master {
 impl Data {
     fn of(upstream: &Upstream) -> Self {
         let (settings, seen) = (upstream.settings(), upstream.health().seen());
-        let text = |pattern: &Box<[u8]>| String::from_utf8_lossy(pattern).into_owned();
+        let text = |pattern: &[u8]| String::from_utf8_lossy(pattern).into_owned();
         Self {
             address: upstream.address().unwrap_or_else(|| settings.address.to_string()),
             state: seen.word(),
             since_seconds: seen.since.map_or(0, |since| since.elapsed().as_secs()),
             reason: seen.trouble.unwrap_or_default(),
-            lock_keys: settings.locks.keys.iter().map(text).collect(),
+            lock_keys: settings.locks.keys.iter().map(|it| text(it)).collect(),
         }
     }
 }
