@@ -230,7 +230,7 @@ async fn the_printed_settings_make_a_proxy_that_takes_those_locks_on_the_masters
 }
 
 /// What a published library does: its own checks, or taking and releasing a lock.
-async fn library(words: &[&str], address: &str) {
+async fn library(words: &[&str], address: &str) -> String {
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/run");
     let mut command = tokio::process::Command::new(run);
     command.arg("python").args(words).env("REDLOCK_ADDRESS", address).stdin(Stdio::null());
@@ -238,14 +238,20 @@ async fn library(words: &[&str], address: &str) {
     let output = output.expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words:?}: {said}");
+    String::from_utf8(output.stdout).expect("text")
 }
 
 #[tokio::test]
 async fn published_libraries_are_known_and_then_lock_on_the_masters() {
-    for (id, parts) in [
-        ("redis-py-8", &["redis-py 8", "script that releases", "redis-py 3 to 8, lock"][..]),
+    for (id, prefix, parts) in [
+        (
+            "redis-py-8",
+            "lock",
+            &["redis-py 8", "script that releases", "redis-py 3 to 8, lock"][..],
+        ),
         (
             "python-redis-lock",
+            "lock:lock",
             &[
                 "SET NX with a TTL",
                 "used with  keys of locks, in one script or transaction",
@@ -255,7 +261,6 @@ async fn published_libraries_are_known_and_then_lock_on_the_masters() {
     ] {
         let it = Watched::start(&[]);
         library(&["check", id], &it.learner.address()).await;
-        library(&["hold", id, "lock 12", "lock 13"], &it.learner.address()).await;
         let Watched { learner, data } = it;
         let report = learner.end("TERM").report();
         for part in parts {
@@ -269,9 +274,11 @@ async fn published_libraries_are_known_and_then_lock_on_the_masters() {
         let proxy = Proxy::start(&masters, &typed);
         let used = || async { data.calls("set").await + data.calls("evalsha").await };
         let (before, claims) = (used().await, masters[0].calls("set").await);
-        library(&["hold", id, "lock 14"], proxy.address()).await;
+        let lock = format!("{prefix} 14");
+        let held = library(&["hold", id, &lock], proxy.address()).await;
+        assert_eq!(held, format!("held\t{lock}\n"));
         assert_eq!(used().await, before, "{id}: no lock is on the data Redis");
-        assert!(masters[0].calls("set").await > claims, "{id}: they are on the masters");
+        assert!(masters[0].calls("set").await > claims && masters.having(&lock).await == 3);
     }
 }
 

@@ -489,7 +489,7 @@ return redis.error_reply('ERROR')
 end"#,
 }];
 
-/// Take, if ARGV[3] is yes, or prolong with SET PX: OK if held now, nil otherwise.
+/// Take, if `ARGV[3]` is yes, or prolong with SET PX: OK if held now, nil otherwise.
 pub(super) const ACQUIRES_IF_TOLD: &[Known] = &[Known {
     library: "leandromoreira/redlock-rb 1 and 2",
     sha1: "ceb2b2062e40c51a2b3963fd078bc71f11bdc65c",
