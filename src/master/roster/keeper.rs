@@ -184,12 +184,19 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Takes over the newest roster that a quorum holds. When the masters differ, they are brought to agree first.
     async fn learn(&self, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
-        let (known, held) = (self.roster.borrow().clone(), rosters(sights));
+        let (known, held) = (self.roster.borrow().clone(), self.usable_rosters(sights));
         match learning::lesson(&known, self.errands.quorum, &held) {
             None => Ok(Turn::Idle),
             Some(Lesson::TakeOver(decided)) => Ok(self.take_over(sights, decided).await),
             Some(Lesson::Settle(newest)) => self.settle(sights, &newest.value).await,
         }
+    }
+
+    /// The rosters that masters hold, without foundings that nobody can finish.
+    fn usable_rosters<'a>(&self, sights: &'a [Option<Sight>]) -> Vec<&'a Accepted> {
+        let shown = self.shown_ever(sights);
+        let is_usable = |held: &&Accepted| !founding::is_lost(&held.value, &shown);
+        rosters(sights).into_iter().filter(is_usable).collect()
     }
 
     async fn take_over(&self, sights: &[Option<Sight>], decided: &Accepted) -> Turn {
