@@ -244,7 +244,10 @@ mod tests {
         let founded = Task::Change(Change::Founded);
         assert_eq!(next(shown("run0", Some("a")), restarted()), founded);
         assert!(is_of_first(next(shown("run0", None), shown("run2", Some("a")))), "it was flushed");
-        assert_eq!(next(shown("run0", Some("a")), None), Task::WaitFor([MasterId::new(2)].into()));
+        assert_eq!(
+            next(shown("run0", Some("a")), None),
+            Task::WaitFor([MasterId::new(2)].into_iter().collect())
+        );
     }
 
     #[test]

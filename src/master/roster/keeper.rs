@@ -323,11 +323,20 @@ impl<D: Dial + Clone> Keeper<D> {
         by: Option<&Kind>,
         keys: Keys,
     ) -> Result<bool, Failed> {
+        self.set_marks(master, sight, &sight.marks.replace(by, keys)).await
+    }
+
+    /// Whether a call was done that changes the marks of the process that was seen.
+    async fn set_marks(
+        &self,
+        master: MasterId,
+        sight: &Sight,
+        remark: &redis::Cmd,
+    ) -> Result<bool, Failed> {
         let errand = self.errands.to(master).await?;
         if errand.run_id != sight.facts.run_id {
             return Err(Failed::Overtaken);
         }
-        let remark = sight.marks.replace(by, keys);
         Ok(remark.query_async::<i64>(&mut errand.connection.clone()).await? == 1)
     }
 

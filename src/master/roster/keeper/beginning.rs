@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{Keeper, Keys, Turn, distinct};
+use super::{Keeper, Turn, distinct};
 use crate::clock;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::founding::{self, Task};
@@ -283,7 +283,8 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     /// Gives the voters their marks that have none. Each holds the roster by then: without that nobody could tell a mark
-    /// that a founding has left behind from the mark of another cluster.
+    /// that a founding has left behind from the mark of another cluster. One that has forgotten the roster since it was seen
+    /// may have forgotten locks, too: the cluster may be served by now.
     async fn mark_founders(
         &self,
         sights: &[Option<Sight>],
@@ -298,7 +299,7 @@ impl<D: Dial + Clone> Keeper<D> {
             let sight = sights[master.index()].as_ref().filter(holds_it);
             let kind = Mark::expected(known, place, 0);
             if let (Some(sight), Some(mark)) = (sight, kind) {
-                self.remark(master, sight, Some(&mark.kind), Keys::Keep).await?;
+                self.set_marks(master, sight, &sight.marks.found(&mark.kind)).await?;
             }
         }
         Ok(Turn::Acted)
