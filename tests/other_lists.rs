@@ -259,7 +259,7 @@ async fn a_founding_that_has_lost_its_quorum_is_given_up() {
 /// A proxy serves, and all masters vote, after a founding got as far as to two of them.
 async fn serves_after(begun: &Roster, masters: &Masters) {
     for master in &masters[..2] {
-        master.ask(&["SET", "redlock-proxy:roster", &stamp(begun)]).await;
+        master.ask(&["SET", "redlock-proxy:roster", &stamp(begun, 1)]).await;
     }
     let proxy = Proxy::unready(&masters.addresses(), &["--restart-wait", "2s"]);
     proxy.expect_warnings();
@@ -275,7 +275,7 @@ async fn leave_founding_on(master: &Master, masters: &Masters) {
     let set_marks = "redis.call('FLUSHALL') for db = 0, 15 do redis.call('SELECT', db) \
                      redis.call('SET', 'redlock-proxy:mark', 'other 1 3 1 ' .. db .. ';0 0') end \
                      redis.call('SELECT', 0) redis.call('SET', 'redlock-proxy:roster', ARGV[1])";
-    let stamp = stamp(&founding(masters).await);
+    let stamp = stamp(&founding(masters).await, u64::from(u32::MAX) << 30);
     master.ask(&["EVAL", set_marks, "0", &stamp]).await;
 }
 
@@ -292,8 +292,8 @@ async fn founding(masters: &Masters) -> Roster {
 }
 
 /// What a master stores that has accepted a roster.
-fn stamp(value: &Roster) -> String {
-    let accepted = Ballot { epoch: 0, counter: u64::from(u32::MAX) << 30, worker: 1 };
+fn stamp(value: &Roster, counter: u64) -> String {
+    let accepted = Ballot { epoch: 0, counter, worker: 1 };
     let state = Accepted { accepted, value: value.clone(), ..Accepted::default() };
     let json = serde_json::to_string(&state).expect("JSON");
     let ballot = format!("{}:{}:{}", accepted.epoch, accepted.counter, accepted.worker);

@@ -334,7 +334,17 @@ fn two_founders_of_lists_that_overlap_found_at_most_one_cluster() {
 
 #[test]
 fn a_founding_is_finished_or_given_up_when_masters_are_restarted() {
-    assert!(explore(World { restarts: 2, ..World::same() }) > 500);
+    assert!(explore(World { restarts: 1, ..World::same() }) > 500);
+    // A late `Founded` may end the next founding before its last mark is set: who lacks one is then put out.
+    let world = World { restarts: 2, ..World::same() };
+    let checker = world
+        .checker()
+        .threads(1)
+        .finish_when(HasDiscoveries::AllOf([ONE_CLUSTER, NOBODY_FORGOT, RECOVERY].into()));
+    let checker = checker.spawn_bfs().join();
+    for kept in [ONE_CLUSTER, NOBODY_FORGOT, RECOVERY] {
+        assert!(checker.discovery(kept).is_none(), "{kept}");
+    }
 }
 
 #[test]
@@ -345,7 +355,7 @@ fn masters_that_are_restarted_make_no_second_cluster() {
 #[test]
 fn marking_who_was_restarted_lets_it_vote_on_what_it_forgot() {
     let world = World { restarts: 1, ..World::same() };
-    assert!(steps_to_failure(Bug::MarksWhoWasRestarted, world, NOBODY_FORGOT) < 10);
+    assert!(steps_to_failure(Bug::MarksWhoWasRestarted, world, NOBODY_FORGOT) < 20);
 }
 
 #[test]
