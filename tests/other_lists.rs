@@ -227,30 +227,77 @@ async fn the_rest_of_a_founding_that_another_cluster_has_overtaken_hinders_nobod
     }
 }
 
+/// The proxy that began it is gone, and so is a master with what it had been given. Others waited for it for ever.
+#[tokio::test]
+async fn a_founding_is_finished_without_a_master_that_was_restarted() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let mut begun = founding(&masters).await;
+    begun.members[2].run_id = "of the process before".to_owned();
+    serves_after(&begun, &masters).await;
+    let finished = rosters(&masters).await.into_iter().flatten().next();
+    assert_eq!(finished.expect("a roster").cluster, begun.cluster);
+}
+
+/// The second master was not to vote from the beginning on, and the third was restarted. One voter was left.
+#[tokio::test]
+async fn a_founding_that_has_lost_its_quorum_is_given_up() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let mut begun = founding(&masters).await;
+    begun.members[1].standing = Standing::Out { since: 1 };
+    begun.members[2].run_id = "of the process before".to_owned();
+    serves_after(&begun, &masters).await;
+    let founded = rosters(&masters).await.into_iter().flatten().next();
+    assert_ne!(founded.expect("a roster").cluster, begun.cluster);
+}
+
+/// A proxy serves, and all masters vote, after a founding got as far as to two of them.
+async fn serves_after(begun: &Roster, masters: &Masters) {
+    for master in &masters[..2] {
+        master.ask(&["SET", "redlock-proxy:roster", &stamp(begun, 1)]).await;
+    }
+    let proxy = Proxy::unready(&masters.addresses(), &["--restart-wait", "2s"]);
+    proxy.expect_warnings();
+    for master in 0..3 {
+        proxy.knows(master, "state", "voter").await;
+    }
+    let mut client = proxy.connection().await;
+    assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+}
+
 /// The master has forgotten everything, and has the roster and the marks of a cluster that was never served.
 async fn leave_founding_on(master: &Master, masters: &Masters) {
+    let set_marks = "redis.call('FLUSHALL') for db = 0, 15 do redis.call('SELECT', db) \
+                     redis.call('SET', 'redlock-proxy:mark', 'other 1 3 1 ' .. db .. ';0 0') end \
+                     redis.call('SELECT', 0) redis.call('SET', 'redlock-proxy:roster', ARGV[1])";
+    let stamp = stamp(&founding(masters).await, u64::from(u32::MAX) << 30);
+    master.ask(&["EVAL", set_marks, "0", &stamp]).await;
+}
+
+/// The roster of a cluster that is being founded.
+async fn founding(masters: &Masters) -> Roster {
     let mut members = Vec::new();
     for (id, master) in (1..).zip(masters.iter()) {
         let run_id = run_id(master).await;
         let (addresses, standing) = (vec![master.address()], Standing::In { nonce: 0 });
         members.push(Member { id, incarnation: 1, run_id, addresses, standing });
     }
-    let value = Roster {
-        cluster: "other".to_owned(),
-        version: 1,
-        stage: Stage::Founding,
-        members,
-        losses: 0,
-    };
-    let accepted = Ballot { epoch: 0, counter: u64::from(u32::MAX) << 30, worker: 1 };
-    let state = Accepted { accepted, value, ..Accepted::default() };
+    let (cluster, stage) = ("other".to_owned(), Stage::Founding);
+    Roster { cluster, version: 1, stage, members, losses: 0 }
+}
+
+/// What a master stores that has accepted a roster.
+fn stamp(value: &Roster, counter: u64) -> String {
+    let accepted = Ballot { epoch: 0, counter, worker: 1 };
+    let state = Accepted { accepted, value: value.clone(), ..Accepted::default() };
     let json = serde_json::to_string(&state).expect("JSON");
     let ballot = format!("{}:{}:{}", accepted.epoch, accepted.counter, accepted.worker);
-    let set_marks = "redis.call('FLUSHALL') for db = 0, 15 do redis.call('SELECT', db) \
-                     redis.call('SET', 'redlock-proxy:mark', 'other 1 3 1 ' .. db .. ';0 0') end \
-                     redis.call('SELECT', 0) redis.call('SET', 'redlock-proxy:roster', ARGV[1])";
-    let stamp = format!("{ballot} {ballot} {json}");
-    master.ask(&["EVAL", set_marks, "0", &stamp]).await;
+    format!("{ballot} {ballot} {json}")
 }
 
 async fn run_id(master: &Master) -> String {

@@ -118,6 +118,28 @@ async fn a_master_that_was_copied_to_votes_on_the_roster_before_it_is_told_of_it
     assert_eq!(vote(connection).await, None, "a raised mark does not bring that back");
 }
 
+/// A proxy that paused may set a mark late: when the cluster is served, and the master has forgotten.
+#[tokio::test]
+async fn a_founder_that_has_forgotten_the_roster_gets_no_mark() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let connection = &mut master.connection().await;
+    let kind = Kind::Member { cluster: "c".to_owned(), version: 1, member: 1, incarnation: 1 };
+    let state = Accepted { accepted: ballot(3), value: founded(), ..Accepted::default() };
+    catch_up(&state).exec_async(connection).await.expect("an answer");
+    let seen = marks::look(connection, 16).await.expect("marks");
+    let found = seen.found(&kind);
+    master.ask(&["FLUSHALL"]).await;
+    assert_eq!(found.query_async::<i64>(connection).await, Ok(0));
+    assert!(!master.has("redlock-proxy:mark").await);
+    catch_up(&state).exec_async(connection).await.expect("an answer");
+    assert_eq!(found.query_async::<i64>(connection).await, Ok(1));
+    let shown = marks::look(connection, 16).await.expect("marks");
+    assert_eq!(shown.mark().map(|mark| &mark.kind), Some(&kind));
+}
+
 /// Whatever somebody with a wrong list wants to write.
 #[tokio::test]
 async fn a_member_keeps_the_roster_of_its_cluster_whatever_those_of_another_one_write() {

@@ -8,7 +8,7 @@
 use super::admission::Shown;
 use super::mark::{Kind, Mark};
 use super::roster::{Change, Roster, Stage};
-use crate::quorum::{MasterId, MasterSet};
+use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,8 @@ pub enum Task {
 /// Returns what to do next with the masters of a list.
 ///
 /// `known` is the roster that a quorum of the list holds, the default when it holds none; `ours` the one that this
-/// proxy would found. `shown` has an entry for each master of the list; `None`: it cannot be seen.
+/// proxy would found. `shown` has an entry for each master of the list; `None`: it cannot be seen. What [`is_lost`] is
+/// not known any more.
 pub fn next(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> Task {
     let cluster = if known.version == 0 { None } else { Some(known.cluster.as_str()) };
     let strangers = masters(shown, |shown| is_strange(shown, cluster));
@@ -61,6 +62,33 @@ pub fn next(known: &Roster, ours: &Roster, shown: &[Option<Shown>]) -> Task {
 pub fn is_in_vain<'a>(known: &Roster, held: impl IntoIterator<Item = Option<&'a str>>) -> bool {
     let is_another = |held: Option<&str>| held.is_some_and(|held| held != known.cluster);
     known.version > 0 && known.stage == Stage::Founding && held.into_iter().all(is_another)
+}
+
+/// Whether a founding can never be finished: too few of its voters may still be the servers that it names. Nobody has
+/// served it.
+///
+/// `shown` has an entry for each master of the list, in any order; one that cannot be seen may be any of them.
+pub fn is_lost(roster: &Roster, shown: &[Option<Shown>]) -> bool {
+    let is_unfinished = roster.version > 0 && roster.stage == Stage::Founding;
+    let runs = |run_id: &str| shown.iter().flatten().any(|shown| shown.run_id == run_id);
+    let left = roster.members.iter().filter(|member| member.is_in() && runs(&member.run_id));
+    let unseen = shown.iter().filter(|shown| shown.is_none());
+    is_unfinished && left.count() + unseen.count() < Quorum::of(roster.members.len()).needed()
+}
+
+/// The voters of a founding that have no mark yet and are the servers that it names. One that was restarted may have
+/// forgotten since it was taken to remember.
+///
+/// `shown` has an entry for each member; `None`: it cannot be seen.
+pub fn unmarked(known: &Roster, shown: &[Option<Shown>]) -> MasterSet {
+    let is_unmarked = |place: &MasterId| {
+        let shown = shown.get(place.index()).and_then(Option::as_ref);
+        let member = known.member(*place);
+        shown
+            .zip(member)
+            .is_some_and(|(shown, member)| shown.mark.is_none() && shown.run_id == member.run_id)
+    };
+    known.voters().iter().filter(is_unmarked).collect()
 }
 
 /// Whether a founding was overtaken: a quorum holds another cluster, which was founded.
@@ -93,10 +121,10 @@ pub fn is_rest(
         && shown.iter().flatten().any(is_taken)
 }
 
-/// Gives every voter its mark, one after the other, and ends the founding. Who was founded as out is admitted later.
+/// Gives every voter its mark, one after the other, and ends the founding. Who was founded as out is admitted later, and
+/// so is who was restarted since.
 fn marks(known: &Roster, shown: &[Option<Shown>]) -> Task {
-    let unmarked = masters(shown, |shown| shown.as_ref().is_some_and(|shown| shown.mark.is_none()));
-    let unmarked = unmarked.and(known.voters());
+    let unmarked = unmarked(known, shown);
     let Some(master) = unmarked.iter().next() else { return Task::Change(Change::Founded) };
     match Mark::expected(known, master, 0) {
         Some(mark) => Task::Mark { master, mark },
@@ -202,6 +230,42 @@ mod tests {
         };
         assert!(is_rest("b"));
         assert!(!is_rest("a"));
+    }
+
+    #[test]
+    fn a_server_that_was_restarted_gets_no_mark_and_does_not_hold_up_the_founding() {
+        let known = roster("a", Stage::Founding);
+        let next = |first: Option<Shown>, last: Option<Shown>| {
+            next(&known, &known, &[first, shown("run1", Some("a")), last])
+        };
+        let restarted = || shown("new", None);
+        let is_of_first = |task| matches!(task, Task::Mark { master, .. } if master.index() == 0);
+        assert!(is_of_first(next(shown("run0", None), restarted())));
+        let founded = Task::Change(Change::Founded);
+        assert_eq!(next(shown("run0", Some("a")), restarted()), founded);
+        assert!(is_of_first(next(shown("run0", None), shown("run2", Some("a")))), "it was flushed");
+        assert_eq!(
+            next(shown("run0", Some("a")), None),
+            Task::WaitFor([MasterId::new(2)].into_iter().collect())
+        );
+    }
+
+    #[test]
+    fn a_founding_is_lost_with_a_quorum_of_the_voters_that_it_names() {
+        let known = roster("a", Stage::Founding);
+        let is_lost = |known: &Roster, ids: [Option<&str>; 3]| {
+            is_lost(known, &ids.map(|id| id.and_then(|id| shown(id, None))))
+        };
+        assert!(!is_lost(&known, [Some("run2"), Some("run0"), Some("new")]));
+        assert!(is_lost(&known, [Some("run2"), Some("newer"), Some("new")]));
+        assert!(!is_lost(&known, [Some("run2"), None, Some("new")]), "it may be the second");
+        let mut one_out = known.clone();
+        one_out.members[1].standing = Standing::Out { since: 1 };
+        assert!(!is_lost(&one_out, [Some("run0"), Some("new"), Some("run2")]));
+        assert!(is_lost(&one_out, [Some("run0"), Some("run1"), Some("new")]), "one is no quorum");
+        let founded = roster("a", Stage::Founded);
+        assert!(!is_lost(&founded, [Some("new"); 3]), "it may be served");
+        assert!(!is_lost(&Roster::default(), [Some("new"); 3]), "there is none");
     }
 
     #[test]

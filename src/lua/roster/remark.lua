@@ -1,7 +1,15 @@
 -- Replaces the marks of all databases, if they are still those that were seen: up to the semicolon, since what stands
--- behind it may change. ARGV: how ('keep' what the master holds, or 'empty' it), then what was seen in each database,
--- then what to set there, without a tail; nothing to set: the marks are removed. KEYS: mark, roster.
+-- behind it may change. ARGV: how ('keep' what the master holds, or 'empty' it; 'found' and a stamp of the roster: keep
+-- it, if that is still the stamp), then what was seen in each database, then what to set there, without a tail; nothing to
+-- set: the marks are removed. KEYS: mark, roster.
 local databases = (#ARGV - 1) / 2
+local stamp = string.match(ARGV[1], '^found (.*)$')
+if stamp then
+  redis.call('SELECT', 0)
+  if redis.pcall('GET', KEYS[2]) ~= stamp then
+    return 0
+  end
+end
 local tails = {}
 for database = 0, databases - 1 do
   redis.call('SELECT', database)

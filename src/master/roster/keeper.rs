@@ -184,12 +184,19 @@ impl<D: Dial + Clone> Keeper<D> {
 
     /// Takes over the newest roster that a quorum holds. When the masters differ, they are brought to agree first.
     async fn learn(&self, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
-        let (known, held) = (self.roster.borrow().clone(), rosters(sights));
+        let (known, held) = (self.roster.borrow().clone(), self.usable_rosters(sights));
         match learning::lesson(&known, self.errands.quorum, &held) {
             None => Ok(Turn::Idle),
             Some(Lesson::TakeOver(decided)) => Ok(self.take_over(sights, decided).await),
             Some(Lesson::Settle(newest)) => self.settle(sights, &newest.value).await,
         }
+    }
+
+    /// The rosters that masters hold, without foundings that nobody can finish.
+    fn usable_rosters<'a>(&self, sights: &'a [Option<Sight>]) -> Vec<&'a Accepted> {
+        let shown = self.shown_ever(sights);
+        let is_usable = |held: &&Accepted| !founding::is_lost(&held.value, &shown);
+        rosters(sights).into_iter().filter(is_usable).collect()
     }
 
     async fn take_over(&self, sights: &[Option<Sight>], decided: &Accepted) -> Turn {
@@ -316,11 +323,20 @@ impl<D: Dial + Clone> Keeper<D> {
         by: Option<&Kind>,
         keys: Keys,
     ) -> Result<bool, Failed> {
+        self.set_marks(master, sight, &sight.marks.replace(by, keys)).await
+    }
+
+    /// Whether a call was done that changes the marks of the process that was seen.
+    async fn set_marks(
+        &self,
+        master: MasterId,
+        sight: &Sight,
+        remark: &redis::Cmd,
+    ) -> Result<bool, Failed> {
         let errand = self.errands.to(master).await?;
         if errand.run_id != sight.facts.run_id {
             return Err(Failed::Overtaken);
         }
-        let remark = sight.marks.replace(by, keys);
         Ok(remark.query_async::<i64>(&mut errand.connection.clone()).await? == 1)
     }
 

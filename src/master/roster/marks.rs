@@ -72,9 +72,18 @@ impl Marks {
 
     /// The call that replaces these marks by others, or removes them. It answers 1, or 0 when they are others by now.
     pub fn replace(&self, by: Option<&Kind>, keys: Keys) -> Cmd {
+        self.remark(if keys == Keys::Keep { "keep" } else { "empty" }, by)
+    }
+
+    /// The call that gives a founder its mark, if it still shows these and holds the same roster. It answers as that does
+    /// that replaces.
+    pub fn found(&self, kind: &Kind) -> Cmd {
+        self.remark(&format!("found {}", self.stamp), Some(kind))
+    }
+
+    fn remark(&self, how: &str, by: Option<&Kind>) -> Cmd {
         let mut remark = redis::cmd("EVAL");
-        remark.arg(REMARK).arg(2).arg(MARK).arg(ROSTER);
-        remark.arg(if keys == Keys::Keep { "keep" } else { "empty" });
+        remark.arg(REMARK).arg(2).arg(MARK).arg(ROSTER).arg(how);
         self.stored.iter().for_each(|text| _ = remark.arg(head(text)));
         for database in 0..self.stored.len() as u32 {
             let mark = by.map(|kind| Mark { kind: kind.clone(), database, tail: Tail::default() });

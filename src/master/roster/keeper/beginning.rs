@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{Keeper, Keys, Turn, distinct, rosters};
+use super::{Keeper, Turn, distinct};
 use crate::clock;
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::founding::{self, Task};
@@ -27,9 +27,7 @@ impl<D: Dial + Clone> Keeper<D> {
         if let Some(why) = self.obstacle(sights) {
             return self.wait_for(Obstacle::lasting(why));
         }
-        if founding::is_in_vain(&self.roster.borrow(), sights.iter().map(held)) {
-            self.roster.take();
-        }
+        self.give_up_founding(sights);
         let known = self.roster.borrow().clone();
         if let Some(stranger) = self.stranger(sights, &known) {
             self.errands.electorate.refuse(stranger);
@@ -38,6 +36,19 @@ impl<D: Dial + Clone> Keeper<D> {
         match known.version {
             0 => self.found(sights).await,
             _ => self.join(sights, known).await,
+        }
+    }
+
+    /// Forgets a founding that nobody can finish. What masters keep of it is cleared like any other rest.
+    fn give_up_founding(&self, sights: &[Option<Sight>]) {
+        let known = &mut *self.roster.borrow_mut();
+        let is_lost = founding::is_lost(known, &self.shown_ever(sights));
+        if is_lost {
+            let cluster = &known.cluster;
+            tracing::info!(%cluster, "a founding is given up: its masters were restarted meanwhile");
+        }
+        if is_lost || founding::is_in_vain(known, sights.iter().map(held)) {
+            *known = Roster::default();
         }
     }
 
@@ -136,8 +147,8 @@ impl<D: Dial + Clone> Keeper<D> {
         // Another proxy may have waited as long, and be ahead.
         self.look_again().await;
         let sights = self.errands.electorate.sights();
-        if learning::newest(self.errands.quorum, &rosters(&sights)).is_some_and(|it| it.is_decided)
-        {
+        let held = self.usable_rosters(&sights);
+        if learning::newest(self.errands.quorum, &held).is_some_and(|it| it.is_decided) {
             return Ok(Turn::Acted);
         }
         for (master, sight) in rests(&sights) {
@@ -271,25 +282,24 @@ impl<D: Dial + Clone> Keeper<D> {
         ))
     }
 
-    /// Gives every voter its mark, if it has none. It holds the roster by then: without that nobody could tell a mark
-    /// that a founding has left behind from the mark of another cluster.
+    /// Gives the voters their marks that have none. Each holds the roster by then: without that nobody could tell a mark
+    /// that a founding has left behind from the mark of another cluster. One that has forgotten the roster since it was seen
+    /// may have forgotten locks, too: the cluster may be served by now.
     async fn mark_founders(
         &self,
         sights: &[Option<Sight>],
         known: &Roster,
         by_place: &[Option<Shown>],
     ) -> Result<Turn, Failed> {
-        for place in known.voters().iter() {
-            let is_marked = by_place[place.index()].as_ref().is_some_and(|it| it.mark.is_some());
-            let master = self.master_at(place).filter(|_| !is_marked);
-            let Some(master) = master else { continue };
+        for place in founding::unmarked(known, by_place).iter() {
+            let Some(master) = self.master_at(place) else { continue };
             let holds_it = |sight: &&Sight| {
                 sight.marks.roster().is_some_and(|state| state.value.cluster == known.cluster)
             };
             let sight = sights[master.index()].as_ref().filter(holds_it);
             let kind = Mark::expected(known, place, 0);
             if let (Some(sight), Some(mark)) = (sight, kind) {
-                self.remark(master, sight, Some(&mark.kind), Keys::Keep).await?;
+                self.set_marks(master, sight, &sight.marks.found(&mark.kind)).await?;
             }
         }
         Ok(Turn::Acted)
