@@ -4,12 +4,16 @@
 //! One new client claims, through a proxy, and gives back or claims again; an old one takes the lock whenever it is free.
 //! Both may have the same token. The masters grant or refuse as they like.
 
+#[path = "support/exhaustive.rs"]
+mod exhaustive;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use exhaustive::{goes_wrong, holds};
 use redlock_proxy::moving::claim::{Claim, Step};
 use redlock_proxy::moving::copy::{self, Claimed, Copy, Name};
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
 const TOKEN: u8 = 1;
 
@@ -376,21 +380,8 @@ impl Model for World {
     }
 }
 
-fn holds(world: World, at_least: usize) {
-    let checker = world.checker().threads(2).spawn_bfs().join();
-    checker.assert_properties();
-    let states = checker.unique_state_count();
-    println!("{states} states");
-    assert!(states >= at_least, "only {states} states");
-}
-
 fn misses(bug: Bug, world: World, property: &'static str) {
-    let wanted = HasDiscoveries::AnyOf([property].into_iter().collect());
-    let world = World { bug: Some(bug), ..world };
-    let checker = world.checker().threads(2).finish_when(wanted).spawn_bfs().join();
-    let found = checker.discovery(property);
-    let steps = found.expect("the rule is not needed here").into_actions();
-    println!("{} states, {} steps: {steps:?}", checker.unique_state_count(), steps.len());
+    goes_wrong(World { bug: Some(bug), ..world }, property);
 }
 
 fn again() -> World {

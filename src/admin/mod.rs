@@ -25,7 +25,6 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::handover::Phase;
@@ -78,16 +77,7 @@ impl Admin {
         listener: std::net::TcpListener,
         phase: watch::Receiver<Phase>,
     ) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = {
-            let _entered = runtime.enter();
-            TcpListener::from_std(listener)?
-        };
-        std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            runtime.block_on(port::accept(listener, phase, Arc::new(self)));
-        })?;
-        Ok(())
+        port::serve(listener, phase, self)
     }
 
     async fn answer_one(&self, request: Request<Incoming>, is_local: bool) -> Answer {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +44,29 @@ pub(crate) trait Answers: Send + Sync + 'static {
     ) -> impl Future<Output = Answer> + Send;
 }
 
+/// Answers on `listener`, on a thread of its own, as long as the process lives and no other takes over.
+///
+/// # Errors
+/// When the system refuses a thread or the socket.
+pub(crate) fn serve(
+    listener: std::net::TcpListener,
+    phase: watch::Receiver<Phase>,
+    admin: impl Answers,
+) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        let _entered = runtime.enter();
+        TcpListener::from_std(listener)?
+    };
+    std::thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || runtime.block_on(accept(listener, phase, Arc::new(admin))))?;
+    Ok(())
+}
+
 /// Answers on `listener` while this process is the one that serves.
-pub(crate) async fn accept(
+async fn accept(
     listener: TcpListener,
     mut phase: watch::Receiver<Phase>,
     admin: Arc<impl Answers>,

@@ -9,7 +9,6 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,9 +24,6 @@ use crate::flush::poll_flush;
 use crate::master::dial::{Connection, Stream as _};
 use crate::operation::request;
 use crate::reserved::MARK;
-
-/// How long it may take to connect, TLS included.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// With so many bytes of requests that the data Redis has not taken yet, nothing more is read from the client.
 const REQUESTS_TO_STOP_READING: usize = 64 << 10;
@@ -142,10 +138,7 @@ impl DataConnection {
     pub fn open(upstream: &Upstream) -> Self {
         let is_followed = upstream.whereabouts().is_some();
         let upstream = upstream.clone();
-        let connecting = async move {
-            let connected = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial());
-            connected.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-        };
+        let connecting = async move { upstream.dial().await };
         Self {
             stage: Stage::Connecting(Box::pin(connecting)),
             replaced: None,

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use super::whereabouts::{Told, Whereabouts};
 use crate::config::{MasterAddr, SentinelAddr};
 use crate::master::dial::{Dial as _, Network, Stream as _};
+use crate::master::probe::login;
 
 /// How often the sentinel that answers is asked again: what it publishes may get lost.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -172,11 +173,7 @@ impl Inquiry<'_> {
 
     fn login(&self) -> RedisConnectionInfo {
         // In RESP3 one connection both asks and is told.
-        let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
-        match &self.address.password {
-            Some(password) => info.set_password(password.expose()),
-            None => info,
-        }
+        login(None, self.address.password.as_ref()).set_protocol(ProtocolVersion::RESP3)
     }
 }
 

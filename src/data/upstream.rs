@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::RedisConnectionInfo;
 use tokio::net::UnixStream;
@@ -11,6 +12,7 @@ use super::sentinels::Inquiry;
 use super::whereabouts::{Tenure, Whereabouts};
 use crate::config::{Data, MasterTls, Place};
 use crate::master::dial::{Connection, Dial as _, Network};
+use crate::master::probe::login;
 use crate::tls::Unusable;
 
 /// The data Redis, as every client's connection needs to know it.
@@ -22,6 +24,9 @@ pub struct Upstream {
     /// Where it is just now, if sentinels choose it.
     whereabouts: Option<Arc<Whereabouts>>,
 }
+
+/// How long it may take to connect, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection that has been opened.
 pub struct Dialled {
@@ -73,14 +78,8 @@ impl Upstream {
     /// How the proxy itself logs in.
     pub fn login(&self) -> RedisConnectionInfo {
         let address = &self.settings.address;
-        let mut info = RedisConnectionInfo::default();
-        if let Some(password) = &address.password {
-            info = info.set_password(password.expose());
-            if let Some(user) = &address.user {
-                info = info.set_username(user);
-            }
-        }
-        info
+        let password = address.password.as_ref();
+        login(password.and(address.user.as_deref()), password)
     }
 
     /// Where it is just now, without a login; `None`: no sentinel has told yet.
@@ -110,8 +109,13 @@ impl Upstream {
     /// Opens a connection, with the host name resolved anew.
     ///
     /// # Errors
-    /// The data Redis cannot be reached, or no sentinel tells where it is.
+    /// The data Redis cannot be reached in time, or no sentinel tells where it is.
     pub async fn dial(&self) -> io::Result<Dialled> {
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, self.dial_patiently()).await;
+        dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    async fn dial_patiently(&self) -> io::Result<Dialled> {
         let stream = match (&self.settings.address.place, self.whereabouts()) {
             (_, Some(whereabouts)) => return self.dial_master(whereabouts).await,
             (Place::Tcp(address), None) => self.network.dial(address).await?,

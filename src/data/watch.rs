@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 
-use super::connection::{CONNECT_TIMEOUT, Lost};
+use super::connection::Lost;
 use super::upstream::{Dialled, Upstream};
 use super::whereabouts::{Tenure, Whereabouts};
 use crate::master::probe::{ProbeError, over};
@@ -45,8 +45,7 @@ async fn look_for_ever(upstream: &Upstream) {
 
 /// Ends well when sentinels name another one, which is to be looked at then.
 async fn look_again_and_again(upstream: &Upstream) -> Result<(), ProbeError> {
-    let dialled = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial()).await;
-    let Dialled { stream, tenure } = dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))?;
+    let Dialled { stream, tenure } = upstream.dial().await?;
     let (login, is_let_in) = (upstream.login(), &Cell::new(false));
     let looking = over(stream, &login, |mut connection| async move {
         is_let_in.set(true);

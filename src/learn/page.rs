@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::observer::Observer;
@@ -37,6 +36,8 @@ pub(super) struct Page {
     began: Instant,
     url: String,
     last: Mutex<Option<(Instant, Report)>>,
+    /// It hands over to nobody.
+    phase: watch::Sender<Phase>,
 }
 
 impl Page {
@@ -46,7 +47,8 @@ impl Page {
         began: Instant,
         url: String,
     ) -> Self {
-        Self { names: Names::of(settings), observer, began, url, last: Mutex::default() }
+        let phase = watch::Sender::new(Phase::Serving);
+        Self { names: Names::of(settings), observer, began, url, last: Mutex::default(), phase }
     }
 
     /// Answers on a thread of its own, as long as the process lives.
@@ -54,17 +56,8 @@ impl Page {
     /// # Errors
     /// When the system refuses a thread or the socket.
     pub(super) fn serve(self, listener: std::net::TcpListener) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = {
-            let _entered = runtime.enter();
-            TcpListener::from_std(listener)?
-        };
-        std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-            let (_phase, serving) = watch::channel(Phase::Serving);
-            runtime.block_on(port::accept(listener, serving, Arc::new(self)));
-        })?;
-        Ok(())
+        let serving = self.phase.subscribe();
+        port::serve(listener, serving, self)
     }
 
     fn report(&self) -> Report {

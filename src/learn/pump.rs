@@ -13,7 +13,6 @@ use super::conversation::Conversation;
 use super::observer::Observer;
 use super::requests::Requests;
 use crate::config::DataAddr;
-use crate::data::connection::CONNECT_TIMEOUT;
 use crate::data::setup::{Credentials, Setup};
 use crate::data::upstream::Upstream;
 use crate::master::dial::Connection;
@@ -71,9 +70,7 @@ where
 /// # Errors
 /// It cannot be reached in time.
 pub(super) async fn connect(upstream: &Upstream) -> io::Result<Connection> {
-    let dialled = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial()).await;
-    let dialled = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-    Ok(dialled.stream)
+    Ok(upstream.dial().await?.stream)
 }
 
 /// Logs in and selects the database as the URL says. Returns the answers.

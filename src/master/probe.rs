@@ -11,7 +11,7 @@ use super::dial::{Dial, Stream};
 use super::facts::{Facts, Info};
 use super::roster::marks::{self, Marks};
 use crate::clock;
-use crate::config::MasterAddr;
+use crate::config::{MasterAddr, Secret};
 use crate::lua::canonical::Canonical;
 
 /// How many databases a Redis has unless configured (`redis.conf`), for masters that hide it.
@@ -28,6 +28,16 @@ pub struct Predecessor {
     pub run_id: String,
     /// The id that `CLIENT ID` gave.
     pub client_id: i64,
+}
+
+impl Predecessor {
+    /// Ends it, over a connection to the same process; whether it had not ended by itself.
+    ///
+    /// # Errors
+    /// The connection broke, or the server does not allow it.
+    pub async fn kill(&self, connection: &mut MultiplexedConnection) -> RedisResult<bool> {
+        redis::cmd("CLIENT").arg("KILL").arg("ID").arg(self.client_id).query_async(connection).await
+    }
 }
 
 /// Why a master could not be probed.
@@ -104,11 +114,16 @@ where
 }
 
 pub(super) fn connection_info(address: &MasterAddr) -> RedisConnectionInfo {
+    login(address.user.as_deref(), address.password.as_ref())
+}
+
+/// Logs in with these, as far as there are some.
+pub(crate) fn login(user: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default();
-    if let Some(user) = &address.user {
+    if let Some(user) = user {
         info = info.set_username(user);
     }
-    if let Some(password) = &address.password {
+    if let Some(password) = password {
         info = info.set_password(password.expose());
     }
     info
@@ -221,9 +236,7 @@ pub(super) async fn read_clock(connection: &mut MultiplexedConnection) -> RedisR
 /// A master that was stopped, or behind a partition, may still have our last requests in its
 /// socket. Best effort: it may be gone already, or `CLIENT KILL` not be allowed.
 async fn cut_off(connection: &mut MultiplexedConnection, predecessor: &Predecessor) {
-    let mut kill = redis::cmd("CLIENT");
-    kill.arg("KILL").arg("ID").arg(predecessor.client_id);
-    if let Err(error) = kill.query_async::<i64>(connection).await {
+    if let Err(error) = predecessor.kill(connection).await {
         tracing::debug!(%error, "the link before this one could not be cut off");
     }
 }

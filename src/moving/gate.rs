@@ -19,10 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::copy::Name;
 use crate::clock::{self, Instant};
-use crate::data::connection::CONNECT_TIMEOUT;
 use crate::data::upstream::{Dialled, Upstream};
 use crate::data::watch::HAS_MARK;
-use crate::master::probe::{ProbeError, over};
+use crate::master::probe::{Predecessor, ProbeError, over};
 use crate::reserved::MARK;
 
 /// Between two attempts to reach the data Redis.
@@ -108,8 +107,8 @@ impl Owed {
 struct Task {
     upstream: Upstream,
     owed: Owed,
-    /// The last connection: which process it led to, and its number there.
-    last: Option<(String, i64)>,
+    /// The last connection.
+    last: Option<Predecessor>,
 }
 
 impl Task {
@@ -121,6 +120,7 @@ impl Task {
             tokio::pin!(pause);
             loop {
                 tokio::select! {
+                    biased;
                     () = &mut pause => break,
                     order = orders.recv() => match order {
                         Some(order) => self.keep_what_is_owed(order),
@@ -143,9 +143,7 @@ impl Task {
         orders: &mut mpsc::UnboundedReceiver<Order>,
     ) -> Result<Infallible, ProbeError> {
         let upstream = self.upstream.clone();
-        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, upstream.dial()).await;
-        let timed_out = |_| Err(std::io::ErrorKind::TimedOut.into());
-        let Dialled { stream, tenure } = dialled.unwrap_or_else(timed_out)?;
+        let Dialled { stream, tenure } = upstream.dial().await?;
         let replaced = async {
             match tenure {
                 Some(mut tenure) => tenure.ended().await,
@@ -211,19 +209,11 @@ impl Task {
         if has_mark {
             return Err((redis::ErrorKind::Client, HAS_MARK).into());
         }
-        let id = redis::cmd("CLIENT").arg("ID").query_async(connection).await?;
-        if let Some((last_run, last)) = &self.last
-            && *last_run == run_id
-        {
-            // 0: it had ended already.
-            redis::cmd("CLIENT")
-                .arg("KILL")
-                .arg("ID")
-                .arg(last)
-                .query_async::<i64>(connection)
-                .await?;
+        let client_id = redis::cmd("CLIENT").arg("ID").query_async(connection).await?;
+        if let Some(last) = self.last.as_ref().filter(|last| last.run_id == run_id) {
+            last.kill(connection).await?;
         }
-        self.last = Some((run_id, id));
+        self.last = Some(Predecessor { run_id, client_id });
         Ok(())
     }
 }

@@ -9,6 +9,8 @@
 
 mod bugs;
 mod deletion;
+#[path = "../support/exhaustive.rs"]
+mod exhaustive;
 mod giving_back;
 mod model;
 mod network;
@@ -17,27 +19,12 @@ mod world;
 mod worlds;
 
 use bugs::Bug;
+use exhaustive::{goes_wrong, holds};
 use model::{CONFIRMED, ENDED, EXCLUSION, IN_TIME, NO_GHOSTS, ONE_END, TRUTH};
-use stateright::{Checker, HasDiscoveries, Model};
 use world::World;
 
-/// Explores everything, and finds nothing wrong in at least so many states.
-fn holds(world: World, at_least: usize) {
-    let checker = world.checker().threads(2).spawn_bfs().join();
-    checker.assert_properties();
-    let states = checker.unique_state_count();
-    println!("{states} states");
-    assert!(states >= at_least, "only {states} states");
-}
-
-/// Without a rule the world goes wrong, in a history that is shown.
 fn misses(bug: Bug, world: World, property: &'static str) {
-    let world = World { bug: Some(bug), reaches: Vec::new(), ..world };
-    let wanted = HasDiscoveries::AnyOf([property].into_iter().collect());
-    let checker = world.checker().threads(2).finish_when(wanted).spawn_bfs().join();
-    let found = checker.discovery(property);
-    let steps = found.expect("the rule is not needed here").into_actions();
-    println!("{} states, {} steps: {steps:?}", checker.unique_state_count(), steps.len());
+    goes_wrong(World { bug: Some(bug), reaches: Vec::new(), ..world }, property);
 }
 
 mod nothing_goes_wrong {
