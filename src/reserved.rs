@@ -20,7 +20,10 @@ pub const CLOCKS: &str = "redlock-proxy:clocks";
 /// The sorted set of attempts that are over although some master may have missed it, in every database.
 pub const OVER: &str = "redlock-proxy:over";
 
-/// All of them.
+/// The channel at the data Redis on which a connection publishes nothing, so as to have written something.
+pub const CAUGHT_UP: &str = "redlock-proxy:caught-up";
+
+/// All keys.
 pub const KEYS: [&str; 5] = [MARK, ROSTER, COPYING, CLOCKS, OVER];
 
 /// What a client is told that uses such a name all the same.

@@ -18,9 +18,10 @@ use tokio::sync::watch;
 
 use crate::client::listener::Listeners;
 use crate::client::registry::Registry;
-use crate::client::session::READ_BUFFER;
+use crate::client::session::PASS_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::{Live, Settings};
+use crate::data::shared::SharedConnections;
 use crate::data::upstream::Upstream;
 use crate::data::watch::watch as watch_data;
 use crate::decision::lease::pad::Pad;
@@ -86,6 +87,7 @@ pub struct Worker {
     /// Where sessions go that a successor goes on with.
     departures: OnceCell<mpsc::Sender<Departure>>,
     gate: OnceCell<Rc<Gate>>,
+    shared_connections: Rc<SharedConnections>,
 }
 
 impl Worker {
@@ -122,12 +124,13 @@ impl Worker {
             metrics,
             engine,
             hub,
-            read_buffer: RefCell::new(vec![0; READ_BUFFER].into()),
+            read_buffer: RefCell::new(vec![0; PASS_BUFFER].into()),
             started: clock::now(),
             draining: Cell::new(false),
             departing: Cell::new(false),
             departures: OnceCell::new(),
             gate: OnceCell::new(),
+            shared_connections: Rc::default(),
             shared,
         })
     }
@@ -173,6 +176,11 @@ impl Worker {
     /// The way to the data Redis, if there is one.
     pub fn data(&self) -> Option<&Upstream> {
         self.shared.data.as_ref()
+    }
+
+    /// The connections to it that clients share.
+    pub fn shared_connections(&self) -> &Rc<SharedConnections> {
+        &self.shared_connections
     }
 
     /// The way to locks on the data Redis, if old instances still have them there.

@@ -4,30 +4,9 @@
 
 mod support;
 
+use support::one_address::OneAddress;
 use support::users::Settings;
 use support::{Master, Masters, Proxy, Raw, Reply, encode, eventually, words};
-
-/// Three masters, a data Redis and a proxy for which `lock:*` are locks.
-struct OneAddress {
-    /// It goes first, and so never misses a master.
-    proxy: Proxy,
-    masters: Masters,
-    data: Master,
-}
-
-impl OneAddress {
-    fn start() -> Self {
-        Self::start_with(&[])
-    }
-
-    fn start_with(flags: &[&str]) -> Self {
-        let (masters, data) = (Masters::start(3), Master::start());
-        let url = format!("redis://{}", data.address());
-        let own = ["--data", &url, "--lock-keys", "lock:*", "--lock-channels", "free:*"];
-        let proxy = Proxy::start(&masters, &[&own, flags].concat());
-        Self { masters, data, proxy }
-    }
-}
 
 /// The most memory that it ever took.
 fn peak_kib(proxy: &Proxy) -> u64 {
@@ -407,10 +386,10 @@ async fn a_redis_with_the_mark_of_a_master_is_refused_as_data() {
     let mut early = it.proxy.raw().await;
     assert_eq!(early.ask(&words("SET page 1")).await, Reply::ok());
     it.data.ask(&words("SET redlock-proxy:mark 1")).await;
+    it.proxy.tells(&["the data Redis cannot be used", "it has the mark of a master"]).await;
     let mut client = it.proxy.raw().await;
     client.send(&encode(&words("SET page 2"))).await;
     assert!(client.until_closed().await.is_empty());
-    it.proxy.tells(&["the data Redis cannot be used", "it has the mark of a master"]).await;
     assert_eq!(it.data.ask(&words("GET page")).await, Reply::bulk("1"));
     let mut locker = it.proxy.raw().await;
     assert_eq!(locker.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());

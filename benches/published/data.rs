@@ -119,12 +119,17 @@ impl Large {
     }
 }
 
-/// Clients that have asked for data once.
+/// Clients that have asked for data once, for something that takes a connection of their own.
 pub(crate) fn measure_idle(settings: &Settings) -> Result<Table> {
     let deployments = deployments(settings)?;
     // Each has a connection to the data Redis as well.
     let count = idle::affordable(IDLE_CLIENTS.min(settings.connections)) / 2;
-    idle::table(&format!("{count} idle clients with data"), &deployments, count, &[b"GET", b"page"])
+    idle::table(
+        &format!("{count} idle clients with data"),
+        &deployments,
+        count,
+        &[b"LRANGE", b"page", b"0", b"-1"],
+    )
 }
 
 const REQUESTS: [&str; 2] = ["GET key:__rand_int__", "SET key:__rand_int__ value"];

@@ -7,6 +7,8 @@ mod making;
 mod passing;
 mod reader;
 
+pub use passing::SentBack;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -185,6 +187,8 @@ struct State {
     executing: Option<u64>,
     /// Replies to parts of one request, gathered into one.
     gathering: Option<Gathering>,
+    /// What a shared connection to the data Redis does not answer.
+    sent_back: Option<SentBack>,
     /// Whose they are.
     client: Option<Arc<Client>>,
     /// Where replies are counted.
@@ -501,6 +505,11 @@ impl Outbox {
                 in_the_making.push(std::mem::replace(&mut slot.filling, Filling::Missing));
             }
         }
+    }
+
+    /// Whether the client has gone.
+    pub fn is_closed(&self) -> bool {
+        self.state.borrow().closed
     }
 
     /// How many bytes are ready to be written.

@@ -66,7 +66,10 @@ const BYTES_OF_WORK: usize = 64;
 const WRITE_OF_A_TURN: usize = 8 << 10;
 
 /// How much is read from a client at once.
-pub const READ_BUFFER: usize = 64 << 10;
+const READ_BUFFER: usize = 64 << 10;
+
+/// How much is read at once of what only passes through: the more, the fewer times three processes wake each other.
+pub const PASS_BUFFER: usize = 256 << 10;
 
 /// A connection.
 pub struct Session<S> {
@@ -179,7 +182,9 @@ impl<S: Portable> Session<S> {
             watching: None,
             passing: None,
             runs: listening::Runs::new(),
-            side: worker.data().map(|upstream| Box::new(Side::new(upstream.clone()))),
+            side: worker.data().map(|upstream| {
+                Box::new(Side::new(upstream.clone(), Rc::clone(worker.shared_connections())))
+            }),
             parts: VecDeque::new(),
             blocked: false,
             stalled: false,
@@ -309,7 +314,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     fn poll_read(&mut self, cx: &mut Context<'_>, time: &mut TimeSlice) -> Poll<io::Result<usize>> {
         let worker = Rc::clone(&self.front.worker);
         let mut buffer = worker.read_buffer();
-        let mut free = ReadBuf::new(&mut buffer);
+        let size = if self.front.passing.is_some() { PASS_BUFFER } else { READ_BUFFER };
+        let mut free = ReadBuf::new(&mut buffer[..size]);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut free))?;
         let read = free.filled();
         let now = clock::now();
@@ -427,7 +433,7 @@ impl Front {
         let bytes = raw.len();
         let action = command::prepare(self, args);
         // The data Redis shows them itself.
-        let is_shown = !matches!(action, Action::Pass(_));
+        let is_shown = !matches!(action, Action::Pass(_) | Action::Share { .. });
         let is_done = match action {
             Action::Later => false,
             Action::Rest(until) => {
@@ -468,6 +474,10 @@ impl Front {
             }
             Action::Pass(ticket) => {
                 self.pass_on(ticket, args, raw);
+                true
+            }
+            Action::Share { ticket, is_read } => {
+                self.share(ticket, is_read, args, raw);
                 true
             }
         };

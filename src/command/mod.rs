@@ -96,6 +96,13 @@ pub enum Action {
     Gather(Gather, Vec<Operation>),
     /// The data Redis is asked, in the words of the client.
     Pass(Ticket),
+    /// The data Redis is asked over a connection that clients share.
+    Share {
+        /// What the outbox needs to know.
+        ticket: Ticket,
+        /// It changes nothing.
+        is_read: bool,
+    },
     /// The data Redis and the masters are asked for a lock.
     Both(Box<Job>),
 }

@@ -4,6 +4,7 @@
 //! them together.
 
 pub(super) mod destination;
+mod short;
 
 use super::keys::is;
 use super::{Action, error, names, permission, pubsub, table};
@@ -36,6 +37,7 @@ pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
 /// here.
 pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Option<Action> {
     let mut side = front.side.take()?;
+    side.want_own();
     let locks = &side.upstream().settings().locks;
     let to =
         Destination::of_beginning(locks, args, words).filter(|_| front.login.is_authenticated());
@@ -367,37 +369,56 @@ pub(crate) fn in_words_of_data(args: Args<'_>) -> Option<Vec<u8>> {
 
 /// Passes the request on as it is, once that is possible.
 fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
-    let may_be_refused = !front.login.is_free() || front.has_subscriptions();
-    if may_be_refused && let Some(refused) = malformed(args) {
+    if let Some(refused) = refused_elsewhere(front, side, args) {
         return Some(Action::Reply(refused));
-    }
-    if !front.login.is_free()
-        && let Err(denied) = permission::check_elsewhere(&front.login, args)
-    {
-        return Some(Action::Reply(denied.reply()));
-    }
-    if side.is_barred() {
-        return Some(Action::Reply(error::nobody_on_data(front.login.user().name())));
-    }
-    if let Err(refused) = names::check_elsewhere(args) {
-        return Some(Action::Reply(refused));
-    }
-    if let Some(refused) = pubsub::refuse_other_to_subscriber(front, args) {
-        return Some(Action::Reply(refused));
-    }
-    if is_tracking(args) && args.from(2).iter().any(|word| is(word, &["redirect"])) {
-        return Some(Action::Reply(error::NO_REDIRECT));
     }
     let ticket = Ticket { key: 0, order: Order::Passed, bytes: 0, command: front.command };
     if front.outbox.is_busy(&ticket) {
         return Some(Action::Later);
     }
+    // A connection of its own would overtake it.
+    if front.outbox.in_flight() > 0 && side.has_shared() {
+        side.want_own();
+        return Some(Action::Later);
+    }
     side.choose(front.db, front.outbox.protocol());
+    if let Some(is_read) = short::is_read(args).filter(|_| side.may_share()) {
+        return Some(Action::Share { ticket, is_read });
+    }
     if side.ready() == Ready::Later {
         return Some(Action::Later);
     }
     side.is_told |= is_tracking(args);
+    if is(args.at(0), &["wait", "waitaof"]) {
+        side.catch_up();
+    }
     Some(Action::Pass(ticket))
+}
+
+/// What a request for the data Redis is answered that must not get there.
+fn refused_elsewhere(front: &Front, side: &Side, args: Args<'_>) -> Option<Reply> {
+    let may_be_refused = !front.login.is_free() || front.has_subscriptions();
+    if may_be_refused && let Some(refused) = malformed(args) {
+        return Some(refused);
+    }
+    if !front.login.is_free()
+        && let Err(denied) = permission::check_elsewhere(&front.login, args)
+    {
+        return Some(denied.reply());
+    }
+    if side.is_barred() {
+        return Some(error::nobody_on_data(front.login.user().name()));
+    }
+    if let Err(refused) = names::check_elsewhere(args) {
+        return Some(refused);
+    }
+    if let Some(refused) = pubsub::refuse_other_to_subscriber(front, args) {
+        return Some(refused);
+    }
+    if is_tracking(args) && args.from(2).iter().any(|word| is(word, &["redirect"])) {
+        return Some(error::NO_REDIRECT);
+    }
+    None
 }
 
 /// `CLIENT TRACKING`, by which messages come that nobody has subscribed to.

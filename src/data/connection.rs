@@ -18,15 +18,15 @@ use super::replies::{Head, NotRedis, Replies};
 use super::setup::Setup;
 use super::upstream::{Dialled, Upstream};
 use super::watch::HAS_MARK;
-use crate::client::outbox::Outbox;
 use crate::client::reply::Protocol;
+use crate::client::session::PASS_BUFFER;
 use crate::flush::poll_flush;
 use crate::master::dial::{Connection, Stream as _};
 use crate::operation::request;
 use crate::reserved::MARK;
 
 /// With so many bytes of requests that the data Redis has not taken yet, nothing more is read from the client.
-const REQUESTS_TO_STOP_READING: usize = 64 << 10;
+const REQUESTS_TO_STOP_READING: usize = PASS_BUFFER;
 
 /// A connection to the data Redis, or what becomes one.
 pub struct DataConnection {
@@ -124,6 +124,20 @@ pub enum Lost {
     NotRedis(#[from] NotRedis),
 }
 
+/// Takes the replies to requests that were passed on, and messages, while their bytes come.
+pub trait Recipient {
+    /// Whether the reply whose turn it is may come from the data Redis, and there is room for it.
+    fn may_pass(&self) -> bool;
+    /// Takes a piece of that reply.
+    fn pass(&self, piece: &[u8]);
+    /// Learns that this was its last piece; `error` is its text, if it is one.
+    fn passed(&self, error: Option<&[u8]>);
+    /// Whether a message can begin or go on here, and there is room for it.
+    fn may_pass_message(&self) -> bool;
+    /// Takes a piece of a message, its last one if it `ends`.
+    fn pass_message(&self, piece: &[u8], ends: bool);
+}
+
 /// Whether a request can be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
@@ -217,7 +231,7 @@ impl DataConnection {
         self.awaited.iter().any(|it| matches!(it, Awaited::Database(_)))
     }
 
-    /// Passes a request on. Its reply takes the next slot of the client's [`Outbox`].
+    /// Passes a request on. Its reply is the next one that the [`Recipient`] gets.
     pub fn request(&mut self, bytes: &[u8]) {
         self.requests.extend_from_slice(bytes);
         self.awaited.push_back(Awaited::Answer);
@@ -261,7 +275,7 @@ impl DataConnection {
         self.requests.capacity() + self.unread.capacity() + awaited
     }
 
-    /// Writes requests, and reads replies into the outbox, while there is room for them. Says whether anything has
+    /// Writes requests, and hands replies `to` their recipient, while it has room for them. Says whether anything has
     /// happened. While subscriptions are `changing` elsewhere, no message comes between replies.
     ///
     /// # Errors
@@ -269,7 +283,7 @@ impl DataConnection {
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        outbox: &Outbox,
+        to: &impl Recipient,
         changing: bool,
         buffer: &mut [u8],
     ) -> Result<bool, Lost> {
@@ -284,7 +298,7 @@ impl DataConnection {
         }
         self.poll_replaced(cx)?;
         has_happened |= self.poll_write(cx)?;
-        has_happened |= self.poll_read(cx, outbox, buffer)?;
+        has_happened |= self.poll_read(cx, to, buffer)?;
         Ok(has_happened)
     }
 
@@ -324,24 +338,24 @@ impl DataConnection {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        outbox: &Outbox,
+        to: &impl Recipient,
         buffer: &mut [u8],
     ) -> Result<bool, Lost> {
         let mut has_happened = false;
         if !self.unread.is_empty() {
             let unread = std::mem::take(&mut self.unread);
-            let passed = self.pass(&unread, outbox)?;
+            let passed = self.pass(&unread, to)?;
             has_happened = passed > 0;
             self.keep(&unread[passed..]);
         }
         // Until nothing is there, for only then is the task woken when something comes.
-        while self.unread.is_empty() && self.has_room(outbox) {
+        while self.unread.is_empty() && self.has_room(to) {
             let Poll::Ready(read) = self.poll_read_some(cx, buffer) else { break };
             let read = read?;
             if read == 0 {
                 return Err(Lost::Closed);
             }
-            let passed = self.pass(&buffer[..read], outbox)?;
+            let passed = self.pass(&buffer[..read], to)?;
             self.keep(&buffer[passed..read]);
             has_happened = true;
         }
@@ -360,12 +374,12 @@ impl DataConnection {
     }
 
     /// Whether what is read would have a place to go.
-    fn has_room(&self, outbox: &Outbox) -> bool {
+    fn has_room(&self, to: &impl Recipient) -> bool {
         match (self.amid, self.awaited.front()) {
-            (Some(Piece::Answer), _) => outbox.may_pass(),
+            (Some(Piece::Answer), _) => to.may_pass(),
             (None, None) if self.is_changing => false,
-            (Some(Piece::Message), _) | (None, None) => outbox.may_pass_message(),
-            (None, Some(Awaited::Answer)) => outbox.may_pass(),
+            (Some(Piece::Message), _) | (None, None) => to.may_pass_message(),
+            (None, Some(Awaited::Answer)) => to.may_pass(),
             _ => true,
         }
     }
@@ -375,9 +389,9 @@ impl DataConnection {
     }
 
     /// Gives each reply to whom it belongs; says how many of the bytes had a place to go.
-    fn pass(&mut self, bytes: &[u8], outbox: &Outbox) -> Result<usize, Lost> {
+    fn pass(&mut self, bytes: &[u8], to: &impl Recipient) -> Result<usize, Lost> {
         let mut rest = bytes;
-        while !rest.is_empty() && self.has_room(outbox) {
+        while !rest.is_empty() && self.has_room(to) {
             let found = self.replies.read(rest)?;
             let (piece, after) = rest.split_at(found.bytes);
             rest = after;
@@ -396,7 +410,7 @@ impl DataConnection {
                 &whole[..]
             };
             let error = if begins { error_text(piece) } else { None };
-            self.give(what, piece, found.ended, error, outbox)?;
+            self.give(what, piece, found.ended, error, to)?;
             if found.ended.is_some() {
                 self.amid = None;
             }
@@ -429,17 +443,17 @@ impl DataConnection {
         piece: &[u8],
         ended: Option<Head>,
         error: Option<&[u8]>,
-        outbox: &Outbox,
+        to: &impl Recipient,
     ) -> Result<(), Lost> {
         match what {
             Piece::Answer => {
-                outbox.pass(piece);
+                to.pass(piece);
                 if let Some(head) = ended {
                     self.awaited.pop_front();
-                    outbox.passed(head.is_error().then(|| error.unwrap_or(UNREAD_ERROR)));
+                    to.passed(head.is_error().then(|| error.unwrap_or(UNREAD_ERROR)));
                 }
             }
-            Piece::Message => outbox.pass_message(piece, ended.is_some()),
+            Piece::Message => to.pass_message(piece, ended.is_some()),
             Piece::Own => {
                 let is_needed =
                     matches!(self.awaited.front(), Some(Awaited::Setup { is_needed: true }));

@@ -1,12 +1,17 @@
-//! Whether the data Redis can be used, for whoever runs the proxy. Nothing is decided by it.
+//! Whether the data Redis can be used, for whoever runs the proxy. Who is in doubt makes a connection and asks there.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::clock::{self, Instant};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Health(Mutex<Seen>);
+pub struct Health {
+    seen: Mutex<Seen>,
+    /// What it says in short, for every request.
+    is_in_trouble: AtomicBool,
+}
 
 /// What was seen last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +28,15 @@ impl Health {
         self.lock().clone()
     }
 
+    /// Whether something was wrong with it when it was looked at last.
+    #[inline]
+    pub fn is_in_trouble(&self) -> bool {
+        self.is_in_trouble.load(Ordering::Relaxed)
+    }
+
     /// What is seen now; whether that is news.
     pub fn see(&self, trouble: Option<String>) -> bool {
+        self.is_in_trouble.store(trouble.is_some(), Ordering::Relaxed);
         let seen = &mut *self.lock();
         let is_news = seen.since.is_none() || seen.trouble != trouble;
         if is_news {
@@ -34,7 +46,7 @@ impl Health {
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,8 +71,8 @@ mod tests {
         let why = || Some("it is away".to_owned());
         assert_eq!(health.seen().word(), "unknown");
         assert_eq!((health.see(why()), health.see(why())), (true, false));
-        assert_eq!(health.seen().word(), "down");
-        assert!(health.see(None) && !health.see(None));
+        assert_eq!((health.seen().word(), health.is_in_trouble()), ("down", true));
+        assert!(health.see(None) && !health.see(None) && !health.is_in_trouble());
         assert_eq!(health.seen().word(), "up");
     }
 }

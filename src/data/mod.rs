@@ -5,12 +5,14 @@
 //! client --RESP--> session -----------------> operation --frames--> link 1..N --> masters
 //!                     |
 //!                     +--------------------> connection of this client alone --> data Redis
-//!                            everything else, byte for byte
+//!                     |      everything else, byte for byte                       ^
+//!                     +--------------------> connection that clients share -------+
+//!                            short requests of clients that have none of their own
 //! ```
 //!
 //! * [`names`] says which keys and channels are locks;
 //! * [`upstream`] is the way to the data Redis, [`connection`] a client's own connection to it, which has questions of
-//!   its own (`answers`);
+//!   its own (`answers`), and [`shared`] one for short requests of many;
 //! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
 //! * [`sentinels`] asks where it is, should sentinels choose it, and [`whereabouts`] is what they tell;
 //! * [`watch`] looks after it, and [`health`] is what it has seen;
@@ -23,6 +25,7 @@ pub mod names;
 pub mod replies;
 pub mod sentinels;
 pub mod setup;
+pub mod shared;
 pub mod side;
 pub mod upstream;
 pub mod watch;

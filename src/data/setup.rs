@@ -36,6 +36,17 @@ impl Credentials {
 }
 
 impl Setup {
+    /// The same for a connection that clients share: it has no name.
+    pub fn shared(&self) -> Self {
+        Self { name: String::new(), ..self.clone() }
+    }
+
+    /// Whether a connection that was brought to `shared` serves a client that wants `self`.
+    pub fn is_served_by(&self, shared: &Self) -> bool {
+        let Self { login, protocol, name: _, db } = self;
+        *db == shared.db && *protocol == shared.protocol && *login == shared.login
+    }
+
     /// Appends the requests after which a connection that has been brought to `before` has been brought to `self`.
     pub fn bring(&self, before: &Self, out: &mut Vec<u8>) -> Brought {
         let mut brought = Brought::default();

@@ -5,19 +5,33 @@ use std::task::{Context, Poll};
 
 use super::connection::{DataConnection, Lost, Ready};
 use super::setup::{Credentials, Setup};
+use super::shared::{Request, SharedConnection, SharedConnections};
 use super::upstream::Upstream;
 use crate::client::outbox::Outbox;
 use crate::client::reply::Protocol;
+use crate::operation::request;
 use crate::pubsub::subscriber::Subscriber;
+use crate::reserved::CAUGHT_UP;
 
 /// A client's side of the data Redis: its connection, once it needs one, and what that must not forget.
 pub struct Side {
     upstream: Upstream,
+    /// The client's own.
     connection: Option<Box<DataConnection>>,
+    /// Those for short requests.
+    all_shared: Rc<SharedConnections>,
+    /// The one that took the client's last short request, and what that is brought to.
+    shared: Option<Rc<SharedConnection>>,
+    /// It is better off with a connection of its own.
+    wants_own: bool,
+    /// A request that a shared connection has sent back, to be passed on over the client's own.
+    sent_back: Option<Box<[u8]>>,
     /// What the connection is to be brought to.
     wanted: Setup,
     /// What the client has logged in with here, if it had to.
     own: Option<Credentials>,
+    /// It is at the data Redis whom it has logged in as here.
+    is_itself: bool,
     /// It must not use the data Redis: as nobody that is known there, it would be whoever needs no password.
     is_barred: bool,
     /// What the connection has begun belongs to whom the client was before.
@@ -68,13 +82,18 @@ pub enum Transaction {
 
 impl Side {
     /// A client that has not needed the data Redis yet.
-    pub fn new(upstream: Upstream) -> Self {
+    pub fn new(upstream: Upstream, all_shared: Rc<SharedConnections>) -> Self {
         let wanted = Setup { db: upstream.settings().address.db, ..Setup::default() };
         Self {
             upstream,
             connection: None,
+            all_shared,
+            shared: None,
+            wants_own: false,
+            sent_back: None,
             wanted,
             own: None,
+            is_itself: false,
             is_barred: true,
             is_condemned: false,
             transaction: Transaction::None,
@@ -100,6 +119,7 @@ impl Side {
             let (user, password) = (address.user.clone(), password.clone());
             Credentials { user, password }
         });
+        self.is_itself = configured.is_none() && self.own.is_some();
         let login = configured.or_else(|| self.own.clone());
         self.is_barred = !is_free && login.is_none();
         if self.wanted.login != login {
@@ -132,6 +152,56 @@ impl Side {
     /// The way to the data Redis.
     pub fn upstream(&self) -> &Upstream {
         &self.upstream
+    }
+
+    /// Whether the next short request can travel with those of others: of clients that are the same user and have no
+    /// connection of their own. If so, [`Side::share`] passes it on.
+    pub fn may_share(&mut self) -> bool {
+        let has_own = self.connection.is_some() || self.sent_back.is_some() || self.wants_own;
+        let is_plain = !self.is_itself && matches!(self.transaction, Transaction::None);
+        if has_own || !is_plain || self.upstream.health().is_in_trouble() {
+            return false;
+        }
+        if !self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted)) {
+            self.shared = self.all_shared.of(&self.upstream, &self.wanted).or(self.shared.take());
+        }
+        self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted))
+    }
+
+    /// Passes a request on with those of others.
+    pub fn share(&mut self, request: Request) {
+        if let Some(shared) = &self.shared {
+            shared.request(request);
+        }
+    }
+
+    /// Whether all that the client has asked so far was passed on with requests of others.
+    pub fn has_shared(&self) -> bool {
+        self.shared.is_some() && self.connection.is_none()
+    }
+
+    /// The client sends long requests, or the next one before it has the reply to the one before: it is better off with a
+    /// connection of its own.
+    pub fn want_own(&mut self) {
+        self.wants_own = true;
+    }
+
+    /// A request that was passed on with those of others is for the client's own connection.
+    pub fn take_back(&mut self, request: Box<[u8]>) {
+        self.sent_back = Some(request);
+    }
+
+    /// Passes such a request on; whether there is one that has to wait.
+    pub fn pass_again(&mut self) -> bool {
+        let Some(request) = self.sent_back.take() else { return false };
+        if self.ready() == Ready::Now
+            && let Some(connection) = self.connection()
+        {
+            connection.request(&request);
+            return false;
+        }
+        self.sent_back = Some(request);
+        true
     }
 
     /// Whether a request can be passed on now. If not, whatever that takes is begun.
@@ -186,6 +256,18 @@ impl Side {
         self.subscriber.as_ref().is_some_and(|it| it.listens_elsewhere() || it.is_changing())
     }
 
+    /// `WAIT` is about what its own connection has written last (`networking.c`, `woff` of a client), and what the client
+    /// has written may have gone another way. So the connection writes something after that which nobody listens to.
+    pub fn catch_up(&mut self) {
+        if self.shared.take().is_some()
+            && let Some(connection) = self.connection()
+        {
+            let mut publish = Vec::new();
+            request::encode(&mut publish, &[b"PUBLISH", CAUGHT_UP.as_bytes(), b""]);
+            connection.say(&publish, 1);
+        }
+    }
+
     /// `MONITOR`: everything that happens there is told. The proxy answers for it.
     pub fn monitor(&mut self) {
         if !self.is_told
@@ -199,6 +281,7 @@ impl Side {
     /// The next request gets a new connection.
     pub fn disconnect(&mut self) {
         (self.connection, self.transaction, self.watched) = Default::default();
+        self.sent_back = None;
         (self.is_needed, self.is_condemned, self.is_told) = (false, false, false);
         if let Some(subscriber) = self.subscriber.take() {
             subscriber.leave_all_elsewhere();
@@ -246,6 +329,6 @@ impl Side {
             Transaction::Undecided { requests, .. } => requests.capacity(),
             _ => 0,
         };
-        connection + queued
+        connection + queued + self.sent_back.as_ref().map_or(0, |request| request.len())
     }
 }

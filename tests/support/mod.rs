@@ -21,6 +21,7 @@ pub mod client;
 pub mod clock;
 pub mod http;
 pub mod master;
+pub mod one_address;
 pub mod proxy;
 pub mod raw;
 pub mod relay;

@@ -1,6 +1,16 @@
 //! Replies that are not made here: the data Redis makes them, and their bytes pass through while they come.
 
 use super::{Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Slot, State, Ticket};
+use crate::data::connection::Recipient;
+
+/// Why a shared connection does not answer a request.
+#[derive(Debug)]
+pub enum SentBack {
+    /// This request is for a connection of the client's own: it has changed nothing.
+    Again(Box<[u8]>),
+    /// The data Redis has gone, and may have executed it or not.
+    Lost,
+}
 
 impl Outbox {
     /// A slot for a request that was passed on to the data Redis.
@@ -12,14 +22,41 @@ impl Outbox {
         state.slots.push_back(Slot { filling: Filling::Passed, answer_bytes: 0, ticket, purpose });
     }
 
-    /// Whether the reply whose turn it is comes from the data Redis, and there is room for it.
-    pub fn may_pass(&self) -> bool {
+    /// The data Redis has gone, and will not answer what was passed on to it.
+    pub fn abandon_passed(&self) {
+        let state = &mut *self.state.borrow_mut();
+        while let Some(Slot { filling: Filling::Passed, ticket, .. }) = state.slots.back() {
+            state.request_bytes -= ticket.bytes;
+            state.slots.pop_back();
+        }
+    }
+
+    /// Wakes the session: its request was answered over a shared connection.
+    pub fn tell_session(&self) {
+        if let Some(waker) = self.state.borrow_mut().waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The request that was last passed on over a shared connection is not answered there.
+    pub fn send_back(&self, why: SentBack) {
+        self.state.borrow_mut().sent_back = Some(why);
+        self.tell_session();
+    }
+
+    /// Takes what [`Outbox::send_back`] has left.
+    pub fn take_sent_back(&self) -> Option<SentBack> {
+        self.state.borrow_mut().sent_back.take()
+    }
+}
+
+impl Recipient for Outbox {
+    fn may_pass(&self) -> bool {
         let state = self.state.borrow();
         state.is_passing() && state.bytes.len() < REPLIES_TO_STOP_READING
     }
 
-    /// A piece of that reply.
-    pub fn pass(&self, piece: &[u8]) {
+    fn pass(&self, piece: &[u8]) {
         let state = &mut *self.state.borrow_mut();
         let Some(Slot { purpose, .. }) = state.slots.front() else { return };
         if *purpose == Purpose::Answer && !state.closed {
@@ -28,8 +65,7 @@ impl Outbox {
         state.is_amid_passed = true;
     }
 
-    /// That was its last piece; `error` is what it says, if it is one.
-    pub fn passed(&self, error: Option<&[u8]>) {
+    fn passed(&self, error: Option<&[u8]>) {
         let state = &mut *self.state.borrow_mut();
         state.is_amid_passed = false;
         if !state.is_passing() {
@@ -43,14 +79,12 @@ impl Outbox {
         state.after_message();
     }
 
-    /// Whether a message from the data Redis can begin here, and there is room for it.
-    pub fn may_pass_message(&self) -> bool {
+    fn may_pass_message(&self) -> bool {
         let state = self.state.borrow();
         (state.is_amid_message || !state.is_amid()) && state.bytes.len() < REPLIES_TO_STOP_READING
     }
 
-    /// A piece of such a message, its last one if it `ends`.
-    pub fn pass_message(&self, piece: &[u8], ends: bool) {
+    fn pass_message(&self, piece: &[u8], ends: bool) {
         let state = &mut *self.state.borrow_mut();
         if !state.closed {
             state.bytes.extend_from_slice(piece);
@@ -58,15 +92,6 @@ impl Outbox {
         state.is_amid_message = !ends;
         if ends {
             state.after_message();
-        }
-    }
-
-    /// The data Redis has gone, and will not answer what was passed on to it.
-    pub fn abandon_passed(&self) {
-        let state = &mut *self.state.borrow_mut();
-        while let Some(Slot { filling: Filling::Passed, ticket, .. }) = state.slots.back() {
-            state.request_bytes -= ticket.bytes;
-            state.slots.pop_back();
         }
     }
 }

@@ -1,14 +1,16 @@
 //! Passing requests on to the data Redis, long ones while they come, and its replies back.
 
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Front, Session};
 use crate::client::decoder::{Args, ProtocolError};
-use crate::client::outbox::Ticket;
+use crate::client::outbox::{SentBack, Ticket};
 use crate::command::{Action, route};
 use crate::data::replies::NotRedis;
+use crate::data::shared::Request;
 use crate::handover::connection::Portable;
 use crate::metrics::NO_COMMAND;
 
@@ -66,6 +68,16 @@ impl Front {
         }
     }
 
+    /// The data Redis gets the request together with those of other clients.
+    pub(super) fn share(&mut self, ticket: Ticket, is_read: bool, args: Args<'_>, raw: &[u8]) {
+        let silent = self.is_silent();
+        let Some(side) = &mut self.side else { return };
+        self.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
+        let is_framed = raw.first() == Some(&b'*');
+        let bytes = if is_framed { raw.into() } else { args.to_request().into() };
+        side.share(Request { bytes, is_read, outbox: Rc::clone(&self.outbox) });
+    }
+
     /// The same of a long request while it comes.
     fn begin_to_pass(&mut self, ticket: Ticket) {
         let silent = self.is_silent();
@@ -100,17 +112,34 @@ impl Front {
     /// Goes on with what is on its way to the data Redis and back; whether anything has happened.
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(side) = &mut self.side else { return false };
-        match side.poll(cx, &self.outbox, &mut self.worker.read_buffer()) {
-            Poll::Pending => false,
-            Poll::Ready(Ok(())) => true,
-            Poll::Ready(Err(lost)) => {
-                // As one Redis does that goes away: what was not answered may have been done or not.
-                tracing::debug!(address = %self.client.address, "a client lost the data Redis ({lost})");
-                side.disconnect();
-                self.outbox.abandon_passed();
-                self.closing = true;
-                true
+        match self.outbox.take_sent_back() {
+            None => {}
+            Some(SentBack::Again(request)) => side.take_back(request),
+            Some(SentBack::Lost) => return self.lose_data(),
+        }
+        let mut has_happened = false;
+        loop {
+            let waits = side.pass_again();
+            let polled = side.poll(cx, &self.outbox, &mut self.worker.read_buffer());
+            match polled {
+                Poll::Pending => return has_happened,
+                Poll::Ready(Ok(())) if waits => has_happened = true,
+                Poll::Ready(Ok(())) => return true,
+                Poll::Ready(Err(lost)) => {
+                    tracing::debug!(address = %self.client.address, "a client lost the data Redis ({lost})");
+                    return self.lose_data();
+                }
             }
         }
+    }
+
+    /// As one Redis does that goes away: what was not answered may have been done or not.
+    fn lose_data(&mut self) -> bool {
+        if let Some(side) = &mut self.side {
+            side.disconnect();
+        }
+        self.outbox.abandon_passed();
+        self.closing = true;
+        true
     }
 }

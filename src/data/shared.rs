@@ -1,0 +1,223 @@
+//! A connection to the data Redis that clients share for short requests.
+//!
+//! `GET` and `SET` need nothing of a connection but a reply, and most requests of most clients are like them. The requests
+//! of many clients then go out in one write and are answered by one read, where connections of their own would cost a
+//! write and a read each, here and in the data Redis. Whatever needs more makes a connection of the client's own, which
+//! takes everything after it.
+//!
+//! Nobody waits here for another client: each has at most one request on the way, replies are short, and a long one is
+//! passed over and asked for again by its client alone.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::connection::{DataConnection, Lost, Ready, Recipient};
+use super::setup::Setup;
+use super::upstream::Upstream;
+use crate::client::outbox::{Outbox, SentBack};
+
+/// A reply of more bytes is not for a shared connection.
+pub const LONG_REPLY: usize = 64 << 10;
+
+/// How much is read at once.
+const READ_BUFFER: usize = 32 << 10;
+
+/// Most shared connections of a worker: clients may choose among many databases.
+const MOST: usize = 16;
+
+/// Those of a worker, one for each set-up that clients want.
+#[derive(Default)]
+pub struct SharedConnections(RefCell<Vec<Rc<SharedConnection>>>);
+
+/// One of them.
+pub struct SharedConnection {
+    /// What it is brought to.
+    setup: Setup,
+    requests: RefCell<Requests>,
+}
+
+/// What it has to do.
+#[derive(Default)]
+struct Requests {
+    /// Not passed on yet.
+    waiting: VecDeque<Request>,
+    /// Passed on, in the order of their replies.
+    asked: VecDeque<Request>,
+    /// What has come of the next reply.
+    beginning: Vec<u8>,
+    /// The next reply has turned out to be long: its request was sent back.
+    is_passed_over: bool,
+    /// Whom to wake when something waits.
+    waker: Option<Waker>,
+    /// It takes no more.
+    has_ended: bool,
+}
+
+/// A request, and who waits for the reply.
+pub struct Request {
+    /// As the data Redis gets it.
+    pub bytes: Box<[u8]>,
+    /// It changes nothing.
+    pub is_read: bool,
+    /// Gets the reply in its first slot.
+    pub outbox: Rc<Outbox>,
+}
+
+impl SharedConnections {
+    /// The one for clients that want `setup`, made if need be; `None`: there are too many.
+    pub fn of(self: &Rc<Self>, upstream: &Upstream, setup: &Setup) -> Option<Rc<SharedConnection>> {
+        let known = self.0.borrow().iter().find(|it| it.serves(setup)).cloned();
+        known.or_else(|| self.open(upstream, setup.shared()))
+    }
+
+    fn open(self: &Rc<Self>, upstream: &Upstream, setup: Setup) -> Option<Rc<SharedConnection>> {
+        if self.0.borrow().len() >= MOST {
+            return None;
+        }
+        let opened = Rc::new(SharedConnection { setup, requests: RefCell::default() });
+        self.0.borrow_mut().push(Rc::clone(&opened));
+        let (all, shared) = (Rc::clone(self), Rc::clone(&opened));
+        let mut connection = DataConnection::open(upstream);
+        tokio::task::spawn_local(async move {
+            let mut buffer = vec![0; READ_BUFFER];
+            let lost = poll_fn(|cx| shared.poll(cx, &mut connection, &mut buffer)).await;
+            all.0.borrow_mut().retain(|it| !Rc::ptr_eq(it, &shared));
+            shared.end(&lost);
+        });
+        Some(opened)
+    }
+}
+
+impl SharedConnection {
+    /// Whether it can take requests of a client that wants `setup`.
+    pub fn serves(&self, setup: &Setup) -> bool {
+        !self.requests.borrow().has_ended && setup.is_served_by(&self.setup)
+    }
+
+    /// Takes a request, to be passed on with those of others.
+    pub fn request(&self, request: Request) {
+        let requests = &mut *self.requests.borrow_mut();
+        if requests.has_ended {
+            // Nothing was passed on.
+            return request.send_back(true);
+        }
+        requests.waiting.push_back(request);
+        if let Some(waker) = requests.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Passes on and reads, until it is lost.
+    fn poll(
+        &self,
+        cx: &mut Context<'_>,
+        connection: &mut DataConnection,
+        buffer: &mut [u8],
+    ) -> Poll<Lost> {
+        loop {
+            self.requests.borrow_mut().pass_on(connection, &self.setup);
+            match connection.poll(cx, self, false, buffer) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.requests.borrow_mut().waker = Some(cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Err(lost) => return Poll::Ready(lost),
+            }
+        }
+    }
+
+    /// What has changed nothing can be asked elsewhere. Of anything else nobody knows what became of it.
+    fn end(&self, lost: &Lost) {
+        let requests = std::mem::take(&mut *self.requests.borrow_mut());
+        self.requests.borrow_mut().has_ended = true;
+        if !requests.asked.is_empty() || !requests.waiting.is_empty() {
+            let count = requests.asked.len() + requests.waiting.len();
+            tracing::debug!(
+                count,
+                "clients lost the connection to the data Redis that they share ({lost})"
+            );
+        }
+        let passed_over = usize::from(requests.is_passed_over);
+        for request in requests.asked.into_iter().skip(passed_over) {
+            let is_read = request.is_read;
+            request.send_back(is_read);
+        }
+        for request in requests.waiting {
+            request.send_back(true);
+        }
+    }
+}
+
+impl Requests {
+    /// Passes on what waits, all at once, as soon as the connection is set up.
+    fn pass_on(&mut self, connection: &mut DataConnection, setup: &Setup) {
+        while !self.waiting.is_empty() && connection.ready(setup) == Ready::Now {
+            let Some(request) = self.waiting.pop_front() else { return };
+            if request.outbox.is_closed() {
+                continue;
+            }
+            connection.request(&request.bytes);
+            self.asked.push_back(request);
+        }
+    }
+
+    /// A reply has become too long for those who wait behind it.
+    fn pass_over(&mut self) {
+        self.beginning = Vec::new();
+        self.is_passed_over = true;
+        if let Some(request) = self.asked.front_mut() {
+            let bytes = std::mem::take(&mut request.bytes);
+            request.outbox.send_back(SentBack::Again(bytes));
+        }
+    }
+}
+
+impl Request {
+    /// Leaves it to the client's session, which asks `again` if nothing was changed.
+    fn send_back(self, again: bool) {
+        let why = if again { SentBack::Again(self.bytes) } else { SentBack::Lost };
+        self.outbox.send_back(why);
+    }
+}
+
+impl Recipient for SharedConnection {
+    fn may_pass(&self) -> bool {
+        true
+    }
+
+    /// A reply is kept until all of it is here: a part of it cannot be taken back.
+    fn pass(&self, piece: &[u8]) {
+        let requests = &mut *self.requests.borrow_mut();
+        if requests.is_passed_over {
+            return;
+        }
+        requests.beginning.extend_from_slice(piece);
+        let may_be_repeated = requests.asked.front().is_some_and(|request| request.is_read);
+        if may_be_repeated && requests.beginning.len() > LONG_REPLY {
+            requests.pass_over();
+        }
+    }
+
+    fn passed(&self, error: Option<&[u8]>) {
+        let requests = &mut *self.requests.borrow_mut();
+        let Some(Request { outbox, .. }) = requests.asked.pop_front() else { return };
+        if std::mem::take(&mut requests.is_passed_over) {
+            return;
+        }
+        outbox.pass(&requests.beginning);
+        outbox.passed(error);
+        outbox.tell_session();
+        requests.beginning.clear();
+    }
+
+    /// Nobody subscribes here.
+    fn may_pass_message(&self) -> bool {
+        true
+    }
+
+    fn pass_message(&self, _: &[u8], _: bool) {}
+}
