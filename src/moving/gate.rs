@@ -21,6 +21,7 @@ use super::copy::Name;
 use crate::clock::{self, Instant};
 use crate::data::upstream::{Dialled, Upstream};
 use crate::data::watch::HAS_MARK;
+use crate::data::whereabouts::ended;
 use crate::master::probe::{Predecessor, ProbeError, over};
 use crate::reserved::MARK;
 
@@ -143,17 +144,11 @@ impl Task {
         orders: &mut mpsc::UnboundedReceiver<Order>,
     ) -> Result<Infallible, ProbeError> {
         let upstream = self.upstream.clone();
-        let Dialled { stream, tenure } = upstream.dial().await?;
-        let replaced = async {
-            match tenure {
-                Some(mut tenure) => tenure.ended().await,
-                None => std::future::pending().await,
-            }
-        };
+        let Dialled { stream, mut tenure } = upstream.dial().await?;
         let login = upstream.login();
         tokio::select! {
             biased;
-            () = replaced => Err(std::io::Error::other("another one is the master now").into()),
+            () = ended(tenure.as_mut()) => Err(std::io::Error::other("another one is the master now").into()),
             error = over(stream, &login, |connection| self.over(connection, orders)) => error,
         }
     }
