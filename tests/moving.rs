@@ -175,7 +175,7 @@ async fn a_claim_whose_connection_is_lost_is_taken_back_over_the_next() {
     let claim = tokio::spawn(async move { new.ask(&words("SET lock:a new NX PX 60000")).await });
     let is_there = || async { data.has("lock:a").await.then_some(()) };
     eventually("the data Redis has it", is_there).await;
-    relay.cut();
+    relay.cut_off().await;
     relay.heal();
     let lost = claim.await.expect("a reply");
     assert!(lost.is_error("CLUSTERDOWN the data Redis"), "{lost:?}");
