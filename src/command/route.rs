@@ -5,7 +5,7 @@
 
 pub(super) mod destination;
 
-use super::keys::is;
+use super::word::is;
 use super::{Action, error, names, permission, pubsub, table};
 use crate::client::decoder::Args;
 use crate::client::outbox::{Order, Ticket};
