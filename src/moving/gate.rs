@@ -58,7 +58,7 @@ impl Gate {
         let (orders, received) = mpsc::unbounded_channel();
         let pending = Rc::<Pending>::default();
         let (owed, last) = (Owed::default(), None);
-        let task = Task { upstream, owed, last, pending: Rc::clone(&pending) };
+        let task = Task { upstream, owed, last, pending: Rc::clone(&pending), refusal: None };
         tokio::task::spawn_local(task.run(received));
         Rc::new(Self { orders, pending })
     }
@@ -127,6 +127,8 @@ struct Task {
     /// The last connection.
     last: Option<Predecessor>,
     pending: Rc<Pending>,
+    /// What it said last instead of letting anybody ask.
+    refusal: Option<String>,
 }
 
 impl Task {
@@ -135,7 +137,7 @@ impl Task {
             let mut was_there = false;
             let Err(error) = self.serve(&mut orders, &mut was_there).await;
             self.pending.found(was_there);
-            tracing::debug!("locks cannot be asked for at the data Redis: {error}");
+            self.refuse(&error, was_there);
             let pause = tokio::time::sleep(PAUSE);
             tokio::pin!(pause);
             loop {
@@ -151,11 +153,26 @@ impl Task {
         }
     }
 
-    /// Nobody can be asked; whoever waits gets no answer.
+    /// Remembers why nobody can be asked. What the server says itself does not end without an operator.
+    fn refuse(&mut self, error: &ProbeError, was_there: bool) {
+        let said = words_of(error);
+        let is_news = was_there || said != self.refusal;
+        match &said {
+            Some(said) if is_news => {
+                tracing::warn!("the data Redis does not let this proxy ask for locks: {said}");
+            }
+            _ => tracing::debug!("locks cannot be asked for at the data Redis: {error}"),
+        }
+        self.refusal = said;
+    }
+
+    /// Nobody can be asked; whoever waits is told why, if the data Redis has said it.
     fn keep_what_is_owed(&mut self, order: Order) {
-        let Order { request, owed_until, under_way, .. } = order;
+        let Order { request, answer, owed_until, under_way } = order;
         if let Some(until) = owed_until {
             self.owed.insert(Debt { request, until, _under_way: under_way });
+        } else if let Some(said) = &self.refusal {
+            let _ = answer.send(Err(said.clone()));
         }
     }
 
@@ -275,4 +292,15 @@ async fn tell(
 fn text_of(error: &redis::RedisError) -> String {
     let (code, detail) = (error.code().unwrap_or("ERR"), error.detail().unwrap_or_default());
     format!("{code} {detail}")
+}
+
+/// What the server has said, if it was the server.
+fn words_of(error: &ProbeError) -> Option<String> {
+    match error {
+        ProbeError::WrongPassword => {
+            Some("WRONGPASS the user or the password in --data is another one".to_owned())
+        }
+        ProbeError::Refused(error) => error.code().map(|_| text_of(error)),
+        ProbeError::Unreachable(_) => None,
+    }
 }
