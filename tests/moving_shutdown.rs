@@ -29,13 +29,20 @@ struct Moving {
     data: Master,
 }
 
+fn url(relay: &Relay) -> String {
+    format!("redis://{}", relay.address())
+}
+
+fn data_flags(url: &str) -> [&str; 5] {
+    ["--data", url, "--lock-keys", "lock:*", "--also-claim-on-data"]
+}
+
 impl Moving {
     fn start(flags: &[&str]) -> Self {
         let (masters, data) = (Masters::start(3), Master::start());
         let relay = Relay::to(&data);
-        let url = format!("redis://{}", relay.address());
-        let data_flags = ["--data", &url, "--lock-keys", "lock:*", "--also-claim-on-data"];
-        let proxy = Proxy::start(&masters, &[&data_flags, flags].concat());
+        let url = url(&relay);
+        let proxy = Proxy::start(&masters, &[&data_flags(&url), flags].concat());
         let without_data = Proxy::start(&masters, &[]);
         Self { proxy, without_data, masters, relay, data }
     }
@@ -119,4 +126,24 @@ async fn it_does_not_wait_for_a_data_redis_that_is_down() {
     it.stop().await;
     it.proxy.tells(&["WARN", "not all locks were taken back from the data Redis"]).await;
     assert_eq!(it.proxy.ended().code(), Some(0));
+}
+
+#[tokio::test]
+async fn what_was_refused_is_taken_back_before_the_end_of_one_that_hands_over() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("handover");
+    let flags = ["--handover", place.to_str().expect("a path"), FOR_EVER[0], FOR_EVER[1]];
+    let it = Moving::start(&flags);
+    it.owes().await;
+    let url = url(&it.relay);
+    let after =
+        Proxy::unready(&it.masters.addresses(), &[&data_flags(&url)[..], &flags[..]].concat());
+    assert_eq!(after.address(), it.proxy.address());
+    it.proxy.tells(&["INFO", "handed over"]).await;
+    it.proxy.expect_warnings();
+    after.expect_warnings();
+    it.relay.heal();
+    it.relay.reset();
+    assert_eq!(it.proxy.ended().code(), Some(0));
+    assert!(!it.data.has("lock:a").await && !it.data.has("redlock-proxy:moving:lock:a").await);
 }
