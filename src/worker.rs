@@ -330,6 +330,7 @@ impl Worker {
             departed = self.follow(listeners, orders) => self.drain_after(departed?).await,
             why = self.refused() => return Err(CannotServe(why).into()),
         }
+        self.tell_what_was_not_taken_back();
         Ok(())
     }
 
@@ -422,17 +423,27 @@ impl Worker {
         self.shared.registry.wake_all();
         // What takes a lost claim back, or ends a lease, goes to masters even when its client has gone.
         let delivers = || self.engine.links().iter().any(|link| link.is_up() && link.owes());
+        let connected = || self.shared.registry.connected();
+        let serves = || connected() > 0 || self.engine.in_flight() > 0 || delivers();
         let gone = async {
-            while self.shared.registry.connected() > 0 || self.engine.in_flight() > 0 || delivers()
-            {
+            while serves() || self.takes_back() {
                 tokio::time::sleep(DRAIN_POLL).await;
             }
         };
-        if tokio::time::timeout(limit, gone).await.is_err() {
-            tracing::warn!(
-                clients = self.shared.registry.connected(),
-                "not all clients were finished"
-            );
+        if tokio::time::timeout(limit, gone).await.is_err() && serves() {
+            tracing::warn!(clients = connected(), "not all clients were finished");
+        }
+    }
+
+    /// The same for locks on the data Redis, which another process would not take back.
+    fn takes_back(&self) -> bool {
+        self.gate.get().is_some_and(|gate| gate.pending().can_be_done())
+    }
+
+    fn tell_what_was_not_taken_back(&self) {
+        let requests = self.gate.get().map_or(0, |gate| gate.pending().count());
+        if requests > 0 {
+            tracing::warn!(requests, "not all locks were taken back from the data Redis");
         }
     }
 }

@@ -449,3 +449,28 @@ async fn the_page_shows_how_the_data_redis_is() {
     data.restart_empty();
     eventually_blocking("it is up again", is("up"));
 }
+
+#[tokio::test]
+async fn info_and_the_page_say_the_same_of_a_data_redis_that_no_sentinel_names() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let url = "sentinel://127.0.0.1:1/shop";
+    let flags = ["--admin", "127.0.0.1:0", "--data", url, "--lock-keys", "lock:*"];
+    let proxy = Proxy::start(&masters, &flags);
+    proxy.expect_warnings();
+    let admin = proxy.admin_address();
+    eventually("both have seen that it is down", || async {
+        let status = get(&admin, "/status.json").body;
+        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+        let (data, info) = (&status["data"], proxy.raw().await.ask(&["INFO", "redlock"]).await);
+        let text = |name: &str| data[name].as_str().unwrap_or_default().to_owned();
+        let [address, state, reason] = ["address", "state", "reason"].map(text);
+        let begins = format!("\r\ndata:address={address},state={state},since_seconds=");
+        let ends = format!(",reason={reason}\r\n");
+        let both = info.text().contains(&begins) && info.text().contains(&ends);
+        (both && address == "unknown" && state == "down").then_some(())
+    })
+    .await;
+}

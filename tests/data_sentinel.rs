@@ -5,14 +5,9 @@
 mod support;
 
 use support::certificates::Authority;
+use support::followed::{NAME, WATCHFUL, by_tls, data, follow, pair, refused_no_write};
 use support::users::Settings;
 use support::{Master, Masters, Proxy, Raw, Reply, Sentinel, encode, eventually, run, words};
-
-/// What the sentinels call the data Redis.
-const NAME: &str = "shop-1";
-
-/// The sentinel replaces a master that does not answer.
-const WATCHFUL: &str = "sentinel down-after-milliseconds shop-1 1500";
 
 /// Three masters for locks, and two Redis for data, one of which follows the other as their sentinel wants it.
 struct Followed {
@@ -46,30 +41,6 @@ impl Followed {
         assert_eq!(client.ask(&["SET", key, "me", "NX", "PX", "60000"]).await, Reply::ok());
         assert_eq!(self.masters.having(key).await, 3);
     }
-}
-
-/// A master, its replica, and a sentinel that could make that one the master.
-async fn pair(more: &[&str]) -> (Sentinel, Master, Master) {
-    let (first, second) = (data(), data());
-    follow(&second, &first).await;
-    let sentinel = Sentinel::start(NAME, &first, more);
-    sentinel.knows_replica(NAME, &second).await;
-    (sentinel, first, second)
-}
-
-fn data() -> Master {
-    Master::start_with(&["--repl-diskless-sync-delay", "0"])
-}
-
-/// Makes one the replica of the other.
-async fn follow(replica: &Master, master: &Master) {
-    let port = master.port.to_string();
-    assert_eq!(replica.ask(&["REPLICAOF", "127.0.0.1", &port]).await, Reply::ok());
-    eventually("the replica is in step", || async {
-        let info = replica.ask(&["INFO", "replication"]).await.text();
-        info.contains("master_link_status:up").then_some(())
-    })
-    .await;
 }
 
 fn proxy(masters: &Masters, url: &str, flags: &[&str]) -> Proxy {
@@ -221,12 +192,6 @@ async fn a_master_that_sentinels_demote_gets_no_write() {
     assert_eq!(idle.ask(&words("GET page")).await, Reply::bulk("2"), "it had nothing open");
     assert_eq!(it.second.ask(&words("GET page")).await, Reply::bulk("2"));
     refused_no_write(&it.first).await;
-}
-
-/// No client has tried to write to it while it was a replica.
-async fn refused_no_write(replica: &Master) {
-    let errors = replica.ask(&["INFO", "errorstats"]).await.text();
-    assert!(!errors.contains("READONLY"), "{errors}");
 }
 
 #[tokio::test]
@@ -406,43 +371,13 @@ async fn a_limited_user_is_himself_at_the_named_master() {
 #[tokio::test]
 async fn sentinels_and_their_master_are_reached_by_tls() {
     let authority = Authority::new();
-    let (pair, ca) = (authority.sign(&["127.0.0.1"]), authority.path());
-    let [cert, key, ca] = [&pair.cert, &pair.key, &ca].map(|it| it.to_str().expect("a path"));
-    let port = support::free_port().to_string();
-    let flags = [
-        "--tls-port",
-        &port,
-        "--tls-cert-file",
-        cert,
-        "--tls-key-file",
-        key,
-        "--tls-ca-cert-file",
-        ca,
-    ];
-    let flags: Vec<&'static str> = flags
-        .iter()
-        .chain(&["--tls-auth-clients", "no"])
-        .map(|it| &*it.to_string().leak())
-        .collect();
-    let data = Master::start_with(flags.leak());
-    // A sentinel names the port that it monitors.
-    let by_tls = support::free_port();
-    let lines = [
-        &format!("tls-port {by_tls}"),
-        &format!("tls-cert-file {cert}"),
-        &format!("tls-key-file {key}"),
-        &format!("tls-ca-cert-file {ca}"),
-        "tls-auth-clients no",
-        "tls-replication yes",
-    ];
-    let sentinel = Sentinel::start_at(NAME, port.parse().expect("a port"), &lines);
+    let (_sentinel, data, url) = by_tls(&authority);
+    let ca = authority.path();
     let masters = Masters::start(3);
-    let trust = ["--master-tls-ca-cert-file", ca];
-    let url = format!("rediss+sentinel://127.0.0.1:{by_tls}/{NAME}");
+    let trust = ["--master-tls-ca-cert-file", ca.to_str().expect("a path")];
     let proxy = proxy(&masters, &url, &trust);
     done(&proxy, "SET page 1").await;
     assert!(data.has("page").await);
-    assert_eq!(sentinel.names(NAME).await, port.parse().ok());
 }
 
 #[test]

@@ -409,14 +409,3 @@ async fn a_data_redis_that_goes_takes_its_clients_along_and_new_ones_come_when_i
     .await;
     assert!(it.report().contains("lock:a"));
 }
-
-#[test]
-fn sentinels_are_no_redis_that_can_be_watched() {
-    let output =
-        support::run(&["learn", "--data", "sentinel://127.0.0.1:1/app", "--listen", "127.0.0.1:0"]);
-    let why = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        !output.status.success() && why.contains("the master that the sentinels name"),
-        "{why}"
-    );
-}

@@ -175,7 +175,7 @@ async fn a_claim_whose_connection_is_lost_is_taken_back_over_the_next() {
     let claim = tokio::spawn(async move { new.ask(&words("SET lock:a new NX PX 60000")).await });
     let is_there = || async { data.has("lock:a").await.then_some(()) };
     eventually("the data Redis has it", is_there).await;
-    relay.cut();
+    relay.cut_off().await;
     relay.heal();
     let lost = claim.await.expect("a reply");
     assert!(lost.is_error("CLUSTERDOWN the data Redis"), "{lost:?}");
@@ -235,6 +235,55 @@ async fn what_cannot_be_done_in_both_places_is_refused() {
     assert_eq!(new.ask(&words("EXISTS lock:a")).await, Reply::Int(0));
     assert_eq!(new.ask(&words("SET page 1")).await, Reply::ok(), "data is data");
     assert!(!it.data.has("lock:a").await);
+}
+
+#[tokio::test]
+async fn a_user_that_lacks_a_right_is_told_which_and_the_documented_ones_suffice() {
+    let (masters, data) = (Masters::start(3), Master::start());
+    let user = "ACL SETUSER app on >pw ~lock:* ~redlock-proxy:*";
+    data.ask(&words(&format!("{user} +eval +select"))).await;
+    let url = format!("redis://app:pw@{}", data.address());
+    let proxy = Proxy::unready(&masters.addresses(), &flags(&url));
+    proxy.expect_warnings();
+    let says = "CLUSTERDOWN the data Redis, which has the locks of old instances, says: NOPERM";
+    eventually("the client is told what the data Redis says", || async {
+        let reply = proxy.raw().await.ask(&words("SET lock:a new NX PX 60000")).await;
+        reply.is_error(says).then_some(())
+    })
+    .await;
+    proxy.tells(&["WARN", "the data Redis does not let this proxy ask for locks: NOPERM"]).await;
+    data.ask(&words(&format!("{user} {}", documented_rights()))).await;
+    eventually("it can be taken", || async {
+        let reply = proxy.raw().await.ask(&words("SET lock:a new NX PX 60000")).await;
+        (reply == Reply::ok()).then_some(())
+    })
+    .await;
+    let mut new = proxy.raw().await;
+    assert_eq!(new.ask(&["EVAL", EXTEND, "1", "lock:a", "new", "90000"]).await, Reply::Int(1));
+    for line in ["PEXPIRE lock:a 50000", "PERSIST lock:a", "EXPIRE lock:a 60 NX", "SETNX lock:b 1"]
+    {
+        assert_eq!(new.ask(&words(line)).await, Reply::Int(1), "{line}");
+    }
+    assert_eq!(new.ask(&["EVAL", RELEASE, "1", "lock:a", "new"]).await, Reply::Int(1));
+    assert_eq!(new.ask(&words("DEL lock:b")).await, Reply::Int(1));
+    let held = masters[0].ask(&words("SET lock:c other NX PX 60000")).await;
+    assert_eq!(held, Reply::ok());
+    assert_eq!(masters[1].ask(&words("SET lock:c other NX PX 60000")).await, Reply::ok());
+    assert_eq!(new.ask(&words("SET lock:c new NX PX 60000")).await, Reply::Nil);
+    eventually("all is taken back", || async {
+        let keys = data.ask(&["DBSIZE"]).await;
+        (keys == Reply::Int(0)).then_some(())
+    })
+    .await;
+}
+
+/// The rights in `docs/migrating.md`, as a rule of an ACL.
+fn documented_rights() -> String {
+    let page = include_str!("../docs/migrating.md");
+    let rights = page.split_once("the user in `--data` needs there").expect("the rights").1;
+    let rights = rights.split_once("the names of the locks").expect("their end").0;
+    let commands = rights.split('`').skip(1).step_by(2).map(|name| format!("+{name}"));
+    commands.collect::<Vec<_>>().join(" ")
 }
 
 /// A holder finds nobody else inside, whatever way the others have taken the lock.

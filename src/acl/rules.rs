@@ -3,6 +3,7 @@
 use super::password::Hash;
 use super::user::User;
 use super::{Categories, Commands, Patterns, catalogue};
+use crate::command::word::is;
 
 /// What is wrong with a word. The text goes behind `rule 3`, or behind the word itself where that cannot
 /// be a secret.
@@ -106,10 +107,6 @@ fn has_no_subcommands(name: &[u8]) -> bool {
     let command = parts.next().and_then(catalogue::find);
     parts.next().is_some()
         && command.is_some_and(|place| catalogue::all()[place].subcommands.is_empty())
-}
-
-fn is(word: &[u8], names: &[&str]) -> bool {
-    names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 const NO_COMMAND: Wrong = "is no command or category";

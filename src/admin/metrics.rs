@@ -11,6 +11,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::status;
 use crate::client::registry::Disconnected;
+use crate::data::description::Description;
 use crate::master::standing::Cause;
 use crate::metrics::histogram::{Histogram, Times};
 use crate::metrics::process;
@@ -157,7 +158,7 @@ impl Page<'_, '_> {
         self.gauge("data_may_be_lost", help, None, f64::from(is_lost))?;
 
         if let Some(data) = &shared.data {
-            let is_up = f64::from(u8::from(data.health().seen().word() == "up"));
+            let is_up = f64::from(u8::from(Description::of(data).is_up()));
             self.gauge("data_up", "Whether the data Redis can be used.", None, is_up)?;
         }
         self.of_masters("master_up", "Whether a worker is connected to it.", |master| {

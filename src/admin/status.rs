@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::events::{Event, Events};
 use crate::client::registry::Registry;
+use crate::data::description::Description;
 use crate::data::upstream::Upstream;
 use crate::metrics::{Metrics, Outcome, Question};
 use crate::quorum::{MasterId, MasterSet, Quorum};
@@ -66,11 +67,8 @@ pub struct Master {
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Data {
-    pub address: String,
-    /// `up`, `down` or `unknown`.
-    pub state: &'static str,
-    pub reason: String,
-    pub since_seconds: u64,
+    #[serde(flatten)]
+    pub description: Description,
     pub lock_keys: Vec<String>,
 }
 
@@ -136,15 +134,9 @@ impl Master {
 
 impl Data {
     fn of(upstream: &Upstream) -> Self {
-        let (settings, seen) = (upstream.settings(), upstream.health().seen());
         let text = |pattern: &[u8]| String::from_utf8_lossy(pattern).into_owned();
-        Self {
-            address: upstream.address().unwrap_or_else(|| settings.address.to_string()),
-            state: seen.word(),
-            since_seconds: seen.since.map_or(0, |since| since.elapsed().as_secs()),
-            reason: seen.trouble.unwrap_or_default(),
-            lock_keys: settings.locks.keys.iter().map(|it| text(it)).collect(),
-        }
+        let lock_keys = upstream.settings().locks.keys.iter().map(|it| text(it)).collect();
+        Self { description: Description::of(upstream), lock_keys }
     }
 }
 

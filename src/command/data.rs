@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::number::parse_i64;
 use super::program::OneCommand;
 use super::table::{Nothing, Run, Spec};
+use super::word::is;
 use super::{Action, Outcome, error, keys, keyspace, names, operation, permission};
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
@@ -70,8 +71,8 @@ const MAX_WORDS: usize = 7_900;
 pub(super) fn timeout(spec: &Spec, args: Args<'_>) -> Result<f64, Reply> {
     match spec.name {
         "blmove" => check_ends(args.at(3), args.at(4))?,
-        "blmpop" => check_pop(args, [b"left", b"right"])?,
-        "bzmpop" => check_pop(args, [b"min", b"max"])?,
+        "blmpop" => check_pop(args, ["left", "right"])?,
+        "bzmpop" => check_pop(args, ["min", "max"])?,
         _ => {}
     }
     timeout_seconds(if spec.has_counted_keys() { args.at(1) } else { args.at(args.len() - 1) })
@@ -79,17 +80,17 @@ pub(super) fn timeout(spec: &Spec, args: Args<'_>) -> Result<f64, Reply> {
 
 /// `LEFT` or `RIGHT`, twice.
 fn check_ends(from: &[u8], to: &[u8]) -> Result<(), Reply> {
-    if [from, to].iter().all(|end| is_one_of(end, [b"left", b"right"])) {
+    if [from, to].iter().all(|end| is(end, &["left", "right"])) {
         return Ok(());
     }
     Err(error::SYNTAX)
 }
 
 /// `timeout numkeys key... end [COUNT count]` (`lmpopGenericCommand` in `t_list.c`).
-fn check_pop(args: Args<'_>, ends: [&[u8]; 2]) -> Result<(), Reply> {
+fn check_pop(args: Args<'_>, ends: [&str; 2]) -> Result<(), Reply> {
     let keys = positive(args.at(2)).ok_or(error::NUMKEYS_NOT_POSITIVE)?;
     let end = keys.checked_add(3).and_then(|at| Some((at, args.get(at)?)));
-    let Some((at, _)) = end.filter(|(_, end)| is_one_of(end, ends)) else {
+    let Some((at, _)) = end.filter(|(_, end)| is(end, &ends)) else {
         return Err(error::SYNTAX);
     };
     match (args.get(at + 1), args.get(at + 2), args.len() - at) {
@@ -103,10 +104,6 @@ fn check_pop(args: Args<'_>, ends: [&[u8]; 2]) -> Result<(), Reply> {
         }
         _ => Err(error::SYNTAX),
     }
-}
-
-fn is_one_of(word: &[u8], names: [&[u8]; 2]) -> bool {
-    names.iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
 fn positive(word: &[u8]) -> Option<usize> {
@@ -219,10 +216,9 @@ fn is_a_short_range(spec: &Spec, args: Args<'_>) -> bool {
 /// How many items there are for each element that `SORT` finds where those may have any order; 0: they have one.
 /// Alphabetically by keys that do not exist, all elements are equal (`sortCompare` in `sort.c`).
 fn items_of_sort(args: Args<'_>) -> usize {
-    let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     let options = || keys::sort_options(args);
-    let is_undefined = args.iter().skip(2).any(|word| is(word, "alpha"))
-        && options().any(|(option, _)| is(option, "by"));
+    let is_undefined = args.iter().skip(2).any(|word| is(word, &["alpha"]))
+        && options().any(|(option, _)| is(option, &["by"]));
     if is_undefined { found_by_sort(args) } else { 0 }
 }
 

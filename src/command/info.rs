@@ -7,7 +7,7 @@ use crate::client::decoder::Args;
 use crate::client::registry::Peer;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
-use crate::data::upstream::Upstream;
+use crate::data::description::Description;
 use crate::master::link::Link;
 use crate::metrics::Metrics;
 use crate::metrics::process;
@@ -177,7 +177,7 @@ fn redlock(front: &Front) -> String {
         ("data_may_be_lost", &u8::from(engine.electorate().may_have_lost_data())),
     ]);
     if let Some(upstream) = front.worker.data() {
-        let _ = write!(text, "data:{}\r\n", data_fields(upstream));
+        let _ = write!(text, "data:{}\r\n", Description::of(upstream));
     }
     for link in engine.links() {
         let master = link.master();
@@ -189,15 +189,6 @@ fn redlock(front: &Front) -> String {
         );
     }
     text
-}
-
-fn data_fields(upstream: &Upstream) -> String {
-    let seen = upstream.health().seen();
-    let since_seconds = seen.since.map_or(0, |since| since.elapsed().as_secs());
-    let (state, reason) = (seen.word(), seen.trouble.unwrap_or_default());
-    let reason = reason.replace(['\r', '\n', ','], " ");
-    let address = upstream.address().unwrap_or_else(|| "unknown".to_owned());
-    format!("address={address},state={state},since_seconds={since_seconds},reason={reason}")
 }
 
 fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {

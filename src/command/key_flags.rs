@@ -3,8 +3,8 @@
 //! `RO` reads, `RW` reads and writes, `OW` overwrites, and `RM` removes a key; `access`, `insert`, `update`, and
 //! `delete` tell what becomes of its value (the key specifications in Redis's `commands.c`).
 
-use super::keys::is;
 use super::table::Spec;
+use super::word::is;
 use crate::client::decoder::Args;
 
 /// Flags of a key, as Redis names them.

@@ -4,6 +4,7 @@
 //! before them (`getKeysFromCommand` in Redis's `db.c`).
 
 use super::table::{Family, Spec};
+use super::word::is;
 use crate::client::decoder::Args;
 
 /// The keys of a command, in its order; none when a count does not fit the words after it.
@@ -170,10 +171,6 @@ fn options<'a>(
         at += width(option);
         (!rest.is_empty()).then_some((option, rest))
     })
-}
-
-pub(super) fn is(word: &[u8], names: &[&str]) -> bool {
-    names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 #[cfg(test)]

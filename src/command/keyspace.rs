@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::options::ScanOptions;
+use super::word::is;
 use super::{Action, Outcome, error, operation};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
@@ -30,9 +31,7 @@ pub(super) fn dbsize(front: &Front) -> Outcome {
 /// `FLUSHDB [ASYNC|SYNC]`, `FLUSHALL [ASYNC|SYNC]`: every lock there is, gone. Only if allowed.
 pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, all: bool) -> Outcome {
     let mode = args.get(1);
-    let known =
-        |mode: &[u8]| mode.eq_ignore_ascii_case(b"sync") || mode.eq_ignore_ascii_case(b"async");
-    if args.len() > 2 || mode.is_some_and(|mode| !known(mode)) {
+    if args.len() > 2 || mode.is_some_and(|mode| !is(mode, &["sync", "async"])) {
         return Err(error::SYNTAX);
     }
     if !front.worker.live().allow_flush {

@@ -37,6 +37,7 @@ mod script;
 mod server;
 pub mod table;
 pub mod transaction;
+pub mod word;
 pub(crate) mod zero;
 
 use crate::client::decoder::Args;

@@ -2,6 +2,7 @@
 //! request with one of them is refused before anything is done with it.
 
 use super::table::{self, Command, Family, Spec};
+use super::word::is;
 use super::{error, keys};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
@@ -71,8 +72,6 @@ pub(super) fn may_be_completed(spec: &Spec, args: Args<'_>) -> bool {
 /// The patterns of keys that `SORT` looks up.
 fn patterns<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let sorts = matches!(spec.name, "sort" | "sort_ro");
-    let looks_up =
-        |option: &[u8]| option.eq_ignore_ascii_case(b"by") || option.eq_ignore_ascii_case(b"get");
     let options = sorts.then(|| keys::sort_options(args)).into_iter().flatten();
-    options.filter(move |(option, _)| looks_up(option)).map(|(_, rest)| rest.at(0))
+    options.filter(move |(option, _)| is(option, &["by", "get"])).map(|(_, rest)| rest.at(0))
 }

@@ -2,6 +2,7 @@
 
 use super::route::destination::NOBODYS;
 use super::table::{self, Command, Family};
+use super::word::is;
 use super::{accepted_by_anybody, keys, names};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
@@ -12,7 +13,7 @@ pub fn keys(args: Args<'_>) -> Vec<&[u8]> {
     match table::lookup(name) {
         Some(spec) if spec.accepts(args.len()) => keys::of(spec, args),
         Some(_) => Vec::new(),
-        None if keys::is(name, &NOBODYS) || table::is_http(name) => Vec::new(),
+        None if is(name, &NOBODYS) || table::is_http(name) => Vec::new(),
         None => keys::of_other(args),
     }
 }
@@ -52,9 +53,9 @@ pub fn stores(name: &[u8]) -> bool {
 /// Whether a command of Redis that the proxy does not answer is known to change nothing.
 fn only_reads(name: &[u8]) -> bool {
     let reads = |(other, words): &(&str, &str)| {
-        keys::is(name, &[other]) && words.split(' ').any(|word| word == "read")
+        is(name, &[other]) && words.split(' ').any(|word| word == "read")
     };
-    keys::is(name, &["memory", "debug"]) || table::others().iter().any(reads)
+    is(name, &["memory", "debug"]) || table::others().iter().any(reads)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use super::number::parse_i64;
 use super::table::{self, Command, Spec};
+use super::word::is;
 use super::{error, keys, names};
 use crate::acl::catalogue::{self, Entry, Place};
 use crate::acl::{Patterns, User};
@@ -149,8 +150,7 @@ fn is_in_order(option: &[u8], rest: Args<'_>) -> bool {
     if option.eq_ignore_ascii_case(b"limit") {
         return (0..2).all(|at| rest.get(at).and_then(parse_i64).is_some());
     }
-    let known = ["asc", "desc", "alpha", "by", "get", "store"];
-    known.iter().any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
+    is(option, &["asc", "desc", "alpha", "by", "get", "store"])
 }
 
 /// Whether the user may call everything that this script calls, whatever its arguments are. Its keys are

@@ -6,7 +6,7 @@
 pub(super) mod destination;
 mod short;
 
-use super::keys::is;
+use super::word::is;
 use super::{Action, error, names, permission, pubsub, table};
 use crate::client::decoder::Args;
 use crate::client::outbox::{Order, Ticket};

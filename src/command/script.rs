@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::number::parse_i64;
 use super::table::{Command, Spec};
+use super::word::is;
 use super::{Action, Outcome, check_ttl, error, operation, permission, program};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
@@ -91,7 +92,7 @@ fn flush(front: &Front) -> Outcome {
 }
 
 fn is_flush_mode(word: &[u8]) -> bool {
-    word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async")
+    is(word, &["sync", "async"])
 }
 
 type Words<'a> = Vec<&'a [u8]>;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::table::{self, Command, Family, Run, Spec};
+use super::word::is;
 use super::{Action, Outcome, error, family, operation, script};
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
@@ -211,8 +212,7 @@ enum Effect {
 fn effect(spec: &Spec, args: Args<'_>) -> Effect {
     use Command as C;
     let subcommand = args.get(1).unwrap_or_default();
-    let is =
-        |names: &[&str]| names.iter().any(|name| subcommand.eq_ignore_ascii_case(name.as_bytes()));
+    let is = |names: &[&str]| is(subcommand, names);
     match spec.id {
         _ if !is_own(spec) => Effect::None,
         C::Info | C::Command | C::Acl | C::Latency => Effect::Looks,

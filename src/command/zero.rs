@@ -5,6 +5,7 @@
 
 use super::error;
 use super::table::{Command, Spec};
+use super::word::is;
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 
@@ -71,9 +72,7 @@ pub(super) fn check(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
 
 fn is_cut_option(word: &[u8]) -> bool {
     let option = word.iter().position(|byte| *byte == 0).map(|zero| &word[..zero]);
-    option.is_some_and(|option| {
-        OPTIONS.iter().any(|known| option.eq_ignore_ascii_case(known.as_bytes()))
-    })
+    option.is_some_and(|option| is(option, &OPTIONS))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::connection::Lost;
 ///
 /// # Errors
 /// It is a replica, or says something else.
-pub(super) fn must_be_master(said: &[u8]) -> Result<(), Lost> {
+pub fn must_be_master(said: &[u8]) -> Result<(), Lost> {
     if said.starts_with(b"-NOAUTH") {
         return Ok(());
     }
@@ -24,7 +24,7 @@ pub(super) fn selected(description: &[u8]) -> Option<u32> {
 }
 
 /// What an error says, if this is one and all of it is here.
-pub(super) fn error_text(piece: &[u8]) -> Option<&[u8]> {
+pub fn error_text(piece: &[u8]) -> Option<&[u8]> {
     let line = piece.strip_prefix(b"-")?;
     let end = line.iter().position(|byte| *byte == b'\r').unwrap_or(line.len());
     Some(&line[..end])

@@ -24,46 +24,107 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 pub const HAS_MARK: &str =
     "it has the mark of a master, and locks are never data: give --data a Redis of its own";
 
-/// Looks after it for ever.
+/// Looks after it for ever, and asks its sentinels, while locks go on whatever becomes of it.
 pub async fn watch(upstream: Upstream) {
-    match upstream.inquiry() {
-        None => look_for_ever(&upstream).await,
-        Some(inquiry) => {
-            tokio::join!(look_for_ever(&upstream), inquiry.go_on());
-        }
+    let onlooker = Onlooker { upstream: upstream.clone(), locks_go_on: true };
+    tokio::join!(onlooker.look_for_ever(), follow(upstream));
+}
+
+/// Asks its sentinels for ever, if it has some.
+pub async fn follow(upstream: Upstream) {
+    if let Some(inquiry) = upstream.inquiry() {
+        inquiry.go_on().await;
     }
 }
 
-async fn look_for_ever(upstream: &Upstream) {
-    loop {
-        if let Err(error) = look_again_and_again(upstream).await {
-            see(upstream, Some(error.to_string()));
-            tokio::time::sleep(INTERVAL).await;
-        }
-    }
+/// Who looks at it once a second.
+pub struct Onlooker {
+    /// The way there.
+    pub upstream: Upstream,
+    /// While it cannot be used clients are not all turned away. That is only for the log.
+    pub locks_go_on: bool,
 }
 
-/// Ends well when sentinels name another one, which is to be looked at then.
-async fn look_again_and_again(upstream: &Upstream) -> Result<(), ProbeError> {
-    let Dialled { stream, tenure } = upstream.dial().await?;
-    let (login, is_let_in) = (upstream.login(), &Cell::new(false));
-    let looking = over(stream, &login, |mut connection| async move {
-        is_let_in.set(true);
-        connection.set_response_timeout(ANSWER_TIMEOUT);
-        match (upstream.whereabouts(), tenure) {
-            (Some(whereabouts), Some(tenure)) => {
-                look_at_master(upstream, whereabouts, tenure, &mut connection).await
-            }
-            _ => loop {
-                see(upstream, look(&mut connection).await?);
+impl Onlooker {
+    /// Looks for ever.
+    pub async fn look_for_ever(&self) {
+        loop {
+            if let Err(error) = self.look_again_and_again().await {
+                self.see(Some(error.to_string()));
                 tokio::time::sleep(INTERVAL).await;
-            },
+            }
         }
-    });
-    tokio::select! {
-        biased;
-        done = looking => done,
-        () = still_waiting(is_let_in) => Err(io::Error::from(ErrorKind::TimedOut).into()),
+    }
+
+    /// Ends well when sentinels name another one, which is to be looked at then.
+    async fn look_again_and_again(&self) -> Result<(), ProbeError> {
+        let Dialled { stream, tenure } = self.upstream.dial().await?;
+        let (login, is_let_in) = (self.upstream.login(), &Cell::new(false));
+        let looking = over(stream, &login, |mut connection| async move {
+            is_let_in.set(true);
+            connection.set_response_timeout(ANSWER_TIMEOUT);
+            match (self.upstream.whereabouts(), tenure) {
+                (Some(whereabouts), Some(tenure)) => {
+                    self.look_at_master(whereabouts, tenure, &mut connection).await
+                }
+                _ => loop {
+                    self.see(look(&mut connection).await?);
+                    tokio::time::sleep(INTERVAL).await;
+                },
+            }
+        });
+        tokio::select! {
+            biased;
+            done = looking => done,
+            () = still_waiting(is_let_in) => Err(io::Error::from(ErrorKind::TimedOut).into()),
+        }
+    }
+
+    /// The same of one that sentinels have named: it may be replaced, or be a master no longer.
+    async fn look_at_master(
+        &self,
+        whereabouts: &Whereabouts,
+        mut tenure: Tenure,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), ProbeError> {
+        loop {
+            let looking = async {
+                let trouble = look(connection).await?;
+                Ok::<_, ProbeError>((trouble, is_replica(connection).await?))
+            };
+            let (trouble, is_replica) = tokio::select! {
+                biased;
+                () = tenure.ended() => return Ok(()),
+                looked = looking => looked?,
+            };
+            if is_replica {
+                // Before it is told: nobody writes there any more once it is.
+                whereabouts.end(&tenure);
+                self.see(Some(Lost::Replica.to_string()));
+                tokio::time::sleep(INTERVAL).await;
+                return Ok(());
+            }
+            self.see(trouble.or_else(|| whereabouts.silence()));
+            let _ = tokio::time::timeout(INTERVAL, tenure.ended()).await;
+        }
+    }
+
+    fn see(&self, trouble: Option<String>) {
+        let upstream = &self.upstream;
+        if !upstream.health().see(trouble.clone()) {
+            return;
+        }
+        let named = || upstream.settings().address.to_string();
+        let data = upstream.address().unwrap_or_else(named);
+        match trouble {
+            None => tracing::info!(%data, "the data Redis is up"),
+            Some(why) if self.locks_go_on => {
+                tracing::warn!(%data, "the data Redis cannot be used, locks go on without it: {why}")
+            }
+            Some(why) => {
+                tracing::warn!(%data, "the data Redis cannot be used, clients are turned away: {why}")
+            }
+        }
     }
 }
 
@@ -72,35 +133,6 @@ async fn still_waiting(is_let_in: &Cell<bool>) {
     tokio::time::sleep(ANSWER_TIMEOUT).await;
     if is_let_in.get() {
         std::future::pending::<()>().await;
-    }
-}
-
-/// The same of one that sentinels have named: it may be replaced, or be a master no longer.
-async fn look_at_master(
-    upstream: &Upstream,
-    whereabouts: &Whereabouts,
-    mut tenure: Tenure,
-    connection: &mut MultiplexedConnection,
-) -> Result<(), ProbeError> {
-    loop {
-        let looking = async {
-            let trouble = look(connection).await?;
-            Ok::<_, ProbeError>((trouble, is_replica(connection).await?))
-        };
-        let (trouble, is_replica) = tokio::select! {
-            biased;
-            () = tenure.ended() => return Ok(()),
-            looked = looking => looked?,
-        };
-        if is_replica {
-            // Before it is told: nobody writes there any more once it is.
-            whereabouts.end(&tenure);
-            see(upstream, Some(Lost::Replica.to_string()));
-            tokio::time::sleep(INTERVAL).await;
-            return Ok(());
-        }
-        see(upstream, trouble.or_else(|| whereabouts.silence()));
-        let _ = tokio::time::timeout(INTERVAL, tenure.ended()).await;
     }
 }
 
@@ -124,19 +156,5 @@ async fn look(connection: &mut MultiplexedConnection) -> Result<Option<String>, 
         Ok(false) => Ok(None),
         Err(error) if error.code().is_some_and(|code| code != "LOADING") => Ok(None),
         Err(error) => Err(error.into()),
-    }
-}
-
-fn see(upstream: &Upstream, trouble: Option<String>) {
-    if !upstream.health().see(trouble.clone()) {
-        return;
-    }
-    let named = || upstream.settings().address.to_string();
-    let data = upstream.address().unwrap_or_else(named);
-    match trouble {
-        None => tracing::info!(%data, "the data Redis is up"),
-        Some(why) => {
-            tracing::warn!(%data, "the data Redis cannot be used, locks go on without it: {why}")
-        }
     }
 }

@@ -124,6 +124,14 @@ impl Tenure {
     }
 }
 
+/// Resolves when a tenure is over. Where no sentinel chooses there is none, and it goes on for ever.
+pub async fn ended(tenure: Option<&mut Tenure>) {
+    match tenure {
+        Some(tenure) => tenure.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Known {
     fn tell(&mut self, told: Told, now: Instant) -> Result<bool, Outdated> {
         let is_news = self.master.as_ref() != Some(&told.master);

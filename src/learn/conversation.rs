@@ -8,6 +8,7 @@ use super::observer::{Observer, Who};
 use crate::client::decoder::Args;
 use crate::command::number::parse_i64;
 use crate::command::outlook;
+use crate::command::word::is;
 
 /// Keys that are remembered of a client's `WATCH`, `SETNX` and transaction.
 const REMEMBERED: usize = 64;
@@ -70,7 +71,7 @@ impl Conversation {
             "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" => {
                 self.script(&command, args, &keys, all)
             }
-            "SCRIPT" if is(args.get(1), "load") => {
+            "SCRIPT" if says(args, 1, "load") => {
                 args.get(2).map(|text| all.scripts.text(text));
             }
             "KEYS" => args.get(1).into_iter().for_each(|pattern| all.search(pattern)),
@@ -101,11 +102,9 @@ impl Conversation {
     fn about_itself(&mut self, command: &str, args: Args<'_>) {
         let word = |at: usize| args.get(at).map(shown);
         match command {
-            "CLIENT" if is(args.get(1), "setname") => {
-                self.name = word(2).filter(|it| !it.is_empty())
-            }
-            "CLIENT" if is(args.get(1), "setinfo") => {
-                let (lib, version) = (is(args.get(2), "lib-name"), is(args.get(2), "lib-ver"));
+            "CLIENT" if says(args, 1, "setname") => self.name = word(2).filter(|it| !it.is_empty()),
+            "CLIENT" if says(args, 1, "setinfo") => {
+                let (lib, version) = (says(args, 2, "lib-name"), says(args, 2, "lib-ver"));
                 if lib {
                     self.library = word(3).map(|name| self.with_version(&name));
                 } else if version {
@@ -300,17 +299,18 @@ fn is_claim(args: Args<'_>) -> bool {
 
 /// Whether a `SET` has this option.
 fn has_option(args: Args<'_>, name: &str) -> bool {
-    args.from(3).iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+    args.from(3).iter().any(|word| is(word, &[name]))
 }
 
 /// The word after this option.
 fn option<'a>(args: Args<'a>, name: &str) -> Option<&'a [u8]> {
-    let at = args.iter().position(|word| word.eq_ignore_ascii_case(name.as_bytes()))?;
+    let at = args.iter().position(|word| is(word, &[name]))?;
     args.get(at + 1)
 }
 
-fn is(word: Option<&[u8]>, name: &str) -> bool {
-    word.is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+/// Whether the word there has this name.
+fn says(args: Args<'_>, at: usize, name: &str) -> bool {
+    args.get(at).is_some_and(|word| is(word, &[name]))
 }
 
 /// A word that a client chose, for people.

@@ -6,20 +6,21 @@
 //!                    +--> requests --> conversation --> observer --> report
 //! ```
 //!
-//! * [`serve`] listens, `pump` passes the bytes, `page` shows the report while it grows;
+//! * [`serve`] listens, `opening` makes a client's connection, `pump` passes the bytes, `page` shows the report while it grows;
 //! * [`requests`] finds the requests among the bytes;
 //! * [`conversation`] is what one client does, [`observer`] what all of them did, in the bounded memory of a [`ledger`];
 //! * [`kind`] is by what a lock is seen, [`scripts`] what scripts mean, [`usage`] how a name was used;
 //! * [`skeleton`] and [`patterns`] make patterns of names, [`kinship`] finds names that belong to a lock;
 //! * [`report`] is what comes out, [`text`] its form for people.
 //!
-//! All but `serve`, `pump` and `page` know no sockets.
+//! All but `serve`, `opening`, `pump` and `page` know no sockets.
 
 pub mod conversation;
 pub mod kind;
 pub mod kinship;
 pub mod ledger;
 pub mod observer;
+mod opening;
 mod page;
 pub mod patterns;
 mod pump;

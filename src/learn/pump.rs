@@ -7,51 +7,49 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::ready;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
 use super::conversation::Conversation;
 use super::observer::Observer;
+use super::opening::{Opened, open};
 use super::requests::Requests;
-use crate::config::DataAddr;
-use crate::data::setup::{Credentials, Setup};
+use crate::data::connection::Lost;
 use crate::data::upstream::Upstream;
-use crate::master::dial::Connection;
+use crate::data::whereabouts::ended;
+use crate::master::dial::Stream as _;
 
 /// Bytes that are read at a time. All clients read into the same place, so that an idle one takes no memory.
 const PIECE: usize = 64 << 10;
-
-/// The longest answer to a login or `SELECT`, in bytes.
-const LONGEST_ANSWER: usize = 4 << 10;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
 }
 
-/// Passes the bytes of a client on, and those that come back, until one side has closed.
+/// Passes the bytes of a client on, and those that come back, until one side has closed, or until sentinels name another
+/// data Redis.
 ///
 /// # Errors
-/// The data Redis cannot be reached, does not take the login of the URL, or a connection broke.
+/// The data Redis cannot be reached, does not take the login of the URL, or was replaced, or a connection broke.
 pub(super) async fn pass<S>(
     mut client: S,
     upstream: &Upstream,
     observer: &Mutex<Observer>,
-) -> io::Result<()>
+) -> Result<(), Lost>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut server = connect(upstream).await?;
-    let address = &upstream.settings().address;
-    for answer in bring(&mut server, address).await? {
-        if answer.starts_with(b"-") {
+    let Opened { stream: server, mut tenure } = match open(upstream).await {
+        Err(Lost::Refused(text)) => {
             // It is what the client would see if it had sent that itself.
-            client.write_all(&answer).await?;
-            return Err(refused(&answer));
+            client.write_all(format!("-{text}\r\n").as_bytes()).await?;
+            return Err(Lost::Refused(text));
         }
-    }
+        opened => opened?,
+    };
     lock(observer).totals.clients += 1;
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_server, mut to_server) = tokio::io::split(server);
-    let mut client = Listener::new(address.db, observer);
+    let mut client = Listener::new(upstream.settings().address.db, observer);
     let there = copy(&mut from_client, &mut to_server, |bytes| client.hear(bytes));
     let back = copy(&mut from_server, &mut to_client, |_| ());
     // A client that only ends its requests still reads. When the data Redis has closed, nothing more can come.
@@ -60,63 +58,14 @@ where
         std::future::pending::<io::Result<()>>().await
     };
     tokio::select! {
-        broken = there => broken,
-        ended = back => ended,
+        biased;
+        () = ended(tenure.as_mut()) => {}
+        broken = there => return Ok(broken?),
+        closed = back => return Ok(closed?),
     }
-}
-
-/// Opens a connection to the data Redis.
-///
-/// # Errors
-/// It cannot be reached in time.
-pub(super) async fn connect(upstream: &Upstream) -> io::Result<Connection> {
-    Ok(upstream.dial().await?.stream)
-}
-
-/// Logs in and selects the database as the URL says. Returns the answers.
-///
-/// # Errors
-/// The connection broke.
-pub(super) async fn bring(server: &mut Connection, address: &DataAddr) -> io::Result<Vec<Vec<u8>>> {
-    let login = address
-        .password
-        .as_ref()
-        .map(|password| Credentials { user: address.user.clone(), password: password.clone() });
-    let setup = Setup { login, db: address.db, ..Setup::default() };
-    let mut requests = Vec::new();
-    let brought = setup.bring(&Setup::default(), &mut requests);
-    ask(server, &requests, brought.needed).await
-}
-
-/// Sends requests and returns the lines that answer them.
-///
-/// # Errors
-/// The connection broke, or something else answers than a Redis.
-pub(super) async fn ask(
-    server: &mut Connection,
-    requests: &[u8],
-    answers: usize,
-) -> io::Result<Vec<Vec<u8>>> {
-    server.write_all(requests).await?;
-    let (mut lines, mut line) = (Vec::new(), Vec::new());
-    while lines.len() < answers {
-        // No more than these answers can come, and they are short.
-        line.push(server.read_u8().await?);
-        let is_answer = matches!(line[0], b'+' | b'-' | b':');
-        if !is_answer || line.len() > LONGEST_ANSWER {
-            return Err(io::Error::other("what answers there is no Redis"));
-        }
-        if line.ends_with(b"\r\n") {
-            lines.push(std::mem::take(&mut line));
-        }
-    }
-    Ok(lines)
-}
-
-/// What an error of the data Redis says.
-pub(super) fn refused(answer: &[u8]) -> io::Error {
-    let text = String::from_utf8_lossy(answer);
-    io::Error::other(format!("it says: {}", text.trim_start_matches('-').trim_end()))
+    // What is on its way to a master that hangs must not arrive when that one wakes up.
+    from_server.unsplit(to_server).abort_on_close();
+    Err(Lost::Replaced)
 }
 
 /// Until the end of one side, which is passed on.

@@ -7,6 +7,7 @@
 use crate::client::decoder::{Args, Words};
 use crate::client::inline;
 use crate::command::number::parse_i64;
+use crate::command::word::is;
 
 /// Bytes that are kept of a word: more than of any name that is looked at ([`LONGEST_NAME`](super::LONGEST_NAME)).
 const KEPT_OF_A_WORD: usize = 1024;
@@ -193,8 +194,8 @@ impl Requests {
 fn has_script(args: Args<'_>) -> bool {
     let name = args.get(0).unwrap_or_default();
     match args.len() {
-        2 => name.eq_ignore_ascii_case(b"eval") || name.eq_ignore_ascii_case(b"eval_ro"),
-        3 => name.eq_ignore_ascii_case(b"script"),
+        2 => is(name, &["eval", "eval_ro"]),
+        3 => is(name, &["script"]),
         _ => false,
     }
 }

@@ -5,6 +5,7 @@ use sha1_smol::Sha1;
 
 use super::kind::Kind;
 use crate::command::outlook;
+use crate::command::word::is;
 use crate::lua::program::Program;
 use crate::lua::{Shape, library_of, recognise, text_of};
 
@@ -98,11 +99,7 @@ fn looks_like_a_lock(text: &[u8]) -> bool {
     let Some(commands) = Program::commands_of(text) else { return false };
     let commands: Vec<_> = commands.iter().map(|name| name.to_ascii_lowercase()).collect();
     let calls = |names: &[&str]| commands.iter().any(|name| names.contains(&name.as_str()));
-    let has_word = |words: [&str; 2]| {
-        let is_word =
-            |quoted: &[u8]| words.iter().any(|it| quoted.eq_ignore_ascii_case(it.as_bytes()));
-        text.windows(4).any(is_word)
-    };
+    let has_word = |words: [&str; 2]| text.windows(4).any(|quoted| is(quoted, &words));
     let may_find_it_taken =
         calls(&["exists", "hexists", "get", "setnx", "hsetnx"]) || has_word(["'nx'", "\"nx\""]);
     let takes = calls(&["set", "setnx", "hset", "hsetnx", "hincrby", "hmset"]);

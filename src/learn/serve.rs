@@ -11,8 +11,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 
 use super::observer::Observer;
+use super::opening::{open, require_no_mark};
 use super::page::Page;
-use super::pump::{ask, bring, connect, lock, pass, refused};
+use super::pump::{lock, pass};
 use super::report::Report;
 use super::text;
 use crate::client::listener::{
@@ -21,11 +22,10 @@ use crate::client::listener::{
 use crate::client::registry::Peer;
 use crate::clock::{self, Instant};
 use crate::config::{DataAddr, Place, Settings};
+use crate::data::connection::Lost;
 use crate::data::upstream::Upstream;
-use crate::data::watch::HAS_MARK;
+use crate::data::watch::{Onlooker, follow};
 use crate::handover::sockets::Inherited;
-use crate::operation::request;
-use crate::reserved::MARK;
 use crate::tls::server::Server;
 
 /// Why nothing can be learned.
@@ -37,11 +37,7 @@ pub enum CannotLearn {
     #[error(
         "cannot use the data Redis {address} ({why}): --data names the Redis whose clients are watched"
     )]
-    Data { address: String, why: io::Error },
-    #[error(
-        "learn watches one Redis: give --data the address of the master that the sentinels name"
-    )]
-    Sentinel,
+    Data { address: String, why: Lost },
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -82,11 +78,10 @@ impl Watch {
         ready: impl FnOnce(&Listeners) -> io::Result<()>,
     ) -> Result<String, CannotLearn> {
         let address = self.upstream.settings().address.clone();
-        if matches!(address.place, Place::Sentinel(_)) {
-            return Err(CannotLearn::Sentinel);
-        }
         let cannot = |why| CannotLearn::Data { address: address.to_string(), why };
+        tokio::task::spawn_local(follow(self.upstream.clone()));
         look(&self.upstream).await.map_err(cannot)?;
+        watch_over(&self.upstream);
         let settings = Settings { workers: 1, ..self.settings.clone() };
         let listeners = Listeners::bind(&settings, self.server.take(), &mut Inherited::default())?;
         let observer = Arc::new(Mutex::new(Observer::default()));
@@ -146,20 +141,17 @@ fn url(address: &DataAddr) -> String {
 }
 
 /// Whether it is there, lets the login of the URL in, and is no master. Without a login clients log in for themselves.
-async fn look(upstream: &Upstream) -> io::Result<()> {
-    let address = &upstream.settings().address;
-    let mut server = connect(upstream).await?;
-    let answers = bring(&mut server, address).await?;
-    if let Some(answer) = answers.iter().find(|answer| answer.starts_with(b"-")) {
-        return Err(refused(answer));
+async fn look(upstream: &Upstream) -> Result<(), Lost> {
+    require_no_mark(&mut open(upstream).await?.stream).await
+}
+
+/// A master that sentinels name may become a replica before they know, which ends the connections to it. One whose address
+/// is fixed is looked at by its clients alone.
+fn watch_over(upstream: &Upstream) {
+    if matches!(upstream.settings().address.place, Place::Sentinel(_)) {
+        let onlooker = Onlooker { upstream: upstream.clone(), locks_go_on: false };
+        tokio::task::spawn_local(async move { onlooker.look_for_ever().await });
     }
-    let mut request = Vec::new();
-    request::encode(&mut request, &[b"EXISTS", MARK.as_bytes()]);
-    let has_mark = ask(&mut server, &request, 1).await?;
-    if has_mark.first().is_some_and(|answer| answer == b":1\r\n") {
-        return Err(io::Error::other(HAS_MARK));
-    }
-    Ok(())
 }
 
 fn remove_socket(settings: &Settings) {

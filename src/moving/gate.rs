@@ -18,9 +18,11 @@ use redis::{Cmd, RedisResult};
 use tokio::sync::{mpsc, oneshot};
 
 use super::copy::Name;
+use super::pending::{Pending, UnderWay};
 use crate::clock::{self, Instant};
 use crate::data::upstream::{Dialled, Upstream};
 use crate::data::watch::HAS_MARK;
+use crate::data::whereabouts::ended;
 use crate::master::probe::{Predecessor, ProbeError, over};
 use crate::reserved::MARK;
 
@@ -39,6 +41,7 @@ pub type Answer = Result<i64, String>;
 /// Asks the data Redis.
 pub struct Gate {
     orders: mpsc::UnboundedSender<Order>,
+    pending: Rc<Pending>,
 }
 
 struct Order {
@@ -46,16 +49,18 @@ struct Order {
     answer: oneshot::Sender<Answer>,
     /// Until when it has to arrive; `None`: it need not.
     owed_until: Option<Instant>,
+    under_way: UnderWay,
 }
 
 impl Gate {
     /// Connects, and stays connected for as long as this is kept.
     pub fn open(upstream: Upstream) -> Rc<Self> {
         let (orders, received) = mpsc::unbounded_channel();
-        tokio::task::spawn_local(
-            Task { upstream, owed: Owed::default(), last: None }.run(received),
-        );
-        Rc::new(Self { orders })
+        let pending = Rc::<Pending>::default();
+        let (owed, last) = (Owed::default(), None);
+        let task = Task { upstream, owed, last, pending: Rc::clone(&pending), refusal: None };
+        tokio::task::spawn_local(task.run(received));
+        Rc::new(Self { orders, pending })
     }
 
     /// A name that nothing has had.
@@ -78,10 +83,16 @@ impl Gate {
         self.send(request, Some(until));
     }
 
+    /// What is still to be done, answers that nobody waits for included.
+    pub fn pending(&self) -> &Rc<Pending> {
+        &self.pending
+    }
+
     fn send(&self, request: Cmd, owed_until: Option<Instant>) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
         // Its task ends with the worker only.
-        let _ = self.orders.send(Order { request, answer, owed_until });
+        let under_way = self.pending.begin();
+        let _ = self.orders.send(Order { request, answer, owed_until, under_way });
         answered
     }
 }
@@ -89,17 +100,23 @@ impl Gate {
 /// What has to arrive, in the order in which it was asked for.
 #[derive(Default)]
 struct Owed {
-    orders: BTreeMap<u64, (Cmd, Instant)>,
+    orders: BTreeMap<u64, Debt>,
     next: u64,
 }
 
+struct Debt {
+    request: Cmd,
+    until: Instant,
+    _under_way: UnderWay,
+}
+
 impl Owed {
-    fn insert(&mut self, request: Cmd, until: Instant) -> u64 {
+    fn insert(&mut self, debt: Debt) -> u64 {
         if self.orders.len() >= MAX_OWED {
             self.orders.pop_first();
         }
         self.next += 1;
-        self.orders.insert(self.next, (request, until));
+        self.orders.insert(self.next, debt);
         self.next
     }
 }
@@ -109,13 +126,18 @@ struct Task {
     owed: Owed,
     /// The last connection.
     last: Option<Predecessor>,
+    pending: Rc<Pending>,
+    /// What it said last instead of letting anybody ask.
+    refusal: Option<String>,
 }
 
 impl Task {
     async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         while !orders.is_closed() {
-            let Err(error) = self.serve(&mut orders).await;
-            tracing::debug!("locks cannot be asked for at the data Redis: {error}");
+            let mut was_there = false;
+            let Err(error) = self.serve(&mut orders, &mut was_there).await;
+            self.pending.found(was_there);
+            self.refuse(&error, was_there);
             let pause = tokio::time::sleep(PAUSE);
             tokio::pin!(pause);
             loop {
@@ -131,30 +153,41 @@ impl Task {
         }
     }
 
-    /// Nobody can be asked; whoever waits gets no answer.
+    /// Remembers why nobody can be asked. What the server says itself does not end without an operator.
+    fn refuse(&mut self, error: &ProbeError, was_there: bool) {
+        let said = words_of(error);
+        let is_news = was_there || said != self.refusal;
+        match &said {
+            Some(said) if is_news => {
+                tracing::warn!("the data Redis does not let this proxy ask for locks: {said}");
+            }
+            _ => tracing::debug!("locks cannot be asked for at the data Redis: {error}"),
+        }
+        self.refusal = said;
+    }
+
+    /// Nobody can be asked; whoever waits is told why, if the data Redis has said it.
     fn keep_what_is_owed(&mut self, order: Order) {
-        if let Some(until) = order.owed_until {
-            self.owed.insert(order.request, until);
+        let Order { request, answer, owed_until, under_way } = order;
+        if let Some(until) = owed_until {
+            self.owed.insert(Debt { request, until, _under_way: under_way });
+        } else if let Some(said) = &self.refusal {
+            let _ = answer.send(Err(said.clone()));
         }
     }
 
     async fn serve(
         &mut self,
         orders: &mut mpsc::UnboundedReceiver<Order>,
+        was_there: &mut bool,
     ) -> Result<Infallible, ProbeError> {
         let upstream = self.upstream.clone();
-        let Dialled { stream, tenure } = upstream.dial().await?;
-        let replaced = async {
-            match tenure {
-                Some(mut tenure) => tenure.ended().await,
-                None => std::future::pending().await,
-            }
-        };
+        let Dialled { stream, mut tenure } = upstream.dial().await?;
         let login = upstream.login();
         tokio::select! {
             biased;
-            () = replaced => Err(std::io::Error::other("another one is the master now").into()),
-            error = over(stream, &login, |connection| self.over(connection, orders)) => error,
+            () = ended(tenure.as_mut()) => Err(std::io::Error::other("another one is the master now").into()),
+            error = over(stream, &login, |connection| self.over(connection, orders, was_there)) => error,
         }
     }
 
@@ -162,14 +195,17 @@ impl Task {
         &mut self,
         mut connection: MultiplexedConnection,
         orders: &mut mpsc::UnboundedReceiver<Order>,
+        was_there: &mut bool,
     ) -> Result<Infallible, ProbeError> {
         connection.set_response_timeout(SILENCE);
         self.begin(&mut connection).await?;
+        *was_there = true;
+        self.pending.found(true);
         let now = clock::now();
-        self.owed.orders.retain(|_, (_, until)| *until > now);
+        self.owed.orders.retain(|_, debt| debt.until > now);
         let owed = RefCell::new(&mut self.owed);
         let mut on_their_way = FuturesUnordered::new();
-        for (at, (request, _)) in &owed.borrow().orders {
+        for (at, Debt { request, .. }) in &owed.borrow().orders {
             on_their_way
                 .push(tell(connection.clone(), request.clone(), Some(*at), None).boxed_local());
         }
@@ -177,9 +213,20 @@ impl Task {
             let (at, result) = tokio::select! {
                 biased;
                 Some(done) = on_their_way.next() => done,
-                Some(Order { request, answer, owed_until }) = orders.recv() => {
-                    let at = owed_until.map(|until| owed.borrow_mut().insert(request.clone(), until));
-                    let mut told = tell(connection.clone(), request, at, Some(answer)).boxed_local();
+                Some(Order { request, answer, owed_until, under_way }) = orders.recv() => {
+                    let (at, asked) = match owed_until {
+                        Some(until) => {
+                            let debt = Debt { request: request.clone(), until, _under_way: under_way };
+                            (Some(owed.borrow_mut().insert(debt)), None)
+                        }
+                        None => (None, Some(under_way)),
+                    };
+                    let telling = tell(connection.clone(), request, at, Some(answer));
+                    let mut told = async move {
+                        let _asked = asked;
+                        telling.await
+                    }
+                    .boxed_local();
                     // Polled once, it stands in the connection's queue, behind what was asked for before.
                     match poll_fn(|cx| Poll::Ready(told.poll_unpin(cx))).await {
                         Poll::Ready(done) => done,
@@ -245,4 +292,15 @@ async fn tell(
 fn text_of(error: &redis::RedisError) -> String {
     let (code, detail) = (error.code().unwrap_or("ERR"), error.detail().unwrap_or_default());
     format!("{code} {detail}")
+}
+
+/// What the server has said, if it was the server.
+fn words_of(error: &ProbeError) -> Option<String> {
+    match error {
+        ProbeError::WrongPassword => {
+            Some("WRONGPASS the user or the password in --data is another one".to_owned())
+        }
+        ProbeError::Refused(error) => error.code().map(|_| text_of(error)),
+        ProbeError::Unreachable(_) => None,
+    }
 }

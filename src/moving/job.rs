@@ -57,8 +57,10 @@ impl Job {
         !matches!(operation.wish(), Wish::Look)
     }
 
-    /// Does it, and answers.
+    /// Does it, and answers. A client that has gone meanwhile leaves nothing half done.
     pub async fn run(self, engine: Rc<Engine>, gate: Rc<Gate>, target: Target) {
+        // Between two questions, to either place, it is in nobody's queue.
+        let _under_way = gate.pending().begin();
         let Operation { db, key, .. } = &self.operation;
         let place = Place { db: *db, key: key.clone() };
         let both = Both { place, since: clock::now(), name: Gate::name(), engine, gate };

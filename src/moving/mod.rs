@@ -7,10 +7,12 @@
 //! * [`copy`]: what the data Redis does with each request, as the scripts do it;
 //! * [`claim`]: what is to be done when one place has answered;
 //! * [`job`]: one request for a lock, there and on the masters;
-//! * [`gate`]: the connection of a worker, in the order in which it is asked.
+//! * [`gate`]: the connection of a worker, in the order in which it is asked;
+//! * [`pending`]: what a worker that ends has to wait for.
 
 pub mod claim;
 pub mod copy;
 pub mod gate;
 pub mod job;
+pub mod pending;
 pub mod script;

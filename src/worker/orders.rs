@@ -73,13 +73,13 @@ impl Worker {
         }
     }
 
-    /// The clients are served elsewhere since `since`. What masters that are down still have to get is known
+    /// The clients are served elsewhere since `since`. What masters that are down, and the data Redis, still have to get is known
     /// here only: they have as long as clients would have.
     pub(super) async fn drain_after(&self, since: Instant) {
         let drain_timeout = self.live().drain_timeout;
         let limit = since + drain_timeout;
         self.drain(drain_timeout.min(FAREWELL)).await;
-        let owes = || self.engine.links().iter().any(|link| link.owes());
+        let owes = || self.engine.links().iter().any(|link| link.owes()) || self.takes_back();
         while owes() && clock::now() < limit {
             tokio::time::sleep(DRAIN_POLL).await;
         }

@@ -1,5 +1,7 @@
 //! A running `redlock-proxy learn`.
 
+#![allow(dead_code, reason = "every test binary uses its own part of this module")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -62,7 +64,7 @@ impl Learner {
     }
 
     /// What follows `text` in a line of the log.
-    fn told(&self, text: &str) -> String {
+    pub(crate) fn told(&self, text: &str) -> String {
         eventually_blocking(text, || {
             let log = self.log.lock().expect("the log");
             let line = log.iter().find_map(|line| line.split_once(text))?;

@@ -19,6 +19,7 @@
 pub mod certificates;
 pub mod client;
 pub mod clock;
+pub mod followed;
 pub mod http;
 pub mod master;
 pub mod one_address;

@@ -1,8 +1,9 @@
 //! Where one request goes, by its keys.
 
 use crate::client::decoder::Args;
-use crate::command::keys::{self, is};
+use crate::command::keys;
 use crate::command::table::{self, Command, Family, Spec};
+use crate::command::word::is;
 use crate::data::names::LockNames;
 
 /// Where a request goes.

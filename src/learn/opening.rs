@@ -1,0 +1,125 @@
+//! A connection to the data Redis, brought to what the URL says before its client is heard.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::config::DataAddr;
+use crate::data::answers::{error_text, must_be_master};
+use crate::data::connection::Lost;
+use crate::data::replies::{NotRedis, Replies};
+use crate::data::setup::{Credentials, Setup};
+use crate::data::upstream::{Dialled, Upstream};
+use crate::data::watch::HAS_MARK;
+use crate::data::whereabouts::{Tenure, ended};
+use crate::master::dial::{Connection, Stream as _};
+use crate::operation::request;
+use crate::reserved::MARK;
+
+/// The longest answer to what is said first, in bytes: that to `HELLO` names all modules.
+const LONGEST_ANSWER: usize = 64 << 10;
+
+/// A connection over which a client may speak.
+pub(super) struct Opened {
+    /// What leads there.
+    pub(super) stream: Connection,
+    /// As long as it is of use, if sentinels say that.
+    pub(super) tenure: Option<Tenure>,
+}
+
+/// Opens a connection, logs in and selects the database as the URL says. Of a master that sentinels name it is asked
+/// whether it is one. Should that one be replaced meanwhile, the next is dialled: no client has been heard yet.
+///
+/// # Errors
+/// The data Redis cannot be reached, does not take the login of the URL, or is none to be watched.
+pub(super) async fn open(upstream: &Upstream) -> Result<Opened, Lost> {
+    let address = &upstream.settings().address;
+    loop {
+        let Dialled { mut stream, mut tenure } = upstream.dial().await?;
+        let is_followed = tenure.is_some();
+        let prepare = async {
+            bring(&mut stream, address).await?;
+            if is_followed {
+                require_no_mark(&mut stream).await?;
+                require_master(&mut stream).await?;
+            }
+            Ok::<_, Lost>(())
+        };
+        tokio::select! {
+            biased;
+            () = ended(tenure.as_mut()) => stream.abort_on_close(),
+            prepared = prepare => return prepared.map(|()| Opened { stream, tenure }),
+        }
+    }
+}
+
+async fn bring(server: &mut Connection, address: &DataAddr) -> Result<(), Lost> {
+    let login = address
+        .password
+        .as_ref()
+        .map(|password| Credentials { user: address.user.clone(), password: password.clone() });
+    let setup = Setup { login, db: address.db, ..Setup::default() };
+    let mut requests = Vec::new();
+    let brought = setup.bring(&Setup::default(), &mut requests);
+    let answers = ask(server, &requests, brought.needed).await?;
+    answers.iter().find_map(|answer| refusal(answer)).map_or(Ok(()), Err)
+}
+
+/// Masters of locks are not watched. Who may not ask that, a client that logs in for itself, learns nothing.
+///
+/// # Errors
+/// It has the mark of one, or the connection is lost.
+pub(super) async fn require_no_mark(server: &mut Connection) -> Result<(), Lost> {
+    let mut request = Vec::new();
+    request::encode(&mut request, &[b"EXISTS", MARK.as_bytes()]);
+    match ask(server, &request, 1).await?.first() {
+        Some(answer) if answer == b":1\r\n" => Err(std::io::Error::other(HAS_MARK).into()),
+        _ => Ok(()),
+    }
+}
+
+async fn require_master(server: &mut Connection) -> Result<(), Lost> {
+    let mut request = Vec::new();
+    // For a new connection that changes nothing.
+    request::encode(&mut request, &[b"HELLO", b"2"]);
+    ask(server, &request, 1).await?.first().map_or(Ok(()), |answer| must_be_master(answer))
+}
+
+/// Sends requests and returns what answers them.
+async fn ask(
+    server: &mut Connection,
+    requests: &[u8],
+    answers: usize,
+) -> Result<Vec<Vec<u8>>, Lost> {
+    server.write_all(requests).await?;
+    server.flush().await?;
+    let (mut found, mut answer) = (Vec::new(), Vec::new());
+    let (mut replies, mut buffer) = (Replies::default(), [0; 1024]);
+    while found.len() < answers {
+        let read = server.read(&mut buffer).await?;
+        if read == 0 {
+            // It may have said why: it has no room for one more client, say.
+            return Err(found
+                .last()
+                .and_then(|last: &Vec<u8>| refusal(last))
+                .unwrap_or(Lost::Closed));
+        }
+        let mut rest = &buffer[..read];
+        while !rest.is_empty() {
+            let piece = replies.read(rest)?;
+            answer.extend_from_slice(&rest[..piece.bytes]);
+            rest = &rest[piece.bytes..];
+            if answer.len() > LONGEST_ANSWER {
+                return Err(NotRedis.into());
+            }
+            if piece.ended.is_some() {
+                found.push(std::mem::take(&mut answer));
+            }
+        }
+    }
+    // Nothing else was asked for.
+    let is_all = found.len() == answers && answer.is_empty();
+    if is_all { Ok(found) } else { Err(NotRedis.into()) }
+}
+
+fn refusal(answer: &[u8]) -> Option<Lost> {
+    error_text(answer).map(|text| Lost::Refused(String::from_utf8_lossy(text).into_owned()))
+}
