@@ -178,7 +178,7 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
         .env("REDLOCK_PROXY_MAX_TTL", "");
     assert_eq!(
         settings(command),
-        "masters=environment:1,environment:2 data=none lock-keys= lock-channels= also-claim-on-data=false listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
+        "masters=environment:1,environment:2 data=none lock-keys= lock-channels= also-claim-on-data=false warn-unmatched-after=1h listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
          tls-key-file=none tls-ca-cert-file=none tls-auth-clients=none master-tls-ca-cert-file=none \
          master-tls-cert-file=none master-tls-key-file=none master-tls-server-name=none unixsocket=none \
          unixsocketperm=none admin=none admin-host= vote-timeout=50ms patience=1s500ms \

@@ -72,6 +72,8 @@ pub struct Data {
     pub reason: String,
     pub since_seconds: u64,
     pub lock_keys: Vec<String>,
+    /// What the traffic says of the patterns, in the words of the log.
+    pub advice: Vec<String>,
 }
 
 /// A key for which claims were refused, or had to wait.
@@ -144,6 +146,7 @@ impl Data {
             since_seconds: seen.since.map_or(0, |since| since.elapsed().as_secs()),
             reason: seen.trouble.unwrap_or_default(),
             lock_keys: settings.locks.keys.iter().map(|it| text(it)).collect(),
+            advice: upstream.notes().all().iter().map(ToString::to_string).collect(),
         }
     }
 }

@@ -14,8 +14,10 @@
 //! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
 //! * [`sentinels`] asks where it is, should sentinels choose it, and [`whereabouts`] is what they tell;
 //! * [`watch`] looks after it, and [`health`] is what it has seen;
+//! * [`advice`] is what the traffic says of the patterns;
 //! * [`replies`] finds where one reply ends and the next one begins, without keeping either.
 
+pub mod advice;
 mod answers;
 pub mod connection;
 pub mod health;

@@ -1,5 +1,5 @@
 //! Looking after the data Redis once a second, over a connection of its own, so that it is known when it has gone before
-//! anybody needs it, and asking its sentinels, if it has some.
+//! anybody needs it, asking its sentinels, if it has some, and telling what its [traffic](super::advice) says.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -26,10 +26,20 @@ pub const HAS_MARK: &str =
 
 /// Looks after it for ever.
 pub async fn watch(upstream: Upstream) {
-    match upstream.inquiry() {
-        None => look_for_ever(&upstream).await,
-        Some(inquiry) => {
-            tokio::join!(look_for_ever(&upstream), inquiry.go_on());
+    let ask_sentinels = async {
+        if let Some(inquiry) = upstream.inquiry() {
+            inquiry.go_on().await;
+        }
+    };
+    tokio::join!(look_for_ever(&upstream), ask_sentinels, advise(&upstream));
+}
+
+/// Tells what the traffic says of the patterns, whether the data Redis is there or not.
+async fn advise(upstream: &Upstream) {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        for advice in upstream.notes().tick() {
+            tracing::warn!("{advice}");
         }
     }
 }
