@@ -135,6 +135,7 @@ fn wrong_usage_is_one_sentence_and_64() {
         (vec!["--vote-timeout"], "a value is required for '--vote-timeout <DURATION>'"),
         (vec!["frobnicate"], "unrecognized subcommand 'frobnicate'"),
         (vec!["--master", "a", "--vote-timeout", "0"], "vote-timeout `0` must be from 1ms to 10s"),
+        (vec!["--master", "a", "--warn-unmatched-after", "x"], "warn-unmatched-after `x` "),
         (vec!["--master", "a", "--log-format", "xml"], "log-format `xml` must be text or json"),
         (vec!["--masters", "a,a"], "master a:6379 is named twice"),
         (vec!["--config", "/nonexistent.toml"], "cannot read /nonexistent.toml"),

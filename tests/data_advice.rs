@@ -123,6 +123,24 @@ async fn locks_on_the_masters_and_plain_data_are_no_matter() {
 }
 
 #[tokio::test]
+async fn claims_that_wait_for_their_turn_count_once() {
+    let it = OneAddress::start(&["--lock-keys", "lock:*"]);
+    let mut client = it.proxy.raw().await;
+    let mut requests = Vec::new();
+    for number in 0..50 {
+        requests.extend(encode(&["SETNX", &format!("job:{number}"), "me"]));
+        requests.extend(encode(&["GET", "lock:a"]));
+        requests.extend(encode(&["SETNX", "redlock-proxy:mark", "me"]));
+    }
+    client.send(&requests).await;
+    for _ in 0..50 {
+        assert_eq!(client.replies(2).await, [Reply::Int(1), Reply::Nil]);
+        assert!(client.reply().await.is_error("ERR names that begin with"));
+    }
+    assert_eq!(it.metric("redlock_unguarded_claims_total"), 50);
+}
+
+#[tokio::test]
 async fn scripts_and_transactions_of_locks_are_seen() {
     let it = OneAddress::start(&["--lock-keys", "lock:*"]);
     let mut client = it.proxy.raw().await;
