@@ -143,17 +143,17 @@ mod tests {
         let locks = LockNames { keys: vec![b"lokc:*"[..].into()], channels: Vec::new() };
         let notes = Notes::new(&locks, Duration::from_secs(2));
         notes.claimed(b"job:1", "SETNX");
-        let unguarded = Advice::Unguarded { pattern: "job:*".into(), signs: "SETNX".into() };
-        assert_eq!(notes.tick(), [unguarded.clone()]);
+        let unguarded = [Advice::Unguarded { pattern: "job:*".into(), signs: "SETNX".into() }];
+        assert_eq!(notes.tick(), unguarded);
         notes.traffic();
         assert_eq!(notes.tick(), []);
         notes.traffic();
-        let unmatched = Advice::UnmatchedKeys { pattern: "lokc:*".into(), after: "2s".into() };
-        assert_eq!(notes.tick(), [unmatched.clone()]);
+        let unmatched = [Advice::UnmatchedKeys { pattern: "lokc:*".into(), after: "2s".into() }];
+        assert_eq!(notes.tick(), unmatched);
         notes.traffic();
         notes.claimed(b"job:2", "SETNX");
         assert_eq!(notes.tick(), []);
-        assert_eq!(notes.all(), [unmatched, unguarded]);
+        assert_eq!(notes.all(), [unmatched, unguarded].concat());
         assert_eq!((notes.unmatched_patterns(), notes.unguarded_patterns()), (1, 1));
         assert_eq!(notes.unguarded_claims(), 2);
     }
