@@ -227,6 +227,16 @@ pub struct Typed {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub also_claim_on_data: Option<Word>,
 
+    /// How long there may be requests, and none for a name that a pattern of --lock-keys or --lock-channels matches, before
+    /// that is warned of; 0s: for ever. [default: 1h]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "REDLOCK_PROXY_WARN_UNMATCHED_AFTER",
+        hide_env_values = true
+    )]
+    pub warn_unmatched_after: Option<Word>,
+
     /// Where clients connect, or none. [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT", env = "REDLOCK_PROXY_LISTEN", hide_env_values = true)]
     pub listen: Option<Word>,
@@ -597,6 +607,7 @@ impl Typed {
             lock_keys: self.lock_keys.or(below.lock_keys),
             lock_channels: self.lock_channels.or(below.lock_channels),
             also_claim_on_data: self.also_claim_on_data.or(below.also_claim_on_data),
+            warn_unmatched_after: self.warn_unmatched_after.or(below.warn_unmatched_after),
             listen: self.listen.or(below.listen),
             tls_listen: self.tls_listen.or(below.tls_listen),
             tls_cert_file: self.tls_cert_file.or(below.tls_cert_file),

@@ -135,6 +135,7 @@ fn wrong_usage_is_one_sentence_and_64() {
         (vec!["--vote-timeout"], "a value is required for '--vote-timeout <DURATION>'"),
         (vec!["frobnicate"], "unrecognized subcommand 'frobnicate'"),
         (vec!["--master", "a", "--vote-timeout", "0"], "vote-timeout `0` must be from 1ms to 10s"),
+        (vec!["--master", "a", "--warn-unmatched-after", "x"], "warn-unmatched-after `x` "),
         (vec!["--master", "a", "--log-format", "xml"], "log-format `xml` must be text or json"),
         (vec!["--masters", "a,a"], "master a:6379 is named twice"),
         (vec!["--config", "/nonexistent.toml"], "cannot read /nonexistent.toml"),
@@ -178,7 +179,7 @@ fn flags_beat_the_environment_and_the_environment_beats_the_file() {
         .env("REDLOCK_PROXY_MAX_TTL", "");
     assert_eq!(
         settings(command),
-        "masters=environment:1,environment:2 data=none lock-keys= lock-channels= also-claim-on-data=false listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
+        "masters=environment:1,environment:2 data=none lock-keys= lock-channels= also-claim-on-data=false warn-unmatched-after=1h listen=127.0.0.1:2222 tls-listen=none tls-cert-file=none \
          tls-key-file=none tls-ca-cert-file=none tls-auth-clients=none master-tls-ca-cert-file=none \
          master-tls-cert-file=none master-tls-key-file=none master-tls-server-name=none unixsocket=none \
          unixsocketperm=none admin=none admin-host= vote-timeout=50ms patience=1s500ms \

@@ -162,6 +162,11 @@ async fn an_operator_sees_how_the_data_redis_is() {
     browser.in_session("/url", &json!({"url": format!("http://{}/", proxy.admin_address())}));
     browser.waits_for("data-redis", "✓ up");
     assert!(browser.sees("data-redis").contains("lock:*, <i>x</i>"));
+    assert_eq!(browser.sees("advice"), "");
+    let claim = words("SET <img/src=x/onerror=alert(1)> mine NX PX 60000");
+    assert_eq!(proxy.raw().await.ask(&claim).await, Reply::ok());
+    let advice = "⚠ keys like `<img/src=x/onerror=alert(*)>` are used as locks (SET NX with a TTL)";
+    browser.waits_for("advice", advice);
     data.kill_9();
     browser.waits_for("data-redis", "✗ down");
     data.restart_empty();

@@ -12,6 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::status;
 use crate::client::registry::Disconnected;
 use crate::data::description::Description;
+use crate::data::upstream::Upstream;
 use crate::master::standing::Cause;
 use crate::metrics::histogram::{Histogram, Times};
 use crate::metrics::process;
@@ -158,8 +159,7 @@ impl Page<'_, '_> {
         self.gauge("data_may_be_lost", help, None, f64::from(is_lost))?;
 
         if let Some(data) = &shared.data {
-            let is_up = f64::from(u8::from(Description::of(data).is_up()));
-            self.gauge("data_up", "Whether the data Redis can be used.", None, is_up)?;
+            self.data(data)?;
         }
         self.of_masters("master_up", "Whether a worker is connected to it.", |master| {
             f64::from(u8::from(status::is_up(shared, master)))
@@ -183,6 +183,18 @@ impl Page<'_, '_> {
         self.copying()?;
         self.ballots()?;
         self.debts()
+    }
+
+    fn data(&mut self, data: &Upstream) -> fmt::Result {
+        let is_up = f64::from(u8::from(Description::of(data).is_up()));
+        self.gauge("data_up", "Whether the data Redis can be used.", None, is_up)?;
+        let notes = data.notes();
+        let help = "Patterns of locks that have matched nothing for long.";
+        self.gauge("unmatched_patterns", help, None, notes.unmatched_patterns() as f64)?;
+        let help = "Kinds of keys that are used as locks and that no pattern names.";
+        self.gauge("unguarded_patterns", help, None, notes.unguarded_patterns() as f64)?;
+        let help = "Commands that take or release a lock, on keys that no pattern names.";
+        self.counter("unguarded_claims", help, notes.unguarded_claims())
     }
 
     fn probations(&mut self) -> fmt::Result {

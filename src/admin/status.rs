@@ -70,6 +70,8 @@ pub struct Data {
     #[serde(flatten)]
     pub description: Description,
     pub lock_keys: Vec<String>,
+    /// What the traffic says of the patterns, in the words of the log.
+    pub advice: Vec<String>,
 }
 
 /// A key for which claims were refused, or had to wait.
@@ -136,7 +138,8 @@ impl Data {
     fn of(upstream: &Upstream) -> Self {
         let text = |pattern: &[u8]| String::from_utf8_lossy(pattern).into_owned();
         let lock_keys = upstream.settings().locks.keys.iter().map(|it| text(it)).collect();
-        Self { description: Description::of(upstream), lock_keys }
+        let advice = upstream.notes().all().iter().map(ToString::to_string).collect();
+        Self { description: Description::of(upstream), lock_keys, advice }
     }
 }
 

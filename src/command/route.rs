@@ -4,6 +4,7 @@
 //! them together.
 
 pub(super) mod destination;
+mod notice;
 mod short;
 
 use super::word::is;
@@ -43,7 +44,10 @@ pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Opti
         Destination::of_beginning(locks, args, words).filter(|_| front.login.is_authenticated());
     let action = match to {
         Some(_) if front.waits_for_masters() || side.is_choosing() => Some(Action::Later),
-        Some(to) => go(front, &mut side, to, args),
+        Some(to) => {
+            side.upstream().notes().traffic();
+            go(front, &mut side, to, args)
+        }
         None => None,
     };
     front.side = Some(side);
@@ -53,7 +57,9 @@ pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Opti
 
 fn decide(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let to = Destination::of(&side.upstream().settings().locks, args);
-    go(front, side, to, args)
+    let action = go(front, side, to, args);
+    notice::of(side.upstream().notes(), front.command, to, args, action.as_ref());
+    action
 }
 
 fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -> Option<Action> {
@@ -147,6 +153,7 @@ fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     if !may_send(front, spec, args) || args.len() != 3 {
         return None;
     }
+    side.upstream().notes().scripts().text(args.at(2));
     if front.outbox.in_flight() > 0 {
         return Some(Action::Later);
     }

@@ -3,10 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::access::secret_from;
-use super::values::switch;
-use super::{InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, SentinelAddr, given, sentinel};
+use super::values::{duration_within, switch};
+use super::{
+    InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, SentinelAddr, YEAR_MS, given, sentinel,
+    set_given,
+};
 use crate::cli::{Typed, Word};
 use crate::data::names::LockNames;
 
@@ -19,6 +23,8 @@ pub struct Data {
     pub locks: LockNames,
     /// Old instances of the application still take their locks here, so that each claim has to as well.
     pub has_locks: bool,
+    /// A pattern that matches nothing for so long, while there are requests, is warned of; zero: none is.
+    pub warn_unmatched_after: Duration,
 }
 
 /// The address of the data Redis.
@@ -135,6 +141,9 @@ impl fmt::Display for DataAddr {
 }
 
 impl Data {
+    /// So much traffic has a lock somewhere, mostly.
+    pub const WARN_UNMATCHED_AFTER: Duration = Duration::from_secs(3600);
+
     /// The lines that tell an operator where everything goes.
     pub(super) fn start_lines(&self) -> [String; 2] {
         let patterns = self.locks.keys.iter().map(|pattern| String::from_utf8_lossy(pattern));
@@ -154,6 +163,7 @@ impl Data {
         typed: &Typed,
         masters: &[MasterAddr],
     ) -> Result<Option<Self>, InvalidSetting> {
+        let warn_unmatched_after = unmatched_after(typed)?;
         let Some(text) = given(&typed.data) else {
             return nothing_without_it(typed).map(|()| None);
         };
@@ -178,7 +188,7 @@ impl Data {
                 "also-claim-on-data needs lock-keys: name the patterns of your locks".to_owned(),
             ));
         }
-        Ok(Some(Self { address, locks, has_locks }))
+        Ok(Some(Self { address, locks, has_locks, warn_unmatched_after }))
     }
 }
 
@@ -186,6 +196,14 @@ fn also_claims(typed: &Typed) -> Result<bool, InvalidSetting> {
     let word = given(&typed.also_claim_on_data);
     let refused = |why| InvalidSetting(format!("also-claim-on-data {why}"));
     word.map_or(Ok(false), |word| switch(word.trim()).map_err(refused))
+}
+
+/// Its default changes nothing where there are no patterns.
+fn unmatched_after(typed: &Typed) -> Result<Duration, InvalidSetting> {
+    let mut after = Data::WARN_UNMATCHED_AFTER;
+    let parse = duration_within(0..=YEAR_MS);
+    set_given(&mut after, "warn-unmatched-after", &typed.warn_unmatched_after, parse)?;
+    Ok(after)
 }
 
 fn nothing_without_it(typed: &Typed) -> Result<(), InvalidSetting> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::values::shown_duration;
-use super::{LogFormat, NoTtl, Settings};
+use super::{Data, LogFormat, NoTtl, Settings};
 use crate::master::standing::ColdStart;
 
 impl Settings {
@@ -37,8 +37,9 @@ impl Settings {
         fields
     }
 
-    fn data_fields(&self) -> [(&'static str, String); 4] {
+    fn data_fields(&self) -> [(&'static str, String); 5] {
         let data = self.data.as_ref();
+        let unmatched_after = data.map_or(Data::WARN_UNMATCHED_AFTER, |it| it.warn_unmatched_after);
         let patterns = |words: Option<&Vec<Box<[u8]>>>| {
             let words = words.into_iter().flatten().map(|word| String::from_utf8_lossy(word));
             words.collect::<Vec<_>>().join(",")
@@ -48,6 +49,7 @@ impl Settings {
             ("lock-keys", patterns(data.map(|data| &data.locks.keys))),
             ("lock-channels", patterns(data.map(|data| &data.locks.channels))),
             ("also-claim-on-data", data.is_some_and(|data| data.has_locks).to_string()),
+            ("warn-unmatched-after", shown_duration(unmatched_after)),
         ]
     }
 

@@ -16,8 +16,10 @@
 //! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
 //! * [`sentinels`] asks where it is, should sentinels choose it, and [`whereabouts`] is what they tell;
 //! * [`watch`] looks after it, [`health`] is what it has seen, and [`description`] what is shown of that;
+//! * [`advice`] is what the traffic says of the patterns;
 //! * [`replies`] finds where one reply ends and the next one begins, without keeping either.
 
+pub mod advice;
 pub mod answers;
 pub mod connection;
 pub mod description;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::RedisConnectionInfo;
 use tokio::net::UnixStream;
 
+use super::advice::Notes;
 use super::health::Health;
 use super::sentinels::Inquiry;
 use super::whereabouts::{Tenure, Whereabouts};
@@ -21,6 +22,7 @@ pub struct Upstream {
     settings: Arc<Data>,
     network: Network,
     health: Arc<Health>,
+    notes: Arc<Notes>,
     /// Where it is just now, if sentinels choose it.
     whereabouts: Option<Arc<Whereabouts>>,
 }
@@ -53,6 +55,7 @@ impl Upstream {
             settings: Arc::new(settings.clone()),
             network,
             health: Arc::default(),
+            notes: Arc::new(Notes::new(&settings.locks, settings.warn_unmatched_after)),
             whereabouts: is_followed.then(Arc::default),
         })
     }
@@ -65,6 +68,12 @@ impl Upstream {
     /// What is known of it.
     pub fn health(&self) -> &Health {
         &self.health
+    }
+
+    /// What the traffic says of the patterns.
+    #[inline]
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// Reads the certificates again.

@@ -1,5 +1,5 @@
 //! Looking after the data Redis once a second, over a connection of its own, so that it is known when it has gone before
-//! anybody needs it, and asking its sentinels, if it has some.
+//! anybody needs it, asking its sentinels, if it has some, and telling what its [traffic](super::advice) says.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -27,13 +27,23 @@ pub const HAS_MARK: &str =
 /// Looks after it for ever, and asks its sentinels, while locks go on whatever becomes of it.
 pub async fn watch(upstream: Upstream) {
     let onlooker = Onlooker { upstream: upstream.clone(), locks_go_on: true };
-    tokio::join!(onlooker.look_for_ever(), follow(upstream));
+    tokio::join!(onlooker.look_for_ever(), follow(upstream.clone()), advise(&upstream));
 }
 
 /// Asks its sentinels for ever, if it has some.
 pub async fn follow(upstream: Upstream) {
     if let Some(inquiry) = upstream.inquiry() {
         inquiry.go_on().await;
+    }
+}
+
+/// Tells what the traffic says of the patterns, whether the data Redis is there or not.
+async fn advise(upstream: &Upstream) {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        for advice in upstream.notes().tick() {
+            tracing::warn!("{advice}");
+        }
     }
 }
 

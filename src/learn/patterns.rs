@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::skeleton::{Part, Skeleton};
+use crate::command::glob;
 use crate::data::names::LockNames;
 
 /// So many different words in one place are taken for a word that varies.
@@ -78,7 +79,7 @@ fn merge_words(skeletons: &mut BTreeSet<Skeleton>, data: &[&[u8]]) {
     for at in (0..longest).rev() {
         let mut alike: BTreeMap<Skeleton, Vec<Skeleton>> = BTreeMap::new();
         for skeleton in skeletons.iter() {
-            if let Some(merged) = without_word(skeleton, at) {
+            if let Some(merged) = skeleton.without_word(at) {
                 alike.entry(merged).or_default().push(skeleton.clone());
             }
         }
@@ -88,15 +89,6 @@ fn merge_words(skeletons: &mut BTreeSet<Skeleton>, data: &[&[u8]]) {
             }
         }
     }
-}
-
-fn without_word(skeleton: &Skeleton, at: usize) -> Option<Skeleton> {
-    let parts = skeleton.parts();
-    (parts.len() > 1 && matches!(parts.get(at)?, Part::Word(_))).then(|| {
-        let mut parts = parts.to_vec();
-        parts[at] = Part::Any;
-        Skeleton::from_parts(parts)
-    })
 }
 
 fn merge_beginnings(skeletons: &mut BTreeSet<Skeleton>, data: &[&[u8]]) {
@@ -125,17 +117,17 @@ fn without_the_caught(skeletons: &BTreeSet<Skeleton>) -> Vec<String> {
     let varies: BTreeSet<String> =
         skeletons.iter().filter(|it| it.varies()).map(Skeleton::pattern).collect();
     let is_caught = |pattern: &String| {
-        // What stands for something else in a pattern is not what it is in a name.
-        let is_plain = !pattern.contains(['\\', '?']);
         let mut others = varies.iter().filter(|other| *other != pattern);
-        is_plain && others.any(|other| glob_catches(other, pattern))
+        others.any(|other| catches_pattern(other, pattern))
     };
     all.iter().filter(|pattern| !is_caught(pattern)).cloned().collect()
 }
 
-fn glob_catches(pattern: &str, name: &str) -> bool {
-    !pattern.contains(['\\', '?'])
-        && crate::command::glob::matches(pattern.as_bytes(), name.as_bytes(), false)
+/// Whether a pattern catches all that another one catches, as far as that is plain to see.
+pub fn catches_pattern(pattern: &str, other: &str) -> bool {
+    // What stands for something else in a pattern is not what it is in a name.
+    let are_plain = ![pattern, other].iter().any(|it| it.contains(['\\', '?']));
+    are_plain && glob::matches(pattern.as_bytes(), other.as_bytes(), false)
 }
 
 #[cfg(test)]

@@ -34,12 +34,11 @@ impl Meaning {
             let commands = Program::commands_of(text);
             commands.is_none_or(|all| all.iter().any(|name| outlook::stores(name.as_bytes())))
         };
-        let goes_through = |text: &[u8]| text.windows(12).any(|it| it == b"ipairs(KEYS)");
         let calls = |text| Program::commands_of(text).is_none_or(|all| !all.is_empty());
         Self {
             kind,
             calls_something: text.is_none_or(calls),
-            is_of_all_keys: text.is_some_and(goes_through),
+            is_of_all_keys: text.is_some_and(goes_through_all_keys),
             stores: text.is_none_or(may_store),
             title: title_of(sha),
         }
@@ -83,7 +82,13 @@ fn title_of(sha: &str) -> String {
     library_of(sha).map_or_else(|| format!("script {first}"), str::to_owned)
 }
 
-fn kind_of(text: &[u8]) -> Option<Kind> {
+/// Whether a script does the same with all its keys, as far as that can be seen without running it.
+pub fn goes_through_all_keys(text: &[u8]) -> bool {
+    text.windows(12).any(|it| it == b"ipairs(KEYS)")
+}
+
+/// What a script does with its first key, if that is what locks need.
+pub fn kind_of(text: &[u8]) -> Option<Kind> {
     match recognise(text) {
         Some(Shape::Claim { .. }) => Some(Kind::ClaimScript),
         Some(Shape::Acquire { .. }) => Some(Kind::AcquireScript),

@@ -73,6 +73,23 @@ impl Skeleton {
         self.0.iter().any(has_letter)
     }
 
+    /// The same with whatever varies in the place of the word at `at`; `None`: there is no word, or nothing else.
+    pub fn without_word(&self, at: usize) -> Option<Self> {
+        (self.0.len() > 1 && matches!(self.0.get(at)?, Part::Word(_))).then(|| {
+            let mut parts = self.0.clone();
+            parts[at] = Part::Any;
+            Self::from_parts(parts)
+        })
+    }
+
+    /// The place of the word in which `other` differs, if it differs in one word only.
+    pub fn differs_in_a_word(&self, other: &Self) -> Option<usize> {
+        let mut differences = (0..self.0.len()).filter(|at| other.0.get(*at) != self.0.get(*at));
+        let (at, next) = (differences.next()?, differences.next());
+        let are_words = matches!((&self.0[at], other.0.get(at)?), (Part::Word(_), Part::Word(_)));
+        (self.0.len() == other.0.len() && next.is_none() && are_words).then_some(at)
+    }
+
     /// The pattern for `--lock-keys`. What cannot stand in a list of patterns, or in a file of UTF-8, is `?`.
     pub fn pattern(&self) -> String {
         let mut pattern = Vec::new();
@@ -179,6 +196,20 @@ mod tests {
         {
             assert_eq!(Skeleton::of(name.as_bytes()).says_something(), says, "{name}");
         }
+    }
+
+    #[test]
+    fn skeletons_that_differ_in_one_word_are_alike_without_it() {
+        let [a, b, longer, other] = ["job:a:1", "job:b:2", "job:a:1:x", "run:b:1"]
+            .map(|name| Skeleton::of(name.as_bytes()));
+        assert_eq!(a.differs_in_a_word(&b), Some(2));
+        assert_eq!(a.without_word(2), b.without_word(2));
+        assert_eq!(a.without_word(2).map(|it| it.pattern()), Some("job:*:*".to_owned()));
+        for other in [&a, &longer, &other] {
+            assert_eq!(a.differs_in_a_word(other), None);
+        }
+        assert_eq!((a.without_word(1), a.without_word(9)), (None, None));
+        assert_eq!(Skeleton::of(b"job").without_word(0), None);
     }
 
     proptest! {

@@ -4,8 +4,8 @@
 //! short reply; or it changes nothing, so that it can be asked again when the reply is long after all.
 
 use crate::client::decoder::Args;
-use crate::command::keys::is;
 use crate::command::table;
+use crate::command::word::is;
 
 /// A request of more bytes is not short.
 const SHORT: usize = 16 << 10;
