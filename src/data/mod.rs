@@ -12,7 +12,7 @@
 //!
 //! * [`names`] says which keys and channels are locks;
 //! * [`upstream`] is the way to the data Redis, [`connection`] a client's own connection to it, which has questions of
-//!   its own ([`answers`]), and [`shared`] one for short requests of many;
+//!   its own (`answers`), and [`shared`] one for short requests of many;
 //! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
 //! * [`sentinels`] asks where it is, should sentinels choose it, and [`whereabouts`] is what they tell;
 //! * [`watch`] looks after it, [`health`] is what it has seen, and [`description`] what is shown of that;

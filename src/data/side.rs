@@ -158,13 +158,18 @@ impl Side {
     /// connection of their own. If so, [`Side::share`] passes it on.
     pub fn may_share(&mut self) -> bool {
         let has_own = self.connection.is_some() || self.sent_back.is_some() || self.wants_own;
-        let is_plain = !self.is_itself && matches!(self.transaction, Transaction::None);
-        if has_own || !is_plain || self.upstream.health().is_in_trouble() {
+        if has_own || self.is_itself || !matches!(self.transaction, Transaction::None) {
             return false;
         }
-        if !self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted)) {
-            self.shared = self.all_shared.of(&self.upstream, &self.wanted).or(self.shared.take());
+        let serves = |shared: &Rc<SharedConnection>| shared.serves(&self.wanted);
+        if self.shared.as_ref().is_some_and(serves) {
+            return true;
         }
+        // Who is new, and in doubt, asks the data Redis over a connection of its own.
+        if self.upstream.health().is_in_trouble() {
+            return false;
+        }
+        self.shared = self.all_shared.of(&self.upstream, &self.wanted).or(self.shared.take());
         self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted))
     }
 
