@@ -5,29 +5,7 @@
 mod support;
 
 use support::users::Settings;
-use support::{Master, Masters, Proxy, Raw, Reply, encode, eventually, words};
-
-/// Three masters, a data Redis and a proxy for which `lock:*` are locks.
-struct OneAddress {
-    /// It goes first, and so never misses a master.
-    proxy: Proxy,
-    masters: Masters,
-    data: Master,
-}
-
-impl OneAddress {
-    fn start() -> Self {
-        Self::start_with(&[])
-    }
-
-    fn start_with(flags: &[&str]) -> Self {
-        let (masters, data) = (Masters::start(3), Master::start());
-        let url = format!("redis://{}", data.address());
-        let own = ["--data", &url, "--lock-keys", "lock:*", "--lock-channels", "free:*"];
-        let proxy = Proxy::start(&masters, &[&own, flags].concat());
-        Self { masters, data, proxy }
-    }
-}
+use support::{Master, Masters, OneAddress, Proxy, Raw, Reply, encode, eventually, words};
 
 /// The most memory that it ever took.
 fn peak_kib(proxy: &Proxy) -> u64 {
@@ -501,8 +479,9 @@ async fn a_limited_user_is_himself_at_the_data_redis_or_nobody() {
     let it = OneAddress::start_with(&settings.flags());
     let mut app = it.proxy.raw().await;
     assert_eq!(app.ask(&words("AUTH app pw")).await, Reply::ok());
-    app.send(&encode(&words("SET app:page 1"))).await;
-    assert!(app.until_closed().await.is_empty(), "the data Redis does not know it");
+    let unknown = app.ask(&words("SET app:page 1")).await;
+    assert!(unknown.is_error("WRONGPASS"), "the data Redis does not know it: {unknown:?}");
+    assert_eq!(app.ask(&words("SET lock:b me NX PX 60000")).await, Reply::ok(), "locks go on");
     it.data.ask(&words("ACL SETUSER app on >pw ~app:* +@all")).await;
     let mut app = it.proxy.raw().await;
     assert_eq!(app.ask(&words("AUTH app pw")).await, Reply::ok());

@@ -151,6 +151,7 @@ fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     side.choose(front.db, front.outbox.protocol());
     match side.ready_if_there()? {
         Ready::Later => Some(Action::Later),
+        Ready::Refused(_) => None,
         Ready::Now => {
             side.connection()?.say(&args.to_request(), 1);
             None
@@ -177,7 +178,11 @@ fn be_ready(front: &Front, side: &mut Side) -> Option<Action> {
         return Some(Action::Later);
     }
     side.choose(front.db, front.outbox.protocol());
-    (side.ready() == Ready::Later).then_some(Action::Later)
+    match side.ready() {
+        Ready::Now => None,
+        Ready::Later => Some(Action::Later),
+        Ready::Refused(why) => Some(Action::Reply(Reply::error(why))),
+    }
 }
 
 /// `MULTI`: what is watched says where it runs, or the first key will.
@@ -393,11 +398,24 @@ fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
         return Some(Action::Later);
     }
     side.choose(front.db, front.outbox.protocol());
-    if side.ready() == Ready::Later {
-        return Some(Action::Later);
+    match side.ready() {
+        Ready::Now => {}
+        Ready::Later => return Some(Action::Later),
+        Ready::Refused(why) if is_for_trouble(args) && side.may_pass_regardless(&why) => {}
+        Ready::Refused(why) => return Some(Action::Reply(Reply::error(why))),
     }
     side.is_told |= is_tracking(args);
     Some(Action::Pass(ticket))
+}
+
+/// What Redis runs for whoever is in trouble, while it is busy or loads, and which is about no database.
+fn is_for_trouble(args: Args<'_>) -> bool {
+    let subcommand = args.get(1).unwrap_or_default();
+    match &args.at(0).to_ascii_lowercase()[..] {
+        b"info" | b"shutdown" => true,
+        b"function" => is(subcommand, &["kill", "stats"]),
+        _ => false,
+    }
 }
 
 /// `CLIENT TRACKING`, by which messages come that nobody has subscribed to.

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use super::answers::is_occupied;
 use super::connection::{DataConnection, Lost, Ready};
 use super::setup::{Credentials, Setup};
 use super::upstream::Upstream;
@@ -34,6 +35,8 @@ pub struct Side {
     pub is_told: bool,
     /// A request waits for the connection.
     is_needed: bool,
+    /// What the data Redis has said to that request before it closed the connection.
+    last_words: Option<String>,
 }
 
 /// Where the commands of a `MULTI` run: all of them at the same place.
@@ -83,6 +86,7 @@ impl Side {
             has_selected: false,
             is_told: false,
             is_needed: false,
+            last_words: None,
         }
     }
 
@@ -137,9 +141,21 @@ impl Side {
     /// Whether a request can be passed on now. If not, whatever that takes is begun.
     pub fn ready(&mut self) -> Ready {
         let open = || Box::new(DataConnection::open(&self.upstream));
-        let ready = self.connection.get_or_insert_with(open).ready(&self.wanted);
-        self.is_needed |= ready == Ready::Later;
+        let ready = match self.last_words.take() {
+            Some(said) => Ready::Refused(said),
+            None => self.connection.get_or_insert_with(open).ready(&self.wanted),
+        };
+        match &ready {
+            Ready::Now => {}
+            Ready::Later => self.is_needed = true,
+            Ready::Refused(_) => self.is_needed = false,
+        }
         ready
+    }
+
+    /// Whether a request may be passed on all the same that the data Redis runs even when it runs no others.
+    pub fn may_pass_regardless(&self, refusal: &str) -> bool {
+        is_occupied(refusal) && self.connection.is_some() && self.has_begun_nothing()
     }
 
     /// The same for what can do without the data Redis; `None`: it has to.
@@ -169,12 +185,16 @@ impl Side {
         self.connection.as_ref().map_or(0, |connection| connection.room())
     }
 
-    /// Whether a client would notice if the connection was another one from now on.
+    /// Whether a client would not notice if the connection was another one from now on.
     pub fn is_at_rest(&self) -> bool {
+        !self.is_needed && self.has_begun_nothing()
+    }
+
+    fn has_begun_nothing(&self) -> bool {
         let is_awaited = self.connection.as_ref().is_some_and(|it| it.is_awaited());
         let is_open = matches!(self.transaction, Transaction::Data { .. });
-        let is_free = self.watched.is_none() && !self.is_needed && !self.is_told;
-        !is_awaited && !is_open && is_free && !self.listens()
+        let is_told = self.is_told || self.listens();
+        !is_awaited && !is_open && !is_told && self.watched.is_none()
     }
 
     /// The client is about to subscribe to something at the data Redis.
@@ -231,12 +251,19 @@ impl Side {
         match connection.poll(cx, outbox, is_changing, buffer) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
-            Err(_) if self.is_at_rest() => {
-                self.disconnect();
-                Poll::Ready(Ok(()))
-            }
-            Err(lost) => Poll::Ready(Err(lost)),
+            Err(lost) => self.lost(lost),
         }
+    }
+
+    /// Nobody has to notice while nothing is open there. A transaction of which nobody knows yet where it runs goes on.
+    fn lost(&mut self, lost: Lost) -> Poll<Result<(), Lost>> {
+        let last_words = self.connection.as_mut().and_then(|it| it.refusal());
+        if !self.has_begun_nothing() || self.is_needed && last_words.is_none() {
+            return Poll::Ready(Err(lost));
+        }
+        self.last_words = last_words.filter(|_| self.is_needed);
+        (self.connection, self.is_needed) = (None, false);
+        Poll::Ready(Ok(()))
     }
 
     /// How much memory it takes.

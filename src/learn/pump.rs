@@ -84,8 +84,8 @@ pub(super) async fn bring(server: &mut Connection, address: &DataAddr) -> io::Re
         .map(|password| Credentials { user: address.user.clone(), password: password.clone() });
     let setup = Setup { login, db: address.db, ..Setup::default() };
     let mut requests = Vec::new();
-    let brought = setup.bring(&Setup::default(), &mut requests);
-    ask(server, &requests, brought.needed).await
+    let steps = setup.bring(&Setup::default(), &mut requests);
+    ask(server, &requests, steps.len()).await
 }
 
 /// Sends requests and returns the lines that answer them.
