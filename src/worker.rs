@@ -21,6 +21,7 @@ use crate::client::registry::Registry;
 use crate::client::session::READ_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::{Live, Settings};
+use crate::data::spare::Spares;
 use crate::data::upstream::Upstream;
 use crate::data::watch::watch as watch_data;
 use crate::decision::lease::pad::Pad;
@@ -86,6 +87,7 @@ pub struct Worker {
     /// Where sessions go that a successor goes on with.
     departures: OnceCell<mpsc::Sender<Departure>>,
     gate: OnceCell<Rc<Gate>>,
+    spares: Option<Rc<Spares>>,
 }
 
 impl Worker {
@@ -128,6 +130,7 @@ impl Worker {
             departing: Cell::new(false),
             departures: OnceCell::new(),
             gate: OnceCell::new(),
+            spares: shared.data.clone().map(Spares::new),
             shared,
         })
     }
@@ -173,6 +176,11 @@ impl Worker {
     /// The way to the data Redis, if there is one.
     pub fn data(&self) -> Option<&Upstream> {
         self.shared.data.as_ref()
+    }
+
+    /// The connections to it that clients begin with.
+    pub fn spares(&self) -> Option<&Rc<Spares>> {
+        self.spares.as_ref()
     }
 
     /// The way to locks on the data Redis, if old instances still have them there.

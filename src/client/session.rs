@@ -179,7 +179,7 @@ impl<S: Portable> Session<S> {
             watching: None,
             passing: None,
             runs: listening::Runs::new(),
-            side: worker.data().map(|upstream| Box::new(Side::new(upstream.clone()))),
+            side: worker.spares().map(|spares| Box::new(Side::new(Rc::clone(spares)))),
             parts: VecDeque::new(),
             blocked: false,
             stalled: false,

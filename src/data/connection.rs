@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -204,6 +204,19 @@ impl DataConnection {
         self.is_questioned &= self.setup.login == wanted.login;
         self.setup = wanted.clone();
         self.question();
+    }
+
+    /// Whether a client that is to be `wanted` may have it which nobody has used yet: it is open still, and nothing has come
+    /// that was not asked for. Only the system knows that at once.
+    pub fn is_fit_for(&mut self, wanted: &Setup) -> bool {
+        let mut unheard = Context::from_waker(Waker::noop());
+        let is_replaced =
+            |it: &mut Pin<Box<dyn Future<Output = ()>>>| it.as_mut().poll(&mut unheard).is_ready();
+        let Stage::Open(stream) = &self.stage else { return false };
+        let is_idle = self.awaited.is_empty() && self.requests.is_empty();
+        let is_silent = self.unread.is_empty() && stream.is_silent();
+        let is_let_in = self.is_questioned && self.setup.login == wanted.login;
+        is_idle && is_silent && is_let_in && !self.replaced.as_mut().is_some_and(is_replaced)
     }
 
     /// What the data Redis has said to a request that waits, before it is told by [`Self::ready`].

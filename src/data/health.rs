@@ -1,4 +1,5 @@
-//! Whether the data Redis can be used, for whoever runs the proxy. Nothing is decided by it.
+//! Whether the data Redis can be used, for whoever runs the proxy. What can do without it
+//! does so while it cannot be used.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -11,6 +11,7 @@
 //! * [`names`] says which keys and channels are locks;
 //! * [`upstream`] is the way to the data Redis, [`connection`] a client's own connection to it, which has questions of
 //!   its own (`answers`);
+//! * [`spare`] has one of these ready for the next client;
 //! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
 //! * [`sentinels`] asks where it is, should sentinels choose it, and [`whereabouts`] is what they tell;
 //! * [`watch`] looks after it, and [`health`] is what it has seen;
@@ -24,6 +25,7 @@ pub mod replies;
 pub mod sentinels;
 pub mod setup;
 pub mod side;
+pub mod spare;
 pub mod upstream;
 pub mod watch;
 pub mod whereabouts;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use super::answers::is_occupied;
 use super::connection::{DataConnection, Lost, Ready};
 use super::setup::{Credentials, Setup};
+use super::spare::Spares;
 use super::upstream::Upstream;
 use crate::client::outbox::Outbox;
 use crate::client::reply::Protocol;
@@ -13,12 +14,14 @@ use crate::pubsub::subscriber::Subscriber;
 
 /// A client's side of the data Redis: its connection, once it needs one, and what that must not forget.
 pub struct Side {
-    upstream: Upstream,
+    spares: Rc<Spares>,
     connection: Option<Box<DataConnection>>,
     /// What the connection is to be brought to.
     wanted: Setup,
     /// What the client has logged in with here, if it had to.
     own: Option<Credentials>,
+    /// It logs in there with that.
+    is_itself: bool,
     /// It must not use the data Redis: as nobody that is known there, it would be whoever needs no password.
     is_barred: bool,
     /// What the connection has begun belongs to whom the client was before.
@@ -71,13 +74,14 @@ pub enum Transaction {
 
 impl Side {
     /// A client that has not needed the data Redis yet.
-    pub fn new(upstream: Upstream) -> Self {
-        let wanted = Setup { db: upstream.settings().address.db, ..Setup::default() };
+    pub fn new(spares: Rc<Spares>) -> Self {
+        let wanted = Setup { db: spares.upstream().settings().address.db, ..Setup::default() };
         Self {
-            upstream,
+            spares,
             connection: None,
             wanted,
             own: None,
+            is_itself: false,
             is_barred: true,
             is_condemned: false,
             transaction: Transaction::None,
@@ -99,11 +103,12 @@ impl Side {
 
     /// The client's rules have changed.
     pub fn settle_login(&mut self, is_free: bool) {
-        let address = &self.upstream.settings().address;
+        let address = &self.spares.upstream().settings().address;
         let configured = address.password.as_ref().filter(|_| is_free).map(|password| {
             let (user, password) = (address.user.clone(), password.clone());
             Credentials { user, password }
         });
+        self.is_itself = configured.is_none() && self.own.is_some();
         let login = configured.or_else(|| self.own.clone());
         self.is_barred = !is_free && login.is_none();
         if self.wanted.login != login {
@@ -135,15 +140,16 @@ impl Side {
 
     /// The way to the data Redis.
     pub fn upstream(&self) -> &Upstream {
-        &self.upstream
+        self.spares.upstream()
     }
 
     /// Whether a request can be passed on now. If not, whatever that takes is begun.
     pub fn ready(&mut self) -> Ready {
-        let open = || Box::new(DataConnection::open(&self.upstream));
+        let (spares, wanted) = (&self.spares, &self.wanted);
+        let begin = || if self.is_itself { spares.open() } else { spares.connection(wanted) };
         let ready = match self.last_words.take() {
             Some(said) => Ready::Refused(said),
-            None => self.connection.get_or_insert_with(open).ready(&self.wanted),
+            None => self.connection.get_or_insert_with(begin).ready(wanted),
         };
         match &ready {
             Ready::Now => {}
@@ -160,7 +166,7 @@ impl Side {
 
     /// The same for what can do without the data Redis; `None`: it has to.
     pub fn ready_if_there(&mut self) -> Option<Ready> {
-        if self.is_barred || self.upstream.health().seen().trouble.is_some() {
+        if self.is_barred || self.upstream().health().seen().trouble.is_some() {
             return None;
         }
         let was_needed = self.is_needed;
