@@ -180,6 +180,25 @@ async fn a_transaction_of_which_nothing_tells_yet_outlives_a_restart_of_the_data
     assert_eq!(it.data.ask(&words("GET page")).await, Reply::bulk("2"), "it is no lock");
 }
 
+#[tokio::test]
+async fn what_a_client_has_said_of_itself_holds_at_the_data_redis() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    for (line, flags) in [("CLIENT NO-EVICT ON", " flags=e "), ("CLIENT NO-EVICT OFF", " flags=N ")]
+    {
+        assert_eq!(client.ask(&words("CLIENT SETNAME shop")).await, Reply::ok());
+        assert_eq!(client.ask(&words(line)).await, Reply::ok());
+        assert_eq!(client.ask(&words("GET page")).await, Reply::Nil);
+        assert_eq!(it.clients_of_data(&[" name=shop ", flags]).await.len(), 1, "{line}");
+    }
+    // A Redis before 7.2 does not know it.
+    assert_eq!(client.ask(&words("CLIENT NO-TOUCH ON")).await, Reply::ok());
+    assert_eq!(client.ask(&words("GET page")).await, Reply::Nil);
+    assert_eq!(client.ask(&words("RESET")).await, Reply::Simple("RESET".into()));
+    assert_eq!(client.ask(&words("GET page")).await, Reply::Nil);
+    assert_eq!(it.clients_of_data(&[" name=shop "]).await.len(), 0);
+}
+
 /// A Redis that answers `CLIENT SETNAME` only together with the request that follows.
 async fn answers_names_late(listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {

@@ -61,7 +61,7 @@ fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -
         (Word::ScriptLoad, _) if !is_in_transaction(front, side) => load(front, side, args),
         (Word::Monitor, _) if !is_in_transaction(front, side) => watch_all(front, side, args),
         (Word::Reset, _) => {
-            side.disconnect();
+            side.reset();
             None
         }
         (_, Destination::Both { lock, data }) => {

@@ -16,6 +16,10 @@ pub struct Setup {
     pub name: String,
     /// `SELECT`
     pub db: u32,
+    /// `CLIENT NO-EVICT ON`
+    pub is_never_evicted: bool,
+    /// `CLIENT NO-TOUCH ON`
+    pub touches_nothing: bool,
 }
 
 /// A user and its password.
@@ -59,8 +63,17 @@ impl Setup {
         if self.db != before.db {
             say(&[b"SELECT", self.db.to_string().as_bytes()], Step::Database(before.db));
         }
+        let mut say_optional = |words: [&[u8]; 2]| {
+            say(&[b"CLIENT", words[0], words[1]], Step::Optional);
+        };
         if self.name != before.name {
-            say(&[b"CLIENT", b"SETNAME", self.name.as_bytes()], Step::Optional);
+            say_optional([b"SETNAME", self.name.as_bytes()]);
+        }
+        if self.is_never_evicted != before.is_never_evicted {
+            say_optional([b"NO-EVICT", on_or_off(self.is_never_evicted)]);
+        }
+        if self.touches_nothing != before.touches_nothing {
+            say_optional([b"NO-TOUCH", on_or_off(self.touches_nothing)]);
         }
         steps
     }
@@ -75,6 +88,10 @@ impl Setup {
             Step::Optional => {}
         }
     }
+}
+
+fn on_or_off(is_on: bool) -> &'static [u8] {
+    if is_on { b"ON" } else { b"OFF" }
 }
 
 /// One request of a set-up, with what holds unless the data Redis agrees.
@@ -103,7 +120,8 @@ mod tests {
 
     fn everything() -> Setup {
         let login = Credentials { user: Some("al".to_owned()), password: Secret::new("pw") };
-        Setup { login: Some(login), protocol: Protocol::Resp3, name: "n".to_owned(), db: 2 }
+        let name = "n".to_owned();
+        Setup { login: Some(login), protocol: Protocol::Resp3, name, db: 2, ..Setup::default() }
     }
 
     #[test]
@@ -125,6 +143,16 @@ mod tests {
             said(&Setup::default(), &Setup { db: 2, ..Setup::default() }).1,
             "*2 $6 SELECT $1 0 "
         );
+    }
+
+    #[test]
+    fn what_is_switched_on_is_switched_off_again() {
+        let on = Setup { is_never_evicted: true, touches_nothing: true, ..Setup::default() };
+        let expected = "*3 $6 CLIENT $8 NO-EVICT $2 ON *3 $6 CLIENT $8 NO-TOUCH $2 ON ";
+        assert_eq!(said(&on, &Setup::default()).1, expected);
+        let (steps, words) = said(&Setup::default(), &on);
+        assert_eq!(words, expected.replace("$2 ON", "$3 OFF"));
+        assert_eq!(steps, [Step::Optional, Step::Optional]);
     }
 
     #[test]

@@ -133,6 +133,23 @@ impl Side {
         name.clone_into(&mut self.wanted.name);
     }
 
+    /// `CLIENT NO-EVICT`
+    pub fn set_never_evicted(&mut self, is_on: bool) {
+        self.wanted.is_never_evicted = is_on;
+    }
+
+    /// `CLIENT NO-TOUCH`
+    pub fn set_touches_nothing(&mut self, is_on: bool) {
+        self.wanted.touches_nothing = is_on;
+    }
+
+    /// `RESET`: as a new client, on a new connection.
+    pub fn reset(&mut self) {
+        self.disconnect();
+        self.wanted.name.clear();
+        self.wanted.touches_nothing = false;
+    }
+
     /// `SELECT` and `HELLO`, as they are for the next request.
     pub fn choose(&mut self, db: u32, protocol: Protocol) {
         (self.wanted.db, self.wanted.protocol) = (db, protocol);

@@ -33,7 +33,7 @@ const BUFFER: usize = 1 << 10;
 pub struct Spares {
     upstream: Upstream,
     spare: RefCell<Option<Spare>>,
-    /// What the last client wanted, but for its name.
+    /// What the last client wanted, but for what takes no round trip.
     wanted: RefCell<Setup>,
     /// When a client needed a connection last; `None`: there is no task yet.
     used: Cell<Option<Instant>>,
@@ -70,7 +70,8 @@ impl Spares {
     /// spare is made meanwhile.
     pub fn connection(self: &Rc<Self>, wanted: &Setup) -> Box<DataConnection> {
         let spare = self.take(wanted);
-        *self.wanted.borrow_mut() = Setup { name: String::new(), ..wanted.clone() };
+        let Setup { login, protocol, db, .. } = wanted.clone();
+        *self.wanted.borrow_mut() = Setup { login, protocol, db, ..Setup::default() };
         if self.used.replace(Some(clock::now())).is_none() {
             tokio::task::spawn_local(Rc::clone(self).keep());
         }
