@@ -199,6 +199,51 @@ async fn what_a_client_has_said_of_itself_holds_at_the_data_redis() {
     assert_eq!(it.clients_of_data(&[" name=shop "]).await.len(), 0);
 }
 
+#[tokio::test]
+async fn a_subscriber_that_changes_the_protocol_gets_its_messages_in_the_new_one() {
+    let it = OneAddress::start();
+    let mut publisher = it.proxy.raw().await;
+    for round in 0..20 {
+        let mut client = Raw::connect_resp3(it.proxy.address()).await;
+        client.send(&encode(&words("SUBSCRIBE news"))).await;
+        assert_eq!(client.frame().await.1.first(), Some(&b'>'));
+        let mut wait = 0;
+        client.send(&encode(&words("HELLO 2"))).await;
+        // Messages come before the answer, in the old form, or behind it, in the new one.
+        let mut form = b'>';
+        while wait < 5 {
+            assert_eq!(publisher.ask(&words("PUBLISH news hello")).await, int(1));
+            let (_, bytes) = client.frame().await;
+            if bytes.starts_with(b"*14") {
+                assert_eq!(form, b'>', "one answer");
+                form = b'*';
+                client.reply().await;
+            } else {
+                assert_eq!(bytes[0], form, "round {round}: {}", String::from_utf8_lossy(&bytes));
+            }
+            wait += 1;
+        }
+        assert_eq!(form, b'*', "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn invalidations_end_with_the_protocol_that_has_them() {
+    let it = OneAddress::start();
+    let (mut client, mut other) = (it.proxy.raw().await, it.proxy.raw().await);
+    client.ask(&words("HELLO 3")).await;
+    assert_eq!(client.ask(&words("CLIENT TRACKING ON BCAST")).await, Reply::ok());
+    for round in 0..20 {
+        assert_eq!(other.ask(&words("SET page 1")).await, Reply::ok());
+        let (_, told) = client.frame().await;
+        assert!(told.starts_with(b">2\r\n$10\r\ninvalidate"), "round {round}");
+        client.ask(&words("HELLO 2")).await;
+        assert_eq!(other.ask(&words("SET page 2")).await, Reply::ok());
+        assert_eq!(client.ask(&words("GET page")).await, Reply::bulk("2"), "nothing before it");
+        client.ask(&words("HELLO 3")).await;
+    }
+}
+
 /// A Redis that answers `CLIENT SETNAME` only together with the request that follows.
 async fn answers_names_late(listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {

@@ -9,7 +9,7 @@ use super::keys::is;
 use super::{Action, error, names, permission, pubsub, table};
 use crate::client::decoder::Args;
 use crate::client::outbox::{Order, Ticket};
-use crate::client::reply::Reply;
+use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
 use crate::data::connection::Ready;
 use crate::data::side::{Side, Transaction};
@@ -60,6 +60,7 @@ fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -
         (Word::Subscriptions, _) if !is_in_transaction(front, side) => listen(front, side, args),
         (Word::ScriptLoad, _) if !is_in_transaction(front, side) => load(front, side, args),
         (Word::Monitor, _) if !is_in_transaction(front, side) => watch_all(front, side, args),
+        (Word::Hello, _) if !is_in_transaction(front, side) => greet(front, side, args),
         (Word::Reset, _) => {
             side.reset();
             None
@@ -99,6 +100,7 @@ enum Word {
     Subscriptions,
     Monitor,
     ScriptLoad,
+    Hello,
     /// What changes the connection itself, and cannot be queued for the data Redis.
     Connection,
     Other,
@@ -117,7 +119,8 @@ fn word(args: Args<'_>) -> Word {
         C::Reset => Word::Reset,
         C::Quit => Word::Quit,
         C::Select => Word::Select,
-        C::Auth | C::Hello => Word::Connection,
+        C::Hello => Word::Hello,
+        C::Auth => Word::Connection,
         C::Client if is(args.at(1), &["reply"]) => Word::Connection,
         C::Script if args.get(1).is_some_and(|word| is(word, &["load"])) => Word::ScriptLoad,
         C::Monitor => Word::Monitor,
@@ -156,6 +159,29 @@ fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
             side.connection()?.say(&args.to_request(), 1);
             None
         }
+    }
+}
+
+/// `HELLO`: messages of the data Redis have the new form from the proxy's answer on, and not before, so it is told first.
+/// Whoever hears nothing there can do without that until the next request.
+fn greet(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    let protocol = match (args.len(), args.get(1)) {
+        (2, Some(b"2")) => Protocol::Resp2,
+        (2, Some(b"3")) => Protocol::Resp3,
+        _ => return None,
+    };
+    // What a monitor is shown has one form only, which no answer could be told from.
+    let is_heard = side.hears() && !front.client.is_monitor();
+    if protocol == front.outbox.protocol() || !is_heard {
+        return None;
+    }
+    if front.outbox.in_flight() > 0 {
+        return Some(Action::Later);
+    }
+    side.choose(front.db, protocol);
+    match side.ready_to_change() {
+        Ready::Later => Some(Action::Later),
+        Ready::Now | Ready::Refused(_) => None,
     }
 }
 
@@ -247,7 +273,7 @@ fn queued(
         (Transaction::Undecided { requests, count, bar, selects }, _) => {
             request::encode(requests, &args.iter().collect::<Vec<_>>());
             *count += 1;
-            if word == Word::Connection {
+            if matches!(word, Word::Connection | Word::Hello) {
                 *bar = Some(name_of(args).into());
             }
             *selects |= word == Word::Select;
@@ -299,7 +325,7 @@ fn in_transaction(
     let (is_refused, selects) = (*is_refused, *selects);
     match (word, to) {
         (Word::Quit, _) => None,
-        (Word::Connection | Word::Subscriptions | Word::Monitor, _) => {
+        (Word::Connection | Word::Hello | Word::Subscriptions | Word::Monitor, _) => {
             let not_here = || error::not_in_multi(&name_of(args));
             let refused = malformed(args).unwrap_or_else(not_here);
             Some(refuse(front, side, refused))

@@ -38,6 +38,8 @@ pub struct Side {
     pub is_told: bool,
     /// A request waits for the connection.
     is_needed: bool,
+    /// Messages wait until the client knows of their new form.
+    is_changing: bool,
     /// What the data Redis has said to that request before it closed the connection.
     last_words: Option<String>,
 }
@@ -90,6 +92,7 @@ impl Side {
             has_selected: false,
             is_told: false,
             is_needed: false,
+            is_changing: false,
             last_words: None,
         }
     }
@@ -176,6 +179,19 @@ impl Side {
         ready
     }
 
+    /// The same for a change of what messages look like: from that moment on none comes before the client knows.
+    pub fn ready_to_change(&mut self) -> Ready {
+        let ready = self.ready();
+        self.is_changing = ready == Ready::Later;
+        self.is_needed &= self.is_changing;
+        ready
+    }
+
+    /// Whether messages may come.
+    pub fn hears(&self) -> bool {
+        self.is_told || self.listens()
+    }
+
     /// Whether a request may be passed on all the same that the data Redis runs even when it runs no others.
     pub fn may_pass_regardless(&self, refusal: &str) -> bool {
         is_occupied(refusal) && self.connection.is_some() && self.has_begun_nothing()
@@ -216,8 +232,7 @@ impl Side {
     fn has_begun_nothing(&self) -> bool {
         let is_awaited = self.connection.as_ref().is_some_and(|it| it.is_awaited());
         let is_open = matches!(self.transaction, Transaction::Data { .. });
-        let is_told = self.is_told || self.listens();
-        !is_awaited && !is_open && !is_told && self.watched.is_none()
+        !is_awaited && !is_open && !self.hears() && self.watched.is_none()
     }
 
     /// The client is about to subscribe to something at the data Redis.
@@ -243,6 +258,7 @@ impl Side {
     pub fn disconnect(&mut self) {
         (self.connection, self.transaction, self.watched) = Default::default();
         (self.is_needed, self.is_condemned, self.is_told) = (false, false, false);
+        self.is_changing = false;
         if let Some(subscriber) = self.subscriber.take() {
             subscriber.leave_all_elsewhere();
         }
@@ -270,7 +286,8 @@ impl Side {
             return Poll::Ready(Err(Lost::AnotherUser));
         }
         // A message must not come before what it comes from is confirmed.
-        let is_changing = self.subscriber.as_ref().is_some_and(|it| it.is_changing());
+        let is_joining = self.subscriber.as_ref().is_some_and(|it| it.is_changing());
+        let is_changing = self.is_changing || is_joining;
         match connection.poll(cx, outbox, is_changing, buffer) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
