@@ -314,6 +314,54 @@ async fn monitor_shows_requests_for_locks_and_for_data_once() {
 }
 
 #[tokio::test]
+async fn monitor_shows_what_both_are_told_once_and_nothing_that_the_proxy_asks() {
+    let it = OneAddress::start();
+    let (mut client, mut other) = (it.proxy.raw().await, it.proxy.raw().await);
+    assert_eq!(client.ask(&words("MONITOR")).await, Reply::ok());
+    other.ask(&["SCRIPT", "LOAD", "return 1"]).await;
+    for line in ["SUBSCRIBE news", "UNSUBSCRIBE news", "SUBSCRIBE free:a", "SUBSCRIBE free:b sport"]
+    {
+        other.send(&encode(&words(line))).await;
+        for _ in 0..line.split(' ').count() - 1 {
+            other.reply().await;
+        }
+    }
+    // New connections ask, and so does who looks after the data Redis.
+    let asked = it.data.calls("exists").await;
+    eventually("the proxy has asked", || async {
+        (it.data.calls("exists").await > asked).then_some(())
+    })
+    .await;
+    assert_eq!(it.data.ask(&words("SET end 1")).await, Reply::ok());
+    let mut shown = Vec::new();
+    loop {
+        let line = client.reply().await.text().to_lowercase();
+        if line.contains("\"end\"") {
+            break;
+        }
+        shown.push(line);
+    }
+    assert!(!shown.iter().any(|line| line.contains("redlock-proxy")), "{shown:#?}");
+    for (words, times) in [
+        ("\"script\" \"load\"", 1),
+        ("\"subscribe\" \"news\"", 1),
+        ("\"unsubscribe\" \"news\"", 1),
+        ("\"subscribe\" \"free:a\"", 1),
+        ("\"subscribe\" \"free:b\" \"sport\"", 1),
+        ("\"subscribe\" \"sport\"", 1),
+    ] {
+        let count = shown
+            .iter()
+            .filter(|line| {
+                line.ends_with(&format!("] {words}"))
+                    || words.starts_with("\"script") && line.contains(words)
+            })
+            .count();
+        assert_eq!(count, times, "{words}: {shown:#?}");
+    }
+}
+
+#[tokio::test]
 async fn a_value_of_many_megabytes_passes_through_in_both_directions() {
     let it = OneAddress::start();
     let mut client = it.proxy.raw().await;

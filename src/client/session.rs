@@ -54,6 +54,7 @@ use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
 use crate::worker::Worker;
 use depart::Suspended;
+use listening::Change;
 
 /// How often a session may read or start requests before it is the others' turn, however fast that is.
 const READS_AT_A_TIME: usize = 4;
@@ -426,8 +427,8 @@ impl Front {
         }
         let bytes = raw.len();
         let action = command::prepare(self, args);
-        // The data Redis shows them itself.
-        let is_shown = !matches!(action, Action::Pass(_));
+        let is_watched = self.worker.registry().monitors().any();
+        let is_shown = is_watched && !self.is_shown_by_data(&action);
         let is_done = match action {
             Action::Later => false,
             Action::Rest(until) => {
@@ -471,7 +472,7 @@ impl Front {
                 true
             }
         };
-        if is_done && is_shown && self.worker.registry().monitors().any() {
+        if is_done && is_shown {
             self.show_to_monitors(args);
         }
         is_done
@@ -485,6 +486,17 @@ impl Front {
             Some(Family::Server | Family::Pubsub | Family::Script | Family::Transaction)
         );
         if is_ours { timeslice::LOOK } else { 1 + bytes / BYTES_OF_WORK }
+    }
+
+    /// Whether the data Redis shows the current request to monitors, who hear that as well.
+    fn is_shown_by_data(&mut self, action: &Action) -> bool {
+        let was_told = self.side.as_mut().is_some_and(|side| std::mem::take(&mut side.was_told));
+        match action {
+            Action::Pass(_) => true,
+            Action::Subscribe(topics) => self.are_of_data(Change::Join, topics),
+            Action::Unsubscribe(_, topics) => self.are_of_data(Change::Leave, topics),
+            _ => was_told,
+        }
     }
 
     fn show_to_monitors(&self, args: Args<'_>) {

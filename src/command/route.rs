@@ -157,6 +157,7 @@ fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
         Ready::Refused(_) => None,
         Ready::Now => {
             side.connection()?.say(&args.to_request(), 1);
+            side.was_told = front.worker.registry().monitors().any();
             None
         }
     }

@@ -2,6 +2,7 @@
 
 use super::connection::Lost;
 use super::watch::HAS_MARK;
+use crate::reserved::MARK;
 
 /// What the data Redis says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,17 @@ pub(super) fn error_text(piece: &[u8]) -> Option<&[u8]> {
     Some(&line[..end])
 }
 
+/// Whether a line of `MONITOR` shows a proxy that asks for the mark, which is no request of any client. Within words,
+/// quotes are escaped.
+pub(super) fn is_question(line: &[u8]) -> bool {
+    line.first() == Some(&b'+')
+        && line.strip_suffix(QUESTION).is_some_and(|it| it.ends_with(MARK.as_bytes()))
+        && line[..line.len() - QUESTION.len() - MARK.len()].ends_with(b"] \"EXISTS\" \"")
+}
+
+/// What follows the name of the mark in such a line.
+const QUESTION: &[u8] = b"\"\r\n";
+
 /// The field of `HELLO` (`helloCommand` in `networking.c`).
 const ROLE_OF_MASTER: &[u8] = b"\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
 
@@ -96,6 +108,19 @@ mod tests {
         assert!(matches!(unknown, Ok(Said::NotNow(b"ERR unknown command `HELLO`"))));
         let stranger = must_be_master(b"-NOAUTH HELLO must be called with ...\r\n");
         assert!(matches!(stranger, Ok(Said::Fine)));
+    }
+
+    #[test]
+    fn a_question_is_told_from_what_names_it() {
+        assert!(is_question(b"+1.5 [0 127.0.0.1:1] \"EXISTS\" \"redlock-proxy:mark\"\r\n"));
+        for other in [
+            &b"+1.5 [0 127.0.0.1:1] \"GET\" \"redlock-proxy:mark\"\r\n"[..],
+            b"+1.5 [0 127.0.0.1:1] \"SET\" \"a\" \"] \\\"EXISTS\\\" \\\"redlock-proxy:mark\"\r\n",
+            b"+1.5 [0 127.0.0.1:1] \"EXISTS\" \"a\" \"redlock-proxy:mark\"\r\n",
+            b"$1\r\n",
+        ] {
+            assert!(!is_question(other), "{}", String::from_utf8_lossy(other));
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::answers::{Said, error_text, must_be_master, must_have_no_mark, selected};
+use super::answers::{Said, error_text, is_question, must_be_master, must_have_no_mark, selected};
 use super::replies::{Head, NotRedis, Replies};
 use super::setup::{Setup, Step};
 use super::upstream::{Dialled, Upstream};
@@ -479,6 +479,7 @@ impl DataConnection {
                     outbox.passed(head.is_error().then(|| error.unwrap_or(UNREAD_ERROR)));
                 }
             }
+            Piece::Message if is_question(piece) => {}
             Piece::Message => outbox.pass_message(piece, ended.is_some()),
             Piece::Own => {
                 if let Some(Awaited::Database(_) | Awaited::Role) = self.awaited.front() {

@@ -34,6 +34,8 @@ pub struct Side {
     subscriber: Option<Rc<Subscriber>>,
     /// The request that is about to be passed on may select another database.
     pub has_selected: bool,
+    /// Monitors see at the data Redis what the proxy answers now.
+    pub was_told: bool,
     /// Messages may come that no subscription brings: of `MONITOR` and `CLIENT TRACKING`.
     pub is_told: bool,
     /// A request waits for the connection.
@@ -90,6 +92,7 @@ impl Side {
             watched: None,
             subscriber: None,
             has_selected: false,
+            was_told: false,
             is_told: false,
             is_needed: false,
             is_changing: false,
