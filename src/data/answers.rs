@@ -48,7 +48,7 @@ pub(super) fn is_occupied(error: &str) -> bool {
 /// Errors with which a Redis answers `EXISTS` that would say it at another time (`processCommand` in `server.c`,
 /// `acceptCommonHandler` in `networking.c`).
 const NOT_NOW: [&[u8]; 5] =
-    [b"BUSY ", b"LOADING ", b"MASTERDOWN ", b"DENIED ", b"ERR max number of clients"];
+    [b"BUSY ", b"LOADING ", b"MASTERDOWN ", b"DENIED ", b"ERR max number of clients reached"];
 
 /// The database in an answer of `CLIENT INFO`.
 pub(super) fn selected(description: &[u8]) -> Option<u32> {
