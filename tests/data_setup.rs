@@ -110,6 +110,23 @@ async fn what_ends_a_busy_script_reaches_a_busy_data_redis() {
 }
 
 #[tokio::test]
+async fn a_long_request_that_a_busy_data_redis_refuses_is_passed_over() {
+    let it = OneAddress::beside(impatient(), &[]);
+    let _runs = keep_busy(&it).await;
+    let mut client = it.proxy.raw().await;
+    let set = [b"SET".to_vec(), b"page".to_vec(), vec![b'v'; 5 << 20]];
+    for _ in 0..2 {
+        client.send(&encode(&set)).await;
+        assert!(client.reply().await.is_error("BUSY"));
+        assert_eq!(client.ask(&words("SET lock:a me PX 60000")).await, Reply::ok());
+    }
+    end_busy(&it).await;
+    client.send(&encode(&set)).await;
+    assert_eq!(client.reply().await, Reply::ok());
+    assert_eq!(client.ask(&words("STRLEN page")).await, int(5 << 20));
+}
+
+#[tokio::test]
 async fn what_the_data_redis_does_not_allow_a_user_is_answered() {
     let settings = Settings::with(&["app on >pw ~* &* +@all"], "");
     let it = OneAddress::start_with(&settings.flags());

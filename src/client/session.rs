@@ -40,7 +40,6 @@ use crate::clock;
 use crate::command::table::Family;
 use crate::command::transaction::{self, Planning, Transaction};
 use crate::command::{self, Action, table};
-use crate::data::replies::Replies as Frames;
 use crate::data::side::Side;
 use crate::handover::connection::{OtherEnd, Portable};
 use crate::master::kill::kill_scripts;
@@ -55,6 +54,7 @@ use crate::pubsub::subscriber::Subscriber;
 use crate::worker::Worker;
 use depart::Suspended;
 use listening::Change;
+use passing::Passing;
 
 /// How often a session may read or start requests before it is the others' turn, however fast that is.
 const READS_AT_A_TIME: usize = 4;
@@ -118,7 +118,7 @@ pub struct Front {
     /// Its dealings with the data Redis, if there is one.
     pub side: Option<Box<Side>>,
     /// The rest of a long request, which is passed on while it comes.
-    passing: Option<Box<Frames>>,
+    passing: Option<Box<Passing>>,
     /// Subscriptions that wait for those before them.
     runs: listening::Runs,
     /// Operations of a request with many keys that have not been started yet.
@@ -736,8 +736,8 @@ impl Front {
     }
 
     fn may_start(&self) -> bool {
-        if self.passing.is_some() {
-            return !self.closing && self.side.as_ref().is_some_and(|side| side.room() > 0);
+        if let Some(room) = self.passing_room() {
+            return !self.closing && room > 0;
         }
         let has_room =
             self.outbox.has_room() && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;

@@ -33,9 +33,10 @@ pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
 }
 
 /// What becomes of a long request of which only the first of so many `words` are here; `None`: nothing, before all of it is
-/// here.
+/// here. A reply is what the data Redis has said instead of letting it in.
 pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Option<Action> {
     let mut side = front.side.take()?;
+    side.was_refused = false;
     let locks = &side.upstream().settings().locks;
     let to =
         Destination::of_beginning(locks, args, words).filter(|_| front.login.is_authenticated());
@@ -44,9 +45,14 @@ pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Opti
         Some(to) => go(front, &mut side, to, args),
         None => None,
     };
+    let was_refused = side.was_refused;
     front.side = Some(side);
     // Its end is not known yet, so nothing else can be answered.
-    action.filter(|action| matches!(action, Action::Pass(_) | Action::Later))
+    action.filter(|action| match action {
+        Action::Pass(_) | Action::Later => true,
+        Action::Reply(_) => was_refused,
+        _ => false,
+    })
 }
 
 fn decide(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {

@@ -34,6 +34,8 @@ pub struct Side {
     subscriber: Option<Rc<Subscriber>>,
     /// The request that is about to be passed on may select another database.
     pub has_selected: bool,
+    /// The data Redis has refused to let the client in, when it was needed last.
+    pub was_refused: bool,
     /// Monitors see at the data Redis what the proxy answers now.
     pub was_told: bool,
     /// Messages may come that no subscription brings: of `MONITOR` and `CLIENT TRACKING`.
@@ -92,6 +94,7 @@ impl Side {
             watched: None,
             subscriber: None,
             has_selected: false,
+            was_refused: false,
             was_told: false,
             is_told: false,
             is_needed: false,
@@ -174,6 +177,7 @@ impl Side {
             Some(said) => Ready::Refused(said),
             None => self.connection.get_or_insert_with(begin).ready(wanted),
         };
+        self.was_refused = matches!(ready, Ready::Refused(_));
         match &ready {
             Ready::Now => {}
             Ready::Later => self.is_needed = true,
