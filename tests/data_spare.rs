@@ -42,8 +42,6 @@ async fn overtaken(it: &OneAddress, greeting: &str, expected: &[&str]) -> usize 
         let (channel, text) = (format!("news {round}"), round.to_string());
         let mut subscriber = it.proxy.raw().await;
         subscriber.ask(&words(greeting)).await;
-        // Its turn is over by now; within it others come first.
-        publisher.ask(&words("PING")).await;
         subscriber.send(&encode(&["SUBSCRIBE", &channel])).await;
         match publisher.ask(&["PUBLISH", &channel, &text]).await {
             Reply::Int(1) => {

@@ -239,6 +239,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
                 return left;
             }
             if time.look() {
+                if session.only_reads() && session.stream.poll_readable(cx).is_pending() {
+                    return Poll::Pending;
+                }
                 break;
             }
             // Writing may have made room for what is already here, or what that waited for is made.
@@ -277,6 +280,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         }
         self.front.outbox.was_looked_for();
         other_end != OtherEnd::Gone
+    }
+
+    /// Whether nothing is left to do before the client sends more. Then its turn does not end by waiting for others: what
+    /// it sends next would come behind what they send after that.
+    fn only_reads(&self) -> bool {
+        let front = &self.front;
+        let is_making = front.planning.is_some() || front.outbox.may_make();
+        let has_left = front.stalled || front.blocked || is_making || front.passing.is_some();
+        self.pending.is_empty() && !has_left && self.may_read()
     }
 
     fn work_on_pending(&mut self, time: &mut TimeSlice) {
