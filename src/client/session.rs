@@ -283,9 +283,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     }
 
     /// Whether nothing is left to do before the client sends more. Then its turn does not end by waiting for others: what
-    /// it sends next would come behind what they send after that.
+    /// it sends next would come behind what they send after that. What the data Redis sends may have waited for room that
+    /// there is by now.
     fn only_reads(&self) -> bool {
         let front = &self.front;
+        if front.side.as_ref().is_some_and(|side| !side.is_at_rest()) {
+            return false;
+        }
         let is_making = front.planning.is_some() || front.outbox.may_make();
         let has_left = front.stalled || front.blocked || is_making || front.passing.is_some();
         self.pending.is_empty() && !has_left && self.may_read()
