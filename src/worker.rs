@@ -22,6 +22,7 @@ use crate::client::session::PASS_BUFFER;
 use crate::clock::{self, Instant};
 use crate::config::{Live, Settings};
 use crate::data::shared::SharedConnections;
+use crate::data::spare::Spares;
 use crate::data::upstream::Upstream;
 use crate::data::watch::watch as watch_data;
 use crate::decision::lease::pad::Pad;
@@ -88,6 +89,7 @@ pub struct Worker {
     departures: OnceCell<mpsc::Sender<Departure>>,
     gate: OnceCell<Rc<Gate>>,
     shared_connections: Rc<SharedConnections>,
+    spares: Option<Rc<Spares>>,
 }
 
 impl Worker {
@@ -131,6 +133,7 @@ impl Worker {
             departures: OnceCell::new(),
             gate: OnceCell::new(),
             shared_connections: Rc::default(),
+            spares: shared.data.clone().map(Spares::new),
             shared,
         })
     }
@@ -181,6 +184,11 @@ impl Worker {
     /// The connections to it that clients share.
     pub fn shared_connections(&self) -> &Rc<SharedConnections> {
         &self.shared_connections
+    }
+
+    /// The connections to it that clients begin with when they need one of their own.
+    pub fn spares(&self) -> Option<&Rc<Spares>> {
+        self.spares.as_ref()
     }
 
     /// The way to locks on the data Redis, if old instances still have them there.

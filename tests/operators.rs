@@ -250,6 +250,8 @@ async fn info_tells_what_dashboards_look_for() {
     for (section, field, least) in [
         ("clients", "connected_clients", 1.0),
         ("memory", "used_memory", 1e5),
+        ("memory", "used_memory_peak", 1e5),
+        ("memory", "total_system_memory", 1e7),
         ("stats", "total_commands_processed", 5.0),
         ("stats", "total_net_input_bytes", 100.0),
         ("stats", "total_net_output_bytes", 10.0),
@@ -259,6 +261,24 @@ async fn info_tells_what_dashboards_look_for() {
         let value = number(&mut client, section, field).await;
         assert!(value >= least, "{field} {value}");
     }
+    for (section, field) in [
+        ("memory", "used_memory_human"),
+        ("memory", "used_memory_peak_human"),
+        ("memory", "used_memory_peak_perc"),
+        ("memory", "total_system_memory_human"),
+        ("persistence", "rdb_bgsave_in_progress"),
+        ("replication", "master_failover_state"),
+        ("cpu", "used_cpu_user_children"),
+    ] {
+        let (ours, theirs) = (info(&mut client, section, field).await, {
+            let mut redis = Raw::connect(&masters[0].address()).await;
+            info(&mut redis, section, field).await
+        });
+        let (ours, theirs) = (ours.expect(field), theirs.expect(field));
+        let has_unit = |text: &str| text.ends_with(|last: char| last.is_ascii_digit());
+        assert!(!ours.is_empty() && has_unit(&ours) == has_unit(&theirs), "{ours} {theirs}");
+    }
+    assert_eq!(info(&mut client, "memory", "maxmemory_human").await.as_deref(), Some("0B"));
     let set = info(&mut client, "commandstats", "cmdstat_set").await.expect("it was used");
     assert!(set.starts_with("calls=3,usec=") && set.ends_with(",failed_calls=0"), "{set}");
     let noscript = info(&mut client, "errorstats", "errorstat_NOSCRIPT").await;

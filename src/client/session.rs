@@ -40,7 +40,6 @@ use crate::clock;
 use crate::command::table::Family;
 use crate::command::transaction::{self, Planning, Transaction};
 use crate::command::{self, Action, table};
-use crate::data::replies::Replies as Frames;
 use crate::data::side::Side;
 use crate::handover::connection::{OtherEnd, Portable};
 use crate::master::kill::kill_scripts;
@@ -54,6 +53,8 @@ use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
 use crate::worker::Worker;
 use depart::Suspended;
+use listening::Change;
+use passing::Passing;
 
 /// How often a session may read or start requests before it is the others' turn, however fast that is.
 const READS_AT_A_TIME: usize = 4;
@@ -120,7 +121,7 @@ pub struct Front {
     /// Its dealings with the data Redis, if there is one.
     pub side: Option<Box<Side>>,
     /// The rest of a long request, which is passed on while it comes.
-    passing: Option<Box<Frames>>,
+    passing: Option<Box<Passing>>,
     /// Subscriptions that wait for those before them.
     runs: listening::Runs,
     /// Operations of a request with many keys that have not been started yet.
@@ -182,8 +183,9 @@ impl<S: Portable> Session<S> {
             watching: None,
             passing: None,
             runs: listening::Runs::new(),
-            side: worker.data().map(|upstream| {
-                Box::new(Side::new(upstream.clone(), Rc::clone(worker.shared_connections())))
+            side: worker.spares().map(|spares| {
+                let shared = Rc::clone(worker.shared_connections());
+                Box::new(Side::new(Rc::clone(spares), shared))
             }),
             parts: VecDeque::new(),
             blocked: false,
@@ -243,6 +245,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
                 return left;
             }
             if time.look() {
+                if session.only_reads() && session.stream.poll_readable(cx).is_pending() {
+                    return Poll::Pending;
+                }
                 break;
             }
             // Writing may have made room for what is already here, or what that waited for is made.
@@ -281,6 +286,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         }
         self.front.outbox.was_looked_for();
         other_end != OtherEnd::Gone
+    }
+
+    /// Whether nothing is left to do before the client sends more. Then its turn does not end by waiting for others: what
+    /// it sends next would come behind what they send after that. What the data Redis sends may have waited for room that
+    /// there is by now.
+    fn only_reads(&self) -> bool {
+        let front = &self.front;
+        if front.side.as_ref().is_some_and(|side| !side.is_at_rest()) {
+            return false;
+        }
+        let is_making = front.planning.is_some() || front.outbox.may_make();
+        let has_left = front.stalled || front.blocked || is_making || front.passing.is_some();
+        self.pending.is_empty() && !has_left && self.may_read()
     }
 
     fn work_on_pending(&mut self, time: &mut TimeSlice) {
@@ -432,8 +450,8 @@ impl Front {
         }
         let bytes = raw.len();
         let action = command::prepare(self, args);
-        // The data Redis shows them itself.
-        let is_shown = !matches!(action, Action::Pass(_) | Action::Share { .. });
+        let is_watched = self.worker.registry().monitors().any();
+        let is_shown = is_watched && !self.is_shown_by_data(&action);
         let is_done = match action {
             Action::Later => false,
             Action::Rest(until) => {
@@ -481,7 +499,7 @@ impl Front {
                 true
             }
         };
-        if is_done && is_shown && self.worker.registry().monitors().any() {
+        if is_done && is_shown {
             self.show_to_monitors(args);
         }
         is_done
@@ -495,6 +513,17 @@ impl Front {
             Some(Family::Server | Family::Pubsub | Family::Script | Family::Transaction)
         );
         if is_ours { timeslice::LOOK } else { 1 + bytes / BYTES_OF_WORK }
+    }
+
+    /// Whether the data Redis shows the current request to monitors, who hear that as well.
+    fn is_shown_by_data(&mut self, action: &Action) -> bool {
+        let was_told = self.side.as_mut().is_some_and(|side| std::mem::take(&mut side.was_told));
+        match action {
+            Action::Pass(_) | Action::Share { .. } => true,
+            Action::Subscribe(topics) => self.are_of_data(Change::Join, topics),
+            Action::Unsubscribe(_, topics) => self.are_of_data(Change::Leave, topics),
+            _ => was_told,
+        }
     }
 
     fn show_to_monitors(&self, args: Args<'_>) {
@@ -734,8 +763,8 @@ impl Front {
     }
 
     fn may_start(&self) -> bool {
-        if self.passing.is_some() {
-            return !self.closing && self.side.as_ref().is_some_and(|side| side.room() > 0);
+        if let Some(room) = self.passing_room() {
+            return !self.closing && room > 0;
         }
         let has_room =
             self.outbox.has_room() && self.outbox.ready_bytes() < REPLIES_TO_STOP_READING;

@@ -48,12 +48,18 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
             arity(3, 3, "client|no-evict")?;
             let is_spared = on_or_off(args.at(2))?;
             front.worker.registry().budget().spare(&front.client, is_spared);
+            if let Some(side) = &mut front.side {
+                side.set_never_evicted(is_spared);
+            }
             Ok(Action::Reply(Reply::OK))
         }
         b"no-touch" => {
             arity(3, 3, "client|no-touch")?;
             // There is nothing to touch here, so it is already so.
-            on_or_off(args.at(2))?;
+            let is_on = on_or_off(args.at(2))?;
+            if let Some(side) = &mut front.side {
+                side.set_touches_nothing(is_on);
+            }
             Ok(Action::Reply(Reply::OK))
         }
         b"tracking" | b"caching" | b"pause" | b"unpause" | b"unblock" | b"trackinginfo"

@@ -80,6 +80,7 @@ fn clients(front: &Front) -> String {
     let subscribers = clients.iter().filter(|client| client.is_subscriber()).count();
     lines(&[
         ("connected_clients", &clients.len()),
+        ("cluster_connections", &0),
         ("maxclients", &front.worker.live().max_clients),
         ("blocked_clients", &front.worker.registry().blocked()),
         ("pubsub_clients", &subscribers),
@@ -87,18 +88,48 @@ fn clients(front: &Front) -> String {
 }
 
 fn memory(front: &Front) -> String {
-    let used = process::usage().resident_bytes;
+    let usage = process::usage();
+    let (used, peak) = (usage.resident_bytes, usage.peak_bytes);
+    let machine = process::machine_bytes().unwrap_or_default();
+    let share = 100.0 * used as f64 / peak.max(1) as f64;
     lines(&[
         ("used_memory", &used),
+        ("used_memory_human", &human(used)),
         ("used_memory_rss", &used),
+        ("used_memory_rss_human", &human(used)),
+        ("used_memory_peak", &peak),
+        ("used_memory_peak_human", &human(peak)),
+        ("used_memory_peak_perc", &format!("{share:.2}%")),
+        ("total_system_memory", &machine),
+        ("total_system_memory_human", &human(machine)),
         ("mem_clients_normal", &front.worker.registry().budget().held()),
         ("maxmemory", &0),
+        ("maxmemory_human", &human(0)),
         ("maxmemory_policy", &"noeviction"),
     ])
 }
 
+/// A number of bytes as Redis writes it for people (`bytesToHuman` in `util.c`).
+fn human(bytes: u64) -> String {
+    let unit = UNITS.iter().rposition(|(_, size)| bytes >= *size);
+    unit.map_or_else(
+        || format!("{bytes}B"),
+        |at| format!("{:.2}{}", bytes as f64 / UNITS[at].1 as f64, UNITS[at].0),
+    )
+}
+
+const UNITS: [(char, u64); 5] =
+    [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30), ('T', 1 << 40), ('P', 1 << 50)];
+
 fn persistence(_: &Front) -> String {
-    lines(&[("loading", &0), ("aof_enabled", &0)])
+    lines(&[
+        ("loading", &0),
+        ("async_loading", &0),
+        ("rdb_bgsave_in_progress", &0),
+        ("aof_enabled", &0),
+        ("aof_rewrite_in_progress", &0),
+        ("aof_rewrite_scheduled", &0),
+    ])
 }
 
 fn stats(front: &Front) -> String {
@@ -118,13 +149,26 @@ fn stats(front: &Front) -> String {
 }
 
 fn replication(_: &Front) -> String {
-    lines(&[("role", &"master"), ("connected_slaves", &0), ("master_repl_offset", &0)])
+    lines(&[
+        ("role", &"master"),
+        ("connected_slaves", &0),
+        ("master_failover_state", &"no-failover"),
+        ("master_repl_offset", &0),
+        ("second_repl_offset", &-1),
+        ("repl_backlog_active", &0),
+    ])
 }
 
 fn cpu(_: &Front) -> String {
     let (system, user) = process::usage().cpu_seconds;
     let shown = |seconds: f64| format!("{seconds:.6}");
-    lines(&[("used_cpu_sys", &shown(system)), ("used_cpu_user", &shown(user))])
+    lines(&[
+        ("used_cpu_sys", &shown(system)),
+        ("used_cpu_user", &shown(user)),
+        // It starts no other processes.
+        ("used_cpu_sys_children", &shown(0.0)),
+        ("used_cpu_user_children", &shown(0.0)),
+    ])
 }
 
 /// The times are those that the masters took.
@@ -219,4 +263,23 @@ fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {
     fields.iter().map(|(name, value)| format!("{name}={value},")).collect::<String>()
         + "reason="
         + &reason
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_written_for_people_as_redis_does() {
+        for (bytes, expected) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.00K"),
+            (963_768, "941.18K"),
+            (25_276_502_016, "23.54G"),
+            (u64::MAX, "16384.00P"),
+        ] {
+            assert_eq!(human(bytes), expected);
+        }
+    }
 }

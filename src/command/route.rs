@@ -11,7 +11,7 @@ use super::word::is;
 use super::{Action, error, names, permission, pubsub, table};
 use crate::client::decoder::Args;
 use crate::client::outbox::{Order, Ticket};
-use crate::client::reply::Reply;
+use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
 use crate::data::connection::Ready;
 use crate::data::side::{Side, Transaction};
@@ -35,10 +35,11 @@ pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
 }
 
 /// What becomes of a long request of which only the first of so many `words` are here; `None`: nothing, before all of it is
-/// here.
+/// here. A reply is what the data Redis has said instead of letting it in.
 pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Option<Action> {
     let mut side = front.side.take()?;
     side.want_own();
+    side.was_refused = false;
     let locks = &side.upstream().settings().locks;
     let to =
         Destination::of_beginning(locks, args, words).filter(|_| front.login.is_authenticated());
@@ -50,9 +51,14 @@ pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Opti
         }
         None => None,
     };
+    let was_refused = side.was_refused;
     front.side = Some(side);
     // Its end is not known yet, so nothing else can be answered.
-    action.filter(|action| matches!(action, Action::Pass(_) | Action::Later))
+    action.filter(|action| match action {
+        Action::Pass(_) | Action::Later => true,
+        Action::Reply(_) => was_refused,
+        _ => false,
+    })
 }
 
 fn decide(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
@@ -68,8 +74,9 @@ fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -
         (Word::Subscriptions, _) if !is_in_transaction(front, side) => listen(front, side, args),
         (Word::ScriptLoad, _) if !is_in_transaction(front, side) => load(front, side, args),
         (Word::Monitor, _) if !is_in_transaction(front, side) => watch_all(front, side, args),
+        (Word::Hello, _) if !is_in_transaction(front, side) => greet(front, side, args),
         (Word::Reset, _) => {
-            side.disconnect();
+            side.reset();
             None
         }
         (_, Destination::Both { lock, data }) => {
@@ -107,6 +114,7 @@ enum Word {
     Subscriptions,
     Monitor,
     ScriptLoad,
+    Hello,
     /// What changes the connection itself, and cannot be queued for the data Redis.
     Connection,
     Other,
@@ -125,7 +133,8 @@ fn word(args: Args<'_>) -> Word {
         C::Reset => Word::Reset,
         C::Quit => Word::Quit,
         C::Select => Word::Select,
-        C::Auth | C::Hello => Word::Connection,
+        C::Hello => Word::Hello,
+        C::Auth => Word::Connection,
         C::Client if is(args.at(1), &["reply"]) => Word::Connection,
         C::Script if args.get(1).is_some_and(|word| is(word, &["load"])) => Word::ScriptLoad,
         C::Monitor => Word::Monitor,
@@ -160,10 +169,35 @@ fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     side.choose(front.db, front.outbox.protocol());
     match side.ready_if_there()? {
         Ready::Later => Some(Action::Later),
+        Ready::Refused(_) => None,
         Ready::Now => {
             side.connection()?.say(&args.to_request(), 1);
+            side.was_told = front.worker.registry().monitors().any();
             None
         }
+    }
+}
+
+/// `HELLO`: messages of the data Redis have the new form from the proxy's answer on, and not before, so it is told first.
+/// Whoever hears nothing there can do without that until the next request.
+fn greet(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    let protocol = match (args.len(), args.get(1)) {
+        (2, Some(b"2")) => Protocol::Resp2,
+        (2, Some(b"3")) => Protocol::Resp3,
+        _ => return None,
+    };
+    // What a monitor is shown has one form only, which no answer could be told from.
+    let is_heard = side.hears() && !front.client.is_monitor();
+    if protocol == front.outbox.protocol() || !is_heard {
+        return None;
+    }
+    if front.outbox.in_flight() > 0 {
+        return Some(Action::Later);
+    }
+    side.choose(front.db, protocol);
+    match side.ready_to_change() {
+        Ready::Later => Some(Action::Later),
+        Ready::Now | Ready::Refused(_) => None,
     }
 }
 
@@ -186,7 +220,11 @@ fn be_ready(front: &Front, side: &mut Side) -> Option<Action> {
         return Some(Action::Later);
     }
     side.choose(front.db, front.outbox.protocol());
-    (side.ready() == Ready::Later).then_some(Action::Later)
+    match side.ready() {
+        Ready::Now => None,
+        Ready::Later => Some(Action::Later),
+        Ready::Refused(why) => Some(Action::Reply(Reply::error(why))),
+    }
 }
 
 /// `MULTI`: what is watched says where it runs, or the first key will.
@@ -251,7 +289,7 @@ fn queued(
         (Transaction::Undecided { requests, count, bar, selects }, _) => {
             request::encode(requests, &args.iter().collect::<Vec<_>>());
             *count += 1;
-            if word == Word::Connection {
+            if matches!(word, Word::Connection | Word::Hello) {
                 *bar = Some(name_of(args).into());
             }
             *selects |= word == Word::Select;
@@ -303,7 +341,7 @@ fn in_transaction(
     let (is_refused, selects) = (*is_refused, *selects);
     match (word, to) {
         (Word::Quit, _) => None,
-        (Word::Connection | Word::Subscriptions | Word::Monitor, _) => {
+        (Word::Connection | Word::Hello | Word::Subscriptions | Word::Monitor, _) => {
             let not_here = || error::not_in_multi(&name_of(args));
             let refused = malformed(args).unwrap_or_else(not_here);
             Some(refuse(front, side, refused))
@@ -392,14 +430,27 @@ fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     if let Some(is_read) = short::is_read(args).filter(|_| side.may_share()) {
         return Some(Action::Share { ticket, is_read });
     }
-    if side.ready() == Ready::Later {
-        return Some(Action::Later);
+    match side.ready() {
+        Ready::Now => {}
+        Ready::Later => return Some(Action::Later),
+        Ready::Refused(why) if is_for_trouble(args) && side.may_pass_regardless(&why) => {}
+        Ready::Refused(why) => return Some(Action::Reply(Reply::error(why))),
     }
     side.is_told |= is_tracking(args);
     if is(args.at(0), &["wait", "waitaof"]) {
         side.catch_up();
     }
     Some(Action::Pass(ticket))
+}
+
+/// What Redis runs for whoever is in trouble, while it is busy or loads, and which is about no database.
+fn is_for_trouble(args: Args<'_>) -> bool {
+    let subcommand = args.get(1).unwrap_or_default();
+    match &args.at(0).to_ascii_lowercase()[..] {
+        b"info" | b"shutdown" => true,
+        b"function" => is(subcommand, &["kill", "stats"]),
+        _ => false,
+    }
 }
 
 /// What a request for the data Redis is answered that must not get there.

@@ -8,16 +8,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::answers::{error_text, must_be_master, selected};
+use super::answers::{Said, error_text, is_question, must_be_master, must_have_no_mark, selected};
 use super::replies::{Head, NotRedis, Replies};
-use super::setup::Setup;
+use super::setup::{Setup, Step};
 use super::upstream::{Dialled, Upstream};
-use super::watch::HAS_MARK;
 use crate::client::reply::Protocol;
 use crate::client::session::PASS_BUFFER;
 use crate::flush::poll_flush;
@@ -39,6 +38,10 @@ pub struct DataConnection {
     setup: Setup,
     /// It was asked what it is.
     is_questioned: bool,
+    /// A request waits for what it is being brought to.
+    is_waited_for: bool,
+    /// What the data Redis has said to that instead.
+    refusal: Option<String>,
     /// Requests on their way.
     requests: BytesMut,
     /// What is to be answered, in this order.
@@ -68,8 +71,10 @@ enum Stage {
 enum Awaited {
     /// It answers the client.
     Answer,
-    /// It answers [`Setup::bring`].
-    Setup { is_needed: bool },
+    /// It answers a step of [`Setup::bring`].
+    Step(Step),
+    /// Nobody needs it.
+    Ignored,
     /// It says whether there is the mark of a master.
     Mark,
     /// It says whether it is a master or a replica.
@@ -105,7 +110,7 @@ pub enum Lost {
     /// The data Redis has closed it.
     #[error("it closed the connection")]
     Closed,
-    /// It does not let this client in, or not as it is.
+    /// It is no data Redis.
     #[error("it says: {0}")]
     Refused(String),
     /// The client is somebody else now, in the middle of what it had begun.
@@ -139,12 +144,15 @@ pub trait Recipient {
 }
 
 /// Whether a request can be passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ready {
     /// Now.
     Now,
     /// Not before the data Redis has answered, or has taken more.
     Later,
+    /// The data Redis does not let the client be what it is to be, and says why: that is the answer to the request. The
+    /// next one tries again.
+    Refused(String),
 }
 
 impl DataConnection {
@@ -159,6 +167,8 @@ impl DataConnection {
             is_followed,
             setup: Setup::default(),
             is_questioned: false,
+            is_waited_for: false,
+            refusal: None,
             requests: BytesMut::new(),
             awaited: VecDeque::new(),
             replies: Replies::default(),
@@ -177,25 +187,55 @@ impl DataConnection {
         if self.requests.len() >= REQUESTS_TO_STOP_READING {
             return Ready::Later;
         }
-        if self.setup == *wanted && self.is_questioned {
-            let is_set_up = !self.awaited.iter().any(Awaited::is_own);
-            let is_open = matches!(self.stage, Stage::Open(_));
-            return if is_open && is_set_up { Ready::Now } else { Ready::Later };
+        if self.setup != *wanted || !self.is_questioned {
+            if !self.awaited.is_empty() {
+                self.is_waited_for = true;
+                return Ready::Later;
+            }
+            if let Some(refusal) = self.refusal.take() {
+                self.is_waited_for = false;
+                return Ready::Refused(refusal);
+            }
+            self.bring(wanted);
         }
-        if self.awaited.is_empty() {
-            let mut requests = Vec::new();
-            let brought = wanted.bring(&self.setup, &mut requests);
-            self.requests.extend_from_slice(&requests);
-            let needed = std::iter::repeat_n(true, brought.needed);
-            let optional = std::iter::repeat_n(false, brought.optional);
-            let awaited = needed.chain(optional).map(|is_needed| Awaited::Setup { is_needed });
-            self.awaited.extend(awaited);
-            // To somebody who was not let in it has said nothing.
-            self.is_questioned &= self.setup.login == wanted.login;
-            self.setup = wanted.clone();
-            self.question();
+        let is_set_up = !self.awaited.iter().any(Awaited::is_waited_for);
+        let is_ready = is_set_up && matches!(self.stage, Stage::Open(_));
+        self.is_waited_for = !is_ready;
+        if !is_ready {
+            return Ready::Later;
         }
-        Ready::Later
+        self.refusal = None;
+        Ready::Now
+    }
+
+    /// Asks to be brought to `wanted`. Each step counts at once, and no more when it is refused.
+    fn bring(&mut self, wanted: &Setup) {
+        let mut requests = Vec::new();
+        let steps = wanted.bring(&self.setup, &mut requests);
+        self.requests.extend_from_slice(&requests);
+        self.awaited.extend(steps.into_iter().map(Awaited::Step));
+        // To somebody who was not let in it has said nothing.
+        self.is_questioned &= self.setup.login == wanted.login;
+        self.setup = wanted.clone();
+        self.question();
+    }
+
+    /// Whether a client that is to be `wanted` may have it which nobody has used yet: it is open still, and nothing has come
+    /// that was not asked for. Only the system knows that at once.
+    pub fn is_fit_for(&mut self, wanted: &Setup) -> bool {
+        let mut unheard = Context::from_waker(Waker::noop());
+        let is_replaced =
+            |it: &mut Pin<Box<dyn Future<Output = ()>>>| it.as_mut().poll(&mut unheard).is_ready();
+        let Stage::Open(stream) = &self.stage else { return false };
+        let is_idle = self.awaited.is_empty() && self.requests.is_empty();
+        let is_silent = self.unread.is_empty() && stream.is_silent();
+        let is_let_in = self.is_questioned && self.setup.login == wanted.login;
+        is_idle && is_silent && is_let_in && !self.replaced.as_mut().is_some_and(is_replaced)
+    }
+
+    /// What the data Redis has said to a request that waits, before it is told by [`Self::ready`].
+    pub fn refusal(&mut self) -> Option<String> {
+        self.refusal.take()
     }
 
     /// A master of locks is no data Redis, and neither is a replica. Asked of each connection: a name may lead elsewhere
@@ -250,7 +290,7 @@ impl DataConnection {
     /// Says something beside the client's requests, to which there are so many replies that nobody needs.
     pub fn say(&mut self, requests: &[u8], replies: usize) {
         self.requests.extend_from_slice(requests);
-        self.awaited.extend((0..replies).map(|_| Awaited::Setup { is_needed: false }));
+        self.awaited.extend((0..replies).map(|_| Awaited::Ignored));
     }
 
     /// Subscribes to something, or not any more, which is confirmed so many times.
@@ -432,7 +472,7 @@ impl DataConnection {
             (Awaited::Confirmations { .. }, _) => Some(Piece::Confirmation),
             (_, b'>') => Some(Piece::Message),
             (Awaited::Answer, _) => Some(Piece::Answer),
-            (Awaited::Setup { .. } | Awaited::Mark, _) => Some(Piece::Own),
+            (Awaited::Step(_) | Awaited::Ignored | Awaited::Mark, _) => Some(Piece::Own),
             (Awaited::Role | Awaited::Database(_), _) => Some(Piece::Own),
         }
     }
@@ -453,18 +493,14 @@ impl DataConnection {
                     to.passed(head.is_error().then(|| error.unwrap_or(UNREAD_ERROR)));
                 }
             }
+            Piece::Message if is_question(piece) => {}
             Piece::Message => to.pass_message(piece, ended.is_some()),
             Piece::Own => {
-                let is_needed =
-                    matches!(self.awaited.front(), Some(Awaited::Setup { is_needed: true }));
-                if let (true, Some(error)) = (is_needed, error) {
-                    return Err(Lost::Refused(String::from_utf8_lossy(error).into_owned()));
-                }
                 if let Some(Awaited::Database(_) | Awaited::Role) = self.awaited.front() {
                     self.description.extend_from_slice(piece);
                 }
                 if ended.is_some() {
-                    self.own_reply(piece)?;
+                    self.own_reply(piece, error)?;
                 }
             }
             Piece::Confirmation if ended.is_some() => self.confirm(error),
@@ -473,15 +509,18 @@ impl DataConnection {
         Ok(())
     }
 
-    /// The reply to something that this connection has said itself is here; `last` is its last piece.
-    fn own_reply(&mut self, last: &[u8]) -> Result<(), Lost> {
+    /// The reply to something that this connection has said itself is here: its last piece, and what it
+    /// says if it is an error.
+    fn own_reply(&mut self, last: &[u8], error: Option<&[u8]>) -> Result<(), Lost> {
         match self.awaited.pop_front() {
-            Some(Awaited::Mark) if last == b":1\r\n" => {
-                return Err(Lost::Refused(HAS_MARK.to_owned()));
+            Some(Awaited::Step(step)) => self.step_answered(step, error),
+            Some(Awaited::Mark) => {
+                let said = must_have_no_mark(last)?;
+                self.question_answered(said);
             }
             Some(Awaited::Role) => {
                 let said = std::mem::take(&mut self.description);
-                return must_be_master(&said);
+                self.question_answered(must_be_master(&said)?);
             }
             Some(Awaited::Database(chosen)) => {
                 let selected = selected(&std::mem::take(&mut self.description));
@@ -494,6 +533,31 @@ impl DataConnection {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A step that was refused has not been taken. The request that waits for it gets the error, as it would have got it
+    /// from one Redis, and does not run.
+    fn step_answered(&mut self, step: Step, error: Option<&[u8]>) {
+        let Some(error) = error else { return };
+        if step != Step::Optional {
+            self.refuse(error);
+        }
+        self.setup.undo(step);
+    }
+
+    /// What was not answered is asked again.
+    fn question_answered(&mut self, said: Said<'_>) {
+        if let Said::NotNow(error) = said {
+            self.is_questioned = false;
+            self.refuse(error);
+        }
+    }
+
+    /// The first error is the reason of all others.
+    fn refuse(&mut self, error: &[u8]) {
+        if self.is_waited_for && self.refusal.is_none() {
+            self.refusal = Some(String::from_utf8_lossy(error).into_owned());
+        }
     }
 
     /// One confirmation has come, or an error instead of all of them.
@@ -510,8 +574,12 @@ impl DataConnection {
 
 impl Awaited {
     /// Whether the client's next request has to wait for it.
-    fn is_own(&self) -> bool {
-        matches!(self, Self::Setup { .. } | Self::Mark | Self::Role | Self::Database(_))
+    fn is_waited_for(&self) -> bool {
+        match self {
+            Self::Step(step) => *step != Step::Optional,
+            Self::Mark | Self::Role | Self::Database(_) => true,
+            Self::Answer | Self::Ignored | Self::Confirmations { .. } => false,
+        }
     }
 }
 

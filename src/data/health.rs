@@ -1,4 +1,5 @@
-//! Whether the data Redis can be used, for whoever runs the proxy. Who is in doubt makes a connection and asks there.
+//! Whether the data Redis can be used, for whoever runs the proxy. What can do without it does so while it cannot be
+//! used, and who is in doubt makes a connection and asks there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -13,6 +13,7 @@
 //! * [`names`] says which keys and channels are locks;
 //! * [`upstream`] is the way to the data Redis, [`connection`] a client's own connection to it, which has questions of
 //!   its own (`answers`), and [`shared`] one for short requests of many;
+//! * [`spare`] has a client's own one ready for the next client;
 //! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
 //! * [`sentinels`] asks where it is, should sentinels choose it, and [`whereabouts`] is what they tell;
 //! * [`watch`] looks after it, [`health`] is what it has seen, and [`description`] what is shown of that;
@@ -30,6 +31,7 @@ pub mod sentinels;
 pub mod setup;
 pub mod shared;
 pub mod side;
+pub mod spare;
 pub mod upstream;
 pub mod watch;
 pub mod whereabouts;

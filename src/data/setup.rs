@@ -16,6 +16,10 @@ pub struct Setup {
     pub name: String,
     /// `SELECT`
     pub db: u32,
+    /// `CLIENT NO-EVICT ON`
+    pub is_never_evicted: bool,
+    /// `CLIENT NO-TOUCH ON`
+    pub touches_nothing: bool,
 }
 
 /// A user and its password.
@@ -43,78 +47,140 @@ impl Setup {
 
     /// Whether a connection that was brought to `shared` serves a client that wants `self`.
     pub fn is_served_by(&self, shared: &Self) -> bool {
-        let Self { login, protocol, name: _, db } = self;
-        *db == shared.db && *protocol == shared.protocol && *login == shared.login
+        let Self { login, protocol, name: _, db, is_never_evicted, touches_nothing } = self;
+        let is_treated_alike = *is_never_evicted == shared.is_never_evicted
+            && *touches_nothing == shared.touches_nothing;
+        *db == shared.db
+            && *protocol == shared.protocol
+            && is_treated_alike
+            && *login == shared.login
     }
 
     /// Appends the requests after which a connection that has been brought to `before` has been brought to `self`.
-    pub fn bring(&self, before: &Self, out: &mut Vec<u8>) -> Brought {
-        let mut brought = Brought::default();
-        let mut say = |words: &[&[u8]]| {
+    /// Returns the step that each of them takes.
+    pub fn bring(&self, before: &Self, out: &mut Vec<u8>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut say = |words: &[&[u8]], step: Step| {
             request::encode(out, words);
-            brought.needed += 1;
+            steps.push(step);
         };
         if self.login != before.login
             && let Some(Credentials { user, password }) = &self.login
         {
             // With its name the default user is let in with any password where it needs none.
             let user = user.as_deref().unwrap_or(DEFAULT_USER);
-            say(&[b"AUTH", user.as_bytes(), password.expose().as_bytes()]);
+            let words: [&[u8]; 3] = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
+            say(&words, Step::Login(before.login.clone()));
         }
         if self.protocol != before.protocol {
             let version: &[u8] = if self.protocol == Protocol::Resp3 { b"3" } else { b"2" };
-            say(&[b"HELLO", version]);
+            say(&[b"HELLO", version], Step::Protocol(before.protocol));
         }
         if self.db != before.db {
-            say(&[b"SELECT", self.db.to_string().as_bytes()]);
+            say(&[b"SELECT", self.db.to_string().as_bytes()], Step::Database(before.db));
         }
+        let mut say_optional = |words: [&[u8]; 2]| {
+            say(&[b"CLIENT", words[0], words[1]], Step::Optional);
+        };
         if self.name != before.name {
-            request::encode(out, &[b"CLIENT", b"SETNAME", self.name.as_bytes()]);
-            brought.optional += 1;
+            say_optional([b"SETNAME", self.name.as_bytes()]);
         }
-        brought
+        if self.is_never_evicted != before.is_never_evicted {
+            say_optional([b"NO-EVICT", on_or_off(self.is_never_evicted)]);
+        }
+        if self.touches_nothing != before.touches_nothing {
+            say_optional([b"NO-TOUCH", on_or_off(self.touches_nothing)]);
+        }
+        steps
+    }
+
+    /// Takes a step back that the data Redis has refused: what held before still holds. An optional step is not tried
+    /// again.
+    pub fn undo(&mut self, step: Step) {
+        match step {
+            Step::Login(login) => self.login = login,
+            Step::Protocol(protocol) => self.protocol = protocol,
+            Step::Database(db) => self.db = db,
+            Step::Optional => {}
+        }
     }
 }
 
-/// How many requests have been said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Brought {
-    /// Those without which the connection is of no use, and which come first.
-    pub needed: usize,
-    /// Those that a user may not be allowed to send.
-    pub optional: usize,
+fn on_or_off(is_on: bool) -> &'static [u8] {
+    if is_on { b"ON" } else { b"OFF" }
+}
+
+/// One request of a set-up, with what holds unless the data Redis agrees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `AUTH`
+    Login(Option<Credentials>),
+    /// `HELLO`
+    Protocol(Protocol),
+    /// `SELECT`
+    Database(u32),
+    /// What a user may not be allowed to send, and can do without. No request has to wait for it.
+    Optional,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(setup: &Setup, before: &Setup) -> ([usize; 2], String) {
+    fn said(setup: &Setup, before: &Setup) -> (Vec<Step>, String) {
         let mut out = Vec::new();
-        let brought = setup.bring(before, &mut out);
+        let steps = setup.bring(before, &mut out);
         let words = String::from_utf8(out).expect("text").replace("\r\n", " ");
-        ([brought.needed, brought.optional], words)
+        (steps, words)
+    }
+
+    fn everything() -> Setup {
+        let login = Credentials { user: Some("al".to_owned()), password: Secret::new("pw") };
+        let name = "n".to_owned();
+        Setup { login: Some(login), protocol: Protocol::Resp3, name, db: 2, ..Setup::default() }
     }
 
     #[test]
     fn a_connection_that_is_as_it_should_be_is_told_nothing() {
         let setup = Setup { db: 3, name: "n".to_owned(), ..Setup::default() };
-        assert_eq!(said(&setup, &setup), ([0, 0], String::new()));
-        assert_eq!(said(&Setup::default(), &Setup::default()).0, [0, 0], "as a new one");
+        assert_eq!(said(&setup, &setup), (Vec::new(), String::new()));
+        assert_eq!(said(&Setup::default(), &Setup::default()).0, [], "as a new one");
     }
 
     #[test]
     fn who_it_is_comes_before_what_it_has_chosen() {
-        let login = Credentials { user: Some("al".to_owned()), password: Secret::new("pw") };
-        let setup =
-            Setup { login: Some(login), protocol: Protocol::Resp3, name: "n".to_owned(), db: 2 };
-        let (requests, words) = said(&setup, &Setup::default());
+        let (steps, words) = said(&everything(), &Setup::default());
         let expected = "*3 $4 AUTH $2 al $2 pw *2 $5 HELLO $1 3 *2 $6 SELECT $1 2 \
                         *3 $6 CLIENT $7 SETNAME $1 n ";
-        assert_eq!((requests, words.as_str()), ([3, 1], expected));
+        let needed = [Step::Login(None), Step::Protocol(Protocol::Resp2), Step::Database(0)];
+        assert_eq!((&steps[..3], &steps[3..]), (&needed[..], &[Step::Optional][..]));
+        assert_eq!(words, expected);
         assert_eq!(
             said(&Setup::default(), &Setup { db: 2, ..Setup::default() }).1,
             "*2 $6 SELECT $1 0 "
         );
+    }
+
+    #[test]
+    fn what_is_switched_on_is_switched_off_again() {
+        let on = Setup { is_never_evicted: true, touches_nothing: true, ..Setup::default() };
+        let expected = "*3 $6 CLIENT $8 NO-EVICT $2 ON *3 $6 CLIENT $8 NO-TOUCH $2 ON ";
+        assert_eq!(said(&on, &Setup::default()).1, expected);
+        let (steps, words) = said(&Setup::default(), &on);
+        assert_eq!(words, expected.replace("$2 ON", "$3 OFF"));
+        assert_eq!(steps, [Step::Optional, Step::Optional]);
+    }
+
+    #[test]
+    fn a_step_that_was_refused_is_taken_again() {
+        let (wanted, before) = (everything(), Setup { db: 7, ..Setup::default() });
+        let (steps, all) = said(&wanted, &before);
+        let mut setup = wanted.clone();
+        steps.into_iter().for_each(|step| setup.undo(step));
+        assert_eq!(setup, Setup { name: "n".to_owned(), ..before.clone() });
+        assert!(all.starts_with(&said(&wanted, &setup).1), "all but the name");
+        let mut setup = wanted.clone();
+        setup.undo(Step::Database(7));
+        assert_eq!(said(&wanted, &setup).1, "*2 $6 SELECT $1 2 ");
     }
 }

@@ -155,13 +155,19 @@ impl SharedConnection {
 impl Requests {
     /// Passes on what waits, all at once, as soon as the connection is set up.
     fn pass_on(&mut self, connection: &mut DataConnection, setup: &Setup) {
-        while !self.waiting.is_empty() && connection.ready(setup) == Ready::Now {
-            let Some(request) = self.waiting.pop_front() else { return };
-            if request.outbox.is_closed() {
-                continue;
+        while !self.waiting.is_empty() {
+            match connection.ready(setup) {
+                Ready::Now => {}
+                Ready::Later => return,
+                // To each client the data Redis says it itself.
+                Ready::Refused(_) => {
+                    return self.waiting.drain(..).for_each(|it| it.send_back(true));
+                }
             }
-            connection.request(&request.bytes);
-            self.asked.push_back(request);
+            if let Some(request) = self.waiting.pop_front().filter(|it| !it.outbox.is_closed()) {
+                connection.request(&request.bytes);
+                self.asked.push_back(request);
+            }
         }
     }
 

@@ -3,9 +3,11 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use super::answers::is_occupied;
 use super::connection::{DataConnection, Lost, Ready};
 use super::setup::{Credentials, Setup};
 use super::shared::{Request, SharedConnection, SharedConnections};
+use super::spare::Spares;
 use super::upstream::Upstream;
 use crate::client::outbox::Outbox;
 use crate::client::reply::Protocol;
@@ -15,7 +17,7 @@ use crate::reserved::CAUGHT_UP;
 
 /// A client's side of the data Redis: its connection, once it needs one, and what that must not forget.
 pub struct Side {
-    upstream: Upstream,
+    spares: Rc<Spares>,
     /// The client's own.
     connection: Option<Box<DataConnection>>,
     /// Those for short requests.
@@ -44,10 +46,18 @@ pub struct Side {
     subscriber: Option<Rc<Subscriber>>,
     /// The request that is about to be passed on may select another database.
     pub has_selected: bool,
+    /// The data Redis has refused to let the client in, when it was needed last.
+    pub was_refused: bool,
+    /// Monitors see at the data Redis what the proxy answers now.
+    pub was_told: bool,
     /// Messages may come that no subscription brings: of `MONITOR` and `CLIENT TRACKING`.
     pub is_told: bool,
     /// A request waits for the connection.
     is_needed: bool,
+    /// Messages wait until the client knows of their new form.
+    is_changing: bool,
+    /// What the data Redis has said to that request before it closed the connection.
+    last_words: Option<String>,
 }
 
 /// Where the commands of a `MULTI` run: all of them at the same place.
@@ -82,10 +92,10 @@ pub enum Transaction {
 
 impl Side {
     /// A client that has not needed the data Redis yet.
-    pub fn new(upstream: Upstream, all_shared: Rc<SharedConnections>) -> Self {
-        let wanted = Setup { db: upstream.settings().address.db, ..Setup::default() };
+    pub fn new(spares: Rc<Spares>, all_shared: Rc<SharedConnections>) -> Self {
+        let wanted = Setup { db: spares.upstream().settings().address.db, ..Setup::default() };
         Self {
-            upstream,
+            spares,
             connection: None,
             all_shared,
             shared: None,
@@ -100,8 +110,12 @@ impl Side {
             watched: None,
             subscriber: None,
             has_selected: false,
+            was_refused: false,
+            was_told: false,
             is_told: false,
             is_needed: false,
+            is_changing: false,
+            last_words: None,
         }
     }
 
@@ -114,7 +128,7 @@ impl Side {
 
     /// The client's rules have changed.
     pub fn settle_login(&mut self, is_free: bool) {
-        let address = &self.upstream.settings().address;
+        let address = &self.spares.upstream().settings().address;
         let configured = address.password.as_ref().filter(|_| is_free).map(|password| {
             let (user, password) = (address.user.clone(), password.clone());
             Credentials { user, password }
@@ -144,6 +158,23 @@ impl Side {
         name.clone_into(&mut self.wanted.name);
     }
 
+    /// `CLIENT NO-EVICT`
+    pub fn set_never_evicted(&mut self, is_on: bool) {
+        self.wanted.is_never_evicted = is_on;
+    }
+
+    /// `CLIENT NO-TOUCH`
+    pub fn set_touches_nothing(&mut self, is_on: bool) {
+        self.wanted.touches_nothing = is_on;
+    }
+
+    /// `RESET`: as a new client, on a new connection.
+    pub fn reset(&mut self) {
+        self.disconnect();
+        self.wanted.name.clear();
+        self.wanted.touches_nothing = false;
+    }
+
     /// `SELECT` and `HELLO`, as they are for the next request.
     pub fn choose(&mut self, db: u32, protocol: Protocol) {
         (self.wanted.db, self.wanted.protocol) = (db, protocol);
@@ -151,7 +182,7 @@ impl Side {
 
     /// The way to the data Redis.
     pub fn upstream(&self) -> &Upstream {
-        &self.upstream
+        self.spares.upstream()
     }
 
     /// Whether the next short request can travel with those of others: of clients that are the same user and have no
@@ -166,10 +197,12 @@ impl Side {
             return true;
         }
         // Who is new, and in doubt, asks the data Redis over a connection of its own.
-        if self.upstream.health().is_in_trouble() {
+        if self.upstream().health().is_in_trouble() {
             return false;
         }
-        self.shared = self.all_shared.of(&self.upstream, &self.wanted).or(self.shared.take());
+        self.spares.expect(&self.wanted);
+        self.shared =
+            self.all_shared.of(self.spares.upstream(), &self.wanted).or(self.shared.take());
         self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted))
     }
 
@@ -196,30 +229,59 @@ impl Side {
         self.sent_back = Some(request);
     }
 
-    /// Passes such a request on; whether there is one that has to wait.
-    pub fn pass_again(&mut self) -> bool {
-        let Some(request) = self.sent_back.take() else { return false };
-        if self.ready() == Ready::Now
-            && let Some(connection) = self.connection()
-        {
-            connection.request(&request);
-            return false;
+    /// Passes such a request on if that is possible; `None`: there is none.
+    pub fn pass_again(&mut self) -> Option<Ready> {
+        let request = self.sent_back.take()?;
+        let ready = self.ready();
+        match (&ready, self.connection.as_mut()) {
+            (Ready::Now, Some(connection)) => {
+                connection.request(&request);
+                self.is_needed = false;
+            }
+            (Ready::Later, _) => self.sent_back = Some(request),
+            _ => {}
         }
-        self.sent_back = Some(request);
-        true
+        Some(ready)
     }
 
     /// Whether a request can be passed on now. If not, whatever that takes is begun.
     pub fn ready(&mut self) -> Ready {
-        let open = || Box::new(DataConnection::open(&self.upstream));
-        let ready = self.connection.get_or_insert_with(open).ready(&self.wanted);
-        self.is_needed |= ready == Ready::Later;
+        let (spares, wanted) = (&self.spares, &self.wanted);
+        let begin = || if self.is_itself { spares.open() } else { spares.connection(wanted) };
+        let ready = match self.last_words.take() {
+            Some(said) => Ready::Refused(said),
+            None => self.connection.get_or_insert_with(begin).ready(wanted),
+        };
+        self.was_refused = matches!(ready, Ready::Refused(_));
+        match &ready {
+            Ready::Now => {}
+            Ready::Later => self.is_needed = true,
+            Ready::Refused(_) => self.is_needed = false,
+        }
         ready
+    }
+
+    /// The same for a change of what messages look like: from that moment on none comes before the client knows.
+    pub fn ready_to_change(&mut self) -> Ready {
+        let ready = self.ready();
+        self.is_changing = ready == Ready::Later;
+        self.is_needed &= self.is_changing;
+        ready
+    }
+
+    /// Whether messages may come.
+    pub fn hears(&self) -> bool {
+        self.is_told || self.listens()
+    }
+
+    /// Whether a request may be passed on all the same that the data Redis runs even when it runs no others.
+    pub fn may_pass_regardless(&self, refusal: &str) -> bool {
+        is_occupied(refusal) && self.connection.is_some() && self.has_begun_nothing()
     }
 
     /// The same for what can do without the data Redis; `None`: it has to.
     pub fn ready_if_there(&mut self) -> Option<Ready> {
-        if self.is_barred || self.upstream.health().seen().trouble.is_some() {
+        if self.is_barred || self.upstream().health().seen().trouble.is_some() {
             return None;
         }
         let was_needed = self.is_needed;
@@ -244,12 +306,15 @@ impl Side {
         self.connection.as_ref().map_or(0, |connection| connection.room())
     }
 
-    /// Whether a client would notice if the connection was another one from now on.
+    /// Whether a client would not notice if the connection was another one from now on.
     pub fn is_at_rest(&self) -> bool {
+        !self.is_needed && self.has_begun_nothing()
+    }
+
+    fn has_begun_nothing(&self) -> bool {
         let is_awaited = self.connection.as_ref().is_some_and(|it| it.is_awaited());
         let is_open = matches!(self.transaction, Transaction::Data { .. });
-        let is_free = self.watched.is_none() && !self.is_needed && !self.is_told;
-        !is_awaited && !is_open && is_free && !self.listens()
+        !is_awaited && !is_open && !self.hears() && self.watched.is_none()
     }
 
     /// The client is about to subscribe to something at the data Redis.
@@ -288,6 +353,7 @@ impl Side {
         (self.connection, self.transaction, self.watched) = Default::default();
         self.sent_back = None;
         (self.is_needed, self.is_condemned, self.is_told) = (false, false, false);
+        self.is_changing = false;
         if let Some(subscriber) = self.subscriber.take() {
             subscriber.leave_all_elsewhere();
         }
@@ -315,16 +381,24 @@ impl Side {
             return Poll::Ready(Err(Lost::AnotherUser));
         }
         // A message must not come before what it comes from is confirmed.
-        let is_changing = self.subscriber.as_ref().is_some_and(|it| it.is_changing());
+        let is_joining = self.subscriber.as_ref().is_some_and(|it| it.is_changing());
+        let is_changing = self.is_changing || is_joining;
         match connection.poll(cx, outbox, is_changing, buffer) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
-            Err(_) if self.is_at_rest() => {
-                self.disconnect();
-                Poll::Ready(Ok(()))
-            }
-            Err(lost) => Poll::Ready(Err(lost)),
+            Err(lost) => self.lost(lost),
         }
+    }
+
+    /// Nobody has to notice while nothing is open there. A transaction of which nobody knows yet where it runs goes on.
+    fn lost(&mut self, lost: Lost) -> Poll<Result<(), Lost>> {
+        let last_words = self.connection.as_mut().and_then(|it| it.refusal());
+        if !self.has_begun_nothing() || self.is_needed && last_words.is_none() {
+            return Poll::Ready(Err(lost));
+        }
+        self.last_words = last_words.filter(|_| self.is_needed);
+        (self.connection, self.is_needed) = (None, false);
+        Poll::Ready(Ok(()))
     }
 
     /// How much memory it takes.

@@ -5,6 +5,7 @@ use std::net::TcpStream as StdTcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,11 @@ pub trait Portable {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Pending: nothing has come, and the task is woken when something does. What is not known to be so is ready.
+    fn poll_readable(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// What the system knows of the other end, for a session that does not read.
     fn other_end(&self) -> OtherEnd {
         OtherEnd::Open
@@ -106,6 +112,10 @@ impl OtherEnd {
 impl Portable for TcpStream {
     const IS_PORTABLE: bool = true;
 
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_read_ready(cx).map(drop)
+    }
+
     fn duplicate(&self) -> io::Result<OwnedFd> {
         self.as_fd().try_clone_to_owned()
     }
@@ -117,6 +127,10 @@ impl Portable for TcpStream {
 
 impl Portable for UnixStream {
     const IS_PORTABLE: bool = true;
+
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_read_ready(cx).map(drop)
+    }
 
     fn duplicate(&self) -> io::Result<OwnedFd> {
         self.as_fd().try_clone_to_owned()

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::config::DataAddr;
-use crate::data::answers::{error_text, must_be_master};
+use crate::data::answers::{Said, error_text, must_be_master};
 use crate::data::connection::Lost;
 use crate::data::replies::{NotRedis, Replies};
 use crate::data::setup::{Credentials, Setup};
@@ -58,8 +58,8 @@ async fn bring(server: &mut Connection, address: &DataAddr) -> Result<(), Lost> 
         .map(|password| Credentials { user: address.user.clone(), password: password.clone() });
     let setup = Setup { login, db: address.db, ..Setup::default() };
     let mut requests = Vec::new();
-    let brought = setup.bring(&Setup::default(), &mut requests);
-    let answers = ask(server, &requests, brought.needed).await?;
+    let steps = setup.bring(&Setup::default(), &mut requests);
+    let answers = ask(server, &requests, steps.len()).await?;
     answers.iter().find_map(|answer| refusal(answer)).map_or(Ok(()), Err)
 }
 
@@ -80,7 +80,13 @@ async fn require_master(server: &mut Connection) -> Result<(), Lost> {
     let mut request = Vec::new();
     // For a new connection that changes nothing.
     request::encode(&mut request, &[b"HELLO", b"2"]);
-    ask(server, &request, 1).await?.first().map_or(Ok(()), |answer| must_be_master(answer))
+    let answers = ask(server, &request, 1).await?;
+    match answers.first().map(|answer| must_be_master(answer)).transpose()? {
+        Some(Said::NotNow(error)) => {
+            Err(Lost::Refused(String::from_utf8_lossy(error).into_owned()))
+        }
+        Some(Said::Fine) | None => Ok(()),
+    }
 }
 
 /// Sends requests and returns what answers them.

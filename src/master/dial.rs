@@ -1,10 +1,12 @@
 //! Opening a connection to a master.
 
 use std::io;
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
@@ -84,6 +86,20 @@ impl Dial for Network {
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let stream = client.get().connect(name, stream).await?;
         Ok(Connection::Tls(Box::new(stream)))
+    }
+}
+
+impl Connection {
+    /// Whether it is open, and nothing has come, as the system knows it at this very moment.
+    pub fn is_silent(&self) -> bool {
+        let socket = match self {
+            Self::Plain(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.get_ref().0.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+        };
+        let mut asked = [PollFd::new(&socket, PollFlags::IN | PollFlags::RDHUP)];
+        let events = poll(&mut asked, Some(&Timespec::default()));
+        events == Ok(0)
     }
 }
 

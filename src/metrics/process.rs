@@ -1,7 +1,7 @@
 //! What the process takes of the machine, as `/proc` of Linux tells (`proc(5)`); elsewhere nothing is known.
 
 use std::fs;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::clock::{self, Instant};
@@ -11,6 +11,8 @@ use crate::clock::{self, Instant};
 pub struct Usage {
     /// Bytes of memory that it holds.
     pub resident_bytes: u64,
+    /// The most that it ever held.
+    pub peak_bytes: u64,
     /// Seconds of processor time: in the kernel, and outside of it.
     pub cpu_seconds: (f64, f64),
 }
@@ -24,7 +26,13 @@ pub fn usage() -> Usage {
     static LAST: Mutex<Kept> = Mutex::new(Kept(None));
     // Nothing that panics is done under this lock.
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    last.at(clock::now(), || Usage { resident_bytes: resident_bytes(), cpu_seconds: cpu_seconds() })
+    last.at(clock::now(), look)
+}
+
+fn look() -> Usage {
+    let resident_bytes = resident_bytes();
+    let peak_bytes = peak_bytes().max(resident_bytes);
+    Usage { resident_bytes, peak_bytes, cpu_seconds: cpu_seconds() }
 }
 
 /// What was found out last, and when.
@@ -45,19 +53,32 @@ fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    kib_of(&status, "VmHWM:").map_or(0, |kib| kib << 10)
+}
+
+/// The number in a line such as `VmHWM:  1234 kB`.
+fn kib_of(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 /// Bytes of memory that the machine has, or its container may have if that is less.
 pub fn available_bytes() -> u64 {
     let limits = CGROUP_LIMITS.iter().filter_map(|path| fs::read_to_string(path).ok());
     // A container without a limit has a word, or a number beyond any machine.
     let limits = limits.filter_map(|limit| limit.trim().parse().ok());
-    limits.chain([machine_bytes()]).min().unwrap_or(u64::MAX)
+    limits.chain(machine_bytes()).min().unwrap_or(u64::MAX)
 }
 
-fn machine_bytes() -> u64 {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kb = total.and_then(|total| total.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kb.map_or(u64::MAX, |kb| kb << 10)
+/// Bytes of memory that the machine has, if that is known.
+pub fn machine_bytes() -> Option<u64> {
+    static BYTES: OnceLock<Option<u64>> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        kib_of(&meminfo, "MemTotal:").map(|kib| kib << 10)
+    })
 }
 
 /// In cgroups of version 2, and of version 1.
@@ -88,7 +109,7 @@ mod tests {
         for at in 0..10_000 {
             kept.at(start + at * Duration::from_micros(100), || {
                 looks += 1;
-                Usage { resident_bytes: looks, cpu_seconds: (0.0, 0.0) }
+                Usage { resident_bytes: looks, peak_bytes: looks, cpu_seconds: (0.0, 0.0) }
             });
         }
         assert_eq!(looks, 10);

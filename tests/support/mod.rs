@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 pub use client::{connection, int, text, value};
 pub use clock::Clock;
 pub use master::{Master, Masters};
+pub use one_address::OneAddress;
 pub use proxy::{Proxy, run};
 pub use raw::{Raw, encode, words};
 pub use relay::Relay;

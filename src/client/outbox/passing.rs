@@ -22,6 +22,12 @@ impl Outbox {
         state.slots.push_back(Slot { filling: Filling::Passed, answer_bytes: 0, ticket, purpose });
     }
 
+    /// The request whose turn it is cannot be passed on again: the data Redis says why.
+    pub fn refuse_passed(&self, why: &str) {
+        self.pass(format!("-{why}\r\n").as_bytes());
+        self.passed(Some(why.as_bytes()));
+    }
+
     /// The data Redis has gone, and will not answer what was passed on to it.
     pub fn abandon_passed(&self) {
         let state = &mut *self.state.borrow_mut();

@@ -86,6 +86,14 @@ impl Front {
         }
     }
 
+    /// Whether topics are there that are all heard at the data Redis alone.
+    pub(super) fn are_of_data(&self, change: Change, topics: &[Topic]) -> bool {
+        let Some(side) = &self.side else { return false };
+        let locks = &side.upstream().settings().locks;
+        let is_there = |topic: &Topic| self.home_of(locks, change, topic) == Home::Data;
+        !topics.is_empty() && topics.iter().all(is_there)
+    }
+
     /// Confirmations are messages, which `CLIENT REPLY OFF` does not keep back.
     fn add_run(&mut self, change: Change, kind: TopicKind, home: Home, topics: Vec<Topic>) {
         let _ = self.is_silent();

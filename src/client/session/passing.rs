@@ -9,13 +9,29 @@ use super::{Front, Session};
 use crate::client::decoder::{Args, ProtocolError};
 use crate::client::outbox::{SentBack, Ticket};
 use crate::command::{Action, route};
-use crate::data::replies::NotRedis;
+use crate::data::connection::Ready;
+use crate::data::replies::Replies as Frames;
 use crate::data::shared::Request;
 use crate::handover::connection::Portable;
 use crate::metrics::NO_COMMAND;
 
 /// From so many bytes on a request for the data Redis is passed on while it comes.
 const LONG_REQUEST: usize = 64 << 10;
+
+/// A long request, of which the rest is coming.
+pub(super) enum Passing {
+    /// It is passed on.
+    On(Frames),
+    /// It is passed over: it was answered at its beginning.
+    Over(Frames),
+}
+
+impl Passing {
+    fn frames(&mut self) -> &mut Frames {
+        let (Self::On(frames) | Self::Over(frames)) = self;
+        frames
+    }
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     /// Begins with a long request of which not all is here, if it can be passed on while it comes. One that cannot has a
@@ -31,6 +47,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         match route::beginning(&mut self.front, self.decoder.args(bytes), beginning.words) {
             Some(Action::Pass(ticket)) => {
                 self.front.begin_to_pass(ticket);
+                self.decoder.pass_over();
+                true
+            }
+            Some(Action::Reply(refused)) => {
+                self.front.answer(refused);
+                self.front.passing = Some(Box::new(Passing::Over(Frames::default())));
                 self.decoder.pass_over();
                 true
             }
@@ -84,25 +106,33 @@ impl Front {
         if let Some(connection) = self.side.as_mut().and_then(|side| side.connection()) {
             self.outbox.reserve_passed(ticket, silent);
             connection.request(&[]);
-            self.passing = Some(Box::default());
+            self.passing = Some(Box::new(Passing::On(Frames::default())));
         }
+    }
+
+    /// How much of a long request there is room for, if one is coming.
+    pub(super) fn passing_room(&self) -> Option<usize> {
+        Some(match **self.passing.as_ref()? {
+            Passing::On(_) => self.side.as_ref().map_or(0, |side| side.room()),
+            Passing::Over(_) => LONG_REQUEST,
+        })
     }
 
     /// Passes on what there is room for; says how much that is.
     pub(super) fn pass_more(&mut self, bytes: &[u8]) -> usize {
-        let (Some(request), Some(side)) = (&mut self.passing, &mut self.side) else { return 0 };
-        let bytes = &bytes[..bytes.len().min(side.room())];
-        let Some(connection) = side.connection() else { return 0 };
-        let found = match request.read(bytes) {
-            Ok(found) => found,
-            Err(NotRedis) => {
-                // Half of a request must not be finished by what comes next.
-                self.closing = true;
-                side.disconnect();
-                return bytes.len();
-            }
+        let room = self.passing_room().unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(room)];
+        let (Some(passing), Some(side)) = (&mut self.passing, &mut self.side) else { return 0 };
+        let Ok(found) = passing.frames().read(bytes) else {
+            // Half of a request must not be finished by what comes next.
+            self.closing = true;
+            side.disconnect();
+            return bytes.len();
         };
-        connection.more(&bytes[..found.bytes]);
+        if let Passing::On(_) = **passing {
+            let Some(connection) = side.connection() else { return 0 };
+            connection.more(&bytes[..found.bytes]);
+        }
         if found.ended.is_some() {
             self.passing = None;
         }
@@ -119,11 +149,15 @@ impl Front {
         }
         let mut has_happened = false;
         loop {
-            let waits = side.pass_again();
+            let again = side.pass_again();
+            if let Some(Ready::Refused(why)) = &again {
+                self.outbox.refuse_passed(why);
+                has_happened = true;
+            }
             let polled = side.poll(cx, &self.outbox, &mut self.worker.read_buffer());
             match polled {
                 Poll::Pending => return has_happened,
-                Poll::Ready(Ok(())) if waits => has_happened = true,
+                Poll::Ready(Ok(())) if again == Some(Ready::Later) => has_happened = true,
                 Poll::Ready(Ok(())) => return true,
                 Poll::Ready(Err(lost)) => {
                     tracing::debug!(address = %self.client.address, "a client lost the data Redis ({lost})");
