@@ -1,0 +1,117 @@
+//! Bringing a connection to what its client wants, before a request is passed on.
+
+use std::pin::Pin;
+use std::task::{Context, Waker};
+
+use super::{Awaited, DataConnection, REQUESTS_TO_STOP_READING, Ready, Stage};
+use crate::client::reply::Protocol;
+use crate::data::answers::Said;
+use crate::data::setup::{Setup, Step};
+use crate::operation::request;
+use crate::reserved::MARK;
+
+impl DataConnection {
+    /// Whether a request of a client that is to be `wanted` can be passed on. If it has to be brought to that first,
+    /// this begins with it.
+    pub fn ready(&mut self, wanted: &Setup) -> Ready {
+        if self.requests.len() >= REQUESTS_TO_STOP_READING {
+            return Ready::Later;
+        }
+        if self.setup != *wanted || !self.is_questioned {
+            if !self.awaited.is_empty() {
+                self.is_waited_for = true;
+                return Ready::Later;
+            }
+            if let Some(refusal) = self.refusal.take() {
+                self.is_waited_for = false;
+                return Ready::Refused(refusal);
+            }
+            self.bring(wanted);
+        }
+        let is_set_up = !self.awaited.iter().any(Awaited::is_waited_for);
+        let is_ready = is_set_up && matches!(self.stage, Stage::Open(_));
+        self.is_waited_for = !is_ready;
+        if !is_ready {
+            return Ready::Later;
+        }
+        self.refusal = None;
+        Ready::Now
+    }
+
+    /// Asks to be brought to `wanted`. Each step counts at once, and no more when it is refused.
+    fn bring(&mut self, wanted: &Setup) {
+        let mut requests = Vec::new();
+        let steps = wanted.bring(&self.setup, &mut requests);
+        self.requests.extend_from_slice(&requests);
+        self.awaited.extend(steps.into_iter().map(Awaited::Step));
+        // To somebody who was not let in it has said nothing.
+        self.is_questioned &= self.setup.login == wanted.login;
+        self.setup = wanted.clone();
+        self.question();
+    }
+
+    /// Whether a client that is to be `wanted` may have it which nobody has used yet: it is open still, and nothing has come
+    /// that was not asked for. Only the system knows that at once.
+    pub fn is_fit_for(&mut self, wanted: &Setup) -> bool {
+        let mut unheard = Context::from_waker(Waker::noop());
+        let is_replaced =
+            |it: &mut Pin<Box<dyn Future<Output = ()>>>| it.as_mut().poll(&mut unheard).is_ready();
+        let Stage::Open(stream) = &self.stage else { return false };
+        let is_idle = self.awaited.is_empty() && self.requests.is_empty();
+        let is_silent = self.unread.is_empty() && stream.is_silent();
+        let is_let_in = self.is_questioned && self.setup.login == wanted.login;
+        is_idle && is_silent && is_let_in && !self.replaced.as_mut().is_some_and(is_replaced)
+    }
+
+    /// What the data Redis has said to a request that waits, before it is told by [`Self::ready`].
+    pub fn refusal(&mut self) -> Option<String> {
+        self.refusal.take()
+    }
+
+    /// A master of locks is no data Redis, and neither is a replica. Asked of each connection: a name may lead elsewhere
+    /// tomorrow.
+    fn question(&mut self) {
+        if std::mem::replace(&mut self.is_questioned, true) {
+            return;
+        }
+        self.ask(&[b"EXISTS", MARK.as_bytes()], Awaited::Mark);
+        if self.is_followed {
+            // `ROLE` says it as well, but not to limited users. Redis 6 and later say it in `HELLO`, which is for all.
+            let is_resp3 = self.setup.protocol == Protocol::Resp3;
+            let version: &[u8] = if is_resp3 { b"3" } else { b"2" };
+            self.ask(&[b"HELLO", version], Awaited::Role);
+        }
+    }
+
+    fn ask(&mut self, words: &[&[u8]], awaited: Awaited) {
+        let mut request = Vec::new();
+        request::encode(&mut request, words);
+        self.requests.extend_from_slice(&request);
+        self.awaited.push_back(awaited);
+    }
+
+    /// A step that was refused has not been taken. The request that waits for it gets the error, as it would have got it
+    /// from one Redis, and does not run.
+    pub(super) fn step_answered(&mut self, step: Step, error: Option<&[u8]>) {
+        let Some(error) = error else { return };
+        if step != Step::Optional {
+            self.refuse(error);
+        }
+        self.setup.undo(step);
+    }
+
+    /// What was not answered is asked again.
+    pub(super) fn question_answered(&mut self, said: Said<'_>) {
+        if let Said::NotNow(error) = said {
+            self.is_questioned = false;
+            self.refuse(error);
+        }
+    }
+
+    /// The first error is the reason of all others.
+    fn refuse(&mut self, error: &[u8]) {
+        if self.is_waited_for && self.refusal.is_none() {
+            self.refusal = Some(String::from_utf8_lossy(error).into_owned());
+        }
+    }
+}
