@@ -322,7 +322,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         if self.front.rest.is_some() {
             return !self.front.closing && has_space;
         }
-        let put_by = || self.front.outbox.runs_alone() && has_space;
+        let waits = || self.front.outbox.runs_alone() || self.front.outbox.has_passed();
+        let put_by = || waits() && has_space;
         if self.front.is_departing() {
             return !self.front.closing && put_by();
         }

@@ -88,10 +88,8 @@ fn authenticate(front: &mut Front, user: &[u8], password: &[u8]) -> Result<(), R
         front.login_failed();
         return Err(error::WRONG_PASS);
     };
-    front.log_in(user)?;
     let own = Credentials::of(user.name(), password);
-    front.logged_in_with(Some(own));
-    Ok(())
+    front.log_in(user, Some(own))
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]` (`networking.c`, `helloCommand`)

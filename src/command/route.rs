@@ -24,14 +24,20 @@ pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
         return None;
     }
     let is_choosing = front.side.as_ref().is_some_and(|side| side.is_choosing());
-    if front.waits_for_masters() || is_choosing {
+    if front.waits_for_masters() || is_choosing || waits_for_data(front, args) {
         return Some(Action::Later);
     }
     // Taken out, so that both can be changed.
     let mut side = front.side.take()?;
+    side.words = args.len();
     let action = decide(front, &mut side, args);
     front.side = Some(side);
     action
+}
+
+/// What makes another client of this one waits for what was asked before.
+fn waits_for_data(front: &Front, args: Args<'_>) -> bool {
+    front.outbox.has_passed() && matches!(word(args), Word::Reset | Word::Hello | Word::Connection)
 }
 
 /// What becomes of a long request of which only the first of so many `words` are here; `None`: nothing, before all of it is
@@ -40,6 +46,7 @@ pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Opti
     let mut side = front.side.take()?;
     side.want_own();
     side.was_refused = false;
+    side.words = words;
     let locks = &side.upstream().settings().locks;
     let to =
         Destination::of_beginning(locks, args, words).filter(|_| front.login.is_authenticated());
@@ -343,7 +350,7 @@ fn in_transaction(
         (Word::Quit, _) => None,
         (Word::Connection | Word::Hello | Word::Subscriptions | Word::Monitor, _) => {
             let not_here = || error::not_in_multi(&name_of(args));
-            let refused = malformed(args).unwrap_or_else(not_here);
+            let refused = malformed(args, args.len()).unwrap_or_else(not_here);
             Some(refuse(front, side, refused))
         }
         (_, Destination::Locks(lock)) => {
@@ -380,10 +387,10 @@ fn name_of(args: Args<'_>) -> String {
     String::from_utf8_lossy(args.at(0)).to_ascii_lowercase()
 }
 
-/// What a request is answered that nobody could run, as Redis does before anything else.
-fn malformed(args: Args<'_>) -> Option<Reply> {
+/// What a request of so many words is answered that nobody could run, as Redis does before anything else.
+fn malformed(args: Args<'_>, words: usize) -> Option<Reply> {
     let spec = table::lookup(args.at(0))?;
-    if !spec.accepts(args.len()) {
+    if !spec.accepts(words) {
         return Some(error::wrong_arity(spec.name));
     }
     permission::entry(spec, args).err().filter(|_| spec.is_container)
@@ -437,7 +444,7 @@ fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
         Ready::Refused(why) => return Some(Action::Reply(Reply::error(why))),
     }
     side.is_told |= is_tracking(args);
-    if is(args.at(0), &["wait", "waitaof"]) {
+    if is(args.at(0), &["wait", "waitaof"]) && !is_in_transaction(front, side) {
         side.catch_up();
     }
     Some(Action::Pass(ticket))
@@ -449,6 +456,7 @@ fn is_for_trouble(args: Args<'_>) -> bool {
     match &args.at(0).to_ascii_lowercase()[..] {
         b"info" | b"shutdown" => true,
         b"function" => is(subcommand, &["kill", "stats"]),
+        b"script" => is(subcommand, &["kill"]),
         _ => false,
     }
 }
@@ -456,7 +464,7 @@ fn is_for_trouble(args: Args<'_>) -> bool {
 /// What a request for the data Redis is answered that must not get there.
 fn refused_elsewhere(front: &Front, side: &Side, args: Args<'_>) -> Option<Reply> {
     let may_be_refused = !front.login.is_free() || front.has_subscriptions();
-    if may_be_refused && let Some(refused) = malformed(args) {
+    if may_be_refused && let Some(refused) = malformed(args, side.words) {
         return Some(refused);
     }
     if !front.login.is_free()

@@ -72,9 +72,15 @@ impl Setup {
             let words: [&[u8]; 3] = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
             say(&words, Step::Login(before.login.clone()));
         }
-        if self.protocol != before.protocol {
-            let version: &[u8] = if self.protocol == Protocol::Resp3 { b"3" } else { b"2" };
-            say(&[b"HELLO", version], Step::Protocol(before.protocol));
+        let version: &[u8] = if self.protocol == Protocol::Resp3 { b"3" } else { b"2" };
+        let hello = (self.protocol != before.protocol).then_some([b"HELLO", version]);
+        // In RESP2 a subscriber can do nothing else.
+        let (first, last) = match self.protocol {
+            Protocol::Resp3 => (hello, None),
+            Protocol::Resp2 => (None, hello),
+        };
+        if let Some(hello) = first {
+            say(&hello, Step::Protocol(before.protocol));
         }
         if self.db != before.db {
             say(&[b"SELECT", self.db.to_string().as_bytes()], Step::Database(before.db));
@@ -90,6 +96,9 @@ impl Setup {
         }
         if self.touches_nothing != before.touches_nothing {
             say_optional([b"NO-TOUCH", on_or_off(self.touches_nothing)]);
+        }
+        if let Some(hello) = last {
+            say(&hello, Step::Protocol(before.protocol));
         }
         steps
     }

@@ -44,6 +44,8 @@ pub struct Side {
     pub watched: Option<Box<[u8]>>,
     /// What the client has subscribed to, once it has at the data Redis.
     subscriber: Option<Rc<Subscriber>>,
+    /// How many words the current request has, of which perhaps not all are here.
+    pub words: usize,
     /// The request that is about to be passed on may select another database.
     pub has_selected: bool,
     /// The data Redis has refused to let the client in, when it was needed last.
@@ -109,6 +111,7 @@ impl Side {
             transaction: Transaction::None,
             watched: None,
             subscriber: None,
+            words: 0,
             has_selected: false,
             was_refused: false,
             was_told: false,
@@ -213,9 +216,9 @@ impl Side {
         }
     }
 
-    /// Whether all that the client has asked so far was passed on with requests of others.
+    /// Whether what the client has asked last was passed on with requests of others, or was and is to be passed on again.
     pub fn has_shared(&self) -> bool {
-        self.shared.is_some() && self.connection.is_none()
+        self.shared.is_some() && (self.connection.is_none() || self.sent_back.is_some())
     }
 
     /// The client sends long requests, or the next one before it has the reply to the one before: it is better off with a

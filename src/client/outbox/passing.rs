@@ -28,13 +28,23 @@ impl Outbox {
         self.passed(Some(why.as_bytes()));
     }
 
-    /// The data Redis has gone, and will not answer what was passed on to it.
+    /// Whether the data Redis still has to answer something.
+    pub fn has_passed(&self) -> bool {
+        let state = self.state.borrow();
+        state.slots.iter().any(|slot| matches!(slot.filling, Filling::Passed))
+    }
+
+    /// The data Redis has gone, and will not answer what was passed on to it. Nothing behind that can be answered either.
     pub fn abandon_passed(&self) {
         let state = &mut *self.state.borrow_mut();
-        while let Some(Slot { filling: Filling::Passed, ticket, .. }) = state.slots.back() {
-            state.request_bytes -= ticket.bytes;
-            state.slots.pop_back();
+        let is_passed = |slot: &Slot| matches!(slot.filling, Filling::Passed);
+        let first = state.slots.iter().position(is_passed).unwrap_or(state.slots.len());
+        for slot in state.slots.drain(first..) {
+            state.request_bytes -= slot.ticket.bytes;
+            state.answer_bytes -= slot.answer_bytes;
+            state.reply_bytes -= slot.filling.held();
         }
+        (state.is_amid_passed, state.is_amid_message) = (false, false);
     }
 
     /// Wakes the session: its request was answered over a shared connection.
@@ -121,5 +131,30 @@ impl State {
             metrics.errors.told(text);
         }
         metrics.request(command, error.is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::super::tests::{ticket, written};
+    use super::*;
+    use crate::client::reply::Reply;
+    use crate::metrics::NO_COMMAND;
+
+    #[test]
+    fn what_stands_behind_an_abandoned_reply_goes_with_it() {
+        let outbox = Rc::new(Outbox::default());
+        let before = outbox.reserve(ticket(1, Order::Plain), false);
+        outbox.reserve_passed(ticket(2, Order::Passed), false);
+        outbox.push_reply(NO_COMMAND, Reply::Simple("PONG"));
+        let behind = outbox.reserve(ticket(3, Order::Plain), false);
+        outbox.abandon_passed();
+        assert!(!outbox.has_passed());
+        behind.deliver(Reply::Int(3));
+        before.deliver(Reply::Int(1));
+        assert_eq!((written(&outbox).as_str(), outbox.in_flight()), (":1\r\n", 0));
+        assert_eq!(outbox.held(), 0);
     }
 }

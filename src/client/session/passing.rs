@@ -125,8 +125,7 @@ impl Front {
         let (Some(passing), Some(side)) = (&mut self.passing, &mut self.side) else { return 0 };
         let Ok(found) = passing.frames().read(bytes) else {
             // Half of a request must not be finished by what comes next.
-            self.closing = true;
-            side.disconnect();
+            self.lose_data();
             return bytes.len();
         };
         if let Passing::On(_) = **passing {

@@ -13,22 +13,22 @@ use crate::data::setup::Credentials;
 use crate::metrics::NO_COMMAND;
 
 impl Front {
-    /// Logs in as `user`.
+    /// Logs in as `user`, with what is its `own` at the data Redis, too, perhaps.
     ///
     /// # Errors
     /// There are as many of them as there may be; everything stays as it was.
-    pub fn log_in(&mut self, user: &Arc<User>) -> Result<(), Reply> {
+    pub fn log_in(&mut self, user: &Arc<User>, own: Option<Credentials>) -> Result<(), Reply> {
         let most = self.worker.live().max_clients_per_user;
         let entered = self.login.enter(user, self.worker.registry().seats(), most);
         entered.map_err(|NoSeat(name)| error::too_many_clients_of(&name))?;
         self.client.words().user = Arc::clone(user.name());
         self.attempts.succeeded();
-        self.logged_in_with(None);
+        self.logged_in_with(own);
         Ok(())
     }
 
     /// What the client has logged in with: perhaps it is somebody at the data Redis, too.
-    pub fn logged_in_with(&mut self, own: Option<Credentials>) {
+    fn logged_in_with(&mut self, own: Option<Credentials>) {
         if let Some(side) = &mut self.side {
             side.log_in(self.login.is_free(), own);
         }
@@ -63,7 +63,7 @@ impl Front {
         self.client.words().user = Arc::clone(self.login.user().name());
         self.logged_in_with(None);
         match users.default_user() {
-            user if user.is_open() => self.log_in(user),
+            user if user.is_open() => self.log_in(user, None),
             _ => Ok(()),
         }
     }
