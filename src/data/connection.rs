@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::io::AsyncWrite;
 
 use reading::Piece;
@@ -126,6 +126,8 @@ pub trait Recipient {
     fn may_pass(&self) -> bool;
     /// Takes a piece of that reply.
     fn pass(&self, piece: &[u8]);
+    /// The same of a long piece, which need not be copied.
+    fn pass_long(&self, piece: Bytes);
     /// Learns that this was its last piece; `error` is its text, if it is one.
     fn passed(&self, error: Option<&[u8]>);
     /// Whether a message can begin or go on here, and there is room for it.

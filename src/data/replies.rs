@@ -49,6 +49,11 @@ impl Replies {
         self.missing > 0
     }
 
+    /// How many of the next bytes belong to a bulk string, and are not the end of the reply.
+    pub fn certain(&self) -> usize {
+        usize::try_from(self.bulk.saturating_sub(LINE_BREAK)).unwrap_or(usize::MAX)
+    }
+
     /// What is known of the reply that has begun.
     pub fn head(&self) -> Head {
         self.head
@@ -261,6 +266,24 @@ mod tests {
         assert_eq!(ends.len(), 1, "{text:?}");
         assert_eq!(ends[0].0, text.len(), "{text:?}");
         ends[0].1
+    }
+
+    #[test]
+    fn what_is_certain_to_come_belongs_to_the_string_and_does_not_end_it() {
+        let mut replies = Replies::default();
+        assert_eq!(replies.certain(), 0);
+        for (bytes, certain) in [
+            (&b"*2\r\n$1"[..], 0),
+            (b"0\r\n", 10),
+            (b"0123456", 3),
+            (b"789", 0),
+            (b"\r", 0),
+            (b"\n$3\r\n", 3),
+        ] {
+            assert_eq!(replies.read(bytes), Ok(Found { bytes: bytes.len(), ended: None }));
+            assert_eq!(replies.certain(), certain, "{bytes:?}");
+        }
+        assert!(replies.read(b"abc\r\n").is_ok_and(|found| found.ended.is_some()));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
+
 use super::connection::{DataConnection, Lost, Ready, Recipient};
 use super::setup::Setup;
 use super::upstream::Upstream;
@@ -206,6 +208,10 @@ impl Recipient for SharedConnection {
         if may_be_repeated && requests.beginning.len() > LONG_REPLY {
             requests.pass_over();
         }
+    }
+
+    fn pass_long(&self, piece: Bytes) {
+        self.pass(&piece);
     }
 
     fn passed(&self, error: Option<&[u8]>) {

@@ -1,5 +1,7 @@
 //! Replies that are not made here: the data Redis makes them, and their bytes pass through while they come.
 
+use bytes::Bytes;
+
 use super::{Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Slot, State, Ticket};
 use crate::data::connection::Recipient;
 
@@ -77,6 +79,15 @@ impl Recipient for Outbox {
         let Some(Slot { purpose, .. }) = state.slots.front() else { return };
         if *purpose == Purpose::Answer && !state.closed {
             state.bytes.extend_from_slice(piece);
+        }
+        state.is_amid_passed = true;
+    }
+
+    fn pass_long(&self, piece: Bytes) {
+        let state = &mut *self.state.borrow_mut();
+        let Some(Slot { purpose, .. }) = state.slots.front() else { return };
+        if *purpose == Purpose::Answer && !state.closed {
+            state.bytes.share(&piece);
         }
         state.is_amid_passed = true;
     }

@@ -1,11 +1,13 @@
 //! What the data Redis sends: replies to the client, answers to what the connection has asked itself, and messages.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
 use super::{Awaited, DataConnection, Lost, Recipient, Stage};
+use crate::client::session::PASS_BUFFER;
 use crate::data::answers::{error_text, is_question, must_be_master, must_have_no_mark, selected};
 use crate::data::replies::Head;
 
@@ -38,6 +40,17 @@ impl DataConnection {
         }
         // Until nothing is there, for only then is the task woken when something comes.
         while self.unread.is_empty() && self.has_room(to) {
+            if self.is_amid_long() {
+                let Poll::Ready(read) = self.poll_read_long(cx) else { break };
+                let piece = read?;
+                if piece.is_empty() {
+                    return Err(Lost::Closed);
+                }
+                self.replies.read(&piece)?;
+                to.pass_long(piece);
+                has_happened = true;
+                continue;
+            }
             let Poll::Ready(read) = self.poll_read_some(cx, buffer) else { break };
             let read = read?;
             if read == 0 {
@@ -48,6 +61,19 @@ impl DataConnection {
             has_happened = true;
         }
         Ok(has_happened)
+    }
+
+    /// Whether so much of a reply to the client is still to come that it is not worth a copy.
+    fn is_amid_long(&self) -> bool {
+        self.amid == Some(Piece::Answer) && self.replies.certain() >= LONG_PIECE
+    }
+
+    /// Reads what belongs to such a reply, into memory of its own.
+    fn poll_read_long(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Lost>> {
+        let Stage::Open(stream) = &mut self.stage else { return Poll::Pending };
+        let mut piece = BytesMut::with_capacity(PASS_BUFFER.min(self.replies.certain()));
+        ready!(pin!(stream.read_buf(&mut piece)).poll(cx))?;
+        Poll::Ready(Ok(piece.freeze()))
     }
 
     fn poll_read_some(
@@ -197,3 +223,6 @@ impl DataConnection {
 
 /// What an error is counted as whose first piece had no whole line.
 const UNREAD_ERROR: &[u8] = b"ERR";
+
+/// A piece of so many bytes is not copied.
+const LONG_PIECE: usize = 64 << 10;
