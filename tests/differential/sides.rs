@@ -49,6 +49,10 @@ impl Sides {
             flags.extend(["--data", url, "--lock-keys", "lock:*"]);
         }
         let proxy = Proxy::start(&masters, &flags);
+        if with_data {
+            // Random requests use keys of data as locks, too.
+            proxy.expect_warnings();
+        }
         Sides { proxy, redis, _masters: masters, _data: data, _settings: settings }
     }
 
