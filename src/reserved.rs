@@ -20,7 +20,7 @@ pub const CLOCKS: &str = "redlock-proxy:clocks";
 /// The sorted set of attempts that are over although some master may have missed it, in every database.
 pub const OVER: &str = "redlock-proxy:over";
 
-/// The channel at the data Redis on which a connection publishes nothing, so as to have written something.
+/// The shard channel at the data Redis on which a connection publishes nothing, so as to have told replicas something.
 pub const CAUGHT_UP: &str = "redlock-proxy:caught-up";
 
 /// All keys.

@@ -24,6 +24,8 @@ pub struct Side {
     all_shared: Rc<SharedConnections>,
     /// The one that took the client's last short request, and what that is brought to.
     shared: Option<Rc<SharedConnection>>,
+    /// One of its short requests has changed something.
+    has_shared_change: bool,
     /// It is better off with a connection of its own.
     wants_own: bool,
     /// A request that a shared connection has sent back, to be passed on over the client's own.
@@ -101,6 +103,7 @@ impl Side {
             connection: None,
             all_shared,
             shared: None,
+            has_shared_change: false,
             wants_own: false,
             sent_back: None,
             wanted,
@@ -211,6 +214,7 @@ impl Side {
 
     /// Passes a request on with those of others.
     pub fn share(&mut self, request: Request) {
+        self.has_shared_change |= !request.is_read;
         if let Some(shared) = &self.shared {
             shared.request(request);
         }
@@ -330,13 +334,14 @@ impl Side {
     }
 
     /// `WAIT` is about what its own connection has written last (`networking.c`, `woff` of a client), and what the client
-    /// has written may have gone another way. So the connection writes something after that which nobody listens to.
+    /// has written went another way. So the connection says something to replicas after that which nobody can hear. A
+    /// Redis that does not know it, before 7.0, counts what any command of the connection finds.
     pub fn catch_up(&mut self) {
-        if self.shared.take().is_some()
+        if std::mem::take(&mut self.has_shared_change)
             && let Some(connection) = self.connection()
         {
             let mut publish = Vec::new();
-            request::encode(&mut publish, &[b"PUBLISH", CAUGHT_UP.as_bytes(), b""]);
+            request::encode(&mut publish, &[b"SPUBLISH", CAUGHT_UP.as_bytes(), b""]);
             connection.say(&publish, 1);
         }
     }
