@@ -4,9 +4,8 @@
 
 mod support;
 
-use support::one_address::OneAddress;
 use support::users::Settings;
-use support::{Master, Masters, Proxy, Raw, Reply, encode, eventually, words};
+use support::{Master, Masters, OneAddress, Proxy, Raw, Reply, encode, eventually, words};
 
 /// The most memory that it ever took.
 fn peak_kib(proxy: &Proxy) -> u64 {

@@ -4,9 +4,8 @@
 
 mod support;
 
-use support::one_address::OneAddress;
 use support::users::Settings;
-use support::{Master, Proxy, Raw, Relay, Reply, encode, eventually, words};
+use support::{Master, OneAddress, Proxy, Raw, Relay, Reply, encode, eventually, words};
 
 /// Connections of clients to the data Redis, by what each has sent last.
 async fn connections(data: &Master) -> Vec<String> {

@@ -22,6 +22,16 @@ pub enum Protocol {
     Resp3,
 }
 
+impl Protocol {
+    /// Its number, as `HELLO` names it.
+    pub fn number(self) -> &'static [u8] {
+        match self {
+            Self::Resp2 => b"2",
+            Self::Resp3 => b"3",
+        }
+    }
+}
+
 /// One reply, whatever protocol it will be sent in.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::table::Spec;
 use super::{Action, keys, operation};
 use crate::client::decoder::Args;
-use crate::client::reply::Protocol;
 use crate::client::session::Front;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
@@ -91,12 +90,8 @@ pub(super) fn transaction(
     watched: &[Rc<Watched>],
     commands: &[Vec<u8>],
 ) -> Call {
-    let protocol: &[u8] = match front.outbox.protocol() {
-        Protocol::Resp2 => b"2",
-        Protocol::Resp3 => b"3",
-    };
     let numbers = [front.db.to_string(), watched.len().to_string()];
-    let mut words = vec![protocol.to_vec()];
+    let mut words = vec![front.outbox.protocol().number().to_vec()];
     words.extend(numbers.map(String::into_bytes));
     for watched in watched {
         words.push(watched.db.to_string().into_bytes());

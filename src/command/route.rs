@@ -434,7 +434,7 @@ fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
         return Some(Action::Later);
     }
     side.choose(front.db, front.outbox.protocol());
-    if let Some(is_read) = short::is_read(args).filter(|_| side.may_share()) {
+    if let Some(is_read) = short::is_read(front.command, args).filter(|_| side.may_share()) {
         return Some(Action::Share { ticket, is_read });
     }
     match side.ready() {

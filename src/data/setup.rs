@@ -72,8 +72,8 @@ impl Setup {
             let words: [&[u8]; 3] = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
             say(&words, Step::Login(before.login.clone()));
         }
-        let version: &[u8] = if self.protocol == Protocol::Resp3 { b"3" } else { b"2" };
-        let hello = (self.protocol != before.protocol).then_some([b"HELLO", version]);
+        let hello: Option<[&[u8]; 2]> =
+            (self.protocol != before.protocol).then_some([b"HELLO", self.protocol.number()]);
         // In RESP2 a subscriber can do nothing else.
         let (first, last) = match self.protocol {
             Protocol::Resp3 => (hello, None),

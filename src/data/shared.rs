@@ -22,7 +22,7 @@ use super::upstream::Upstream;
 use crate::client::outbox::{Outbox, SentBack};
 
 /// A reply of more bytes is not for a shared connection.
-pub const LONG_REPLY: usize = 64 << 10;
+const LONG_REPLY: usize = 64 << 10;
 
 /// How much is read at once.
 const READ_BUFFER: usize = 32 << 10;
@@ -157,16 +157,19 @@ impl SharedConnection {
 impl Requests {
     /// Passes on what waits, all at once, as soon as the connection is set up.
     fn pass_on(&mut self, connection: &mut DataConnection, setup: &Setup) {
-        while !self.waiting.is_empty() {
-            match connection.ready(setup) {
-                Ready::Now => {}
-                Ready::Later => return,
-                // To each client the data Redis says it itself.
-                Ready::Refused(_) => {
-                    return self.waiting.drain(..).for_each(|it| it.send_back(true));
-                }
-            }
-            if let Some(request) = self.waiting.pop_front().filter(|it| !it.outbox.is_closed()) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        match connection.ready(setup) {
+            Ready::Now => {}
+            Ready::Later => return,
+            // To each client the data Redis says it itself.
+            Ready::Refused(_) => return self.waiting.drain(..).for_each(|it| it.send_back(true)),
+        }
+        while connection.room() > 0
+            && let Some(request) = self.waiting.pop_front()
+        {
+            if !request.outbox.is_closed() {
                 connection.request(&request.bytes);
                 self.asked.push_back(request);
             }

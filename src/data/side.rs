@@ -198,8 +198,7 @@ impl Side {
         if has_own || self.is_itself || !matches!(self.transaction, Transaction::None) {
             return false;
         }
-        let serves = |shared: &Rc<SharedConnection>| shared.serves(&self.wanted);
-        if self.shared.as_ref().is_some_and(serves) {
+        if self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted)) {
             return true;
         }
         // Who is new, and in doubt, asks the data Redis over a connection of its own.
@@ -207,9 +206,8 @@ impl Side {
             return false;
         }
         self.spares.expect(&self.wanted);
-        self.shared =
-            self.all_shared.of(self.spares.upstream(), &self.wanted).or(self.shared.take());
-        self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted))
+        self.shared = self.all_shared.of(self.spares.upstream(), &self.wanted);
+        self.shared.is_some()
     }
 
     /// Passes a request on with those of others.
@@ -288,7 +286,7 @@ impl Side {
 
     /// The same for what can do without the data Redis; `None`: it has to.
     pub fn ready_if_there(&mut self) -> Option<Ready> {
-        if self.is_barred || self.upstream().health().seen().trouble.is_some() {
+        if self.is_barred || self.upstream().health().is_in_trouble() {
             return None;
         }
         let was_needed = self.is_needed;

@@ -149,6 +149,7 @@ impl Family {
 mod tests {
     use super::*;
     use crate::learn::kind::Kind;
+    use crate::learn::skeleton::tests::word;
 
     fn claim(ledger: &mut Ledger, name: &str) {
         let usage = ledger.of(name.as_bytes(), true).expect("a lock has room");
@@ -183,16 +184,6 @@ mod tests {
         let family = ledger.family(&Skeleton::of(b"lock:1")).unwrap();
         let data: Vec<_> = family.forgotten_data().collect();
         assert_eq!(data, [&Name::from(&b"lock:1"[..])]);
-    }
-
-    /// A word for a number, so that each has a skeleton of its own.
-    fn word(mut number: usize) -> String {
-        let mut word = String::new();
-        while number > 0 || word.is_empty() {
-            word.push(char::from(b'a' + (number % 26) as u8));
-            number /= 26;
-        }
-        word
     }
 
     #[test]

@@ -162,11 +162,21 @@ fn put_escaped(text: &[u8], pattern: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
     use crate::command::glob;
+
+    /// A word for a number, so that each has a skeleton of its own.
+    pub(crate) fn word(mut number: usize) -> String {
+        let mut word = String::new();
+        while number > 0 || word.is_empty() {
+            word.push(char::from(b'a' + (number % 26) as u8));
+            number /= 26;
+        }
+        word
+    }
 
     #[test]
     fn what_varies_is_left_out() {

@@ -1,5 +1,6 @@
 //! Passing requests on to the data Redis, long ones while they come, and its replies back.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -72,6 +73,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
     }
 }
 
+/// A request that was typed by hand may be split elsewhere by the data Redis.
+fn as_drivers_send_it<'a>(args: Args<'_>, raw: &'a [u8]) -> Cow<'a, [u8]> {
+    if raw.first() == Some(&b'*') { raw.into() } else { args.to_request().into() }
+}
+
 impl Front {
     /// The data Redis gets the request as it is; one that was typed by hand, as drivers send it.
     pub(super) fn pass_on(&mut self, ticket: Ticket, args: Args<'_>, raw: &[u8]) {
@@ -80,10 +86,9 @@ impl Front {
         let has_selected = std::mem::take(&mut side.has_selected);
         let Some(connection) = side.connection() else { return };
         self.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
-        match (route::in_words_of_data(args), raw.first()) {
-            (Some(request), _) => connection.request(&request),
-            (None, Some(b'*')) => connection.request(raw),
-            (None, _) => connection.request(&args.to_request()),
+        match route::in_words_of_data(args) {
+            Some(request) => connection.request(&request),
+            None => connection.request(&as_drivers_send_it(args, raw)),
         }
         if has_selected {
             connection.ask_for_database(&self.chosen_db);
@@ -95,8 +100,7 @@ impl Front {
         let silent = self.is_silent();
         let Some(side) = &mut self.side else { return };
         self.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
-        let is_framed = raw.first() == Some(&b'*');
-        let bytes = if is_framed { raw.into() } else { args.to_request().into() };
+        let bytes = as_drivers_send_it(args, raw).into();
         side.share(Request { bytes, is_read, outbox: Rc::clone(&self.outbox) });
     }
 

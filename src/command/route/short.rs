@@ -3,8 +3,10 @@
 //! Such a request needs nothing of the connection it comes by, takes the data Redis next to no time, and is answered by a
 //! short reply; or it changes nothing, so that it can be asked again when the reply is long after all.
 
+use std::sync::LazyLock;
+
 use crate::client::decoder::Args;
-use crate::command::table;
+use crate::command::table::{self, Command, Spec};
 use crate::command::word::is;
 
 /// A request of more bytes is not short.
@@ -76,17 +78,23 @@ const WRITES: [&str; 34] = [
     "zrem",
 ];
 
-/// Whether a short request changes nothing; `None`: it is not short.
-pub(super) fn is_read(args: Args<'_>) -> Option<bool> {
-    let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
-    if args.iter().map(<[u8]>::len).sum::<usize>() > SHORT {
-        return None;
-    }
-    if READS.contains(&spec.name) {
-        return Some(true);
-    }
-    let is_write = WRITES.contains(&spec.name) && !(spec.name == "set" && has_get(args));
-    is_write.then_some(false)
+/// What a request of each command changes if it is short, by the command's place in the table: [`is_read`] without a look
+/// at the arguments.
+static KINDS: LazyLock<Vec<Option<bool>>> = LazyLock::new(|| {
+    let kind = |spec: &Spec| {
+        let is_read = READS.contains(&spec.name);
+        (is_read || WRITES.contains(&spec.name)).then_some(is_read)
+    };
+    table::all().iter().map(kind).collect()
+});
+
+/// Whether a short request changes nothing, given its command's place in the table; `None`: it is not short.
+pub(super) fn is_read(command: u16, args: Args<'_>) -> Option<bool> {
+    let is_read = (*KINDS.get(usize::from(command))?)?;
+    let spec = table::at(command).filter(|spec| spec.accepts(args.len()))?;
+    let is_short = args.iter().map(<[u8]>::len).sum::<usize>() <= SHORT;
+    let is_answered_at_length = spec.id == Command::Set && has_get(args);
+    (is_short && !is_answered_at_length).then_some(is_read)
 }
 
 /// `SET key value GET` is answered with what was there.

@@ -191,6 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::learn::skeleton::tests::word;
 
     fn patterns(unguarded: &Unguarded) -> Vec<String> {
         unguarded.kept.values().map(|kept| kept.pattern.clone()).collect()
@@ -231,15 +232,6 @@ mod tests {
         assert_eq!(example, "1234");
         unguarded.see(b"job:1", "SETNX");
         assert_eq!(patterns(&unguarded), ["job:*"]);
-    }
-
-    fn word(mut number: usize) -> String {
-        let mut word = String::new();
-        while number > 0 || word.is_empty() {
-            word.push(char::from(b'a' + (number % 26) as u8));
-            number /= 26;
-        }
-        word
     }
 
     #[test]

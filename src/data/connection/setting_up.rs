@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use super::{Awaited, DataConnection, REQUESTS_TO_STOP_READING, Ready, Stage};
-use crate::client::reply::Protocol;
 use crate::data::answers::Said;
 use crate::data::setup::{Setup, Step};
 use crate::operation::request;
@@ -77,9 +76,7 @@ impl DataConnection {
         self.ask(&[b"EXISTS", MARK.as_bytes()], Awaited::Mark);
         if self.is_followed {
             // `ROLE` says it as well, but not to limited users. Redis 6 and later say it in `HELLO`, which is for all.
-            let is_resp3 = self.setup.protocol == Protocol::Resp3;
-            let version: &[u8] = if is_resp3 { b"3" } else { b"2" };
-            self.ask(&[b"HELLO", version], Awaited::Role);
+            self.ask(&[b"HELLO", self.setup.protocol.number()], Awaited::Role);
         }
     }
 
