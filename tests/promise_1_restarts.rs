@@ -467,6 +467,7 @@ async fn what_only_a_master_out_of_reach_remembers_is_waited_for() {
     let Some((mut masters, relay, proxy)) = one_behind_a_relay(0).await else { return };
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
+    masters.are_heard_without(2, &client).await;
     masters[0].holds("lock", "mine").await;
     forget(&masters[2], "lock").await;
     relay.cut();

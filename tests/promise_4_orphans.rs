@@ -110,6 +110,7 @@ async fn nothing_is_removed_while_a_master_is_away() {
     for master in masters.iter() {
         master.holds("lock", "mine").await;
     }
+    masters.are_heard_without(2, &client).await;
     masters[2].ask(&["DEL", "lock"]).await;
     relay.cut();
     for _ in 0..20 {

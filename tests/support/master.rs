@@ -261,6 +261,17 @@ impl Masters {
         count
     }
 
+    /// Waits until the proxy of `client` has heard what all but `other`, of three, have answered so far: without it a quorum
+    /// needs both, and a link answers in order. A claim that is not heard before its link breaks is taken back there.
+    pub async fn are_heard_without(&self, other: usize, client: &MultiplexedConnection) {
+        let mut client = client.clone();
+        self[other].stop();
+        let claim = ["SET", "heard", "by all", "NX", "PX", "60000"];
+        let reply = client::value(&mut client, &claim).await;
+        self[other].cont();
+        assert_eq!(reply, Ok(redis::Value::Okay), "two of three are enough");
+    }
+
     /// Waits until no master holds `key`.
     pub async fn forget(&self, key: &str) {
         for master in &self.0 {
