@@ -284,7 +284,7 @@ impl Master {
     /// Waits until this master does not hold `key`.
     pub async fn forgets(&self, key: &str) {
         let what = format!("{key} disappears from the master on port {}", self.port);
-        super::eventually(&what, || async { self.get(key).await.is_none().then_some(()) }).await;
+        super::eventually(&what, || async { (!self.has(key).await).then_some(()) }).await;
     }
 
     /// Waits until this master holds `value` under `key`.
