@@ -241,6 +241,12 @@ async fn a_subscriber_that_changes_the_protocol_gets_its_messages_in_the_new_one
             wait += 1;
         }
         assert_eq!(form, b'*', "round {round}");
+        drop(client);
+        eventually("the subscriber has gone", || async {
+            let subscribers = it.data.ask(&words("PUBSUB NUMSUB news")).await;
+            (subscribers == Reply::Array([Reply::bulk("news"), int(0)].into())).then_some(())
+        })
+        .await;
     }
 }
 
