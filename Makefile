@@ -36,7 +36,7 @@ test-packages: ## give every file of config/, scripts and the metrics to the too
 	CARGO=$(CARGO) scripts/check-packages
 
 test-model: ## explore all orders of events that the models of the decisions have, for some minutes
-	$(CARGO) test --release --locked --test leases --test registers --test roster -- --include-ignored
+	$(CARGO) test --release --locked --test keyspace --test leases --test registers --test roster -- --include-ignored
 
 test-sim: ## simulate SIM_HOURS of faults in virtual time, from seed SIM_FROM on; SIM_SEED=n shows one run
 	SIM_HOURS=$(SIM_HOURS) SIM_FROM=$(SIM_FROM) SIM_SEED=$(SIM_SEED) \

@@ -7,6 +7,7 @@
 //! * [`register`] is one key as a replicated register: what a master keeps, and how a worker changes it;
 //! * [`roster`] is which masters vote, and how one that has forgotten is admitted again.
 
+pub mod keyspace;
 pub mod lease;
 pub mod register;
 pub mod roster;

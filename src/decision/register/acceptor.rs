@@ -31,7 +31,7 @@ pub struct State<V, R> {
 /// The last programs that led to a value, with their replies, oldest first.
 ///
 /// A worker whose answers were lost finds out here whether its program ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Recent<R> {
     entries: Vec<(Ballot, R)>,
     /// The highest ballot that was dropped for want of room.
@@ -159,6 +159,12 @@ impl<V, R: Clone> State<V, R> {
     }
 }
 
+impl<R> Default for Recent<R> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), dropped: Ballot::NONE }
+    }
+}
+
 impl<R: Clone> Recent<R> {
     /// Returns what became of the program that was run under `ballot`.
     pub fn fate(&self, ballot: Ballot) -> Fate<R> {
@@ -169,7 +175,13 @@ impl<R: Clone> Recent<R> {
         }
     }
 
-    fn with(&self, ballot: Ballot, reply: R, keep: usize) -> Self {
+    /// The ballot of the last program.
+    pub fn last(&self) -> Option<Ballot> {
+        self.entries.last().map(|(ballot, _)| *ballot)
+    }
+
+    /// The list after one more program, of which `keep` are remembered.
+    pub fn with(&self, ballot: Ballot, reply: R, keep: usize) -> Self {
         let mut entries = self.entries.clone();
         entries.push((ballot, reply));
         let surplus = entries.len().saturating_sub(keep);

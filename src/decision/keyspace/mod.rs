@@ -1,0 +1,58 @@
+//! Keys as registers that a quorum of masters agrees on, alone or several at once, beside the leases of the fast path.
+//!
+//! CASPaxos (Rystsov 2018) for each key, with three additions. Programs run in place, so what they overwrite is gone on
+//! that master. A program over several keys is accepted on all of them or on none, on each master. And leases are written
+//! by claims that know nothing of ballots, so that a key may hold one where a master has missed a register.
+//!
+//! ```text
+//!             quorum, known              quorum applied
+//!  Preparing -----------------> Applying ---------------> done
+//!   ^   | ^                      ^  |
+//!   |   | | more keys            |  | refused, or unanswered
+//!   |   | quorum, to be adopted  |  |
+//!   |   +-----> Adopting --------+  |
+//!   +-------------------------------+
+//! ```
+//!
+//! * [`slot`] is what a master keeps and does: the specification of its scripts;
+//! * [`settle`] finds out of promises what the keys hold;
+//! * [`proposer`] is what a worker does.
+
+pub mod proposer;
+pub mod settle;
+pub mod slot;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// A change of some keys that every master runs in place.
+///
+/// The same program on the same keys must leave the same and reply the same on every master.
+pub trait Program: Clone + Debug + Eq + Hash {
+    /// The name of a key.
+    type Key: Clone + Debug + Ord + Hash;
+    /// What a register holds. The default is an absent key.
+    type Value: Clone + Debug + Default + Eq + Hash;
+    /// A lease, down to its generation: an extension makes another one of it.
+    type Lease: Clone + Debug + Eq + Hash;
+    /// What the client is answered.
+    type Reply: Clone + Debug + Eq + Hash;
+
+    /// Returns the keys, each once.
+    fn keys(&self) -> Vec<Self::Key>;
+
+    /// Returns what the keys hold afterwards, in their order, and the reply. `None`: nothing was written to it.
+    fn run(&self, seen: &[Seen<'_, Self>]) -> (Vec<Option<Self::Value>>, Self::Reply);
+
+    /// Whether a register with this value exists for clients.
+    fn is_present(value: &Self::Value) -> bool;
+}
+
+/// What a program finds under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen<'a, P: Program> {
+    /// A register, absent ones too.
+    Register(&'a P::Value),
+    /// A lease. What is written to the key takes its place.
+    Lease(&'a P::Lease),
+}

@@ -1,0 +1,249 @@
+//! Finding out of promises what keys hold.
+//!
+//! The newest state that somebody accepted may have been decided, so it has to be adopted, unless something shows that
+//! it never can be:
+//!
+//! * a quorum lacks it, and has promised a higher ballot;
+//! * another key of its group was accepted under a higher ballot without it: had the group been decided, every later
+//!   state of that key would have come from it.
+//!
+//! What is overwritten in place is lost on that master, but not what it was: the state that a program ran on was decided,
+//! so a quorum had it, and somebody still has.
+
+use std::collections::BTreeSet;
+
+use super::Program;
+use super::slot::{Adopted, Open, Sight, State, lease_without};
+use crate::decision::register::acceptor::Fate;
+use crate::decision::register::ballot::Ballot;
+use crate::quorum::Quorum;
+
+/// What promises say of some keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding<P: Program> {
+    /// A quorum holds this under each key.
+    Known(Vec<Holding<P>>),
+    /// These states are to be made a quorum's first, under the ballot of the promises. Each key that was asked about then
+    /// holds this.
+    Adopt(Vec<Adopted<P>>, Vec<Holding<P>>),
+    /// These keys have to be looked at as well.
+    More(Vec<P::Key>),
+    /// It hangs on masters that have not promised yet, or on a claim that is not over.
+    Undecided,
+}
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holding<P: Program> {
+    /// The register.
+    pub state: State<P>,
+    /// The lease, if the register is absent.
+    pub lease: Option<P::Lease>,
+}
+
+/// What the promises of a quorum say of the first `asked` of `keys`, each of which every master of `sights` shows. What has
+/// to be adopted gets the ballot of the promises.
+pub fn settle<P: Program>(
+    quorum: Quorum,
+    ballot: Ballot,
+    keys: &[P::Key],
+    asked: usize,
+    sights: &[&[Sight<P>]],
+) -> Finding<P> {
+    let mut settling = Settling { quorum, keys, sights, dead: BTreeSet::new() };
+    loop {
+        match settling.chosen(asked) {
+            Ok(chosen) => {
+                return settling.finding(ballot, asked, &chosen).unwrap_or(Finding::Undecided);
+            }
+            Err(Obstacle::Dead(group)) => settling.dead.extend(group),
+            Err(Obstacle::Unseen(keys)) => return Finding::More(keys),
+            Err(Obstacle::Undecided) => return Finding::Undecided,
+        }
+    }
+}
+
+struct Settling<'a, P: Program> {
+    quorum: Quorum,
+    keys: &'a [P::Key],
+    sights: &'a [&'a [Sight<P>]],
+    /// Programs, by key and ballot, that are no part of what is decided.
+    dead: BTreeSet<(P::Key, Ballot)>,
+}
+
+/// The state of a key, and whether it is decided.
+struct Chosen<'a, P: Program> {
+    key: usize,
+    state: &'a State<P>,
+    is_decided: bool,
+}
+
+enum Obstacle<P: Program> {
+    Dead(Vec<(P::Key, Ballot)>),
+    Unseen(Vec<P::Key>),
+    Undecided,
+}
+
+/// What becomes of a program that no quorum is seen to hold.
+enum Verdict {
+    Decided,
+    Open,
+}
+
+impl<'a, P: Program> Settling<'a, P> {
+    /// The states of the keys that were asked about, and of those that must be adopted along with them.
+    fn chosen(&self, asked: usize) -> Result<Vec<Chosen<'a, P>>, Obstacle<P>> {
+        let mut wanted: Vec<usize> = (0..asked).collect();
+        let mut chosen = Vec::new();
+        while let Some(key) = wanted.get(chosen.len()).copied() {
+            let state = self.newest(key).ok_or(Obstacle::Undecided)?;
+            let open = state.open.as_ref().filter(|_| !self.is_held(key, state.accepted));
+            let verdict = open.map_or(Ok(Verdict::Decided), |open| self.judge(open))?;
+            if let (Verdict::Open, Some(open)) = (&verdict, open) {
+                let group = self.places(open)?;
+                wanted.extend(
+                    group.into_iter().filter(|place| !wanted.contains(place)).collect::<Vec<_>>(),
+                );
+            }
+            chosen.push(Chosen { key, state, is_decided: matches!(verdict, Verdict::Decided) });
+        }
+        Ok(chosen)
+    }
+
+    fn judge(&self, open: &Open<P>) -> Result<Verdict, Obstacle<P>> {
+        let places = self.places(open)?;
+        let mut is_known = true;
+        let mut is_decided = false;
+        for (place, (_, ballot)) in places.iter().zip(&open.group) {
+            let Some(state) = self.newest(*place) else {
+                is_known = false;
+                continue;
+            };
+            match state.recent.fate(*ballot) {
+                Fate::DidNotRun => return Err(Obstacle::Dead(open.group.clone())),
+                Fate::Ran(_) => is_decided |= state.ran() != Some(*ballot),
+                Fate::NotKnown => is_known = false,
+            }
+        }
+        if is_decided {
+            return Ok(Verdict::Decided);
+        }
+        let lacks = |sights: &&&[Sight<P>]| self.lacks(sights, &places, open);
+        if self.sights.iter().filter(lacks).count() >= self.quorum.needed() {
+            return Err(Obstacle::Dead(open.group.clone()));
+        }
+        let is_blocked = self.sights.iter().any(|sights| self.is_blocked(sights, &places, open));
+        if is_known && !is_blocked { Ok(Verdict::Open) } else { Err(Obstacle::Undecided) }
+    }
+
+    /// Whether a master has certainly not run the program.
+    fn lacks(&self, sights: &[Sight<P>], places: &[usize], open: &Open<P>) -> bool {
+        places.iter().zip(&open.group).any(|(place, (_, ballot))| {
+            sights[*place].state.recent.fate(*ballot) == Fate::DidNotRun
+        })
+    }
+
+    /// Whether a master that lacks the program cannot adopt what it left, because of its leases.
+    fn is_blocked(&self, sights: &[Sight<P>], places: &[usize], open: &Open<P>) -> bool {
+        places.iter().zip(&open.group).any(|(place, (_, ballot))| {
+            let sight = &sights[*place];
+            let newest = self.newest(*place);
+            sight.state.ran() != Some(*ballot)
+                && newest.is_some_and(|state| !state.fits(sight.lease_under(state)))
+        })
+    }
+
+    /// Where the keys of a group stand.
+    fn places(&self, open: &Open<P>) -> Result<Vec<usize>, Obstacle<P>> {
+        let place = |key| self.keys.iter().position(|other| other == key);
+        let unseen = open.group.iter().filter(|(key, _)| place(key).is_none());
+        let unseen: Vec<P::Key> = unseen.map(|(key, _)| key.clone()).collect();
+        if !unseen.is_empty() {
+            return Err(Obstacle::Unseen(unseen));
+        }
+        Ok(open.group.iter().filter_map(|(key, _)| place(key)).collect())
+    }
+
+    /// The newest state that may be decided; `None` if nobody here still has it.
+    fn newest(&self, key: usize) -> Option<&'a State<P>> {
+        let known = self.sights.iter().map(|sights| self.known(&sights[key], key));
+        let newest = known.max_by_key(|(accepted, state)| (*accepted, state.is_some()));
+        newest.and_then(|(_, state)| state)
+    }
+
+    /// How far a master has come, and the state if it is still there.
+    fn known(&self, sight: &'a Sight<P>, key: usize) -> (Ballot, Option<&'a State<P>>) {
+        let state = &sight.state;
+        match (&state.open, state.ran()) {
+            (Some(_), Some(ran)) if self.dead.contains(&(self.keys[key].clone(), ran)) => {
+                (state.basis, None)
+            }
+            _ => (state.accepted, Some(state)),
+        }
+    }
+
+    fn is_held(&self, key: usize, accepted: Ballot) -> bool {
+        let holders = self.sights.iter().filter(|sights| sights[key].state.accepted == accepted);
+        holders.count() >= self.quorum.needed()
+    }
+
+    fn finding(
+        &self,
+        ballot: Ballot,
+        asked: usize,
+        chosen: &[Chosen<'a, P>],
+    ) -> Option<Finding<P>> {
+        let mut holdings = Vec::new();
+        let mut is_known = true;
+        for one in &chosen[..asked] {
+            let lease = self.lease(one)?;
+            let holds = |sights: &&&[Sight<P>]| {
+                let sight = &sights[one.key];
+                sight.state.accepted == one.state.accepted && sight.lease == lease
+            };
+            is_known &= self.sights.iter().filter(holds).count() >= self.quorum.needed();
+            holdings.push(Holding { state: one.state.clone(), lease });
+        }
+        if is_known {
+            return Some(Finding::Known(holdings));
+        }
+        let adopted = chosen.iter().map(|one| one.adopted(&self.keys[one.key], ballot)).collect();
+        for (holding, one) in holdings.iter_mut().zip(chosen) {
+            holding.state = one.under(ballot);
+        }
+        Some(Finding::Adopt(adopted, holdings))
+    }
+
+    /// The lease beside a state, once that is a quorum's; `None` if it hangs on who is silent.
+    fn lease(&self, chosen: &Chosen<'a, P>) -> Option<Option<P::Lease>> {
+        if P::is_present(&chosen.state.value) {
+            return Some(None);
+        }
+        if let Some(open) = chosen.state.open.as_ref().filter(|_| !chosen.is_decided) {
+            return Some(open.found.clone().filter(|_| open.is_kept));
+        }
+        let leases = self.sights.iter().map(|sights| sights[chosen.key].lease_under(chosen.state));
+        let alike = |lease: &Option<&P::Lease>| {
+            leases.clone().filter(|other| other == lease).count() >= self.quorum.needed()
+        };
+        leases.clone().find(alike).map(Option::<&P::Lease>::cloned)
+    }
+}
+
+impl<P: Program> Chosen<'_, P> {
+    fn adopted(&self, key: &P::Key, ballot: Ballot) -> Adopted<P> {
+        let (key, from) = (key.clone(), self.state.accepted);
+        Adopted { key, from, state: self.under(ballot) }
+    }
+
+    fn under(&self, ballot: Ballot) -> State<P> {
+        let open = self.state.open.clone().filter(|_| !self.is_decided);
+        State { accepted: ballot, open, ..self.state.clone() }
+    }
+}
+
+impl<P: Program> Sight<P> {
+    fn lease_under(&self, state: &State<P>) -> Option<&P::Lease> {
+        lease_without(&self.state, self.lease.as_ref(), state)
+    }
+}

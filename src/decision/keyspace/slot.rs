@@ -1,0 +1,315 @@
+//! What a master keeps of a key, and what its scripts do with it.
+//!
+//! The functions of [`Slots`] are the specification of the scripts. Each is atomic on the master, for all its keys
+//! together, and changes nothing when it refuses. Whether the mark is right is looked at before them.
+
+use std::collections::BTreeMap;
+
+use super::{Program, Seen};
+use crate::decision::register::acceptor::{Fate, Recent};
+use crate::decision::register::ballot::Ballot;
+
+/// The keys of one database of one master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Slots<P: Program>(BTreeMap<P::Key, Slot<P>>);
+
+/// One key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Slot<P: Program> {
+    /// The highest ballot that was promised. Nothing below it is accepted any more.
+    pub promised: Ballot,
+    /// What was accepted last.
+    pub state: State<P>,
+    /// The lease that the key holds. There is none beside a register that is present.
+    pub lease: Option<P::Lease>,
+}
+
+/// What a register holds, and how that came about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State<P: Program> {
+    /// The ballot under which it was accepted. Equal ballots mean equal states.
+    pub accepted: Ballot,
+    /// What the last program ran on. It was decided, and so was nothing after it, unless this state is.
+    pub basis: Ballot,
+    /// The value.
+    pub value: P::Value,
+    /// The last programs that led to the value.
+    pub recent: Recent<P::Reply>,
+    /// What it depends on that was accepted with it; `None` once a quorum is known to hold it.
+    pub open: Option<Open<P>>,
+}
+
+/// What a state depends on that is not known to be decided.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Open<P: Program> {
+    /// The keys of the last program, this one included, with the ballots under which it ran.
+    pub group: Vec<(P::Key, Ballot)>,
+    /// The lease that the program found under this key.
+    pub found: Option<P::Lease>,
+    /// Whether that lease is still there: the program has only read it.
+    pub is_kept: bool,
+}
+
+/// What one master shows of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sight<P: Program> {
+    /// What was accepted last.
+    pub state: State<P>,
+    /// The lease.
+    pub lease: Option<P::Lease>,
+}
+
+/// A program on its way to a master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Apply<P: Program> {
+    /// What to run.
+    pub program: P,
+    /// What each of its keys must hold.
+    pub basis: Vec<Basis<P>>,
+    /// The ballot to promise along with it, which saves the next attempt a round trip (Rystsov 2018, 2.2.1).
+    pub next: Ballot,
+}
+
+/// What a program expects under a key, and the ballot under which it may change it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Basis<P: Program> {
+    /// The accepted ballot of the state.
+    pub accepted: Ballot,
+    /// The lease.
+    pub lease: Option<P::Lease>,
+    /// The ballot that a quorum has promised.
+    pub ballot: Ballot,
+}
+
+/// States on their way to masters that may lack them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Adopt<P: Program> {
+    /// The state of each key. Its accepted ballot is the adopter's own, not the one that it was found under.
+    pub states: Vec<Adopted<P>>,
+    /// The ballot to promise along with them.
+    pub next: Ballot,
+}
+
+/// The state of one key on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Adopted<P: Program> {
+    /// The key.
+    pub key: P::Key,
+    /// The ballot that it was found under.
+    pub from: Ballot,
+    /// The state.
+    pub state: State<P>,
+}
+
+/// What came of a program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ran<P: Program> {
+    /// What it replied.
+    pub reply: P::Reply,
+    /// Whether it has written anything, so that its keys were accepted.
+    pub wrote: bool,
+}
+
+/// Why a script changed nothing: the highest ballot that was promised for any of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Refusal(pub Ballot);
+
+impl<P: Program> Default for Slots<P> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<P: Program> Default for Slot<P> {
+    fn default() -> Self {
+        Self { promised: Ballot::NONE, state: State::default(), lease: None }
+    }
+}
+
+impl<P: Program> Default for State<P> {
+    fn default() -> Self {
+        let (value, recent) = (P::Value::default(), Recent::default());
+        Self { accepted: Ballot::NONE, basis: Ballot::NONE, value, recent, open: None }
+    }
+}
+
+impl<P: Program> Slots<P> {
+    /// What the master keeps of `key`.
+    pub fn get(&self, key: &P::Key) -> Slot<P> {
+        self.0.get(key).cloned().unwrap_or_default()
+    }
+
+    /// The same, to be changed.
+    pub fn of(&mut self, key: &P::Key) -> &mut Slot<P> {
+        self.0.entry(key.clone()).or_default()
+    }
+
+    /// The keys that something is kept of.
+    pub fn iter(&self) -> impl Iterator<Item = (&P::Key, &Slot<P>)> {
+        self.0.iter()
+    }
+
+    /// Promises `ballot` for all of `keys`, and answers what the promise is about.
+    ///
+    /// # Errors
+    /// When this ballot or a higher one was promised for one of them.
+    pub fn prepare(&mut self, keys: &[P::Key], ballot: Ballot) -> Result<Vec<Sight<P>>, Refusal> {
+        if keys.iter().any(|key| self.of(key).promised >= ballot) {
+            return Err(self.refusal(keys));
+        }
+        Ok(keys.iter().map(|key| self.of(key).promise(ballot)).collect())
+    }
+
+    /// Runs a program in place, and remembers `keep` programs. All its keys are accepted if it writes to one of them: what
+    /// it has read must not change before what it wrote is decided.
+    ///
+    /// # Errors
+    /// When a higher ballot was promised, or a key holds something else than the program expects.
+    pub fn apply(&mut self, apply: &Apply<P>, keep: usize) -> Result<Ran<P>, Refusal> {
+        let keys = apply.program.keys();
+        if !keys.iter().zip(&apply.basis).all(|(key, basis)| self.of(key).is_expected(basis)) {
+            return Err(self.refusal(&keys));
+        }
+        let slots: Vec<Slot<P>> = keys.iter().map(|key| self.of(key).clone()).collect();
+        let seen: Vec<Seen<'_, P>> = slots.iter().map(Slot::seen).collect();
+        let (written, reply) = apply.program.run(&seen);
+        let wrote = written.iter().any(Option::is_some);
+        let ballots = apply.basis.iter().map(|basis| basis.ballot);
+        let group: Vec<_> = keys.iter().cloned().zip(ballots).collect();
+        for ((key, ballot), value) in group.iter().zip(written) {
+            let slot = self.of(key);
+            slot.promised = apply.next;
+            if wrote {
+                slot.accept(*ballot, value, &group, &reply, keep);
+            }
+        }
+        Ok(Ran { reply, wrote })
+    }
+
+    /// Accepts states as they are.
+    ///
+    /// # Errors
+    /// When a higher ballot was promised, or a lease stands where one of them belongs.
+    pub fn adopt(&mut self, adopt: &Adopt<P>) -> Result<(), Refusal> {
+        if !adopt.states.iter().all(|adopted| self.of(&adopted.key).may_adopt(adopted)) {
+            let keys: Vec<_> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
+            return Err(self.refusal(&keys));
+        }
+        for adopted in &adopt.states {
+            self.of(&adopted.key).adopt(adopted, adopt.next);
+        }
+        Ok(())
+    }
+
+    /// `SET NX`: knows nothing of stamps. Returns whether the lease was taken.
+    pub fn claim(&mut self, key: &P::Key, lease: P::Lease) -> bool {
+        let slot = self.of(key);
+        let is_free = slot.lease.is_none() && !P::is_present(&slot.state.value);
+        if is_free {
+            slot.lease = Some(lease);
+        }
+        is_free
+    }
+
+    /// Deletes the lease under `key` if it is one of those meant: a release, a take-back, or its end. Returns it.
+    pub fn give_back(
+        &mut self,
+        key: &P::Key,
+        is_meant: impl FnOnce(&P::Lease) -> bool,
+    ) -> Option<P::Lease> {
+        let slot = self.of(key);
+        slot.lease.take_if(|lease| is_meant(lease))
+    }
+
+    fn refusal(&mut self, keys: &[P::Key]) -> Refusal {
+        let promised = keys.iter().map(|key| self.of(key).promised).max();
+        Refusal(promised.unwrap_or_default())
+    }
+}
+
+impl<P: Program> Slot<P> {
+    fn promise(&mut self, ballot: Ballot) -> Sight<P> {
+        self.promised = ballot;
+        Sight { state: self.state.clone(), lease: self.lease.clone() }
+    }
+
+    fn seen(&self) -> Seen<'_, P> {
+        match &self.lease {
+            Some(lease) => Seen::Lease(lease),
+            None => Seen::Register(&self.state.value),
+        }
+    }
+
+    fn is_expected(&self, basis: &Basis<P>) -> bool {
+        self.promised <= basis.ballot
+            && self.state.accepted == basis.accepted
+            && self.lease == basis.lease
+    }
+
+    fn accept(
+        &mut self,
+        ballot: Ballot,
+        value: Option<P::Value>,
+        group: &[(P::Key, Ballot)],
+        reply: &P::Reply,
+        keep: usize,
+    ) {
+        let found = self.lease.clone();
+        let is_kept = value.is_none();
+        if !is_kept {
+            self.lease = None;
+        }
+        self.state = State {
+            accepted: ballot,
+            basis: self.state.accepted,
+            value: value.unwrap_or_else(|| self.state.value.clone()),
+            recent: self.state.recent.with(ballot, reply.clone(), keep),
+            open: Some(Open { group: group.to_vec(), found, is_kept }),
+        };
+    }
+
+    fn may_adopt(&self, adopted: &Adopted<P>) -> bool {
+        let Adopted { from, state, .. } = adopted;
+        let fits = || state.fits(lease_without(&self.state, self.lease.as_ref(), state));
+        self.promised <= state.accepted && (self.state.accepted == *from || fits())
+    }
+
+    fn adopt(&mut self, adopted: &Adopted<P>, next: Ballot) {
+        let Adopted { from, state, .. } = adopted;
+        if self.state.accepted != *from {
+            self.lease = lease_without(&self.state, self.lease.as_ref(), state).cloned();
+        }
+        if let Some(open) = state.open.as_ref().filter(|open| !open.is_kept) {
+            self.lease.take_if(|lease| Some(&*lease) == open.found.as_ref());
+        }
+        (self.promised, self.state) = (next, state.clone());
+    }
+}
+
+/// The lease that a master has once `new` has taken the place of its state. A program that is no part of that has not
+/// taken over the lease that it found, which may have been counted as a vote: it stands there again.
+pub fn lease_without<'a, P: Program>(
+    old: &'a State<P>,
+    lease: Option<&'a P::Lease>,
+    new: &State<P>,
+) -> Option<&'a P::Lease> {
+    let is_part = |ran| matches!(new.recent.fate(ran), Fate::Ran(_));
+    let open = old.open.as_ref().filter(|open| !open.is_kept && !old.ran().is_some_and(is_part));
+    lease.or(open.and_then(|open| open.found.as_ref()))
+}
+
+impl<P: Program> State<P> {
+    /// Whether it may take its place where a master has `lease`. What is open has run on exactly what was found, and is
+    /// worth nothing beside anything else. What is decided and absent stands beside any lease.
+    pub fn fits(&self, lease: Option<&P::Lease>) -> bool {
+        match &self.open {
+            Some(open) => open.found.as_ref() == lease,
+            None => lease.is_none() || !P::is_present(&self.value),
+        }
+    }
+
+    /// The ballot under which the last program ran, if any is remembered.
+    pub fn ran(&self) -> Option<Ballot> {
+        self.recent.last()
+    }
+}

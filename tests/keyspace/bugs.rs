@@ -1,0 +1,164 @@
+//! Rules that are taken away, and what the model then finds.
+
+use redlock_proxy::decision::keyspace::Program;
+use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::slot::Slots;
+use redlock_proxy::decision::register::ballot::Ballot;
+
+use crate::exhaustive::goes_wrong;
+use crate::server::Job;
+use crate::server::Operation::{self, *};
+use crate::world::{self, LINEARIZABLE, World};
+
+/// A rule that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// An adopted state keeps the ballot that it was found under.
+    AdoptsWithTheOldBallot,
+    /// An operation that was not answered is sent again without looking.
+    RunsAgainBlindly,
+    /// A program runs on whatever state it meets.
+    IgnoresTheExpectedBallot,
+    /// A master accepts below what it has promised.
+    BreaksPromises,
+    /// A program runs on whatever lease it meets.
+    IgnoresTheExpectedLease,
+    /// A state is adopted whatever lease stands there.
+    AdoptsOverLeases,
+    /// What takes the place of a program that is no part of it does not bring back the lease that this had found.
+    LosesTheLease,
+    /// A program that only reads a key leaves no stamp there.
+    StampsOnlyWhatIsWritten,
+    /// What depends on another key is adopted without it.
+    AdoptsKeysAlone,
+}
+
+/// Spoils a request before it is sent.
+pub(crate) fn spoil(bug: Option<Bug>, request: &mut Request<Job>) {
+    if let (Some(Bug::AdoptsWithTheOldBallot), Request::Adopt(adopt)) = (bug, request) {
+        adopt.states.iter_mut().for_each(|adopted| adopted.state.accepted = adopted.from);
+    }
+}
+
+/// What a master does that does not keep a rule; `None`: what every master does.
+pub(crate) fn execute(
+    world: &World,
+    slots: &mut Slots<Job>,
+    request: &Request<Job>,
+) -> Option<Answer<Job>> {
+    let bug = world.bug?;
+    let mut request = request.clone();
+    let before = slots.clone();
+    match &mut request {
+        Request::Apply(apply) => {
+            let keys = apply.program.keys();
+            for (slot, basis) in keys.iter().map(|key| before.get(key)).zip(&mut apply.basis) {
+                match bug {
+                    Bug::IgnoresTheExpectedBallot => basis.accepted = slot.state.accepted,
+                    Bug::IgnoresTheExpectedLease => basis.lease = slot.lease,
+                    _ => {}
+                }
+            }
+            if bug == Bug::BreaksPromises {
+                keys.iter().for_each(|key| slots.of(key).promised = Ballot::NONE);
+            }
+        }
+        Request::Adopt(adopt) => {
+            for adopted in &adopt.states {
+                let slot = slots.of(&adopted.key);
+                match bug {
+                    Bug::BreaksPromises | Bug::AdoptsWithTheOldBallot => {
+                        slot.promised = Ballot::NONE;
+                    }
+                    Bug::AdoptsOverLeases => {
+                        slot.lease = adopted.state.open.as_ref().and_then(|open| open.found);
+                    }
+                    Bug::LosesTheLease => {
+                        slot.state.open.as_mut().map(|open| open.found.take());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Request::Prepare(..) => {}
+    }
+    let mut answer = world::execute(slots, &request, world.keep);
+    match (bug, &request, &mut answer) {
+        (Bug::StampsOnlyWhatIsWritten, Request::Apply(apply), Answer::Applied(_)) => {
+            for key in apply.program.keys() {
+                let slot = slots.of(&key);
+                match &mut slot.state.open {
+                    Some(open) if open.is_kept => slot.state = before.get(&key).state,
+                    Some(open) => open.group.retain(|(other, _)| *other == key),
+                    None => {}
+                }
+            }
+        }
+        (Bug::AdoptsKeysAlone, Request::Prepare(keys, _), Answer::Promised(sights)) => {
+            for (key, sight) in keys.iter().zip(sights) {
+                if let Some(open) = &mut sight.state.open {
+                    open.group.retain(|(other, _)| other == key);
+                }
+            }
+        }
+        _ => {}
+    }
+    Some(answer)
+}
+
+fn breaks(bug: Bug, clients: &[&[Operation]], retries: u8, losses: u8) {
+    let world = World { bug: Some(bug), retries, losses, ..World::of(clients) };
+    goes_wrong(world, LINEARIZABLE);
+}
+
+#[test]
+fn adopting_with_the_old_ballot_loses_an_answer() {
+    breaks(
+        Bug::AdoptsWithTheOldBallot,
+        &[&[Increment(0)], &[Increment(0)], &[Read(0), Read(0)]],
+        0,
+        0,
+    );
+}
+
+#[test]
+fn sending_an_unanswered_program_again_counts_twice() {
+    breaks(Bug::RunsAgainBlindly, &[&[Increment(0)]], 1, 2);
+}
+
+#[test]
+fn a_program_on_another_state_than_it_expects_loses_an_answer() {
+    breaks(Bug::IgnoresTheExpectedBallot, &[&[Increment(0)], &[Increment(0)]], 1, 0);
+}
+
+#[test]
+fn accepting_below_a_promise_loses_an_answer() {
+    breaks(Bug::BreaksPromises, &[&[Increment(0)], &[Increment(0)]], 1, 0);
+}
+
+#[test]
+fn a_program_on_a_lease_that_it_does_not_expect_takes_a_lock_away() {
+    breaks(Bug::IgnoresTheExpectedLease, &[&[Claim(0), Read(0)], &[Increment(0)]], 0, 0);
+}
+
+#[test]
+fn adopting_over_a_lease_takes_a_lock_away() {
+    breaks(Bug::AdoptsOverLeases, &[&[Claim(0), Read(0)], &[Increment(0)], &[Read(0)]], 0, 0);
+}
+
+#[test]
+fn a_lease_that_a_program_had_found_in_vain_is_lost_with_it() {
+    breaks(Bug::LosesTheLease, &[&[Claim(0), Read(0)], &[Touch(0)], &[Read(0)]], 0, 0);
+}
+
+#[test]
+fn what_depends_on_another_key_and_is_adopted_alone_tears_them_apart() {
+    breaks(Bug::AdoptsKeysAlone, &[&[Both], &[Read(0), Read(1)]], 0, 0);
+}
+
+#[test]
+fn what_was_only_read_and_changes_before_the_rest_is_decided_turns_time_back() {
+    let clients: [&[Operation]; 3] = [&[Guarded], &[Delete(0), Read(1)], &[Read(1)]];
+    let bug = Some(Bug::StampsOnlyWhatIsWritten);
+    goes_wrong(World { bug, is_stocked: true, ..World::of(&clients) }, LINEARIZABLE);
+}

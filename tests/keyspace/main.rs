@@ -1,0 +1,113 @@
+//! Keys by exhaustion: every order in which requests and answers can come, be late or be lost, for up to three clients
+//! before three masters, with programs over one key or two, and leases that claims write beside them. The code that really
+//! decides is checked ([`Proposer`] and what masters keep); links and the fast path of leases are modelled.
+//!
+//! Every history of answers must be one of a single server (linearizability). A model that cannot fail proves nothing:
+//! every rule is taken away once, and the model has to find what breaks.
+//!
+//! [`Proposer`]: redlock_proxy::decision::keyspace::proposer::Proposer
+
+mod bugs;
+#[path = "../support/exhaustive.rs"]
+mod exhaustive;
+mod server;
+mod world;
+
+use exhaustive::holds;
+use server::Operation::{self, Both, Claim, Delete, Guarded, Increment, Read, Release, Touch};
+use world::World;
+
+fn world(clients: &[&[Operation]]) -> World {
+    World::of(clients)
+}
+
+#[test]
+fn no_order_of_programs_on_one_key_breaks_it() {
+    holds(world(&[&[Increment(0)], &[Increment(0)], &[Read(0)]]), 1_000);
+}
+
+#[test]
+fn no_order_of_attempts_on_one_key_breaks_it() {
+    holds(World { retries: 1, ..world(&[&[Increment(0)], &[Delete(0), Read(0)]]) }, 1_000);
+}
+
+#[test]
+fn no_lost_answer_makes_a_program_run_twice() {
+    let clients: [&[Operation]; 2] = [&[Increment(0)], &[Read(0)]];
+    holds(World { retries: 1, losses: 2, ..world(&clients) }, 1_000);
+}
+
+#[test]
+fn no_promise_that_was_held_breaks_a_key() {
+    holds(world(&[&[Increment(0), Increment(0)], &[Touch(0)]]), 1_000);
+}
+
+#[test]
+fn no_order_of_programs_on_two_keys_tears_them_apart() {
+    holds(world(&[&[Both], &[Read(0), Read(1)]]), 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_attempts_on_two_keys_tears_them_apart() {
+    holds(World { retries: 1, ..world(&[&[Both], &[Increment(0), Read(1)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn what_a_program_has_only_read_stays_until_it_is_decided() {
+    let clients: [&[Operation]; 3] = [&[Guarded], &[Delete(0), Read(1)], &[Read(1)]];
+    holds(World { is_stocked: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+fn no_order_of_claims_and_programs_breaks_a_key() {
+    holds(world(&[&[Claim(0)], &[Increment(0)], &[Read(0)]]), 1_000);
+}
+
+#[test]
+fn no_order_of_a_lease_and_a_program_that_takes_it_over_breaks_a_key() {
+    holds(World { retries: 1, ..world(&[&[Claim(0), Release(0)], &[Touch(0)]]) }, 1_000);
+}
+
+#[test]
+fn no_lease_that_ends_beside_an_open_register_breaks_a_key() {
+    holds(World { retries: 1, ends: true, ..world(&[&[Claim(0)], &[Touch(0), Read(0)]]) }, 1_000);
+}
+
+#[test]
+fn no_order_of_a_lease_that_a_program_only_reads_breaks_the_other_key() {
+    holds(world(&[&[Claim(0), Release(0), Read(1)], &[Guarded]]), 1_000);
+}
+
+#[test]
+fn no_lost_answer_tears_two_keys_apart() {
+    holds(World { retries: 1, losses: 1, ..world(&[&[Both], &[Read(1)]]) }, 1_000);
+}
+
+#[test]
+fn a_list_that_is_too_short_is_an_error() {
+    let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0), Increment(0)]];
+    holds(World { retries: 1, keep: 1, ..world(&clients) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_programs_on_keys_in_common_tears_them_apart() {
+    holds(world(&[&[Both], &[Increment(0)], &[Read(1)]]), 100_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_attempts_on_a_lease_breaks_a_key() {
+    holds(
+        World { retries: 1, ..world(&[&[Claim(0), Release(0)], &[Touch(0)], &[Read(0)]]) },
+        100_000,
+    );
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_two_claims_and_a_program_that_takes_over_breaks_a_key() {
+    holds(world(&[&[Claim(0), Release(0)], &[Claim(0)], &[Touch(0)]]), 100_000);
+}

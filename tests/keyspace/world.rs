@@ -1,0 +1,532 @@
+//! The world around two keys: masters, their mailboxes, and clients.
+
+use redlock_proxy::decision::keyspace::Program;
+use redlock_proxy::decision::keyspace::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
+use redlock_proxy::decision::keyspace::slot::{Basis, Slots};
+use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
+use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
+use stateright::{Model, Property};
+
+use crate::bugs::{self, Bug};
+use crate::server::{Held, Job, Lease, Operation, Reply, Server};
+
+pub(crate) const MASTERS: usize = 3;
+pub(crate) const LINEARIZABLE: &str = "every history is one of a single server";
+
+/// What may happen, and how often.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    /// The operations of each client, one after the other.
+    pub(crate) clients: Vec<Vec<Operation>>,
+    /// How often proposers begin again, all together.
+    pub(crate) retries: u8,
+    /// How many answers are lost.
+    pub(crate) losses: u8,
+    /// Whether leases end by themselves.
+    pub(crate) ends: bool,
+    /// Whether the first key holds something from the beginning.
+    pub(crate) is_stocked: bool,
+    /// How many programs a stamp remembers.
+    pub(crate) keep: usize,
+    pub(crate) bug: Option<Bug>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    pub(crate) masters: [Master; MASTERS],
+    clients: Vec<Client>,
+    /// The last ballot counter that was used.
+    clock: u64,
+    retries: u8,
+    losses: u8,
+    history: LinearizabilityTester<u8, Server>,
+    /// Leases that have ended: owner and key.
+    ended: Vec<(u8, u8)>,
+    /// How many operations nobody knows about.
+    errors: u8,
+    is_wrong: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Master {
+    pub(crate) slots: Slots<Job>,
+    pub(crate) inbox: Vec<Letter>,
+    /// What the fast path of leases has sent, in the order of each client.
+    leases: Vec<LeaseLetter>,
+    is_touched: bool,
+}
+
+/// A request on its way: from which client, under which ballot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Letter {
+    client: usize,
+    ballot: Ballot,
+    pub(crate) request: Request<Job>,
+}
+
+/// The fast path of leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LeaseLetter {
+    client: usize,
+    key: u8,
+    what: LeaseRequest,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum LeaseRequest {
+    Claim,
+    Release,
+    /// A claim was refused: what it left is taken back.
+    TakeBack,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Client {
+    at: At,
+    /// What the last program left for the next one.
+    held: Option<(Vec<u8>, Vec<Basis<Job>>)>,
+    /// How many of its operations have ended.
+    ended: usize,
+    /// Its release goes on as a program, and has deleted a copy before.
+    has_released: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum At {
+    Rest,
+    Program(Box<Proposer<Job>>),
+    Voting(LeaseRequest, Votes),
+    /// It was told that nobody knows, and goes away.
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Votes {
+    yes: MasterSet,
+    no: MasterSet,
+    /// Where the key is a register.
+    registers: MasterSet,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    Begin(usize),
+    Again(usize),
+    Deliver(usize, Letter),
+    DeliverUnheard(usize, Letter),
+    DeliverLease(usize, LeaseLetter),
+    /// A lease that was granted ends.
+    End(usize, u8),
+    /// A master drops its copy of a lease that has ended.
+    Drop(usize, u8),
+}
+
+impl World {
+    pub(crate) fn of(clients: &[&[Operation]]) -> Self {
+        let clients = clients.iter().map(|operations| operations.to_vec()).collect();
+        Self { clients, retries: 0, losses: 0, ends: false, is_stocked: false, keep: 8, bug: None }
+    }
+
+    pub(crate) fn is(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    fn operation(&self, state: &State, client: usize) -> Option<Operation> {
+        self.clients[client].get(state.clients[client].ended).copied()
+    }
+
+    fn begin(&self, state: &mut State, client: usize) -> Option<()> {
+        let operation = self.operation(state, client)?;
+        let owner = name(client);
+        let _ = state.history.on_invoke(owner, Job(operation, owner));
+        match operation {
+            Operation::Claim(key) => state.vote(client, key, LeaseRequest::Claim),
+            Operation::Release(key) => state.vote(client, key, LeaseRequest::Release),
+            Operation::Read(key) => self.propose(state, client, Wish::Read(vec![key])),
+            _ => self.propose(state, client, Wish::Run(Job(operation, owner))),
+        }
+        Some(())
+    }
+
+    fn propose(&self, state: &mut State, client: usize, wish: Wish<Job>) {
+        state.clock += 10;
+        let (quorum, clock) = (Quorum::of(MASTERS), state.clock);
+        let me = &mut state.clients[client];
+        let held = me.held.take().filter(|(keys, _)| *keys == wish.keys());
+        let (proposer, request) = match (wish, held) {
+            (Wish::Run(job), Some((_, basis))) => {
+                Proposer::with_promises(quorum, client as u64, 1, job, basis)
+            }
+            (wish, _) => Proposer::new(quorum, client as u64, 1, wish, clock),
+        };
+        me.at = At::Program(Box::new(proposer));
+        self.send(state, client, request);
+    }
+
+    fn again(&self, state: &mut State, client: usize) -> Option<()> {
+        state.clock += 10;
+        let clock = state.clock;
+        let operation = self.operation(state, client)?;
+        let At::Program(proposer) = &mut state.clients[client].at else { return None };
+        let mut request = proposer.again(clock);
+        if self.is(Bug::RunsAgainBlindly) {
+            let wish = Wish::Run(Job(operation, name(client)));
+            let (fresh, prepare) =
+                Proposer::new(Quorum::of(MASTERS), client as u64, 1, wish, clock);
+            (**proposer, request) = (fresh, prepare);
+        }
+        self.send(state, client, request);
+        Some(())
+    }
+
+    fn send(&self, state: &mut State, client: usize, mut request: Request<Job>) {
+        let At::Program(proposer) = &state.clients[client].at else { return };
+        let Some(ballot) = proposer.ballot() else { return };
+        bugs::spoil(self.bug, &mut request);
+        for master in &mut state.masters {
+            master.post(Letter { client, ballot, request: request.clone() });
+        }
+    }
+
+    /// Gives a letter to a master, and its answer to the proposer.
+    fn deliver(&self, state: &mut State, index: usize, letter: &Letter, is_heard: bool) {
+        let master = &mut state.masters[index];
+        master.inbox.retain(|other| other != letter);
+        master.is_touched = true;
+        let answer = bugs::execute(self, &mut master.slots, &letter.request)
+            .unwrap_or_else(|| execute(&mut master.slots, &letter.request, self.keep));
+        if is_heard {
+            self.hear(state, index, letter, answer);
+        }
+    }
+
+    fn hear(&self, state: &mut State, index: usize, letter: &Letter, answer: Answer<Job>) {
+        let me = &mut state.clients[letter.client];
+        let At::Program(proposer) = &mut me.at else { return };
+        match proposer.answer(letter.ballot, MasterId::new(index), 1, answer) {
+            Step::Wait | Step::Pause => {}
+            Step::Send(request) => self.send(state, letter.client, request),
+            Step::Done(outcome) => {
+                me.held = proposer.held().map(<[_]>::to_vec).map(|basis| {
+                    let keys = self.clients[letter.client][me.ended];
+                    (Wish::Run(Job(keys, 0)).keys(), basis)
+                });
+                self.done(state, letter.client, outcome);
+            }
+        }
+    }
+
+    fn done(&self, state: &mut State, client: usize, outcome: Outcome<Job>) {
+        match outcome {
+            Outcome::Ran(0) if state.clients[client].has_released => state.lose(client),
+            Outcome::Ran(number) => state.answer(client, Reply::Number(number)),
+            Outcome::Read(holdings) => {
+                let holding = &holdings[0];
+                let held = Held::of(&holding.state, holding.lease.as_ref());
+                state.answer(client, Reply::Held(held));
+            }
+            Outcome::NotKnown => state.lose(client),
+        }
+    }
+
+    /// Gives a request of the fast path to a master, and its answer to the client.
+    fn deliver_lease(&self, state: &mut State, index: usize, letter: LeaseLetter) {
+        let LeaseLetter { client, key, what } = letter;
+        let owner = Lease(name(client));
+        let master = &mut state.masters[index];
+        master.is_touched = true;
+        let first = master.leases.iter().position(|other| *other == letter);
+        first.map(|at| master.leases.remove(at));
+        let slot = master.slots.of(&key);
+        let is_register = slot.state.value.is_there();
+        let vote = match what {
+            LeaseRequest::Claim => Some(master.slots.claim(&key, owner)),
+            LeaseRequest::TakeBack => {
+                master.slots.give_back(&key, |it| *it == owner);
+                return;
+            }
+            LeaseRequest::Release if is_register => None,
+            LeaseRequest::Release => {
+                Some(master.slots.give_back(&key, |it| *it == owner).is_some())
+            }
+        };
+        let At::Voting(asked, votes) = &mut state.clients[client].at else { return };
+        if *asked != what {
+            return;
+        }
+        let id = MasterId::new(index);
+        match vote {
+            Some(true) => votes.yes.insert(id),
+            Some(false) => votes.no.insert(id),
+            None => votes.registers.insert(id),
+        }
+        let votes = *votes;
+        match what {
+            LeaseRequest::Claim => state.claimed(client, key, votes),
+            _ => self.released(state, client, key, votes),
+        }
+    }
+
+    fn released(&self, state: &mut State, client: usize, key: u8, votes: Votes) {
+        let needed = Quorum::of(MASTERS).needed();
+        let answered = votes.yes.len() + votes.no.len() + votes.registers.len();
+        if votes.yes.len() >= needed {
+            state.answer(client, Reply::Number(1));
+        } else if votes.no.len() >= needed {
+            state.answer(client, Reply::Number(0));
+        } else if answered == MASTERS && votes.registers.is_empty() {
+            state.answer(client, Reply::Number(u8::from(!votes.yes.is_empty())));
+        } else if answered == MASTERS {
+            let job = Job(Operation::Release(key), name(client));
+            state.clients[client].held = None;
+            state.clients[client].has_released = !votes.yes.is_empty();
+            self.propose(state, client, Wish::Run(job));
+        }
+    }
+
+    /// Whether a letter can never have an effect any more.
+    fn is_dead(&self, slots: &mut Slots<Job>, letter: &Letter) -> bool {
+        if self.is(Bug::BreaksPromises) || self.is(Bug::AdoptsWithTheOldBallot) {
+            return false;
+        }
+        match &letter.request {
+            Request::Prepare(keys, ballot) => {
+                keys.iter().any(|key| slots.of(key).promised >= *ballot)
+            }
+            Request::Adopt(adopt) => adopt
+                .states
+                .iter()
+                .any(|adopted| slots.of(&adopted.key).promised > adopted.state.accepted),
+            Request::Apply(apply) => apply
+                .program
+                .keys()
+                .iter()
+                .zip(&apply.basis)
+                .any(|(key, basis)| slots.of(key).promised > basis.ballot),
+        }
+    }
+}
+
+/// What every master does.
+pub(crate) fn execute(slots: &mut Slots<Job>, request: &Request<Job>, keep: usize) -> Answer<Job> {
+    let answer = match request {
+        Request::Prepare(keys, ballot) => slots.prepare(keys, *ballot).map(Answer::Promised),
+        Request::Adopt(adopt) => slots.adopt(adopt).map(|()| Answer::Adopted),
+        Request::Apply(apply) => slots.apply(apply, keep).map(Answer::Applied),
+    };
+    answer.unwrap_or_else(Answer::Refused)
+}
+
+/// Clients are numbered from 1: 0 owns nothing.
+fn name(client: usize) -> u8 {
+    client as u8 + 1
+}
+
+impl State {
+    fn vote(&mut self, client: usize, key: u8, what: LeaseRequest) {
+        self.clients[client].at = At::Voting(what, Votes::default());
+        for master in &mut self.masters {
+            master.leases.push(LeaseLetter { client, key, what });
+        }
+    }
+
+    fn claimed(&mut self, client: usize, key: u8, votes: Votes) {
+        let needed = Quorum::of(MASTERS).needed();
+        if votes.yes.len() >= needed {
+            self.answer(client, Reply::Number(1));
+        } else if votes.no.len() >= needed {
+            self.answer(client, Reply::Number(0));
+            for master in &mut self.masters {
+                master.leases.push(LeaseLetter { client, key, what: LeaseRequest::TakeBack });
+            }
+        }
+    }
+
+    fn answer(&mut self, client: usize, reply: Reply) {
+        let me = &mut self.clients[client];
+        (me.at, me.ended) = (At::Rest, me.ended + 1);
+        let _ = self.history.on_return(name(client), reply);
+        self.is_wrong = !self.history.is_consistent();
+    }
+
+    fn lose(&mut self, client: usize) {
+        self.clients[client].at = At::Gone;
+        self.errors += 1;
+    }
+
+    /// Whether the client still waits for the answer to this letter.
+    fn awaits(&self, letter: &Letter) -> bool {
+        match &self.clients[letter.client].at {
+            At::Program(proposer) => proposer.ballot() == Some(letter.ballot),
+            _ => false,
+        }
+    }
+
+    /// Of the masters that nothing has happened to yet, the first stands for all.
+    fn is_like_another(&self, master: usize) -> bool {
+        let is_touched = |master: &Master| master.is_touched;
+        !is_touched(&self.masters[master])
+            && self.masters[..master].iter().any(|other| !is_touched(other))
+    }
+
+    /// The leases that were granted and have not ended, by owner and key.
+    fn leases<'a>(&'a self, world: &'a World) -> impl Iterator<Item = (usize, u8)> + 'a {
+        let granted = |client: usize| {
+            let done = &world.clients[client][..self.clients[client].ended];
+            done.iter().filter_map(move |operation| match operation {
+                Operation::Claim(key) => Some((client, *key)),
+                _ => None,
+            })
+        };
+        // A copy that is made after the end is not for programs to tell: `tests/leases` has clocks.
+        let is_on_its_way = |client: usize| {
+            let letters = self.masters.iter().flat_map(|master| &master.leases);
+            letters
+                .filter(|letter| letter.what == LeaseRequest::Claim)
+                .any(|it| it.client == client)
+        };
+        (0..self.clients.len())
+            .flat_map(granted)
+            .filter(|(client, key)| !self.ended.contains(&(name(*client), *key)))
+            .filter(move |(client, _)| !is_on_its_way(*client))
+    }
+}
+
+impl Master {
+    fn post(&mut self, letter: Letter) {
+        // A late prepare can only make others fail. So can its being lost, or a promise that nobody heard of.
+        self.inbox.retain(|old| {
+            old.client != letter.client || !matches!(old.request, Request::Prepare(..))
+        });
+        self.inbox.push(letter);
+    }
+}
+
+impl Model for World {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let client = Client { at: At::Rest, held: None, ended: 0, has_released: false };
+        let mut master = Master::default();
+        let stock = Held::Register(0, 1);
+        if self.is_stocked {
+            let accepted = Ballot { epoch: 0, counter: 1, worker: 0 };
+            let slot = master.slots.of(&0);
+            (slot.promised, slot.state.accepted, slot.state.value) = (accepted, accepted, stock);
+        }
+        let server =
+            if self.is_stocked { Server([stock, Held::Nothing]) } else { Server::default() };
+        vec![State {
+            masters: [master.clone(), master.clone(), master],
+            clients: vec![client; self.clients.len()],
+            clock: 0,
+            retries: 0,
+            losses: 0,
+            history: LinearizabilityTester::new(server),
+            ended: Vec::new(),
+            errors: 0,
+            is_wrong: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let is_open = |client: usize| self.operation(state, client).is_some();
+        if state.is_wrong || !(0..self.clients.len()).any(is_open) {
+            return;
+        }
+        for (index, client) in state.clients.iter().enumerate() {
+            match &client.at {
+                At::Rest if is_open(index) => actions.push(Action::Begin(index)),
+                At::Program(_) if state.retries < self.retries => {
+                    actions.push(Action::Again(index));
+                }
+                _ => {}
+            }
+        }
+        for (index, master) in state.masters.iter().enumerate() {
+            if state.is_like_another(index) {
+                continue;
+            }
+            for letter in &master.inbox {
+                actions.push(Action::Deliver(index, letter.clone()));
+                if state.losses < self.losses && state.awaits(letter) {
+                    actions.push(Action::DeliverUnheard(index, letter.clone()));
+                }
+            }
+            for client in 0..self.clients.len() {
+                let letter = master.leases.iter().find(|letter| letter.client == client);
+                actions.extend(letter.map(|letter| Action::DeliverLease(index, *letter)));
+            }
+            for (owner, key) in &state.ended {
+                if master.slots.get(key).lease == Some(Lease(*owner)) {
+                    actions.push(Action::Drop(index, *key));
+                }
+            }
+        }
+        if self.ends {
+            actions.extend(state.leases(self).map(|(client, key)| Action::End(client, key)));
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        match action {
+            Action::Begin(client) => self.begin(&mut state, client)?,
+            Action::Again(client) => {
+                state.retries += 1;
+                self.again(&mut state, client)?;
+            }
+            Action::Deliver(master, letter) => self.deliver(&mut state, master, &letter, true),
+            Action::DeliverUnheard(master, letter) => {
+                state.losses += 1;
+                self.deliver(&mut state, master, &letter, false);
+            }
+            Action::DeliverLease(master, letter) => self.deliver_lease(&mut state, master, letter),
+            Action::End(client, key) => {
+                let (thread, owner) = (100 + client as u8, name(client));
+                let end = Job(Operation::End(key, owner), 0);
+                // Masters keep their copies for a while longer, so it has no certain end.
+                let _ = state.history.on_invoke(thread, end);
+                state.ended.push((owner, key));
+            }
+            Action::Drop(master, key) => {
+                state.masters[master].slots.give_back(&key, |_| true);
+            }
+        }
+        for master in &mut state.masters {
+            let mut inbox = std::mem::take(&mut master.inbox);
+            inbox.retain(|letter| !self.is_dead(&mut master.slots, letter));
+            inbox.sort_by_key(|letter| (letter.client, letter.ballot));
+            master.inbox = inbox;
+        }
+        (state != *before).then_some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(LINEARIZABLE, |_: &Self, state: &State| !state.is_wrong),
+            Property::always("equal ballots mean equal states", |_: &Self, state: &State| {
+                state.equal_ballots_mean_equal_states()
+            }),
+            Property::sometimes("all operations end", |world: &Self, state: &State| {
+                let are_open =
+                    (0..world.clients.len()).any(|client| world.operation(state, client).is_some());
+                state.errors == 0 && !are_open
+            }),
+        ]
+    }
+}
+
+impl State {
+    fn equal_ballots_mean_equal_states(&self) -> bool {
+        let all = self.masters.iter().flat_map(|master| master.slots.iter());
+        let all: Vec<_> = all.map(|(key, slot)| (key, &slot.state)).collect();
+        all.iter().all(|(key, one)| {
+            let same = all.iter().filter(|(other, it)| other == key && it.accepted == one.accepted);
+            same.into_iter()
+                .all(|(_, other)| one.value == other.value && one.recent == other.recent)
+        })
+    }
+}
