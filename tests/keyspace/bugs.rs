@@ -29,6 +29,8 @@ pub(crate) enum Bug {
     LosesTheLease,
     /// A program that only reads a key leaves no stamp there.
     StampsOnlyWhatIsWritten,
+    /// Votes count whatever roster version they were given under.
+    MixesVersions,
     /// What depends on another key is adopted without it.
     AdoptsKeysAlone,
 }
@@ -161,4 +163,11 @@ fn what_was_only_read_and_changes_before_the_rest_is_decided_turns_time_back() {
     let clients: [&[Operation]; 3] = [&[Guarded], &[Delete(0), Read(1)], &[Read(1)]];
     let bug = Some(Bug::StampsOnlyWhatIsWritten);
     goes_wrong(World { bug, is_stocked: true, ..World::of(&clients) }, LINEARIZABLE);
+}
+
+#[test]
+fn votes_from_before_and_after_an_admission_lose_an_answer() {
+    let bug = Some(Bug::MixesVersions);
+    let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0)]];
+    goes_wrong(World { bug, forgets: true, ..World::of(&clients) }, LINEARIZABLE);
 }

@@ -111,3 +111,27 @@ fn no_order_of_attempts_on_a_lease_breaks_a_key() {
 fn no_order_of_two_claims_and_a_program_that_takes_over_breaks_a_key() {
     holds(world(&[&[Claim(0), Release(0)], &[Claim(0)], &[Touch(0)]]), 100_000);
 }
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_programs_around_an_admission_breaks_a_key() {
+    holds(World { forgets: true, ..world(&[&[Increment(0)], &[Increment(0)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_programs_around_an_admission_tears_two_keys_apart() {
+    holds(World { forgets: true, ..world(&[&[Both], &[Read(0), Read(1)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_a_lease_and_a_program_around_an_admission_breaks_a_key() {
+    holds(World { forgets: true, ..world(&[&[Claim(0), Read(0)], &[Touch(0)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_lease_beside_an_open_register_is_lost_by_an_admission() {
+    holds(World { forgets: true, ..world(&[&[Claim(0), Read(0)], &[Increment(0)]]) }, 1_000);
+}

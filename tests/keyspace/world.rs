@@ -2,7 +2,8 @@
 
 use redlock_proxy::decision::keyspace::Program;
 use redlock_proxy::decision::keyspace::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
-use redlock_proxy::decision::keyspace::slot::{Basis, Slots};
+use redlock_proxy::decision::keyspace::settle::{Copied, copy};
+use redlock_proxy::decision::keyspace::slot::{Adopt, Basis, Sight, Slots};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
@@ -12,6 +13,8 @@ use crate::bugs::{self, Bug};
 use crate::server::{Held, Job, Lease, Operation, Reply, Server};
 
 pub(crate) const MASTERS: usize = 3;
+/// The worker that copies to a master that is admitted.
+const ADMITTER: u64 = 99;
 pub(crate) const LINEARIZABLE: &str = "every history is one of a single server";
 
 /// What may happen, and how often.
@@ -23,6 +26,8 @@ pub(crate) struct World {
     pub(crate) retries: u8,
     /// How many answers are lost.
     pub(crate) losses: u8,
+    /// Whether the last master may forget, once, and be admitted again.
+    pub(crate) forgets: bool,
     /// Whether leases end by themselves.
     pub(crate) ends: bool,
     /// Whether the first key holds something from the beginning.
@@ -48,9 +53,11 @@ pub(crate) struct State {
     is_wrong: bool,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
     pub(crate) slots: Slots<Job>,
+    /// The version of the roster that its mark shows; `None`: it has no mark.
+    version: Option<u64>,
     pub(crate) inbox: Vec<Letter>,
     /// What the fast path of leases has sent, in the order of each client.
     leases: Vec<LeaseLetter>,
@@ -61,6 +68,7 @@ pub(crate) struct Master {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Letter {
     client: usize,
+    version: u64,
     ballot: Ballot,
     pub(crate) request: Request<Job>,
 }
@@ -69,6 +77,7 @@ pub(crate) struct Letter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseLetter {
     client: usize,
+    version: u64,
     key: u8,
     what: LeaseRequest,
 }
@@ -84,6 +93,8 @@ enum LeaseRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Client {
     at: At,
+    /// The version of the roster that it works under.
+    version: u64,
     /// What the last program left for the next one.
     held: Option<(Vec<u8>, Vec<Basis<Job>>)>,
     /// How many of its operations have ended.
@@ -120,12 +131,29 @@ pub(crate) enum Action {
     End(usize, u8),
     /// A master drops its copy of a lease that has ended.
     Drop(usize, u8),
+    /// The last master loses all it has.
+    Forget,
+    /// It is put out of the roster.
+    Raise,
+    /// It is given what the others have, and comes in again.
+    Admit,
+    /// A client learns of another version.
+    Learn(usize),
 }
 
 impl World {
     pub(crate) fn of(clients: &[&[Operation]]) -> Self {
         let clients = clients.iter().map(|operations| operations.to_vec()).collect();
-        Self { clients, retries: 0, losses: 0, ends: false, is_stocked: false, keep: 8, bug: None }
+        Self {
+            clients,
+            retries: 0,
+            losses: 0,
+            forgets: false,
+            ends: false,
+            is_stocked: false,
+            keep: 8,
+            bug: None,
+        }
     }
 
     pub(crate) fn is(&self, bug: Bug) -> bool {
@@ -153,12 +181,13 @@ impl World {
         state.clock += 10;
         let (quorum, clock) = (Quorum::of(MASTERS), state.clock);
         let me = &mut state.clients[client];
+        let version = me.version;
         let held = me.held.take().filter(|(keys, _)| *keys == wish.keys());
         let (proposer, request) = match (wish, held) {
             (Wish::Run(job), Some((_, basis))) => {
-                Proposer::with_promises(quorum, client as u64, 1, job, basis)
+                Proposer::with_promises(quorum, client as u64, version, job, basis)
             }
-            (wish, _) => Proposer::new(quorum, client as u64, 1, wish, clock),
+            (wish, _) => Proposer::new(quorum, client as u64, version, wish, clock),
         };
         me.at = At::Program(Box::new(proposer));
         self.send(state, client, request);
@@ -168,12 +197,13 @@ impl World {
         state.clock += 10;
         let clock = state.clock;
         let operation = self.operation(state, client)?;
+        let version = state.clients[client].version;
         let At::Program(proposer) = &mut state.clients[client].at else { return None };
-        let mut request = proposer.again(clock);
+        let mut request = proposer.under(version, clock);
         if self.is(Bug::RunsAgainBlindly) {
             let wish = Wish::Run(Job(operation, name(client)));
             let (fresh, prepare) =
-                Proposer::new(Quorum::of(MASTERS), client as u64, 1, wish, clock);
+                Proposer::new(Quorum::of(MASTERS), client as u64, version, wish, clock);
             (**proposer, request) = (fresh, prepare);
         }
         self.send(state, client, request);
@@ -181,11 +211,12 @@ impl World {
     }
 
     fn send(&self, state: &mut State, client: usize, mut request: Request<Job>) {
+        let version = state.clients[client].version;
         let At::Program(proposer) = &state.clients[client].at else { return };
         let Some(ballot) = proposer.ballot() else { return };
         bugs::spoil(self.bug, &mut request);
         for master in &mut state.masters {
-            master.post(Letter { client, ballot, request: request.clone() });
+            master.post(Letter { client, version, ballot, request: request.clone() });
         }
     }
 
@@ -194,6 +225,9 @@ impl World {
         let master = &mut state.masters[index];
         master.inbox.retain(|other| other != letter);
         master.is_touched = true;
+        if master.version != Some(letter.version) && !self.is(Bug::MixesVersions) {
+            return;
+        }
         let answer = bugs::execute(self, &mut master.slots, &letter.request)
             .unwrap_or_else(|| execute(&mut master.slots, &letter.request, self.keep));
         if is_heard {
@@ -204,7 +238,7 @@ impl World {
     fn hear(&self, state: &mut State, index: usize, letter: &Letter, answer: Answer<Job>) {
         let me = &mut state.clients[letter.client];
         let At::Program(proposer) = &mut me.at else { return };
-        match proposer.answer(letter.ballot, MasterId::new(index), 1, answer) {
+        match proposer.answer(letter.ballot, MasterId::new(index), letter.version, answer) {
             Step::Wait | Step::Pause => {}
             Step::Send(request) => self.send(state, letter.client, request),
             Step::Done(outcome) => {
@@ -232,7 +266,7 @@ impl World {
 
     /// Gives a request of the fast path to a master, and its answer to the client.
     fn deliver_lease(&self, state: &mut State, index: usize, letter: LeaseLetter) {
-        let LeaseLetter { client, key, what } = letter;
+        let LeaseLetter { client, version, key, what } = letter;
         let owner = Lease(name(client));
         let master = &mut state.masters[index];
         master.is_touched = true;
@@ -251,8 +285,10 @@ impl World {
                 Some(master.slots.give_back(&key, |it| *it == owner).is_some())
             }
         };
+        let now = state.clients[client].version;
         let At::Voting(asked, votes) = &mut state.clients[client].at else { return };
-        if *asked != what {
+        let is_proved = master.version == Some(version) || self.is(Bug::MixesVersions);
+        if *asked != what || !is_proved || version != now {
             return;
         }
         let id = MasterId::new(index);
@@ -285,8 +321,36 @@ impl World {
         }
     }
 
+    /// What is under way when the version changes is sent again, or taken back.
+    fn learn(&self, state: &mut State, client: usize) -> Option<()> {
+        state.clients[client].version = state.version();
+        state.clients[client].held = None;
+        let operation = self.operation(state, client);
+        match (&state.clients[client].at, operation) {
+            (At::Program(_), _) => self.again(state, client)?,
+            (At::Voting(LeaseRequest::Claim, _), Some(Operation::Claim(key))) => {
+                state.post(client, key, LeaseRequest::TakeBack);
+                state.answer(client, Reply::Number(0));
+            }
+            (At::Voting(LeaseRequest::Release, votes), Some(Operation::Release(key))) => {
+                // What was deleted under the version before is nothing that a later vote can tell.
+                if !votes.yes.is_empty() {
+                    state.post(client, key, LeaseRequest::TakeBack);
+                    state.lose(client);
+                } else {
+                    state.vote(client, key, LeaseRequest::Release);
+                }
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
     /// Whether a letter can never have an effect any more.
-    fn is_dead(&self, slots: &mut Slots<Job>, letter: &Letter) -> bool {
+    fn is_dead(&self, version: Option<u64>, slots: &mut Slots<Job>, letter: &Letter) -> bool {
+        if version.is_none_or(|version| letter.version < version) && !self.is(Bug::MixesVersions) {
+            return true;
+        }
         if self.is(Bug::BreaksPromises) || self.is(Bug::AdoptsWithTheOldBallot) {
             return false;
         }
@@ -326,9 +390,7 @@ fn name(client: usize) -> u8 {
 impl State {
     fn vote(&mut self, client: usize, key: u8, what: LeaseRequest) {
         self.clients[client].at = At::Voting(what, Votes::default());
-        for master in &mut self.masters {
-            master.leases.push(LeaseLetter { client, key, what });
-        }
+        self.post(client, key, what);
     }
 
     fn claimed(&mut self, client: usize, key: u8, votes: Votes) {
@@ -337,9 +399,14 @@ impl State {
             self.answer(client, Reply::Number(1));
         } else if votes.no.len() >= needed {
             self.answer(client, Reply::Number(0));
-            for master in &mut self.masters {
-                master.leases.push(LeaseLetter { client, key, what: LeaseRequest::TakeBack });
-            }
+            self.post(client, key, LeaseRequest::TakeBack);
+        }
+    }
+
+    fn post(&mut self, client: usize, key: u8, what: LeaseRequest) {
+        let version = self.clients[client].version;
+        for master in &mut self.masters {
+            master.leases.push(LeaseLetter { client, version, key, what });
         }
     }
 
@@ -355,6 +422,47 @@ impl State {
         self.errors += 1;
     }
 
+    fn version(&self) -> u64 {
+        self.masters[0].version.unwrap_or_default()
+    }
+
+    /// The others settle what the last master gets, and it comes in again. Its lease is theirs, or one that was taken
+    /// meanwhile.
+    fn admit(&mut self) {
+        self.clock += 10;
+        let ballot = Ballot { epoch: 0, counter: self.clock, worker: ADMITTER };
+        for keys in [[0, 1], [1, 0]] {
+            let (others, last) = self.masters.split_at_mut(MASTERS - 1);
+            let sights = others.iter_mut().map(|master| {
+                let sight = |key| Sight::of(master.slots.of(key));
+                keys.iter().map(sight).collect::<Vec<_>>()
+            });
+            let sights: Vec<_> = sights.collect();
+            let shown: Vec<_> = sights.iter().map(|sights| &sights[..]).collect();
+            let promised = others.iter().map(|master| master.slots.get(&keys[0]).promised).max();
+            let new = last[0].slots.of(&keys[0]);
+            new.promised = promised.unwrap_or_default();
+            new.lease = sights.iter().find_map(|sights| sights[0].lease).or(new.lease);
+            match copy(Quorum::of(MASTERS), ballot, &keys, &shown) {
+                Copied::Settled(states) => {
+                    let state = states[0].state.clone();
+                    let adopt = Adopt { states, next: ballot };
+                    for other in others {
+                        let _ = other.slots.adopt(&adopt);
+                    }
+                    new.lease.take_if(|_| state.value.is_there());
+                    (new.state, new.promised) = (state, ballot);
+                    new.state.open = None;
+                }
+                Copied::Contested(state) => new.state = state,
+                Copied::More(_) => unreachable!("both keys are shown"),
+            }
+        }
+        for master in &mut self.masters {
+            master.version = Some(3);
+        }
+    }
+
     /// Whether the client still waits for the answer to this letter.
     fn awaits(&self, letter: &Letter) -> bool {
         match &self.clients[letter.client].at {
@@ -365,9 +473,8 @@ impl State {
 
     /// Of the masters that nothing has happened to yet, the first stands for all.
     fn is_like_another(&self, master: usize) -> bool {
-        let is_touched = |master: &Master| master.is_touched;
-        !is_touched(&self.masters[master])
-            && self.masters[..master].iter().any(|other| !is_touched(other))
+        !self.masters[master].is_touched
+            && self.masters[..master].iter().any(|other| !other.is_touched)
     }
 
     /// The leases that were granted and have not ended, by owner and key.
@@ -408,8 +515,14 @@ impl Model for World {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let client = Client { at: At::Rest, held: None, ended: 0, has_released: false };
-        let mut master = Master::default();
+        let client = Client { at: At::Rest, version: 1, held: None, ended: 0, has_released: false };
+        let mut master = Master {
+            slots: Slots::default(),
+            version: Some(1),
+            inbox: Vec::new(),
+            leases: Vec::new(),
+            is_touched: false,
+        };
         let stock = Held::Register(0, 1);
         if self.is_stocked {
             let accepted = Ballot { epoch: 0, counter: 1, worker: 0 };
@@ -437,6 +550,9 @@ impl Model for World {
             return;
         }
         for (index, client) in state.clients.iter().enumerate() {
+            if client.version < state.version() && !matches!(client.at, At::Gone) {
+                actions.push(Action::Learn(index));
+            }
             match &client.at {
                 At::Rest if is_open(index) => actions.push(Action::Begin(index)),
                 At::Program(_) if state.retries < self.retries => {
@@ -446,7 +562,7 @@ impl Model for World {
             }
         }
         for (index, master) in state.masters.iter().enumerate() {
-            if state.is_like_another(index) {
+            if state.is_like_another(index) && !(self.forgets && index == MASTERS - 1) {
                 continue;
             }
             for letter in &master.inbox {
@@ -463,6 +579,16 @@ impl Model for World {
                 if master.slots.get(key).lease == Some(Lease(*owner)) {
                     actions.push(Action::Drop(index, *key));
                 }
+            }
+        }
+        if self.forgets {
+            match (state.masters[MASTERS - 1].version, state.version()) {
+                (Some(1), 1) if state.masters[MASTERS - 1].is_touched => {
+                    actions.push(Action::Forget);
+                }
+                (None, 1) => actions.push(Action::Raise),
+                (None, 2) => actions.push(Action::Admit),
+                _ => {}
             }
         }
         if self.ends {
@@ -494,10 +620,21 @@ impl Model for World {
             Action::Drop(master, key) => {
                 state.masters[master].slots.give_back(&key, |_| true);
             }
+            Action::Forget => {
+                let last = &mut state.masters[MASTERS - 1];
+                (last.slots, last.version) = (Slots::default(), None);
+            }
+            Action::Raise => {
+                for other in &mut state.masters[..MASTERS - 1] {
+                    other.version = Some(2);
+                }
+            }
+            Action::Admit => state.admit(),
+            Action::Learn(client) => self.learn(&mut state, client)?,
         }
         for master in &mut state.masters {
             let mut inbox = std::mem::take(&mut master.inbox);
-            inbox.retain(|letter| !self.is_dead(&mut master.slots, letter));
+            inbox.retain(|letter| !self.is_dead(master.version, &mut master.slots, letter));
             inbox.sort_by_key(|letter| (letter.client, letter.ballot));
             master.inbox = inbox;
         }
@@ -525,8 +662,7 @@ impl State {
         let all: Vec<_> = all.map(|(key, slot)| (key, &slot.state)).collect();
         all.iter().all(|(key, one)| {
             let same = all.iter().filter(|(other, it)| other == key && it.accepted == one.accepted);
-            same.into_iter()
-                .all(|(_, other)| one.value == other.value && one.recent == other.recent)
+            same.into_iter().all(|(_, other)| one.value == other.value && one.ran() == other.ran())
         })
     }
 }

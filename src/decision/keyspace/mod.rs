@@ -21,6 +21,8 @@
 pub mod proposer;
 pub mod settle;
 pub mod slot;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 use std::hash::Hash;

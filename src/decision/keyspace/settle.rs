@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use super::Program;
-use super::slot::{Adopted, Open, Sight, State, lease_without};
+use super::slot::{Adopted, Open, Sight, State, has_room, lease_without};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::Quorum;
@@ -41,6 +41,52 @@ pub struct Holding<P: Program> {
     pub lease: Option<P::Lease>,
 }
 
+/// What is copied of a key to a master that has forgotten, and is admitted again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copied<P: Program> {
+    /// These states, the key's own first, once the masters that were asked have adopted them.
+    Settled(Vec<Adopted<P>>),
+    /// These keys have to be looked at as well.
+    More(Vec<P::Key>),
+    /// Only the forgotten master could have told whether an open register or the lease beside it counts. It gets the
+    /// lease, so that nobody else takes the key, beside this state, which knows nothing of the register.
+    Contested(State<P>),
+}
+
+/// What promises of all other masters that can be reached, a quorum, say of the first of `keys`, for a master that has
+/// forgotten. Nothing that may have been answered is lost: what hangs on the forgotten is taken for decided.
+pub fn copy<P: Program>(
+    quorum: Quorum,
+    ballot: Ballot,
+    keys: &[P::Key],
+    sights: &[&[Sight<P>]],
+) -> Copied<P> {
+    let mut settling = Settling { quorum, keys, sights, dead: BTreeSet::new() };
+    loop {
+        match settling.chosen(1) {
+            Ok(chosen) => {
+                let adopted = |one: &Chosen<'_, P>| one.adopted(&keys[one.key], ballot);
+                return Copied::Settled(chosen.iter().map(adopted).collect());
+            }
+            Err(Obstacle::Dead(group)) => settling.dead.extend(group),
+            Err(Obstacle::Unseen(keys)) => return Copied::More(keys),
+            Err(obstacle) => {
+                let states = sights.iter().map(|sights| &sights[0].state);
+                let newest = states.clone().max_by_key(|state| state.accepted);
+                let oldest = states.min_by_key(|state| state.accepted);
+                let (newest, oldest) = (newest.cloned(), oldest.cloned());
+                let (newest, oldest) = (newest.unwrap_or_default(), oldest.unwrap_or_default());
+                if matches!(obstacle, Obstacle::Blocked) {
+                    let recent = oldest.recent.without_those_before(newest.accepted);
+                    return Copied::Contested(State { recent, ..oldest });
+                }
+                let newest = Chosen { key: 0, state: &newest, is_decided: true };
+                return Copied::Settled(vec![newest.adopted(&keys[0], ballot)]);
+            }
+        }
+    }
+}
+
 /// What the promises of a quorum say of the first `asked` of `keys`, each of which every master of `sights` shows. What has
 /// to be adopted gets the ballot of the promises.
 pub fn settle<P: Program>(
@@ -58,7 +104,7 @@ pub fn settle<P: Program>(
             }
             Err(Obstacle::Dead(group)) => settling.dead.extend(group),
             Err(Obstacle::Unseen(keys)) => return Finding::More(keys),
-            Err(Obstacle::Undecided) => return Finding::Undecided,
+            Err(Obstacle::Blocked | Obstacle::Undecided) => return Finding::Undecided,
         }
     }
 }
@@ -81,6 +127,8 @@ struct Chosen<'a, P: Program> {
 enum Obstacle<P: Program> {
     Dead(Vec<(P::Key, Ballot)>),
     Unseen(Vec<P::Key>),
+    /// By leases, which keep masters from adopting what may be decided.
+    Blocked,
     Undecided,
 }
 
@@ -132,8 +180,12 @@ impl<'a, P: Program> Settling<'a, P> {
         if self.sights.iter().filter(lacks).count() >= self.quorum.needed() {
             return Err(Obstacle::Dead(open.group.clone()));
         }
-        let is_blocked = self.sights.iter().any(|sights| self.is_blocked(sights, &places, open));
-        if is_known && !is_blocked { Ok(Verdict::Open) } else { Err(Obstacle::Undecided) }
+        let can_adopt = |sights: &&&[Sight<P>]| self.can_adopt(sights, &places, open);
+        match self.sights.iter().filter(can_adopt).count() >= self.quorum.needed() {
+            true if is_known => Ok(Verdict::Open),
+            true => Err(Obstacle::Undecided),
+            false => Err(Obstacle::Blocked),
+        }
     }
 
     /// Whether a master has certainly not run the program.
@@ -143,13 +195,12 @@ impl<'a, P: Program> Settling<'a, P> {
         })
     }
 
-    /// Whether a master that lacks the program cannot adopt what it left, because of its leases.
-    fn is_blocked(&self, sights: &[Sight<P>], places: &[usize], open: &Open<P>) -> bool {
-        places.iter().zip(&open.group).any(|(place, (_, ballot))| {
+    /// Whether a master has what the program left, or can adopt it beside its leases.
+    fn can_adopt(&self, sights: &[Sight<P>], places: &[usize], open: &Open<P>) -> bool {
+        places.iter().zip(&open.group).all(|(place, (_, ballot))| {
             let sight = &sights[*place];
-            let newest = self.newest(*place);
-            sight.state.ran() != Some(*ballot)
-                && newest.is_some_and(|state| !state.fits(sight.lease_under(state)))
+            sight.state.ran() == Some(*ballot)
+                || self.newest(*place).is_none_or(|state| sight.has_room_for(state))
         })
     }
 
@@ -245,5 +296,9 @@ impl<P: Program> Chosen<'_, P> {
 impl<P: Program> Sight<P> {
     fn lease_under(&self, state: &State<P>) -> Option<&P::Lease> {
         lease_without(&self.state, self.lease.as_ref(), state)
+    }
+
+    fn has_room_for(&self, state: &State<P>) -> bool {
+        has_room(&self.state, self.lease.as_ref(), state)
     }
 }

@@ -230,7 +230,7 @@ impl<P: Program> Slots<P> {
 impl<P: Program> Slot<P> {
     fn promise(&mut self, ballot: Ballot) -> Sight<P> {
         self.promised = ballot;
-        Sight { state: self.state.clone(), lease: self.lease.clone() }
+        Sight::of(self)
     }
 
     fn seen(&self) -> Seen<'_, P> {
@@ -270,8 +270,8 @@ impl<P: Program> Slot<P> {
 
     fn may_adopt(&self, adopted: &Adopted<P>) -> bool {
         let Adopted { from, state, .. } = adopted;
-        let fits = || state.fits(lease_without(&self.state, self.lease.as_ref(), state));
-        self.promised <= state.accepted && (self.state.accepted == *from || fits())
+        let has_room = || has_room(&self.state, self.lease.as_ref(), state);
+        self.promised <= state.accepted && (self.state.accepted == *from || has_room())
     }
 
     fn adopt(&mut self, adopted: &Adopted<P>, next: Ballot) {
@@ -283,6 +283,13 @@ impl<P: Program> Slot<P> {
             self.lease.take_if(|lease| Some(&*lease) == open.found.as_ref());
         }
         (self.promised, self.state) = (next, state.clone());
+    }
+}
+
+impl<P: Program> Sight<P> {
+    /// What a master that keeps this shows.
+    pub fn of(slot: &Slot<P>) -> Self {
+        Self { state: slot.state.clone(), lease: slot.lease.clone() }
     }
 }
 
@@ -298,16 +305,19 @@ pub fn lease_without<'a, P: Program>(
     lease.or(open.and_then(|open| open.found.as_ref()))
 }
 
-impl<P: Program> State<P> {
-    /// Whether it may take its place where a master has `lease`. What is open has run on exactly what was found, and is
-    /// worth nothing beside anything else. What is decided and absent stands beside any lease.
-    pub fn fits(&self, lease: Option<&P::Lease>) -> bool {
-        match &self.open {
-            Some(open) => open.found.as_ref() == lease,
-            None => lease.is_none() || !P::is_present(&self.value),
-        }
+/// Whether `new` may take the place of what a master has. What is open has run on exactly what was found, and is worth
+/// nothing beside anything else, unless the master does not know whether it had it ([`settle::copy`](super::settle::copy)).
+/// What is decided and absent stands beside any lease.
+pub fn has_room<P: Program>(old: &State<P>, lease: Option<&P::Lease>, new: &State<P>) -> bool {
+    let lease = lease_without(old, lease, new);
+    let is_unknown = || new.ran().is_some_and(|ran| old.recent.fate(ran) == Fate::NotKnown);
+    match &new.open {
+        Some(open) => open.found.as_ref() == lease || lease.is_none() && is_unknown(),
+        None => lease.is_none() || !P::is_present(&new.value),
     }
+}
 
+impl<P: Program> State<P> {
     /// The ballot under which the last program ran, if any is remembered.
     pub fn ran(&self) -> Option<Ballot> {
         self.recent.last()

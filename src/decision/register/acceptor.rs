@@ -180,6 +180,11 @@ impl<R: Clone> Recent<R> {
         self.entries.last().map(|(ballot, _)| *ballot)
     }
 
+    /// The list as one that does not tell of other programs up to `ballot`.
+    pub fn without_those_before(&self, ballot: Ballot) -> Self {
+        Self { entries: self.entries.clone(), dropped: self.dropped.max(ballot) }
+    }
+
     /// The list after one more program, of which `keep` are remembered.
     pub fn with(&self, ballot: Ballot, reply: R, keep: usize) -> Self {
         let mut entries = self.entries.clone();

@@ -1,0 +1,239 @@
+//! What the model in `tests/keyspace` explores, step by step.
+
+use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
+use super::slot::Slots;
+use super::{Program, Seen};
+use crate::decision::register::ballot::Ballot;
+use crate::quorum::{MasterId, Quorum};
+
+/// Adds one to each of its keys, or only looks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Count {
+    keys: Vec<char>,
+    writes: bool,
+}
+
+impl Program for Count {
+    type Key = char;
+    type Value = u8;
+    type Lease = &'static str;
+    type Reply = u8;
+
+    fn keys(&self) -> Vec<char> {
+        self.keys.clone()
+    }
+
+    fn run(&self, seen: &[Seen<'_, Self>]) -> (Vec<Option<u8>>, u8) {
+        let after = seen.iter().map(|seen| match seen {
+            Seen::Register(value) => **value + 1,
+            Seen::Lease(_) => 1,
+        });
+        let sum = after.clone().sum();
+        (after.map(|value| self.writes.then_some(value)).collect(), sum)
+    }
+
+    fn is_present(value: &u8) -> bool {
+        *value > 0
+    }
+}
+
+type Masters = [Slots<Count>; 3];
+
+fn count(keys: &str) -> Wish<Count> {
+    Wish::Run(Count { keys: keys.chars().collect(), writes: true })
+}
+
+fn read(keys: &str) -> Wish<Count> {
+    Wish::Read(keys.chars().collect())
+}
+
+fn start(worker: u64, wish: Wish<Count>, now_us: u64) -> (Proposer<Count>, Request<Count>) {
+    Proposer::new(Quorum::of(3), worker, 1, wish, now_us)
+}
+
+fn execute(slots: &mut Slots<Count>, request: &Request<Count>) -> Answer<Count> {
+    let answer = match request {
+        Request::Prepare(keys, ballot) => slots.prepare(keys, *ballot).map(Answer::Promised),
+        Request::Adopt(adopt) => slots.adopt(adopt).map(|()| Answer::Adopted),
+        Request::Apply(apply) => slots.apply(apply, 4).map(Answer::Applied),
+    };
+    answer.unwrap_or_else(Answer::Refused)
+}
+
+/// Sends a request to some masters, and returns the last step that was more than waiting.
+fn ask(
+    proposer: &mut Proposer<Count>,
+    masters: &mut Masters,
+    asked: &[usize],
+    request: &Request<Count>,
+) -> Step<Count> {
+    let ballot = proposer.ballot().unwrap_or_default();
+    let mut last = Step::Wait;
+    for at in asked {
+        let answer = execute(&mut masters[*at], request);
+        let step = proposer.answer(ballot, MasterId::new(*at), 1, answer);
+        last = if step == Step::Wait { last } else { step };
+    }
+    last
+}
+
+/// Sends everything to some masters, until the operation waits or ends.
+fn run(
+    (mut proposer, mut request): (Proposer<Count>, Request<Count>),
+    masters: &mut Masters,
+    asked: &[usize],
+) -> (Proposer<Count>, Step<Count>) {
+    loop {
+        match ask(&mut proposer, masters, asked, &request) {
+            Step::Send(next) => request = next,
+            step => return (proposer, step),
+        }
+    }
+}
+
+fn done(reply: u8) -> Step<Count> {
+    Step::Done(Outcome::Ran(reply))
+}
+
+fn values(step: &Step<Count>) -> Vec<u8> {
+    match step {
+        Step::Done(Outcome::Read(holdings)) => holdings.iter().map(|it| it.state.value).collect(),
+        step => panic!("no values: {step:?}"),
+    }
+}
+
+#[test]
+fn the_next_program_of_a_worker_takes_one_round_trip() {
+    let mut masters = Masters::default();
+    let (proposer, step) = run(start(7, count("ab"), 100), &mut masters, &[0, 1, 2]);
+    assert_eq!(step, done(2));
+    let held = proposer.held().expect("promises").to_vec();
+    let program = Count { keys: vec!['a', 'b'], writes: true };
+    let (mut next, request) = Proposer::with_promises(Quorum::of(3), 7, 1, program, held);
+    assert_eq!(ask(&mut next, &mut masters, &[1, 2], &request), done(4));
+}
+
+#[test]
+fn a_program_whose_answer_was_lost_is_answered_from_the_list() {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, count("ab"), 100);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    masters.iter_mut().for_each(|slots| drop(execute(slots, &apply)));
+    let again = proposer.again(200);
+    let (_, step) = run((proposer, again), &mut masters, &[1, 2]);
+    assert_eq!(step, done(2));
+}
+
+/// It may still arrive where it has not been yet. A program that has nothing to write now leaves no later state there.
+#[test]
+fn what_may_still_arrive_is_outbid_before_a_program_runs_again() {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, count("a"), 100);
+    let Step::Send(late) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    let again = proposer.again(200);
+    let step = ask(&mut proposer, &mut masters, &[0, 1], &again);
+    assert!(matches!(step, Step::Send(Request::Adopt(_))), "{step:?}");
+    let Step::Send(adopt) = step else { return };
+    assert!(matches!(ask(&mut proposer, &mut masters, &[0, 1], &adopt), Step::Send(_)));
+    execute(&mut masters[2], &late);
+    let (_, step) = run(start(8, read("a"), 300), &mut masters, &[1, 2]);
+    assert_eq!(values(&step), [0], "the late one is older than what was adopted");
+}
+
+#[test]
+fn the_key_that_was_written_along_is_looked_at_as_well() {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, count("ab"), 100);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    execute(&mut masters[0], &apply);
+    let (mut reader, request) = start(8, read("b"), 200);
+    let step = ask(&mut reader, &mut masters, &[0, 1], &request);
+    assert!(matches!(&step, Step::Send(Request::Prepare(keys, _)) if keys == &['b', 'a']));
+    let Step::Send(both) = step else { return };
+    let (_, step) = run((reader, both), &mut masters, &[0, 1]);
+    assert_eq!(values(&step), [1]);
+    for slots in &mut masters[..2] {
+        assert_eq!([slots.of(&'a').state.value, slots.of(&'b').state.value], [1, 1]);
+    }
+}
+
+/// One of its keys has gone on without it on two masters, so it can never be decided.
+#[test]
+fn a_group_that_one_of_its_keys_has_left_behind_is_no_part_of_the_others() {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, count("ab"), 100);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    execute(&mut masters[0], &apply);
+    let (_, step) = run(start(8, count("a"), 200), &mut masters, &[1, 2]);
+    assert_eq!(step, done(1));
+    let (_, step) = run(start(9, read("b"), 300), &mut masters, &[0, 1]);
+    assert_eq!(values(&step), [0]);
+}
+
+#[test]
+fn a_minority_that_lacks_the_lease_holds_nothing_up() {
+    let mut masters = Masters::default();
+    assert!(masters[..2].iter_mut().all(|slots| slots.claim(&'a', "mine")));
+    let (_, step) = run(start(7, count("a"), 100), &mut masters, &[0, 1, 2]);
+    assert_eq!(step, done(1));
+    assert!(masters[..2].iter_mut().all(|slots| slots.of(&'a').lease.is_none()));
+}
+
+/// It may be that of a quorum, with the master that is silent.
+#[test]
+fn a_lease_that_one_of_two_shows_is_waited_for() {
+    let mut masters = Masters::default();
+    assert!(masters[0].claim(&'a', "mine"));
+    let (mut proposer, step) = run(start(7, count("a"), 100), &mut masters, &[0, 1]);
+    assert_eq!(step, Step::Wait);
+    assert_eq!(proposer.no_more_answers(), Step::Pause);
+    let again = proposer.again(200);
+    let (_, step) = run((proposer, again), &mut masters, &[0, 1, 2]);
+    assert_eq!(step, done(1), "nobody else has it");
+}
+
+/// Its copy may have been one of the quorum's.
+#[test]
+fn a_program_that_took_a_lease_over_in_vain_gives_it_back() {
+    let mut masters = Masters::default();
+    assert!(masters[..2].iter_mut().all(|slots| slots.claim(&'a', "mine")));
+    let (mut proposer, request) = start(7, count("a"), 100);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    execute(&mut masters[0], &apply);
+    assert_eq!(masters[0].of(&'a').lease, None);
+    let (_, step) = run(start(8, read("a"), 200), &mut masters, &[0, 2, 1]);
+    let Step::Done(Outcome::Read(holdings)) = step else { panic!("{step:?}") };
+    assert_eq!(holdings[0].lease, Some("mine"));
+    assert_eq!(masters[0].of(&'a').lease, Some("mine"));
+}
+
+#[test]
+fn who_is_refused_by_too_many_comes_back_with_a_higher_ballot() {
+    let mut masters = Masters::default();
+    let high = Ballot { epoch: 0, counter: 900, worker: 8 };
+    assert!(masters[..2].iter_mut().all(|slots| slots.prepare(&['a'], high).is_ok()));
+    let (mut proposer, step) = run(start(7, read("a"), 100), &mut masters, &[0, 1]);
+    assert_eq!(step, Step::Pause);
+    let Request::Prepare(_, ballot) = proposer.again(200) else { panic!("a prepare") };
+    assert!(ballot > high);
+}
+
+#[test]
+fn answers_of_another_version_do_not_count() {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, read("a"), 100);
+    for (at, slots) in masters.iter_mut().enumerate() {
+        let (ballot, answer) = (proposer.ballot().expect("a round"), execute(slots, &request));
+        assert_eq!(proposer.answer(ballot, MasterId::new(at), 2, answer), Step::Wait);
+    }
+}
