@@ -56,7 +56,7 @@ fn connect_all(port: u16, count: u32, request: &[&[u8]]) -> Result<Vec<TcpStream
     let connect = || {
         let mut connection = wire::connect(port)?;
         let reply = wire::ask(&mut connection, request)?;
-        ensure!(["+PONG", "$-1"].contains(&&*reply), "the reply is {reply}");
+        ensure!(["+PONG", "*0"].contains(&&*reply), "the reply is {reply}");
         Ok(connection)
     };
     (1..=count).map(|number| connect().with_context(|| format!("connection {number}"))).collect()
