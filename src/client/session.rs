@@ -70,7 +70,7 @@ const WRITE_OF_A_TURN: usize = 8 << 10;
 const READ_BUFFER: usize = 64 << 10;
 
 /// How much is read at once of what only passes through: the more, the fewer times three processes wake each other.
-pub const PASS_BUFFER: usize = 256 << 10;
+pub const PASS_BUFFER: usize = 512 << 10;
 
 /// A connection.
 pub struct Session<S> {
