@@ -8,7 +8,7 @@ use redlock_proxy::decision::register::ballot::Ballot;
 use crate::exhaustive::goes_wrong;
 use crate::server::Job;
 use crate::server::Operation::{self, *};
-use crate::world::{self, LINEARIZABLE, World};
+use crate::world::{LINEARIZABLE, World};
 
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(crate) fn execute(
         }
         Request::Prepare(..) => {}
     }
-    let mut answer = world::execute(slots, &request, world.keep);
+    let mut answer = request.execute(slots, world.keep);
     match (bug, &request, &mut answer) {
         (Bug::StampsOnlyWhatIsWritten, Request::Apply(apply), Answer::Applied(_)) => {
             for key in apply.program.keys() {

@@ -229,7 +229,7 @@ impl World {
             return;
         }
         let answer = bugs::execute(self, &mut master.slots, &letter.request)
-            .unwrap_or_else(|| execute(&mut master.slots, &letter.request, self.keep));
+            .unwrap_or_else(|| letter.request.execute(&mut master.slots, self.keep));
         if is_heard {
             self.hear(state, index, letter, answer);
         }
@@ -370,16 +370,6 @@ impl World {
                 .any(|(key, basis)| slots.of(key).promised > basis.ballot),
         }
     }
-}
-
-/// What every master does.
-pub(crate) fn execute(slots: &mut Slots<Job>, request: &Request<Job>, keep: usize) -> Answer<Job> {
-    let answer = match request {
-        Request::Prepare(keys, ballot) => slots.prepare(keys, *ballot).map(Answer::Promised),
-        Request::Adopt(adopt) => slots.adopt(adopt).map(|()| Answer::Adopted),
-        Request::Apply(apply) => slots.apply(apply, keep).map(Answer::Applied),
-    };
-    answer.unwrap_or_else(Answer::Refused)
 }
 
 /// Clients are numbered from 1: 0 owns nothing.

@@ -4,7 +4,7 @@
 //! [`Proposer::again`] after a refusal, when too little was answered in time, or when the roster's version changed.
 
 use super::settle::{Finding, Holding, settle};
-use super::slot::{Adopt, Apply, Basis, Ran, Refusal, Sight};
+use super::slot::{Adopt, Apply, Basis, Ran, Refusal, Sight, Slots};
 use super::{Program, slot};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
@@ -284,9 +284,9 @@ impl<P: Program> Proposer<P> {
         let attempts = self.attempts.iter().map(|attempt| {
             let fates = attempt.iter().zip(holdings);
             let fates = fates.map(|((_, ballot), holding)| holding.state.recent.fate(*ballot));
-            fates.reduce(plainer).unwrap_or(Fate::DidNotRun)
+            fates.reduce(Fate::of_one).unwrap_or(Fate::DidNotRun)
         });
-        attempts.reduce(clearer).unwrap_or(Fate::DidNotRun)
+        attempts.reduce(Fate::of_any).unwrap_or(Fate::DidNotRun)
     }
 
     fn apply(&mut self, program: P, basis: Vec<Basis<P>>) -> Request<P> {
@@ -347,6 +347,18 @@ impl<P: Program> Proposer<P> {
     }
 }
 
+impl<P: Program> Request<P> {
+    /// What a master does that remembers `keep` programs of each key.
+    pub fn execute(&self, slots: &mut Slots<P>, keep: usize) -> Answer<P> {
+        let answer = match self {
+            Self::Prepare(keys, ballot) => slots.prepare(keys, *ballot).map(Answer::Promised),
+            Self::Adopt(adopt) => slots.adopt(adopt).map(|()| Answer::Adopted),
+            Self::Apply(apply) => slots.apply(apply, keep).map(Answer::Applied),
+        };
+        answer.unwrap_or_else(Answer::Refused)
+    }
+}
+
 impl<P: Program> Basis<P> {
     /// The same key after the program, if no lease stands in between.
     fn after(&self, wrote: bool, next: Ballot) -> Option<Self> {
@@ -362,22 +374,5 @@ impl<P: Program> Wish<P> {
             Self::Run(program) => program.keys(),
             Self::Read(keys) => keys.clone(),
         }
-    }
-}
-
-/// Of two keys that one attempt was sent to, the one that tells more.
-fn plainer<R>(one: Fate<R>, other: Fate<R>) -> Fate<R> {
-    match (&one, &other) {
-        (Fate::Ran(_), _) | (Fate::DidNotRun, Fate::NotKnown) => one,
-        (_, Fate::NotKnown) => one,
-        _ => other,
-    }
-}
-
-/// Of several attempts: that one ran is certain; that none did is only certain when nothing is unknown.
-fn clearer<R>(one: Fate<R>, other: Fate<R>) -> Fate<R> {
-    match (&one, &other) {
-        (Fate::Ran(_), _) | (Fate::NotKnown, Fate::DidNotRun) => one,
-        _ => other,
     }
 }

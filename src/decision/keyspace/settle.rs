@@ -24,7 +24,7 @@ pub enum Finding<P: Program> {
     /// A quorum holds this under each key.
     Known(Vec<Holding<P>>),
     /// These states are to be made a quorum's first, under the ballot of the promises. Each key that was asked about then
-    /// holds this.
+    /// holds this, under that ballot.
     Adopt(Vec<Adopted<P>>, Vec<Holding<P>>),
     /// These keys have to be looked at as well.
     More(Vec<P::Key>),
@@ -62,29 +62,23 @@ pub fn copy<P: Program>(
     sights: &[&[Sight<P>]],
 ) -> Copied<P> {
     let mut settling = Settling { quorum, keys, sights, dead: BTreeSet::new() };
-    loop {
-        match settling.chosen(1) {
-            Ok(chosen) => {
-                let adopted = |one: &Chosen<'_, P>| one.adopted(&keys[one.key], ballot);
-                return Copied::Settled(chosen.iter().map(adopted).collect());
-            }
-            Err(Obstacle::Dead(group)) => settling.dead.extend(group),
-            Err(Obstacle::Unseen(keys)) => return Copied::More(keys),
-            Err(obstacle) => {
-                let states = sights.iter().map(|sights| &sights[0].state);
-                let newest = states.clone().max_by_key(|state| state.accepted);
-                let oldest = states.min_by_key(|state| state.accepted);
-                let (newest, oldest) = (newest.cloned(), oldest.cloned());
-                let (newest, oldest) = (newest.unwrap_or_default(), oldest.unwrap_or_default());
-                if matches!(obstacle, Obstacle::Blocked) {
-                    let recent = oldest.recent.without_those_before(newest.accepted);
-                    return Copied::Contested(State { recent, ..oldest });
-                }
-                let newest = Chosen { key: 0, state: &newest, is_decided: true };
-                return Copied::Settled(vec![newest.adopted(&keys[0], ballot)]);
-            }
+    let obstacle = match settling.without_dead(1) {
+        Ok(chosen) => {
+            let adopted = |one: &Chosen<'_, P>| one.adopted(&keys[one.key], ballot);
+            return Copied::Settled(chosen.iter().map(adopted).collect());
         }
+        Err(Obstacle::Unseen(keys)) => return Copied::More(keys),
+        Err(obstacle) => obstacle,
+    };
+    let states = sights.iter().map(|sights| &sights[0].state);
+    let newest = states.clone().max_by_key(|state| state.accepted).cloned().unwrap_or_default();
+    if matches!(obstacle, Obstacle::Blocked) {
+        let oldest = states.min_by_key(|state| state.accepted).cloned().unwrap_or_default();
+        let recent = oldest.recent.without_those_before(newest.accepted);
+        return Copied::Contested(State { recent, ..oldest });
     }
+    let newest = Chosen { key: 0, state: &newest, is_decided: true };
+    Copied::Settled(vec![newest.adopted(&keys[0], ballot)])
 }
 
 /// What the promises of a quorum say of the first `asked` of `keys`, each of which every master of `sights` shows. What has
@@ -97,15 +91,10 @@ pub fn settle<P: Program>(
     sights: &[&[Sight<P>]],
 ) -> Finding<P> {
     let mut settling = Settling { quorum, keys, sights, dead: BTreeSet::new() };
-    loop {
-        match settling.chosen(asked) {
-            Ok(chosen) => {
-                return settling.finding(ballot, asked, &chosen).unwrap_or(Finding::Undecided);
-            }
-            Err(Obstacle::Dead(group)) => settling.dead.extend(group),
-            Err(Obstacle::Unseen(keys)) => return Finding::More(keys),
-            Err(Obstacle::Blocked | Obstacle::Undecided) => return Finding::Undecided,
-        }
+    match settling.without_dead(asked) {
+        Ok(chosen) => settling.finding(ballot, asked, &chosen).unwrap_or(Finding::Undecided),
+        Err(Obstacle::Unseen(keys)) => Finding::More(keys),
+        Err(_) => Finding::Undecided,
     }
 }
 
@@ -139,6 +128,16 @@ enum Verdict {
 }
 
 impl<'a, P: Program> Settling<'a, P> {
+    /// The same as [`Self::chosen`], each time without what turned out to be dead.
+    fn without_dead(&mut self, asked: usize) -> Result<Vec<Chosen<'a, P>>, Obstacle<P>> {
+        loop {
+            match self.chosen(asked) {
+                Err(Obstacle::Dead(group)) => self.dead.extend(group),
+                result => return result,
+            }
+        }
+    }
+
     /// The states of the keys that were asked about, and of those that must be adopted along with them.
     fn chosen(&self, asked: usize) -> Result<Vec<Chosen<'a, P>>, Obstacle<P>> {
         let mut wanted: Vec<usize> = (0..asked).collect();
@@ -259,9 +258,6 @@ impl<'a, P: Program> Settling<'a, P> {
             return Some(Finding::Known(holdings));
         }
         let adopted = chosen.iter().map(|one| one.adopted(&self.keys[one.key], ballot)).collect();
-        for (holding, one) in holdings.iter_mut().zip(chosen) {
-            holding.state = one.under(ballot);
-        }
         Some(Finding::Adopt(adopted, holdings))
     }
 

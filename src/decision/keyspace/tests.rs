@@ -52,12 +52,7 @@ fn start(worker: u64, wish: Wish<Count>, now_us: u64) -> (Proposer<Count>, Reque
 }
 
 fn execute(slots: &mut Slots<Count>, request: &Request<Count>) -> Answer<Count> {
-    let answer = match request {
-        Request::Prepare(keys, ballot) => slots.prepare(keys, *ballot).map(Answer::Promised),
-        Request::Adopt(adopt) => slots.adopt(adopt).map(|()| Answer::Adopted),
-        Request::Apply(apply) => slots.apply(apply, 4).map(Answer::Applied),
-    };
-    answer.unwrap_or_else(Answer::Refused)
+    request.execute(slots, 4)
 }
 
 /// Sends a request to some masters, and returns the last step that was more than waiting.

@@ -159,6 +159,25 @@ impl<V, R: Clone> State<V, R> {
     }
 }
 
+impl<R> Fate<R> {
+    /// Returns what became of several attempts, of which at most one can have run. That it ran is certain; that none did
+    /// is only certain when nothing is unknown.
+    pub fn of_any(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Ran(_), _) | (Self::NotKnown, Self::DidNotRun) => self,
+            _ => other,
+        }
+    }
+
+    /// Returns what became of one attempt, of which several lists tell: what one of them knows.
+    pub fn of_one(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Ran(_), _) | (Self::DidNotRun, Self::NotKnown) => self,
+            _ => other,
+        }
+    }
+}
+
 impl<R> Default for Recent<R> {
     fn default() -> Self {
         Self { entries: Vec::new(), dropped: Ballot::NONE }

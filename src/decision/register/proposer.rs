@@ -285,7 +285,7 @@ where
             return Step::Done(Outcome::Read(state.value));
         };
         let fates = self.attempts.iter().map(|attempt| state.recent.fate(*attempt));
-        match fates.reduce(clearer).unwrap_or(Fate::DidNotRun) {
+        match fates.reduce(Fate::of_any).unwrap_or(Fate::DidNotRun) {
             Fate::Ran(reply) => self.end(Outcome::Ran(reply)),
             Fate::NotKnown => self.end(Outcome::NotKnown),
             Fate::DidNotRun => Step::Send(self.apply(program, ballot, state.accepted, state.value)),
@@ -346,14 +346,6 @@ where
         let next = Ballot::above(ballot, 0, self.worker);
         self.highest = self.highest.max(next);
         Accepting { ballot, next, basis, yes: MasterSet::EMPTY, no: MasterSet::EMPTY }
-    }
-}
-
-/// That it ran is certain; that it did not is only certain when nothing is unknown.
-fn clearer<R>(one: Fate<R>, other: Fate<R>) -> Fate<R> {
-    match (&one, &other) {
-        (Fate::Ran(_), _) | (Fate::NotKnown, Fate::DidNotRun) => one,
-        _ => other,
     }
 }
 
