@@ -485,6 +485,31 @@ async fn a_script_is_loaded_for_locks_and_for_data() {
 }
 
 #[tokio::test]
+async fn a_script_that_a_transaction_loads_runs_on_data_as_well() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    let loads = [
+        ("PING", "return redis.call('INCR', KEYS[1])"),
+        ("GET lock:a", "return redis.call('DECR', KEYS[1])"),
+    ];
+    for (before, text) in loads {
+        client.ask(&words("MULTI")).await;
+        client.ask(&words(before)).await;
+        client.ask(&["SCRIPT", "LOAD", text]).await;
+        let Reply::Array(answers) = client.ask(&words("EXEC")).await else { panic!("{before}") };
+        let answer = client.ask(&["EVALSHA", &answers[1].text(), "1", before]).await;
+        assert!(matches!(answer, Reply::Int(1 | -1)), "{before}: {answer:?}");
+        assert!(it.data.has(before).await);
+    }
+    client.ask(&words("MULTI")).await;
+    let text = "return redis.call('EXISTS', KEYS[1])";
+    client.ask(&["SCRIPT", "LOAD", text]).await;
+    client.ask(&words("DISCARD")).await;
+    let sha = redis::Script::new(text).get_hash().to_owned();
+    assert!(client.ask(&["EVALSHA", &sha, "1", "page"]).await.is_error("NOSCRIPT"));
+}
+
+#[tokio::test]
 async fn what_names_no_key_is_about_the_data() {
     let it = OneAddress::start();
     let mut client = it.proxy.raw().await;

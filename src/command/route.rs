@@ -4,6 +4,7 @@
 //! them together.
 
 pub(super) mod destination;
+mod loading;
 mod notice;
 mod short;
 
@@ -79,7 +80,9 @@ fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -
     front.command = table::lookup(args.at(0)).map_or(crate::metrics::NO_COMMAND, |spec| spec.place);
     match (word(args), to) {
         (Word::Subscriptions, _) if !is_in_transaction(front, side) => listen(front, side, args),
-        (Word::ScriptLoad, _) if !is_in_transaction(front, side) => load(front, side, args),
+        (Word::ScriptLoad, _) if !is_in_transaction(front, side) => {
+            loading::load(front, side, args)
+        }
         (Word::Monitor, _) if !is_in_transaction(front, side) => watch_all(front, side, args),
         (Word::Hello, _) if !is_in_transaction(front, side) => greet(front, side, args),
         (Word::Reset, _) => {
@@ -161,28 +164,6 @@ fn listen(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> 
     let locks = &side.upstream().settings().locks;
     let needs_data = pubsub::needs_data(front, locks, spec, args) == Some(true);
     if needs_data { be_ready(front, side) } else { None }
-}
-
-/// `SCRIPT LOAD`: the proxy keeps the text and answers; the data Redis is told it as well, if it is there.
-fn load(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
-    let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
-    if !may_send(front, spec, args) || args.len() != 3 {
-        return None;
-    }
-    side.upstream().notes().scripts().text(args.at(2));
-    if front.outbox.in_flight() > 0 {
-        return Some(Action::Later);
-    }
-    side.choose(front.db, front.outbox.protocol());
-    match side.ready_if_there()? {
-        Ready::Later => Some(Action::Later),
-        Ready::Refused(_) => None,
-        Ready::Now => {
-            side.connection()?.say(&args.to_request(), 1);
-            side.was_told = front.worker.registry().monitors().any();
-            None
-        }
-    }
 }
 
 /// `HELLO`: messages of the data Redis have the new form from the proxy's answer on, and not before, so it is told first.
@@ -281,6 +262,11 @@ fn queued(
     to: Destination<'_>,
     args: Args<'_>,
 ) -> Option<Action> {
+    if word == Word::Exec
+        && let Some(action) = loading::tell_data(front, side)
+    {
+        return Some(action);
+    }
     if matches!(word, Word::Exec | Word::Discard) {
         side.transaction = Transaction::None;
         return None;

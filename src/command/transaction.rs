@@ -69,6 +69,13 @@ impl Transaction {
     pub fn abort(&mut self) {
         self.aborted = true;
     }
+
+    /// The requests that load a script, encoded.
+    pub fn loads(&self) -> impl Iterator<Item = &[u8]> {
+        let loads =
+            self.queue.iter().filter(|it| it.spec.id == Command::Script && it.script.is_some());
+        loads.map(|request| &request.words[..])
+    }
 }
 
 /// `MULTI`
