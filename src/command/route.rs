@@ -145,7 +145,7 @@ fn word(args: Args<'_>) -> Word {
         C::Select => Word::Select,
         C::Hello => Word::Hello,
         C::Auth => Word::Connection,
-        C::Client if is(args.at(1), &["reply"]) => Word::Connection,
+        C::Client if is(args.at(1), &CHANGES_OF_CLIENT) => Word::Connection,
         C::Script if args.get(1).is_some_and(|word| is(word, &["load"])) => Word::ScriptLoad,
         C::Monitor => Word::Monitor,
         C::Subscribe | C::Psubscribe | C::Ssubscribe => Word::Subscriptions,
@@ -153,6 +153,9 @@ fn word(args: Args<'_>) -> Word {
         _ => Word::Other,
     }
 }
+
+/// What `CLIENT` changes here as well as there.
+const CHANGES_OF_CLIENT: [&str; 4] = ["reply", "setname", "no-evict", "no-touch"];
 
 fn is_in_transaction(front: &Front, side: &Side) -> bool {
     front.transaction.is_some() || matches!(side.transaction, Transaction::Data { .. })

@@ -23,6 +23,8 @@ pub(crate) struct Rule {
     pub(crate) raw: bool,
     /// Redis may refuse scores that are numbers.
     pub(crate) scores: bool,
+    /// The proxy may refuse a command of a lock in a read-only script.
+    pub(crate) locks: bool,
     pub(crate) kind: bool,
     pub(crate) anything: bool,
     /// As `order`, where `BY` names a pattern without `*`.
@@ -38,6 +40,7 @@ impl Rule {
             numbers: self.numbers || other.numbers,
             raw: self.raw || other.raw,
             scores: self.scores || other.scores,
+            locks: self.locks || other.locks,
             kind: self.kind || other.kind,
             anything: self.anything || other.anything,
             without_weights: self.without_weights || other.without_weights,
@@ -52,6 +55,7 @@ impl Rule {
             "numbers" => Rule { numbers: true, ..rule },
             "raw" => Rule { raw: true, ..rule },
             "scores" => Rule { scores: true, ..rule },
+            "locks" => Rule { locks: true, ..rule },
             "type" => Rule { kind: true, ..rule },
             "anything" => Rule { anything: true, ..rule },
             "order without weights" => Rule { without_weights: true, ..rule },

@@ -10,24 +10,37 @@ pub(crate) type Frame = (Reply, Vec<u8>);
 pub(crate) fn same(expected: &Frame, actual: &Frame, rule: Rule) -> bool {
     expected.1 == actual.1
         || rule.anything
-        || rule.scores && refuses_scores(&expected.0) && !refuses_scores(&actual.0)
+        || rule.allows_refusal(&expected.0, &actual.0)
         || expected.1[0] == actual.1[0] && (rule.kind || alike(&expected.0, &actual.0, rule))
 }
 
 /// The same for replies inside an `EXEC`, of which there are no bytes.
 pub(crate) fn same_inside(expected: &Reply, actual: &Reply, rule: Rule) -> bool {
     let same_type = std::mem::discriminant(expected) == std::mem::discriminant(actual);
-    let refused = rule.scores && refuses_scores(expected) && !refuses_scores(actual);
-    rule.anything || refused || same_type && (rule.kind || alike(expected, actual, rule))
+    let is_refused = rule.allows_refusal(expected, actual);
+    rule.anything || is_refused || same_type && (rule.kind || alike(expected, actual, rule))
 }
 
-/// Whether this is, or has in it, what a plain Redis says also when an earlier command has left an `errno` behind.
-fn refuses_scores(reply: &Reply) -> bool {
-    let text = "One or more scores can't be converted into double";
+impl Rule {
+    /// Whether one of the two has refused what the other has not, and may.
+    fn allows_refusal(self, expected: &Reply, actual: &Reply) -> bool {
+        let only = |one: &Reply, other: &Reply, why| refuses(one, why) && !refuses(other, why);
+        self.scores && only(expected, actual, SCORES) || self.locks && only(actual, expected, LOCKS)
+    }
+}
+
+/// Said by a plain Redis also when an earlier command has left an `errno` behind.
+const SCORES: &str = "One or more scores can't be converted into double";
+
+/// Said by the proxy of what a read-only script may not ask of a lock.
+const LOCKS: &str = "of a lock is not supported in a read-only script";
+
+/// Whether this says so, or has in it what does.
+fn refuses(reply: &Reply, why: &str) -> bool {
     match reply {
-        Reply::Array(items) => items.iter().any(refuses_scores),
-        Reply::Bulk(found) => String::from_utf8_lossy(found).contains(text),
-        Reply::Error(found) | Reply::Simple(found) => found.contains(text),
+        Reply::Array(items) => items.iter().any(|item| refuses(item, why)),
+        Reply::Bulk(found) => String::from_utf8_lossy(found).contains(why),
+        Reply::Error(found) | Reply::Simple(found) => found.contains(why),
         _ => false,
     }
 }
@@ -133,6 +146,8 @@ fn replies_that_differ_are_told() {
     let numbers = Rule { numbers: true, ..none };
     let scores = Rule { scores: true, ..none };
     let no_scores = || Reply::Error("ERR One or more scores can't be converted into double".into());
+    let locks = Rule { locks: true, ..none };
+    let of_a_lock = || Reply::Error(format!("ERR 'lcs' {LOCKS} of redlock-proxy"));
     let raw = Rule { raw: true, times: true, ..none };
     for (one, other, rule, expected) in [
         (Reply::Int(7), Reply::Int(8), none, false),
@@ -152,6 +167,9 @@ fn replies_that_differ_are_told() {
         (no_scores(), list(&["1"]), scores, true),
         (list(&["1"]), no_scores(), scores, false),
         (no_scores(), list(&["1"]), none, false),
+        (Reply::Int(7), of_a_lock(), locks, true),
+        (of_a_lock(), Reply::Int(7), locks, false),
+        (Reply::Int(7), of_a_lock(), none, false),
         (Reply::bulk("raw"), Reply::bulk("embstr"), raw, true),
         (Reply::bulk("raw"), Reply::bulk("int"), raw, true),
         (Reply::bulk("raw"), Reply::bulk("listpack"), raw, false),

@@ -170,10 +170,11 @@ impl Run {
         let at = step.connection;
         let bytes = step.bytes();
         self.scripts.note(step);
-        let watching = self.watching(at);
-        if !watching.is_empty() && allowed.leaves_out_while_watching(step, &self.scripts) {
+        let is_any_watched = self.states.iter().any(|state| state.watches);
+        if is_any_watched && allowed.leaves_out_while_watching(step, &self.scripts) {
             return None;
         }
+        let watching = self.watching(at);
         if step.is_program() && !self.unwatch(&watching).await {
             return None;
         }
