@@ -510,6 +510,26 @@ async fn a_script_that_a_transaction_loads_runs_on_data_as_well() {
 }
 
 #[tokio::test]
+async fn what_changes_the_client_is_refused_in_a_transaction_of_data() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    for change in ["SETNAME me", "NO-EVICT on", "NO-TOUCH on", "REPLY OFF"] {
+        let change = words(&format!("CLIENT {change}"));
+        client.ask(&words("MULTI")).await;
+        client.ask(&words("SET page 1")).await;
+        assert!(client.ask(&change).await.is_error("ERR"), "{change:?}");
+        assert!(client.ask(&words("EXEC")).await.is_error("EXECABORT"));
+        // The same where the key comes afterwards.
+        client.ask(&words("MULTI")).await;
+        client.ask(&change).await;
+        assert!(client.ask(&words("SET page 1")).await.is_error("ERR"), "{change:?}");
+        assert!(client.ask(&words("EXEC")).await.is_error("EXECABORT"));
+    }
+    assert_eq!(client.ask(&words("CLIENT GETNAME")).await, Reply::Nil);
+    assert!(!it.data.has("page").await);
+}
+
+#[tokio::test]
 async fn what_names_no_key_is_about_the_data() {
     let it = OneAddress::start();
     let mut client = it.proxy.raw().await;
