@@ -6,7 +6,7 @@
 mod support;
 
 use support::users::Settings;
-use support::{Master, Masters, OneAddress, Proxy, Reply, encode, eventually, words};
+use support::{Master, Masters, OneAddress, Proxy, Raw, Reply, encode, eventually, words};
 
 // `GETEX` is no short request, so it takes a connection of the client's own.
 
@@ -106,6 +106,32 @@ async fn there_is_one_spare_connection_once_a_client_has_used_data() {
         (left == 3 && it.clients_of_data(&UNUSED).await.len() == 2).then_some(())
     })
     .await;
+}
+
+/// ioredis takes a line that comes along with the confirmation for the answer to something else, and fails.
+#[tokio::test]
+async fn who_begins_to_monitor_is_not_shown_how_a_spare_connection_is_made() {
+    let it = OneAddress::start();
+    let mut client = it.proxy.raw().await;
+    client.ask(&words("HELLO 3")).await;
+    client.ask(&words("GETEX page")).await;
+    spare(&it, &["resp=3"]).await;
+    let (mut monitor, mut direct) = (it.proxy.raw().await, Raw::connect(&it.data.address()).await);
+    monitor.ask(&words("HELLO 3")).await;
+    assert_eq!(monitor.ask(&words("MONITOR")).await, Reply::ok());
+    let mut is_spare = false;
+    while !is_spare {
+        let clients = direct.ask(&words("CLIENT LIST")).await.text();
+        is_spare = clients.lines().filter(|line| line.contains(UNUSED[0])).count() == 2;
+    }
+    assert_eq!(direct.ask(&words("SET end 1")).await, Reply::ok());
+    loop {
+        let line = monitor.reply().await.text();
+        assert!(!line.contains("\"HELLO\""), "{line}");
+        if line.contains("\"end\"") {
+            return;
+        }
+    }
 }
 
 /// The data Redis closes it while the proxy looks the other way, and the client's request is seen first.

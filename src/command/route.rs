@@ -166,7 +166,7 @@ fn listen(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> 
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
     let locks = &side.upstream().settings().locks;
     let needs_data = pubsub::needs_data(front, locks, spec, args) == Some(true);
-    if needs_data { be_ready(front, side) } else { None }
+    if needs_data { be_ready(front, side, Side::ready) } else { None }
 }
 
 /// `HELLO`: messages of the data Redis have the new form from the proxy's answer on, and not before, so it is told first.
@@ -195,7 +195,10 @@ fn greet(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
 /// `MONITOR`: the proxy shows what it does itself, the data Redis everything else.
 fn watch_all(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
-    if may_send(front, spec, args) { be_ready(front, side) } else { None }
+    if !may_send(front, spec, args) {
+        return None;
+    }
+    be_ready(front, side, Side::ready_to_watch)
 }
 
 fn may_send(front: &Front, spec: &table::Spec, args: Args<'_>) -> bool {
@@ -203,7 +206,7 @@ fn may_send(front: &Front, spec: &table::Spec, args: Args<'_>) -> bool {
 }
 
 /// Makes sure that the data Redis can be told something; `None`: it can.
-fn be_ready(front: &Front, side: &mut Side) -> Option<Action> {
+fn be_ready(front: &Front, side: &mut Side, ready: fn(&mut Side) -> Ready) -> Option<Action> {
     if side.is_barred() {
         return Some(Action::Reply(error::nobody_on_data(front.login.user().name())));
     }
@@ -211,7 +214,7 @@ fn be_ready(front: &Front, side: &mut Side) -> Option<Action> {
         return Some(Action::Later);
     }
     side.choose(front.db, front.outbox.protocol());
-    match side.ready() {
+    match ready(side) {
         Ready::Now => None,
         Ready::Later => Some(Action::Later),
         Ready::Refused(why) => Some(Action::Reply(Reply::error(why))),

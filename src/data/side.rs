@@ -251,11 +251,25 @@ impl Side {
 
     /// Whether a request can be passed on now. If not, whatever that takes is begun.
     pub fn ready(&mut self) -> Ready {
-        let (spares, wanted) = (&self.spares, &self.wanted);
-        let begin = || if self.is_itself { spares.open() } else { spares.connection(wanted) };
+        self.ready_over(|side| match side.is_itself {
+            true => side.spares.open(),
+            false => side.spares.connection(&side.wanted),
+        })
+    }
+
+    /// The same for `MONITOR`, over no spare connection: the client would be shown how the next one is made, in the very
+    /// moment of the confirmation. (ioredis 5 takes a line that comes along with that for the answer to something else.)
+    pub fn ready_to_watch(&mut self) -> Ready {
+        self.ready_over(|side| side.spares.open())
+    }
+
+    fn ready_over(&mut self, begin: impl FnOnce(&Self) -> Box<DataConnection>) -> Ready {
         let ready = match self.last_words.take() {
             Some(said) => Ready::Refused(said),
-            None => self.connection.get_or_insert_with(begin).ready(wanted),
+            None => {
+                let connection = self.connection.take().unwrap_or_else(|| begin(self));
+                self.connection.insert(connection).ready(&self.wanted)
+            }
         };
         self.was_refused = matches!(ready, Ready::Refused(_));
         match &ready {
