@@ -14,7 +14,9 @@ mod server;
 mod world;
 
 use exhaustive::holds;
-use server::Operation::{self, Both, Claim, Delete, Guarded, Increment, Read, Release, Touch};
+use server::Operation::{
+    self, Both, Claim, Delete, Guarded, Increment, Pass, Read, Release, Touch,
+};
 use world::World;
 
 fn world(clients: &[&[Operation]]) -> World {
@@ -134,4 +136,20 @@ fn no_order_of_a_lease_and_a_program_around_an_admission_breaks_a_key() {
 #[ignore = "takes minutes: make test-model"]
 fn no_lease_beside_an_open_register_is_lost_by_an_admission() {
     holds(World { forgets: true, ..world(&[&[Claim(0), Read(0)], &[Increment(0)]]) }, 1_000);
+}
+
+#[test]
+fn what_fades_never_comes_back_whatever_the_clocks_say() {
+    holds(World { fades: true, ..world(&[&[Pass(0), Read(0)], &[Read(0), Read(0)]]) }, 1_000);
+}
+
+#[test]
+fn what_fades_can_be_claimed_and_counted() {
+    holds(World { fades: true, ..world(&[&[Pass(0), Claim(0)], &[Touch(0), Read(0)]]) }, 1_000);
+}
+
+#[test]
+fn what_a_master_has_lost_is_brought_back() {
+    let clients: [&[Operation]; 2] = [&[Increment(0), Read(0)], &[Read(0)]];
+    holds(World { loses: true, is_stocked: true, ..world(&clients) }, 1_000);
 }

@@ -17,6 +17,8 @@ pub(crate) enum Operation {
     Increment(u8),
     /// `DEL`.
     Delete(u8),
+    /// `SET key value PX`: it fades by itself.
+    Pass(u8),
     /// Counts both keys on.
     Both,
     /// Counts the second key on if there is a first.
@@ -25,6 +27,8 @@ pub(crate) enum Operation {
     Read(u8),
     /// The lease of this client under this key ends.
     End(u8, u8),
+    /// What fades under this key has done so.
+    Fade(u8),
 }
 
 /// What a client is answered.
@@ -43,6 +47,16 @@ pub(crate) enum Held {
     Nothing,
     Lease(u8),
     Register(u8, u8),
+}
+
+/// How long what passes stays, in the time of the world, which goes on by ten with each round.
+const SHORT: u64 = 15;
+
+/// What a key holds, and until when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Stored {
+    pub(crate) held: Held,
+    pub(crate) end: Option<u64>,
 }
 
 /// A program, with the client that runs it.
@@ -75,31 +89,52 @@ impl Held {
         (Self::Register(owner, number), number)
     }
 
-    pub(crate) fn of(state: &State<Job>, lease: Option<&Lease>) -> Self {
-        lease.map_or(state.value, |lease| Self::Lease(lease.0))
+    /// What a key holds at this time.
+    pub(crate) fn of(state: &State<Job>, lease: Option<&Lease>, now: u64) -> Self {
+        match lease {
+            Some(lease) => Self::Lease(lease.0),
+            None if Job::lives(&state.value, now) => state.value.held,
+            None => Self::Nothing,
+        }
+    }
+}
+
+impl Stored {
+    fn clear_if(&mut self, has_gone: impl FnOnce(&Self) -> bool) -> Reply {
+        if has_gone(self) {
+            *self = Self::default();
+        }
+        Reply::Number(0)
     }
 }
 
 impl Job {
     /// What the keys hold afterwards, where something was written, and the reply.
-    fn result(self, held: [Held; 2]) -> ([Option<Held>; 2], u8) {
+    fn result(self, stored: [Stored; 2], now: u64) -> ([Option<Stored>; 2], u8) {
         let mut written = [None; 2];
+        let is_there = |key: u8| stored[usize::from(key)].held.is_there();
         let mut count = |key: u8| {
-            let (after, number) = held[usize::from(key)].counted(self.1);
-            written[usize::from(key)] = Some(after);
+            let Stored { held, end } = stored[usize::from(key)];
+            let (held, number) = held.counted(self.1);
+            written[usize::from(key)] = Some(Stored { held, end });
             number
         };
         let reply = match self.0 {
-            Operation::Touch(key) if held[usize::from(key)].is_there() => count(key),
+            Operation::Touch(key) if is_there(key) => count(key),
             Operation::Increment(key) => count(key),
             Operation::Both => count(0) * 10 + count(1),
-            Operation::Guarded if held[0].is_there() => count(1),
-            Operation::Delete(key) if held[usize::from(key)].is_there() => {
-                written[usize::from(key)] = Some(Held::Nothing);
+            Operation::Guarded if is_there(0) => count(1),
+            Operation::Pass(key) => {
+                let (held, end) = (Held::Register(self.1, 0), Some(now + SHORT));
+                written[usize::from(key)] = Some(Stored { held, end });
                 1
             }
-            Operation::Release(key) if held[usize::from(key)].owner() == self.1 => {
-                written[usize::from(key)] = Some(Held::Nothing);
+            Operation::Delete(key) if is_there(key) => {
+                written[usize::from(key)] = Some(Stored::default());
+                1
+            }
+            Operation::Release(key) if stored[usize::from(key)].held.owner() == self.1 => {
+                written[usize::from(key)] = Some(Stored::default());
                 1
             }
             _ => 0,
@@ -110,7 +145,7 @@ impl Job {
 
 impl Program for Job {
     type Key = u8;
-    type Value = Held;
+    type Value = Stored;
     type Lease = Lease;
     type Reply = u8;
 
@@ -120,33 +155,39 @@ impl Program for Job {
             Operation::Touch(key)
             | Operation::Increment(key)
             | Operation::Delete(key)
+            | Operation::Pass(key)
             | Operation::Release(key)
             | Operation::Claim(key)
             | Operation::Read(key)
+            | Operation::Fade(key)
             | Operation::End(key, _) => vec![key],
         }
     }
 
-    fn run(&self, seen: &[Seen<'_, Self>]) -> (Vec<Option<Held>>, u8) {
-        let mut held = [Held::Nothing; 2];
+    fn run(&self, seen: &[Seen<'_, Self>], now_us: u64) -> (Vec<Option<Stored>>, u8) {
+        let mut stored = [Stored::default(); 2];
         for (key, seen) in self.keys().into_iter().zip(seen) {
-            held[usize::from(key)] = match seen {
+            stored[usize::from(key)] = match seen {
                 Seen::Register(value) => **value,
-                Seen::Lease(lease) => Held::Lease(lease.0),
+                Seen::Lease(lease) => Stored { held: Held::Lease(lease.0), end: None },
             };
         }
-        let (written, reply) = self.result(held);
+        let (written, reply) = self.result(stored, now_us);
         (self.keys().into_iter().map(|key| written[usize::from(key)]).collect(), reply)
     }
 
-    fn is_present(value: &Held) -> bool {
-        value.is_there()
+    fn is_present(value: &Stored) -> bool {
+        value.held.is_there()
+    }
+
+    fn end_us(value: &Stored) -> Option<u64> {
+        value.end
     }
 }
 
 /// One server with two keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Server(pub(crate) [Held; 2]);
+pub(crate) struct Server(pub(crate) [Stored; 2]);
 
 impl SequentialSpec for Server {
     /// With the client.
@@ -156,24 +197,25 @@ impl SequentialSpec for Server {
     fn invoke(&mut self, job: &Job) -> Reply {
         let Job(operation, client) = *job;
         match operation {
-            Operation::Read(key) => Reply::Held(self.0[usize::from(key)]),
+            Operation::Read(key) => Reply::Held(self.0[usize::from(key)].held),
             Operation::Claim(key) => {
-                let is_free = !self.0[usize::from(key)].is_there();
+                let stored = &mut self.0[usize::from(key)];
+                let is_free = !stored.held.is_there();
                 if is_free {
-                    self.0[usize::from(key)] = Held::Lease(client);
+                    *stored = Stored { held: Held::Lease(client), end: None };
                 }
                 Reply::Number(u8::from(is_free))
             }
             Operation::End(key, owner) => {
-                if self.0[usize::from(key)] == Held::Lease(owner) {
-                    self.0[usize::from(key)] = Held::Nothing;
-                }
-                Reply::Number(0)
+                self.0[usize::from(key)].clear_if(|stored| stored.held == Held::Lease(owner))
+            }
+            Operation::Fade(key) => {
+                self.0[usize::from(key)].clear_if(|stored| stored.end.is_some())
             }
             _ => {
-                let (written, reply) = job.result(self.0);
-                for (held, written) in self.0.iter_mut().zip(written) {
-                    *held = written.unwrap_or(*held);
+                let (written, reply) = job.result(self.0, 0);
+                for (stored, written) in self.0.iter_mut().zip(written) {
+                    *stored = written.unwrap_or(*stored);
                 }
                 Reply::Number(reply)
             }

@@ -10,11 +10,13 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 use stateright::{Model, Property};
 
 use crate::bugs::{self, Bug};
-use crate::server::{Held, Job, Lease, Operation, Reply, Server};
+use crate::server::{Held, Job, Lease, Operation, Reply, Server, Stored};
 
 pub(crate) const MASTERS: usize = 3;
 /// The worker that copies to a master that is admitted.
 const ADMITTER: u64 = 99;
+/// By how much slow clocks are behind.
+const SLOW: u64 = 12;
 pub(crate) const LINEARIZABLE: &str = "every history is one of a single server";
 
 /// What may happen, and how often.
@@ -30,6 +32,10 @@ pub(crate) struct World {
     pub(crate) forgets: bool,
     /// Whether leases end by themselves.
     pub(crate) ends: bool,
+    /// Whether what passes fades, and clocks differ.
+    pub(crate) fades: bool,
+    /// Whether a master may lose a value from under its stamp, once.
+    pub(crate) loses: bool,
     /// Whether the first key holds something from the beginning.
     pub(crate) is_stocked: bool,
     /// How many programs a stamp remembers.
@@ -45,6 +51,8 @@ pub(crate) struct State {
     clock: u64,
     retries: u8,
     losses: u8,
+    /// A master has lost a value.
+    has_lost: bool,
     history: LinearizabilityTester<u8, Server>,
     /// Leases that have ended: owner and key.
     ended: Vec<(u8, u8)>,
@@ -131,6 +139,8 @@ pub(crate) enum Action {
     End(usize, u8),
     /// A master drops its copy of a lease that has ended.
     Drop(usize, u8),
+    /// A value goes from under its stamp: cleaned up after its end, or lost.
+    Remove(usize, u8, bool),
     /// The last master loses all it has.
     Forget,
     /// It is put out of the roster.
@@ -150,6 +160,8 @@ impl World {
             losses: 0,
             forgets: false,
             ends: false,
+            fades: false,
+            loses: false,
             is_stocked: false,
             keep: 8,
             bug: None,
@@ -168,6 +180,9 @@ impl World {
         let operation = self.operation(state, client)?;
         let owner = name(client);
         let _ = state.history.on_invoke(owner, Job(operation, owner));
+        if let (true, Operation::Pass(key)) = (self.fades, operation) {
+            let _ = state.history.on_invoke(200 + owner, Job(Operation::Fade(key), 0));
+        }
         match operation {
             Operation::Claim(key) => state.vote(client, key, LeaseRequest::Claim),
             Operation::Release(key) => state.vote(client, key, LeaseRequest::Release),
@@ -179,13 +194,13 @@ impl World {
 
     fn propose(&self, state: &mut State, client: usize, wish: Wish<Job>) {
         state.clock += 10;
-        let (quorum, clock) = (Quorum::of(MASTERS), state.clock);
+        let (quorum, clock) = (Quorum::of(MASTERS), self.clock_of(state, client));
         let me = &mut state.clients[client];
         let version = me.version;
         let held = me.held.take().filter(|(keys, _)| *keys == wish.keys());
         let (proposer, request) = match (wish, held) {
             (Wish::Run(job), Some((_, basis))) => {
-                Proposer::with_promises(quorum, client as u64, version, job, basis)
+                Proposer::with_promises(quorum, client as u64, version, job, basis, clock)
             }
             (wish, _) => Proposer::new(quorum, client as u64, version, wish, clock),
         };
@@ -193,9 +208,15 @@ impl World {
         self.send(state, client, request);
     }
 
+    /// Every other client has a slow clock.
+    fn clock_of(&self, state: &State, client: usize) -> u64 {
+        let is_slow = self.fades && client % 2 == 1;
+        if is_slow { state.clock.saturating_sub(SLOW) } else { state.clock }
+    }
+
     fn again(&self, state: &mut State, client: usize) -> Option<()> {
         state.clock += 10;
-        let clock = state.clock;
+        let clock = self.clock_of(state, client);
         let operation = self.operation(state, client)?;
         let version = state.clients[client].version;
         let At::Program(proposer) = &mut state.clients[client].at else { return None };
@@ -246,18 +267,20 @@ impl World {
                     let keys = self.clients[letter.client][me.ended];
                     (Wish::Run(Job(keys, 0)).keys(), basis)
                 });
-                self.done(state, letter.client, outcome);
+                self.done(state, letter, outcome);
             }
         }
     }
 
-    fn done(&self, state: &mut State, client: usize, outcome: Outcome<Job>) {
+    fn done(&self, state: &mut State, letter: &Letter, outcome: Outcome<Job>) {
+        let Letter { client, ballot, .. } = *letter;
         match outcome {
             Outcome::Ran(0) if state.clients[client].has_released => state.lose(client),
             Outcome::Ran(number) => state.answer(client, Reply::Number(number)),
             Outcome::Read(holdings) => {
                 let holding = &holdings[0];
-                let held = Held::of(&holding.state, holding.lease.as_ref());
+                let time = ballot.counter;
+                let held = Held::of(&holding.state, holding.lease.as_ref(), time);
                 state.answer(client, Reply::Held(held));
             }
             Outcome::NotKnown => state.lose(client),
@@ -273,7 +296,7 @@ impl World {
         let first = master.leases.iter().position(|other| *other == letter);
         first.map(|at| master.leases.remove(at));
         let slot = master.slots.of(&key);
-        let is_register = slot.state.value.is_there();
+        let is_register = slot.is_there();
         let vote = match what {
             LeaseRequest::Claim => Some(master.slots.claim(&key, owner)),
             LeaseRequest::TakeBack => {
@@ -440,7 +463,7 @@ impl State {
                     for other in others {
                         let _ = other.slots.adopt(&adopt);
                     }
-                    new.lease.take_if(|_| state.value.is_there());
+                    new.lease.take_if(|_| state.value.held.is_there());
                     (new.state, new.promised) = (state, ballot);
                     new.state.open = None;
                 }
@@ -513,20 +536,21 @@ impl Model for World {
             leases: Vec::new(),
             is_touched: false,
         };
-        let stock = Held::Register(0, 1);
+        let stock = Stored { held: Held::Register(0, 1), end: None };
         if self.is_stocked {
             let accepted = Ballot { epoch: 0, counter: 1, worker: 0 };
             let slot = master.slots.of(&0);
             (slot.promised, slot.state.accepted, slot.state.value) = (accepted, accepted, stock);
         }
         let server =
-            if self.is_stocked { Server([stock, Held::Nothing]) } else { Server::default() };
+            if self.is_stocked { Server([stock, Stored::default()]) } else { Server::default() };
         vec![State {
             masters: [master.clone(), master.clone(), master],
             clients: vec![client; self.clients.len()],
             clock: 0,
             retries: 0,
             losses: 0,
+            has_lost: false,
             history: LinearizabilityTester::new(server),
             ended: Vec::new(),
             errors: 0,
@@ -570,6 +594,17 @@ impl Model for World {
                     actions.push(Action::Drop(index, *key));
                 }
             }
+            for (key, slot) in master.slots.iter().filter(|(_, slot)| slot.is_there()) {
+                match slot.state.value.end {
+                    Some(end) if end + SLOW < state.clock => {
+                        actions.push(Action::Remove(index, *key, false));
+                    }
+                    _ if self.loses && !state.has_lost => {
+                        actions.push(Action::Remove(index, *key, true));
+                    }
+                    _ => {}
+                }
+            }
         }
         if self.forgets {
             match (state.masters[MASTERS - 1].version, state.version()) {
@@ -609,6 +644,10 @@ impl Model for World {
             }
             Action::Drop(master, key) => {
                 state.masters[master].slots.give_back(&key, |_| true);
+            }
+            Action::Remove(master, key, is_lost) => {
+                state.has_lost |= is_lost;
+                state.masters[master].slots.remove(&key);
             }
             Action::Forget => {
                 let last = &mut state.masters[MASTERS - 1];

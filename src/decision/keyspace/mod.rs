@@ -43,11 +43,23 @@ pub trait Program: Clone + Debug + Eq + Hash {
     /// Returns the keys, each once.
     fn keys(&self) -> Vec<Self::Key>;
 
-    /// Returns what the keys hold afterwards, in their order, and the reply. `None`: nothing was written to it.
-    fn run(&self, seen: &[Seen<'_, Self>]) -> (Vec<Option<Self::Value>>, Self::Reply);
+    /// Returns what the keys hold afterwards, in their order, and the reply. `None`: nothing was written to it. What has
+    /// ended by `now_us` is seen as absent.
+    fn run(&self, seen: &[Seen<'_, Self>], now_us: u64) -> (Vec<Option<Self::Value>>, Self::Reply);
+
+    /// Whether a register with this value exists, or existed until its end.
+    fn is_present(value: &Self::Value) -> bool;
+
+    /// When the value ends, in microseconds since the epoch; `None`: never.
+    fn end_us(value: &Self::Value) -> Option<u64>;
 
     /// Whether a register with this value exists for clients.
-    fn is_present(value: &Self::Value) -> bool;
+    ///
+    /// Time is that of ballots: a promise is also one that nothing is decided in the time before it. So what has ended for
+    /// one reader has ended for all that come after, whatever their clocks say.
+    fn lives(value: &Self::Value, now_us: u64) -> bool {
+        Self::is_present(value) && Self::end_us(value).is_none_or(|end_us| now_us < end_us)
+    }
 }
 
 /// What a program finds under a key.

@@ -133,12 +133,13 @@ impl<P: Program> Proposer<P> {
         version: u64,
         program: P,
         basis: Vec<Basis<P>>,
+        now_us: u64,
     ) -> (Self, Request<P>) {
         let (wish, keys) = (Wish::Run(program.clone()), program.keys());
         let highest = basis.iter().map(|basis| basis.ballot).max().unwrap_or_default();
         let (attempts, phase) = (Vec::new(), Phase::Pausing);
         let mut it = Self { quorum, worker, version, wish, keys, attempts, highest, phase };
-        let request = it.apply(program, basis);
+        let request = it.apply(program, basis, now_us);
         (it, request)
     }
 
@@ -245,7 +246,7 @@ impl<P: Program> Proposer<P> {
         for holding in &mut holdings {
             holding.state.accepted = ballot;
         }
-        let round = self.round(ballot);
+        let round = self.round(ballot, 0);
         self.phase = Phase::Adopting(round, holdings);
         Step::Send(Request::Adopt(Adopt { states, next: round.next }))
     }
@@ -274,7 +275,7 @@ impl<P: Program> Proposer<P> {
                     lease: holding.lease,
                     ballot,
                 };
-                Step::Send(self.apply(program, holdings.into_iter().map(basis).collect()))
+                Step::Send(self.apply(program, holdings.into_iter().map(basis).collect(), 0))
             }
         }
     }
@@ -289,12 +290,14 @@ impl<P: Program> Proposer<P> {
         attempts.reduce(Fate::of_any).unwrap_or(Fate::DidNotRun)
     }
 
-    fn apply(&mut self, program: P, basis: Vec<Basis<P>>) -> Request<P> {
+    fn apply(&mut self, program: P, basis: Vec<Basis<P>>, now_us: u64) -> Request<P> {
         let ballots = basis.iter().map(|basis| basis.ballot);
         self.attempts.push(program.keys().into_iter().zip(ballots.clone()).collect());
-        let round = self.round(ballots.max().unwrap_or_default());
+        let highest = ballots.max().unwrap_or_default();
+        let now_us = now_us.max(highest.counter);
+        let round = self.round(highest, now_us);
         self.phase = Phase::Applying(round, basis.clone(), None);
-        Request::Apply(Apply { program, basis, next: round.next })
+        Request::Apply(Apply { program, basis, now_us, next: round.next })
     }
 
     fn applied(&mut self, master: MasterId, ran: Ran<P>) -> Step<P> {
@@ -340,8 +343,8 @@ impl<P: Program> Proposer<P> {
         Step::Done(outcome)
     }
 
-    fn round(&mut self, ballot: Ballot) -> Round {
-        let next = Ballot::above(ballot, 0, self.worker);
+    fn round(&mut self, ballot: Ballot, now_us: u64) -> Round {
+        let next = Ballot::above(ballot, now_us, self.worker);
         self.highest = self.highest.max(next);
         Round { ballot, next, yes: MasterSet::EMPTY, no: MasterSet::EMPTY }
     }

@@ -61,7 +61,7 @@ pub fn copy<P: Program>(
     keys: &[P::Key],
     sights: &[&[Sight<P>]],
 ) -> Copied<P> {
-    let mut settling = Settling { quorum, keys, sights, dead: BTreeSet::new() };
+    let mut settling = Settling { quorum, ballot, keys, sights, dead: BTreeSet::new() };
     let obstacle = match settling.without_dead(1) {
         Ok(chosen) => {
             let adopted = |one: &Chosen<'_, P>| one.adopted(&keys[one.key], ballot);
@@ -90,7 +90,7 @@ pub fn settle<P: Program>(
     asked: usize,
     sights: &[&[Sight<P>]],
 ) -> Finding<P> {
-    let mut settling = Settling { quorum, keys, sights, dead: BTreeSet::new() };
+    let mut settling = Settling { quorum, ballot, keys, sights, dead: BTreeSet::new() };
     match settling.without_dead(asked) {
         Ok(chosen) => settling.finding(ballot, asked, &chosen).unwrap_or(Finding::Undecided),
         Err(Obstacle::Unseen(keys)) => Finding::More(keys),
@@ -100,6 +100,8 @@ pub fn settle<P: Program>(
 
 struct Settling<'a, P: Program> {
     quorum: Quorum,
+    /// The ballot of the promises, which is also the time that they are about.
+    ballot: Ballot,
     keys: &'a [P::Key],
     sights: &'a [&'a [Sight<P>]],
     /// Programs, by key and ballot, that are no part of what is decided.
@@ -228,13 +230,16 @@ impl<'a, P: Program> Settling<'a, P> {
             (Some(_), Some(ran)) if self.dead.contains(&(self.keys[key].clone(), ran)) => {
                 (state.basis, None)
             }
-            _ => (state.accepted, Some(state)),
+            _ => (state.accepted, Some(state).filter(|_| !sight.is_lost(self.ballot.counter))),
         }
     }
 
     fn is_held(&self, key: usize, accepted: Ballot) -> bool {
-        let holders = self.sights.iter().filter(|sights| sights[key].state.accepted == accepted);
-        holders.count() >= self.quorum.needed()
+        let holds = |sights: &&&[Sight<P>]| {
+            let sight = &sights[key];
+            sight.state.accepted == accepted && !sight.is_lost(self.ballot.counter)
+        };
+        self.sights.iter().filter(holds).count() >= self.quorum.needed()
     }
 
     fn finding(
@@ -249,7 +254,9 @@ impl<'a, P: Program> Settling<'a, P> {
             let lease = self.lease(one)?;
             let holds = |sights: &&&[Sight<P>]| {
                 let sight = &sights[one.key];
-                sight.state.accepted == one.state.accepted && sight.lease == lease
+                sight.state.accepted == one.state.accepted
+                    && sight.lease == lease
+                    && !sight.is_lost(ballot.counter)
             };
             is_known &= self.sights.iter().filter(holds).count() >= self.quorum.needed();
             holdings.push(Holding { state: one.state.clone(), lease });
@@ -263,7 +270,7 @@ impl<'a, P: Program> Settling<'a, P> {
 
     /// The lease beside a state, once that is a quorum's; `None` if it hangs on who is silent.
     fn lease(&self, chosen: &Chosen<'a, P>) -> Option<Option<P::Lease>> {
-        if P::is_present(&chosen.state.value) {
+        if P::lives(&chosen.state.value, self.ballot.counter) {
             return Some(None);
         }
         if let Some(open) = chosen.state.open.as_ref().filter(|_| !chosen.is_decided) {
@@ -290,6 +297,10 @@ impl<P: Program> Chosen<'_, P> {
 }
 
 impl<P: Program> Sight<P> {
+    fn is_lost(&self, now_us: u64) -> bool {
+        self.is_gone && P::lives(&self.state.value, now_us)
+    }
+
     fn lease_under(&self, state: &State<P>) -> Option<&P::Lease> {
         lease_without(&self.state, self.lease.as_ref(), state)
     }

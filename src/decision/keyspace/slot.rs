@@ -20,7 +20,9 @@ pub struct Slot<P: Program> {
     pub promised: Ballot,
     /// What was accepted last.
     pub state: State<P>,
-    /// The lease that the key holds. There is none beside a register that is present.
+    /// Whether the value has gone from under its stamp: removed after its end, or lost.
+    pub is_gone: bool,
+    /// The lease that the key holds. There is none beside a register that is there.
     pub lease: Option<P::Lease>,
 }
 
@@ -55,6 +57,8 @@ pub struct Open<P: Program> {
 pub struct Sight<P: Program> {
     /// What was accepted last.
     pub state: State<P>,
+    /// Whether the value has gone from under its stamp.
+    pub is_gone: bool,
     /// The lease.
     pub lease: Option<P::Lease>,
 }
@@ -66,7 +70,10 @@ pub struct Apply<P: Program> {
     pub program: P,
     /// What each of its keys must hold.
     pub basis: Vec<Basis<P>>,
-    /// The ballot to promise along with it, which saves the next attempt a round trip (Rystsov 2018, 2.2.1).
+    /// The time at which it runs, not before that of any of its ballots.
+    pub now_us: u64,
+    /// The ballot to promise along with it, which saves the next attempt a round trip (Rystsov 2018, 2.2.1). It is not
+    /// before `now_us`.
     pub next: Ballot,
 }
 
@@ -122,7 +129,7 @@ impl<P: Program> Default for Slots<P> {
 
 impl<P: Program> Default for Slot<P> {
     fn default() -> Self {
-        Self { promised: Ballot::NONE, state: State::default(), lease: None }
+        Self { promised: Ballot::NONE, state: State::default(), is_gone: false, lease: None }
     }
 }
 
@@ -167,12 +174,15 @@ impl<P: Program> Slots<P> {
     /// When a higher ballot was promised, or a key holds something else than the program expects.
     pub fn apply(&mut self, apply: &Apply<P>, keep: usize) -> Result<Ran<P>, Refusal> {
         let keys = apply.program.keys();
-        if !keys.iter().zip(&apply.basis).all(|(key, basis)| self.of(key).is_expected(basis)) {
+        let now_us = apply.now_us;
+        let mut expected = keys.iter().zip(&apply.basis);
+        if !expected.all(|(key, basis)| self.of(key).is_expected(basis, now_us)) {
             return Err(self.refusal(&keys));
         }
         let slots: Vec<Slot<P>> = keys.iter().map(|key| self.of(key).clone()).collect();
-        let seen: Vec<Seen<'_, P>> = slots.iter().map(Slot::seen).collect();
-        let (written, reply) = apply.program.run(&seen);
+        let nothing = P::Value::default();
+        let seen: Vec<Seen<'_, P>> = slots.iter().map(|slot| slot.seen(now_us, &nothing)).collect();
+        let (written, reply) = apply.program.run(&seen, now_us);
         let wrote = written.iter().any(Option::is_some);
         let ballots = apply.basis.iter().map(|basis| basis.ballot);
         let group: Vec<_> = keys.iter().cloned().zip(ballots).collect();
@@ -204,7 +214,7 @@ impl<P: Program> Slots<P> {
     /// `SET NX`: knows nothing of stamps. Returns whether the lease was taken.
     pub fn claim(&mut self, key: &P::Key, lease: P::Lease) -> bool {
         let slot = self.of(key);
-        let is_free = slot.lease.is_none() && !P::is_present(&slot.state.value);
+        let is_free = slot.lease.is_none() && !slot.is_there();
         if is_free {
             slot.lease = Some(lease);
         }
@@ -221,6 +231,11 @@ impl<P: Program> Slots<P> {
         slot.lease.take_if(|lease| is_meant(lease))
     }
 
+    /// The value of `key` goes from under its stamp: its TTL cleans up after its end, or it is lost.
+    pub fn remove(&mut self, key: &P::Key) {
+        self.of(key).is_gone = true;
+    }
+
     fn refusal(&mut self, keys: &[P::Key]) -> Refusal {
         let promised = keys.iter().map(|key| self.of(key).promised).max();
         Refusal(promised.unwrap_or_default())
@@ -233,17 +248,29 @@ impl<P: Program> Slot<P> {
         Sight::of(self)
     }
 
-    fn seen(&self) -> Seen<'_, P> {
+    /// Whether the master has the value, be it past its end.
+    pub fn is_there(&self) -> bool {
+        P::is_present(&self.state.value) && !self.is_gone
+    }
+
+    /// Whether the master has lost a value that has not ended.
+    fn is_lost(&self, now_us: u64) -> bool {
+        self.is_gone && P::lives(&self.state.value, now_us)
+    }
+
+    fn seen<'a>(&'a self, now_us: u64, nothing: &'a P::Value) -> Seen<'a, P> {
         match &self.lease {
             Some(lease) => Seen::Lease(lease),
-            None => Seen::Register(&self.state.value),
+            None if P::lives(&self.state.value, now_us) => Seen::Register(&self.state.value),
+            None => Seen::Register(nothing),
         }
     }
 
-    fn is_expected(&self, basis: &Basis<P>) -> bool {
+    fn is_expected(&self, basis: &Basis<P>, now_us: u64) -> bool {
         self.promised <= basis.ballot
             && self.state.accepted == basis.accepted
             && self.lease == basis.lease
+            && !self.is_lost(now_us)
     }
 
     fn accept(
@@ -257,7 +284,7 @@ impl<P: Program> Slot<P> {
         let found = self.lease.clone();
         let is_kept = value.is_none();
         if !is_kept {
-            self.lease = None;
+            (self.lease, self.is_gone) = (None, false);
         }
         self.state = State {
             accepted: ballot,
@@ -270,14 +297,17 @@ impl<P: Program> Slot<P> {
 
     fn may_adopt(&self, adopted: &Adopted<P>) -> bool {
         let Adopted { from, state, .. } = adopted;
+        let is_same = self.state.accepted == *from && !self.is_lost(state.accepted.counter);
         let has_room = || has_room(&self.state, self.lease.as_ref(), state);
-        self.promised <= state.accepted && (self.state.accepted == *from || has_room())
+        self.promised <= state.accepted && (is_same || has_room())
     }
 
     fn adopt(&mut self, adopted: &Adopted<P>, next: Ballot) {
         let Adopted { from, state, .. } = adopted;
-        if self.state.accepted != *from {
+        let now_us = state.accepted.counter;
+        if self.state.accepted != *from || self.is_lost(now_us) {
             self.lease = lease_without(&self.state, self.lease.as_ref(), state).cloned();
+            self.is_gone = !P::lives(&state.value, now_us);
         }
         if let Some(open) = state.open.as_ref().filter(|open| !open.is_kept) {
             self.lease.take_if(|lease| Some(&*lease) == open.found.as_ref());
@@ -289,7 +319,7 @@ impl<P: Program> Slot<P> {
 impl<P: Program> Sight<P> {
     /// What a master that keeps this shows.
     pub fn of(slot: &Slot<P>) -> Self {
-        Self { state: slot.state.clone(), lease: slot.lease.clone() }
+        Self { state: slot.state.clone(), is_gone: slot.is_gone, lease: slot.lease.clone() }
     }
 }
 
@@ -307,13 +337,13 @@ pub fn lease_without<'a, P: Program>(
 
 /// Whether `new` may take the place of what a master has. What is open has run on exactly what was found, and is worth
 /// nothing beside anything else, unless the master does not know whether it had it ([`settle::copy`](super::settle::copy)).
-/// What is decided and absent stands beside any lease.
+/// What is decided, and absent or past its end, stands beside any lease.
 pub fn has_room<P: Program>(old: &State<P>, lease: Option<&P::Lease>, new: &State<P>) -> bool {
     let lease = lease_without(old, lease, new);
     let is_unknown = || new.ran().is_some_and(|ran| old.recent.fate(ran) == Fate::NotKnown);
     match &new.open {
         Some(open) => open.found.as_ref() == lease || lease.is_none() && is_unknown(),
-        None => lease.is_none() || !P::is_present(&new.value),
+        None => lease.is_none() || !P::lives(&new.value, new.accepted.counter),
     }
 }
 

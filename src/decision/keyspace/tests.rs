@@ -23,7 +23,7 @@ impl Program for Count {
         self.keys.clone()
     }
 
-    fn run(&self, seen: &[Seen<'_, Self>]) -> (Vec<Option<u8>>, u8) {
+    fn run(&self, seen: &[Seen<'_, Self>], _: u64) -> (Vec<Option<u8>>, u8) {
         let after = seen.iter().map(|seen| match seen {
             Seen::Register(value) => **value + 1,
             Seen::Lease(_) => 1,
@@ -34,6 +34,10 @@ impl Program for Count {
 
     fn is_present(value: &u8) -> bool {
         *value > 0
+    }
+
+    fn end_us(_: &u8) -> Option<u64> {
+        None
     }
 }
 
@@ -104,7 +108,7 @@ fn the_next_program_of_a_worker_takes_one_round_trip() {
     assert_eq!(step, done(2));
     let held = proposer.held().expect("promises").to_vec();
     let program = Count { keys: vec!['a', 'b'], writes: true };
-    let (mut next, request) = Proposer::with_promises(Quorum::of(3), 7, 1, program, held);
+    let (mut next, request) = Proposer::with_promises(Quorum::of(3), 7, 1, program, held, 0);
     assert_eq!(ask(&mut next, &mut masters, &[1, 2], &request), done(4));
 }
 
