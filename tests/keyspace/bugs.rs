@@ -29,6 +29,8 @@ pub(crate) enum Bug {
     LosesTheLease,
     /// A program that only reads a key leaves no stamp there.
     StampsOnlyWhatIsWritten,
+    /// What has ended is told by the clock of whoever asks, and a promise is none about time.
+    TellsTheTimeByItself,
     /// Votes count whatever roster version they were given under.
     MixesVersions,
     /// What depends on another key is adopted without it.
@@ -170,4 +172,11 @@ fn votes_from_before_and_after_an_admission_lose_an_answer() {
     let bug = Some(Bug::MixesVersions);
     let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0)]];
     goes_wrong(World { bug, forgets: true, ..World::of(&clients) }, LINEARIZABLE);
+}
+
+#[test]
+fn what_faded_comes_back_for_a_slow_clock_that_tells_the_time_by_itself() {
+    let bug = Some(Bug::TellsTheTimeByItself);
+    let clients: [&[Operation]; 2] = [&[Pass(0), Read(0)], &[Read(0), Read(0)]];
+    goes_wrong(World { bug, fades: true, slow: 25, ..World::of(&clients) }, LINEARIZABLE);
 }

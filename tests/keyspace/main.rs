@@ -140,12 +140,18 @@ fn no_lease_beside_an_open_register_is_lost_by_an_admission() {
 
 #[test]
 fn what_fades_never_comes_back_whatever_the_clocks_say() {
-    holds(World { fades: true, ..world(&[&[Pass(0), Read(0)], &[Read(0), Read(0)]]) }, 1_000);
+    holds(
+        World { fades: true, slow: 25, ..world(&[&[Pass(0), Read(0)], &[Read(0), Read(0)]]) },
+        1_000,
+    );
 }
 
 #[test]
 fn what_fades_can_be_claimed_and_counted() {
-    holds(World { fades: true, ..world(&[&[Pass(0), Claim(0)], &[Touch(0), Read(0)]]) }, 1_000);
+    holds(
+        World { fades: true, slow: 12, ..world(&[&[Pass(0), Claim(0)], &[Touch(0), Read(0)]]) },
+        1_000,
+    );
 }
 
 #[test]

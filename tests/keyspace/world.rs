@@ -15,8 +15,6 @@ use crate::server::{Held, Job, Lease, Operation, Reply, Server, Stored};
 pub(crate) const MASTERS: usize = 3;
 /// The worker that copies to a master that is admitted.
 const ADMITTER: u64 = 99;
-/// By how much slow clocks are behind.
-const SLOW: u64 = 12;
 pub(crate) const LINEARIZABLE: &str = "every history is one of a single server";
 
 /// What may happen, and how often.
@@ -32,8 +30,10 @@ pub(crate) struct World {
     pub(crate) forgets: bool,
     /// Whether leases end by themselves.
     pub(crate) ends: bool,
-    /// Whether what passes fades, and clocks differ.
+    /// Whether what passes fades.
     pub(crate) fades: bool,
+    /// By how much the clock of every other client is behind.
+    pub(crate) slow: u64,
     /// Whether a master may lose a value from under its stamp, once.
     pub(crate) loses: bool,
     /// Whether the first key holds something from the beginning.
@@ -161,6 +161,7 @@ impl World {
             forgets: false,
             ends: false,
             fades: false,
+            slow: 0,
             loses: false,
             is_stocked: false,
             keep: 8,
@@ -210,8 +211,8 @@ impl World {
 
     /// Every other client has a slow clock.
     fn clock_of(&self, state: &State, client: usize) -> u64 {
-        let is_slow = self.fades && client % 2 == 1;
-        if is_slow { state.clock.saturating_sub(SLOW) } else { state.clock }
+        let behind = if client % 2 == 1 { self.slow } else { 0 };
+        state.clock.saturating_sub(behind)
     }
 
     fn again(&self, state: &mut State, client: usize) -> Option<()> {
@@ -279,7 +280,10 @@ impl World {
             Outcome::Ran(number) => state.answer(client, Reply::Number(number)),
             Outcome::Read(holdings) => {
                 let holding = &holdings[0];
-                let time = ballot.counter;
+                let time = match self.bug {
+                    Some(Bug::TellsTheTimeByItself) => self.clock_of(state, client),
+                    _ => ballot.counter,
+                };
                 let held = Held::of(&holding.state, holding.lease.as_ref(), time);
                 state.answer(client, Reply::Held(held));
             }
@@ -596,7 +600,7 @@ impl Model for World {
             }
             for (key, slot) in master.slots.iter().filter(|(_, slot)| slot.is_there()) {
                 match slot.state.value.end {
-                    Some(end) if end + SLOW < state.clock => {
+                    Some(end) if end + self.slow < state.clock => {
                         actions.push(Action::Remove(index, *key, false));
                     }
                     _ if self.loses && !state.has_lost => {
