@@ -32,7 +32,8 @@ pub(crate) struct World {
     pub(crate) ends: bool,
     /// Whether what passes fades.
     pub(crate) fades: bool,
-    /// By how much the clock of every other client is behind.
+    /// By how much the clock of every other client is behind. Refusals are heard then, and lead to retries: nothing else
+    /// brings a slow client above what others were promised.
     pub(crate) slow: u64,
     /// Whether a master may lose a value from under its stamp, once.
     pub(crate) loses: bool,
@@ -374,7 +375,7 @@ impl World {
     }
 
     /// Whether a letter can never have an effect any more.
-    fn is_dead(&self, version: Option<u64>, slots: &mut Slots<Job>, letter: &Letter) -> bool {
+    fn is_dead(&self, version: Option<u64>, slots: &Slots<Job>, letter: &Letter) -> bool {
         if version.is_none_or(|version| letter.version < version) && !self.is(Bug::MixesVersions) {
             return true;
         }
@@ -383,18 +384,18 @@ impl World {
         }
         match &letter.request {
             Request::Prepare(keys, ballot) => {
-                keys.iter().any(|key| slots.of(key).promised >= *ballot)
+                keys.iter().any(|key| slots.get(key).promised >= *ballot)
             }
             Request::Adopt(adopt) => adopt
                 .states
                 .iter()
-                .any(|adopted| slots.of(&adopted.key).promised > adopted.state.accepted),
+                .any(|adopted| slots.get(&adopted.key).promised > adopted.state.accepted),
             Request::Apply(apply) => apply
                 .program
                 .keys()
                 .iter()
                 .zip(&apply.basis)
-                .any(|(key, basis)| slots.of(key).promised > basis.ballot),
+                .any(|(key, basis)| slots.get(key).promised > basis.ballot),
         }
     }
 }
@@ -573,8 +574,10 @@ impl Model for World {
             }
             match &client.at {
                 At::Rest if is_open(index) => actions.push(Action::Begin(index)),
-                At::Program(_) if state.retries < self.retries => {
-                    actions.push(Action::Again(index));
+                At::Program(proposer) if state.retries < self.retries => {
+                    if self.slow == 0 || proposer.ballot().is_none() {
+                        actions.push(Action::Again(index));
+                    }
                 }
                 _ => {}
             }
@@ -665,11 +668,15 @@ impl Model for World {
             Action::Admit => state.admit(),
             Action::Learn(client) => self.learn(&mut state, client)?,
         }
-        for master in &mut state.masters {
-            let mut inbox = std::mem::take(&mut master.inbox);
-            inbox.retain(|letter| !self.is_dead(master.version, &mut master.slots, letter));
+        for index in 0..MASTERS {
+            let mut inbox = std::mem::take(&mut state.masters[index].inbox);
+            inbox.retain(|letter| {
+                let is_awaited = self.slow > 0 && state.awaits(letter);
+                let master = &state.masters[index];
+                is_awaited || !self.is_dead(master.version, &master.slots, letter)
+            });
             inbox.sort_by_key(|letter| (letter.client, letter.ballot));
-            master.inbox = inbox;
+            state.masters[index].inbox = inbox;
         }
         (state != *before).then_some(state)
     }
