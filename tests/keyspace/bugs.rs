@@ -8,7 +8,7 @@ use redlock_proxy::decision::register::ballot::Ballot;
 use crate::exhaustive::goes_wrong;
 use crate::server::Job;
 use crate::server::Operation::{self, *};
-use crate::world::{LINEARIZABLE, World};
+use crate::world::{LINEARIZABLE, SETTLED, World};
 
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,18 @@ pub(crate) enum Bug {
     StampsOnlyWhatIsWritten,
     /// What has ended is told by the clock of whoever asks, and a promise is none about time.
     TellsTheTimeByItself,
+    /// A stamp is dropped, and nothing is left of it.
+    DropsWithoutAFloor,
+    /// The floor rises to what was accepted, and not to what was promised.
+    DropsPromises,
+    /// The floor does not rise to the end of what has ended.
+    DropsEnds,
+    /// A stamp is dropped that not every member has.
+    DropsWhatAQuorumHas,
+    /// A stamp is dropped that an open group names.
+    DropsWhatGroupsName,
+    /// What a list without a stamp does not tell of has not run.
+    DeniesBelowTheFloor,
     /// Votes count whatever roster version they were given under.
     MixesVersions,
     /// What depends on another key is adopted without it.
@@ -88,6 +100,9 @@ pub(crate) fn execute(
     }
     let mut answer = request.execute(slots, world.keep);
     match (bug, &request, &mut answer) {
+        (Bug::DeniesBelowTheFloor, _, Answer::Promised(sights)) => {
+            sights.iter_mut().for_each(|sight| sight.floor = Ballot::NONE);
+        }
         (Bug::StampsOnlyWhatIsWritten, Request::Apply(apply), Answer::Applied(_)) => {
             for key in apply.program.keys() {
                 let slot = slots.of(&key);
@@ -180,4 +195,47 @@ fn what_faded_comes_back_for_a_slow_clock_that_tells_the_time_by_itself() {
     let clients: [&[Operation]; 2] = [&[Pass(0), Read(0), Read(0)], &[Read(0)]];
     let world = World { bug, fades: true, slow: 40, retries: 1, ..World::of(&clients) };
     goes_wrong(world, LINEARIZABLE);
+}
+
+#[test]
+fn a_stamp_that_is_dropped_without_a_floor_takes_its_promise_along() {
+    let bug = Some(Bug::DropsWithoutAFloor);
+    let clients: [&[Operation]; 2] = [&[Increment(0), Read(0)], &[Increment(0)]];
+    goes_wrong(World { bug, sweeps: 1, ..World::of(&clients) }, LINEARIZABLE);
+}
+
+#[test]
+fn a_floor_at_what_was_accepted_forgets_what_was_promised() {
+    let bug = Some(Bug::DropsPromises);
+    let clients: [&[Operation]; 2] = [&[Increment(0), Read(0)], &[Increment(0)]];
+    goes_wrong(World { bug, sweeps: 1, ..World::of(&clients) }, LINEARIZABLE);
+}
+
+#[test]
+fn a_stamp_that_only_a_quorum_has_and_drops_lets_what_was_deleted_rise_again() {
+    let bug = Some(Bug::DropsWhatAQuorumHas);
+    let world = World::of(&[&[Delete(0), Read(0)]]);
+    goes_wrong(World { bug, sweeps: 1, is_stocked: true, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn a_program_that_is_denied_below_the_floor_runs_twice() {
+    let bug = Some(Bug::DeniesBelowTheFloor);
+    let world = World { sweeps: 1, retries: 1, is_stocked: true, ..World::of(&[&[Delete(0)]]) };
+    goes_wrong(World { bug, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn a_stamp_that_a_group_names_and_that_is_dropped_leaves_the_others_undecided() {
+    let bug = Some(Bug::DropsWhatGroupsName);
+    let world = World::of(&[&[Both, Delete(1), Read(1), Read(0)]]);
+    goes_wrong(World { bug, sweeps: 1, is_told_by_any_two: true, ..world }, SETTLED);
+}
+
+#[test]
+fn what_has_ended_and_is_dropped_below_its_end_comes_back_for_a_slow_clock() {
+    let bug = Some(Bug::DropsEnds);
+    let clients: [&[Operation]; 2] = [&[Pass(0), Read(0)], &[Read(0)]];
+    let world = World { fades: true, slow: 8, sweeps: 1, ..World::of(&clients) };
+    goes_wrong(World { bug, ..world }, LINEARIZABLE);
 }

@@ -7,10 +7,13 @@
 //!
 //! [`Proposer`]: redlock_proxy::decision::keyspace::proposer::Proposer
 
+mod admission;
 mod bugs;
+mod claims;
 #[path = "../support/exhaustive.rs"]
 mod exhaustive;
 mod server;
+mod sweeper;
 mod world;
 
 use exhaustive::holds;
@@ -140,8 +143,15 @@ fn no_lease_beside_an_open_register_is_lost_by_an_admission() {
 
 #[test]
 fn what_fades_never_comes_back_whatever_the_clocks_say() {
+    let clients: [&[Operation]; 2] = [&[Pass(0), Read(0)], &[Read(0), Read(0)]];
+    holds(World { fades: true, slow: 25, retries: 1, ..world(&clients) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn what_faded_for_one_has_faded_for_all() {
     let clients: [&[Operation]; 2] = [&[Pass(0), Read(0), Read(0)], &[Read(0)]];
-    holds(World { fades: true, slow: 40, retries: 1, ..world(&clients) }, 1_000);
+    holds(World { fades: true, slow: 40, retries: 1, ..world(&clients) }, 100_000);
 }
 
 #[test]
@@ -156,4 +166,51 @@ fn what_fades_can_be_claimed_and_counted() {
 fn what_a_master_has_lost_is_brought_back() {
     let clients: [&[Operation]; 2] = [&[Increment(0), Read(0)], &[Read(0)]];
     holds(World { loses: true, is_stocked: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+fn no_stamp_that_is_dropped_lets_a_program_run_twice() {
+    let world = world(&[&[Delete(0)]]);
+    holds(World { sweeps: 1, retries: 1, is_stocked: true, ..world }, 100);
+}
+
+#[test]
+fn no_stamp_that_is_dropped_lets_anything_rise_again() {
+    let world = world(&[&[Delete(0), Read(0)], &[Increment(0)]]);
+    holds(World { sweeps: 1, is_stocked: true, ..world }, 1_000);
+}
+
+#[test]
+fn no_promise_is_dropped_along_with_its_stamp() {
+    holds(World { sweeps: 1, ..world(&[&[Increment(0), Read(0)], &[Increment(0)]]) }, 1_000);
+}
+
+#[test]
+fn no_stamp_is_dropped_that_another_key_hangs_on() {
+    let world = world(&[&[Both, Delete(1), Read(1), Read(0)]]);
+    holds(World { sweeps: 1, is_told_by_any_two: true, ..world }, 1_000);
+}
+
+#[test]
+fn what_has_ended_and_was_dropped_never_comes_back() {
+    let clients: [&[Operation]; 2] = [&[Pass(0), Read(0)], &[Read(0)]];
+    holds(World { fades: true, slow: 8, sweeps: 1, ..world(&clients) }, 1_000);
+}
+
+#[test]
+fn no_stamp_that_is_dropped_beside_a_lease_breaks_a_key() {
+    holds(World { sweeps: 1, ..world(&[&[Claim(0), Read(0)], &[Delete(0)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_stamp_that_is_dropped_after_a_lease_was_taken_over_breaks_a_key() {
+    holds(World { sweeps: 1, ..world(&[&[Claim(0), Read(0)], &[Touch(0), Delete(0)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_stamp_that_is_dropped_around_an_admission_breaks_a_key() {
+    let world = world(&[&[Delete(0)], &[Increment(0), Read(0)]]);
+    holds(World { sweeps: 1, forgets: true, is_stocked: true, ..world }, 1_000);
 }

@@ -2,20 +2,20 @@
 
 use redlock_proxy::decision::keyspace::Program;
 use redlock_proxy::decision::keyspace::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
-use redlock_proxy::decision::keyspace::settle::{Copied, copy};
-use redlock_proxy::decision::keyspace::slot::{Adopt, Basis, Sight, Slots};
+use redlock_proxy::decision::keyspace::slot::{Basis, Slots};
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
+use redlock_proxy::quorum::{MasterId, Quorum};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 use stateright::{Model, Property};
 
 use crate::bugs::{self, Bug};
+use crate::claims::{LeaseLetter, LeaseRequest, Votes};
 use crate::server::{Held, Job, Lease, Operation, Reply, Server, Stored};
+use crate::sweeper::Swept;
 
 pub(crate) const MASTERS: usize = 3;
-/// The worker that copies to a master that is admitted.
-const ADMITTER: u64 = 99;
 pub(crate) const LINEARIZABLE: &str = "every history is one of a single server";
+pub(crate) const SETTLED: &str = "all masters together tell what the keys hold";
 
 /// What may happen, and how often.
 #[derive(Clone, Debug)]
@@ -37,6 +37,10 @@ pub(crate) struct World {
     pub(crate) slow: u64,
     /// Whether a master may lose a value from under its stamp, once.
     pub(crate) loses: bool,
+    /// How often stamps are swept for what can be dropped.
+    pub(crate) sweeps: u8,
+    /// Whether any two masters, too, can always tell what the keys hold.
+    pub(crate) is_told_by_any_two: bool,
     /// Whether the first key holds something from the beginning.
     pub(crate) is_stocked: bool,
     /// How many programs a stamp remembers.
@@ -47,16 +51,19 @@ pub(crate) struct World {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) masters: [Master; MASTERS],
-    clients: Vec<Client>,
+    pub(crate) clients: Vec<Client>,
     /// The last ballot counter that was used.
-    clock: u64,
+    pub(crate) clock: u64,
     retries: u8,
     losses: u8,
+    /// What masters may drop.
+    pub(crate) swept: Vec<Swept>,
+    pub(crate) sweeps: u8,
     /// A master has lost a value.
     has_lost: bool,
     history: LinearizabilityTester<u8, Server>,
     /// Leases that have ended: owner and key.
-    ended: Vec<(u8, u8)>,
+    pub(crate) ended: Vec<(u8, u8)>,
     /// How many operations nobody knows about.
     errors: u8,
     is_wrong: bool,
@@ -66,11 +73,11 @@ pub(crate) struct State {
 pub(crate) struct Master {
     pub(crate) slots: Slots<Job>,
     /// The version of the roster that its mark shows; `None`: it has no mark.
-    version: Option<u64>,
+    pub(crate) version: Option<u64>,
     pub(crate) inbox: Vec<Letter>,
     /// What the fast path of leases has sent, in the order of each client.
-    leases: Vec<LeaseLetter>,
-    is_touched: bool,
+    pub(crate) leases: Vec<LeaseLetter>,
+    pub(crate) is_touched: bool,
 }
 
 /// A request on its way: from which client, under which ballot.
@@ -82,51 +89,26 @@ pub(crate) struct Letter {
     pub(crate) request: Request<Job>,
 }
 
-/// The fast path of leases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LeaseLetter {
-    client: usize,
-    version: u64,
-    key: u8,
-    what: LeaseRequest,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum LeaseRequest {
-    Claim,
-    Release,
-    /// A claim was refused: what it left is taken back.
-    TakeBack,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Client {
-    at: At,
+pub(crate) struct Client {
+    pub(crate) at: At,
     /// The version of the roster that it works under.
-    version: u64,
+    pub(crate) version: u64,
     /// What the last program left for the next one.
-    held: Option<(Vec<u8>, Vec<Basis<Job>>)>,
+    pub(crate) held: Option<(Vec<u8>, Vec<Basis<Job>>)>,
     /// How many of its operations have ended.
-    ended: usize,
+    pub(crate) ended: usize,
     /// Its release goes on as a program, and has deleted a copy before.
-    has_released: bool,
+    pub(crate) has_released: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum At {
+pub(crate) enum At {
     Rest,
     Program(Box<Proposer<Job>>),
     Voting(LeaseRequest, Votes),
     /// It was told that nobody knows, and goes away.
     Gone,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Votes {
-    yes: MasterSet,
-    no: MasterSet,
-    /// Where the key is a register.
-    registers: MasterSet,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -142,8 +124,12 @@ pub(crate) enum Action {
     Drop(usize, u8),
     /// A value goes from under its stamp: cleaned up after its end, or lost.
     Remove(usize, u8, bool),
+    /// All members are asked what they have.
+    Sweep,
+    /// A master drops a stamp.
+    Forget(usize, Swept),
     /// The last master loses all it has.
-    Forget,
+    Empty,
     /// It is put out of the roster.
     Raise,
     /// It is given what the others have, and comes in again.
@@ -164,6 +150,8 @@ impl World {
             fades: false,
             slow: 0,
             loses: false,
+            sweeps: 0,
+            is_told_by_any_two: false,
             is_stocked: false,
             keep: 8,
             bug: None,
@@ -174,7 +162,7 @@ impl World {
         self.bug == Some(bug)
     }
 
-    fn operation(&self, state: &State, client: usize) -> Option<Operation> {
+    pub(crate) fn operation(&self, state: &State, client: usize) -> Option<Operation> {
         self.clients[client].get(state.clients[client].ended).copied()
     }
 
@@ -194,7 +182,7 @@ impl World {
         Some(())
     }
 
-    fn propose(&self, state: &mut State, client: usize, wish: Wish<Job>) {
+    pub(crate) fn propose(&self, state: &mut State, client: usize, wish: Wish<Job>) {
         state.clock += 10;
         let (quorum, clock) = (Quorum::of(MASTERS), self.clock_of(state, client));
         let me = &mut state.clients[client];
@@ -216,7 +204,7 @@ impl World {
         state.clock.saturating_sub(behind)
     }
 
-    fn again(&self, state: &mut State, client: usize) -> Option<()> {
+    pub(crate) fn again(&self, state: &mut State, client: usize) -> Option<()> {
         state.clock += 10;
         let clock = self.clock_of(state, client);
         let operation = self.operation(state, client)?;
@@ -292,88 +280,6 @@ impl World {
         }
     }
 
-    /// Gives a request of the fast path to a master, and its answer to the client.
-    fn deliver_lease(&self, state: &mut State, index: usize, letter: LeaseLetter) {
-        let LeaseLetter { client, version, key, what } = letter;
-        let owner = Lease(name(client));
-        let master = &mut state.masters[index];
-        master.is_touched = true;
-        let first = master.leases.iter().position(|other| *other == letter);
-        first.map(|at| master.leases.remove(at));
-        let slot = master.slots.of(&key);
-        let is_register = slot.is_there();
-        let vote = match what {
-            LeaseRequest::Claim => Some(master.slots.claim(&key, owner)),
-            LeaseRequest::TakeBack => {
-                master.slots.give_back(&key, |it| *it == owner);
-                return;
-            }
-            LeaseRequest::Release if is_register => None,
-            LeaseRequest::Release => {
-                Some(master.slots.give_back(&key, |it| *it == owner).is_some())
-            }
-        };
-        let now = state.clients[client].version;
-        let At::Voting(asked, votes) = &mut state.clients[client].at else { return };
-        let is_proved = master.version == Some(version) || self.is(Bug::MixesVersions);
-        if *asked != what || !is_proved || version != now {
-            return;
-        }
-        let id = MasterId::new(index);
-        match vote {
-            Some(true) => votes.yes.insert(id),
-            Some(false) => votes.no.insert(id),
-            None => votes.registers.insert(id),
-        }
-        let votes = *votes;
-        match what {
-            LeaseRequest::Claim => state.claimed(client, key, votes),
-            _ => self.released(state, client, key, votes),
-        }
-    }
-
-    fn released(&self, state: &mut State, client: usize, key: u8, votes: Votes) {
-        let needed = Quorum::of(MASTERS).needed();
-        let answered = votes.yes.len() + votes.no.len() + votes.registers.len();
-        if votes.yes.len() >= needed {
-            state.answer(client, Reply::Number(1));
-        } else if votes.no.len() >= needed {
-            state.answer(client, Reply::Number(0));
-        } else if answered == MASTERS && votes.registers.is_empty() {
-            state.answer(client, Reply::Number(u8::from(!votes.yes.is_empty())));
-        } else if answered == MASTERS {
-            let job = Job(Operation::Release(key), name(client));
-            state.clients[client].held = None;
-            state.clients[client].has_released = !votes.yes.is_empty();
-            self.propose(state, client, Wish::Run(job));
-        }
-    }
-
-    /// What is under way when the version changes is sent again, or taken back.
-    fn learn(&self, state: &mut State, client: usize) -> Option<()> {
-        state.clients[client].version = state.version();
-        state.clients[client].held = None;
-        let operation = self.operation(state, client);
-        match (&state.clients[client].at, operation) {
-            (At::Program(_), _) => self.again(state, client)?,
-            (At::Voting(LeaseRequest::Claim, _), Some(Operation::Claim(key))) => {
-                state.post(client, key, LeaseRequest::TakeBack);
-                state.answer(client, Reply::Number(0));
-            }
-            (At::Voting(LeaseRequest::Release, votes), Some(Operation::Release(key))) => {
-                // What was deleted under the version before is nothing that a later vote can tell.
-                if !votes.yes.is_empty() {
-                    state.post(client, key, LeaseRequest::TakeBack);
-                    state.lose(client);
-                } else {
-                    state.vote(client, key, LeaseRequest::Release);
-                }
-            }
-            _ => {}
-        }
-        Some(())
-    }
-
     /// Whether a letter can never have an effect any more.
     fn is_dead(&self, version: Option<u64>, slots: &Slots<Job>, letter: &Letter) -> bool {
         if version.is_none_or(|version| letter.version < version) && !self.is(Bug::MixesVersions) {
@@ -401,84 +307,25 @@ impl World {
 }
 
 /// Clients are numbered from 1: 0 owns nothing.
-fn name(client: usize) -> u8 {
+pub(crate) fn name(client: usize) -> u8 {
     client as u8 + 1
 }
 
 impl State {
-    fn vote(&mut self, client: usize, key: u8, what: LeaseRequest) {
-        self.clients[client].at = At::Voting(what, Votes::default());
-        self.post(client, key, what);
-    }
-
-    fn claimed(&mut self, client: usize, key: u8, votes: Votes) {
-        let needed = Quorum::of(MASTERS).needed();
-        if votes.yes.len() >= needed {
-            self.answer(client, Reply::Number(1));
-        } else if votes.no.len() >= needed {
-            self.answer(client, Reply::Number(0));
-            self.post(client, key, LeaseRequest::TakeBack);
-        }
-    }
-
-    fn post(&mut self, client: usize, key: u8, what: LeaseRequest) {
-        let version = self.clients[client].version;
-        for master in &mut self.masters {
-            master.leases.push(LeaseLetter { client, version, key, what });
-        }
-    }
-
-    fn answer(&mut self, client: usize, reply: Reply) {
+    pub(crate) fn answer(&mut self, client: usize, reply: Reply) {
         let me = &mut self.clients[client];
         (me.at, me.ended) = (At::Rest, me.ended + 1);
         let _ = self.history.on_return(name(client), reply);
         self.is_wrong = !self.history.is_consistent();
     }
 
-    fn lose(&mut self, client: usize) {
+    pub(crate) fn lose(&mut self, client: usize) {
         self.clients[client].at = At::Gone;
         self.errors += 1;
     }
 
-    fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.masters[0].version.unwrap_or_default()
-    }
-
-    /// The others settle what the last master gets, and it comes in again. Its lease is theirs, or one that was taken
-    /// meanwhile.
-    fn admit(&mut self) {
-        self.clock += 10;
-        let ballot = Ballot { epoch: 0, counter: self.clock, worker: ADMITTER };
-        for keys in [[0, 1], [1, 0]] {
-            let (others, last) = self.masters.split_at_mut(MASTERS - 1);
-            let sights = others.iter_mut().map(|master| {
-                let sight = |key| Sight::of(master.slots.of(key));
-                keys.iter().map(sight).collect::<Vec<_>>()
-            });
-            let sights: Vec<_> = sights.collect();
-            let shown: Vec<_> = sights.iter().map(|sights| &sights[..]).collect();
-            let promised = others.iter().map(|master| master.slots.get(&keys[0]).promised).max();
-            let new = last[0].slots.of(&keys[0]);
-            new.promised = promised.unwrap_or_default();
-            new.lease = sights.iter().find_map(|sights| sights[0].lease).or(new.lease);
-            match copy(Quorum::of(MASTERS), ballot, &keys, &shown) {
-                Copied::Settled(states) => {
-                    let state = states[0].state.clone();
-                    let adopt = Adopt { states, next: ballot };
-                    for other in others {
-                        let _ = other.slots.adopt(&adopt);
-                    }
-                    new.lease.take_if(|_| state.value.held.is_there());
-                    (new.state, new.promised) = (state, ballot);
-                    new.state.open = None;
-                }
-                Copied::Contested(state) => new.state = state,
-                Copied::More(_) => unreachable!("both keys are shown"),
-            }
-        }
-        for master in &mut self.masters {
-            master.version = Some(3);
-        }
     }
 
     /// Whether the client still waits for the answer to this letter.
@@ -493,28 +340,6 @@ impl State {
     fn is_like_another(&self, master: usize) -> bool {
         !self.masters[master].is_touched
             && self.masters[..master].iter().any(|other| !other.is_touched)
-    }
-
-    /// The leases that were granted and have not ended, by owner and key.
-    fn leases<'a>(&'a self, world: &'a World) -> impl Iterator<Item = (usize, u8)> + 'a {
-        let granted = |client: usize| {
-            let done = &world.clients[client][..self.clients[client].ended];
-            done.iter().filter_map(move |operation| match operation {
-                Operation::Claim(key) => Some((client, *key)),
-                _ => None,
-            })
-        };
-        // A copy that is made after the end is not for programs to tell: `tests/leases` has clocks.
-        let is_on_its_way = |client: usize| {
-            let letters = self.masters.iter().flat_map(|master| &master.leases);
-            letters
-                .filter(|letter| letter.what == LeaseRequest::Claim)
-                .any(|it| it.client == client)
-        };
-        (0..self.clients.len())
-            .flat_map(granted)
-            .filter(|(client, key)| !self.ended.contains(&(name(*client), *key)))
-            .filter(move |(client, _)| !is_on_its_way(*client))
     }
 }
 
@@ -555,6 +380,8 @@ impl Model for World {
             clock: 0,
             retries: 0,
             losses: 0,
+            swept: Vec::new(),
+            sweeps: 0,
             has_lost: false,
             history: LinearizabilityTester::new(server),
             ended: Vec::new(),
@@ -613,10 +440,11 @@ impl Model for World {
                 }
             }
         }
+        self.sweeping(state, actions);
         if self.forgets {
             match (state.masters[MASTERS - 1].version, state.version()) {
                 (Some(1), 1) if state.masters[MASTERS - 1].is_touched => {
-                    actions.push(Action::Forget);
+                    actions.push(Action::Empty);
                 }
                 (None, 1) => actions.push(Action::Raise),
                 (None, 2) => actions.push(Action::Admit),
@@ -656,7 +484,9 @@ impl Model for World {
                 state.has_lost |= is_lost;
                 state.masters[master].slots.remove(&key);
             }
-            Action::Forget => {
+            Action::Sweep => self.sweep(&mut state),
+            Action::Forget(master, swept) => self.forget(&mut state, master, &swept),
+            Action::Empty => {
                 let last = &mut state.masters[MASTERS - 1];
                 (last.slots, last.version) = (Slots::default(), None);
             }
@@ -687,6 +517,7 @@ impl Model for World {
             Property::always("equal ballots mean equal states", |_: &Self, state: &State| {
                 state.equal_ballots_mean_equal_states()
             }),
+            Property::always(SETTLED, |world: &Self, state: &State| world.can_be_settled(state)),
             Property::sometimes("all operations end", |world: &Self, state: &State| {
                 let are_open =
                     (0..world.clients.len()).any(|client| world.operation(state, client).is_some());

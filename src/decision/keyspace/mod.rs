@@ -16,13 +16,15 @@
 //!
 //! * [`slot`] is what a master keeps and does: the specification of its scripts;
 //! * [`settle`] finds out of promises what the keys hold;
-//! * [`proposer`] is what a worker does.
+//! * [`proposer`] is what a worker does;
+//! * [`tombstone`] tells when a master may forget a key, and what it then still knows.
 
 pub mod proposer;
 pub mod settle;
 pub mod slot;
 #[cfg(test)]
 mod tests;
+pub mod tombstone;
 
 use std::fmt::Debug;
 use std::hash::Hash;

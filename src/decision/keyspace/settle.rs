@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use super::Program;
 use super::slot::{Adopted, Open, Sight, State, has_room, lease_without};
-use crate::decision::register::acceptor::Fate;
+use crate::decision::register::acceptor::{Fate, Recent};
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::Quorum;
 
@@ -77,7 +77,8 @@ pub fn copy<P: Program>(
         let recent = oldest.recent.without_those_before(newest.accepted);
         return Copied::Contested(State { recent, ..oldest });
     }
-    let newest = Chosen { key: 0, state: &newest, is_decided: true };
+    let floor = settling.floor(0);
+    let newest = Chosen { key: 0, state: &newest, floor, is_decided: true };
     Copied::Settled(vec![newest.adopted(&keys[0], ballot)])
 }
 
@@ -112,6 +113,8 @@ struct Settling<'a, P: Program> {
 struct Chosen<'a, P: Program> {
     key: usize,
     state: &'a State<P>,
+    /// Up to here nobody knows what ran, if nothing was accepted.
+    floor: Ballot,
     is_decided: bool,
 }
 
@@ -154,7 +157,8 @@ impl<'a, P: Program> Settling<'a, P> {
                     group.into_iter().filter(|place| !wanted.contains(place)).collect::<Vec<_>>(),
                 );
             }
-            chosen.push(Chosen { key, state, is_decided: matches!(verdict, Verdict::Decided) });
+            let is_decided = matches!(verdict, Verdict::Decided);
+            chosen.push(Chosen { key, state, floor: self.floor(key), is_decided });
         }
         Ok(chosen)
     }
@@ -168,7 +172,7 @@ impl<'a, P: Program> Settling<'a, P> {
                 is_known = false;
                 continue;
             };
-            match state.recent.fate(*ballot) {
+            match recent(state, self.floor(*place)).fate(*ballot) {
                 Fate::DidNotRun => return Err(Obstacle::Dead(open.group.clone())),
                 Fate::Ran(_) => is_decided |= state.ran() != Some(*ballot),
                 Fate::NotKnown => is_known = false,
@@ -220,7 +224,19 @@ impl<'a, P: Program> Settling<'a, P> {
     fn newest(&self, key: usize) -> Option<&'a State<P>> {
         let known = self.sights.iter().map(|sights| self.known(&sights[key], key));
         let newest = known.max_by_key(|(accepted, state)| (*accepted, state.is_some()));
-        newest.and_then(|(_, state)| state)
+        newest.and_then(|(_, state)| state.or_else(|| self.dropped(key)))
+    }
+
+    /// What was decided, and is with nobody any more although a quorum had it, was a tombstone that was dropped.
+    fn dropped(&self, key: usize) -> Option<&'a State<P>> {
+        let states = self.sights.iter().map(|sights| &sights[key].state);
+        let mut without = states.filter(|state| state.accepted == Ballot::NONE);
+        (without.clone().count() >= self.quorum.needed()).then(|| without.next()).flatten()
+    }
+
+    /// Up to here nobody knows what became of programs on a key that has no stamp.
+    fn floor(&self, key: usize) -> Ballot {
+        self.sights.iter().map(|sights| sights[key].floor).max().unwrap_or_default()
     }
 
     /// How far a master has come, and the state if it is still there.
@@ -259,7 +275,8 @@ impl<'a, P: Program> Settling<'a, P> {
                     && !sight.is_lost(ballot.counter)
             };
             is_known &= self.sights.iter().filter(holds).count() >= self.quorum.needed();
-            holdings.push(Holding { state: one.state.clone(), lease });
+            let recent = recent(one.state, one.floor);
+            holdings.push(Holding { state: State { recent, ..one.state.clone() }, lease });
         }
         if is_known {
             return Some(Finding::Known(holdings));
@@ -284,6 +301,14 @@ impl<'a, P: Program> Settling<'a, P> {
     }
 }
 
+/// The last programs that led to a state. The stamp of one that was never accepted may have been dropped.
+fn recent<P: Program>(state: &State<P>, floor: Ballot) -> Recent<P::Reply> {
+    match state.accepted {
+        Ballot::NONE => state.recent.without_those_before(floor),
+        _ => state.recent.clone(),
+    }
+}
+
 impl<P: Program> Chosen<'_, P> {
     fn adopted(&self, key: &P::Key, ballot: Ballot) -> Adopted<P> {
         let (key, from) = (key.clone(), self.state.accepted);
@@ -292,7 +317,8 @@ impl<P: Program> Chosen<'_, P> {
 
     fn under(&self, ballot: Ballot) -> State<P> {
         let open = self.state.open.clone().filter(|_| !self.is_decided);
-        State { accepted: ballot, open, ..self.state.clone() }
+        let recent = recent(self.state, self.floor);
+        State { accepted: ballot, open, recent, ..self.state.clone() }
     }
 }
 

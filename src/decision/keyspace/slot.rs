@@ -11,13 +11,20 @@ use crate::decision::register::ballot::Ballot;
 
 /// The keys of one database of one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Slots<P: Program>(BTreeMap<P::Key, Slot<P>>);
+pub struct Slots<P: Program> {
+    pub(super) keys: BTreeMap<P::Key, Slot<P>>,
+    /// What stamps that were dropped had promised at most ([`tombstone`](super::tombstone)). It stands in the tail of the
+    /// mark.
+    pub(super) floor: Ballot,
+}
 
 /// One key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slot<P: Program> {
     /// The highest ballot that was promised. Nothing below it is accepted any more.
     pub promised: Ballot,
+    /// Up to here nobody knows what ran: the floor of the database, as long as nothing was accepted.
+    pub floor: Ballot,
     /// What was accepted last.
     pub state: State<P>,
     /// Whether the value has gone from under its stamp: removed after its end, or lost.
@@ -57,6 +64,8 @@ pub struct Open<P: Program> {
 pub struct Sight<P: Program> {
     /// What was accepted last.
     pub state: State<P>,
+    /// Up to here nobody knows what ran, if nothing was accepted.
+    pub floor: Ballot,
     /// Whether the value has gone from under its stamp.
     pub is_gone: bool,
     /// The lease.
@@ -123,13 +132,14 @@ pub struct Refusal(pub Ballot);
 
 impl<P: Program> Default for Slots<P> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self { keys: BTreeMap::new(), floor: Ballot::NONE }
     }
 }
 
 impl<P: Program> Default for Slot<P> {
     fn default() -> Self {
-        Self { promised: Ballot::NONE, state: State::default(), is_gone: false, lease: None }
+        let (promised, floor, state) = (Ballot::NONE, Ballot::NONE, State::default());
+        Self { promised, floor, state, is_gone: false, lease: None }
     }
 }
 
@@ -143,17 +153,21 @@ impl<P: Program> Default for State<P> {
 impl<P: Program> Slots<P> {
     /// What the master keeps of `key`.
     pub fn get(&self, key: &P::Key) -> Slot<P> {
-        self.0.get(key).cloned().unwrap_or_default()
+        let mut slot = self.keys.get(key).cloned().unwrap_or_default();
+        slot.rise_to(self.floor);
+        slot
     }
 
     /// The same, to be changed.
     pub fn of(&mut self, key: &P::Key) -> &mut Slot<P> {
-        self.0.entry(key.clone()).or_default()
+        let slot = self.keys.entry(key.clone()).or_default();
+        slot.rise_to(self.floor);
+        slot
     }
 
     /// The keys that something is kept of.
     pub fn iter(&self) -> impl Iterator<Item = (&P::Key, &Slot<P>)> {
-        self.0.iter()
+        self.keys.iter()
     }
 
     /// Promises `ballot` for all of `keys`, and answers what the promise is about.
@@ -243,6 +257,14 @@ impl<P: Program> Slots<P> {
 }
 
 impl<P: Program> Slot<P> {
+    /// A key without a stamp counts as promised at the floor.
+    fn rise_to(&mut self, floor: Ballot) {
+        if self.state.accepted == Ballot::NONE {
+            self.floor = self.floor.max(floor);
+            self.promised = self.promised.max(floor);
+        }
+    }
+
     fn promise(&mut self, ballot: Ballot) -> Sight<P> {
         self.promised = ballot;
         Sight::of(self)
@@ -286,13 +308,15 @@ impl<P: Program> Slot<P> {
         if !is_kept {
             (self.lease, self.is_gone) = (None, false);
         }
+        let recent = self.state.recent.without_those_before(self.floor);
         self.state = State {
             accepted: ballot,
             basis: self.state.accepted,
             value: value.unwrap_or_else(|| self.state.value.clone()),
-            recent: self.state.recent.with(ballot, reply.clone(), keep),
+            recent: recent.with(ballot, reply.clone(), keep),
             open: Some(Open { group: group.to_vec(), found, is_kept }),
         };
+        self.floor = Ballot::NONE;
     }
 
     fn may_adopt(&self, adopted: &Adopted<P>) -> bool {
@@ -312,14 +336,15 @@ impl<P: Program> Slot<P> {
         if let Some(open) = state.open.as_ref().filter(|open| !open.is_kept) {
             self.lease.take_if(|lease| Some(&*lease) == open.found.as_ref());
         }
-        (self.promised, self.state) = (next, state.clone());
+        (self.promised, self.floor, self.state) = (next, Ballot::NONE, state.clone());
     }
 }
 
 impl<P: Program> Sight<P> {
     /// What a master that keeps this shows.
     pub fn of(slot: &Slot<P>) -> Self {
-        Self { state: slot.state.clone(), is_gone: slot.is_gone, lease: slot.lease.clone() }
+        let Slot { state, floor, is_gone, lease, .. } = slot.clone();
+        Self { state, floor, is_gone, lease }
     }
 }
 

@@ -1,16 +1,18 @@
 //! What the model in `tests/keyspace` explores, step by step.
 
 use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
-use super::slot::Slots;
+use super::slot::{Sight, Slots};
+use super::tombstone::droppable;
 use super::{Program, Seen};
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::{MasterId, Quorum};
 
-/// Adds one to each of its keys, or only looks.
+/// Adds one to each of its keys, deletes them, or only looks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count {
     keys: Vec<char>,
     writes: bool,
+    deletes: bool,
 }
 
 impl Program for Count {
@@ -25,6 +27,7 @@ impl Program for Count {
 
     fn run(&self, seen: &[Seen<'_, Self>], _: u64) -> (Vec<Option<u8>>, u8) {
         let after = seen.iter().map(|seen| match seen {
+            _ if self.deletes => 0,
             Seen::Register(value) => **value + 1,
             Seen::Lease(_) => 1,
         });
@@ -44,7 +47,7 @@ impl Program for Count {
 type Masters = [Slots<Count>; 3];
 
 fn count(keys: &str) -> Wish<Count> {
-    Wish::Run(Count { keys: keys.chars().collect(), writes: true })
+    Wish::Run(Count { keys: keys.chars().collect(), writes: true, deletes: false })
 }
 
 fn read(keys: &str) -> Wish<Count> {
@@ -107,7 +110,7 @@ fn the_next_program_of_a_worker_takes_one_round_trip() {
     let (proposer, step) = run(start(7, count("ab"), 100), &mut masters, &[0, 1, 2]);
     assert_eq!(step, done(2));
     let held = proposer.held().expect("promises").to_vec();
-    let program = Count { keys: vec!['a', 'b'], writes: true };
+    let program = Count { keys: vec!['a', 'b'], writes: true, deletes: false };
     let (mut next, request) = Proposer::with_promises(Quorum::of(3), 7, 1, program, held, 0);
     assert_eq!(ask(&mut next, &mut masters, &[1, 2], &request), done(4));
 }
@@ -235,4 +238,110 @@ fn answers_of_another_version_do_not_count() {
         let (ballot, answer) = (proposer.ballot().expect("a round"), execute(slots, &request));
         assert_eq!(proposer.answer(ballot, MasterId::new(at), 2, answer), Step::Wait);
     }
+}
+
+/// What all masters show of some keys, closed or not.
+fn sights(masters: &Masters, keys: &[char]) -> Vec<Vec<Sight<Count>>> {
+    let sight = |slots: &Slots<Count>| keys.iter().map(|key| Sight::of(&slots.get(key))).collect();
+    masters.iter().map(sight).collect()
+}
+
+fn dropped(masters: &Masters, keys: &[char]) -> String {
+    let sights = sights(masters, keys);
+    let sights: Vec<_> = sights.iter().map(|sights| &sights[..]).collect();
+    droppable(Quorum::of(3), keys, &sights, 1_000).into_iter().map(|(key, _)| key).collect()
+}
+
+fn close(masters: &mut Masters, key: char) -> Ballot {
+    let accepted = masters[0].get(&key).state.accepted;
+    assert!(masters.iter_mut().all(|slots| slots.close(&key, accepted)));
+    accepted
+}
+
+/// A key that every master counted, and then deleted.
+fn deleted(keys: &str) -> Masters {
+    let mut masters = Masters::default();
+    let sum = keys.len() as u8;
+    assert_eq!(run(start(7, count(keys), 100), &mut masters, &[0, 1, 2]).1, done(sum));
+    let delete = Wish::Run(Count { keys: keys.chars().collect(), writes: true, deletes: true });
+    assert_eq!(run(start(7, delete, 200), &mut masters, &[0, 1, 2]).1, done(0));
+    masters
+}
+
+#[test]
+fn a_stamp_is_dropped_once_every_master_has_it() {
+    let mut masters = deleted("a");
+    assert_eq!(dropped(&masters, &['a']), "", "a quorum may not know that it has it");
+    let accepted = close(&mut masters, 'a');
+    assert_eq!(dropped(&masters, &['a']), "a");
+    assert!(masters[2].forget(&'a', accepted) && !masters[2].forget(&'a', accepted));
+    assert_eq!(dropped(&masters, &['a']), "", "two have it");
+    let (_, step) = run(start(8, read("a"), 900), &mut masters, &[1, 2]);
+    assert_eq!(values(&step), [0]);
+}
+
+#[test]
+fn what_was_not_deleted_everywhere_is_not_dropped() {
+    let mut masters = deleted("a");
+    assert_eq!(run(start(8, count("a"), 300), &mut masters, &[0, 1]).1, done(1));
+    assert_eq!(dropped(&masters, &['a']), "");
+}
+
+#[test]
+fn a_dropped_stamp_keeps_out_what_is_late() {
+    let mut masters = deleted("a");
+    let (_, late) = start(9, count("a"), 200);
+    let accepted = close(&mut masters, 'a');
+    let promised = masters[0].get(&'a').promised;
+    assert!(masters[0].forget(&'a', accepted));
+    assert_eq!(masters[0].floor(), promised);
+    assert!(matches!(execute(&mut masters[0], &late), Answer::Refused(_)));
+    let other = Request::Prepare(vec!['b'], Ballot { counter: 150, ..promised });
+    assert!(matches!(execute(&mut masters[0], &other), Answer::Refused(_)), "any key");
+}
+
+#[test]
+fn a_program_whose_stamp_was_dropped_is_not_denied() {
+    let mut masters = deleted("a");
+    let (mut proposer, request) = start(8, count("a"), 300);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    masters.iter_mut().for_each(|slots| drop(execute(slots, &apply)));
+    let delete = Wish::Run(Count { keys: vec!['a'], writes: true, deletes: true });
+    assert_eq!(run(start(9, delete, 400), &mut masters, &[0, 1, 2]).1, done(0));
+    let accepted = close(&mut masters, 'a');
+    assert!(masters.iter_mut().all(|slots| slots.forget(&'a', accepted)));
+    let again = proposer.again(500);
+    let (_, step) = run((proposer, again), &mut masters, &[1, 2]);
+    assert_eq!(step, Step::Done(Outcome::NotKnown));
+}
+
+#[test]
+fn a_stamp_that_an_open_group_names_is_not_dropped() {
+    let mut masters = Masters::default();
+    assert_eq!(run(start(7, count("ab"), 100), &mut masters, &[0, 1]).1, done(2));
+    let delete = Wish::Run(Count { keys: vec!['b'], writes: true, deletes: true });
+    assert_eq!(run(start(7, delete, 200), &mut masters, &[0, 1]).1, done(0));
+    assert_eq!(values(&run(start(8, read("b"), 300), &mut masters, &[1, 2, 0]).1), [0]);
+    close(&mut masters, 'b');
+    assert_eq!(dropped(&masters, &['a', 'b']), "", "two masters have what it was written with");
+    assert_eq!(values(&run(start(8, read("a"), 400), &mut masters, &[1, 2, 0]).1), [1]);
+    assert_eq!(dropped(&masters, &['a', 'b']), "b");
+}
+
+/// It is absent although a later program, which came to nothing, has overwritten it where it was not dropped.
+#[test]
+fn what_a_quorum_has_dropped_is_absent() {
+    let mut masters = deleted("ab");
+    let accepted = [close(&mut masters, 'a'), close(&mut masters, 'b')];
+    let (mut proposer, request) = start(8, count("ab"), 300);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    execute(&mut masters[0], &apply);
+    assert_eq!(run(start(9, count("b"), 400), &mut masters, &[1, 2]).1, done(1));
+    assert!(masters[1..].iter_mut().all(|slots| slots.forget(&'a', accepted[0])));
+    let (_, step) = run(start(9, read("a"), 500), &mut masters, &[0, 1, 2]);
+    assert_eq!(values(&step), [0]);
 }

@@ -210,7 +210,7 @@ impl<R: Clone> Recent<R> {
         entries.push((ballot, reply));
         let surplus = entries.len().saturating_sub(keep);
         let dropped = entries.drain(..surplus).map(|(ballot, _)| ballot).max();
-        Self { entries, dropped: dropped.unwrap_or(self.dropped) }
+        Self { entries, dropped: self.dropped.max(dropped.unwrap_or_default()) }
     }
 }
 

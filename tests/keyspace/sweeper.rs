@@ -1,0 +1,121 @@
+//! Dropping the stamps of keys that are absent.
+
+use redlock_proxy::decision::keyspace::settle::{Finding, settle};
+use redlock_proxy::decision::keyspace::slot::{Sight, Slots};
+use redlock_proxy::decision::keyspace::tombstone::{alike, droppable};
+use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::quorum::Quorum;
+
+use crate::bugs::Bug;
+use crate::server::{Job, Operation};
+use crate::world::{Action, MASTERS, State, World};
+
+const KEYS: [u8; 2] = [0, 1];
+/// By how much the clock of who sweeps is ahead of all others.
+const AHEAD: u64 = 15;
+
+/// A stamp that may be dropped: the key, its accepted ballot, and the version of the roster under which all members were
+/// asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Swept {
+    key: u8,
+    accepted: Ballot,
+    version: u64,
+}
+
+impl World {
+    /// All members are asked at once here. What a sweep relies on stays as it is once it is so.
+    pub(crate) fn sweeping(&self, state: &State, actions: &mut Vec<Action>) {
+        let are_all_in = state.masters.iter().all(|master| master.version == Some(state.version()));
+        let is_touched = state.masters.iter().any(|master| master.is_touched);
+        if state.sweeps < self.sweeps && are_all_in && is_touched {
+            actions.push(Action::Sweep);
+        }
+        for swept in &state.swept {
+            for (index, master) in state.masters.iter().enumerate() {
+                let has_stamp = master.slots.iter().any(|(key, slot)| {
+                    let has_promised = slot.promised > Ballot::NONE && slot.promised > slot.floor;
+                    *key == swept.key && slot.state.accepted == swept.accepted && has_promised
+                });
+                if has_stamp && master.version == Some(swept.version) {
+                    actions.push(Action::Forget(index, *swept));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn sweep(&self, state: &mut State) {
+        state.sweeps += 1;
+        let (quorum, now) = (Quorum::of(MASTERS), state.clock + AHEAD);
+        let sights = self.sights(state);
+        for (place, key) in KEYS.iter().enumerate() {
+            let Some(accepted) = alike(quorum, place, &slices(&sights), now) else { continue };
+            for master in &mut state.masters {
+                master.slots.close(key, accepted);
+            }
+        }
+        let version = state.version();
+        let found = self.droppable(&self.sights(state), now);
+        let swept = found.into_iter().map(|(key, accepted)| Swept { key, accepted, version });
+        state.swept = swept.collect();
+    }
+
+    fn droppable(&self, sights: &[Vec<Sight<Job>>], now: u64) -> Vec<(u8, Ballot)> {
+        let mut sights = sights.to_vec();
+        if matches!(self.bug, Some(Bug::DropsWhatAQuorumHas | Bug::DropsWhatGroupsName)) {
+            sights.iter_mut().flatten().for_each(|sight| sight.state.open = None);
+        }
+        let sights = slices(&sights);
+        if !self.is(Bug::DropsWhatAQuorumHas) {
+            return droppable(Quorum::of(MASTERS), &KEYS, &sights, now);
+        }
+        let both = Quorum::of(MASTERS - 1);
+        let pairs = sights.windows(MASTERS - 1);
+        pairs.flat_map(|pair| droppable(both, &KEYS, pair, now)).collect()
+    }
+
+    pub(crate) fn forget(&self, state: &mut State, index: usize, swept: &Swept) {
+        let master = &mut state.masters[index];
+        let before = master.slots.clone();
+        master.slots.forget(&swept.key, swept.accepted);
+        let floor = match self.bug {
+            Some(Bug::DropsWithoutAFloor) => before.floor(),
+            Some(Bug::DropsPromises) => before.floor().max(swept.accepted),
+            Some(Bug::DropsEnds) => before.floor().max(before.get(&swept.key).promised),
+            _ => return,
+        };
+        let mut slots = Slots::default();
+        slots.raise_floor(floor);
+        for (key, slot) in master.slots.iter() {
+            *slots.of(key) = slot.clone();
+        }
+        master.slots = slots;
+    }
+
+    fn sights(&self, state: &State) -> Vec<Vec<Sight<Job>>> {
+        let sights = |slots: &Slots<Job>| KEYS.map(|key| Sight::of(&slots.get(&key))).to_vec();
+        state.masters.iter().map(|master| sights(&master.slots)).collect()
+    }
+
+    /// With all masters asked nothing can hang on who is silent, unless a claim is not over. Of worlds in which stamps are
+    /// dropped.
+    pub(crate) fn can_be_settled(&self, state: &State) -> bool {
+        let are_all_in = state.masters.iter().all(|master| master.version == Some(state.version()));
+        let claims = |operation: &Operation| matches!(operation, Operation::Claim(_));
+        if self.sweeps == 0 || !are_all_in || self.clients.iter().flatten().any(claims) {
+            return true;
+        }
+        let ballot = Ballot { epoch: 0, counter: state.clock + 10, worker: 0 };
+        let sights = self.sights(state);
+        let sights = slices(&sights);
+        let can = |sights: &[&[Sight<Job>]]| {
+            let finding = settle(Quorum::of(MASTERS), ballot, &KEYS, KEYS.len(), sights);
+            !matches!(finding, Finding::Undecided | Finding::More(_))
+        };
+        can(&sights) && (!self.is_told_by_any_two || sights.windows(MASTERS - 1).all(can))
+    }
+}
+
+fn slices(sights: &[Vec<Sight<Job>>]) -> Vec<&[Sight<Job>]> {
+    sights.iter().map(|sights| &sights[..]).collect()
+}
