@@ -7,7 +7,7 @@ use redlock_proxy::quorum::Quorum;
 
 use crate::claims::LeaseRequest;
 use crate::server::{Operation, Reply};
-use crate::world::{At, MASTERS, State, World};
+use crate::world::{At, MASTERS, ROUND, State, World};
 
 /// The worker that copies to a master that is admitted.
 const ADMITTER: u64 = 99;
@@ -43,7 +43,7 @@ impl State {
     /// The others settle what the last master gets, and it comes in again. Its lease is theirs, or one that was taken
     /// meanwhile.
     pub(crate) fn admit(&mut self) {
-        self.clock += 10;
+        self.clock += ROUND;
         let ballot = Ballot { epoch: 0, counter: self.clock, worker: ADMITTER };
         for keys in [[0, 1], [1, 0]] {
             let (others, last) = self.masters.split_at_mut(MASTERS - 1);

@@ -31,6 +31,10 @@ pub(crate) enum Bug {
     StampsOnlyWhatIsWritten,
     /// What has ended is told by the clock of whoever asks, and a promise is none about time.
     TellsTheTimeByItself,
+    /// What was cleaned up after its end still takes what is older than that.
+    CleansUpWithoutAPromise,
+    /// What is open is adopted although what it found has ended, and claims found nothing.
+    AdoptsPastEnds,
     /// A stamp is dropped, and nothing is left of it.
     DropsWithoutAFloor,
     /// The floor rises to what was accepted, and not to what was promised.
@@ -100,6 +104,10 @@ pub(crate) fn execute(
     }
     let mut answer = request.execute(slots, world.keep);
     match (bug, &request, &mut answer) {
+        (Bug::AdoptsPastEnds, _, Answer::Promised(sights)) => {
+            let open = sights.iter_mut().filter_map(|sight| sight.state.open.as_mut());
+            open.for_each(|open| open.until_us = None);
+        }
         (Bug::DeniesBelowTheFloor, _, Answer::Promised(sights)) => {
             sights.iter_mut().for_each(|sight| sight.floor = Ballot::NONE);
         }
@@ -237,5 +245,21 @@ fn what_has_ended_and_is_dropped_below_its_end_comes_back_for_a_slow_clock() {
     let bug = Some(Bug::DropsEnds);
     let clients: [&[Operation]; 2] = [&[Pass(0), Read(0)], &[Read(0)]];
     let world = World { fades: true, slow: 8, sweeps: 1, ..World::of(&clients) };
+    goes_wrong(World { bug, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn what_is_older_than_an_end_and_comes_after_it_breaks_what_was_claimed() {
+    let bug = Some(Bug::CleansUpWithoutAPromise);
+    let clients: [&[Operation]; 2] = [&[Claim(0), Release(0), Read(0)], &[Touch(0)]];
+    let world = World { is_stocked: true, is_stock_short: true, ..World::of(&clients) };
+    goes_wrong(World { bug, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn what_ran_before_an_end_and_is_adopted_after_a_claim_turns_time_back() {
+    let bug = Some(Bug::AdoptsPastEnds);
+    let clients: [&[Operation]; 2] = [&[Claim(0), Release(0), Read(0)], &[Touch(0)]];
+    let world = World { is_stocked: true, is_stock_short: true, ..World::of(&clients) };
     goes_wrong(World { bug, ..world }, LINEARIZABLE);
 }

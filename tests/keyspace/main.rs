@@ -214,3 +214,21 @@ fn no_stamp_that_is_dropped_around_an_admission_breaks_a_key() {
     let world = world(&[&[Delete(0)], &[Increment(0), Read(0)]]);
     holds(World { sweeps: 1, forgets: true, is_stocked: true, ..world }, 1_000);
 }
+
+#[test]
+fn what_took_an_end_away_too_late_came_to_nothing() {
+    let world = world(&[&[Read(0), Read(0)], &[Touch(0)]]);
+    holds(World { is_stocked: true, is_stock_short: true, ..world }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn what_took_the_end_of_what_passes_away_too_late_came_to_nothing() {
+    holds(World { fades: true, ..world(&[&[Pass(0), Read(0), Read(0)], &[Touch(0)]]) }, 1_000);
+}
+
+#[test]
+fn what_took_an_end_away_too_late_does_not_follow_a_claim() {
+    let clients: [&[Operation]; 2] = [&[Claim(0), Release(0), Read(0)], &[Touch(0)]];
+    holds(World { is_stocked: true, is_stock_short: true, ..world(&clients) }, 1_000);
+}

@@ -11,7 +11,7 @@ pub(crate) enum Operation {
     Claim(u8),
     /// Gives it back.
     Release(u8),
-    /// Counts on, if there is something: `EXPIRE`, `SET XX`, ...
+    /// Counts on, if there is something, and takes its end away: `PERSIST`, `SET XX`, ...
     Touch(u8),
     /// `INCR`.
     Increment(u8),
@@ -116,6 +116,7 @@ impl Job {
         let mut count = |key: u8| {
             let Stored { held, end } = stored[usize::from(key)];
             let (held, number) = held.counted(self.1);
+            let end = end.filter(|_| !matches!(self.0, Operation::Touch(_)));
             written[usize::from(key)] = Some(Stored { held, end });
             number
         };

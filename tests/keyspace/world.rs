@@ -14,6 +14,8 @@ use crate::server::{Held, Job, Lease, Operation, Reply, Server, Stored};
 use crate::sweeper::Swept;
 
 pub(crate) const MASTERS: usize = 3;
+/// How long a round takes, by the clocks of clients.
+pub(crate) const ROUND: u64 = 10;
 pub(crate) const LINEARIZABLE: &str = "every history is one of a single server";
 pub(crate) const SETTLED: &str = "all masters together tell what the keys hold";
 
@@ -43,6 +45,8 @@ pub(crate) struct World {
     pub(crate) is_told_by_any_two: bool,
     /// Whether the first key holds something from the beginning.
     pub(crate) is_stocked: bool,
+    /// Whether that ends after the first round.
+    pub(crate) is_stock_short: bool,
     /// How many programs a stamp remembers.
     pub(crate) keep: usize,
     pub(crate) bug: Option<Bug>,
@@ -153,6 +157,7 @@ impl World {
             sweeps: 0,
             is_told_by_any_two: false,
             is_stocked: false,
+            is_stock_short: false,
             keep: 8,
             bug: None,
         }
@@ -183,7 +188,7 @@ impl World {
     }
 
     pub(crate) fn propose(&self, state: &mut State, client: usize, wish: Wish<Job>) {
-        state.clock += 10;
+        state.clock += ROUND;
         let (quorum, clock) = (Quorum::of(MASTERS), self.clock_of(state, client));
         let me = &mut state.clients[client];
         let version = me.version;
@@ -205,7 +210,7 @@ impl World {
     }
 
     pub(crate) fn again(&self, state: &mut State, client: usize) -> Option<()> {
-        state.clock += 10;
+        state.clock += ROUND;
         let clock = self.clock_of(state, client);
         let operation = self.operation(state, client)?;
         let version = state.clients[client].version;
@@ -366,7 +371,8 @@ impl Model for World {
             leases: Vec::new(),
             is_touched: false,
         };
-        let stock = Stored { held: Held::Register(0, 1), end: None };
+        let end = self.is_stock_short.then_some(ROUND + 5);
+        let stock = Stored { held: Held::Register(0, 1), end };
         if self.is_stocked {
             let accepted = Ballot { epoch: 0, counter: 1, worker: 0 };
             let slot = master.slots.of(&0);
@@ -374,6 +380,10 @@ impl Model for World {
         }
         let server =
             if self.is_stocked { Server([stock, Stored::default()]) } else { Server::default() };
+        let mut history = LinearizabilityTester::new(server);
+        if self.is_stock_short {
+            let _ = history.on_invoke(200, Job(Operation::Fade(0), 0));
+        }
         vec![State {
             masters: [master.clone(), master.clone(), master],
             clients: vec![client; self.clients.len()],
@@ -383,7 +393,7 @@ impl Model for World {
             swept: Vec::new(),
             sweeps: 0,
             has_lost: false,
-            history: LinearizabilityTester::new(server),
+            history,
             ended: Vec::new(),
             errors: 0,
             is_wrong: false,
@@ -430,7 +440,8 @@ impl Model for World {
             }
             for (key, slot) in master.slots.iter().filter(|(_, slot)| slot.is_there()) {
                 match slot.state.value.end {
-                    Some(end) if end + self.slow < state.clock => {
+                    // Time goes on until the next round.
+                    Some(end) if end + self.slow < state.clock + ROUND => {
                         actions.push(Action::Remove(index, *key, false));
                     }
                     _ if self.loses && !state.has_lost => {
@@ -482,7 +493,11 @@ impl Model for World {
             }
             Action::Remove(master, key, is_lost) => {
                 state.has_lost |= is_lost;
-                state.masters[master].slots.remove(&key);
+                let slots = &mut state.masters[master].slots;
+                match is_lost || self.is(Bug::CleansUpWithoutAPromise) {
+                    true => slots.lose(&key),
+                    false => slots.clean_up(&key),
+                }
             }
             Action::Sweep => self.sweep(&mut state),
             Action::Forget(master, swept) => self.forget(&mut state, master, &swept),

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use super::Program;
-use super::slot::{Adopted, Open, Sight, State, has_room, lease_without};
+use super::slot::{Adopted, Open, Sight, State, lease_without};
 use crate::decision::register::acceptor::{Fate, Recent};
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::Quorum;
@@ -205,7 +205,9 @@ impl<'a, P: Program> Settling<'a, P> {
         places.iter().zip(&open.group).all(|(place, (_, ballot))| {
             let sight = &sights[*place];
             sight.state.ran() == Some(*ballot)
-                || self.newest(*place).is_none_or(|state| sight.has_room_for(state))
+                || self
+                    .newest(*place)
+                    .is_none_or(|state| sight.has_room_for(state, self.ballot.counter))
         })
     }
 
@@ -274,7 +276,8 @@ impl<'a, P: Program> Settling<'a, P> {
                     && sight.lease == lease
                     && !sight.is_lost(ballot.counter)
             };
-            is_known &= self.sights.iter().filter(holds).count() >= self.quorum.needed();
+            is_known &= self.sights.iter().filter(holds).count() >= self.quorum.needed()
+                && !one.has_ended_since(ballot.counter);
             let recent = recent(one.state, one.floor);
             holdings.push(Holding { state: State { recent, ..one.state.clone() }, lease });
         }
@@ -310,6 +313,14 @@ fn recent<P: Program>(state: &State<P>, floor: Ballot) -> Recent<P::Reply> {
 }
 
 impl<P: Program> Chosen<'_, P> {
+    /// Whether the value was accepted before its end, and has reached it by now. A program that took the end away may still
+    /// wait on a master to be adopted, and nothing but a state that was accepted later outbids it: so the end is accepted,
+    /// once, before anybody is told of it.
+    fn has_ended_since(&self, now_us: u64) -> bool {
+        let State { accepted, value, .. } = self.state;
+        P::lives(value, accepted.counter) && !P::lives(value, now_us)
+    }
+
     fn adopted(&self, key: &P::Key, ballot: Ballot) -> Adopted<P> {
         let (key, from) = (key.clone(), self.state.accepted);
         Adopted { key, from, state: self.under(ballot) }
@@ -323,15 +334,7 @@ impl<P: Program> Chosen<'_, P> {
 }
 
 impl<P: Program> Sight<P> {
-    fn is_lost(&self, now_us: u64) -> bool {
-        self.is_gone && P::lives(&self.state.value, now_us)
-    }
-
     fn lease_under(&self, state: &State<P>) -> Option<&P::Lease> {
         lease_without(&self.state, self.lease.as_ref(), state)
-    }
-
-    fn has_room_for(&self, state: &State<P>) -> bool {
-        has_room(&self.state, self.lease.as_ref(), state)
     }
 }

@@ -55,6 +55,8 @@ pub struct Open<P: Program> {
     pub group: Vec<(P::Key, Ballot)>,
     /// The lease that the program found under this key.
     pub found: Option<P::Lease>,
+    /// The end of the value that it found, in microseconds since the epoch.
+    pub until_us: Option<u64>,
     /// Whether that lease is still there: the program has only read it.
     pub is_kept: bool,
 }
@@ -204,7 +206,7 @@ impl<P: Program> Slots<P> {
             let slot = self.of(key);
             slot.promised = apply.next;
             if wrote {
-                slot.accept(*ballot, value, &group, &reply, keep);
+                slot.accept(now_us, *ballot, value, &group, &reply, keep);
             }
         }
         Ok(Ran { reply, wrote })
@@ -245,9 +247,17 @@ impl<P: Program> Slots<P> {
         slot.lease.take_if(|lease| is_meant(lease))
     }
 
-    /// The value of `key` goes from under its stamp: its TTL cleans up after its end, or it is lost.
-    pub fn remove(&mut self, key: &P::Key) {
+    /// The value of `key` is lost from under its stamp.
+    pub fn lose(&mut self, key: &P::Key) {
         self.of(key).is_gone = true;
+    }
+
+    /// The TTL of the master cleans the value of `key` up, after its end. Claims pass from now on, so nothing may be accepted
+    /// any more that is older than the end: the key counts as promised at it.
+    pub fn clean_up(&mut self, key: &P::Key) {
+        let slot = self.of(key);
+        slot.is_gone = true;
+        slot.promised = slot.promised.max(slot.end());
     }
 
     fn refusal(&mut self, keys: &[P::Key]) -> Refusal {
@@ -297,6 +307,7 @@ impl<P: Program> Slot<P> {
 
     fn accept(
         &mut self,
+        now_us: u64,
         ballot: Ballot,
         value: Option<P::Value>,
         group: &[(P::Key, Ballot)],
@@ -304,6 +315,7 @@ impl<P: Program> Slot<P> {
         keep: usize,
     ) {
         let found = self.lease.clone();
+        let until_us = P::end_us(&self.state.value).filter(|end_us| now_us < *end_us);
         let is_kept = value.is_none();
         if !is_kept {
             (self.lease, self.is_gone) = (None, false);
@@ -314,7 +326,7 @@ impl<P: Program> Slot<P> {
             basis: self.state.accepted,
             value: value.unwrap_or_else(|| self.state.value.clone()),
             recent: recent.with(ballot, reply.clone(), keep),
-            open: Some(Open { group: group.to_vec(), found, is_kept }),
+            open: Some(Open { group: group.to_vec(), found, until_us, is_kept }),
         };
         self.floor = Ballot::NONE;
     }
@@ -322,7 +334,7 @@ impl<P: Program> Slot<P> {
     fn may_adopt(&self, adopted: &Adopted<P>) -> bool {
         let Adopted { from, state, .. } = adopted;
         let is_same = self.state.accepted == *from && !self.is_lost(state.accepted.counter);
-        let has_room = || has_room(&self.state, self.lease.as_ref(), state);
+        let has_room = || Sight::of(self).has_room_for(state, state.accepted.counter);
         self.promised <= state.accepted && (is_same || has_room())
     }
 
@@ -346,6 +358,33 @@ impl<P: Program> Sight<P> {
         let Slot { state, floor, is_gone, lease, .. } = slot.clone();
         Self { state, floor, is_gone, lease }
     }
+
+    /// Whether the master has lost a value that has not ended.
+    pub fn is_lost(&self, now_us: u64) -> bool {
+        self.is_gone && P::lives(&self.state.value, now_us)
+    }
+
+    /// Whether `new` may take the place of this at `now_us`. What is open has run on exactly what was found, and is worth
+    /// nothing beside anything else, unless the master does not know whether it had it ([`settle::copy`]). What is
+    /// decided, and absent or past its end, stands beside any lease.
+    ///
+    /// [`settle::copy`]: super::settle::copy
+    pub fn has_room_for(&self, new: &State<P>, now_us: u64) -> bool {
+        let lease = lease_without(&self.state, self.lease.as_ref(), new);
+        let is_unknown =
+            || new.ran().is_some_and(|ran| self.state.recent.fate(ran) == Fate::NotKnown);
+        match &new.open {
+            Some(open) if self.may_have_been_claimed(open, now_us) => false,
+            Some(open) => open.found.as_ref() == lease || lease.is_none() && is_unknown(),
+            None => lease.is_none() || !P::lives(&new.value, now_us),
+        }
+    }
+
+    /// Whether claims may have found nothing here, and be gone again, since what an open program found has ended.
+    fn may_have_been_claimed(&self, open: &Open<P>, now_us: u64) -> bool {
+        let is_there = P::is_present(&self.state.value) && !self.is_gone;
+        !is_there && open.until_us.is_some_and(|end_us| end_us <= now_us)
+    }
 }
 
 /// The lease that a master has once `new` has taken the place of its state. A program that is no part of that has not
@@ -358,18 +397,6 @@ pub fn lease_without<'a, P: Program>(
     let is_part = |ran| matches!(new.recent.fate(ran), Fate::Ran(_));
     let open = old.open.as_ref().filter(|open| !open.is_kept && !old.ran().is_some_and(is_part));
     lease.or(open.and_then(|open| open.found.as_ref()))
-}
-
-/// Whether `new` may take the place of what a master has. What is open has run on exactly what was found, and is worth
-/// nothing beside anything else, unless the master does not know whether it had it ([`settle::copy`](super::settle::copy)).
-/// What is decided, and absent or past its end, stands beside any lease.
-pub fn has_room<P: Program>(old: &State<P>, lease: Option<&P::Lease>, new: &State<P>) -> bool {
-    let lease = lease_without(old, lease, new);
-    let is_unknown = || new.ran().is_some_and(|ran| old.recent.fate(ran) == Fate::NotKnown);
-    match &new.open {
-        Some(open) => open.found.as_ref() == lease || lease.is_none() && is_unknown(),
-        None => lease.is_none() || !P::lives(&new.value, new.accepted.counter),
-    }
 }
 
 impl<P: Program> State<P> {

@@ -39,10 +39,14 @@ impl Program for Count {
         *value > 0
     }
 
-    fn end_us(_: &u8) -> Option<u64> {
-        None
+    fn end_us(value: &u8) -> Option<u64> {
+        (*value >= SHORT).then_some(END_US)
     }
 }
+
+/// Values from here on end.
+const SHORT: u8 = 100;
+const END_US: u64 = 250;
 
 type Masters = [Slots<Count>; 3];
 
@@ -344,4 +348,54 @@ fn what_a_quorum_has_dropped_is_absent() {
     assert!(masters[1..].iter_mut().all(|slots| slots.forget(&'a', accepted[0])));
     let (_, step) = run(start(9, read("a"), 500), &mut masters, &[0, 1, 2]);
     assert_eq!(values(&step), [0]);
+}
+
+/// Every master has a value that ends.
+fn short() -> Masters {
+    let mut masters = Masters::default();
+    for slots in &mut masters {
+        let slot = slots.of(&'a');
+        slot.state.accepted = Ballot { epoch: 0, counter: 50, worker: 7 };
+        (slot.promised, slot.state.value) = (slot.state.accepted, SHORT);
+    }
+    masters
+}
+
+/// What has taken the end away on the third master would count otherwise.
+#[test]
+fn an_end_is_accepted_before_anybody_is_told_of_it() {
+    let mut masters = short();
+    let (mut reader, request) = start(8, read("a"), 200);
+    assert_eq!(values(&ask(&mut reader, &mut masters, &[0, 1], &request)), [SHORT]);
+    let (mut reader, request) = start(8, read("a"), 300);
+    let step = ask(&mut reader, &mut masters, &[0, 1], &request);
+    let Step::Send(adopt @ Request::Adopt(_)) = step else { panic!("{step:?}") };
+    assert_eq!(values(&run((reader, adopt), &mut masters, &[0, 1]).1), [SHORT]);
+    let (mut reader, request) = start(8, read("a"), 400);
+    assert_eq!(values(&ask(&mut reader, &mut masters, &[0, 1], &request)), [SHORT], "once");
+}
+
+#[test]
+fn what_was_cleaned_up_is_promised_at_its_end() {
+    let mut masters = short();
+    masters[0].clean_up(&'a');
+    let ballot = |counter| Ballot { epoch: 0, counter, worker: 7 };
+    assert!(masters[0].prepare(&['a'], ballot(END_US - 1)).is_err());
+    assert!(masters[0].prepare(&['a'], ballot(END_US)).is_ok());
+    masters[1].lose(&'a');
+    assert!(masters[1].prepare(&['a'], ballot(END_US - 1)).is_ok(), "lost, not ended");
+}
+
+/// A claim may have found nothing on two masters, and have been given back.
+#[test]
+fn what_ran_before_an_end_is_not_adopted_where_nothing_is_left() {
+    let mut masters = short();
+    let (mut proposer, request) = start(7, count("a"), 200);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    execute(&mut masters[0], &apply);
+    masters[1..].iter_mut().for_each(|slots| slots.clean_up(&'a'));
+    assert_eq!(run(start(8, read("a"), 300), &mut masters, &[0, 1]).1, Step::Wait);
+    assert_eq!(values(&run(start(9, read("a"), 400), &mut masters, &[0, 1, 2]).1), [SHORT]);
 }

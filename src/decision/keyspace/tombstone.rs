@@ -95,7 +95,7 @@ impl<P: Program> Slots<P> {
 
 impl<P: Program> Slot<P> {
     /// The end of the value as a ballot: who asks about the time before must not find it absent here, and there elsewhere.
-    fn end(&self) -> Ballot {
+    pub(super) fn end(&self) -> Ballot {
         let end_us = P::end_us(&self.state.value).filter(|_| P::is_present(&self.state.value));
         Ballot { counter: end_us.unwrap_or_default(), worker: 0, ..self.promised }
     }
