@@ -200,9 +200,9 @@ fn votes_from_before_and_after_an_admission_lose_an_answer() {
 #[test]
 fn what_faded_comes_back_for_a_slow_clock_that_tells_the_time_by_itself() {
     let bug = Some(Bug::TellsTheTimeByItself);
-    let clients: [&[Operation]; 2] = [&[Pass(0), Read(0), Read(0)], &[Read(0)]];
-    let world = World { bug, fades: true, slow: 40, retries: 1, ..World::of(&clients) };
-    goes_wrong(world, LINEARIZABLE);
+    let world = World::of(&[&[Read(0), Read(0)], &[Read(0)]]);
+    let world = World { is_stocked: true, is_stock_short: true, slow: 40, retries: 1, ..world };
+    goes_wrong(World { bug, ..world }, LINEARIZABLE);
 }
 
 #[test]
@@ -243,8 +243,8 @@ fn a_stamp_that_a_group_names_and_that_is_dropped_leaves_the_others_undecided() 
 #[test]
 fn what_has_ended_and_is_dropped_below_its_end_comes_back_for_a_slow_clock() {
     let bug = Some(Bug::DropsEnds);
-    let clients: [&[Operation]; 2] = [&[Pass(0), Read(0)], &[Read(0)]];
-    let world = World { fades: true, slow: 8, sweeps: 1, ..World::of(&clients) };
+    let world = World::of(&[&[Read(0)], &[Read(0)]]);
+    let world = World { is_stocked: true, is_stock_short: true, slow: 8, sweeps: 1, ..world };
     goes_wrong(World { bug, ..world }, LINEARIZABLE);
 }
 

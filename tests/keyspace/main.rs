@@ -193,8 +193,15 @@ fn no_stamp_is_dropped_that_another_key_hangs_on() {
 
 #[test]
 fn what_has_ended_and_was_dropped_never_comes_back() {
+    let world = World { sweeps: 1, slow: 8, ..world(&[&[Read(0)], &[Read(0)]]) };
+    holds(World { is_stocked: true, is_stock_short: true, ..world }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn what_passes_and_was_dropped_never_comes_back() {
     let clients: [&[Operation]; 2] = [&[Pass(0), Read(0)], &[Read(0)]];
-    holds(World { fades: true, slow: 8, sweeps: 1, ..world(&clients) }, 1_000);
+    holds(World { fades: true, slow: 8, sweeps: 1, ..world(&clients) }, 100_000);
 }
 
 #[test]

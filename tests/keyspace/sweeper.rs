@@ -27,8 +27,7 @@ impl World {
     /// All members are asked at once here. What a sweep relies on stays as it is once it is so.
     pub(crate) fn sweeping(&self, state: &State, actions: &mut Vec<Action>) {
         let are_all_in = state.masters.iter().all(|master| master.version == Some(state.version()));
-        let is_touched = state.masters.iter().any(|master| master.is_touched);
-        if state.sweeps < self.sweeps && are_all_in && is_touched {
+        if state.sweeps < self.sweeps && are_all_in {
             actions.push(Action::Sweep);
         }
         for swept in &state.swept {
