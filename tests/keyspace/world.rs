@@ -411,10 +411,11 @@ impl Model for World {
             }
             match &client.at {
                 At::Rest if is_open(index) => actions.push(Action::Begin(index)),
-                At::Program(proposer) if state.retries < self.retries => {
-                    if self.slow == 0 || proposer.ballot().is_none() {
-                        actions.push(Action::Again(index));
-                    }
+                At::Program(proposer)
+                    if state.retries < self.retries
+                        && (self.slow == 0 || proposer.ballot().is_none()) =>
+                {
+                    actions.push(Action::Again(index));
                 }
                 _ => {}
             }
