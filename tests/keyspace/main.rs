@@ -48,6 +48,11 @@ fn no_promise_that_was_held_breaks_a_key() {
 }
 
 #[test]
+fn no_promise_that_a_program_has_only_read_under_breaks_a_key() {
+    holds(world(&[&[Touch(0), Increment(0), Touch(0)], &[Increment(0)]]), 1_000);
+}
+
+#[test]
 fn no_order_of_programs_on_two_keys_tears_them_apart() {
     holds(world(&[&[Both], &[Read(0), Read(1)]]), 1_000);
 }

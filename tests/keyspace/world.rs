@@ -88,6 +88,8 @@ pub(crate) struct Master {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Letter {
     client: usize,
+    /// The number of its operation: the next one may run under the same ballot.
+    operation: usize,
     version: u64,
     ballot: Ballot,
     pub(crate) request: Request<Job>,
@@ -227,12 +229,12 @@ impl World {
     }
 
     fn send(&self, state: &mut State, client: usize, mut request: Request<Job>) {
-        let version = state.clients[client].version;
+        let Client { version, ended: operation, .. } = state.clients[client];
         let At::Program(proposer) = &state.clients[client].at else { return };
         let Some(ballot) = proposer.ballot() else { return };
         bugs::spoil(self.bug, &mut request);
         for master in &mut state.masters {
-            master.post(Letter { client, version, ballot, request: request.clone() });
+            master.post(Letter { client, operation, version, ballot, request: request.clone() });
         }
     }
 
@@ -246,7 +248,7 @@ impl World {
         }
         let answer = bugs::execute(self, &mut master.slots, &letter.request)
             .unwrap_or_else(|| letter.request.execute(&mut master.slots, self.keep));
-        if is_heard {
+        if is_heard && state.clients[letter.client].ended == letter.operation {
             self.hear(state, index, letter, answer);
         }
     }
@@ -335,8 +337,11 @@ impl State {
 
     /// Whether the client still waits for the answer to this letter.
     fn awaits(&self, letter: &Letter) -> bool {
-        match &self.clients[letter.client].at {
-            At::Program(proposer) => proposer.ballot() == Some(letter.ballot),
+        let client = &self.clients[letter.client];
+        match &client.at {
+            At::Program(proposer) if client.ended == letter.operation => {
+                proposer.ballot() == Some(letter.ballot)
+            }
             _ => false,
         }
     }

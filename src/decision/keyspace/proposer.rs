@@ -305,10 +305,11 @@ impl<P: Program> Proposer<P> {
         first.get_or_insert(ran);
         round.yes.insert(master);
         let ran = first.clone().filter(|_| self.quorum.reached_by(round.yes));
-        let Some(Ran { reply, wrote }) = ran else {
+        let Some(Ran { reply, wrote, is_promised }) = ran else {
             return Step::Wait;
         };
-        let held = basis.iter().map(|basis| basis.after(wrote, round.next)).collect();
+        let next = is_promised.then_some(round.next);
+        let held = basis.iter().map(|basis| basis.after(wrote, next)).collect();
         self.phase = Phase::Ended(held);
         Step::Done(Outcome::Ran(reply))
     }
@@ -364,9 +365,10 @@ impl<P: Program> Request<P> {
 
 impl<P: Program> Basis<P> {
     /// The same key after the program, if no lease stands in between.
-    fn after(&self, wrote: bool, next: Ballot) -> Option<Self> {
+    fn after(&self, wrote: bool, next: Option<Ballot>) -> Option<Self> {
         let accepted = if wrote { self.ballot } else { self.accepted };
-        self.lease.is_none().then_some(Self { accepted, lease: None, ballot: next })
+        let ballot = next.unwrap_or(self.ballot);
+        self.lease.is_none().then_some(Self { accepted, lease: None, ballot })
     }
 }
 

@@ -126,6 +126,9 @@ pub struct Ran<P: Program> {
     pub reply: P::Reply,
     /// Whether it has written anything, so that its keys were accepted.
     pub wrote: bool,
+    /// Whether the next ballot is promised: it has written, or something has ended for it that lived at the ballot it ran
+    /// under. Else nothing has changed, and the promise that it ran on still stands.
+    pub is_promised: bool,
 }
 
 /// Why a script changed nothing: the highest ballot that was promised for any of its keys.
@@ -200,16 +203,21 @@ impl<P: Program> Slots<P> {
         let seen: Vec<Seen<'_, P>> = slots.iter().map(|slot| slot.seen(now_us, &nothing)).collect();
         let (written, reply) = apply.program.run(&seen, now_us);
         let wrote = written.iter().any(Option::is_some);
+        let has_ended =
+            |(slot, basis): (&Slot<P>, &Basis<P>)| slot.ends_between(basis.ballot.counter, now_us);
+        let is_promised = wrote || slots.iter().zip(&apply.basis).any(has_ended);
         let ballots = apply.basis.iter().map(|basis| basis.ballot);
         let group: Vec<_> = keys.iter().cloned().zip(ballots).collect();
         for ((key, ballot), value) in group.iter().zip(written) {
             let slot = self.of(key);
-            slot.promised = apply.next;
+            if is_promised {
+                slot.promised = apply.next;
+            }
             if wrote {
                 slot.accept(now_us, *ballot, value, &group, &reply, keep);
             }
         }
-        Ok(Ran { reply, wrote })
+        Ok(Ran { reply, wrote, is_promised })
     }
 
     /// Accepts states as they are.
@@ -283,6 +291,10 @@ impl<P: Program> Slot<P> {
     /// Whether the master has the value, be it past its end.
     pub fn is_there(&self) -> bool {
         P::is_present(&self.state.value) && !self.is_gone
+    }
+
+    fn ends_between(&self, from_us: u64, to_us: u64) -> bool {
+        P::lives(&self.state.value, from_us) && !P::lives(&self.state.value, to_us)
     }
 
     /// Whether the master has lost a value that has not ended.

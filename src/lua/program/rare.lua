@@ -101,7 +101,6 @@ local function write_streams(run, ...)
   return run(...)
 end
 
-local databases = {}
 local function choose_db(run, ...)
   local reply = run(...)
   if type(reply) == 'table' and reply.ok then
@@ -115,8 +114,7 @@ end
 -- COPY: the copy lives as long as the key, and may be in another database.
 local function copy(run, ...)
   local name, key, new_key = ...
-  local left = real.pcall('PTTL', key)
-  if type(left) == 'number' and (left - VOTE_TIMEOUT_MS - 2) / (1 + CLOCK_DRIFT) > MAX_TTL_MS then
+  if lives_too_long(key) then
     return fail_too_long(run, name)
   end
   save(key)

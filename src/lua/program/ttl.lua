@@ -44,6 +44,12 @@ local function handed_out(key, ttl)
   return ttl > 0 and told > 0 and told or ttl
 end
 
+-- Whether a key lives longer than clients may ask for.
+local function lives_too_long(key)
+  local left = real.pcall('PTTL', key)
+  return type(left) == 'number' and (left - VOTE_TIMEOUT_MS - 2) / (1 + CLOCK_DRIFT) > MAX_TTL_MS
+end
+
 -- PTTL
 local function remaining(run, ...)
   local ttl = run('PTTL', select(2, ...))

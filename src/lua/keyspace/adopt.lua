@@ -1,0 +1,92 @@
+-- Accepts states, and promises ballot ARGV[1]. KEYS: the keys. ARGV[2]: the database that is selected. Then four words for
+-- each key: its database, the ballot that its state was found under, its stamp from the accepted ballot on, and what it
+-- holds, as DUMP has it; empty: masters that lack it are to say so.
+local next_ballot, db = ARGV[1], ARGV[2]
+local function choose(wanted)
+  if wanted ~= db then
+    call('SELECT', wanted)
+    db = wanted
+  end
+end
+
+-- The lease of this master once `new` has taken the place of its stamp: a program that is no part of that has not taken
+-- over the lease that it found.
+local function lease_without(old, lease, new)
+  local is_open, found, is_kept = open(old)
+  if lease or not is_open or is_kept then
+    return lease
+  end
+  local _, ran = end_of_recent(old)
+  if ran and fate(new, ran) == 'ran' then
+    return false
+  end
+  return found
+end
+
+local function is_same(lease, other)
+  return lease == other or lease and other and sub(lease, 17) == sub(other, 17)
+end
+
+local function has_room(old, lease, new, now)
+  local is_open, found = open(new)
+  if not is_open then
+    return not lease or not lives(new, now)
+  end
+  local _, ran = end_of_recent(new)
+  return is_same(lease, found) or not lease and ran and fate(old, ran) == 'not known'
+end
+
+local highest, may, lacking = NONE, true, { 'lacking' }
+local slots = {}
+for at, key in ipairs(KEYS) do
+  choose(ARGV[4 * at - 1])
+  local from, new = ARGV[4 * at], next_ballot .. ARGV[4 * at + 1]
+  local old = call('GET', companion(key)) or NEW
+  local promised, accepted = sub(old, 1, 32), sub(new, 33, 64)
+  local now = tonumber(sub(accepted, 1, 16))
+  local is_gone, lease = look(key, old)
+  local has_it = sub(old, 33, 64) == from and not (is_gone and lives(old, now))
+  local left = lease
+  if not has_it then
+    left = lease_without(old, lease, new)
+  end
+  may = may and not is_below(accepted, promised) and (has_it or has_room(old, left, new, now))
+  if is_below(highest, promised) then
+    highest = promised
+  end
+  if not has_it and lives(new, now) and ARGV[4 * at + 2] == '' then
+    lacking[#lacking + 1] = at
+  end
+  slots[at] = { new, now, lease, left, has_it }
+end
+if not may then
+  return { 'refused', highest }
+elseif lacking[2] then
+  return lacking
+end
+
+for at, key in ipairs(KEYS) do
+  choose(ARGV[4 * at - 1])
+  local new, now, lease, left, has_it = unpack(slots[at])
+  local is_open, found, is_kept = open(new)
+  local is_taken = is_open and not is_kept and left and is_same(left, found)
+  if is_taken then
+    -- Should this program come to nothing, the lease stands here again as it was here.
+    local mark = end_of_recent(new)
+    new = sub(new, 1, mark) .. string.format('%08d', #left) .. left .. sub(new, mark + 9 + #found)
+  end
+  if has_it then
+    if is_taken then
+      call('DEL', key)
+    end
+  elseif lives(new, now) then
+    local clean = tonumber(sub(new, 130, 145))
+    call('RESTORE', key, math.max(clean, 0), ARGV[4 * at + 2], 'REPLACE', 'ABSTTL')
+  elseif is_taken or not left then
+    call('DEL', key)
+  elseif not lease then
+    call('SET', key, sub(left, 17), 'PXAT', sub(left, 1, 16))
+  end
+  call('SET', companion(key), new)
+end
+return { 'adopted' }

@@ -1,0 +1,84 @@
+-- The client's script is `program`, above. After the client's own arguments come ours: two words for each key of the
+-- program, itself and what it has to hold: its accepted ballot, the ballot that it may be changed under, its database in
+-- 5 digits, and if it is to hold a lease, when that ends in 16, and its value. The last word: the ballot to promise, the
+-- time in microseconds in 16 digits, how many keys there are in 4, the database in 5, and 'ro' for a script that must
+-- not change anything.
+local real, own = redis, #ARGV
+local common = ARGV[own]
+local now, count = tonumber(sub(common, 33, 48)), tonumber(sub(common, 49, 52))
+local db, mode = string.format('%d', sub(common, 53, 57)), sub(common, 58)
+local seconds, micros = math.floor(now / 1000000), now % 1000000
+local first, here = own - 2 * count, db
+local function choose(wanted)
+  if wanted ~= here then
+    call('SELECT', wanted)
+    here = wanted
+  end
+end
+
+-- Keys of the program by database and name, as numbers; those of this database; and five entries for each: its stamp,
+-- whether its value is gone, its lease, its database, and its basis.
+local databases, slots = {}, { nil, nil, nil, nil, nil }
+local refused, highest = false, NONE
+for at = 1, count do
+  local key, basis = ARGV[first + 2 * at - 2], ARGV[first + 2 * at - 1]
+  local where = string.format('%d', sub(basis, 65, 69))
+  choose(where)
+  local stamp = call('GET', companion(key)) or NEW
+  local is_gone, lease = look(key, stamp)
+  local promised = sub(stamp, 1, 32)
+  if
+    sub(stamp, 33, 64) ~= sub(basis, 1, 32)
+    or is_below(sub(basis, 33, 64), promised)
+    or (lease and sub(lease, 17) or '') ~= sub(basis, 86)
+    or is_gone and lives(stamp, now)
+  then
+    refused = true
+  end
+  if is_below(highest, promised) then
+    highest = promised
+  end
+  databases[where] = databases[where] or {}
+  databases[where][key] = at
+  local last = 5 * at
+  slots[last - 4], slots[last - 3], slots[last - 2], slots[last - 1], slots[last] = stamp, is_gone, lease, where, basis
+end
+if refused then
+  return { 'refused', highest }
+end
+
+-- What has ended is gone now, and a lease shows its token and no tag, until the end that all masters are told.
+for at = 1, count do
+  local key = ARGV[first + 2 * at - 2]
+  local stamp, is_gone, lease, where, basis = unpack(slots, 5 * at - 4, 5 * at)
+  if lease then
+    choose(where)
+    local token = sub(lease, 17)
+    if string.sub(token, 1, 4) == '\255RL\1' and #token >= 20 then
+      token = sub(token, 21)
+    end
+    call('SET', key, token, 'PXAT', string.format('%.0f', tonumber(sub(basis, 70, 85)) + SLACK_MS))
+  elseif not is_gone and sub(stamp, 129, 129) ~= '-' and not lives(stamp, now) then
+    choose(where)
+    call('DEL', key)
+  end
+end
+choose(db)
+local seen = databases[db] or {}
+local keys = {}
+for at = 1, count do
+  keys[at] = ARGV[first + 2 * at - 2]
+end
+for at = first, own do
+  ARGV[at] = nil
+end
+
+-- Whether the program has written, and to which of its keys; and a key that it lacks.
+local wrote, written, missing = false, {}, nil
+-- What is to be published: command, channel and message of each.
+local messages
+local popped = 0
+-- Whether a value begins with the tag of an attempt, which the script must not see.
+local function has_tag()
+  return false
+end

@@ -1,0 +1,177 @@
+-- Times to live are longer than the client asks for, and shorter when it reads them. They end by the time that the
+-- proxy sends: what a master's own clock does, SLACK_MS later, only cleans up.
+
+local function now_ms()
+  return seconds * 1000 + math.floor(micros / 1000)
+end
+
+-- How long after its sending a program may set this time, of which a tenth is the part that is longer on masters.
+local function freshness(part)
+  return math.min(math.max(math.floor(part), 5), VOTE_TIMEOUT_MS)
+end
+
+local function fail_too_long(run, name)
+  name = string.lower(name)
+  return fail(run, "ERR invalid expire time in '" .. name .. "' command: longer than --max-ttl " .. 'LONGEST_TTL')
+end
+
+-- When a master cleans up, for a time that counts from `now`; nil: leave it to Redis, which refuses it or deletes the
+-- key. And whether it is longer than clients may ask for.
+local function clean_at(word, unit, now)
+  local is_integer
+  if type(word) == 'string' then
+    is_integer = string.find(word, '^[1-9]%d*$')
+  else
+    is_integer = type(word) == 'number' and word % 1 == 0
+  end
+  local ttl = is_integer and word * unit - now
+  if ttl and ttl > MAX_TTL_MS and ttl < 2 ^ 63 then
+    return nil, true
+  end
+  -- Up to there a double is exact.
+  if ttl and ttl > 0 and ttl < 2 ^ 52 then
+    local fresh = freshness(ttl / 10)
+    return string.format('%.0f', now_ms() + ttl + math.ceil((ttl + fresh) * CLOCK_DRIFT) + fresh + 2 + SLACK_MS)
+  end
+end
+
+-- How long a client may rely on a key, of what it is still there for.
+local function without_pad(left)
+  left = math.floor(math.max(left - 2, 0) / (1 + CLOCK_DRIFT))
+  return math.max(left - freshness(left / 11), 0)
+end
+
+-- Whether a key lives longer than clients may ask for.
+local function lives_too_long(key)
+  local clean = real.pcall('PEXPIRETIME', key)
+  return type(clean) == 'number' and without_pad(clean - SLACK_MS - now_ms()) > MAX_TTL_MS
+end
+
+-- PTTL
+local function remaining(run, ...)
+  local clean = run('PEXPIRETIME', select(2, ...))
+  if type(clean) ~= 'number' or clean < 0 then
+    return clean
+  end
+  return without_pad(clean - SLACK_MS - now_ms())
+end
+
+-- PEXPIRETIME
+local function expiry(run, ...)
+  local ttl = remaining(run, ...)
+  if type(ttl) ~= 'number' or ttl < 0 then
+    return ttl
+  end
+  return now_ms() + ttl
+end
+
+-- TTL and EXPIRETIME
+local function in_seconds(handle)
+  return function(run, ...)
+    local ms = handle(run, ...)
+    if type(ms) == 'number' and ms >= 0 then
+      return math.floor((ms + 500) / 1000)
+    end
+    return ms
+  end
+end
+
+-- EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT
+local function expire_in(unit, now)
+  return function(run, ...)
+    local name, key, ttl = ...
+    save(key)
+    local clean, is_too_long = clean_at(ttl, unit, now)
+    if is_too_long then
+      return fail_too_long(run, name)
+    end
+    if clean then
+      return run('PEXPIREAT', key, clean, select(4, ...))
+    end
+    return run(...)
+  end
+end
+
+-- SETEX and PSETEX
+local function setex_in(unit)
+  return function(run, ...)
+    local name, key, ttl, value = ...
+    save(key)
+    local clean, is_too_long = clean_at(ttl, unit, 0)
+    if is_too_long then
+      return fail_too_long(run, name)
+    end
+    if clean and select('#', ...) == 4 then
+      return run('SET', key, value, 'PXAT', clean)
+    end
+    return run(...)
+  end
+end
+
+-- SET and GETEX, whose options begin at `first`. Of several times of one kind Redis takes the last, of two kinds none
+-- (`parseExtendedStringArgumentsOrReply` in `t_string.c`). What it will refuse is left to it.
+local function with_options(first)
+  return function(run, ...)
+    local count = select('#', ...)
+    local name, key = ...
+    save(key)
+    if count < first + 1 then
+      return run(...)
+    end
+    local words, kind, places, at = { ... }, nil, {}, first
+    local units = { EX = 1000, PX = 1, EXAT = 1000, PXAT = 1 }
+    while at <= count do
+      local option = type(words[at]) == 'string' and string.upper(words[at])
+      local has_value = units[option]
+      if has_value or option == 'KEEPTTL' or option == 'PERSIST' then
+        if kind and kind ~= option then
+          return run(...)
+        end
+        kind = option
+        places[#places + 1] = at
+      else
+        -- Conditions of newer servers.
+        has_value = option == 'IFEQ' or option == 'IFNE' or option == 'IFDEQ' or option == 'IFDNE'
+      end
+      at = at + (has_value and 2 or 1)
+    end
+    if not kind or not units[kind] then
+      return run(...)
+    end
+    local clean, is_too_long = clean_at(words[places[#places] + 1], units[kind], #kind == 4 and now_ms() or 0)
+    if is_too_long then
+      return fail_too_long(run, name)
+    end
+    for _, place in ipairs(clean and places or {}) do
+      words[place], words[place + 1] = 'PXAT', clean
+    end
+    return run(unpack(words, 1, count))
+  end
+end
+
+-- RESTORE
+local function restore(run, ...)
+  local count = select('#', ...)
+  local name, key, ttl, value = ...
+  save(key)
+  local options, now, at = {}, 0, 5
+  while at <= count do
+    local option = (select(at, ...))
+    local upper = type(option) == 'string' and string.upper(option)
+    local width = (upper == 'IDLETIME' or upper == 'FREQ') and 2 or 1
+    if upper == 'ABSTTL' then
+      now = now_ms()
+    else
+      options[#options + 1], options[#options + 2] = option, width == 2 and (select(at + 1, ...)) or nil
+    end
+    at = at + width
+  end
+  local clean, is_too_long = clean_at(ttl, 1, now)
+  if is_too_long then
+    return fail_too_long(run, name)
+  end
+  if clean then
+    return run(name, key, clean, value, 'ABSTTL', unpack(options))
+  end
+  return run(...)
+end
