@@ -26,6 +26,7 @@ mod syntax;
 pub mod transactions;
 mod work;
 
+pub mod keyspace;
 mod known;
 
 pub use cache::{Script, ScriptCache};

@@ -33,8 +33,8 @@ use std::time::Duration;
 
 use sha1_smol::Sha1;
 
-use super::runner;
 use super::work::steps;
+use super::{keyspace, runner};
 use crate::acl::guard::Guard;
 use crate::command::zero;
 use crate::config::Settings;
@@ -71,20 +71,26 @@ pub struct Ttls {
 impl Program {
     /// The client's script `text`, whose SHA1 is `sha`.
     pub fn wrap(text: &[u8], sha: &str, ttls: Ttls) -> Self {
-        Self::wrap_as(text, sha, ttls, None, false)
+        Self::wrap_in(&VOTED, text, sha, ttls, None, false)
+    }
+
+    /// The same for registers: it runs on what its keys must hold, and leaves stamps.
+    pub fn on_registers(text: &[u8], sha: &str, ttls: Ttls) -> Self {
+        Self::wrap_in(&REGISTERS, text, sha, ttls, None, false)
     }
 
     /// The same for a script that is run read-only: all its calls are looked at.
     pub fn wrap_reading(text: &[u8], sha: &str, ttls: Ttls) -> Self {
-        Self::wrap_as(text, sha, ttls, None, true)
+        Self::wrap_in(&VOTED, text, sha, ttls, None, true)
     }
 
     /// The same, kept to the rules of a user. What it calls is decided while it runs, by another `redis`.
     pub fn wrap_guarded(text: &[u8], sha: &str, ttls: Ttls, guard: Option<&Guard>) -> Self {
-        Self::wrap_as(text, sha, ttls, guard, guard.is_some())
+        Self::wrap_in(&VOTED, text, sha, ttls, guard, guard.is_some())
     }
 
-    fn wrap_as(
+    fn wrap_in(
+        frame: &'static Frame,
         text: &[u8],
         sha: &str,
         ttls: Ttls,
@@ -100,6 +106,7 @@ impl Program {
         let open = Open { guard, globals: scan.sees_globals };
         let before = if scan.is_dynamic { open.program() } else { String::new() };
         let wrapped = Wrapped {
+            frame,
             parameters,
             names: open.names(&[script]),
             before,
@@ -139,6 +146,7 @@ impl Program {
         text.extend_from_slice(open.scripts(scripts).as_bytes());
         text.extend_from_slice(compact(include_str!("program/transaction.lua")).as_bytes());
         let wrapped = Wrapped {
+            frame: &VOTED,
             parameters: "redis",
             names: String::new(),
             before: "program=program(given)\n".to_owned(),
@@ -196,6 +204,7 @@ fn line_feeds(text: &[u8]) -> usize {
 
 /// A text that becomes a function of its own, and what is particular about it.
 struct Wrapped {
+    frame: &'static Frame,
     /// What a text that does not name all its commands sees in place of the real things.
     parameters: &'static str,
     /// Declares what `before` knows of it. Nothing is filled in there: it is made of the client's words.
@@ -242,15 +251,19 @@ impl Wrapped {
 
     /// What comes after the client's text.
     fn around(&self, scan: &Scan<'_>) -> String {
-        let mut text = HEAD.clone();
+        let mut text = self.frame.head.clone();
         if scan.draws {
             // Without this, masters of different ages would draw different numbers.
             text.push_str("math.randomseed(seconds + micros)\n");
         }
-        text.push_str(&if scan.is_dynamic { any_call(scan) } else { careful_calls(scan) });
+        text.push_str(&if scan.is_dynamic {
+            any_call(self.frame, scan)
+        } else {
+            careful_calls(self.frame, scan)
+        });
         text.push_str(&self.before);
         let disarmed = if self.disarms { DISARM.as_str() } else { "" };
-        text + &RUN.replace("DISARM\n", disarmed)
+        text + &self.frame.run.replace("DISARM\n", disarmed)
     }
 }
 
@@ -319,6 +332,9 @@ impl Ttls {
             .replace("VOTE_TIMEOUT_MS", &self.pad.vote_timeout().as_millis().to_string())
             .replace("MAX_TTL_MS", longest_ms.as_deref().unwrap_or("math.huge"))
             .replace("LONGEST_TTL", &longest.map(|it| it.to_string()).unwrap_or_default())
+            .replace("SLACK_MS", &keyspace::SLACK_MS.to_string())
+            .replace("LONGEST_REPLY", &keyspace::LONGEST_REPLY.to_string())
+            .replace("MOST_PROGRAMS", &keyspace::KEEP.to_string())
             .replace("PREFIX_BYTES", &reserved::PREFIX.len().to_string())
             .replace("RESERVED_PREFIX", &format!("\"{}\"", reserved::PREFIX))
             .replace("RESERVED_NAME", &format!("\"{}\"", reserved::REFUSAL))
@@ -328,15 +344,15 @@ impl Ttls {
 }
 
 /// Another `redis`, which knows every command.
-fn any_call(scan: &Scan<'_>) -> String {
+fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
     let entry = |(name, handler): (&String, &Handler)| format!("[\"{name}\"]={handler},");
     let how: String = scan.handlers.iter().map(entry).collect();
-    parts::before(&LIBRARY, &format!("how={{{how}}}\n{}", *ANY))
+    parts::before(&frame.library, &format!("how={{{how}}}\n{}", *ANY))
 }
 
 /// What is called instead of `redis.call` where that needs care. Many a script that is refused something
 /// has only read before: these functions are made when the first of them is called.
-fn careful_calls(scan: &Scan<'_>) -> String {
+fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
     let made = |(name, handler): (&String, &Handler)| {
         let handler = if *handler == READ { "" } else { handler };
         format!("made.{name}=closed({handler})\n")
@@ -345,22 +361,50 @@ fn careful_calls(scan: &Scan<'_>) -> String {
     if made.is_empty() {
         return made;
     }
-    let body = parts::before(&LIBRARY, &format!("{made}return made[name]\n"));
+    let body = parts::before(&frame.library, &format!("{made}return made[name]\n"));
     format!("setmetatable(careful,{{__index=function(made,name)\n{body}end}})\n")
 }
 
-static HEAD: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/head.lua")));
 static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
-static LIBRARY: LazyLock<Vec<Statement>> = LazyLock::new(|| {
-    let place = |(name, first): &(&str, usize)| format!("['{name}']={}", first + 1);
-    let places: Vec<_> = zero::FIRST_OPTIONS.iter().map(place).collect();
-    let shim = include_str!("program/shim.lua")
-        .replace("CUTTABLE", &places.join(","))
-        .replace("CUT_OPTIONS", &zero::OPTIONS.join(" "));
-    let hidden = include_str!("program/hidden.lua")
-        .replace("OWN_KEYS", &reserved::KEYS.map(|key| format!("'{key}'")).join(","));
-    let (ttl, completes) = (include_str!("program/ttl.lua"), include_str!("program/completes.lua"));
-    statements(&[&shim, ttl, completes, &hidden, &rare()].concat())
+/// What comes after the client's text.
+struct Frame {
+    head: String,
+    library: Vec<Statement>,
+    run: String,
+}
+
+impl Frame {
+    /// `save` is what is done before a key changes, `ttl` what is made of times to live.
+    fn new(head: &str, [save, ttl]: [&str; 2], run: &str) -> Self {
+        let (shim, completes) =
+            (include_str!("program/shim.lua"), include_str!("program/completes.lua"));
+        let place = |(name, first): &(&str, usize)| format!("['{name}']={}", first + 1);
+        let places: Vec<_> = zero::FIRST_OPTIONS.iter().map(place).collect();
+        let shim = shim
+            .replace("CUTTABLE", &places.join(","))
+            .replace("CUT_OPTIONS", &zero::OPTIONS.join(" "));
+        let hidden = include_str!("program/hidden.lua")
+            .replace("OWN_KEYS", &reserved::KEYS.map(|key| format!("'{key}'")).join(","));
+        let library = statements(&[save, &shim, ttl, completes, &hidden, &rare()].concat());
+        Self { head: compact(head), library, run: compact(&run.replace("EXPLAIN", &EXPLAIN)) }
+    }
+}
+
+/// For scripts that masters vote on.
+static VOTED: LazyLock<Frame> = LazyLock::new(|| {
+    let run = include_str!("program/run.lua")
+        .replace("TAGS_OFF", include_str!("program/tags.lua"))
+        .replace("TAGS_BACK", include_str!("program/tags_back.lua"))
+        .replace("REORDERED", include_str!("program/reordered.lua"));
+    let changes = [include_str!("program/images.lua"), include_str!("program/ttl.lua")];
+    Frame::new(include_str!("program/head.lua"), changes, &run)
+});
+
+/// For scripts that run on registers.
+static REGISTERS: LazyLock<Frame> = LazyLock::new(|| {
+    let head = keyspace::STAMP.to_owned() + include_str!("keyspace/head.lua");
+    let changes = [include_str!("keyspace/save.lua"), include_str!("keyspace/ttl.lua")];
+    Frame::new(&head, changes, include_str!("keyspace/run.lua"))
 });
 static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("program/globals.lua"));
@@ -369,14 +413,6 @@ static CLOSED: LazyLock<String> = LazyLock::new(|| {
 static KNOWN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/known.lua")));
 static DISARM: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/harmless.lua")));
 static EXPLAIN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/explain.lua")));
-static RUN: LazyLock<String> = LazyLock::new(|| {
-    let run = include_str!("program/run.lua");
-    let run = run
-        .replace("EXPLAIN", &EXPLAIN)
-        .replace("TAGS_OFF", include_str!("program/tags.lua"))
-        .replace("TAGS_BACK", include_str!("program/tags_back.lua"));
-    compact(&run.replace("REORDERED", include_str!("program/reordered.lua")))
-});
 
 #[cfg(test)]
 mod tests {

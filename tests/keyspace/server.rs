@@ -1,7 +1,7 @@
 //! What a single server would do: the specification that histories are held against, and the programs that run on masters.
 
 use redlock_proxy::decision::keyspace::slot::State;
-use redlock_proxy::decision::keyspace::{Program, Seen};
+use redlock_proxy::decision::keyspace::{Program, Runs, Seen};
 use stateright::semantics::SequentialSpec;
 
 /// What a client wants, or what happens to its lease by itself.
@@ -165,6 +165,16 @@ impl Program for Job {
         }
     }
 
+    fn is_present(value: &Stored) -> bool {
+        value.held.is_there()
+    }
+
+    fn end_us(value: &Stored) -> Option<u64> {
+        value.end
+    }
+}
+
+impl Runs for Job {
     fn run(&self, seen: &[Seen<'_, Self>], now_us: u64) -> (Vec<Option<Stored>>, u8) {
         let mut stored = [Stored::default(); 2];
         for (key, seen) in self.keys().into_iter().zip(seen) {
@@ -175,14 +185,6 @@ impl Program for Job {
         }
         let (written, reply) = self.result(stored, now_us);
         (self.keys().into_iter().map(|key| written[usize::from(key)]).collect(), reply)
-    }
-
-    fn is_present(value: &Stored) -> bool {
-        value.held.is_there()
-    }
-
-    fn end_us(value: &Stored) -> Option<u64> {
-        value.end
     }
 }
 

@@ -45,10 +45,6 @@ pub trait Program: Clone + Debug + Eq + Hash {
     /// Returns the keys, each once.
     fn keys(&self) -> Vec<Self::Key>;
 
-    /// Returns what the keys hold afterwards, in their order, and the reply. `None`: nothing was written to it. What has
-    /// ended by `now_us` is seen as absent.
-    fn run(&self, seen: &[Seen<'_, Self>], now_us: u64) -> (Vec<Option<Self::Value>>, Self::Reply);
-
     /// Whether a register with this value exists, or existed until its end.
     fn is_present(value: &Self::Value) -> bool;
 
@@ -62,6 +58,13 @@ pub trait Program: Clone + Debug + Eq + Hash {
     fn lives(value: &Self::Value, now_us: u64) -> bool {
         Self::is_present(value) && Self::end_us(value).is_none_or(|end_us| now_us < end_us)
     }
+}
+
+/// A program that runs here: what masters run is text.
+pub trait Runs: Program {
+    /// Returns what the keys hold afterwards, in their order, and the reply. `None`: nothing was written to it. What has
+    /// ended by `now_us` is seen as absent.
+    fn run(&self, seen: &[Seen<'_, Self>], now_us: u64) -> (Vec<Option<Self::Value>>, Self::Reply);
 }
 
 /// What a program finds under a key.

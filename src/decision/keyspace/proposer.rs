@@ -5,7 +5,7 @@
 
 use super::settle::{Finding, Holding, settle};
 use super::slot::{Adopt, Apply, Basis, Ran, Refusal, Sight, Slots};
-use super::{Program, slot};
+use super::{Program, Runs, slot};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::{MasterId, MasterSet, Quorum};
@@ -351,7 +351,7 @@ impl<P: Program> Proposer<P> {
     }
 }
 
-impl<P: Program> Request<P> {
+impl<P: Runs> Request<P> {
     /// What a master does that remembers `keep` programs of each key.
     pub fn execute(&self, slots: &mut Slots<P>, keep: usize) -> Answer<P> {
         let answer = match self {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Program, Seen};
+use super::{Program, Runs, Seen};
 use crate::decision::register::acceptor::{Fate, Recent};
 use crate::decision::register::ballot::Ballot;
 
@@ -186,40 +186,6 @@ impl<P: Program> Slots<P> {
         Ok(keys.iter().map(|key| self.of(key).promise(ballot)).collect())
     }
 
-    /// Runs a program in place, and remembers `keep` programs. All its keys are accepted if it writes to one of them: what
-    /// it has read must not change before what it wrote is decided.
-    ///
-    /// # Errors
-    /// When a higher ballot was promised, or a key holds something else than the program expects.
-    pub fn apply(&mut self, apply: &Apply<P>, keep: usize) -> Result<Ran<P>, Refusal> {
-        let keys = apply.program.keys();
-        let now_us = apply.now_us;
-        let mut expected = keys.iter().zip(&apply.basis);
-        if !expected.all(|(key, basis)| self.of(key).is_expected(basis, now_us)) {
-            return Err(self.refusal(&keys));
-        }
-        let slots: Vec<Slot<P>> = keys.iter().map(|key| self.of(key).clone()).collect();
-        let nothing = P::Value::default();
-        let seen: Vec<Seen<'_, P>> = slots.iter().map(|slot| slot.seen(now_us, &nothing)).collect();
-        let (written, reply) = apply.program.run(&seen, now_us);
-        let wrote = written.iter().any(Option::is_some);
-        let has_ended =
-            |(slot, basis): (&Slot<P>, &Basis<P>)| slot.ends_between(basis.ballot.counter, now_us);
-        let is_promised = wrote || slots.iter().zip(&apply.basis).any(has_ended);
-        let ballots = apply.basis.iter().map(|basis| basis.ballot);
-        let group: Vec<_> = keys.iter().cloned().zip(ballots).collect();
-        for ((key, ballot), value) in group.iter().zip(written) {
-            let slot = self.of(key);
-            if is_promised {
-                slot.promised = apply.next;
-            }
-            if wrote {
-                slot.accept(now_us, *ballot, value, &group, &reply, keep);
-            }
-        }
-        Ok(Ran { reply, wrote, is_promised })
-    }
-
     /// Accepts states as they are.
     ///
     /// # Errors
@@ -271,6 +237,42 @@ impl<P: Program> Slots<P> {
     fn refusal(&mut self, keys: &[P::Key]) -> Refusal {
         let promised = keys.iter().map(|key| self.of(key).promised).max();
         Refusal(promised.unwrap_or_default())
+    }
+}
+
+impl<P: Runs> Slots<P> {
+    /// Runs a program in place, and remembers `keep` programs. All its keys are accepted if it writes to one of them: what
+    /// it has read must not change before what it wrote is decided.
+    ///
+    /// # Errors
+    /// When a higher ballot was promised, or a key holds something else than the program expects.
+    pub fn apply(&mut self, apply: &Apply<P>, keep: usize) -> Result<Ran<P>, Refusal> {
+        let keys = apply.program.keys();
+        let now_us = apply.now_us;
+        let mut expected = keys.iter().zip(&apply.basis);
+        if !expected.all(|(key, basis)| self.of(key).is_expected(basis, now_us)) {
+            return Err(self.refusal(&keys));
+        }
+        let slots: Vec<Slot<P>> = keys.iter().map(|key| self.of(key).clone()).collect();
+        let nothing = P::Value::default();
+        let seen: Vec<Seen<'_, P>> = slots.iter().map(|slot| slot.seen(now_us, &nothing)).collect();
+        let (written, reply) = apply.program.run(&seen, now_us);
+        let wrote = written.iter().any(Option::is_some);
+        let has_ended =
+            |(slot, basis): (&Slot<P>, &Basis<P>)| slot.ends_between(basis.ballot.counter, now_us);
+        let is_promised = wrote || slots.iter().zip(&apply.basis).any(has_ended);
+        let ballots = apply.basis.iter().map(|basis| basis.ballot);
+        let group: Vec<_> = keys.iter().cloned().zip(ballots).collect();
+        for ((key, ballot), value) in group.iter().zip(written) {
+            let slot = self.of(key);
+            if is_promised {
+                slot.promised = apply.next;
+            }
+            if wrote {
+                slot.accept(now_us, *ballot, value, &group, &reply, keep);
+            }
+        }
+        Ok(Ran { reply, wrote, is_promised })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
 use super::slot::{Sight, Slots};
 use super::tombstone::droppable;
-use super::{Program, Seen};
+use super::{Program, Runs, Seen};
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::{MasterId, Quorum};
 
@@ -25,6 +25,16 @@ impl Program for Count {
         self.keys.clone()
     }
 
+    fn is_present(value: &u8) -> bool {
+        *value > 0
+    }
+
+    fn end_us(value: &u8) -> Option<u64> {
+        (*value >= SHORT).then_some(END_US)
+    }
+}
+
+impl Runs for Count {
     fn run(&self, seen: &[Seen<'_, Self>], _: u64) -> (Vec<Option<u8>>, u8) {
         let after = seen.iter().map(|seen| match seen {
             _ if self.deletes => 0,
@@ -33,14 +43,6 @@ impl Program for Count {
         });
         let sum = after.clone().sum();
         (after.map(|value| self.writes.then_some(value)).collect(), sum)
-    }
-
-    fn is_present(value: &u8) -> bool {
-        *value > 0
-    }
-
-    fn end_us(value: &u8) -> Option<u64> {
-        (*value >= SHORT).then_some(END_US)
     }
 }
 

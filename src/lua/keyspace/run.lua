@@ -48,7 +48,7 @@ for at = 1, count do
   end
   local dropped, kept, from = sub(stamp, 97, 128), tonumber(sub(stamp, 146, 147)), 148
   local to = end_of_recent(stamp) - 1
-  if kept == KEEP then
+  if kept == MOST_PROGRAMS then
     dropped, from, kept = sub(stamp, 148, 179), 184 + tonumber(sub(stamp, 180, 183)), kept - 1
   end
   call('SET', companion(keys[at]), table.concat({

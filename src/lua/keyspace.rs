@@ -1,0 +1,25 @@
+//! The scripts by which masters keep registers.
+
+use std::sync::LazyLock;
+
+/// How much later than a register's end masters clean it up, in milliseconds: by more than their clocks are ahead.
+pub const SLACK_MS: u64 = 60_000;
+
+/// The longest reply that a stamp keeps, in bytes.
+pub const LONGEST_REPLY: usize = 1024;
+
+/// How many programs a stamp remembers.
+pub const KEEP: usize = 4;
+
+/// Reads stamps.
+pub(super) const STAMP: &str = include_str!("keyspace/stamp.lua");
+
+/// The script that promises a ballot, and shows what the keys hold.
+pub static PREPARE: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspace/prepare.lua")));
+
+/// The script that accepts states.
+pub static ADOPT: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspace/adopt.lua")));
+
+fn text(script: &str) -> String {
+    STAMP.replace("SLACK_MS", &SLACK_MS.to_string()) + script
+}
