@@ -21,6 +21,7 @@ pub mod measure;
 pub mod program;
 pub mod query;
 pub mod read;
+pub mod register;
 pub mod release;
 pub mod request;
 pub mod rules;

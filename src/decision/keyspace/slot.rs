@@ -253,6 +253,7 @@ impl<P: Runs> Slots<P> {
         if !expected.all(|(key, basis)| self.of(key).is_expected(basis, now_us)) {
             return Err(self.refusal(&keys));
         }
+        keys.iter().for_each(|key| self.of(key).clean_up(now_us));
         let slots: Vec<Slot<P>> = keys.iter().map(|key| self.of(key).clone()).collect();
         let nothing = P::Value::default();
         let seen: Vec<Seen<'_, P>> = slots.iter().map(|slot| slot.seen(now_us, &nothing)).collect();
@@ -293,6 +294,11 @@ impl<P: Program> Slot<P> {
     /// Whether the master has the value, be it past its end.
     pub fn is_there(&self) -> bool {
         P::is_present(&self.state.value) && !self.is_gone
+    }
+
+    /// What has ended for a program is gone.
+    fn clean_up(&mut self, now_us: u64) {
+        self.is_gone |= self.is_there() && !P::lives(&self.state.value, now_us);
     }
 
     fn ends_between(&self, from_us: u64, to_us: u64) -> bool {

@@ -184,6 +184,23 @@ impl<R> Default for Recent<R> {
     }
 }
 
+impl<R> Recent<R> {
+    /// A list of these, oldest first, from which nothing above `dropped` is missing.
+    pub fn of(entries: Vec<(Ballot, R)>, dropped: Ballot) -> Self {
+        Self { entries, dropped }
+    }
+
+    /// The programs, oldest first.
+    pub fn entries(&self) -> &[(Ballot, R)] {
+        &self.entries
+    }
+
+    /// The highest ballot that was dropped for want of room.
+    pub fn dropped(&self) -> Ballot {
+        self.dropped
+    }
+}
+
 impl<R: Clone> Recent<R> {
     /// Returns what became of the program that was run under `ballot`.
     pub fn fate(&self, ballot: Ballot) -> Fate<R> {

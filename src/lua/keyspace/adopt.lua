@@ -85,7 +85,7 @@ for at, key in ipairs(KEYS) do
   elseif is_taken or not left then
     call('DEL', key)
   elseif not lease then
-    call('SET', key, sub(left, 17), 'PXAT', sub(left, 1, 16))
+    call('SET', key, sub(left, 17), 'PXAT', end_of(left))
   end
   call('SET', companion(key), new)
 end

@@ -19,7 +19,7 @@ end
 -- Keys of the program by database and name, as numbers; those of this database; and five entries for each: its stamp,
 -- whether its value is gone, its lease, its database, and its basis.
 local databases, slots = {}, { nil, nil, nil, nil, nil }
-local refused, highest = false, NONE
+local refused, highest, has_ended = false, NONE, false
 for at = 1, count do
   local key, basis = ARGV[first + 2 * at - 2], ARGV[first + 2 * at - 1]
   local where = string.format('%d', sub(basis, 65, 69))
@@ -35,6 +35,7 @@ for at = 1, count do
   then
     refused = true
   end
+  has_ended = has_ended or lives(stamp, tonumber(sub(basis, 33, 48))) and not lives(stamp, now)
   if is_below(highest, promised) then
     highest = promised
   end

@@ -20,16 +20,24 @@ for at = 1, count do
   local lease, where = slots[5 * at - 2], slots[5 * at - 1]
   if lease and not written[at] then
     choose(where)
-    call('SET', keys[at], sub(lease, 17), 'PXAT', sub(lease, 1, 16))
+    call('SET', keys[at], sub(lease, 17), 'PXAT', end_of(lease))
   end
 end
 if missing then
   return { 'missing', missing[1], missing[2] }
-elseif not wrote then
-  return { 'read', reply, messages }
 end
 
-local next_ballot, packed = sub(common, 1, 32), cmsgpack.pack(reply)
+local next_ballot = sub(common, 1, 32)
+if not wrote then
+  -- Who comes later must not find alive what this program has found ended.
+  for at = 1, has_ended and count or 0 do
+    choose(slots[5 * at - 1])
+    call('SET', companion(keys[at]), next_ballot .. sub(slots[5 * at - 4], 33))
+  end
+  return { has_ended and 'ended' or 'read', reply, messages }
+end
+
+local packed = cmsgpack.pack(reply)
 if #packed > LONGEST_REPLY then
   packed = ''
 end

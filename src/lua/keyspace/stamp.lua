@@ -74,6 +74,11 @@ local function lives(stamp, now)
   return sub(stamp, 129, 129) ~= '-' and (clean < 0 or now < (clean - SLACK_MS) * 1000)
 end
 
+-- When a lease ends, as commands take it.
+local function end_of(lease)
+  return string.format('%.0f', tonumber(sub(lease, 1, 16)))
+end
+
 -- Whether the value is gone from under its stamp, and the lease that the key holds, if any.
 local function look(key, stamp)
   local clean = call('PEXPIRETIME', key)

@@ -1,0 +1,66 @@
+//! What a master is asked.
+
+use bytes::Bytes;
+
+use super::stamp::{self, ballot};
+use super::{Job, Place};
+use crate::decision::keyspace::slot::{Adopt, Apply, Basis};
+use crate::decision::register::ballot::Ballot;
+use crate::lua::keyspace::{ADOPT, PREPARE};
+
+/// The words of a request.
+pub type Words = Vec<Vec<u8>>;
+
+/// Returns the call that promises `ballot` for `keys` on a connection with database `db`.
+pub fn prepare(keys: &[Place], ballot: Ballot, db: u16) -> Words {
+    let mut words = script(&PREPARE, keys);
+    words.extend([stamp::ballot(ballot).into(), digits(db)]);
+    words.extend(keys.iter().map(|place| digits(place.db)));
+    words
+}
+
+/// Returns the call that has states accepted, given what each of them holds, as `DUMP` has it. A master that lacks
+/// what is not given here says so.
+pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> Words {
+    let keys: Vec<Place> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
+    let mut words = script(&ADOPT, &keys);
+    words.extend([ballot(adopt.next).into(), digits(db)]);
+    for (adopted, held) in adopt.states.iter().zip(held) {
+        words.push(digits(adopted.key.db));
+        words.push(ballot(adopted.from).into());
+        words.push(stamp::write(&adopted.state));
+        words.push(held.as_deref().unwrap_or_default().to_vec());
+    }
+    words
+}
+
+/// Returns the call that runs a program.
+pub fn apply(apply: &Apply<Job>) -> Words {
+    let Apply { program: job, basis, now_us, next } = apply;
+    let mut words = vec![b"EVAL".to_vec(), job.program.text.clone(), digits(job.keys.len())];
+    words.extend(job.keys.iter().chain(&job.argv).map(|word| word.to_vec()));
+    for (place, basis) in job.places.iter().zip(basis) {
+        words.extend([place.key.to_vec(), expected(place, basis)]);
+    }
+    let mode = if job.is_read_only { "ro" } else { "rw" };
+    let (next, count) = (ballot(*next), job.places.len());
+    words.push(format!("{next}{now_us:016}{count:04}{:05}{mode}", job.db).into());
+    words
+}
+
+/// What a program expects under a key: accepted ballot, its own, database, and a lease.
+fn expected(place: &Place, basis: &Basis<Job>) -> Vec<u8> {
+    let ballots = ballot(basis.accepted) + &ballot(basis.ballot);
+    let lease = basis.lease.as_ref().map(stamp::lease).unwrap_or_default();
+    [ballots.as_bytes(), format!("{:05}", place.db).as_bytes(), &lease].concat()
+}
+
+fn script(text: &str, keys: &[Place]) -> Words {
+    let mut words = vec![b"EVAL".to_vec(), text.into(), digits(keys.len())];
+    words.extend(keys.iter().map(|place| place.key.to_vec()));
+    words
+}
+
+fn digits(number: impl ToString) -> Vec<u8> {
+    number.to_string().into()
+}

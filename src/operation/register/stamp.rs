@@ -1,0 +1,200 @@
+//! Stamps: what a master keeps of a register beside its value. `lua/keyspace/stamp.lua` has the same format in its words.
+
+use bytes::Bytes;
+
+use super::{Content, Job, Lease, Place, Reply};
+use crate::decision::keyspace::slot::{Open, State};
+use crate::decision::register::acceptor::Recent;
+use crate::decision::register::ballot::Ballot;
+
+/// Digits of a ballot.
+pub const BALLOT: usize = 32;
+
+/// Returns a ballot in digits: 16 decimal ones of its counter, 16 hexadecimal ones of its worker. Keys have no epochs.
+pub fn ballot(Ballot { counter, worker, .. }: Ballot) -> String {
+    format!("{counter:016}{worker:016x}")
+}
+
+/// The ballot in these digits; `None`: these are none.
+pub fn parse_ballot(digits: &[u8]) -> Option<Ballot> {
+    let (counter, worker) = std::str::from_utf8(digits).ok()?.split_at_checked(16)?;
+    let (counter, worker) = (counter.parse().ok()?, u64::from_str_radix(worker, 16).ok()?);
+    Some(Ballot { epoch: 0, counter, worker })
+}
+
+/// Returns the stamp of a state, from its accepted ballot on.
+pub fn write(state: &State<Job>) -> Vec<u8> {
+    let recent = &state.recent;
+    let ballots = [state.accepted, state.basis, recent.dropped()].map(ballot).concat();
+    let mut text = ballots.into_bytes();
+    text.push(state.value.kind);
+    text.extend(format!("{:016}{:02}", state.value.clean_ms, recent.entries().len()).bytes());
+    for (ran, reply) in recent.entries() {
+        let packed = match reply {
+            Reply::Packed(packed) => &packed[..],
+            Reply::Frame(_) | Reply::NotKept => b"",
+        };
+        text.extend(format!("{}{:04}", ballot(*ran), packed.len()).bytes());
+        text.extend(packed);
+    }
+    if let Some(open) = &state.open {
+        write_open(&mut text, open);
+    }
+    text
+}
+
+fn write_open(text: &mut Vec<u8>, open: &Open<Job>) {
+    let found = open.found.as_ref().map(lease).unwrap_or_default();
+    let how = if open.is_kept { 'k' } else { 'w' };
+    text.extend(format!("{how}{:08}", found.len()).bytes());
+    text.extend(found);
+    text.extend(format!("{:04}", open.group.len()).bytes());
+    for (place, ran) in &open.group {
+        text.extend(format!("{:05}{:08}", place.db, place.key.len()).bytes());
+        text.extend(&place.key);
+        text.extend(ballot(*ran).bytes());
+    }
+}
+
+/// Returns a lease as stamps and scripts have it.
+pub fn lease(lease: &Lease) -> Vec<u8> {
+    [format!("{:016}", lease.end_ms).as_bytes(), &lease.value].concat()
+}
+
+/// The lease in these words; `None`: these are none.
+pub fn parse_lease(text: &[u8]) -> Option<Lease> {
+    let (end, value) = text.split_at_checked(16)?;
+    Some(Lease { end_ms: number(end)?, value: Bytes::copy_from_slice(value) })
+}
+
+/// The state in a stamp, from its accepted ballot on; `None`: it is no stamp.
+pub fn parse(text: &[u8]) -> Option<State<Job>> {
+    let mut rest = Rest(text);
+    let (accepted, basis, dropped) = (rest.ballot()?, rest.ballot()?, rest.ballot()?);
+    let kind = rest.take(1)?[0];
+    let value = Content { kind, clean_ms: rest.number(16)? };
+    let entries = rest.number(2)?;
+    let entries: Option<_> = (0..entries).map(|_| rest.entry()).collect();
+    let recent = Recent::of(entries?, dropped);
+    let open = if rest.0.is_empty() { None } else { Some(rest.open()?) };
+    Some(State { accepted, basis, value, recent, open }).filter(|_| rest.0.is_empty())
+}
+
+/// What is left of a stamp.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self, digits: usize) -> Option<i64> {
+        number(self.take(digits)?)
+    }
+
+    fn ballot(&mut self) -> Option<Ballot> {
+        parse_ballot(self.take(BALLOT)?)
+    }
+
+    /// Bytes behind their number.
+    fn counted(&mut self, digits: usize) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number(digits)?).ok()?;
+        self.take(length)
+    }
+
+    fn entry(&mut self) -> Option<(Ballot, Reply)> {
+        let ran = self.ballot()?;
+        let reply = match self.counted(4)? {
+            [] => Reply::NotKept,
+            packed => Reply::Packed(Bytes::copy_from_slice(packed)),
+        };
+        Some((ran, reply))
+    }
+
+    fn open(&mut self) -> Option<Open<Job>> {
+        let is_kept = self.take(1)? == b"k";
+        let found = match self.counted(8)? {
+            [] => None,
+            found => Some(parse_lease(found)?),
+        };
+        let group = (0..self.number(4)?).map(|_| {
+            let db = self.number(5)?.try_into().ok()?;
+            let key = Bytes::copy_from_slice(self.counted(8)?);
+            Some((Place { db, key }, self.ballot()?))
+        });
+        Some(Open { group: group.collect::<Option<_>>()?, found, is_kept })
+    }
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ballots() -> impl Strategy<Value = Ballot> {
+        (0..10_u64.pow(16), any::<u64>()).prop_map(|(counter, worker)| Ballot {
+            epoch: 0,
+            counter,
+            worker,
+        })
+    }
+
+    fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
+        vec(any::<u8>(), 1..most).prop_map(Bytes::from)
+    }
+
+    fn replies() -> impl Strategy<Value = Reply> {
+        prop_oneof![bytes(1024).prop_map(Reply::Packed), Just(Reply::NotKept)]
+    }
+
+    fn opens() -> impl Strategy<Value = Open<Job>> {
+        let found =
+            (bytes(40), -1_i64..1 << 40).prop_map(|(value, end_ms)| Lease { value, end_ms });
+        let group = (0..16_u16, bytes(20), ballots());
+        let group = vec(group.prop_map(|(db, key, ran)| (Place { db, key }, ran)), 1..4);
+        (group, proptest::option::of(found), any::<bool>())
+            .prop_map(|(group, found, is_kept)| Open { group, found, is_kept })
+    }
+
+    fn states() -> impl Strategy<Value = State<Job>> {
+        let content = (prop_oneof![Just(b'-'), Just(b's'), Just(b'x')], -1_i64..1 << 45);
+        let recent = (vec((ballots(), replies()), 0..4), ballots());
+        (ballots(), ballots(), content, recent, proptest::option::of(opens())).prop_map(
+            |(accepted, basis, (kind, clean_ms), (entries, dropped), open)| State {
+                accepted,
+                basis,
+                value: Content { kind, clean_ms },
+                recent: Recent::of(entries, dropped),
+                open,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(state in states()) {
+            let text = write(&state);
+            let read = parse(&text).expect("a stamp");
+            prop_assert_eq!(write(&read), text);
+            prop_assert_eq!(read, state);
+        }
+
+        #[test]
+        fn what_is_cut_or_longer_is_no_stamp(state in states(), at: proptest::sample::Index) {
+            let text = write(&state);
+            // What ends before the open part is a stamp of its own.
+            let closed = write(&State { open: None, ..state }).len();
+            let cut = at.index(text.len());
+            prop_assert!(cut == closed || parse(&text[..cut]).is_none());
+            prop_assert!(parse(&[&text[..], b"k"].concat()).is_none());
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Two masters, and what the functions say that they hold.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+use redlock_proxy::decision::keyspace::Program as _;
+use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::slot::{
+    Adopt, Adopted, Apply, Basis, Open, Ran, Refusal, Sight, Slots, State,
+};
+use redlock_proxy::decision::lease::pad::Pad;
+use redlock_proxy::decision::register::acceptor::Recent;
+use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::lua::keyspace::KEEP;
+use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::operation::register::said::{self, Said};
+use redlock_proxy::operation::register::{Content, Job, Lease, Place, Reply, ask, stamp};
+
+use crate::support::{Master, Raw, Reply as Wire, encode};
+use crate::tasks::{self, Held, Stored, TAG, Task, place};
+use crate::{Ask, Flaw};
+
+/// See the module.
+pub(crate) struct Both {
+    _masters: [Master; 2],
+    connections: [Raw; 2],
+    slots: [Slots<Task>; 2],
+    programs: HashMap<&'static str, Arc<Program>>,
+    /// The highest counter so far.
+    counter: u64,
+}
+
+type Checked = Result<(), TestCaseError>;
+
+impl Both {
+    pub(crate) async fn start() -> Self {
+        let masters = [Master::start(), Master::start()];
+        let connections = [
+            Raw::connect_resp3(&masters[0].address()).await,
+            Raw::connect_resp3(&masters[1].address()).await,
+        ];
+        let slots = [Slots::default(), Slots::default()];
+        Self { _masters: masters, connections, slots, programs: HashMap::new(), counter: 0 }
+    }
+
+    pub(crate) async fn begin(&mut self) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        self.counter = now.expect("a time").as_micros() as u64;
+        self.slots = [Slots::default(), Slots::default()];
+        for master in &mut self.connections {
+            master.ask(&["FLUSHALL"]).await;
+        }
+    }
+
+    pub(crate) async fn compare(&mut self, ask: &Ask) -> Checked {
+        // Enough for the shorter times to live.
+        self.counter += 4_000;
+        match *ask {
+            Ask::Prepare { at, key, both, worker } => {
+                let keys = if both { vec![place(key), place(1 - key)] } else { vec![place(key)] };
+                let ballot = Ballot { epoch: 0, counter: self.counter, worker };
+                self.ask(at, Request::Prepare(keys, ballot), None).await?;
+            }
+            Ask::Apply { at, task, flaw } => {
+                let request = Request::Apply(self.apply(at, task, flaw));
+                self.ask(at, request, None).await?;
+            }
+            Ask::Adopt { at, from, key, is_decided, is_late, is_held } => {
+                let adopt = self.adopt(at, from, key, is_decided, is_late);
+                let held = self.connections[from].ask(&["DUMP", name(&place(key))]).await;
+                let held = bulk(held).filter(|_| is_held);
+                self.ask(at, Request::Adopt(adopt), held).await?;
+            }
+            Ask::Claim { at, key, token } => self.claim(at, key, token).await?,
+            Ask::GiveBack { at, key } => {
+                if self.slots[at].give_back(&place(key), |_| true).is_some() {
+                    self.connections[at].ask(&["DEL", name(&place(key))]).await;
+                }
+            }
+            Ask::Remove { at, key } => {
+                let slot = self.slots[at].get(&place(key));
+                if slot.is_there() && slot.lease.is_none() {
+                    self.slots[at].remove(&place(key));
+                    self.connections[at].ask(&["DEL", name(&place(key))]).await;
+                }
+            }
+        }
+        for at in 0..2 {
+            for key in 0..2 {
+                self.look(at, &place(key)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, at: usize, task: Task, flaw: Flaw) -> Apply<Task> {
+        let slots = task.keys().into_iter().map(|key| self.slots[at].get(&key));
+        let mut basis: Vec<_> = slots
+            .map(|slot| {
+                // Whoever was promised nothing takes a ballot of its own.
+                let own = Ballot { epoch: 0, counter: self.counter, worker: 7 };
+                let ballot = if slot.promised == Ballot::NONE { own } else { slot.promised };
+                Basis { accepted: slot.state.accepted, lease: slot.lease, ballot }
+            })
+            .collect();
+        let last = basis.last_mut().expect("a key");
+        match flaw {
+            Flaw::None => {}
+            Flaw::Accepted => last.accepted.counter += 1,
+            Flaw::Ballot => last.ballot.counter = last.ballot.counter.saturating_sub(1),
+            Flaw::Lease => last.lease = Some(lease(9, 0)),
+        }
+        let highest = basis.iter().map(|basis| basis.ballot).max().expect("a key");
+        let now_us = self.counter.max(highest.counter);
+        let next = Ballot::above(highest, now_us + 1, 3);
+        Apply { program: task, basis, now_us, next }
+    }
+
+    fn adopt(&self, at: usize, from: usize, key: usize, decided: bool, late: bool) -> Adopt<Task> {
+        let (source, target) = (self.slots[from].get(&place(key)), self.slots[at].get(&place(key)));
+        let ballot = Ballot { epoch: 0, counter: self.counter, worker: 4 };
+        let ballot = if late { ballot } else { ballot.max(target.promised) };
+        let open = source.state.open.clone().filter(|_| !decided);
+        let state = State { accepted: ballot, open, ..source.state.clone() };
+        let states = vec![Adopted { key: place(key), from: source.state.accepted, state }];
+        Adopt { states, next: Ballot::above(ballot, self.counter + 1, 4) }
+    }
+
+    async fn claim(&mut self, at: usize, key: usize, token: u8) -> Checked {
+        let lease = lease(token, (self.counter / 1000) as i64 + 500_000);
+        let mut words: Vec<Vec<u8>> = vec![b"SET".into(), name(&place(key)).into()];
+        words.push(lease.value.to_vec());
+        words.extend([b"NX".to_vec(), b"PXAT".to_vec(), lease.end_ms.to_string().into()]);
+        self.connections[at].send(&encode(&words)).await;
+        let is_done = self.connections[at].reply().await == Wire::ok();
+        // A value that has gone by itself is no register any more.
+        prop_assert_eq!(self.slots[at].claim(&place(key), lease), is_done);
+        Ok(())
+    }
+
+    async fn ask(&mut self, at: usize, request: Request<Task>, held: Option<Vec<u8>>) -> Checked {
+        let asked = self.job(&request);
+        let held = held.map(Bytes::from);
+        let words = match &asked {
+            Request::Prepare(keys, ballot) => ask::prepare(keys, *ballot, 0),
+            Request::Adopt(adopt) => ask::adopt(adopt, &[held], 0),
+            Request::Apply(apply) => ask::apply(apply),
+        };
+        self.connections[at].send(&encode(&words)).await;
+        let (reply, frame) = self.connections[at].frame().await;
+        let Some(said) = said::said(&asked, &frame) else {
+            return Err(TestCaseError::fail(format!("{reply:?}")));
+        };
+        if let Said::Lacking(places) = said {
+            let mut copy = self.slots[at].clone();
+            prop_assert_eq!(request.execute(&mut copy, KEEP), Answer::Adopted);
+            prop_assert_eq!(places, vec![0]);
+            return Ok(());
+        }
+        let expected = request.execute(&mut self.slots[at], KEEP);
+        let Said::Answer(answer) = said else {
+            return Err(TestCaseError::fail(format!("{reply:?} instead of {expected:?}")));
+        };
+        match (expected, answer) {
+            (Answer::Refused(Refusal(one)), Answer::Refused(Refusal(other))) => {
+                prop_assert_eq!(one, other);
+            }
+            (Answer::Adopted, Answer::Adopted) => {}
+            (Answer::Promised(one), Answer::Promised(other)) => {
+                prop_assert_eq!(one.len(), other.len());
+                for (one, other) in one.iter().zip(&other) {
+                    self.same_sight(one, other)?;
+                }
+            }
+            (Answer::Applied(one), Answer::Applied(other)) => same_end(&one, &other)?,
+            (expected, answer) => {
+                return Err(TestCaseError::fail(format!("{answer:?} instead of {expected:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn job(&mut self, request: &Request<Task>) -> Request<Job> {
+        match request {
+            Request::Prepare(keys, ballot) => Request::Prepare(keys.clone(), *ballot),
+            Request::Adopt(adopt) => {
+                let adopted = |it: &Adopted<Task>| Adopted {
+                    key: it.key.clone(),
+                    from: it.from,
+                    state: of_job(&it.state),
+                };
+                let states = adopt.states.iter().map(adopted).collect();
+                Request::Adopt(Adopt { states, next: adopt.next })
+            }
+            Request::Apply(apply) => {
+                let task = apply.program;
+                let program = self.program(task.lua());
+                let places = task.keys();
+                let keys = places.iter().map(|place| place.key.clone()).collect();
+                let argv = task.argument().map(|time| Bytes::from(time.to_string()));
+                let argv = argv.into_iter().collect();
+                let job = Job { program, db: 0, is_read_only: false, keys, argv, places };
+                let basis = apply.basis.iter().map(|basis| Basis {
+                    accepted: basis.accepted,
+                    lease: basis.lease.clone(),
+                    ballot: basis.ballot,
+                });
+                let (basis, now_us, next) = (basis.collect(), apply.now_us, apply.next);
+                Request::Apply(Apply { program: job, basis, now_us, next })
+            }
+        }
+    }
+
+    fn program(&mut self, lua: &'static str) -> Arc<Program> {
+        let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+        let wrap = || Arc::new(Program::on_registers(lua.as_bytes(), "sha", ttls));
+        Arc::clone(self.programs.entry(lua).or_insert_with(wrap))
+    }
+
+    /// A value that has ended may be gone already, or not yet.
+    fn same_sight(&self, expected: &Sight<Task>, actual: &Sight<Job>) -> Checked {
+        let state = of_job(&expected.state);
+        prop_assert_eq!(without_replies(&state), without_replies(&actual.state));
+        if Task::lives(&expected.state.value, self.counter) {
+            prop_assert_eq!(expected.is_gone, actual.is_gone);
+        }
+        prop_assert_eq!(&expected.lease, &actual.lease);
+        let ends = expected.lease.as_ref().map(|lease| lease.end_ms);
+        prop_assert_eq!(ends, actual.lease.as_ref().map(|lease| lease.end_ms));
+        Ok(())
+    }
+
+    /// Compares what is really there.
+    async fn look(&mut self, at: usize, place: &Place) -> Checked {
+        let (slot, master) = (self.slots[at].get(place), &mut self.connections[at]);
+        let companion = format!("redlock-proxy:s:{}", name(place));
+        match bulk(master.ask(&["GET", &companion]).await) {
+            Some(text) => {
+                let (promised, rest) = text.split_at(stamp::BALLOT);
+                prop_assert_eq!(stamp::parse_ballot(promised), Some(slot.promised));
+                let state = stamp::parse(rest).expect("a stamp");
+                let expected = of_job(&slot.state);
+                prop_assert_eq!(without_replies(&state), without_replies(&expected));
+            }
+            None => prop_assert_eq!(slot.promised, Ballot::NONE),
+        }
+        let held = self.held(at, place).await;
+        match &slot.lease {
+            Some(lease) => {
+                let value = String::from_utf8_lossy(&lease.value).into_owned();
+                prop_assert_eq!(held, Held::Text(value));
+            }
+            None if Task::lives(&slot.state.value, self.counter) && !slot.is_gone => {
+                prop_assert_eq!(held, slot.state.value.held);
+            }
+            None => {
+                prop_assert!(
+                    held == Held::Nothing || !slot.is_gone && held == slot.state.value.held
+                );
+            }
+        }
+        Ok(())
+    }
+
+    async fn held(&mut self, at: usize, place: &Place) -> Held {
+        let (master, key) = (&mut self.connections[at], name(place));
+        match master.ask(&["TYPE", key]).await.text().as_str() {
+            "none" => Held::Nothing,
+            "string" => Held::Text(master.ask(&["GET", key]).await.text()),
+            _ => {
+                let list = master.ask(&["LRANGE", key, "0", "-1"]).await;
+                let Wire::Array(items) = list else { panic!("a list") };
+                Held::List(items.iter().map(Wire::text).collect())
+            }
+        }
+    }
+}
+
+fn bulk(reply: Wire) -> Option<Vec<u8>> {
+    match reply {
+        Wire::Bulk(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+fn name(place: &Place) -> &str {
+    std::str::from_utf8(&place.key).expect("text")
+}
+
+fn lease(token: u8, end_ms: i64) -> Lease {
+    let mut value = b"\xFFRL\x01".to_vec();
+    value.resize(TAG, 1);
+    value.push(b'0' + token);
+    Lease { value: value.into(), end_ms }
+}
+
+fn of_job(state: &State<Task>) -> State<Job> {
+    let Stored { clean_ms, .. } = state.value;
+    let entries = state.recent.entries().iter().map(|(ran, _)| (*ran, Reply::NotKept)).collect();
+    State {
+        accepted: state.accepted,
+        basis: state.basis,
+        value: Content { kind: state.value.kind(), clean_ms },
+        recent: Recent::of(entries, state.recent.dropped()),
+        open: state.open.as_ref().map(|open| Open {
+            group: open.group.clone(),
+            found: open.found.clone(),
+            is_kept: open.is_kept,
+        }),
+    }
+}
+
+/// Replies are packed by masters alone.
+fn without_replies(state: &State<Job>) -> State<Job> {
+    let entries = state.recent.entries().iter().map(|(ran, _)| (*ran, Reply::NotKept)).collect();
+    State { recent: Recent::of(entries, state.recent.dropped()), ..state.clone() }
+}
+
+fn same_end(expected: &Ran<Task>, actual: &Ran<Job>) -> Checked {
+    prop_assert_eq!(expected.wrote, actual.wrote);
+    prop_assert_eq!(expected.is_promised, actual.is_promised);
+    let Reply::Frame(frame) = &actual.reply else { panic!("a frame") };
+    let (reply, _) = Wire::parse(frame).expect("a whole frame");
+    let said = match reply {
+        Wire::Int(number) => tasks::Said::Number(number),
+        Wire::Error(_) => tasks::Said::Error,
+        Wire::Nil => tasks::Said::Text(None),
+        Wire::Bulk(text) => tasks::Said::Text(Some(String::from_utf8_lossy(&text).into_owned())),
+        _ => tasks::Said::Done,
+    };
+    prop_assert_eq!(&expected.reply, &said);
+    Ok(())
+}
