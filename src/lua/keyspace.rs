@@ -20,6 +20,9 @@ pub static PREPARE: LazyLock<String> = LazyLock::new(|| text(include_str!("keysp
 /// The script that accepts states.
 pub static ADOPT: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspace/adopt.lua")));
 
+/// The script that fetches what keys hold.
+pub static FETCH: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspace/fetch.lua")));
+
 fn text(script: &str) -> String {
     STAMP.replace("SLACK_MS", &SLACK_MS.to_string()) + script
 }

@@ -4,6 +4,8 @@
 mod support;
 
 mod both;
+mod clients;
+mod replies;
 mod tasks;
 
 use both::Both;

@@ -151,6 +151,14 @@ impl<P: Program> Proposer<P> {
         Request::Prepare(self.keys.clone(), ballot)
     }
 
+    /// Goes on with a program that turned out to use more keys: those that it was sent with come first, in their order.
+    /// What became of it under those is still told from them.
+    pub fn with_keys(&mut self, program: P, now_us: u64) -> Request<P> {
+        self.wish = Wish::Run(program);
+        self.keys = self.wish.keys();
+        self.again(now_us)
+    }
+
     /// Goes on under another version of the roster. Promises and votes of the one before are dropped.
     pub fn under(&mut self, version: u64, now_us: u64) -> Request<P> {
         self.version = version;

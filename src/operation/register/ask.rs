@@ -6,7 +6,7 @@ use super::stamp::{self, ballot};
 use super::{Job, Place};
 use crate::decision::keyspace::slot::{Adopt, Apply, Basis};
 use crate::decision::register::ballot::Ballot;
-use crate::lua::keyspace::{ADOPT, PREPARE};
+use crate::lua::keyspace::{ADOPT, FETCH, PREPARE};
 
 /// The words of a request.
 pub type Words = Vec<Vec<u8>>;
@@ -30,6 +30,17 @@ pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> Words {
         words.push(ballot(adopted.from).into());
         words.push(stamp::write(&adopted.state));
         words.push(held.as_deref().unwrap_or_default().to_vec());
+    }
+    words
+}
+
+/// Returns the call that fetches what the states of `adopt` hold from a master that has accepted them.
+pub fn fetch(adopt: &Adopt<Job>, db: u16) -> Words {
+    let keys: Vec<Place> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
+    let mut words = script(&FETCH, &keys);
+    words.push(digits(db));
+    for adopted in &adopt.states {
+        words.extend([digits(adopted.key.db), ballot(adopted.state.accepted).into()]);
     }
     words
 }

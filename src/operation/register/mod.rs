@@ -1,9 +1,13 @@
 //! Registers as masters keep them: the words of [`crate::decision::keyspace`] on the wire.
 //!
 //! * [`stamp`] is what a companion key holds;
-//! * [`ask`] is a request to a master, and [`said`] its answer.
+//! * [`ask`] is a request to a master, and [`said`] its answer;
+//! * [`packed`] is a reply out of a stamp;
+//! * [`run`] is one operation on its way through the masters.
 
 pub mod ask;
+pub mod packed;
+pub mod run;
 pub mod said;
 pub mod stamp;
 

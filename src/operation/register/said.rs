@@ -47,6 +47,15 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
     Some(Said::Answer(answer))
 }
 
+/// Reads what a master has fetched: for each key what it holds, if this master has it; `None`: it is something else.
+pub fn fetched(frame: &[u8]) -> Option<Vec<Option<Bytes>>> {
+    let items = resp3::items(frame)?;
+    let (how, held) = items.split_first()?;
+    let is_fetched = resp3::bulk(how)? == b"fetched";
+    let held = held.iter().map(|item| resp3::bulk(item).map(Bytes::copy_from_slice));
+    is_fetched.then(|| held.collect())
+}
+
 fn sight(shown: &[u8]) -> Option<Sight<Job>> {
     let [stamp, is_gone, lease] = resp3::items(shown)?[..] else { return None };
     let lease = match resp3::bulk(lease) {

@@ -1,0 +1,15 @@
+-- Returns what keys hold, as DUMP has it, if this master has accepted it under these ballots. KEYS: the keys. ARGV[1]: the
+-- database that is selected; then for each key its database and the ballot.
+local db = ARGV[1]
+local held = { 'fetched' }
+for at, key in ipairs(KEYS) do
+  if ARGV[2 * at] ~= db then
+    db = ARGV[2 * at]
+    call('SELECT', db)
+  end
+  local stamp = call('GET', companion(key)) or NEW
+  local is_gone, lease = look(key, stamp)
+  local has_it = sub(stamp, 33, 64) == ARGV[2 * at + 1] and not is_gone and not lease
+  held[at + 1] = has_it and call('DUMP', key)
+end
+return held
