@@ -345,7 +345,9 @@ impl Ttls {
 
 /// Another `redis`, which knows every command.
 fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
-    let entry = |(name, handler): (&String, &Handler)| format!("[\"{name}\"]={handler},");
+    let entry = |(name, handler): (&String, &Handler)| {
+        format!("[\"{name}\"]={},", (frame.handler)(name, handler))
+    };
     let how: String = scan.handlers.iter().map(entry).collect();
     parts::before(&frame.library, &format!("how={{{how}}}\n{}", *ANY))
 }
@@ -354,7 +356,8 @@ fn any_call(frame: &Frame, scan: &Scan<'_>) -> String {
 /// has only read before: these functions are made when the first of them is called.
 fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
     let made = |(name, handler): (&String, &Handler)| {
-        let handler = if *handler == READ { "" } else { handler };
+        let handler = (frame.handler)(name, handler);
+        let handler = if handler == READ { "" } else { handler };
         format!("made.{name}=closed({handler})\n")
     };
     let made: String = scan.careful.iter().map(made).collect();
@@ -368,6 +371,8 @@ fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
 static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
 /// What comes after the client's text.
 struct Frame {
+    /// What is done with a command of this name.
+    handler: fn(&str, Handler) -> Handler,
     head: String,
     library: Vec<Statement>,
     run: String,
@@ -375,7 +380,12 @@ struct Frame {
 
 impl Frame {
     /// `save` is what is done before a key changes, `ttl` what is made of times to live.
-    fn new(head: &str, [save, ttl]: [&str; 2], run: &str) -> Self {
+    fn new(
+        handler: fn(&str, Handler) -> Handler,
+        head: &str,
+        [save, ttl]: [&str; 2],
+        run: &str,
+    ) -> Self {
         let (shim, completes) =
             (include_str!("program/shim.lua"), include_str!("program/completes.lua"));
         let place = |(name, first): &(&str, usize)| format!("['{name}']={}", first + 1);
@@ -385,8 +395,9 @@ impl Frame {
             .replace("CUT_OPTIONS", &zero::OPTIONS.join(" "));
         let hidden = include_str!("program/hidden.lua")
             .replace("OWN_KEYS", &reserved::KEYS.map(|key| format!("'{key}'")).join(","));
-        let library = statements(&[save, &shim, ttl, completes, &hidden, &rare()].concat());
-        Self { head: compact(head), library, run: compact(&run.replace("EXPLAIN", &EXPLAIN)) }
+        let library = statements(&[save, &shim, ttl, completes, &hidden, &rare(handler)].concat());
+        let run = compact(&run.replace("EXPLAIN", &EXPLAIN));
+        Self { handler, head: compact(head), library, run }
     }
 }
 
@@ -397,14 +408,14 @@ static VOTED: LazyLock<Frame> = LazyLock::new(|| {
         .replace("TAGS_BACK", include_str!("program/tags_back.lua"))
         .replace("REORDERED", include_str!("program/reordered.lua"));
     let changes = [include_str!("program/images.lua"), include_str!("program/ttl.lua")];
-    Frame::new(include_str!("program/head.lua"), changes, &run)
+    Frame::new(|_, handler| handler, include_str!("program/head.lua"), changes, &run)
 });
 
 /// For scripts that run on registers.
 static REGISTERS: LazyLock<Frame> = LazyLock::new(|| {
     let head = keyspace::STAMP.to_owned() + include_str!("keyspace/head.lua");
     let changes = [include_str!("keyspace/save.lua"), include_str!("keyspace/ttl.lua")];
-    Frame::new(&head, changes, include_str!("keyspace/run.lua"))
+    Frame::new(handlers::on_registers, &head, changes, include_str!("keyspace/run.lua"))
 });
 static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("program/globals.lua"));

@@ -36,8 +36,8 @@ const ONE: &str =
     "redis.call('rpush', KEYS[1], ARGV[1]) return redis.call('lrange', KEYS[1], 0, -1)";
 
 /// The same to both keys, the second of which it does not declare.
-const TWO: &str = "for _, key in ipairs({ 'two', 'one' }) do redis.call('rpush', key, ARGV[1]) end \
-    return { redis.call('lrange', 'one', 0, -1), redis.call('lrange', 'two', 0, -1) }";
+const TWO: &str = "redis.call('exists', 'two') \
+    for _, key in ipairs({ 'one', 'two' }) do redis.call('rpush', key, ARGV[1]) end return { redis.call('lrange', 'one', 0, -1), redis.call('lrange', 'two', 0, -1) }";
 
 /// Says what both keys hold.
 const READ: &str =

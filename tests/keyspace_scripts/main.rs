@@ -7,6 +7,7 @@ mod both;
 mod clients;
 mod replies;
 mod tasks;
+mod undeclared;
 
 use both::Both;
 use proptest::prelude::*;

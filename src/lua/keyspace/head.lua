@@ -74,8 +74,8 @@ for at = first, own do
   ARGV[at] = nil
 end
 
--- Whether the program has written, and to which of its keys; and a key that it lacks.
-local wrote, written, missing = false, {}, nil
+-- Whether the program has written, or does so with the present command, and to which of its keys; and a key that it lacks.
+local wrote, writes, written, missing = false, false, {}, nil
 -- What is to be published: command, channel and message of each.
 local messages
 local popped = 0

@@ -18,7 +18,7 @@ here = db
 -- A lease that was only read is there again as it was.
 for at = 1, count do
   local lease, where = slots[5 * at - 2], slots[5 * at - 1]
-  if lease and not written[at] then
+  if lease and (missing or not written[at]) then
     choose(where)
     call('SET', keys[at], sub(lease, 17), 'PXAT', end_of(lease))
   end
@@ -28,7 +28,7 @@ if missing then
 end
 
 local next_ballot = sub(common, 1, 32)
-if not wrote then
+if not writes then
   -- Who comes later must not find alive what this program has found ended.
   for at = 1, has_ended and count or 0 do
     choose(slots[5 * at - 1])

@@ -1,5 +1,10 @@
--- A key is about to change. Nothing is kept of it: nothing is ever put back.
+-- What is done before a key is read or changes. Nothing is kept of it: nothing is ever put back.
 local databases = databases
+
+-- A command of the script begins: the one before has run.
+local function begins()
+  wrote = writes
+end
 
 -- The program uses a key that nobody has asked for a promise for. It ends, whatever the script does about that, and runs
 -- again with the key, if it has written nothing.
@@ -11,7 +16,8 @@ local function stop(key)
   error({ err = "ERR the script has come to the key '" .. key .. "' after it has written: declare it in KEYS" }, 0)
 end
 
-local function save(key)
+-- A key is read. Says where it is among those of the program.
+local function need(key)
   if type(key) == 'number' then
     key = string.format('%.17g', key)
   elseif type(key) ~= 'string' then
@@ -21,6 +27,44 @@ local function save(key)
   if missing or not at then
     stop(key)
   end
-  wrote = true
-  written[at] = true
+  return at
+end
+
+-- A key is about to change.
+local function save(key)
+  local at = need(key)
+  if at then
+    writes = true
+    written[at] = true
+  end
+end
+
+-- A command that reads its keys, wherever they stand.
+local function reading(handle)
+  return function(run, ...)
+    local keys = real.pcall('COMMAND', 'GETKEYS', ...)
+    for at = 1, type(keys) == 'table' and not keys.err and #keys or 0 do
+      need(keys[at])
+    end
+    return handle(run, ...)
+  end
+end
+
+-- A command that may change some of its keys, and only read others.
+local function keyed(run, ...)
+  local keys = real.pcall('COMMAND', 'GETKEYSANDFLAGS', ...)
+  for at = 1, type(keys) == 'table' and not keys.err and #keys or 0 do
+    local key, flags = unpack(keys[at])
+    local only_reads = false
+    for one, other in pairs(flags.set or flags) do
+      local flag = type(one) == 'table' and one or other
+      only_reads = only_reads or flag.ok == 'RO'
+    end
+    if only_reads then
+      need(key)
+    else
+      save(key)
+    end
+  end
+  return run(...)
 end

@@ -43,12 +43,14 @@ end
 
 -- Whether a key lives longer than clients may ask for.
 local function lives_too_long(key)
+  need(key)
   local clean = real.pcall('PEXPIRETIME', key)
   return type(clean) == 'number' and without_pad(clean - SLACK_MS - now_ms()) > MAX_TTL_MS
 end
 
 -- PTTL
 local function remaining(run, ...)
+  need((select(2, ...)))
   local clean = run('PEXPIRETIME', select(2, ...))
   if type(clean) ~= 'number' or clean < 0 then
     return clean

@@ -72,9 +72,29 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(if writes { "write" } else { READ })
 }
 
-/// `rare.lua`, with what it has to know about every command.
-pub(super) fn rare() -> String {
+/// The same on registers, where every key that is read counts as well.
+pub(super) fn on_registers(name: &str, handler: Handler) -> Handler {
+    let spec = table::lookup(name.as_bytes());
+    let keys = spec.map(|spec| (spec.first_key, spec.last_key));
+    let moves = spec.is_some_and(|spec| spec.flags.contains(&"movablekeys"));
+    match handler {
+        READ if keys == Some((0, 0)) && !spec.is_some_and(table::Spec::has_counted_keys) => READ,
+        READ | "get" | "mget" | "strlen" | "getrange" | "strings(2, 2)" | "strings(2, 3)" => {
+            "reading(read)"
+        }
+        "write" if keys == Some((1, 1)) && !moves => "write",
+        "write" | "write_stored" | "strings(3, 7900)" => "keyed",
+        "looking_up(write_stored)" => "looking_up(keyed)",
+        "unordered" => "reading(unordered)",
+        "unordered_pairs" => "reading(unordered_pairs)",
+        other => other,
+    }
+}
+
+/// `rare.lua`, with what it has to know about every command; `of` is what a handler is where it is used.
+pub(super) fn rare(of: fn(&str, Handler) -> Handler) -> String {
     let handlers = EXCEPTIONS.iter().map(|(names, handler)| {
+        let handler = of(names[0], handler);
         let is: Vec<_> = names.iter().map(|name| format!("name == '{name}'")).collect();
         format!("  if {} then return {handler} end\n", is.join(" or "))
     });
@@ -83,4 +103,6 @@ pub(super) fn rare() -> String {
     include_str!("rare.lua")
         .replace("  HANDLERS\n", &handlers.collect::<String>())
         .replace("READS", &reads.join(" "))
+        .replace("OTHER_READ", of("", READ))
+        .replace("OTHER_WRITE", of("", "write"))
 }

@@ -28,5 +28,8 @@ local function save(key, keeps_value)
   before[at + 5] = before[at + 5] and keeps_value or false
 end
 
+-- A command of the script begins.
+local function begins() end
+
 -- What `seen` is of other databases.
 local databases = {}

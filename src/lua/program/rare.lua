@@ -147,9 +147,9 @@ local reads = ' READS '
 local function handler(name)
   HANDLERS
   if string.find(reads, ' ' .. name .. ' ', 1, true) then
-    return read
+    return OTHER_READ
   end
-  return write
+  return OTHER_WRITE
 end
 
 local how

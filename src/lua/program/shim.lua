@@ -55,6 +55,7 @@ end
 -- before it looks at anything else, and a handler that changes the words could make a right call of a wrong one.
 -- It may also take a name with a zero byte for the command that ends there.
 local function screened(run, handle, ...)
+  begins()
   local words, looks_reserved, looks_cut = { ... }, false, false
   for at = 1, select('#', ...) do
     local word, kind = words[at], type(words[at])

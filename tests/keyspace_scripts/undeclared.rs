@@ -1,0 +1,118 @@
+//! Keys that a script uses and does not declare.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::slot::{Apply, Basis};
+use redlock_proxy::decision::lease::pad::Pad;
+use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::operation::register::said::{Said, said};
+use redlock_proxy::operation::register::{Job, Place, ask};
+
+use crate::support::{Master, Raw, encode, target_is_plain_redis};
+
+/// Scripts that declare `a`, and the keys that they lack, in the order in which they come to them.
+const SCRIPTS: &[(&str, &[&str])] = &[
+    ("return redis.call('get', KEYS[1])", &[]),
+    ("return redis.call('set', KEYS[1], 'x')", &[]),
+    ("return redis.call('get', 'b')", &["b"]),
+    ("return redis.call('mget', KEYS[1], 'b', 'c')", &["b", "c"]),
+    ("return redis.call('del', 'b', KEYS[1], 'c')", &["b", "c"]),
+    ("return redis.call('mset', KEYS[1], '1', 'b', '2')", &["b"]),
+    ("return redis.call('sinterstore', KEYS[1], 'b', 'c')", &["b", "c"]),
+    ("return redis.call('zunionstore', 'b', 2, KEYS[1], 'c')", &["b", "c"]),
+    ("return redis.call('bitop', 'and', KEYS[1], 'b')", &["b"]),
+    ("return redis.call('copy', KEYS[1], 'b')", &["b"]),
+    ("return redis.call('rename', 'b', KEYS[1])", &["b"]),
+    ("return redis.call('sort', 'b', 'store', KEYS[1])", &["b"]),
+    ("return redis.call('sort', KEYS[1], 'store', 'b')", &["b"]),
+    ("return redis.call('zrangestore', KEYS[1], 'b', 0, -1)", &["b"]),
+    ("return redis.call('pfcount', KEYS[1], 'b')", &["b"]),
+    ("return redis.call('lmpop', 1, 'b', 'left')", &["b"]),
+    ("return redis.call('pttl', 'b')", &["b"]),
+    ("return redis.call('object', 'encoding', 'b')", &["b"]),
+    ("return redis.call('xread', 'streams', 'b', '0')", &["b"]),
+    ("return redis.call('sunion', KEYS[1], 'b')", &["b"]),
+    ("return redis.call('hgetall', 'b')", &["b"]),
+    ("return redis.call('get', KEYS[1] .. '1')", &["a1"]),
+    ("local name = 'ge' .. 't' return redis.call(name, 'b')", &["b"]),
+    ("local name = 'de' .. 'l' return redis.call(name, 'b')", &["b"]),
+    ("local name = 'ti' .. 'me' return redis.call(name)", &[]),
+    // Whatever the script does about it.
+    ("redis.pcall('get', 'b') redis.pcall('set', KEYS[1], 'x') return 7", &["b"]),
+    ("pcall(redis.call, 'get', 'b') return redis.call('set', KEYS[1], 'x')", &["b"]),
+    ("if redis.call('exists', 'b') == 0 then redis.call('set', 'c', 1) end", &["b", "c"]),
+];
+
+fn place(key: &str) -> Place {
+    Place { db: 0, key: Bytes::from(key.to_owned()) }
+}
+
+fn apply(program: &Arc<Program>, places: &[Place], counter: u64) -> Request<Job> {
+    let job = Job {
+        program: Arc::clone(program),
+        db: 0,
+        is_read_only: false,
+        keys: vec![places[0].key.clone()],
+        argv: Vec::new(),
+        places: places.to_vec(),
+    };
+    let ballot = Ballot { epoch: 0, counter, worker: 1 };
+    let basis = Basis { accepted: Ballot::NONE, lease: None, ballot };
+    let basis = vec![basis; places.len()];
+    Request::Apply(Apply {
+        program: job,
+        basis,
+        now_us: counter,
+        next: Ballot::above(ballot, 0, 1),
+    })
+}
+
+async fn run(raw: &mut Raw, request: &Request<Job>) -> Said {
+    let Request::Apply(apply) = request else { unreachable!("a program") };
+    raw.send(&encode(&ask::apply(apply))).await;
+    let (reply, frame) = raw.frame().await;
+    said(request, &frame).unwrap_or_else(|| panic!("{reply:?}"))
+}
+
+#[tokio::test]
+async fn a_script_stops_at_each_key_that_it_does_not_declare_and_has_changed_nothing() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let mut raw = Raw::connect_resp3(&master.address()).await;
+    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+    for (text, lacking) in SCRIPTS {
+        master.ask(&["FLUSHALL"]).await;
+        let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+        let mut places = vec![place("a")];
+        for key in *lacking {
+            let said = run(&mut raw, &apply(&program, &places, 10)).await;
+            assert_eq!(said, Said::Missing(place(key)), "{text}");
+            assert_eq!(master.ask(&["DBSIZE"]).await, crate::support::Reply::Int(0), "{text}");
+            places.push(place(key));
+        }
+        let said = run(&mut raw, &apply(&program, &places, 10)).await;
+        assert!(matches!(said, Said::Answer(Answer::Applied(_))), "{text}: {said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_comes_to_such_a_key_after_it_has_written_fails_there() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let mut raw = Raw::connect_resp3(&master.address()).await;
+    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+    let text = "redis.call('set', KEYS[1], 'x') return redis.call('get', 'b')";
+    let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    let said = run(&mut raw, &apply(&program, &[place("a")], 10)).await;
+    let Said::Answer(Answer::Applied(ran)) = said else { panic!("{said:?}") };
+    assert!(ran.wrote && format!("{:?}", ran.reply).contains("declare it in KEYS"), "{ran:?}");
+    assert!(master.has("a").await);
+}
