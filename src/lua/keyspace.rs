@@ -23,6 +23,12 @@ pub static ADOPT: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspac
 /// The script that fetches what keys hold.
 pub static FETCH: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspace/fetch.lua")));
 
+/// The script that closes states which a quorum holds.
+pub static CLOSE: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspace/close.lua")));
+
+/// The script that drops stamps.
+pub static FORGET: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspace/forget.lua")));
+
 fn text(script: &str) -> String {
-    STAMP.replace("SLACK_MS", &SLACK_MS.to_string()) + script
+    [STAMP, script].concat().replace("SLACK_MS", &SLACK_MS.to_string())
 }

@@ -53,6 +53,7 @@ impl Both {
         self.slots = [Slots::default(), Slots::default()];
         for master in &mut self.connections {
             master.ask(&["FLUSHALL"]).await;
+            master.ask(&["SET", "redlock-proxy:mark", "c 1 1 1 0;0 0"]).await;
         }
     }
 
@@ -81,10 +82,27 @@ impl Both {
                     self.connections[at].ask(&["DEL", name(&place(key))]).await;
                 }
             }
+            // The functions need no stamp for that.
+            Ask::Close { at, key, .. } | Ask::Forget { at, key, .. }
+                if self.stamp(at, &place(key)).await.is_none() => {}
+            Ask::Close { at, key, is_right } => {
+                let accepted = self.accepted(at, key, is_right);
+                let is_done = self.slots[at].close(&place(key), accepted);
+                self.counted(at, &ask::close(&[(place(key), accepted)]), is_done).await?;
+            }
+            Ask::Forget { at, key, is_right } => {
+                let accepted = self.accepted(at, key, is_right);
+                // Nobody asks for that while it lives.
+                let slot = self.slots[at].get(&place(key));
+                if !Task::lives(&slot.state.value, self.counter) {
+                    let is_done = self.slots[at].forget(&place(key), accepted);
+                    self.counted(at, &ask::forget(&[(place(key), accepted)]), is_done).await?;
+                }
+            }
             Ask::Remove { at, key } => {
                 let slot = self.slots[at].get(&place(key));
                 if slot.is_there() && slot.lease.is_none() {
-                    self.slots[at].remove(&place(key));
+                    self.slots[at].lose(&place(key));
                     self.connections[at].ask(&["DEL", name(&place(key))]).await;
                 }
             }
@@ -128,6 +146,17 @@ impl Both {
         let state = State { accepted: ballot, open, ..source.state.clone() };
         let states = vec![Adopted { key: place(key), from: source.state.accepted, state }];
         Adopt { states, next: Ballot::above(ballot, self.counter + 1, 4) }
+    }
+
+    fn accepted(&self, at: usize, key: usize, is_right: bool) -> Ballot {
+        let accepted = self.slots[at].get(&place(key)).state.accepted;
+        if is_right { accepted } else { Ballot { counter: accepted.counter + 1, ..accepted } }
+    }
+
+    async fn counted(&mut self, at: usize, words: &ask::Words, is_done: bool) -> Checked {
+        let reply = self.connections[at].ask(words).await;
+        prop_assert_eq!(reply, Wire::Int(is_done.into()));
+        Ok(())
     }
 
     async fn claim(&mut self, at: usize, key: usize, token: u8) -> Checked {
@@ -236,17 +265,22 @@ impl Both {
 
     /// Compares what is really there.
     async fn look(&mut self, at: usize, place: &Place) -> Checked {
-        let (slot, master) = (self.slots[at].get(place), &mut self.connections[at]);
-        let companion = format!("redlock-proxy:s:{}", name(place));
-        match bulk(master.ask(&["GET", &companion]).await) {
+        let stamp = self.stamp(at, place).await;
+        let slot = self.slots[at].get(place);
+        match stamp {
             Some(text) => {
                 let (promised, rest) = text.split_at(stamp::BALLOT);
-                prop_assert_eq!(stamp::parse_ballot(promised), Some(slot.promised));
+                let promised = stamp::parse_ballot(promised).expect("a ballot");
+                // Masters compare with the floor when they read a stamp.
+                prop_assert_eq!(promised.max(slot.floor), slot.promised);
                 let state = stamp::parse(rest).expect("a stamp");
                 let expected = of_job(&slot.state);
+                if slot.state.accepted == Ballot::NONE {
+                    return Ok(());
+                }
                 prop_assert_eq!(without_replies(&state), without_replies(&expected));
             }
-            None => prop_assert_eq!(slot.promised, Ballot::NONE),
+            None => prop_assert_eq!(slot.promised, slot.floor),
         }
         let held = self.held(at, place).await;
         match &slot.lease {
@@ -264,6 +298,11 @@ impl Both {
             }
         }
         Ok(())
+    }
+
+    async fn stamp(&mut self, at: usize, place: &Place) -> Option<Vec<u8>> {
+        let companion = format!("redlock-proxy:s:{}", name(place));
+        bulk(self.connections[at].ask(&["GET", &companion]).await)
     }
 
     async fn held(&mut self, at: usize, place: &Place) -> Held {
@@ -309,6 +348,7 @@ fn of_job(state: &State<Task>) -> State<Job> {
         open: state.open.as_ref().map(|open| Open {
             group: open.group.clone(),
             found: open.found.clone(),
+            until_us: open.until_us,
             is_kept: open.is_kept,
         }),
     }

@@ -5,6 +5,7 @@ mod support;
 
 mod both;
 mod clients;
+mod ends;
 mod replies;
 mod tasks;
 mod undeclared;
@@ -28,6 +29,10 @@ pub(crate) enum Ask {
     Claim { at: usize, key: usize, token: u8 },
     /// A release, or a take-back.
     GiveBack { at: usize, key: usize },
+    /// A quorum has it.
+    Close { at: usize, key: usize, is_right: bool },
+    /// Every member has it, and it is absent.
+    Forget { at: usize, key: usize, is_right: bool },
     /// Somebody deletes the value.
     Remove { at: usize, key: usize },
 }
@@ -67,12 +72,15 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
         token,
     });
     let place = || (at.clone(), key.clone());
+    let stamp = || (at.clone(), key.clone(), any::<bool>());
     let ask = prop_oneof![
         2 => prepare,
         8 => apply,
         4 => adopt,
         2 => claim,
         1 => place().prop_map(|(at, key)| Ask::GiveBack { at, key }),
+        1 => stamp().prop_map(|(at, key, is_right)| Ask::Close { at, key, is_right }),
+        1 => stamp().prop_map(|(at, key, is_right)| Ask::Forget { at, key, is_right }),
         1 => place().prop_map(|(at, key)| Ask::Remove { at, key }),
     ];
     proptest::collection::vec(ask, 1..24)

@@ -253,7 +253,7 @@ impl<P: Runs> Slots<P> {
         if !expected.all(|(key, basis)| self.of(key).is_expected(basis, now_us)) {
             return Err(self.refusal(&keys));
         }
-        keys.iter().for_each(|key| self.of(key).clean_up(now_us));
+        keys.iter().for_each(|key| self.of(key).clear_ended(now_us));
         let slots: Vec<Slot<P>> = keys.iter().map(|key| self.of(key).clone()).collect();
         let nothing = P::Value::default();
         let seen: Vec<Seen<'_, P>> = slots.iter().map(|slot| slot.seen(now_us, &nothing)).collect();
@@ -297,7 +297,7 @@ impl<P: Program> Slot<P> {
     }
 
     /// What has ended for a program is gone.
-    fn clean_up(&mut self, now_us: u64) {
+    fn clear_ended(&mut self, now_us: u64) {
         self.is_gone |= self.is_there() && !P::lives(&self.state.value, now_us);
     }
 

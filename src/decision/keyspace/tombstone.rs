@@ -83,7 +83,9 @@ impl<P: Program> Slots<P> {
         else {
             return false;
         };
-        self.floor = self.floor.max(slot.promised).max(slot.end());
+        // The mark has room for a counter only.
+        let highest = slot.promised.max(slot.end());
+        self.floor = self.floor.max(Ballot { worker: u64::MAX, ..highest });
         let lease = slot.lease.take();
         match lease {
             Some(_) => *slot = Slot { lease, ..Slot::default() },

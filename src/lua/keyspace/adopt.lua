@@ -27,10 +27,15 @@ local function is_same(lease, other)
   return lease == other or lease and other and sub(lease, 17) == sub(other, 17)
 end
 
-local function has_room(old, lease, new, now)
-  local is_open, found = open(new)
+local function has_room(old, is_gone, lease, new, now)
+  local is_open, found, _, until_clean = open(new)
   if not is_open then
     return not lease or not lives(new, now)
+  end
+  -- Claims may have found nothing here, and be gone again, since what the program found has ended.
+  local is_there = sub(old, 129, 129) ~= '-' and not is_gone
+  if not is_there and until_clean >= 0 and (until_clean - SLACK_MS) * 1000 <= now then
+    return false
   end
   local _, ran = end_of_recent(new)
   return is_same(lease, found) or not lease and ran and fate(old, ran) == 'not known'
@@ -41,16 +46,15 @@ local slots = {}
 for at, key in ipairs(KEYS) do
   choose(ARGV[4 * at - 1])
   local from, new = ARGV[4 * at], next_ballot .. ARGV[4 * at + 1]
-  local old = call('GET', companion(key)) or NEW
-  local promised, accepted = sub(old, 1, 32), sub(new, 33, 64)
+  local old, accepted = stamp_of(key), sub(new, 33, 64)
   local now = tonumber(sub(accepted, 1, 16))
-  local is_gone, lease = look(key, old)
+  local is_gone, lease, promised = look(key, old)
   local has_it = sub(old, 33, 64) == from and not (is_gone and lives(old, now))
   local left = lease
   if not has_it then
     left = lease_without(old, lease, new)
   end
-  may = may and not is_below(accepted, promised) and (has_it or has_room(old, left, new, now))
+  may = may and not is_below(accepted, promised) and (has_it or has_room(old, is_gone, left, new, now))
   if is_below(highest, promised) then
     highest = promised
   end
@@ -73,7 +77,7 @@ for at, key in ipairs(KEYS) do
   if is_taken then
     -- Should this program come to nothing, the lease stands here again as it was here.
     local mark = end_of_recent(new)
-    new = sub(new, 1, mark) .. string.format('%08d', #left) .. left .. sub(new, mark + 9 + #found)
+    new = sub(new, 1, mark + 16) .. string.format('%08d', #left) .. left .. sub(new, mark + 25 + #found)
   end
   if has_it then
     if is_taken then

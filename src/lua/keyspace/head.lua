@@ -24,9 +24,8 @@ for at = 1, count do
   local key, basis = ARGV[first + 2 * at - 2], ARGV[first + 2 * at - 1]
   local where = string.format('%d', sub(basis, 65, 69))
   choose(where)
-  local stamp = call('GET', companion(key)) or NEW
-  local is_gone, lease = look(key, stamp)
-  local promised = sub(stamp, 1, 32)
+  local stamp = stamp_of(key)
+  local is_gone, lease, promised = look(key, stamp)
   if
     sub(stamp, 33, 64) ~= sub(basis, 1, 32)
     or is_below(sub(basis, 33, 64), promised)

@@ -1,7 +1,7 @@
 -- Promises ballot ARGV[1] for all keys, and shows for each its stamp, whether its value is gone, and its lease. KEYS: the
 -- keys; ARGV from the third on: the database of each. ARGV[2]: the database that is selected.
 local ballot, db = ARGV[1], ARGV[2]
-local stamps, highest = {}, NONE
+local stamps, shown, highest = {}, { 'promised' }, NONE
 local function choose(wanted)
   if wanted ~= db then
     call('SELECT', wanted)
@@ -10,19 +10,19 @@ local function choose(wanted)
 end
 for at, key in ipairs(KEYS) do
   choose(ARGV[at + 2])
-  stamps[at] = call('GET', companion(key)) or NEW
-  if is_below(highest, sub(stamps[at], 1, 32)) then
-    highest = sub(stamps[at], 1, 32)
+  local stamp = stamp_of(key)
+  local is_gone, lease, promised = look(key, stamp)
+  stamps[at] = sub(stamp, 33)
+  shown[at + 1] = { stamps[at], is_gone and 1 or 0, lease }
+  if is_below(highest, promised) then
+    highest = promised
   end
 end
 if not is_below(highest, ballot) then
   return { 'refused', highest }
 end
-local shown = { 'promised' }
 for at, key in ipairs(KEYS) do
   choose(ARGV[at + 2])
-  local is_gone, lease = look(key, stamps[at])
-  call('SET', companion(key), ballot .. sub(stamps[at], 33))
-  shown[at + 1] = { sub(stamps[at], 33), is_gone and 1 or 0, lease }
+  call('SET', companion(key), ballot .. stamps[at])
 end
 return shown

@@ -23,16 +23,15 @@ for at = 1, count do
     call('SET', keys[at], sub(lease, 17), 'PXAT', end_of(lease))
   end
 end
-if missing then
-  return { 'missing', missing[1], missing[2] }
-end
-
 local next_ballot = sub(common, 1, 32)
-if not writes then
-  -- Who comes later must not find alive what this program has found ended.
+if missing or not writes then
+  -- Who comes later must not find alive what this program has found ended, and has cleaned up.
   for at = 1, has_ended and count or 0 do
     choose(slots[5 * at - 1])
     call('SET', companion(keys[at]), next_ballot .. sub(slots[5 * at - 4], 33))
+  end
+  if missing then
+    return { 'missing', missing[1], missing[2] }
   end
   return { has_ended and 'ended' or 'read', reply, messages }
 end
@@ -54,6 +53,11 @@ for at = 1, count do
     kind = KINDS[call('TYPE', keys[at]).ok] or '-'
     clean = string.format('%016.0f', kind == '-' and 0 or call('PEXPIRETIME', keys[at]))
   end
+  -- When masters would have cleaned up what it found.
+  local until_clean = '-000000000000001'
+  if sub(stamp, 129, 129) ~= '-' and sub(stamp, 130, 130) ~= '-' and lives(stamp, now) then
+    until_clean = sub(stamp, 130, 145)
+  end
   local dropped, kept, from = sub(stamp, 97, 128), tonumber(sub(stamp, 146, 147)), 148
   local to = end_of_recent(stamp) - 1
   if kept == MOST_PROGRAMS then
@@ -62,7 +66,7 @@ for at = 1, count do
   call('SET', companion(keys[at]), table.concat({
     next_ballot, ballot, sub(stamp, 33, 64), dropped, kind, clean, string.format('%02d', kept + 1),
     sub(stamp, from, to), ballot, string.format('%04d', #packed), packed,
-    written[at] and 'w' or 'k', string.format('%08d', lease and #lease or 0), lease or '',
+    written[at] and 'w' or 'k', until_clean, string.format('%08d', lease and #lease or 0), lease or '',
     string.format('%04d', count), group,
   }))
 end

@@ -6,7 +6,7 @@ use super::stamp::{self, ballot};
 use super::{Job, Place};
 use crate::decision::keyspace::slot::{Adopt, Apply, Basis};
 use crate::decision::register::ballot::Ballot;
-use crate::lua::keyspace::{ADOPT, FETCH, PREPARE};
+use crate::lua::keyspace::{ADOPT, CLOSE, FETCH, FORGET, PREPARE};
 
 /// The words of a request.
 pub type Words = Vec<Vec<u8>>;
@@ -42,6 +42,23 @@ pub fn fetch(adopt: &Adopt<Job>, db: u16) -> Words {
     for adopted in &adopt.states {
         words.extend([digits(adopted.key.db), ballot(adopted.state.accepted).into()]);
     }
+    words
+}
+
+/// Returns the call that closes states of the selected database, which a quorum was seen to hold under these ballots.
+pub fn close(keys: &[(Place, Ballot)]) -> Words {
+    of_stamps(&CLOSE, keys)
+}
+
+/// Returns the call that drops stamps of the selected database, which were accepted under these ballots.
+pub fn forget(keys: &[(Place, Ballot)]) -> Words {
+    of_stamps(&FORGET, keys)
+}
+
+fn of_stamps(text: &str, keys: &[(Place, Ballot)]) -> Words {
+    let places: Vec<Place> = keys.iter().map(|(place, _)| place.clone()).collect();
+    let mut words = script(text, &places);
+    words.extend(keys.iter().map(|(_, accepted)| ballot(*accepted).into()));
     words
 }
 

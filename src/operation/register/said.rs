@@ -6,6 +6,8 @@ use super::stamp::{parse, parse_ballot, parse_lease};
 use super::{Job, Place, Reply};
 use crate::decision::keyspace::proposer::{Answer, Request};
 use crate::decision::keyspace::slot::{Ran, Refusal, Sight};
+use crate::decision::register::acceptor::Recent;
+use crate::decision::register::ballot::Ballot;
 use crate::resp3;
 
 /// What a master answered to a request.
@@ -62,8 +64,13 @@ fn sight(shown: &[u8]) -> Option<Sight<Job>> {
         Some(lease) => Some(parse_lease(lease)?),
         None => None,
     };
-    let state = parse(resp3::bulk(stamp)?)?;
-    Some(Sight { state, is_gone: resp3::int(is_gone)? == 1, lease })
+    let mut state = parse(resp3::bulk(stamp)?)?;
+    let mut floor = Ballot::NONE;
+    if state.accepted == Ballot::NONE {
+        floor = state.recent.dropped();
+        state.recent = Recent::default();
+    }
+    Some(Sight { state, floor, is_gone: resp3::int(is_gone)? == 1, lease })
 }
 
 fn ran(rest: &[&[u8]], wrote: bool, is_promised: bool) -> Option<Ran<Job>> {

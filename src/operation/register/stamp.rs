@@ -3,9 +3,11 @@
 use bytes::Bytes;
 
 use super::{Content, Job, Lease, Place, Reply};
+use crate::decision::keyspace::Program;
 use crate::decision::keyspace::slot::{Open, State};
 use crate::decision::register::acceptor::Recent;
 use crate::decision::register::ballot::Ballot;
+use crate::lua::keyspace::SLACK_MS;
 
 /// Digits of a ballot.
 pub const BALLOT: usize = 32;
@@ -46,7 +48,8 @@ pub fn write(state: &State<Job>) -> Vec<u8> {
 fn write_open(text: &mut Vec<u8>, open: &Open<Job>) {
     let found = open.found.as_ref().map(lease).unwrap_or_default();
     let how = if open.is_kept { 'k' } else { 'w' };
-    text.extend(format!("{how}{:08}", found.len()).bytes());
+    let until_ms = open.until_us.map_or(-1, |until_us| (until_us / 1000 + SLACK_MS).cast_signed());
+    text.extend(format!("{how}{until_ms:016}{:08}", found.len()).bytes());
     text.extend(found);
     text.extend(format!("{:04}", open.group.len()).bytes());
     for (place, ran) in &open.group {
@@ -115,6 +118,8 @@ impl<'a> Rest<'a> {
 
     fn open(&mut self) -> Option<Open<Job>> {
         let is_kept = self.take(1)? == b"k";
+        let until_us = Content { kind: b's', clean_ms: self.number(16)? };
+        let until_us = Job::end_us(&until_us);
         let found = match self.counted(8)? {
             [] => None,
             found => Some(parse_lease(found)?),
@@ -124,7 +129,7 @@ impl<'a> Rest<'a> {
             let key = Bytes::copy_from_slice(self.counted(8)?);
             Some((Place { db, key }, self.ballot()?))
         });
-        Some(Open { group: group.collect::<Option<_>>()?, found, is_kept })
+        Some(Open { group: group.collect::<Option<_>>()?, found, until_us, is_kept })
     }
 }
 
@@ -160,8 +165,9 @@ mod tests {
             (bytes(40), -1_i64..1 << 40).prop_map(|(value, end_ms)| Lease { value, end_ms });
         let group = (0..16_u16, bytes(20), ballots());
         let group = vec(group.prop_map(|(db, key, ran)| (Place { db, key }, ran)), 1..4);
-        (group, proptest::option::of(found), any::<bool>())
-            .prop_map(|(group, found, is_kept)| Open { group, found, is_kept })
+        let until_us = (0..1_u64 << 40).prop_map(|until_ms| until_ms * 1000);
+        (group, proptest::option::of(found), proptest::option::of(until_us), any::<bool>())
+            .prop_map(|(group, found, until_us, is_kept)| Open { group, found, until_us, is_kept })
     }
 
     fn states() -> impl Strategy<Value = State<Job>> {

@@ -1,0 +1,11 @@
+-- A quorum was seen to hold the states of these keys under these ballots: they depend on nothing any more. KEYS: the keys,
+-- of the selected database; ARGV: the accepted ballot of each. Returns how many of them this master has.
+local closed = 0
+for at, key in ipairs(KEYS) do
+  local stamp = call('GET', companion(key))
+  if stamp and sub(stamp, 33, 64) == ARGV[at] then
+    call('SET', companion(key), sub(stamp, 1, end_of_recent(stamp) - 1))
+    closed = closed + 1
+  end
+end
+return closed

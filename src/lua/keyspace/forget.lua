@@ -1,0 +1,29 @@
+-- Drops the stamps of these keys, which every member has and nothing depends on, and raises the floor. KEYS: the keys, of
+-- the selected database; ARGV: the accepted ballot of each. Returns how many stamps there were.
+local MARK = 'redlock-proxy:mark'
+local mark = call('GET', MARK) or ''
+local head, floor, rest = string.match(mark, '^([^;]*;)(%d+)( %d+)$')
+if not head then
+  return redis.error_reply('ERR the mark of this master cannot be read')
+end
+local highest, dropped = tonumber(floor), 0
+for at, key in ipairs(KEYS) do
+  local stamp = call('GET', companion(key))
+  if stamp and sub(stamp, 33, 64) == ARGV[at] then
+    stamp = stamp_of(key)
+    local is_gone, lease, promised = look(key, stamp)
+    local kind, clean = sub(stamp, 129, 129), tonumber(sub(stamp, 130, 145))
+    highest = math.max(highest, tonumber(sub(promised, 1, 16)))
+    if kind ~= '-' and clean >= 0 then
+      -- Who asks about the time before its end must not find it absent here, and there elsewhere.
+      highest = math.max(highest, (clean - SLACK_MS) * 1000)
+    end
+    if kind ~= '-' and not is_gone and not lease then
+      call('DEL', key)
+    end
+    call('DEL', companion(key))
+    dropped = dropped + 1
+  end
+end
+call('SET', MARK, head .. string.format('%.0f', highest) .. rest)
+return dropped

@@ -1,0 +1,68 @@
+//! What a master's own clock has cleaned up.
+
+use bytes::Bytes;
+use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::slot::{Refusal, State};
+use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::lua::keyspace::SLACK_MS;
+use redlock_proxy::operation::register::said::{Said, said};
+use redlock_proxy::operation::register::{Content, Job, Place, ask, stamp};
+
+use crate::support::{Master, Raw, encode, target_is_plain_redis};
+
+async fn prepare(raw: &mut Raw, counter: u64) -> Said {
+    let place = Place { db: 0, key: Bytes::from_static(b"a") };
+    let ballot = Ballot { epoch: 0, counter, worker: 1 };
+    raw.send(&encode(&ask::prepare(std::slice::from_ref(&place), ballot, 0))).await;
+    let (reply, frame) = raw.frame().await;
+    said(&Request::Prepare(vec![place], ballot), &frame).unwrap_or_else(|| panic!("{reply:?}"))
+}
+
+/// A stamp of a value that is not there, and that is cleaned up at this time.
+async fn stamped(master: &Master, clean_ms: u64) {
+    let ballot = Ballot { epoch: 0, counter: 5, worker: 1 };
+    let value = Content { kind: b's', clean_ms: clean_ms as i64 };
+    let state = State::<Job> { accepted: ballot, value, ..State::default() };
+    let text = [stamp::ballot(ballot).as_bytes(), &stamp::write(&state)].concat();
+    master.ask(&[b"SET".to_vec(), b"redlock-proxy:s:a".to_vec(), text]).await;
+}
+
+fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("a time").as_millis() as u64
+}
+
+/// Claims may have passed and be gone again, so nothing counts any more that is older than the end.
+#[tokio::test]
+async fn a_key_that_was_cleaned_up_counts_as_promised_at_its_end() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let mut raw = Raw::connect_resp3(&master.address()).await;
+    let clean_ms = now_ms();
+    let end_us = (clean_ms - SLACK_MS) * 1000;
+    stamped(&master, clean_ms).await;
+    let refused =
+        |counter| Said::Answer(Answer::Refused(Refusal(Ballot { epoch: 0, counter, worker: 0 })));
+    assert_eq!(prepare(&mut raw, end_us - 1).await, refused(end_us));
+    let Said::Answer(Answer::Promised(sights)) = prepare(&mut raw, end_us + 1).await else {
+        panic!("a promise")
+    };
+    assert!(sights[0].is_gone);
+}
+
+/// It is lost, and may be brought back.
+#[tokio::test]
+async fn a_key_that_was_lost_before_its_end_is_promised_for_any_higher_ballot() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let mut raw = Raw::connect_resp3(&master.address()).await;
+    stamped(&master, now_ms() + 1_000_000).await;
+    let Said::Answer(Answer::Promised(sights)) = prepare(&mut raw, 6).await else {
+        panic!("a promise")
+    };
+    assert!(sights[0].is_gone && sights[0].is_lost(6));
+}
