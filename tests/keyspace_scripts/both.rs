@@ -22,7 +22,7 @@ use redlock_proxy::operation::register::{Content, Job, Lease, Place, Reply, ask,
 
 use crate::support::{Master, Raw, Reply as Wire, encode};
 use crate::tasks::{self, Held, Stored, TAG, Task, place};
-use crate::{Ask, Flaw};
+use crate::{Ask, Flaw, now_us};
 
 /// See the module.
 pub(crate) struct Both {
@@ -48,8 +48,7 @@ impl Both {
     }
 
     pub(crate) async fn begin(&mut self) {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        self.counter = now.expect("a time").as_micros() as u64;
+        self.counter = now_us();
         self.slots = [Slots::default(), Slots::default()];
         for master in &mut self.connections {
             master.ask(&["FLUSHALL"]).await;

@@ -18,6 +18,7 @@ use redlock_proxy::operation::register::{Job, Place, Reply, packed};
 use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use tokio::sync::mpsc;
 
+use crate::now_us;
 use crate::support::{Master, Raw, Reply as Wire, encode, target_is_plain_redis};
 use crate::tasks::place;
 
@@ -198,11 +199,6 @@ fn job(world: &World, key: Option<usize>, name: &str) -> Job {
         argv: vec![Bytes::from(name.to_owned())],
         places: vec![declared],
     }
-}
-
-fn now_us() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.expect("a time").as_micros() as u64
 }
 
 /// What the keys hold, by a reply.

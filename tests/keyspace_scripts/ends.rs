@@ -8,6 +8,7 @@ use redlock_proxy::lua::keyspace::SLACK_MS;
 use redlock_proxy::operation::register::said::{Said, said};
 use redlock_proxy::operation::register::{Content, Job, Place, ask, stamp};
 
+use crate::now_us;
 use crate::support::{Master, Raw, encode, target_is_plain_redis};
 
 async fn prepare(raw: &mut Raw, counter: u64) -> Said {
@@ -27,11 +28,6 @@ async fn stamped(master: &Master, clean_ms: u64) {
     master.ask(&[b"SET".to_vec(), b"redlock-proxy:s:a".to_vec(), text]).await;
 }
 
-fn now_ms() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.expect("a time").as_millis() as u64
-}
-
 /// Claims may have passed and be gone again, so nothing counts any more that is older than the end.
 #[tokio::test]
 async fn a_key_that_was_cleaned_up_counts_as_promised_at_its_end() {
@@ -40,7 +36,7 @@ async fn a_key_that_was_cleaned_up_counts_as_promised_at_its_end() {
     }
     let master = Master::start();
     let mut raw = Raw::connect_resp3(&master.address()).await;
-    let clean_ms = now_ms();
+    let clean_ms = now_us() / 1000;
     let end_us = (clean_ms - SLACK_MS) * 1000;
     stamped(&master, clean_ms).await;
     let refused =
@@ -60,7 +56,7 @@ async fn a_key_that_was_lost_before_its_end_is_promised_for_any_higher_ballot() 
     }
     let master = Master::start();
     let mut raw = Raw::connect_resp3(&master.address()).await;
-    stamped(&master, now_ms() + 1_000_000).await;
+    stamped(&master, now_us() / 1000 + 1_000_000).await;
     let Said::Answer(Answer::Promised(sights)) = prepare(&mut raw, 6).await else {
         panic!("a promise")
     };

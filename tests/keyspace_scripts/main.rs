@@ -1,5 +1,7 @@
 //! The scripts of registers on real masters, compared with the functions that were explored.
 
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -86,6 +88,12 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
     proptest::collection::vec(ask, 1..24)
 }
 
+/// Microseconds since the epoch.
+fn now_us() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("a time").as_micros() as u64
+}
+
 #[test]
 fn the_scripts_of_registers_do_what_was_explored() {
     if target_is_plain_redis() {
@@ -97,8 +105,8 @@ fn the_scripts_of_registers_do_what_was_explored() {
     let mut runner =
         TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
     let ran = runner.run(&asks(), |asks| {
+        let both = &mut *both.borrow_mut();
         runtime.block_on(async {
-            let both = &mut *both.borrow_mut();
             both.begin().await;
             for ask in asks {
                 both.compare(&ask).await?;
