@@ -113,6 +113,6 @@ async fn a_script_that_comes_to_such_a_key_after_it_has_written_fails_there() {
     let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
     let said = run(&mut raw, &apply(&program, &[place("a")], 10)).await;
     let Said::Answer(Answer::Applied(ran)) = said else { panic!("{said:?}") };
-    assert!(ran.wrote && format!("{:?}", ran.reply).contains("declare it in KEYS"), "{ran:?}");
+    assert!(ran.wrote && format!("{:?}", ran.reply).contains("-undeclared b"), "{ran:?}");
     assert!(master.has("a").await);
 }

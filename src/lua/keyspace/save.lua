@@ -7,13 +7,13 @@ local function begins()
 end
 
 -- The program uses a key that nobody has asked for a promise for. It ends, whatever the script does about that, and runs
--- again with the key, if it has written nothing.
+-- again with the key, if it has written nothing. Else it fails there, as it does on every master.
 local function stop(key)
   if not wrote then
     missing = missing or { db, key }
     error({ err = 'stopped' }, 0)
   end
-  error({ err = "ERR the script has come to the key '" .. key .. "' after it has written: declare it in KEYS" }, 0)
+  error({ err = 'undeclared ' .. key }, 0)
 end
 
 -- A key is read. Says where it is among those of the program.
