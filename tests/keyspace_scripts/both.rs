@@ -129,6 +129,7 @@ impl Both {
             Flaw::None => {}
             Flaw::Accepted => last.accepted.counter += 1,
             Flaw::Ballot => last.ballot.counter = last.ballot.counter.saturating_sub(1),
+            Flaw::Worker => last.ballot.worker = last.ballot.worker.saturating_sub(1),
             Flaw::Lease => last.lease = Some(lease(9, 0)),
         }
         let highest = basis.iter().map(|basis| basis.ballot).max().expect("a key");

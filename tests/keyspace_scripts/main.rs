@@ -45,6 +45,7 @@ pub(crate) enum Flaw {
     None,
     Accepted,
     Ballot,
+    Worker,
     Lease,
 }
 
@@ -54,6 +55,7 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
         6 => Just(Flaw::None),
         1 => Just(Flaw::Accepted),
         1 => Just(Flaw::Ballot),
+        1 => Just(Flaw::Worker),
         1 => Just(Flaw::Lease),
     ];
     let prepare = (at.clone(), key.clone(), any::<bool>(), 1..3_u64)
