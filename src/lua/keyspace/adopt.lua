@@ -1,13 +1,8 @@
 -- Accepts states, and promises ballot ARGV[1]. KEYS: the keys. ARGV[2]: the database that is selected. Then four words for
 -- each key: its database, the ballot that its state was found under, its stamp from the accepted ballot on, and what it
 -- holds, as DUMP has it; empty: masters that lack it are to say so.
-local next_ballot, db = ARGV[1], ARGV[2]
-local function choose(wanted)
-  if wanted ~= db then
-    call('SELECT', wanted)
-    db = wanted
-  end
-end
+local next_ballot = ARGV[1]
+here = ARGV[2]
 
 -- The lease of this master once `new` has taken the place of its stamp: a program that is no part of that has not taken
 -- over the lease that it found.

@@ -1,12 +1,9 @@
 -- Returns what keys hold, as DUMP has it, if this master has accepted it under these ballots. KEYS: the keys. ARGV[1]: the
 -- database that is selected; then for each key its database and the ballot.
-local db = ARGV[1]
+here = ARGV[1]
 local held = { 'fetched' }
 for at, key in ipairs(KEYS) do
-  if ARGV[2 * at] ~= db then
-    db = ARGV[2 * at]
-    call('SELECT', db)
-  end
+  choose(ARGV[2 * at])
   local stamp = stamp_of(key)
   local is_gone, lease = look(key, stamp)
   local has_it = sub(stamp, 33, 64) == ARGV[2 * at + 1] and not is_gone and not lease

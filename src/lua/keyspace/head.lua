@@ -8,13 +8,8 @@ local common = ARGV[own]
 local now, count = tonumber(sub(common, 33, 48)), tonumber(sub(common, 49, 52))
 local db, mode = string.format('%d', sub(common, 53, 57)), sub(common, 58)
 local seconds, micros = math.floor(now / 1000000), now % 1000000
-local first, here = own - 2 * count, db
-local function choose(wanted)
-  if wanted ~= here then
-    call('SELECT', wanted)
-    here = wanted
-  end
-end
+local first = own - 2 * count
+here = db
 
 -- Keys of the program by database and name, as numbers; those of this database; and five entries for each: its stamp,
 -- whether its value is gone, its lease, its database, and its basis.

@@ -1,13 +1,8 @@
 -- Promises ballot ARGV[1] for all keys, and shows for each its stamp, whether its value is gone, and its lease. KEYS: the
 -- keys; ARGV from the third on: the database of each. ARGV[2]: the database that is selected.
-local ballot, db = ARGV[1], ARGV[2]
+local ballot = ARGV[1]
+here = ARGV[2]
 local stamps, shown, highest = {}, { 'promised' }, NONE
-local function choose(wanted)
-  if wanted ~= db then
-    call('SELECT', wanted)
-    db = wanted
-  end
-end
 for at, key in ipairs(KEYS) do
   choose(ARGV[at + 2])
   local stamp = stamp_of(key)

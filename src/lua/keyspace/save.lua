@@ -1,5 +1,4 @@
 -- What is done before a key is read or changes. Nothing is kept of it: nothing is ever put back.
-local databases = databases
 
 -- A command of the script begins: the one before has run.
 local function begins()

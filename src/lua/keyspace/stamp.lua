@@ -15,6 +15,16 @@ local KINDS = { string = 's', list = 'l', set = 'e', zset = 'z', hash = 'h', str
 local NONE = string.rep('0', 32)
 local NEW = string.rep('0', 128) .. '-000000000000000000'
 
+-- The database that is selected; every script says first which that is.
+local here
+
+local function choose(wanted)
+  if wanted ~= here then
+    call('SELECT', wanted)
+    here = wanted
+  end
+end
+
 local function is_below(one, other)
   if one == other then
     return false
