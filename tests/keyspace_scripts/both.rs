@@ -72,7 +72,9 @@ impl Both {
             Ask::Adopt { at, from, key, is_decided, is_late, is_held } => {
                 let adopt = self.adopt(at, from, key, is_decided, is_late);
                 let held = self.connections[from].ask(&["DUMP", name(&place(key))]).await;
-                let held = bulk(held).filter(|_| is_held);
+                // What a lease stands in for is lost: the master itself would fetch nothing.
+                let is_there = self.slots[from].get(&place(key)).lease.is_none();
+                let held = bulk(held).filter(|_| is_held && is_there);
                 self.ask(at, Request::Adopt(adopt), held).await?;
             }
             Ask::Claim { at, key, token } => self.claim(at, key, token).await?,

@@ -33,7 +33,9 @@ local function has_room(old, is_gone, lease, new, now)
     return false
   end
   local _, ran = end_of_recent(new)
-  return is_same(lease, found) or not lease and ran and fate(old, ran) == 'not known'
+  -- As long as nothing was accepted, only the floor stands there, which is no word about this key.
+  local is_unknown = ran and sub(old, 33, 64) ~= NONE and fate(old, ran) == 'not known'
+  return is_same(lease, found) or not lease and is_unknown
 end
 
 local highest, may, lacking = NONE, true, { 'lacking' }
