@@ -6,7 +6,7 @@ use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::quorum::Quorum;
 
 use crate::claims::LeaseRequest;
-use crate::server::{Operation, Reply};
+use crate::server::Operation;
 use crate::world::{At, MASTERS, ROUND, State, World};
 
 /// The worker that copies to a master that is admitted.
@@ -21,8 +21,9 @@ impl World {
         match (&state.clients[client].at, operation) {
             (At::Program(_), _) => self.again(state, client)?,
             (At::Voting(LeaseRequest::Claim, _), Some(Operation::Claim(key))) => {
+                // No refusal: a quorum may have it until it is taken back, and programs may find it there.
                 state.post(client, key, LeaseRequest::TakeBack);
-                state.answer(client, Reply::Number(0));
+                state.lose(client);
             }
             (At::Voting(LeaseRequest::Release, votes), Some(Operation::Release(key))) => {
                 // What was deleted under the version before is nothing that a later vote can tell.
@@ -58,19 +59,21 @@ impl State {
             last[0].slots.raise_floor(floor.unwrap_or_default());
             let new = last[0].slots.of(&keys[0]);
             new.promised = promised.unwrap_or_default();
-            new.lease = sights.iter().find_map(|sights| sights[0].lease).or(new.lease);
             match copy(Quorum::of(MASTERS), ballot, &keys, &shown) {
-                Copied::Settled(states) => {
+                Copied::Settled(states, lease) => {
                     let state = states[0].state.clone();
                     let adopt = Adopt { states, next: ballot };
                     for other in others {
                         let _ = other.slots.adopt(&adopt);
                     }
-                    new.lease.take_if(|_| state.value.held.is_there());
+                    // What it has granted meanwhile stays, unless somebody else's is older.
+                    new.lease = lease.or(new.lease).filter(|_| !state.value.held.is_there());
                     (new.state, new.promised) = (state, ballot);
                     new.state.open = None;
                 }
-                Copied::Contested(state) => new.state = state,
+                Copied::Contested(state, lease) => {
+                    (new.state, new.lease) = (state, lease.or(new.lease));
+                }
                 Copied::More(_) => unreachable!("both keys are shown"),
             }
         }

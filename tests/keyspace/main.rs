@@ -110,10 +110,7 @@ fn no_order_of_programs_on_keys_in_common_tears_them_apart() {
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn no_order_of_attempts_on_a_lease_breaks_a_key() {
-    holds(
-        World { retries: 1, ..world(&[&[Claim(0), Release(0)], &[Touch(0)], &[Read(0)]]) },
-        100_000,
-    );
+    holds(World { retries: 1, ..world(&[&[Claim(0)], &[Touch(0)], &[Read(0)]]) }, 100_000);
 }
 
 #[test]
@@ -144,6 +141,15 @@ fn no_order_of_a_lease_and_a_program_around_an_admission_breaks_a_key() {
 #[ignore = "takes minutes: make test-model"]
 fn no_lease_beside_an_open_register_is_lost_by_an_admission() {
     holds(World { forgets: true, ..world(&[&[Claim(0), Read(0)], &[Increment(0)]]) }, 1_000);
+}
+
+/// A claim that reaches a master after that has been given a copy of its lease counts twice, once before and once after the
+/// deletion. So the connections of who is admitted end before.
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_lease_that_was_deleted_comes_back_by_an_admission() {
+    let world = world(&[&[Claim(0)], &[Delete(0), Read(0)]]);
+    holds(World { forgets: true, is_cut_off: true, ..world }, 1_000);
 }
 
 #[test]
@@ -230,7 +236,7 @@ fn no_stamp_that_is_dropped_after_a_lease_was_taken_over_breaks_a_key() {
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn no_stamp_that_is_dropped_around_an_admission_breaks_a_key() {
-    let world = world(&[&[Delete(0)], &[Increment(0), Read(0)]]);
+    let world = world(&[&[Delete(0), Read(0)]]);
     holds(World { sweeps: 1, forgets: true, is_stocked: true, ..world }, 1_000);
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) losses: u8,
     /// Whether the last master may forget, once, and be admitted again.
     pub(crate) forgets: bool,
+    /// Whether its connections end before it is admitted, so that nothing from before is late.
+    pub(crate) is_cut_off: bool,
     /// Whether leases end by themselves.
     pub(crate) ends: bool,
     /// Whether what passes fades.
@@ -134,10 +136,9 @@ pub(crate) enum Action {
     Sweep,
     /// A master drops a stamp.
     Forget(usize, Swept),
-    /// The last master loses all it has.
+    /// The last master loses all it has, and is put out of the roster. It could be put out later. But what it does without a
+    /// mark counts for nobody, so all that happens meanwhile can as well happen before.
     Empty,
-    /// It is put out of the roster.
-    Raise,
     /// It is given what the others have, and comes in again.
     Admit,
     /// A client learns of another version.
@@ -152,6 +153,7 @@ impl World {
             retries: 0,
             losses: 0,
             forgets: false,
+            is_cut_off: false,
             ends: false,
             fades: false,
             slow: 0,
@@ -175,6 +177,11 @@ impl World {
 
     fn begin(&self, state: &mut State, client: usize) -> Option<()> {
         let operation = self.operation(state, client)?;
+        // What begins under a version that is over could as well have begun before, and be on its way.
+        let version = state.version();
+        let me = &mut state.clients[client];
+        me.held.take_if(|_| me.version < version);
+        me.version = version;
         let owner = name(client);
         let _ = state.history.on_invoke(owner, Job(operation, owner));
         if let (true, Operation::Pass(key)) = (self.fades, operation) {
@@ -353,6 +360,12 @@ impl State {
     }
 }
 
+impl Client {
+    fn is_at_work(&self) -> bool {
+        matches!(self.at, At::Program(_) | At::Voting(..))
+    }
+}
+
 impl Master {
     fn post(&mut self, letter: Letter) {
         // A late prepare can only make others fail. So can its being lost, or a promise that nobody heard of.
@@ -411,7 +424,7 @@ impl Model for World {
             return;
         }
         for (index, client) in state.clients.iter().enumerate() {
-            if client.version < state.version() && !matches!(client.at, At::Gone) {
+            if client.version < state.version() && client.is_at_work() {
                 actions.push(Action::Learn(index));
             }
             match &client.at {
@@ -463,7 +476,6 @@ impl Model for World {
                 (Some(1), 1) if state.masters[MASTERS - 1].is_touched => {
                     actions.push(Action::Empty);
                 }
-                (None, 1) => actions.push(Action::Raise),
                 (None, 2) => actions.push(Action::Admit),
                 _ => {}
             }
@@ -510,13 +522,16 @@ impl Model for World {
             Action::Empty => {
                 let last = &mut state.masters[MASTERS - 1];
                 (last.slots, last.version) = (Slots::default(), None);
-            }
-            Action::Raise => {
                 for other in &mut state.masters[..MASTERS - 1] {
                     other.version = Some(2);
                 }
             }
-            Action::Admit => state.admit(),
+            Action::Admit => {
+                if self.is_cut_off {
+                    state.masters[MASTERS - 1].leases.clear();
+                }
+                state.admit();
+            }
             Action::Learn(client) => self.learn(&mut state, client)?,
         }
         for index in 0..MASTERS {

@@ -44,13 +44,15 @@ pub struct Holding<P: Program> {
 /// What is copied of a key to a master that has forgotten, and is admitted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copied<P: Program> {
-    /// These states, the key's own first, once the masters that were asked have adopted them.
-    Settled(Vec<Adopted<P>>),
+    /// These states, the key's own first, once the masters that were asked have adopted them, beside this lease. It is the
+    /// one that they then have, and not the one that they show: adopting brings back what was taken over in vain.
+    Settled(Vec<Adopted<P>>, Option<P::Lease>),
     /// These keys have to be looked at as well.
     More(Vec<P::Key>),
-    /// Only the forgotten master could have told whether an open register or the lease beside it counts. It gets the
-    /// lease, so that nobody else takes the key, beside this state, which knows nothing of the register.
-    Contested(State<P>),
+    /// Only the forgotten master could have told whether an open register counts, or the lease that it found or stands
+    /// beside it. It gets this lease, so that nobody else takes the key, and this state, which knows nothing of the
+    /// register.
+    Contested(State<P>, Option<P::Lease>),
 }
 
 /// What promises of all other masters that can be reached, a quorum, say of the first of `keys`, for a master that has
@@ -65,7 +67,8 @@ pub fn copy<P: Program>(
     let obstacle = match settling.without_dead(1) {
         Ok(chosen) => {
             let adopted = |one: &Chosen<'_, P>| one.adopted(&keys[one.key], ballot);
-            return Copied::Settled(chosen.iter().map(adopted).collect());
+            let lease = chosen.first().and_then(|own| settling.lease_to_copy(own));
+            return Copied::Settled(chosen.iter().map(adopted).collect(), lease);
         }
         Err(Obstacle::Unseen(keys)) => return Copied::More(keys),
         Err(obstacle) => obstacle,
@@ -75,11 +78,13 @@ pub fn copy<P: Program>(
     if matches!(obstacle, Obstacle::Blocked) {
         let oldest = states.min_by_key(|state| state.accepted).cloned().unwrap_or_default();
         let recent = oldest.recent.without_those_before(newest.accepted);
-        return Copied::Contested(State { recent, ..oldest });
+        let state = State { recent, ..oldest };
+        let lease = sights.iter().find_map(|sights| sights[0].lease_under(&state)).cloned();
+        return Copied::Contested(state, lease);
     }
     let floor = settling.floor(0);
     let newest = Chosen { key: 0, state: &newest, floor, is_decided: true };
-    Copied::Settled(vec![newest.adopted(&keys[0], ballot)])
+    Copied::Settled(vec![newest.adopted(&keys[0], ballot)], settling.lease_to_copy(&newest))
 }
 
 /// What the promises of a quorum say of the first `asked` of `keys`, each of which every master of `sights` shows. What has
@@ -148,7 +153,8 @@ impl<'a, P: Program> Settling<'a, P> {
         let mut wanted: Vec<usize> = (0..asked).collect();
         let mut chosen = Vec::new();
         while let Some(key) = wanted.get(chosen.len()).copied() {
-            let state = self.newest(key).ok_or(Obstacle::Undecided)?;
+            let state = self.newest(key).filter(|state| self.can_tell(key, state));
+            let state = state.ok_or(Obstacle::Undecided)?;
             let open = state.open.as_ref().filter(|_| !self.is_held(key, state.accepted));
             let verdict = open.map_or(Ok(Verdict::Decided), |open| self.judge(open))?;
             if let (Verdict::Open, Some(open)) = (&verdict, open) {
@@ -229,6 +235,13 @@ impl<'a, P: Program> Settling<'a, P> {
         newest.and_then(|(_, state)| state.or_else(|| self.dropped(key)))
     }
 
+    /// Whether enough masters know that nothing newer was accepted. One that was admitted while a key was contested does not
+    /// ([`Copied::Contested`]): what it had forgotten may have been decided with its vote.
+    fn can_tell(&self, key: usize, newest: &State<P>) -> bool {
+        let knows = |sights: &&&[Sight<P>]| sights[key].state.knows_what_followed(newest.accepted);
+        self.sights.iter().filter(knows).count() >= self.quorum.needed()
+    }
+
     /// What was decided, and is with nobody any more although a quorum had it, was a tombstone that was dropped.
     fn dropped(&self, key: usize) -> Option<&'a State<P>> {
         let states = self.sights.iter().map(|sights| &sights[key].state);
@@ -296,11 +309,34 @@ impl<'a, P: Program> Settling<'a, P> {
         if let Some(open) = chosen.state.open.as_ref().filter(|_| !chosen.is_decided) {
             return Some(open.found.clone().filter(|_| open.is_kept));
         }
-        let leases = self.sights.iter().map(|sights| sights[chosen.key].lease_under(chosen.state));
+        let leases = self.leases(chosen);
         let alike = |lease: &Option<&P::Lease>| {
             leases.clone().filter(|other| other == lease).count() >= self.quorum.needed()
         };
         leases.clone().find(alike).map(Option::<&P::Lease>::cloned)
+    }
+}
+
+impl<'a, P: Program> Settling<'a, P> {
+    /// The lease that a master gets along with a state: what any master then still has may hang on the one that has
+    /// forgotten it.
+    fn lease_to_copy(&self, chosen: &Chosen<'a, P>) -> Option<P::Lease> {
+        let is_decided = chosen.is_decided || P::lives(&chosen.state.value, self.ballot.counter);
+        if let (true, Some(lease)) = (is_decided, self.lease(chosen)) {
+            return lease;
+        }
+        let open = chosen.state.open.as_ref().filter(|open| !chosen.is_decided && !open.is_kept);
+        let taken = open.and_then(|open| open.found.as_ref());
+        self.leases(chosen).flatten().find(|lease| Some(*lease) != taken).cloned()
+    }
+
+    /// What each master has beside a state, once it has that.
+    fn leases(
+        &self,
+        chosen: &Chosen<'a, P>,
+    ) -> impl Iterator<Item = Option<&'a P::Lease>> + Clone + use<'a, '_, P> {
+        let (key, state, sights) = (chosen.key, chosen.state, self.sights);
+        sights.iter().map(move |sights| sights[key].lease_under(state))
     }
 }
 

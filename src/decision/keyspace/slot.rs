@@ -424,4 +424,9 @@ impl<P: Program> State<P> {
     pub fn ran(&self) -> Option<Ballot> {
         self.recent.last()
     }
+
+    /// Whether a master with this state knows what it had accepted after `ballot`.
+    pub fn knows_what_followed(&self, ballot: Ballot) -> bool {
+        self.recent.reaches(self.accepted.max(ballot))
+    }
 }

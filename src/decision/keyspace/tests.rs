@@ -1,6 +1,7 @@
 //! What the model in `tests/keyspace` explores, step by step.
 
 use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
+use super::settle::{Copied, Finding, copy, settle};
 use super::slot::{Sight, Slots};
 use super::tombstone::droppable;
 use super::{Program, Runs, Seen};
@@ -223,6 +224,53 @@ fn a_program_that_took_a_lease_over_in_vain_gives_it_back() {
     let Step::Done(Outcome::Read(holdings)) = step else { panic!("{step:?}") };
     assert_eq!(holdings[0].lease, Some("mine"));
     assert_eq!(masters[0].of(&'a').lease, Some("mine"));
+}
+
+/// What two masters show for a third one that is admitted.
+fn copied(masters: &Masters) -> Copied<Count> {
+    let sights = sights(masters, &['a']);
+    let others: Vec<_> = sights[..2].iter().map(|sights| &sights[..]).collect();
+    copy(Quorum::of(3), Ballot { epoch: 0, counter: 900, worker: 9 }, &['a'], &others)
+}
+
+/// The copy that was overwritten may have been counted with that of the forgotten master.
+#[test]
+fn a_lease_that_was_taken_over_in_vain_is_copied_to_who_is_admitted() {
+    let mut masters = Masters::default();
+    assert!([0, 2].iter().all(|at| masters[*at].claim(&'a', "mine")));
+    let (mut proposer, request) = start(7, count("a"), 100);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 2], &request) else {
+        panic!("both show the same");
+    };
+    execute(&mut masters[0], &apply);
+    let (mut reader, request) = start(8, read("a"), 200);
+    let Step::Send(adopt) = ask(&mut reader, &mut masters, &[0, 1, 2], &request) else {
+        panic!("two masters lack it");
+    };
+    execute(&mut masters[1], &adopt);
+    let Copied::Settled(states, lease) = copied(&masters) else { panic!("a quorum lacks it") };
+    assert_eq!((states[0].state.value, lease), (0, Some("mine")));
+}
+
+/// It has taken the lease over on two masters, one of which has forgotten. The third one has met neither.
+#[test]
+fn who_was_admitted_to_a_contested_key_does_not_say_that_nothing_ran() {
+    let mut masters = Masters::default();
+    assert!([0, 2].iter().all(|at| masters[*at].claim(&'a', "mine")));
+    let (_, step) = run(start(7, count("a"), 100), &mut masters, &[0, 2]);
+    assert_eq!(step, done(1));
+    let Copied::Contested(state, lease) = copied(&masters) else { panic!("it was not seen") };
+    assert_eq!(lease, Some("mine"), "nobody else may take the key");
+    masters[2] = Slots::default();
+    (masters[2].of(&'a').state, masters[2].of(&'a').lease) = (state, lease);
+    assert!(masters[1].claim(&'a', "mine"), "the claim was late");
+
+    let shown = sights(&masters, &['a']);
+    let both: Vec<_> = shown[1..].iter().map(|sights| &sights[..]).collect();
+    let ballot = Ballot { epoch: 0, counter: 950, worker: 8 };
+    assert_eq!(settle(Quorum::of(3), ballot, &['a'], 1, &both), Finding::Undecided);
+    let (_, step) = run(start(8, read("a"), 1_000), &mut masters, &[0, 1, 2]);
+    assert_eq!(values(&step), [1]);
 }
 
 #[test]

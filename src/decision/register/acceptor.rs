@@ -216,6 +216,11 @@ impl<R: Clone> Recent<R> {
         self.entries.last().map(|(ballot, _)| *ballot)
     }
 
+    /// Whether nothing was dropped that is newer than this ballot.
+    pub fn reaches(&self, ballot: Ballot) -> bool {
+        self.dropped <= ballot
+    }
+
     /// The list as one that does not tell of other programs up to `ballot`.
     pub fn without_those_before(&self, ballot: Ballot) -> Self {
         Self { entries: self.entries.clone(), dropped: self.dropped.max(ballot) }
