@@ -97,7 +97,7 @@ fn no_lost_answer_tears_two_keys_apart() {
 
 #[test]
 fn a_list_that_is_too_short_is_an_error() {
-    let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0), Increment(0)]];
+    let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0)]];
     holds(World { retries: 1, keep: 1, ..world(&clients) }, 1_000);
 }
 

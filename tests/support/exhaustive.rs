@@ -29,7 +29,7 @@ where
     M::Action: Clone + Debug + PartialEq + Send + Sync,
 {
     let wanted = HasDiscoveries::AnyOf([property].into_iter().collect());
-    let checker = world.checker().threads(2).finish_when(wanted).spawn_bfs().join();
+    let checker = world.checker().threads(2).finish_when(wanted).spawn_dfs().join();
     let found = checker.discovery(property);
     let steps = found.expect("the rule is not needed here").into_actions();
     println!("{} states, {} steps: {steps:?}", checker.unique_state_count(), steps.len());
