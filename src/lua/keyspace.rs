@@ -11,7 +11,13 @@ pub const LONGEST_REPLY: usize = 1024;
 /// How many programs a stamp remembers.
 pub const KEEP: usize = 4;
 
-/// Reads stamps.
+/// Tells types.
+pub(super) const KIND: &str = include_str!("keyspace/kind.lua");
+
+/// Finds the programs in a stamp.
+pub(super) const RECENT: &str = include_str!("keyspace/recent.lua");
+
+/// Reads stamps, with the help of [`KIND`] and [`RECENT`].
 pub(super) const STAMP: &str = include_str!("keyspace/stamp.lua");
 
 /// The script that promises a ballot, and shows what the keys hold.
@@ -30,5 +36,6 @@ pub static CLOSE: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspac
 pub static FORGET: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspace/forget.lua")));
 
 fn text(script: &str) -> String {
-    [STAMP, script].concat().replace("SLACK_MS", &SLACK_MS.to_string())
+    let stamp = STAMP.replace("RECENT_OF", RECENT);
+    [KIND, &stamp, script].concat().replace("SLACK_MS", &SLACK_MS.to_string())
 }

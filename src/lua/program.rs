@@ -234,11 +234,11 @@ impl Wrapped {
                 format!("local program=function({}) return function(...) ", self.parameters),
                 " end",
             ),
-            false => ("local careful={} local program=function(...) ".to_owned(), ""),
+            false => (self.frame.names(scan) + " local program=function(...) ", ""),
         };
         wrapped.extend_from_slice(head.as_bytes());
         let first_line = usize::from(text.starts_with(b"\n"));
-        wrapped.extend_from_slice(&scan.rewritten(text)[first_line..]);
+        wrapped.extend_from_slice(&scan.rewritten(text, self.frame.is_cheap)[first_line..]);
         wrapped.extend_from_slice(format!("\nend{end}\n{}", self.names).as_bytes());
         // No command of the script has an underscore in its name.
         let after = ttls
@@ -364,8 +364,22 @@ fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
     if made.is_empty() {
         return made;
     }
-    let body = parts::before(&frame.library, &format!("{made}return made[name]\n"));
-    format!("setmetatable(careful,{{__index=function(made,name)\n{body}end}})\n")
+    if !frame.is_cheap {
+        let body = parts::before(&frame.library, &format!("{made}return made[name]\n"));
+        return format!("setmetatable(careful,{{__index=function(made,name)\n{body}end}})\n");
+    }
+    let body = parts::before(&frame.library, &made);
+    let mut lua = format!(
+        "local made\nlocal function handled(name)\nif not made then\nmade={{}}\n{body}end\nreturn made[name]\nend\n"
+    );
+    if scan.has_others {
+        lua.push_str(
+            "setmetatable(careful,{__index=function(_,name)\nreturn handled(name)\nend})\n",
+        );
+    }
+    let given = |name: &&str| format!("{name}={}\n", name.trim_start_matches("careful_"));
+    let given: String = scan.cheap.iter().map(given).collect();
+    lua + &parts::before(&CHEAP, &given)
 }
 
 static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
@@ -373,6 +387,8 @@ static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/re
 struct Frame {
     /// What is done with a command of this name.
     handler: fn(&str, Handler) -> Handler,
+    /// It has functions for what scripts do most often with one key.
+    is_cheap: bool,
     head: String,
     library: Vec<Statement>,
     run: String,
@@ -397,7 +413,19 @@ impl Frame {
             .replace("OWN_KEYS", &reserved::KEYS.map(|key| format!("'{key}'")).join(","));
         let library = statements(&[save, &shim, ttl, completes, &hidden, &rare(handler)].concat());
         let run = compact(&run.replace("EXPLAIN", &EXPLAIN));
-        Self { handler, head: compact(head), library, run }
+        Self { handler, is_cheap: false, head: compact(head), library, run }
+    }
+
+    /// Declares the names that a script that names all its commands calls instead of `redis.call`.
+    fn names(&self, scan: &Scan<'_>) -> String {
+        if !self.is_cheap {
+            return "local careful={}".to_owned();
+        }
+        let mut names = if scan.has_others { "local careful={}".to_owned() } else { String::new() };
+        for name in &scan.cheap {
+            names += &format!(" local {name}");
+        }
+        names
     }
 }
 
@@ -413,10 +441,21 @@ static VOTED: LazyLock<Frame> = LazyLock::new(|| {
 
 /// For scripts that run on registers.
 static REGISTERS: LazyLock<Frame> = LazyLock::new(|| {
-    let head = keyspace::STAMP.to_owned() + include_str!("keyspace/head.lua");
+    let finish = format!("finish = function(reply)\n{}end\n", include_str!("keyspace/stamps.lua"));
+    let general = [keyspace::STAMP, include_str!("keyspace/head.lua"), &finish].concat();
+    let whole = |lua: &str| {
+        lua.replace("GENERAL", &general)
+            .replace("RECENT_OF", keyspace::RECENT)
+            .replace("NIL_AS_NULL", include_str!("keyspace/null.lua"))
+    };
+    let head = keyspace::KIND.to_owned() + &whole(include_str!("keyspace/one.lua"));
+    let run = whole(include_str!("keyspace/run.lua"));
     let changes = [include_str!("keyspace/save.lua"), include_str!("keyspace/ttl.lua")];
-    Frame::new(handlers::on_registers, &head, changes, include_str!("keyspace/run.lua"))
+    let frame = Frame::new(handlers::on_registers, &head, changes, &run);
+    Frame { is_cheap: true, ..frame }
 });
+static CHEAP: LazyLock<Vec<Statement>> =
+    LazyLock::new(|| statements(include_str!("keyspace/cheap.lua")));
 static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("program/globals.lua"));
     lua.replace("GIVEN_NAMES", names::GIVEN).replace("GLOBAL_NAMES", names::GLOBALS)

@@ -23,8 +23,9 @@ async fn prepare(raw: &mut Raw, counter: u64) -> Said {
 async fn stamped(master: &Master, clean_ms: u64) {
     let ballot = Ballot { epoch: 0, counter: 5, worker: 1 };
     let value = Content { kind: b's', clean_ms: clean_ms as i64 };
+    let place = Place { db: 0, key: Bytes::from_static(b"a") };
     let state = State::<Job> { accepted: ballot, value, ..State::default() };
-    let text = [stamp::ballot(ballot).as_bytes(), &stamp::write(&state)].concat();
+    let text = [stamp::ballot(ballot).as_bytes(), &stamp::write(&state, &place)].concat();
     master.ask(&[b"SET".to_vec(), b"redlock-proxy:s:a".to_vec(), text]).await;
 }
 

@@ -1,8 +1,16 @@
-//! What stamps keep of replies, compared with what Redis makes of them.
+//! What stamps keep of replies, and what answers have of them, compared with what Redis makes of them.
 
-use redlock_proxy::operation::register::packed;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_proxy::decision::keyspace::proposer::Answer;
+use redlock_proxy::decision::lease::pad::Pad;
+use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::operation::register::said::Said;
+use redlock_proxy::operation::register::{Reply, packed};
 
 use crate::support::{Master, Raw, encode, target_is_plain_redis};
+use crate::undeclared::{apply, place, run};
 
 /// What a script may return.
 const REPLIES: [&str; 24] = [
@@ -50,5 +58,49 @@ async fn a_reply_out_of_a_stamp_is_the_one_that_redis_gives() {
         let (frame, expected) =
             (String::from_utf8_lossy(&frame), String::from_utf8_lossy(&expected));
         assert_eq!(frame, expected, "{reply}");
+    }
+}
+
+/// More that the answer of a program on one key could change.
+const ANSWERS: [&str; 8] = [
+    "2 ^ 51 - 1",
+    "-(2 ^ 51)",
+    "2 ^ 53",
+    "-(2 ^ 60)",
+    "redis.call('lrange', KEYS[1], 0, -1)",
+    "redis.call('lindex', KEYS[1], 7)",
+    "(function() redis.setresp(3) return redis.call('lindex', KEYS[1], 7) end)()",
+    "(function() redis.setresp(3) return false end)()",
+];
+
+#[tokio::test]
+async fn the_answer_of_a_program_on_one_key_has_its_reply_as_it_is() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let mut raw = Raw::connect_resp3(&master.address()).await;
+    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+    let wrap = |text: &str| Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    let keys = [place("a")];
+    let first = wrap("return redis.call('rpush', KEYS[1], 'x')");
+    for reply in REPLIES.iter().chain(&ANSWERS) {
+        for write in ["", "redis.call('lset', KEYS[1], 0, 'x')"] {
+            master.ask(&["FLUSHALL"]).await;
+            run(&mut raw, &apply(&first, &keys, 0, 10)).await;
+            let text = format!("{write} return {reply}");
+            raw.send(&encode(&["EVAL", &text, "1", "a"])).await;
+            let (_, expected) = raw.frame().await;
+            let Said::Answer(Answer::Applied(ran)) =
+                run(&mut raw, &apply(&wrap(&text), &keys, 10, 11)).await
+            else {
+                panic!("{text}");
+            };
+            assert_eq!(ran.wrote, !write.is_empty(), "{text}");
+            let Reply::Frame(frame) = ran.reply else { panic!("{text}") };
+            let (frame, expected) =
+                (String::from_utf8_lossy(&frame), String::from_utf8_lossy(&expected));
+            assert_eq!(frame, expected, "{text}");
+        }
     }
 }

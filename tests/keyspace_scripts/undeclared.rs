@@ -47,11 +47,17 @@ const SCRIPTS: &[(&str, &[&str])] = &[
     ("if redis.call('exists', 'b') == 0 then redis.call('set', 'c', 1) end", &["b", "c"]),
 ];
 
-fn place(key: &str) -> Place {
+pub(crate) fn place(key: &str) -> Place {
     Place { db: 0, key: Bytes::from(key.to_owned()) }
 }
 
-fn apply(program: &Arc<Program>, places: &[Place], counter: u64) -> Request<Job> {
+/// The first place was accepted under a ballot with the counter `accepted`, the others never.
+pub(crate) fn apply(
+    program: &Arc<Program>,
+    places: &[Place],
+    accepted: u64,
+    counter: u64,
+) -> Request<Job> {
     let job = Job {
         program: Arc::clone(program),
         db: 0,
@@ -62,7 +68,10 @@ fn apply(program: &Arc<Program>, places: &[Place], counter: u64) -> Request<Job>
     };
     let ballot = Ballot { epoch: 0, counter, worker: 1 };
     let basis = Basis { accepted: Ballot::NONE, lease: None, ballot };
-    let basis = vec![basis; places.len()];
+    let mut basis = vec![basis; places.len()];
+    if accepted > 0 {
+        basis[0].accepted = Ballot { epoch: 0, counter: accepted, worker: 1 };
+    }
     Request::Apply(Apply {
         program: job,
         basis,
@@ -71,7 +80,7 @@ fn apply(program: &Arc<Program>, places: &[Place], counter: u64) -> Request<Job>
     })
 }
 
-async fn run(raw: &mut Raw, request: &Request<Job>) -> Said {
+pub(crate) async fn run(raw: &mut Raw, request: &Request<Job>) -> Said {
     let Request::Apply(apply) = request else { unreachable!("a program") };
     raw.send(&encode(&ask::apply(apply))).await;
     let (reply, frame) = raw.frame().await;
@@ -86,17 +95,24 @@ async fn a_script_stops_at_each_key_that_it_does_not_declare_and_has_changed_not
     let master = Master::start();
     let mut raw = Raw::connect_resp3(&master.address()).await;
     let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    for (text, lacking) in SCRIPTS {
+    let wrap = |text: &str| Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    let push = wrap("return redis.call('rpush', KEYS[1], 'x')");
+    // Masters have a shorter way for a key that was accepted.
+    for ((text, lacking), accepted) in SCRIPTS.iter().flat_map(|it| [(it, 0), (it, 10)]) {
         master.ask(&["FLUSHALL"]).await;
-        let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
         let mut places = vec![place("a")];
+        if accepted > 0 {
+            run(&mut raw, &apply(&push, &places, 0, accepted)).await;
+        }
+        let before = master.ask(&["DBSIZE"]).await;
+        let program = wrap(text);
         for key in *lacking {
-            let said = run(&mut raw, &apply(&program, &places, 10)).await;
+            let said = run(&mut raw, &apply(&program, &places, accepted, accepted + 1)).await;
             assert_eq!(said, Said::Missing(place(key)), "{text}");
-            assert_eq!(master.ask(&["DBSIZE"]).await, crate::support::Reply::Int(0), "{text}");
+            assert_eq!(master.ask(&["DBSIZE"]).await, before, "{text}");
             places.push(place(key));
         }
-        let said = run(&mut raw, &apply(&program, &places, 10)).await;
+        let said = run(&mut raw, &apply(&program, &places, accepted, accepted + 1)).await;
         assert!(matches!(said, Said::Answer(Answer::Applied(_))), "{text}: {said:?}");
     }
 }
@@ -109,10 +125,17 @@ async fn a_script_that_comes_to_such_a_key_after_it_has_written_fails_there() {
     let master = Master::start();
     let mut raw = Raw::connect_resp3(&master.address()).await;
     let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    let text = "redis.call('set', KEYS[1], 'x') return redis.call('get', 'b')";
-    let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
-    let said = run(&mut raw, &apply(&program, &[place("a")], 10)).await;
-    let Said::Answer(Answer::Applied(ran)) = said else { panic!("{said:?}") };
-    assert!(ran.wrote && format!("{:?}", ran.reply).contains("-undeclared b"), "{ran:?}");
-    assert!(master.has("a").await);
+    for command in ["'set', KEYS[1], 'x'", "'append', KEYS[1], 'x'"] {
+        let text = format!("redis.call({command}) return redis.call('get', 'b')");
+        let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+        master.ask(&["FLUSHALL"]).await;
+        for accepted in [0, 10] {
+            let request = apply(&program, &[place("a")], accepted, accepted.max(9) + 1);
+            let said = run(&mut raw, &request).await;
+            let Said::Answer(Answer::Applied(ran)) = said else { panic!("{said:?}") };
+            let reply = format!("{:?}", ran.reply);
+            assert!(ran.wrote && reply.contains("-undeclared b"), "{ran:?}");
+            assert!(master.has("a").await);
+        }
+    }
 }

@@ -11,7 +11,7 @@ local function lease_without(old, lease, new)
   if lease or not is_open or is_kept then
     return lease
   end
-  local _, ran = end_of_recent(old)
+  local ran = last_of(old)
   if ran and fate(new, ran) == 'ran' then
     return false
   end
@@ -28,11 +28,11 @@ local function has_room(old, is_gone, lease, new, now)
     return not lease or not lives(new, now)
   end
   -- Claims may have found nothing here, and be gone again, since what the program found has ended.
-  local is_there = sub(old, 129, 129) ~= '-' and not is_gone
+  local is_there = sub(old, 97, 97) ~= '-' and not is_gone
   if not is_there and until_clean >= 0 and (until_clean - SLACK_MS) * 1000 <= now then
     return false
   end
-  local _, ran = end_of_recent(new)
+  local ran = last_of(new)
   -- As long as nothing was accepted, only the floor stands there, which is no word about this key.
   local is_unknown = ran and sub(old, 33, 64) ~= NONE and fate(old, ran) == 'not known'
   return is_same(lease, found) or not lease and is_unknown
@@ -73,15 +73,14 @@ for at, key in ipairs(KEYS) do
   local is_taken = is_open and not is_kept and left and is_same(left, found)
   if is_taken then
     -- Should this program come to nothing, the lease stands here again as it was here.
-    local mark = end_of_recent(new)
-    new = sub(new, 1, mark + 16) .. string.format('%08d', #left) .. left .. sub(new, mark + 25 + #found)
+    new = sub(new, 1, 130) .. string.format('%08d', #left) .. left .. sub(new, 139 + #found)
   end
   if has_it then
     if is_taken then
       call('DEL', key)
     end
   elseif lives(new, now) then
-    local clean = tonumber(sub(new, 130, 145))
+    local clean = tonumber(sub(new, 98, 113))
     call('RESTORE', key, math.max(clean, 0), ARGV[4 * at + 2], 'REPLACE', 'ABSTTL')
   elseif is_taken or not left then
     call('DEL', key)

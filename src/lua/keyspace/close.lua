@@ -4,7 +4,7 @@ local closed = 0
 for at, key in ipairs(KEYS) do
   local stamp = call('GET', companion(key))
   if stamp and sub(stamp, 33, 64) == ARGV[at] then
-    call('SET', companion(key), sub(stamp, 1, end_of_recent(stamp) - 1))
+    call('SET', companion(key), sub(stamp, 1, 113) .. '-' .. sub(stamp, recent_of(stamp)))
     closed = closed + 1
   end
 end

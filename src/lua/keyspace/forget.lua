@@ -12,7 +12,7 @@ for at, key in ipairs(KEYS) do
   if stamp and sub(stamp, 33, 64) == ARGV[at] then
     stamp = stamp_of(key)
     local is_gone, lease, promised = look(key, stamp)
-    local kind, clean = sub(stamp, 129, 129), tonumber(sub(stamp, 130, 145))
+    local kind, clean = sub(stamp, 97, 97), tonumber(sub(stamp, 98, 113))
     highest = math.max(highest, tonumber(sub(promised, 1, 16)))
     if kind ~= '-' and clean >= 0 then
       -- Who asks about the time before its end must not find it absent here, and there elsewhere.

@@ -1,19 +1,31 @@
--- The client's script is `program`, above. After the client's own arguments come ours: two words for each key of the
--- program, itself and what it has to hold: its accepted ballot, the ballot that it may be changed under, its database in
--- 5 digits, and if it is to hold a lease, when that ends in 16, and its value. The last word: the ballot to promise, the
--- time in microseconds in 16 digits, how many keys there are in 4, the database in 5, and 'ro' for a script that must
--- not change anything.
-local real, own = redis, #ARGV
+-- The program in general. Its words are two for each key, itself and what it has to hold: its accepted ballot, the ballot
+-- that it may be changed under, its database in 5 digits, and if it is to hold a lease, when that ends in 16, and its value.
+-- The last word: the ballot to promise, the time in microseconds in 16 digits, how many keys there are in 4, the database
+-- in 5, and 'ro' for a script that must not change anything.
+if now then
+  -- Those of one key, in full.
+  local expected, where = ARGV[own - 3], ARGV[own - 1]
+  local common = ARGV[own - 2] .. ARGV[own] .. '0001' .. where
+  ARGV[own - 3], ARGV[own - 2] = KEYS[1], sub(expected, 33) .. sub(expected, 1, 32) .. sub(where, 1, 5)
+  ARGV[own - 1], ARGV[own] = common, nil
+  own = own - 1
+end
 local common = ARGV[own]
-local now, count = tonumber(sub(common, 33, 48)), tonumber(sub(common, 49, 52))
-local db, mode = string.format('%d', sub(common, 53, 57)), sub(common, 58)
-local seconds, micros = math.floor(now / 1000000), now % 1000000
-local first = own - 2 * count
-here = db
+local count = tonumber(sub(common, 49, 52))
+now, only = tonumber(sub(common, 33, 48)), false
+db, mode = string.format('%d', sub(common, 53, 57)), sub(common, 58)
+local first, here = own - 2 * count, db
+local function choose(wanted)
+  if wanted ~= here then
+    call('SELECT', wanted)
+    here = wanted
+  end
+end
 
 -- Keys of the program by database and name, as numbers; those of this database; and five entries for each: its stamp,
 -- whether its value is gone, its lease, its database, and its basis.
-local databases, slots = {}, { nil, nil, nil, nil, nil }
+local slots = { nil, nil, nil, nil, nil }
+databases = {}
 local refused, highest, has_ended = false, NONE, false
 for at = 1, count do
   local key, basis = ARGV[first + 2 * at - 2], ARGV[first + 2 * at - 1]
@@ -53,27 +65,17 @@ for at = 1, count do
       token = sub(token, 21)
     end
     call('SET', key, token, 'PXAT', string.format('%.0f', tonumber(sub(basis, 70, 85)) + SLACK_MS))
-  elseif not is_gone and sub(stamp, 129, 129) ~= '-' and not lives(stamp, now) then
+  elseif not is_gone and sub(stamp, 97, 97) ~= '-' and not lives(stamp, now) then
     choose(where)
     call('DEL', key)
   end
 end
 choose(db)
-local seen = databases[db] or {}
+seen, written = databases[db] or {}, {}
 local keys = {}
 for at = 1, count do
   keys[at] = ARGV[first + 2 * at - 2]
 end
 for at = first, own do
   ARGV[at] = nil
-end
-
--- Whether the program has written, or does so with the present command, and to which of its keys; and a key that it lacks.
-local wrote, writes, written, missing = false, false, {}, nil
--- What is to be published: command, channel and message of each.
-local messages
-local popped = 0
--- Whether a value begins with the tag of an attempt, which the script must not see.
-local function has_tag()
-  return false
 end

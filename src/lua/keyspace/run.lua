@@ -9,65 +9,68 @@ if not done then
   reply = { err = reply }
 end
 DISARM
-if reply == nil then
-  real.setresp(2)
-  reply = false
+if not only then
+  return finish(reply)
 end
 
-here = db
--- A lease that was only read is there again as it was.
-for at = 1, count do
-  local lease, where = slots[5 * at - 2], slots[5 * at - 1]
-  if lease and (missing or not written[at]) then
-    choose(where)
-    call('SET', keys[at], sub(lease, 17), 'PXAT', end_of(lease))
-  end
+-- The script may have gone elsewhere.
+if db ~= home then
+  call('SELECT', home)
 end
-local next_ballot = sub(common, 1, 32)
-if missing or not writes then
-  -- Who comes later must not find alive what this program has found ended, and has cleaned up.
-  for at = 1, has_ended and count or 0 do
-    choose(slots[5 * at - 1])
-    call('SET', companion(keys[at]), next_ballot .. sub(slots[5 * at - 4], 33))
+if missing then
+  return { 'missing', missing[1], missing[2] }
+end
+-- Whole numbers go without a table around them, which costs more than to read one: twice the number, and one more if
+-- nothing was written. So does nothing at all, if something was.
+local is_whole = not messages and type(reply) == 'number' and reply % 1 == 0 and reply > -2 ^ 51 and reply < 2 ^ 51
+if not writes then
+  if is_whole then
+    return 2 * reply + 1
   end
-  if missing then
-    return { 'missing', missing[1], missing[2] }
-  end
-  return { has_ended and 'ended' or 'read', reply, messages }
+  NIL_AS_NULL
+  return { 'read', reply, messages }
 end
 
-local packed = cmsgpack.pack(reply)
+-- When masters would have cleaned up what it found, and what there is now.
+local until_clean, text = kind == '-' and '-000000000000001' or clean_text, clean_text
+if is_unknown then
+  kind = kind_of(only)
+  text = string.format('%016.0f', kind == '-' and 0 or call('PEXPIRETIME', only))
+elseif new_clean then
+  text = sub('0000000000000000', #new_clean + 1) .. new_clean
+end
+local packed, length = reply and cmsgpack.pack(reply) or '\194', '0001'
 if #packed > LONGEST_REPLY then
-  packed = ''
+  packed, length = '', '0000'
+elseif #packed > 1 then
+  length = string.format('%04d', #packed)
 end
-local group = ''
-for at = 1, count do
-  local where, basis = slots[5 * at - 1], slots[5 * at]
-  group = group .. string.format('%05d%08d', where, #keys[at]) .. keys[at] .. sub(basis, 33, 64)
+-- The last programs are those before, less the first if that are too many, and this one. What is seldom: more keys or a
+-- lease before them.
+local byte = string.byte
+local from = byte(stamp, 114) == 45 and 115 or 143
+if from == 143 and sub(stamp, 131, 142) ~= '000000000000' then
+  RECENT_OF
+  from = recent_of(stamp)
 end
-for at = 1, count do
-  local stamp, _, lease, where, basis = unpack(slots, 5 * at - 4, 5 * at)
-  choose(where)
-  local kind, clean, ballot = sub(stamp, 129, 129), sub(stamp, 130, 145), sub(basis, 33, 64)
-  if written[at] then
-    kind = KINDS[call('TYPE', keys[at]).ok] or '-'
-    clean = string.format('%016.0f', kind == '-' and 0 or call('PEXPIRETIME', keys[at]))
-  end
-  -- When masters would have cleaned up what it found.
-  local until_clean = '-000000000000001'
-  if sub(stamp, 129, 129) ~= '-' and sub(stamp, 130, 130) ~= '-' and lives(stamp, now) then
-    until_clean = sub(stamp, 130, 145)
-  end
-  local dropped, kept, from = sub(stamp, 97, 128), tonumber(sub(stamp, 146, 147)), 148
-  local to = end_of_recent(stamp) - 1
-  if kept == MOST_PROGRAMS then
-    dropped, from, kept = sub(stamp, 148, 179), 184 + tonumber(sub(stamp, 180, 183)), kept - 1
-  end
-  call('SET', companion(keys[at]), table.concat({
-    next_ballot, ballot, sub(stamp, 33, 64), dropped, kind, clean, string.format('%02d', kept + 1),
-    sub(stamp, from, to), ballot, string.format('%04d', #packed), packed,
-    written[at] and 'w' or 'k', until_clean, string.format('%08d', lease and #lease or 0), lease or '',
-    string.format('%04d', count), group,
-  }))
+-- No lease, no other key, and how many there are.
+local kept, before, counted = byte(stamp, from + 1) - 47, from + 2, '0000000000000MOST_PROGRAMS'
+if kept < MOST_PROGRAMS then
+  counted = '0000000000000' .. kept
+elseif kept > MOST_PROGRAMS then
+  local thousands, hundreds, tens, ones = byte(stamp, from + 34, from + 37)
+  before = from + 38 + 1000 * thousands + 100 * hundreds + 10 * tens + ones - 1111 * 48
 end
+call(
+  'SET',
+  'redlock-proxy:s:' .. only,
+  next_ballot .. expected .. kind .. text .. 'w' .. until_clean
+    .. counted .. sub(stamp, before) .. length .. packed .. sub(expected, 1, 32)
+)
+if is_whole then
+  return 2 * reply
+elseif not reply and not messages then
+  return reply
+end
+NIL_AS_NULL
 return { 'wrote', reply, messages }

@@ -1,4 +1,14 @@
 -- What is done before a key is read or changes. Nothing is kept of it: nothing is ever put back.
+if not db then
+  db, mode = string.format('%d', sub(here_and_mode, 1, 5)), sub(here_and_mode, 6)
+  home, seen, written = db, { [only] = 1 }, {}
+  databases = { [db] = seen }
+end
+
+-- Whether a value begins with the tag of an attempt, which the script must not see.
+local function has_tag()
+  return false
+end
 
 -- A command of the script begins: the one before has run.
 local function begins()
@@ -33,7 +43,7 @@ end
 local function save(key)
   local at = need(key)
   if at then
-    writes = true
+    writes, is_unknown = true, true
     written[at] = true
   end
 end

@@ -1,19 +1,21 @@
 -- The stamp of a register, in a companion of its key. Its parts, by their first byte:
 --
---   1 promised, 33 accepted, 65 basis, 97 dropped: ballots
---   129 the first letter of KINDS; '-': absent
---   130 when the master's own clock cleans up: 16 digits, as PEXPIRETIME has it
---   146 the last programs: how many in 2 digits, and for each its ballot, the length of its reply in 4, the reply
---   then, unless the state is known to be decided: 'k' if the lease that was found is kept, else 'w'; when masters would
---   have cleaned up what was found, in 16; the length of that lease in 8, and itself; how many keys the group has in 4, and for each its database in 5, its length in 8, itself
---   and the ballot that it ran under
+--   1 promised, 33 accepted, 65 basis: ballots
+--   97 the type, as `kind_of` has it; '-': absent
+--   98 when the master's own clock cleans up: 16 digits, as PEXPIRETIME has it
+--   114 '-' if the state is known to be decided; else 'k' if the lease that was found is kept, and 'w' if not; when masters
+--   would have cleaned up what was found, in 16; the length of that lease in 8, and itself; how many keys the group has
+--   in 4, and for each its database in 5, its length in 8, itself and the ballot that it ran under; none: the group is this
+--   key alone, and ran under the last ballot of all
+--   then the last programs: how many in 2 digits, the ballot of the last one before them, and for each the length of its
+--   reply in 4, the reply, its ballot
+--
+-- What one program changes are few pieces: masters copy them for each that writes.
 --
 -- A ballot is 16 decimal digits, its counter, and 16 hexadecimal ones, its worker. The order of strings follows the
 -- locale, so they are compared as numbers. A lease is 16 digits, when it ends here, and its value.
-local call, sub = redis.call, string.sub
-local KINDS = { string = 's', list = 'l', set = 'e', zset = 'z', hash = 'h', stream = 'x' }
 local NONE = string.rep('0', 32)
-local NEW = string.rep('0', 128) .. '-000000000000000000'
+local NEW = string.rep('0', 96) .. '-0000000000000000-00' .. NONE
 
 -- The database that is selected; every script says first which that is.
 local here
@@ -57,51 +59,49 @@ local function stamp_of(key)
     return stamp
   end
   floor = string.format('%016.0f', tonumber(floor)) .. 'ffffffffffffffff'
-  local promised, dropped = sub(stamp, 1, 32), sub(stamp, 97, 128)
+  local promised, dropped = sub(stamp, 1, 32), sub(stamp, 117)
   promised = is_below(promised, floor) and floor or promised
   dropped = is_below(dropped, floor) and floor or dropped
-  return promised .. sub(stamp, 33, 96) .. dropped .. sub(stamp, 129)
+  return promised .. sub(stamp, 33, 116) .. dropped
 end
 
--- Where the last programs end: the first byte after them. And the last one's ballot, if there is any.
-local function end_of_recent(stamp)
-  local at, last = 148, nil
-  for _ = 1, tonumber(sub(stamp, 146, 147)) do
-    last = sub(stamp, at, at + 31)
-    at = at + 36 + tonumber(sub(stamp, at + 32, at + 35))
-  end
-  return at, last
+RECENT_OF
+
+-- The ballot of the last program, if there is any.
+local function last_of(stamp)
+  local at = recent_of(stamp)
+  return sub(stamp, at, at + 1) ~= '00' and sub(stamp, -32)
 end
 
 -- 'ran': the program of this ballot is part of the state. 'no': it is not. Else the stamp does not reach back so far.
 local function fate(stamp, ballot)
-  local at = 148
-  for _ = 1, tonumber(sub(stamp, 146, 147)) do
-    if sub(stamp, at, at + 31) == ballot then
+  local first = recent_of(stamp)
+  local at = first + 34
+  for _ = 1, tonumber(sub(stamp, first, first + 1)) do
+    at = at + 36 + tonumber(sub(stamp, at, at + 3))
+    if sub(stamp, at - 32, at - 1) == ballot then
       return 'ran'
     end
-    at = at + 36 + tonumber(sub(stamp, at + 32, at + 35))
   end
-  return is_below(sub(stamp, 97, 128), ballot) and 'no' or 'not known'
+  return is_below(sub(stamp, first + 2, first + 33), ballot) and 'no' or 'not known'
 end
 
 -- Whether the state is open, and if so: the lease that its program found, if any, whether it is kept, and when masters
 -- would have cleaned up what it found.
 local function open(stamp)
-  local at = end_of_recent(stamp)
-  local how = sub(stamp, at, at)
-  if how == '' then
+  local how = sub(stamp, 114, 114)
+  if how == '-' then
     return false
   end
-  local length = tonumber(sub(stamp, at + 17, at + 24))
-  local found = length > 0 and sub(stamp, at + 25, at + 24 + length)
-  return true, found, how == 'k', tonumber(sub(stamp, at + 1, at + 16))
+  local length = tonumber(sub(stamp, 131, 138))
+  local found = length > 0 and sub(stamp, 139, 138 + length)
+  return true, found, how == 'k', tonumber(sub(stamp, 115, 130))
 end
 
 -- Whether a register with this stamp exists for clients at a time in microseconds. Masters clean up SLACK_MS later.
 local function lives(stamp, now)
-  local clean = tonumber(sub(stamp, 130, 145))
-  return sub(stamp, 129, 129) ~= '-' and (clean < 0 or now < (clean - SLACK_MS) * 1000)
+  local clean = tonumber(sub(stamp, 98, 113))
+  return sub(stamp, 97, 97) ~= '-' and (clean < 0 or now < (clean - SLACK_MS) * 1000)
 end
 
 -- When a lease ends, as commands take it.
@@ -112,7 +112,7 @@ end
 -- What has been promised for a key whose value is gone. Once the master's own clock may have cleaned it up, claims have
 -- found nothing: so nothing counts any more from before the end.
 local function promised_without(stamp)
-  local promised, clean = sub(stamp, 1, 32), tonumber(sub(stamp, 130, 145))
+  local promised, clean = sub(stamp, 1, 32), tonumber(sub(stamp, 98, 113))
   if clean > 0 then
     local time = call('TIME')
     local the_end = string.format('%016.0f', (clean - SLACK_MS) * 1000) .. sub(NONE, 1, 16)
@@ -126,15 +126,15 @@ end
 -- Whether the value is gone from under its stamp, the lease that the key holds, if any, and the ballot that is promised.
 local function look(key, stamp)
   local clean = call('PEXPIRETIME', key)
-  local kind = sub(stamp, 129, 129)
+  local kind = sub(stamp, 97, 97)
   if clean == -2 then
     if kind == '-' then
       return false, false, sub(stamp, 1, 32)
     end
     return true, false, promised_without(stamp)
   end
-  local found = KINDS[call('TYPE', key).ok]
-  if found == kind and clean == tonumber(sub(stamp, 130, 145)) then
+  local found = kind_of(key)
+  if found == kind and clean == tonumber(sub(stamp, 98, 113)) then
     return false, false, sub(stamp, 1, 32)
   end
   local value = found == 's' and call('GET', key) or found .. redis.sha1hex(call('DUMP', key))

@@ -1,9 +1,9 @@
 //! What can be said about a script without running it: which commands it names, and where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::handlers::{Handler, handler, only_reads};
+use super::handlers::{CHEAP, Handler, cheap, handler, only_reads};
 use crate::command::table;
 use crate::lua::lexer::{Token, Word, placed_tokens};
 use crate::lua::work::steps;
@@ -15,6 +15,10 @@ pub(super) struct Scan<'a> {
     pub(super) handlers: BTreeMap<String, Handler>,
     /// Those of them that some call in the script has to go through.
     pub(super) careful: BTreeMap<String, Handler>,
+    /// The functions that calls of one key may go through instead.
+    pub(super) cheap: BTreeSet<&'static str>,
+    /// Some calls go through nothing of that kind.
+    pub(super) has_others: bool,
     /// It may call commands that are not among those.
     pub(super) is_dynamic: bool,
     /// It may use random numbers.
@@ -61,14 +65,16 @@ impl<'a> Scan<'a> {
 
     /// The text with every `return redis.call(...)` as `return (redis.call(...))`: Lua forgets who has
     /// made a tail call, and then it could not be said in which line it has failed. `load` likewise. If it names all its
-    /// commands, `redis.call('set'` is `careful.set(redis.call,'set'`, and reads stay as they are.
-    pub(super) fn rewritten(&self, text: &[u8]) -> Vec<u8> {
+    /// commands, `redis.call('set'` is `careful.set(redis.call,'set'`, and reads stay as they are. With `is_cheap`,
+    /// calls that are often of one key go through functions for that.
+    pub(super) fn rewritten(&self, text: &[u8], is_cheap: bool) -> Vec<u8> {
         let mut edits: Vec<&Edit> = self.edits.iter().collect();
         edits.retain(|edit| edit.place.is_empty() || !self.is_dynamic);
         edits.sort_by_key(|edit| edit.place.start);
         let mut rewritten = Vec::with_capacity(text.len());
         let mut copied = 0;
-        for Edit { place, text: new, .. } in edits {
+        for Edit { place, text: new, cheap } in edits {
+            let new = cheap.as_ref().filter(|_| is_cheap).unwrap_or(new);
             rewritten.extend_from_slice(&text[copied..place.start]);
             rewritten.extend_from_slice(new.as_bytes());
             copied = place.end;
@@ -85,6 +91,9 @@ impl<'a> Scan<'a> {
             Some(Token::Name(b"math")) => self.draws = true,
             // Ours, in a script that names all its commands.
             Some(Token::Name(b"careful")) => self.is_dynamic = true,
+            Some(Token::Name(name)) if CHEAP.iter().any(|it| it.as_bytes() == *name) => {
+                self.is_dynamic = true;
+            }
             Some(Token::Name(b"redis")) => match self.called_command(at) {
                 Called::Named(name) => self.names(at, name),
                 Called::Harmless => {}
@@ -112,8 +121,16 @@ impl<'a> Scan<'a> {
             let function = String::from_utf8_lossy(&self.text[self.place(at + 2)]);
             let lines = self.text[call.clone()].iter().filter(|byte| **byte == b'\n').count();
             steps(call.len());
-            let new = format!("careful.{name}({}redis.{function},", "\n".repeat(lines));
-            self.edit(call, new);
+            let rest = format!("{}redis.{function},", "\n".repeat(lines));
+            let cheap =
+                cheap(&name).filter(|it| it.words.is_none_or(|it| self.has_words(at + 3, it)));
+            self.has_others |= cheap.is_none();
+            self.cheap.extend(cheap.as_ref().map(|it| it.function));
+            self.edits.push(Edit {
+                place: call,
+                text: format!("careful.{name}({rest}"),
+                cheap: cheap.map(|it| format!("{}({}{rest}", it.function, it.first)),
+            });
         }
         self.handlers.insert(name, handler);
     }
@@ -164,8 +181,26 @@ impl<'a> Scan<'a> {
         !is_element || matches!(after, None | Some(Token::Sign(b'=' | b',' | b'.' | b'[' | b']')))
     }
 
+    /// Whether the call has this many words between its parentheses, of which the first is at `open`. What the last one
+    /// is worth is not known if it is a call.
+    fn has_words(&self, open: usize, words: usize) -> bool {
+        let Some(close) = self.closing.get(open).copied().flatten() else { return false };
+        let (mut depth, mut commas) = (0_usize, 0);
+        for at in open + 1..close {
+            match self.token(at) {
+                Some(Token::Sign(b'(' | b'[' | b'{')) => depth += 1,
+                Some(Token::Sign(b')' | b']' | b'}')) => depth = depth.saturating_sub(1),
+                Some(Token::Sign(b',')) if depth == 0 => commas += 1,
+                _ => {}
+            }
+        }
+        let is_one = !matches!(self.token(close - 1), Some(Token::Sign(b')' | b'}' | b'.')))
+            && !matches!(self.token(close - 1), Some(Token::Text(_)));
+        commas + 1 == words && is_one
+    }
+
     fn edit(&mut self, place: Range<usize>, text: impl Into<String>) {
-        self.edits.push(Edit { place, text: text.into() });
+        self.edits.push(Edit { place, text: text.into(), cheap: None });
     }
 
     /// What `redis`, the token at `at`, is used for.
@@ -258,6 +293,8 @@ const LONGEST_INDEX: usize = 16;
 struct Edit {
     place: Range<usize>,
     text: String,
+    /// The same for a script that is mostly about one key.
+    cheap: Option<String>,
 }
 
 /// What a script does with `redis`.
@@ -276,7 +313,7 @@ mod tests {
 
     fn rewritten(text: &str) -> String {
         let scan = Scan::of(text.as_bytes());
-        String::from_utf8(scan.rewritten(text.as_bytes())).expect("text")
+        String::from_utf8(scan.rewritten(text.as_bytes(), false)).expect("text")
     }
 
     #[test]
@@ -360,6 +397,39 @@ mod tests {
         ] {
             assert!(!is_bare(text), "{text}");
         }
+    }
+
+    #[test]
+    fn calls_of_one_key_are_cheap_on_registers() {
+        let cheap = |text: &str| {
+            let scan = Scan::of(text.as_bytes());
+            let rewritten = scan.rewritten(text.as_bytes(), true);
+            (String::from_utf8(rewritten).expect("text"), scan.has_others)
+        };
+        for (text, expected) in [
+            ("redis.call('HSET', k, f(), 1)", "careful_growth('h',redis.call,'HSET', k, f(), 1)"),
+            (
+                "redis.pcall('expire', k, t[1])",
+                "careful_expiring(1000,redis.pcall,'expire', k, t[1])",
+            ),
+            ("redis.call('exists', KEYS[1])", "careful_existence(redis.call,'exists', KEYS[1])"),
+            ("redis.call('pttl', k)", "careful_time_left(redis.call,'pttl', k)"),
+        ] {
+            assert_eq!(cheap(text), (expected.to_owned(), false));
+        }
+        for text in [
+            "redis.call('exists', KEYS[1], KEYS[2])",
+            "redis.call('exists', unpack(KEYS))",
+            "redis.call('exists', ...)",
+            "redis.call('pttl')",
+            "redis.call('pexpire', k, 1, 'NX')",
+            "redis.call('pexpire', k, times())",
+            "redis.call('set', k, 1)",
+        ] {
+            let (rewritten, has_others) = cheap(text);
+            assert!(rewritten.starts_with("careful.") && has_others, "{rewritten}");
+        }
+        assert!(Scan::of(b"local careful_time_left = redis.call('get', 'x')").is_dynamic);
     }
 
     #[test]

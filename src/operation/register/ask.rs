@@ -28,7 +28,7 @@ pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> Words {
     for (adopted, held) in adopt.states.iter().zip(held) {
         words.push(digits(adopted.key.db));
         words.push(ballot(adopted.from).into());
-        words.push(stamp::write(&adopted.state));
+        words.push(stamp::write(&adopted.state, &adopted.key));
         words.push(held.as_deref().unwrap_or_default().to_vec());
     }
     words
@@ -67,13 +67,29 @@ pub fn apply(apply: &Apply<Job>) -> Words {
     let Apply { program: job, basis, now_us, next } = apply;
     let mut words = vec![b"EVAL".to_vec(), job.program.text.clone(), digits(job.keys.len())];
     words.extend(job.keys.iter().chain(&job.argv).map(|word| word.to_vec()));
+    let mode = if job.is_read_only { "ro" } else { "rw" };
+    let next = ballot(*next);
+    if let Some(basis) = of_one_key(job, basis) {
+        let expected = ballot(basis.ballot) + &ballot(basis.accepted);
+        let own = [expected, next, format!("{:05}{mode}", job.db), format!("{now_us:016}")];
+        words.extend(own.map(Vec::from));
+        return words;
+    }
     for (place, basis) in job.places.iter().zip(basis) {
         words.extend([place.key.to_vec(), expected(place, basis)]);
     }
-    let mode = if job.is_read_only { "ro" } else { "rw" };
-    let (next, count) = (ballot(*next), job.places.len());
+    let count = job.places.len();
     words.push(format!("{next}{now_us:016}{count:04}{:05}{mode}", job.db).into());
     words
+}
+
+/// What a program expects that uses one key, its first, in the selected database, of which a state was accepted and which
+/// holds no lease: masters have a shorter way for that.
+fn of_one_key<'a>(job: &Job, basis: &'a [Basis<Job>]) -> Option<&'a Basis<Job>> {
+    let ([place], [basis]) = (&job.places[..], basis) else { return None };
+    let is_first = place.db == job.db && job.keys.first() == Some(&place.key);
+    let is_stamped = basis.accepted != Ballot::NONE && basis.lease.is_none();
+    (is_first && is_stamped).then_some(basis)
 }
 
 /// What a program expects under a key: accepted ballot, its own, database, and a lease.

@@ -28,12 +28,16 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
     if frame.first().is_some_and(|marker| b"-!".contains(marker)) {
         return Some(Said::Failed(Bytes::copy_from_slice(frame)));
     }
+    if let (Request::Apply(_), Some(ran)) = (request, bare(frame)) {
+        return Some(Said::Answer(Answer::Applied(ran)));
+    }
     let items = resp3::items(frame)?;
     let (how, rest) = items.split_first()?;
     let answer = match (resp3::bulk(how)?, request) {
         (b"refused", _) => Answer::Refused(Refusal(parse_ballot(resp3::bulk(rest.first()?)?)?)),
-        (b"promised", Request::Prepare(..)) => {
-            Answer::Promised(rest.iter().map(|shown| sight(shown)).collect::<Option<_>>()?)
+        (b"promised", Request::Prepare(keys, _)) if rest.len() == keys.len() => {
+            let sights = rest.iter().zip(keys).map(|(shown, place)| sight(shown, place));
+            Answer::Promised(sights.collect::<Option<_>>()?)
         }
         (b"adopted", Request::Adopt(_)) => Answer::Adopted,
         (b"lacking", Request::Adopt(_)) => {
@@ -58,19 +62,31 @@ pub fn fetched(frame: &[u8]) -> Option<Vec<Option<Bytes>>> {
     is_fetched.then(|| held.collect())
 }
 
-fn sight(shown: &[u8]) -> Option<Sight<Job>> {
+fn sight(shown: &[u8], place: &Place) -> Option<Sight<Job>> {
     let [stamp, is_gone, lease] = resp3::items(shown)?[..] else { return None };
     let lease = match resp3::bulk(lease) {
         Some(lease) => Some(parse_lease(lease)?),
         None => None,
     };
-    let mut state = parse(resp3::bulk(stamp)?)?;
+    let mut state = parse(resp3::bulk(stamp)?, place)?;
     let mut floor = Ballot::NONE;
     if state.accepted == Ballot::NONE {
         floor = state.recent.dropped();
         state.recent = Recent::default();
     }
     Some(Sight { state, floor, is_gone: resp3::int(is_gone)? == 1, lease })
+}
+
+/// What ran, of an answer without words around the reply: nothing if it wrote; or twice a number, and one more if it only
+/// read. Scripts' own replies are never without words otherwise.
+fn bare(frame: &[u8]) -> Option<Ran<Job>> {
+    let is_nothing = matches!(frame, b"_\r\n" | b"#f\r\n" | b"$-1\r\n");
+    if is_nothing {
+        return ran(&[frame], true, true);
+    }
+    let number = resp3::int(frame)?;
+    let wrote = number & 1 == 0;
+    ran(&[format!(":{}\r\n", number >> 1).as_bytes()], wrote, wrote)
 }
 
 fn ran(rest: &[&[u8]], wrote: bool, is_promised: bool) -> Option<Ran<Job>> {

@@ -24,39 +24,49 @@ pub fn parse_ballot(digits: &[u8]) -> Option<Ballot> {
     Some(Ballot { epoch: 0, counter, worker })
 }
 
-/// Returns the stamp of a state, from its accepted ballot on.
-pub fn write(state: &State<Job>) -> Vec<u8> {
+/// Returns the stamp of a state of `place`, from its accepted ballot on.
+pub fn write(state: &State<Job>, place: &Place) -> Vec<u8> {
     let recent = &state.recent;
-    let ballots = [state.accepted, state.basis, recent.dropped()].map(ballot).concat();
-    let mut text = ballots.into_bytes();
+    let mut text = [state.accepted, state.basis].map(ballot).concat().into_bytes();
     text.push(state.value.kind);
-    text.extend(format!("{:016}{:02}", state.value.clean_ms, recent.entries().len()).bytes());
+    text.extend(format!("{:016}", state.value.clean_ms).bytes());
+    match &state.open {
+        Some(open) => write_open(&mut text, open, |group| is_alone(group, place, recent)),
+        None => text.push(b'-'),
+    }
+    text.extend(format!("{:02}{}", recent.entries().len(), ballot(recent.dropped())).bytes());
     for (ran, reply) in recent.entries() {
         let packed = match reply {
             Reply::Packed(packed) => &packed[..],
             Reply::Frame(_) | Reply::NotKept => b"",
         };
-        text.extend(format!("{}{:04}", ballot(*ran), packed.len()).bytes());
+        text.extend(format!("{:04}", packed.len()).bytes());
         text.extend(packed);
-    }
-    if let Some(open) = &state.open {
-        write_open(&mut text, open);
+        text.extend(ballot(*ran).bytes());
     }
     text
 }
 
-fn write_open(text: &mut Vec<u8>, open: &Open<Job>) {
+type Group = [(Place, Ballot)];
+
+fn write_open(text: &mut Vec<u8>, open: &Open<Job>, is_alone: impl Fn(&Group) -> bool) {
     let found = open.found.as_ref().map(lease).unwrap_or_default();
     let how = if open.is_kept { 'k' } else { 'w' };
     let until_ms = open.until_us.map_or(-1, |until_us| (until_us / 1000 + SLACK_MS).cast_signed());
     text.extend(format!("{how}{until_ms:016}{:08}", found.len()).bytes());
     text.extend(found);
-    text.extend(format!("{:04}", open.group.len()).bytes());
-    for (place, ran) in &open.group {
+    let named = if is_alone(&open.group) { &[][..] } else { &open.group };
+    text.extend(format!("{:04}", named.len()).bytes());
+    for (place, ran) in named {
         text.extend(format!("{:05}{:08}", place.db, place.key.len()).bytes());
         text.extend(&place.key);
         text.extend(ballot(*ran).bytes());
     }
+}
+
+/// Whether a group is one key, under the ballot of its last program: the most frequent, which has no name.
+fn is_alone(group: &Group, place: &Place, recent: &Recent<Reply>) -> bool {
+    matches!(group, [(key, ran)] if key == place && recent.last() == Some(*ran))
 }
 
 /// Returns a lease as stamps and scripts have it.
@@ -70,16 +80,20 @@ pub fn parse_lease(text: &[u8]) -> Option<Lease> {
     Some(Lease { end_ms: number(end)?, value: Bytes::copy_from_slice(value) })
 }
 
-/// The state in a stamp, from its accepted ballot on; `None`: it is no stamp.
-pub fn parse(text: &[u8]) -> Option<State<Job>> {
+/// The state in a stamp of `place`, from its accepted ballot on; `None`: it is no stamp.
+pub fn parse(text: &[u8], place: &Place) -> Option<State<Job>> {
     let mut rest = Rest(text);
-    let (accepted, basis, dropped) = (rest.ballot()?, rest.ballot()?, rest.ballot()?);
+    let (accepted, basis) = (rest.ballot()?, rest.ballot()?);
     let kind = rest.take(1)?[0];
     let value = Content { kind, clean_ms: rest.number(16)? };
+    let mut open = rest.open()?;
     let entries = rest.number(2)?;
+    let dropped = rest.ballot()?;
     let entries: Option<_> = (0..entries).map(|_| rest.entry()).collect();
     let recent = Recent::of(entries?, dropped);
-    let open = if rest.0.is_empty() { None } else { Some(rest.open()?) };
+    if let Some(open) = open.as_mut().filter(|open| open.group.is_empty()) {
+        open.group.push((place.clone(), recent.last()?));
+    }
     Some(State { accepted, basis, value, recent, open }).filter(|_| rest.0.is_empty())
 }
 
@@ -108,16 +122,19 @@ impl<'a> Rest<'a> {
     }
 
     fn entry(&mut self) -> Option<(Ballot, Reply)> {
-        let ran = self.ballot()?;
         let reply = match self.counted(4)? {
             [] => Reply::NotKept,
             packed => Reply::Packed(Bytes::copy_from_slice(packed)),
         };
-        Some((ran, reply))
+        Some((self.ballot()?, reply))
     }
 
-    fn open(&mut self) -> Option<Open<Job>> {
-        let is_kept = self.take(1)? == b"k";
+    /// What is open, if anything is; without a group if that has no name.
+    fn open(&mut self) -> Option<Option<Open<Job>>> {
+        let is_kept = match self.take(1)? {
+            b"-" => return Some(None),
+            how => how == b"k",
+        };
         let until_us = Content { kind: b's', clean_ms: self.number(16)? };
         let until_us = Job::end_us(&until_us);
         let found = match self.counted(8)? {
@@ -129,7 +146,7 @@ impl<'a> Rest<'a> {
             let key = Bytes::copy_from_slice(self.counted(8)?);
             Some((Place { db, key }, self.ballot()?))
         });
-        Some(Open { group: group.collect::<Option<_>>()?, found, until_us, is_kept })
+        Some(Some(Open { group: group.collect::<Option<_>>()?, found, until_us, is_kept }))
     }
 }
 
@@ -184,23 +201,34 @@ mod tests {
         )
     }
 
+    fn here() -> Place {
+        Place { db: 3, key: Bytes::from_static(b"here") }
+    }
+
+    /// One in three is alone, as most are.
+    fn stamps() -> impl Strategy<Value = State<Job>> {
+        (states(), 0..3).prop_map(|(mut state, alone)| {
+            if let (Some(open), Some(ran), 0) = (&mut state.open, state.recent.last(), alone) {
+                open.group = vec![(here(), ran)];
+            }
+            state
+        })
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(state in states()) {
-            let text = write(&state);
-            let read = parse(&text).expect("a stamp");
-            prop_assert_eq!(write(&read), text);
+        fn what_is_written_is_read_again(state in stamps()) {
+            let text = write(&state, &here());
+            let read = parse(&text, &here()).expect("a stamp");
+            prop_assert_eq!(write(&read, &here()), text);
             prop_assert_eq!(read, state);
         }
 
         #[test]
-        fn what_is_cut_or_longer_is_no_stamp(state in states(), at: proptest::sample::Index) {
-            let text = write(&state);
-            // What ends before the open part is a stamp of its own.
-            let closed = write(&State { open: None, ..state }).len();
-            let cut = at.index(text.len());
-            prop_assert!(cut == closed || parse(&text[..cut]).is_none());
-            prop_assert!(parse(&[&text[..], b"k"].concat()).is_none());
+        fn what_is_cut_or_longer_is_no_stamp(state in stamps(), at: proptest::sample::Index) {
+            let text = write(&state, &here());
+            prop_assert!(parse(&text[..at.index(text.len())], &here()).is_none());
+            prop_assert!(parse(&[&text[..], b"k"].concat(), &here()).is_none());
         }
     }
 }

@@ -1,0 +1,4 @@
+if reply == nil then
+  real.setresp(2)
+  reply = false
+end

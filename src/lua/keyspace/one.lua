@@ -1,0 +1,49 @@
+-- The client's script is `program`, above. After the client's own arguments come ours. Most programs use one key, in the
+-- database that is selected, of which its worker holds the promise: for that there are four words, and the fewest steps.
+--
+-- * the ballot that it may be changed under, and its accepted ballot: what its stamp begins with;
+-- * the ballot to promise;
+-- * the database in 5 digits, and 'ro' for a script that must not change anything;
+-- * the time in microseconds in 16 digits.
+--
+-- Whatever else the stamp says is looked at by the program in general, whose last word is no number.
+local real, own, only = redis, #ARGV, KEYS[1]
+local now = tonumber(ARGV[own])
+-- Of this one key: its stamp, type and end. What is at hand is as the stamp says.
+local stamp, kind, clean_text, clean
+local expected, next_ballot, here_and_mode = ARGV[own - 3], ARGV[own - 2], ARGV[own - 1]
+stamp = now and call('GET', 'redlock-proxy:s:' .. only)
+if stamp and sub(stamp, 1, 64) == expected then
+  clean_text = sub(stamp, 98, 113)
+  clean = tonumber(clean_text)
+  local found, noted = call('PEXPIRETIME', only), sub(stamp, 97, 97)
+  -- A lease is taken where nothing is, so it ends later than what masters have cleaned up before it, and nothing of ours
+  -- brings a value back with the same end. Without an end there is the type to tell by.
+  if
+    found > 0 and found == clean and now < (clean - SLACK_MS) * 1000
+    or found == -2 and noted == '-'
+    or found == -1 and clean == -1 and noted == kind_of(only)
+  then
+    kind = noted
+  end
+end
+-- Keys of the program by database and name, as numbers, and those of this database.
+local databases, seen
+-- Whether the program has written, or does so with the present command, to which of its keys; and a key that it lacks.
+local wrote, writes, written, missing = false, false, nil, nil
+-- Whether it may have changed the type or the end of the one key, and an end that it is known to have now.
+local is_unknown, new_clean
+-- The database of the script, that of its call, and 'ro' or not: not needed by many.
+local db, home, mode
+-- What is to be published: command, channel and message of each.
+local messages
+local popped = 0
+local finish
+if not kind then
+  GENERAL
+end
+if only then
+  ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil, nil
+end
+local micros = now % 1000000
+local seconds = (now - micros) / 1000000
