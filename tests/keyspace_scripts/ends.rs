@@ -25,7 +25,7 @@ async fn stamped(master: &Master, clean_ms: u64) {
     let value = Content { kind: b's', clean_ms: clean_ms as i64 };
     let place = Place { db: 0, key: Bytes::from_static(b"a") };
     let state = State::<Job> { accepted: ballot, value, ..State::default() };
-    let text = [stamp::ballot(ballot).as_bytes(), &stamp::write(&state, &place)].concat();
+    let text = [&stamp::ballot(ballot)[..], &stamp::write(&state, &place)].concat();
     master.ask(&[b"SET".to_vec(), b"redlock-proxy:s:a".to_vec(), text]).await;
 }
 

@@ -28,13 +28,13 @@ local function has_room(old, is_gone, lease, new, now)
     return not lease or not lives(new, now)
   end
   -- Claims may have found nothing here, and be gone again, since what the program found has ended.
-  local is_there = sub(old, 97, 97) ~= '-' and not is_gone
+  local is_there = sub(old, 49, 49) ~= '-' and not is_gone
   if not is_there and until_clean >= 0 and (until_clean - SLACK_MS) * 1000 <= now then
     return false
   end
   local ran = last_of(new)
   -- As long as nothing was accepted, only the floor stands there, which is no word about this key.
-  local is_unknown = ran and sub(old, 33, 64) ~= NONE and fate(old, ran) == 'not known'
+  local is_unknown = ran and sub(old, 17, 32) ~= NONE and fate(old, ran) == 'not known'
   return is_same(lease, found) or not lease and is_unknown
 end
 
@@ -43,10 +43,10 @@ local slots = {}
 for at, key in ipairs(KEYS) do
   choose(ARGV[4 * at - 1])
   local from, new = ARGV[4 * at], next_ballot .. ARGV[4 * at + 1]
-  local old, accepted = stamp_of(key), sub(new, 33, 64)
-  local now = tonumber(sub(accepted, 1, 16))
+  local old, accepted = stamp_of(key), sub(new, 17, 32)
+  local now = counter_of(accepted)
   local is_gone, lease, promised = look(key, old)
-  local has_it = sub(old, 33, 64) == from and not (is_gone and lives(old, now))
+  local has_it = sub(old, 17, 32) == from and not (is_gone and lives(old, now))
   local left = lease
   if not has_it then
     left = lease_without(old, lease, new)
@@ -73,14 +73,14 @@ for at, key in ipairs(KEYS) do
   local is_taken = is_open and not is_kept and left and is_same(left, found)
   if is_taken then
     -- Should this program come to nothing, the lease stands here again as it was here.
-    new = sub(new, 1, 130) .. string.format('%08d', #left) .. left .. sub(new, 139 + #found)
+    new = sub(new, 1, 82) .. string.format('%08d', #left) .. left .. sub(new, 91 + #found)
   end
   if has_it then
     if is_taken then
       call('DEL', key)
     end
   elseif lives(new, now) then
-    local clean = tonumber(sub(new, 98, 113))
+    local clean = tonumber(sub(new, 50, 65))
     call('RESTORE', key, math.max(clean, 0), ARGV[4 * at + 2], 'REPLACE', 'ABSTTL')
   elseif is_taken or not left then
     call('DEL', key)

@@ -3,8 +3,8 @@
 local closed = 0
 for at, key in ipairs(KEYS) do
   local stamp = call('GET', companion(key))
-  if stamp and sub(stamp, 33, 64) == ARGV[at] then
-    call('SET', companion(key), sub(stamp, 1, 113) .. '-' .. sub(stamp, recent_of(stamp)))
+  if stamp and sub(stamp, 17, 32) == ARGV[at] then
+    call('SET', companion(key), sub(stamp, 1, 65) .. '-' .. sub(stamp, recent_of(stamp)))
     closed = closed + 1
   end
 end

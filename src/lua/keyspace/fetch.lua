@@ -6,7 +6,7 @@ for at, key in ipairs(KEYS) do
   choose(ARGV[2 * at])
   local stamp = stamp_of(key)
   local is_gone, lease = look(key, stamp)
-  local has_it = sub(stamp, 33, 64) == ARGV[2 * at + 1] and not is_gone and not lease
+  local has_it = sub(stamp, 17, 32) == ARGV[2 * at + 1] and not is_gone and not lease
   held[at + 1] = has_it and call('DUMP', key)
 end
 return held

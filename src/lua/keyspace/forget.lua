@@ -9,11 +9,11 @@ end
 local highest, dropped = tonumber(floor), 0
 for at, key in ipairs(KEYS) do
   local stamp = call('GET', companion(key))
-  if stamp and sub(stamp, 33, 64) == ARGV[at] then
+  if stamp and sub(stamp, 17, 32) == ARGV[at] then
     stamp = stamp_of(key)
     local is_gone, lease, promised = look(key, stamp)
-    local kind, clean = sub(stamp, 97, 97), tonumber(sub(stamp, 98, 113))
-    highest = math.max(highest, tonumber(sub(promised, 1, 16)))
+    local kind, clean = sub(stamp, 49, 49), tonumber(sub(stamp, 50, 65))
+    highest = math.max(highest, counter_of(promised))
     if kind ~= '-' and clean >= 0 then
       -- Who asks about the time before its end must not find it absent here, and there elsewhere.
       highest = math.max(highest, (clean - SLACK_MS) * 1000)

@@ -1,19 +1,19 @@
 -- The program in general. Its words are two for each key, itself and what it has to hold: its accepted ballot, the ballot
 -- that it may be changed under, its database in 5 digits, and if it is to hold a lease, when that ends in 16, and its value.
--- The last word: the ballot to promise, the time in microseconds in 16 digits, how many keys there are in 4, the database
--- in 5, and 'ro' for a script that must not change anything.
+-- The last word: how many keys there are in 4 digits, the database in 5, 'ro' for a script that must not change anything,
+-- the time in microseconds in 16, and the ballot to promise.
 if now then
   -- Those of one key, in full.
   local expected, where = ARGV[own - 3], ARGV[own - 1]
-  local common = ARGV[own - 2] .. ARGV[own] .. '0001' .. where
-  ARGV[own - 3], ARGV[own - 2] = KEYS[1], sub(expected, 33) .. sub(expected, 1, 32) .. sub(where, 1, 5)
+  local common = '0001' .. where .. ARGV[own] .. ARGV[own - 2]
+  ARGV[own - 3], ARGV[own - 2] = KEYS[1], sub(expected, 17) .. sub(expected, 1, 16) .. sub(where, 1, 5)
   ARGV[own - 1], ARGV[own] = common, nil
   own = own - 1
 end
 local common = ARGV[own]
-local count = tonumber(sub(common, 49, 52))
-now, only = tonumber(sub(common, 33, 48)), false
-db, mode = string.format('%d', sub(common, 53, 57)), sub(common, 58)
+local count = tonumber(sub(common, 1, 4))
+now, only = tonumber(sub(common, 12, 27)), false
+db, mode = string.format('%d', sub(common, 5, 9)), sub(common, 10, 11)
 local first, here = own - 2 * count, db
 local function choose(wanted)
   if wanted ~= here then
@@ -29,19 +29,19 @@ databases = {}
 local refused, highest, has_ended = false, NONE, false
 for at = 1, count do
   local key, basis = ARGV[first + 2 * at - 2], ARGV[first + 2 * at - 1]
-  local where = string.format('%d', sub(basis, 65, 69))
+  local where = string.format('%d', sub(basis, 33, 37))
   choose(where)
   local stamp = stamp_of(key)
   local is_gone, lease, promised = look(key, stamp)
   if
-    sub(stamp, 33, 64) ~= sub(basis, 1, 32)
-    or is_below(sub(basis, 33, 64), promised)
-    or (lease and sub(lease, 17) or '') ~= sub(basis, 86)
+    sub(stamp, 17, 32) ~= sub(basis, 1, 16)
+    or is_below(sub(basis, 17, 32), promised)
+    or (lease and sub(lease, 17) or '') ~= sub(basis, 54)
     or is_gone and lives(stamp, now)
   then
     refused = true
   end
-  has_ended = has_ended or lives(stamp, tonumber(sub(basis, 33, 48))) and not lives(stamp, now)
+  has_ended = has_ended or lives(stamp, counter_of(sub(basis, 17, 32))) and not lives(stamp, now)
   if is_below(highest, promised) then
     highest = promised
   end
@@ -64,8 +64,8 @@ for at = 1, count do
     if string.sub(token, 1, 4) == '\255RL\1' and #token >= 20 then
       token = sub(token, 21)
     end
-    call('SET', key, token, 'PXAT', string.format('%.0f', tonumber(sub(basis, 70, 85)) + SLACK_MS))
-  elseif not is_gone and sub(stamp, 97, 97) ~= '-' and not lives(stamp, now) then
+    call('SET', key, token, 'PXAT', string.format('%.0f', tonumber(sub(basis, 38, 53)) + SLACK_MS))
+  elseif not is_gone and sub(stamp, 49, 49) ~= '-' and not lives(stamp, now) then
     choose(where)
     call('DEL', key)
   end

@@ -13,10 +13,10 @@ local now = tonumber(ARGV[own])
 local stamp, kind, clean_text, clean
 local expected, next_ballot, here_and_mode = ARGV[own - 3], ARGV[own - 2], ARGV[own - 1]
 stamp = now and call('GET', 'redlock-proxy:s:' .. only)
-if stamp and sub(stamp, 1, 64) == expected then
-  clean_text = sub(stamp, 98, 113)
+if stamp and sub(stamp, 1, 32) == expected then
+  clean_text = sub(stamp, 50, 65)
   clean = tonumber(clean_text)
-  local found, noted = call('PEXPIRETIME', only), sub(stamp, 97, 97)
+  local found, noted = call('PEXPIRETIME', only), sub(stamp, 49, 49)
   -- A lease is taken where nothing is, so it ends later than what masters have cleaned up before it, and nothing of ours
   -- brings a value back with the same end. Without an end there is the type to tell by.
   if

@@ -7,7 +7,7 @@ for at, key in ipairs(KEYS) do
   choose(ARGV[at + 2])
   local stamp = stamp_of(key)
   local is_gone, lease, promised = look(key, stamp)
-  stamps[at] = sub(stamp, 33)
+  stamps[at] = sub(stamp, 17)
   shown[at + 1] = { stamps[at], is_gone and 1 or 0, lease }
   if is_below(highest, promised) then
     highest = promised

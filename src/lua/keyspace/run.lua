@@ -45,27 +45,28 @@ if #packed > LONGEST_REPLY then
 elseif #packed > 1 then
   length = string.format('%04d', #packed)
 end
--- The last programs are those before, less the first if that are too many, and this one. What is seldom: more keys or a
--- lease before them.
+-- The last programs are those before, less the first if that are too many, and this one. Seldom there are more keys or a
+-- lease before them. Bytes are cheaper to look at than strings: 45 is '-', 97 is 'a', and digits begin at 48.
 local byte = string.byte
-local from = byte(stamp, 114) == 45 and 115 or 143
-if from == 143 and sub(stamp, 131, 142) ~= '000000000000' then
+local how, from = byte(stamp, 66), 83
+if how == 45 then
+  from = 67
+elseif how ~= 97 then
   RECENT_OF
   from = recent_of(stamp)
 end
--- No lease, no other key, and how many there are.
-local kept, before, counted = byte(stamp, from + 1) - 47, from + 2, '0000000000000MOST_PROGRAMS'
+local kept, before, counted = byte(stamp, from + 1) - 47, from + 2, '0MOST_PROGRAMS'
 if kept < MOST_PROGRAMS then
-  counted = '0000000000000' .. kept
+  counted = '0' .. kept
 elseif kept > MOST_PROGRAMS then
-  local thousands, hundreds, tens, ones = byte(stamp, from + 34, from + 37)
-  before = from + 38 + 1000 * thousands + 100 * hundreds + 10 * tens + ones - 1111 * 48
+  local thousands, hundreds, tens, ones = byte(stamp, from + 18, from + 21)
+  before = from + 22 + 1000 * thousands + 100 * hundreds + 10 * tens + ones - 1111 * 48
 end
 call(
   'SET',
   'redlock-proxy:s:' .. only,
-  next_ballot .. expected .. kind .. text .. 'w' .. until_clean
-    .. counted .. sub(stamp, before) .. length .. packed .. sub(expected, 1, 32)
+  next_ballot .. expected .. kind .. text .. 'a' .. until_clean
+    .. counted .. sub(stamp, before) .. length .. packed .. sub(expected, 1, 16)
 )
 if is_whole then
   return 2 * reply

@@ -70,16 +70,17 @@ pub fn apply(apply: &Apply<Job>) -> Words {
     let mode = if job.is_read_only { "ro" } else { "rw" };
     let next = ballot(*next);
     if let Some(basis) = of_one_key(job, basis) {
-        let expected = ballot(basis.ballot) + &ballot(basis.accepted);
-        let own = [expected, next, format!("{:05}{mode}", job.db), format!("{now_us:016}")];
-        words.extend(own.map(Vec::from));
+        let expected = [ballot(basis.ballot), ballot(basis.accepted)].concat();
+        words.extend([expected, next.into(), format!("{:05}{mode}", job.db).into()]);
+        words.push(format!("{now_us:016}").into());
         return words;
     }
     for (place, basis) in job.places.iter().zip(basis) {
         words.extend([place.key.to_vec(), expected(place, basis)]);
     }
     let count = job.places.len();
-    words.push(format!("{next}{now_us:016}{count:04}{:05}{mode}", job.db).into());
+    let last = format!("{count:04}{:05}{mode}{now_us:016}", job.db);
+    words.push([last.as_bytes(), &next].concat());
     words
 }
 
@@ -94,9 +95,9 @@ fn of_one_key<'a>(job: &Job, basis: &'a [Basis<Job>]) -> Option<&'a Basis<Job>> 
 
 /// What a program expects under a key: accepted ballot, its own, database, and a lease.
 fn expected(place: &Place, basis: &Basis<Job>) -> Vec<u8> {
-    let ballots = ballot(basis.accepted) + &ballot(basis.ballot);
+    let ballots = [ballot(basis.accepted), ballot(basis.ballot)].concat();
     let lease = basis.lease.as_ref().map(stamp::lease).unwrap_or_default();
-    [ballots.as_bytes(), format!("{:05}", place.db).as_bytes(), &lease].concat()
+    [&ballots, format!("{:05}", place.db).as_bytes(), &lease].concat()
 }
 
 fn script(text: &str, keys: &[Place]) -> Words {

@@ -9,32 +9,32 @@ use crate::decision::register::acceptor::Recent;
 use crate::decision::register::ballot::Ballot;
 use crate::lua::keyspace::SLACK_MS;
 
-/// Digits of a ballot.
-pub const BALLOT: usize = 32;
+/// Bytes of a ballot.
+pub const BALLOT: usize = 16;
 
-/// Returns a ballot in digits: 16 decimal ones of its counter, 16 hexadecimal ones of its worker. Keys have no epochs.
-pub fn ballot(Ballot { counter, worker, .. }: Ballot) -> String {
-    format!("{counter:016}{worker:016x}")
+/// Returns a ballot in bytes, in the order in which ballots are compared: its counter and its worker. Keys have no epochs.
+pub fn ballot(Ballot { counter, worker, .. }: Ballot) -> [u8; BALLOT] {
+    (u128::from(counter) << 64 | u128::from(worker)).to_be_bytes()
 }
 
-/// The ballot in these digits; `None`: these are none.
-pub fn parse_ballot(digits: &[u8]) -> Option<Ballot> {
-    let (counter, worker) = std::str::from_utf8(digits).ok()?.split_at_checked(16)?;
-    let (counter, worker) = (counter.parse().ok()?, u64::from_str_radix(worker, 16).ok()?);
-    Some(Ballot { epoch: 0, counter, worker })
+/// The ballot in these bytes; `None`: these are none.
+pub fn parse_ballot(bytes: &[u8]) -> Option<Ballot> {
+    let number = u128::from_be_bytes(bytes.try_into().ok()?);
+    Some(Ballot { epoch: 0, counter: (number >> 64) as u64, worker: number as u64 })
 }
 
 /// Returns the stamp of a state of `place`, from its accepted ballot on.
 pub fn write(state: &State<Job>, place: &Place) -> Vec<u8> {
     let recent = &state.recent;
-    let mut text = [state.accepted, state.basis].map(ballot).concat().into_bytes();
+    let mut text = [state.accepted, state.basis].map(ballot).concat();
     text.push(state.value.kind);
     text.extend(format!("{:016}", state.value.clean_ms).bytes());
     match &state.open {
         Some(open) => write_open(&mut text, open, |group| is_alone(group, place, recent)),
         None => text.push(b'-'),
     }
-    text.extend(format!("{:02}{}", recent.entries().len(), ballot(recent.dropped())).bytes());
+    text.extend(format!("{:02}", recent.entries().len()).bytes());
+    text.extend(ballot(recent.dropped()));
     for (ran, reply) in recent.entries() {
         let packed = match reply {
             Reply::Packed(packed) => &packed[..],
@@ -42,7 +42,7 @@ pub fn write(state: &State<Job>, place: &Place) -> Vec<u8> {
         };
         text.extend(format!("{:04}", packed.len()).bytes());
         text.extend(packed);
-        text.extend(ballot(*ran).bytes());
+        text.extend(ballot(*ran));
     }
     text
 }
@@ -51,16 +51,21 @@ type Group = [(Place, Ballot)];
 
 fn write_open(text: &mut Vec<u8>, open: &Open<Job>, is_alone: impl Fn(&Group) -> bool) {
     let found = open.found.as_ref().map(lease).unwrap_or_default();
-    let how = if open.is_kept { 'k' } else { 'w' };
     let until_ms = open.until_us.map_or(-1, |until_us| (until_us / 1000 + SLACK_MS).cast_signed());
+    let is_alone = is_alone(&open.group);
+    if is_alone && !open.is_kept && open.found.is_none() {
+        text.extend(format!("a{until_ms:016}").bytes());
+        return;
+    }
+    let how = if open.is_kept { 'k' } else { 'w' };
     text.extend(format!("{how}{until_ms:016}{:08}", found.len()).bytes());
     text.extend(found);
-    let named = if is_alone(&open.group) { &[][..] } else { &open.group };
+    let named = if is_alone { &[][..] } else { &open.group };
     text.extend(format!("{:04}", named.len()).bytes());
     for (place, ran) in named {
         text.extend(format!("{:05}{:08}", place.db, place.key.len()).bytes());
         text.extend(&place.key);
-        text.extend(ballot(*ran).bytes());
+        text.extend(ballot(*ran));
     }
 }
 
@@ -131,12 +136,16 @@ impl<'a> Rest<'a> {
 
     /// What is open, if anything is; without a group if that has no name.
     fn open(&mut self) -> Option<Option<Open<Job>>> {
-        let is_kept = match self.take(1)? {
-            b"-" => return Some(None),
-            how => how == b"k",
-        };
+        let how = self.take(1)?;
+        if how == b"-" {
+            return Some(None);
+        }
         let until_us = Content { kind: b's', clean_ms: self.number(16)? };
         let until_us = Job::end_us(&until_us);
+        let (is_kept, is_alone) = (how == b"k", how == b"a");
+        if is_alone {
+            return Some(Some(Open { group: Vec::new(), found: None, until_us, is_kept }));
+        }
         let found = match self.counted(8)? {
             [] => None,
             found => Some(parse_lease(found)?),
