@@ -37,5 +37,7 @@ pub static FORGET: LazyLock<String> = LazyLock::new(|| text(include_str!("keyspa
 
 fn text(script: &str) -> String {
     let stamp = STAMP.replace("RECENT_OF", RECENT);
-    [KIND, &stamp, script].concat().replace("SLACK_MS", &SLACK_MS.to_string())
+    ["local call, sub = redis.call, string.sub\n", KIND, &stamp, script]
+        .concat()
+        .replace("SLACK_MS", &SLACK_MS.to_string())
 }

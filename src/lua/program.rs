@@ -377,9 +377,10 @@ fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
             "setmetatable(careful,{__index=function(_,name)\nreturn handled(name)\nend})\n",
         );
     }
-    let given = |name: &&str| format!("{name}={}\n", name.trim_start_matches("careful_"));
-    let given: String = scan.cheap.iter().map(given).collect();
-    lua + &parts::before(&CHEAP, &given)
+    if scan.has_cheap {
+        lua.push_str(&CHEAP);
+    }
+    lua
 }
 
 static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
@@ -421,11 +422,9 @@ impl Frame {
         if !self.is_cheap {
             return "local careful={}".to_owned();
         }
-        let mut names = if scan.has_others { "local careful={}".to_owned() } else { String::new() };
-        for name in &scan.cheap {
-            names += &format!(" local {name}");
-        }
-        names
+        let careful = if scan.has_others { "local careful={}" } else { "" };
+        let one = if scan.has_cheap { " local careful_one" } else { "" };
+        careful.to_owned() + one
     }
 }
 
@@ -442,20 +441,22 @@ static VOTED: LazyLock<Frame> = LazyLock::new(|| {
 /// For scripts that run on registers.
 static REGISTERS: LazyLock<Frame> = LazyLock::new(|| {
     let finish = format!("finish = function(reply)\n{}end\n", include_str!("keyspace/stamps.lua"));
-    let general = [keyspace::STAMP, include_str!("keyspace/head.lua"), &finish].concat();
+    let general =
+        [keyspace::KIND, keyspace::STAMP, include_str!("keyspace/head.lua"), &finish].concat();
     let whole = |lua: &str| {
         lua.replace("GENERAL", &general)
             .replace("RECENT_OF", keyspace::RECENT)
+            .replace("KIND_OF", keyspace::KIND)
             .replace("NIL_AS_NULL", include_str!("keyspace/null.lua"))
     };
-    let head = keyspace::KIND.to_owned() + &whole(include_str!("keyspace/one.lua"));
+    let head = whole(include_str!("keyspace/one.lua"));
     let run = whole(include_str!("keyspace/run.lua"));
     let changes = [include_str!("keyspace/save.lua"), include_str!("keyspace/ttl.lua")];
     let frame = Frame::new(handlers::on_registers, &head, changes, &run);
     Frame { is_cheap: true, ..frame }
 });
-static CHEAP: LazyLock<Vec<Statement>> =
-    LazyLock::new(|| statements(include_str!("keyspace/cheap.lua")));
+static CHEAP: LazyLock<String> =
+    LazyLock::new(|| compact(include_str!("keyspace/cheap.lua")) + "careful_one=one\n");
 static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("program/globals.lua"));
     lua.replace("GIVEN_NAMES", names::GIVEN).replace("GLOBAL_NAMES", names::GLOBALS)

@@ -1,5 +1,3 @@
-local call, sub = redis.call, string.sub
-
 -- The type of a key, as stamps abbreviate it.
 local function kind_of(key)
   local kinds = { string = 's', list = 'l', set = 'e', zset = 'z', hash = 'h', stream = 'x' }

@@ -7,24 +7,27 @@
 -- * the time in microseconds in 16 digits.
 --
 -- Whatever else the stamp says is looked at by the program in general, whose last word is no number.
+local call, sub = redis.call, string.sub
 local real, own, only = redis, #ARGV, KEYS[1]
 local now = tonumber(ARGV[own])
 -- Of this one key: its stamp, type and end. What is at hand is as the stamp says.
-local stamp, kind, clean_text, clean
+local companion_key, stamp, kind, clean_text, clean
 local expected, next_ballot, here_and_mode = ARGV[own - 3], ARGV[own - 2], ARGV[own - 1]
-stamp = now and call('GET', 'redlock-proxy:s:' .. only)
+if now then
+  companion_key = 'redlock-proxy:s:' .. only
+  stamp = call('GET', companion_key)
+end
 if stamp and sub(stamp, 1, 32) == expected then
   clean_text = sub(stamp, 50, 65)
   clean = tonumber(clean_text)
   local found, noted = call('PEXPIRETIME', only), sub(stamp, 49, 49)
   -- A lease is taken where nothing is, so it ends later than what masters have cleaned up before it, and nothing of ours
   -- brings a value back with the same end. Without an end there is the type to tell by.
-  if
-    found > 0 and found == clean and now < (clean - SLACK_MS) * 1000
-    or found == -2 and noted == '-'
-    or found == -1 and clean == -1 and noted == kind_of(only)
-  then
+  if found > 0 and found == clean and now < (clean - SLACK_MS) * 1000 or found == -2 and noted == '-' then
     kind = noted
+  elseif found == -1 and clean == -1 then
+    KIND_OF
+    kind = noted == kind_of(only) and noted
   end
 end
 -- Keys of the program by database and name, as numbers, and those of this database.

@@ -34,6 +34,7 @@ end
 -- When masters would have cleaned up what it found, and what there is now.
 local until_clean, text = kind == '-' and '-000000000000001' or clean_text, clean_text
 if is_unknown then
+  KIND_OF
   kind = kind_of(only)
   text = string.format('%016.0f', kind == '-' and 0 or call('PEXPIRETIME', only))
 elseif new_clean then
@@ -64,7 +65,7 @@ elseif kept > MOST_PROGRAMS then
 end
 call(
   'SET',
-  'redlock-proxy:s:' .. only,
+  companion_key,
   next_ballot .. expected .. kind .. text .. 'a' .. until_clean
     .. counted .. sub(stamp, before) .. length .. packed .. sub(expected, 1, 16)
 )

@@ -91,43 +91,32 @@ pub(super) fn on_registers(name: &str, handler: Handler) -> Handler {
     }
 }
 
-/// A function for calls of the one key of a program on registers, instead of a handler.
+/// How a call of the one key of a program on registers is told to `cheap.lua`.
 pub(super) struct Cheap {
-    /// Its name in the program, one of [`CHEAP`].
-    pub(super) function: &'static str,
-    /// What comes before the arguments of all.
-    pub(super) first: &'static str,
-    /// How many words it is for, with the name of the command.
+    /// What it is, there.
+    pub(super) what: &'static str,
+    /// How many words it has, with the name of the command; `None`: any number.
     pub(super) words: Option<usize>,
 }
 
-/// The names of those functions.
-pub(super) const CHEAP: [&str; 4] =
-    ["careful_growth", "careful_expiring", "careful_existence", "careful_time_left"];
-
 /// Commands that add to a value of the type before them, never remove it, and leave its end as it is.
 const GROWTH: [(&str, &[&str]); 5] = [
-    ("'s',", &["append", "decr", "decrby", "incr", "incrby", "incrbyfloat", "setbit"]),
-    ("'l',", &["linsert", "lpush", "lpushx", "lset", "rpush", "rpushx"]),
-    ("'e',", &["sadd"]),
-    ("'z',", &["zadd", "zincrby"]),
-    ("'h',", &["hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx"]),
+    ("s", &["append", "decr", "decrby", "incr", "incrby", "incrbyfloat", "setbit"]),
+    ("l", &["linsert", "lpush", "lpushx", "lset", "rpush", "rpushx"]),
+    ("e", &["sadd"]),
+    ("z", &["zadd", "zincrby"]),
+    ("h", &["hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx"]),
 ];
 
-/// The function for calls of this command; `None`: there is none.
+/// What a call of this command is to `cheap.lua`; `None`: nothing.
 pub(super) fn cheap(name: &str) -> Option<Cheap> {
     let name = name.to_ascii_lowercase();
-    if let Some((first, _)) = GROWTH.iter().find(|(_, names)| names.contains(&&*name)) {
-        return Some(Cheap { function: CHEAP[0], first, words: None });
+    if let Some((what, _)) = GROWTH.iter().find(|(_, names)| names.contains(&&*name)) {
+        return Some(Cheap { what, words: None });
     }
-    let (function, first, words) = match &*name {
-        "expire" => (CHEAP[1], "1000,", 3),
-        "pexpire" => (CHEAP[1], "1,", 3),
-        "exists" => (CHEAP[2], "", 2),
-        "pttl" => (CHEAP[3], "", 2),
-        _ => return None,
-    };
-    Some(Cheap { function, first, words: Some(words) })
+    let others = [("expire", 3), ("pexpire", 3), ("exists", 2), ("pttl", 2)];
+    let (what, words) = others.into_iter().find(|(what, _)| *what == name)?;
+    Some(Cheap { what, words: Some(words) })
 }
 
 /// `rare.lua`, with what it has to know about every command; `of` is what a handler is where it is used.

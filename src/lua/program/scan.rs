@@ -1,9 +1,9 @@
 //! What can be said about a script without running it: which commands it names, and where.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::handlers::{CHEAP, Handler, cheap, handler, only_reads};
+use super::handlers::{Handler, cheap, handler, only_reads};
 use crate::command::table;
 use crate::lua::lexer::{Token, Word, placed_tokens};
 use crate::lua::work::steps;
@@ -15,9 +15,9 @@ pub(super) struct Scan<'a> {
     pub(super) handlers: BTreeMap<String, Handler>,
     /// Those of them that some call in the script has to go through.
     pub(super) careful: BTreeMap<String, Handler>,
-    /// The functions that calls of one key may go through instead.
-    pub(super) cheap: BTreeSet<&'static str>,
-    /// Some calls go through nothing of that kind.
+    /// Some of these calls are cheap if they are of the one key of a program.
+    pub(super) has_cheap: bool,
+    /// Others are not.
     pub(super) has_others: bool,
     /// It may call commands that are not among those.
     pub(super) is_dynamic: bool,
@@ -90,10 +90,7 @@ impl<'a> Scan<'a> {
             }
             Some(Token::Name(b"math")) => self.draws = true,
             // Ours, in a script that names all its commands.
-            Some(Token::Name(b"careful")) => self.is_dynamic = true,
-            Some(Token::Name(name)) if CHEAP.iter().any(|it| it.as_bytes() == *name) => {
-                self.is_dynamic = true;
-            }
+            Some(Token::Name(b"careful" | b"careful_one")) => self.is_dynamic = true,
             Some(Token::Name(b"redis")) => match self.called_command(at) {
                 Called::Named(name) => self.names(at, name),
                 Called::Harmless => {}
@@ -125,11 +122,11 @@ impl<'a> Scan<'a> {
             let cheap =
                 cheap(&name).filter(|it| it.words.is_none_or(|it| self.has_words(at + 3, it)));
             self.has_others |= cheap.is_none();
-            self.cheap.extend(cheap.as_ref().map(|it| it.function));
+            self.has_cheap |= cheap.is_some();
             self.edits.push(Edit {
                 place: call,
                 text: format!("careful.{name}({rest}"),
-                cheap: cheap.map(|it| format!("{}({}{rest}", it.function, it.first)),
+                cheap: cheap.map(|it| format!("careful_one('{}',{rest}", it.what)),
             });
         }
         self.handlers.insert(name, handler);
@@ -407,13 +404,13 @@ mod tests {
             (String::from_utf8(rewritten).expect("text"), scan.has_others)
         };
         for (text, expected) in [
-            ("redis.call('HSET', k, f(), 1)", "careful_growth('h',redis.call,'HSET', k, f(), 1)"),
+            ("redis.call('HSET', k, f(), 1)", "careful_one('h',redis.call,'HSET', k, f(), 1)"),
             (
                 "redis.pcall('expire', k, t[1])",
-                "careful_expiring(1000,redis.pcall,'expire', k, t[1])",
+                "careful_one('expire',redis.pcall,'expire', k, t[1])",
             ),
-            ("redis.call('exists', KEYS[1])", "careful_existence(redis.call,'exists', KEYS[1])"),
-            ("redis.call('pttl', k)", "careful_time_left(redis.call,'pttl', k)"),
+            ("redis.call('exists', KEYS[1])", "careful_one('exists',redis.call,'exists', KEYS[1])"),
+            ("redis.call('pttl', k)", "careful_one('pttl',redis.call,'pttl', k)"),
         ] {
             assert_eq!(cheap(text), (expected.to_owned(), false));
         }
@@ -429,7 +426,7 @@ mod tests {
             let (rewritten, has_others) = cheap(text);
             assert!(rewritten.starts_with("careful.") && has_others, "{rewritten}");
         }
-        assert!(Scan::of(b"local careful_time_left = redis.call('get', 'x')").is_dynamic);
+        assert!(Scan::of(b"local careful_one = redis.call('get', 'x')").is_dynamic);
     }
 
     #[test]
