@@ -440,7 +440,10 @@ static VOTED: LazyLock<Frame> = LazyLock::new(|| {
 
 /// For scripts that run on registers.
 static REGISTERS: LazyLock<Frame> = LazyLock::new(|| {
-    let finish = format!("finish = function(reply)\n{}end\n", include_str!("keyspace/stamps.lua"));
+    let finish = format!(
+        "finish = function(reply, messages, db)\n{}end\n",
+        include_str!("keyspace/stamps.lua")
+    );
     let general =
         [keyspace::KIND, keyspace::STAMP, include_str!("keyspace/head.lua"), &finish].concat();
     let whole = |lua: &str| {

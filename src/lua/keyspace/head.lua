@@ -13,7 +13,7 @@ end
 local common = ARGV[own]
 local count = tonumber(sub(common, 1, 4))
 now, only = tonumber(sub(common, 12, 27)), false
-db, mode = string.format('%d', sub(common, 5, 9)), sub(common, 10, 11)
+local db, mode = string.format('%d', sub(common, 5, 9)), sub(common, 10, 11)
 local first, here = own - 2 * count, db
 local function choose(wanted)
   if wanted ~= here then
@@ -24,8 +24,7 @@ end
 
 -- Keys of the program by database and name, as numbers; those of this database; and five entries for each: its stamp,
 -- whether its value is gone, its lease, its database, and its basis.
-local slots = { nil, nil, nil, nil, nil }
-databases = {}
+local databases, slots = {}, { nil, nil, nil, nil, nil }
 local refused, highest, has_ended = false, NONE, false
 for at = 1, count do
   local key, basis = ARGV[first + 2 * at - 2], ARGV[first + 2 * at - 1]
@@ -71,7 +70,9 @@ for at = 1, count do
   end
 end
 choose(db)
-seen, written = databases[db] or {}, {}
+-- To which of its keys the program has written.
+local written = {}
+whole = { db, mode, databases, written }
 local keys = {}
 for at = 1, count do
   keys[at] = ARGV[first + 2 * at - 2]

@@ -30,17 +30,13 @@ if stamp and sub(stamp, 1, 32) == expected then
     kind = noted == kind_of(only) and noted
   end
 end
--- Keys of the program by database and name, as numbers, and those of this database.
-local databases, seen
--- Whether the program has written, or does so with the present command, to which of its keys; and a key that it lacks.
-local wrote, writes, written, missing = false, false, nil, nil
+-- Whether the program writes, and a key that it lacks.
+local writes, missing = false, nil
 -- Whether it may have changed the type or the end of the one key, and an end that it is known to have now.
 local is_unknown, new_clean
--- The database of the script, that of its call, and 'ro' or not: not needed by many.
-local db, home, mode
--- What is to be published: command, channel and message of each.
-local messages
-local popped = 0
+-- What the calls know of a program in general, and who tells what they have done: most know no more than the above, and
+-- each variable of functions costs as well.
+local whole, rest
 local finish
 if not kind then
   GENERAL

@@ -9,8 +9,12 @@ if not done then
   reply = { err = reply }
 end
 DISARM
+local messages, db, home
+if rest then
+  messages, db, home = rest()
+end
 if not only then
-  return finish(reply)
+  return finish(reply, messages, db)
 end
 
 -- The script may have gone elsewhere.

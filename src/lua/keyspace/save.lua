@@ -1,8 +1,22 @@
 -- What is done before a key is read or changes. Nothing is kept of it: nothing is ever put back.
-if not db then
+-- The database of the script, that of its call, and 'ro' or not.
+local db, home, mode
+-- Keys of the program by database and name, as numbers, those of this database, and which of them it has written.
+local databases, seen, written
+-- Whether it had written before the present command.
+local wrote = false
+-- What is to be published: command, channel and message of each.
+local messages
+local popped = 0
+if whole then
+  db, mode, databases, written = unpack(whole)
+else
   db, mode = string.format('%d', sub(here_and_mode, 1, 5)), sub(here_and_mode, 6)
-  home, seen, written = db, { [only] = 1 }, {}
-  databases = { [db] = seen }
+  databases, written = { [db] = { [only] = 1 } }, {}
+end
+home, seen = db, databases[db] or {}
+rest = function()
+  return messages, db, home
 end
 
 -- Whether a value begins with the tag of an attempt, which the script must not see.

@@ -1,6 +1,6 @@
 -- The end of a program in general: what it has written is stamped, and what it replied is told.
 NIL_AS_NULL
-here = db
+here = db or here
 -- A lease that was only read is there again as it was.
 for at = 1, count do
   local lease, where = slots[5 * at - 2], slots[5 * at - 1]
