@@ -74,7 +74,9 @@ impl Program {
         Self::wrap_in(&VOTED, text, sha, ttls, None, false)
     }
 
-    /// The same for registers: it runs on what its keys must hold, and leaves stamps.
+    /// The same for registers: it runs on what its keys must hold, and leaves stamps. `keyspace/one.lua` begins programs
+    /// of one key, of which `keyspace/cheap.lua` makes the frequent calls and `keyspace/run.lua` the stamp; for all others
+    /// that is `head.lua`, `save.lua` and `stamps.lua` there.
     pub fn on_registers(text: &[u8], sha: &str, ttls: Ttls) -> Self {
         Self::wrap_in(&REGISTERS, text, sha, ttls, None, false)
     }

@@ -10,6 +10,7 @@ mod clients;
 mod ends;
 mod replies;
 mod tasks;
+mod times;
 mod undeclared;
 
 use both::Both;

@@ -139,3 +139,21 @@ async fn a_script_that_comes_to_such_a_key_after_it_has_written_fails_there() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_script_that_ends_in_another_database_is_stamped_in_its_own() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let mut raw = Raw::connect_resp3(&master.address()).await;
+    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+    let text = "redis.call('append', KEYS[1], 'x') redis.call('select', 1) return 1";
+    let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    // The first finds no stamp, the second goes the shorter way.
+    for (accepted, counter) in [(0, 10), (10, 11), (11, 12)] {
+        let said = run(&mut raw, &apply(&program, &[place("a")], accepted, counter)).await;
+        assert!(matches!(said, Said::Answer(Answer::Applied(_))), "{said:?}");
+        assert_eq!(master.ask(&["DBSIZE"]).await, crate::support::Reply::Int(2));
+    }
+}

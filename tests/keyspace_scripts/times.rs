@@ -1,0 +1,87 @@
+//! Times to live of the one key of a program, which have a way of their own, compared with those of any key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_proxy::decision::keyspace::proposer::Answer;
+use redlock_proxy::decision::lease::pad::Pad;
+use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::operation::register::Reply;
+use redlock_proxy::operation::register::said::Said;
+
+use crate::support::{Master, Raw, target_is_plain_redis};
+use crate::undeclared::{apply, place, run};
+
+/// In 2100, the beginning of a millisecond.
+const NOW_US: u64 = 4_102_444_800_000_000;
+
+const TIMES: [&str; 14] = [
+    "1",
+    "30",
+    "54",
+    "55",
+    "499",
+    "550",
+    "29999",
+    "3600000",
+    "'30'",
+    "'007'",
+    "'5 '",
+    "-1",
+    "0.5",
+    "9000000000000",
+];
+
+struct World {
+    master: Master,
+    raw: Raw,
+    ttls: Ttls,
+}
+
+impl World {
+    /// Runs scripts one after the other, and returns what the last replied and when the master cleans the key up.
+    async fn run(&mut self, texts: &[String]) -> (String, String) {
+        self.master.ask(&["FLUSHALL"]).await;
+        let mut reply = String::new();
+        let counters = (0..).map(|step| NOW_US + step);
+        for (index, (text, counter)) in texts.iter().zip(counters).enumerate() {
+            let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", self.ttls));
+            let accepted = if index == 0 { 0 } else { counter - 1 };
+            let said = run(&mut self.raw, &apply(&program, &[place("a")], accepted, counter)).await;
+            let Said::Answer(Answer::Applied(ran)) = said else { panic!("{text}: {said:?}") };
+            let Reply::Frame(frame) = ran.reply else { panic!("{text}") };
+            reply = String::from_utf8_lossy(&frame).into_owned();
+        }
+        (reply, format!("{:?}", self.master.ask(&["PEXPIRETIME", "a"]).await))
+    }
+}
+
+#[tokio::test]
+async fn times_to_live_of_one_key_are_those_of_any() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let raw = Raw::connect_resp3(&master.address()).await;
+    let mut world =
+        World { master, raw, ttls: Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None } };
+    for (vote_timeout, drift) in [(0, 0.0), (3, 0.5), (50, 0.01)] {
+        let pad = Pad::new(Duration::from_millis(vote_timeout), drift);
+        world.ttls = Ttls { pad, longest: Some(Duration::from_secs(1_000_000_000)) };
+        for (name, ttl) in
+            ["pexpire", "expire"].into_iter().flat_map(|it| TIMES.map(|ttl| (it, ttl)))
+        {
+            let push = "redis.call('rpush', KEYS[1], 'x')".to_owned();
+            let expire =
+                format!("local ttl = {ttl} local said = redis.pcall('{name}', KEYS[1], ttl)");
+            let left = "return redis.call('pttl', KEYS[1])".to_owned();
+            // Nothing was accepted before the first.
+            let any = world.run(&[format!("{push} {expire} {left}")]).await;
+            let one = world.run(&[push.clone(), expire.clone(), left]).await;
+            assert_eq!(one, any, "{expire}");
+            let any = world.run(&[format!("{push} {expire} return said")]).await;
+            let one = world.run(&[push, format!("{expire} return said")]).await;
+            assert_eq!(one, any, "{expire}");
+        }
+    }
+}
