@@ -85,3 +85,35 @@ async fn times_to_live_of_one_key_are_those_of_any() {
         }
     }
 }
+
+/// Whatever somebody has put in the place of a value, the stamp does not speak of it.
+#[tokio::test]
+async fn what_is_not_as_the_stamp_says_is_not_run_on() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let mut raw = Raw::connect_resp3(&master.address()).await;
+    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+    let wrap = |text: &str| Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    let keys = [place("a")];
+    let forever = "redis.call('rpush', KEYS[1], 'x')";
+    let for_long = "redis.call('rpush', KEYS[1], 'x') redis.call('pexpire', KEYS[1], 1000000)";
+    let lease: &[&str] = &["SET", "a", "token", "PXAT", "4102444800000"];
+    let cases = [(for_long, lease), (forever, lease), (forever, &["SET", "a", "token"])];
+    for (first, instead) in cases {
+        master.ask(&["FLUSHALL"]).await;
+        run(&mut raw, &apply(&wrap(first), &keys, 0, NOW_US)).await;
+        master.ask(&["DEL", "a"]).await;
+        let program = wrap("return redis.call('exists', KEYS[1])");
+        let request = apply(&program, &keys, NOW_US, NOW_US + 1);
+        for _ in 0..2 {
+            let said = run(&mut raw, &request).await;
+            assert!(
+                matches!(said, Said::Answer(Answer::Refused(_))),
+                "{first} {instead:?}: {said:?}"
+            );
+            master.ask(instead).await;
+        }
+    }
+}
