@@ -14,13 +14,8 @@ local common = ARGV[own]
 local count = tonumber(sub(common, 1, 4))
 now, only = tonumber(sub(common, 12, 27)), false
 local db, mode = string.format('%d', sub(common, 5, 9)), sub(common, 10, 11)
-local first, here = own - 2 * count, db
-local function choose(wanted)
-  if wanted ~= here then
-    call('SELECT', wanted)
-    here = wanted
-  end
-end
+local first = own - 2 * count
+here = db
 
 -- Keys of the program by database and name, as numbers; those of this database; and five entries for each: its stamp,
 -- whether its value is gone, its lease, its database, and its basis.
