@@ -275,7 +275,7 @@ impl Both {
                 let promised = stamp::parse_ballot(promised).expect("a ballot");
                 // Masters compare with the floor when they read a stamp.
                 prop_assert_eq!(promised.max(slot.floor), slot.promised);
-                let state = stamp::parse(rest).expect("a stamp");
+                let state = stamp::parse(rest, place).expect("a stamp");
                 let expected = of_job(&slot.state);
                 if slot.state.accepted == Ballot::NONE {
                     return Ok(());
