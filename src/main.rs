@@ -121,20 +121,22 @@ fn certificates(settings: &Settings) -> Result<Certificates, Failure> {
 
 fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let Some(Action::Dev(args)) = &cli.action else { return Ok(()) };
-    let admin = typed.admin.as_deref().unwrap_or_else(|| dev_admin()).to_owned();
+    let bound = if typed.admin.is_none() { Some(bind_dev_admin()?) } else { None };
+    let admin = bound.as_ref().map(|(at, _)| at.clone());
     let count = args.masters.into();
     let needs_data = typed.data.as_ref().is_none_or(|data| data.is_empty());
     // All that can be wrong with the settings is said before a process is started.
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
     let (checked, log_format) =
-        dev_settings(&cli, &admin, NO_DATA_YET, example).map_err(Failure::usage)?;
+        dev_settings(&cli, admin.as_deref(), NO_DATA_YET, example).map_err(Failure::usage)?;
     certificates(&checked)?;
     require_free(&checked, &Inherited::default())?;
     let log = start_logging(log_format)?;
 
     let masters = LocalMasters::start(count, needs_data).map_err(Failure::unavailable)?;
     let (addresses, data) = (masters.addresses(), masters.data().unwrap_or_default());
-    let read: Read = Box::new(move || dev_settings(&cli, &admin, &data, addresses.clone()));
+    let read: Read =
+        Box::new(move || dev_settings(&cli, admin.as_deref(), &data, addresses.clone()));
     let (settings, _) = read().map_err(Failure::usage)?;
     let certificates = certificates(&settings)?;
     let masters = Arc::new(Mutex::new(Some(masters)));
@@ -154,7 +156,11 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
             say(&masters.welcome(address, admin));
         }
     };
-    let served = serve_until(shared, certificates, Handover::none(), log, welcome, shutdown);
+    let handover = match bound {
+        Some((at, listener)) => Handover::with_admin(&at, listener),
+        None => Handover::none(),
+    };
+    let served = serve_until(shared, certificates, handover, log, welcome, shutdown);
     end_masters();
     served
 }
@@ -162,7 +168,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
 /// Those of `dev`, before its own masters and its own data Redis, for which `lock:*` are locks unless something else is said.
 fn dev_settings(
     cli: &Cli,
-    admin: &str,
+    admin: Option<&str>,
     data: &str,
     masters: Vec<MasterAddr>,
 ) -> Result<(Settings, LogFormat), String> {
@@ -175,17 +181,20 @@ fn dev_settings(
         typed.data = Some(data.into());
         typed.lock_keys.get_or_insert_with(|| vec!["lock:*".into()]);
     }
-    typed.admin = typed.admin.or_else(|| Some(admin.into()));
+    typed.admin = typed.admin.or_else(|| admin.map(Into::into));
     understood(&typed, |typed| Settings::with_own_masters(typed, masters.clone()))
 }
 
 /// In place of a data Redis that has not been started.
 const NO_DATA_YET: &str = "redis://127.0.0.1:1";
 
-/// Where `dev` shows its status page: any port will do if the usual one is in use.
-fn dev_admin() -> &'static str {
-    const USUAL: &str = "127.0.0.1:9379";
-    if TcpListener::bind(USUAL).is_ok() { USUAL } else { "127.0.0.1:0" }
+/// Where `dev` shows its status page: any port will do if the usual one is in use. It is kept, as another `dev` may begin at
+/// the same moment.
+fn bind_dev_admin() -> Result<(String, TcpListener), Failure> {
+    let listener = TcpListener::bind("127.0.0.1:9379");
+    let listener = listener.or_else(|_| TcpListener::bind("127.0.0.1:0"));
+    let bound = listener.and_then(|listener| Ok((listener.local_addr()?.to_string(), listener)));
+    bound.map_err(|why| cannot_listen(Kind::Admin, "127.0.0.1", &why))
 }
 
 fn check_masters(typed: &Typed) -> Result<(), Failure> {

@@ -300,10 +300,9 @@ impl Dev {
             .args(flags)
             .args(["dev", "--listen", "127.0.0.1:0"])
             .env("TMPDIR", directory.path())
-            .env_remove("RUST_LOG")
+            .env("RUST_LOG", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .expect("the proxy's binary starts");
         let mut lines = BufReader::new(process.stdout.take().expect("stdout is piped")).lines();
@@ -336,6 +335,15 @@ impl Drop for Dev {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// Both find the usual port of the status page free.
+#[test]
+fn proxies_of_dev_that_begin_at_the_same_moment_serve() {
+    let start = || std::thread::spawn(|| Dev::start(&[]));
+    for dev in [start(), start(), start()] {
+        dev.join().expect("it serves");
     }
 }
 

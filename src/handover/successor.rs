@@ -1,6 +1,7 @@
 //! The new process: it takes the place of the one that runs.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use super::connection::Connection;
 use super::helm::{Helm, Obeyed, Orders, Phase};
 use super::message::{Loaded, Message, Received, VERSION, Wire, not_understood};
 use super::predecessor::Predecessor;
-use super::sockets::{Inherited, Kind, Offer};
+use super::sockets::{Inherited, Kind, Offer, Place};
 use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
 use crate::client::listener::Listeners;
 use crate::socket_file;
@@ -62,6 +63,13 @@ impl Handover {
     /// Nobody hands over, neither now nor later.
     pub fn none() -> Self {
         Self::at(PathBuf::new(), Phase::Serving)
+    }
+
+    /// The same, of a process that listens for its status page already.
+    pub fn with_admin(listen: &str, listener: TcpListener) -> Self {
+        let place = Place { kind: Kind::Admin, name: listen.to_owned() };
+        let inherited = Inherited::new(vec![Offer { place, socket: listener.into() }]);
+        Self { inherited, ..Self::none() }
     }
 
     /// Asks who listens at `path` for everything; if that is nobody, listens there.
