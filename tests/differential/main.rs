@@ -143,7 +143,7 @@ impl Hunt {
     /// Data goes to one Redis as it is, so what differs now and then hangs on the millisecond in which it arrives
     /// (`PEXPIRE ... GT` twice).
     async fn is_seen_again(&self, sides: &Sides, steps: &[Step]) -> bool {
-        for _ in 0..2 {
+        for _ in 0..6 {
             if sides.compare(steps, &self.allowed).await.is_none() {
                 return false;
             }
