@@ -9,6 +9,7 @@ mod both;
 mod clients;
 mod ends;
 mod replies;
+mod single;
 mod tasks;
 mod times;
 mod undeclared;

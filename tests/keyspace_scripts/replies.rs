@@ -1,16 +1,11 @@
 //! What stamps keep of replies, and what answers have of them, compared with what Redis makes of them.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use redlock_proxy::decision::keyspace::proposer::Answer;
-use redlock_proxy::decision::lease::pad::Pad;
-use redlock_proxy::lua::program::{Program, Ttls};
 use redlock_proxy::operation::register::said::Said;
 use redlock_proxy::operation::register::{Reply, packed};
 
-use crate::support::{Master, Raw, encode, target_is_plain_redis};
-use crate::undeclared::{apply, place, run};
+use crate::single::{apply, place, run, start, wrap};
+use crate::support::{encode, target_is_plain_redis};
 
 /// What a script may return.
 const REPLIES: [&str; 24] = [
@@ -45,8 +40,7 @@ async fn a_reply_out_of_a_stamp_is_the_one_that_redis_gives() {
     if target_is_plain_redis() {
         return;
     }
-    let master = Master::start();
-    let mut raw = Raw::connect_resp3(&master.address()).await;
+    let (_master, mut raw) = start().await;
     for reply in REPLIES {
         raw.send(&encode(&["EVAL", &format!("return {reply}"), "0"])).await;
         let (_, expected) = raw.frame().await;
@@ -78,10 +72,7 @@ async fn the_answer_of_a_program_on_one_key_has_its_reply_as_it_is() {
     if target_is_plain_redis() {
         return;
     }
-    let master = Master::start();
-    let mut raw = Raw::connect_resp3(&master.address()).await;
-    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    let wrap = |text: &str| Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    let (master, mut raw) = start().await;
     let keys = [place("a")];
     let first = wrap("return redis.call('rpush', KEYS[1], 'x')");
     for reply in REPLIES.iter().chain(&ANSWERS) {

@@ -9,8 +9,8 @@ use redlock_proxy::lua::program::{Program, Ttls};
 use redlock_proxy::operation::register::Reply;
 use redlock_proxy::operation::register::said::Said;
 
+use crate::single::{apply, place, run, start, wrap};
 use crate::support::{Master, Raw, target_is_plain_redis};
-use crate::undeclared::{apply, place, run};
 
 /// In 2100, the beginning of a millisecond.
 const NOW_US: u64 = 4_102_444_800_000_000;
@@ -61,8 +61,7 @@ async fn times_to_live_of_one_key_are_those_of_any() {
     if target_is_plain_redis() {
         return;
     }
-    let master = Master::start();
-    let raw = Raw::connect_resp3(&master.address()).await;
+    let (master, raw) = start().await;
     let mut world =
         World { master, raw, ttls: Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None } };
     for (vote_timeout, drift) in [(0, 0.0), (3, 0.5), (50, 0.01)] {
@@ -92,10 +91,7 @@ async fn what_is_not_as_the_stamp_says_is_not_run_on() {
     if target_is_plain_redis() {
         return;
     }
-    let master = Master::start();
-    let mut raw = Raw::connect_resp3(&master.address()).await;
-    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    let wrap = |text: &str| Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    let (master, mut raw) = start().await;
     let keys = [place("a")];
     let forever = "redis.call('rpush', KEYS[1], 'x')";
     let for_long = "redis.call('rpush', KEYS[1], 'x') redis.call('pexpire', KEYS[1], 1000000)";

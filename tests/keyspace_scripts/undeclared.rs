@@ -1,18 +1,10 @@
 //! Keys that a script uses and does not declare.
 
-use std::sync::Arc;
-use std::time::Duration;
+use redlock_proxy::decision::keyspace::proposer::Answer;
+use redlock_proxy::operation::register::said::Said;
 
-use bytes::Bytes;
-use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
-use redlock_proxy::decision::keyspace::slot::{Apply, Basis};
-use redlock_proxy::decision::lease::pad::Pad;
-use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::lua::program::{Program, Ttls};
-use redlock_proxy::operation::register::said::{Said, said};
-use redlock_proxy::operation::register::{Job, Place, ask};
-
-use crate::support::{Master, Raw, encode, target_is_plain_redis};
+use crate::single::{apply, place, run, start, wrap};
+use crate::support::target_is_plain_redis;
 
 /// Scripts that declare `a`, and the keys that they lack, in the order in which they come to them.
 const SCRIPTS: &[(&str, &[&str])] = &[
@@ -47,55 +39,12 @@ const SCRIPTS: &[(&str, &[&str])] = &[
     ("if redis.call('exists', 'b') == 0 then redis.call('set', 'c', 1) end", &["b", "c"]),
 ];
 
-pub(crate) fn place(key: &str) -> Place {
-    Place { db: 0, key: Bytes::from(key.to_owned()) }
-}
-
-/// The first place was accepted under a ballot with the counter `accepted`, the others never.
-pub(crate) fn apply(
-    program: &Arc<Program>,
-    places: &[Place],
-    accepted: u64,
-    counter: u64,
-) -> Request<Job> {
-    let job = Job {
-        program: Arc::clone(program),
-        db: 0,
-        is_read_only: false,
-        keys: vec![places[0].key.clone()],
-        argv: Vec::new(),
-        places: places.to_vec(),
-    };
-    let ballot = Ballot { epoch: 0, counter, worker: 1 };
-    let basis = Basis { accepted: Ballot::NONE, lease: None, ballot };
-    let mut basis = vec![basis; places.len()];
-    if accepted > 0 {
-        basis[0].accepted = Ballot { epoch: 0, counter: accepted, worker: 1 };
-    }
-    Request::Apply(Apply {
-        program: job,
-        basis,
-        now_us: counter,
-        next: Ballot::above(ballot, 0, 1),
-    })
-}
-
-pub(crate) async fn run(raw: &mut Raw, request: &Request<Job>) -> Said {
-    let Request::Apply(apply) = request else { unreachable!("a program") };
-    raw.send(&encode(&ask::apply(apply))).await;
-    let (reply, frame) = raw.frame().await;
-    said(request, &frame).unwrap_or_else(|| panic!("{reply:?}"))
-}
-
 #[tokio::test]
 async fn a_script_stops_at_each_key_that_it_does_not_declare_and_has_changed_nothing() {
     if target_is_plain_redis() {
         return;
     }
-    let master = Master::start();
-    let mut raw = Raw::connect_resp3(&master.address()).await;
-    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    let wrap = |text: &str| Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    let (master, mut raw) = start().await;
     let push = wrap("return redis.call('rpush', KEYS[1], 'x')");
     // Masters have a shorter way for a key that was accepted.
     for ((text, lacking), accepted) in SCRIPTS.iter().flat_map(|it| [(it, 0), (it, 10)]) {
@@ -122,12 +71,10 @@ async fn a_script_that_comes_to_such_a_key_after_it_has_written_fails_there() {
     if target_is_plain_redis() {
         return;
     }
-    let master = Master::start();
-    let mut raw = Raw::connect_resp3(&master.address()).await;
-    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+    let (master, mut raw) = start().await;
     for command in ["'set', KEYS[1], 'x'", "'append', KEYS[1], 'x'"] {
-        let text = format!("redis.call({command}) return redis.call('get', 'b')");
-        let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+        let text = &format!("redis.call({command}) return redis.call('get', 'b')");
+        let program = wrap(text);
         master.ask(&["FLUSHALL"]).await;
         for accepted in [0, 10] {
             let request = apply(&program, &[place("a")], accepted, accepted.max(9) + 1);
@@ -145,11 +92,9 @@ async fn a_script_that_ends_in_another_database_is_stamped_in_its_own() {
     if target_is_plain_redis() {
         return;
     }
-    let master = Master::start();
-    let mut raw = Raw::connect_resp3(&master.address()).await;
-    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+    let (master, mut raw) = start().await;
     let text = "redis.call('append', KEYS[1], 'x') redis.call('select', 1) return 1";
-    let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls));
+    let program = wrap(text);
     // The first finds no stamp, the second goes the shorter way.
     for (accepted, counter) in [(0, 10), (10, 11), (11, 12)] {
         let said = run(&mut raw, &apply(&program, &[place("a")], accepted, counter)).await;

@@ -315,9 +315,7 @@ impl<'a, P: Program> Settling<'a, P> {
         };
         leases.clone().find(alike).map(Option::<&P::Lease>::cloned)
     }
-}
 
-impl<'a, P: Program> Settling<'a, P> {
     /// The lease that a master gets along with a state: what any master then still has may hang on the one that has
     /// forgotten it.
     fn lease_to_copy(&self, chosen: &Chosen<'a, P>) -> Option<P::Lease> {

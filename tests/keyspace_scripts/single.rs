@@ -1,0 +1,68 @@
+//! Programs on a single real master, one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redlock_proxy::decision::keyspace::proposer::Request;
+use redlock_proxy::decision::keyspace::slot::{Apply, Basis};
+use redlock_proxy::decision::lease::pad::Pad;
+use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::lua::program::{Program, Ttls};
+use redlock_proxy::operation::register::said::{Said, said};
+use redlock_proxy::operation::register::{Job, Place, ask};
+
+use crate::support::{Master, Raw, encode};
+
+/// A master, and a connection to it.
+pub(crate) async fn start() -> (Master, Raw) {
+    let master = Master::start();
+    let raw = Raw::connect_resp3(&master.address()).await;
+    (master, raw)
+}
+
+/// A script whose times to live are as it says.
+pub(crate) fn wrap(text: &str) -> Arc<Program> {
+    let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
+    Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls))
+}
+
+pub(crate) fn place(key: &str) -> Place {
+    Place { db: 0, key: Bytes::from(key.to_owned()) }
+}
+
+/// The first place was accepted under a ballot with the counter `accepted`, the others never.
+pub(crate) fn apply(
+    program: &Arc<Program>,
+    places: &[Place],
+    accepted: u64,
+    counter: u64,
+) -> Request<Job> {
+    let job = Job {
+        program: Arc::clone(program),
+        db: 0,
+        is_read_only: false,
+        keys: vec![places[0].key.clone()],
+        argv: Vec::new(),
+        places: places.to_vec(),
+    };
+    let ballot = Ballot { epoch: 0, counter, worker: 1 };
+    let basis = Basis { accepted: Ballot::NONE, lease: None, ballot };
+    let mut basis = vec![basis; places.len()];
+    if accepted > 0 {
+        basis[0].accepted = Ballot { epoch: 0, counter: accepted, worker: 1 };
+    }
+    Request::Apply(Apply {
+        program: job,
+        basis,
+        now_us: counter,
+        next: Ballot::above(ballot, 0, 1),
+    })
+}
+
+pub(crate) async fn run(raw: &mut Raw, request: &Request<Job>) -> Said {
+    let Request::Apply(apply) = request else { unreachable!("a program") };
+    raw.send(&encode(&ask::apply(apply))).await;
+    let (reply, frame) = raw.frame().await;
+    said(request, &frame).unwrap_or_else(|| panic!("{reply:?}"))
+}
