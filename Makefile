@@ -27,7 +27,7 @@ release: ## build target/release/redlock-proxy, the same bytes in whatever direc
 	@sha256sum $${CARGO_TARGET_DIR:-target}/release/redlock-proxy
 
 test: ## run all tests against real redis-server processes
-	@scripts/install-missing redis-server redis-tools python3 python3-venv npm
+	@scripts/install-missing redis-server redis-tools python3 python3-venv npm postgresql
 	$(CARGO) test --locked
 
 test-packages: ## give every file of config/, scripts and the metrics to the tool that will read it
@@ -71,7 +71,7 @@ applications-page: ## the same, and write docs/applications.md
 
 chaos: ## let everything fail under clients of this proxy and of others, CHAOS_SECONDS for each kind, from CHAOS_SEED
 	@scripts/install-missing redis-server redis-tools python3 python3-venv npm
-	$(CARGO) test --locked --test chaos every_system -- --include-ignored --nocapture
+	$(CARGO) test --locked --test chaos every_ -- --include-ignored --nocapture --test-threads 1
 
 reliability-page: ## the same, and write what was seen into docs/reliability.md
 	UPDATE_DOCS=1 $(MAKE) chaos

@@ -35,6 +35,9 @@ pub struct Cli {
 /// How [`Action::Check`] is typed.
 const CHECK: &str = "check";
 
+/// How [`Action::Settle`] is typed.
+const SETTLE: &str = "settle";
+
 /// How [`Action::Learn`] is typed.
 const LEARN: &str = "learn";
 
@@ -45,6 +48,8 @@ pub enum Action {
     Dev(DevArgs),
     /// Ask every master about itself, print a table, and exit with 1 if a proxy could not serve with them.
     Check(Box<CheckArgs>),
+    /// Show what each master holds under a key, and make them hold the same; exit with 1 if they then do not.
+    Settle(Box<SettleArgs>),
     /// Pass everything through to --data, watch for locks, and print their patterns as settings at the end.
     Learn(Box<LearnArgs>),
     /// Exit with 0 if a proxy answers, else with 1: for health checks of containers.
@@ -115,6 +120,26 @@ pub struct DevArgs {
 /// The words after `check`: the settings may as well stand before it.
 #[derive(Args)]
 pub struct CheckArgs {
+    /// The settings.
+    #[command(flatten)]
+    pub typed: Typed,
+    /// A TOML file with settings.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// The words after `settle`: the settings may as well stand before it.
+#[derive(Args)]
+pub struct SettleArgs {
+    /// The key.
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+    /// The database that the key is in.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub db: u16,
+    /// Remove every lock on the key first, whoever holds it: two clients may then both have it.
+    #[arg(long)]
+    pub release_locks: bool,
     /// The settings.
     #[command(flatten)]
     pub typed: Typed,
@@ -568,6 +593,7 @@ impl Cli {
             |after: clap::Command| after.mut_args(|arg| arg.env(Resettable::Reset));
         let command = command
             .mut_subcommand(CHECK, without_environment)
+            .mut_subcommand(SETTLE, without_environment)
             .mut_subcommand(LEARN, without_environment);
         Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
@@ -581,6 +607,7 @@ impl Cli {
         let after = match &self.action {
             Some(Action::Check(after)) => Some((&after.typed, &after.config)),
             Some(Action::Learn(after)) => Some((&after.typed, &after.config)),
+            Some(Action::Settle(after)) => Some((&after.typed, &after.config)),
             _ => None,
         };
         if let Some((after, file)) = after {

@@ -33,8 +33,22 @@ pub fn suspended_us() -> i64 {
         let time = rustix::time::clock_gettime(id);
         time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
     };
-    micros(rustix::time::ClockId::Boottime) - micros(rustix::time::ClockId::Monotonic)
+    let mut suspended = 0;
+    for _ in 0..ATTEMPTS {
+        let before = micros(rustix::time::ClockId::Monotonic);
+        suspended = micros(rustix::time::ClockId::Boottime) - before;
+        if micros(rustix::time::ClockId::Monotonic) - before < AT_ONCE_US {
+            break;
+        }
+    }
+    suspended
 }
+
+/// How often two clocks are read again between which this thread did not run.
+const ATTEMPTS: usize = 3;
+
+/// Two clocks that are read within so many microseconds are read at once.
+const AT_ONCE_US: i64 = 20;
 
 /// Sets the wall clock of this thread, which goes as the monotonic one from now on: a simulation has no
 /// other, and lets it jump.

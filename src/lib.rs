@@ -22,7 +22,7 @@
 //! * [`lua`]: our canonical scripts, and the recognition of everybody else's.
 //!
 //! [`learn`] watches the clients of one Redis, before there are masters.
-//! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving; [`cli`] and [`config`] say what was typed and what it means.
+//! [`worker`] ties them together on one thread; [`check`] asks the masters once, without serving, and [`settle`] about one key; [`cli`] and [`config`] say what was typed and what it means.
 
 pub mod acl;
 mod address;
@@ -48,6 +48,7 @@ pub mod pubsub;
 pub mod quorum;
 pub mod reserved;
 pub mod resp3;
+pub mod settle;
 mod socket_file;
 pub mod tls;
 pub mod worker;

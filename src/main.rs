@@ -3,7 +3,7 @@
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | told to stop and everything in flight was finished, or handed over to another process; `learn` has told what it saw |
-//! | 1 | failed, or `health` found nobody well, or `check` masters that no proxy serves |
+//! | 1 | failed, or `health` found nobody well, or `check` masters that no proxy serves, or `settle` could not |
 //! | 64 | wrong usage or settings (`EX_USAGE`) |
 //! | 69 | the address, a program that `dev` needs, or what the running proxy has is not available, or masters are another cluster's (`EX_UNAVAILABLE`) |
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
@@ -21,7 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use logging::Log;
 use redlock_proxy::admin::Admin;
-use redlock_proxy::cli::{self, Action, Cli, DevArgs, Generated, HealthArgs, LearnArgs, Typed};
+use redlock_proxy::cli::{
+    self, Action, Cli, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs, Typed,
+};
 use redlock_proxy::client::listener::{CannotListen, Listeners};
 use redlock_proxy::config::{InvalidSetting, Learning, LogFormat, MasterAddr, Settings};
 use redlock_proxy::data::upstream::Upstream;
@@ -30,7 +32,7 @@ use redlock_proxy::handover::sockets::{Inherited, Kind};
 use redlock_proxy::handover::{CannotTakeOver, Handover};
 use redlock_proxy::learn::serve::{CannotLearn, Watch};
 use redlock_proxy::worker::{CannotServe, Certificates, Shared};
-use redlock_proxy::{check, worker};
+use redlock_proxy::{check, settle, worker};
 use reload::{Read, Reload};
 use sd_notify::NotifyState;
 
@@ -64,6 +66,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Action::Dev(_)) => dev(cli, typed),
         Some(Action::Health(args)) => check_health(&typed, args),
         Some(Action::Check(_)) => check_masters(&typed),
+        Some(Action::Settle(args)) => settle_key(&typed, args),
         Some(Action::Learn(args)) => learn(&typed, args),
         Some(Action::Generate(args)) => generate(args.what),
     }
@@ -207,6 +210,20 @@ fn check_masters(typed: &Typed) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::other("a proxy could not serve with these masters"))
+    }
+}
+
+fn settle_key(typed: &Typed, args: &SettleArgs) -> Result<(), Failure> {
+    let settings = Settings::from_typed(typed).map_err(Failure::usage)?;
+    let shared =
+        Shared::new(Settings { workers: 1, ..settings.clone() }, &certificates(&settings)?);
+    let key = std::os::unix::ffi::OsStrExt::as_bytes(args.key.as_os_str()).to_vec();
+    let settling = settle::settle(shared, args.db, key.into(), args.release_locks);
+    let report = worker::on_one_thread(settling).map_err(Failure::other)?;
+    say(&report.text);
+    match report.is_settled {
+        true => Ok(()),
+        false => Err(Failure::other("the key was not settled")),
     }
 }
 

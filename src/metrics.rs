@@ -65,9 +65,7 @@ pub enum Question {
     Release,
     /// May I keep it for longer?
     Expiry,
-    /// May I replace this value?
-    Swap,
-    /// A script, a transaction, or a command of a composite type.
+    /// A script, a transaction, or a command that writes to a register.
     Program,
     /// What is there?
     Read,
@@ -77,19 +75,12 @@ pub enum Question {
 
 impl Question {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
-        Self::Claim,
-        Self::Release,
-        Self::Expiry,
-        Self::Swap,
-        Self::Program,
-        Self::Read,
-        Self::Message,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Claim, Self::Release, Self::Expiry, Self::Program, Self::Read, Self::Message];
 
     /// Whether nothing is granted where nothing has changed. A program may have been run all the same.
     pub fn is_about_a_change(self) -> bool {
-        matches!(self, Self::Claim | Self::Release | Self::Expiry | Self::Swap)
+        matches!(self, Self::Claim | Self::Release | Self::Expiry)
     }
 
     /// Its name as a label.
@@ -98,7 +89,6 @@ impl Question {
             Self::Claim => "claim",
             Self::Release => "release",
             Self::Expiry => "expiry",
-            Self::Swap => "swap",
             Self::Program => "program",
             Self::Read => "read",
             Self::Message => "message",
@@ -147,10 +137,10 @@ pub struct Metrics {
     retries: [Count; Question::ALL.len()],
     /// Claims that were taken back on a master.
     pub rollbacks: Count,
-    /// Other effects that were.
-    pub undos: Count,
     /// Requests that were refused because too many wait for the same key.
     pub turned_away: Count,
+    /// Programs that masters answered differently although they held the same.
+    pub replies_differing: Count,
     /// Bytes that clients sent.
     pub bytes_in: Count,
     /// Bytes that clients were sent.
@@ -180,6 +170,10 @@ pub struct MasterMetrics {
     pub deferred: Gauge,
     /// Those that were given up.
     pub dropped: Gauge,
+    /// Registers that it is known to be behind on, a moment ago.
+    pub registers_behind: Gauge,
+    /// For how many seconds these have not become fewer.
+    pub not_falling_s: Gauge,
 }
 
 impl MasterMetrics {
@@ -199,8 +193,8 @@ impl Metrics {
             masters: (0..masters).map(|_| MasterMetrics::default()).collect(),
             retries: Default::default(),
             rollbacks: Count::default(),
-            undos: Count::default(),
             turned_away: Count::default(),
+            replies_differing: Count::default(),
             bytes_in: Count::default(),
             bytes_out: Count::default(),
             in_flight: Gauge::default(),

@@ -20,11 +20,17 @@ pub const CLOCKS: &str = "redlock-proxy:clocks";
 /// The sorted set of attempts that are over although some master may have missed it, in every database.
 pub const OVER: &str = "redlock-proxy:over";
 
+/// The register of the libraries of functions, in database 0.
+pub const LIBRARIES: &str = "redlock-proxy:libraries";
+
+/// What the names of stamps begin with, before the keys that they belong to.
+pub const STAMPS: &str = "redlock-proxy:s:";
+
 /// The shard channel at the data Redis on which a connection publishes nothing, so as to have told replicas something.
 pub const CAUGHT_UP: &str = "redlock-proxy:caught-up";
 
 /// All keys.
-pub const KEYS: [&str; 5] = [MARK, ROSTER, COPYING, CLOCKS, OVER];
+pub const KEYS: [&str; 6] = [MARK, ROSTER, COPYING, CLOCKS, OVER, LIBRARIES];
 
 /// What a client is told that uses such a name all the same.
 pub const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own: give the key or channel another name";

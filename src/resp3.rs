@@ -118,6 +118,32 @@ pub fn items(array: &[u8]) -> Option<Vec<&[u8]>> {
     Some(items)
 }
 
+/// A whole frame, with the members of sets and the pairs of maps in the order of their bytes. What is nested in more
+/// than 32 others stays as it is.
+pub fn in_order(frame: &[u8]) -> Vec<u8> {
+    ordered(frame, DEEPEST)
+}
+
+fn ordered(frame: &[u8], depth: usize) -> Vec<u8> {
+    let Some(header) = elements(frame).next().filter(|_| depth > 0) else { return frame.to_vec() };
+    let mut rest = &frame[header.bytes.len()..];
+    let mut parts = Vec::new();
+    while let Some((part, after)) = split_frame(rest) {
+        parts.push(ordered(part, depth - 1));
+        rest = after;
+    }
+    if header.marker == b'%' {
+        parts = parts.chunks(2).map(<[Vec<u8>]>::concat).collect();
+    }
+    if matches!(header.marker, b'%' | b'~') {
+        parts.sort_unstable();
+    }
+    [header.bytes, &parts.concat()].concat()
+}
+
+/// How deep sets and maps are looked for.
+const DEEPEST: usize = 32;
+
 /// The integer that a frame is.
 pub fn int(frame: &[u8]) -> Option<i64> {
     let element = elements(frame).next().filter(|element| element.marker == b':')?;

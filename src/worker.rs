@@ -34,7 +34,6 @@ use crate::lua::transactions::Transactions;
 use crate::master::dial::{Dial, Network};
 use crate::master::errand::Errands;
 use crate::master::link::Link;
-use crate::master::orphans::Sweeper;
 use crate::master::probe::DEFAULT_DATABASES;
 use crate::master::roster::keeper::Keeper;
 use crate::master::watch::Watch;
@@ -45,6 +44,8 @@ use crate::moving::gate::Gate;
 use crate::operation::Rules;
 use crate::operation::aside::Busy;
 use crate::operation::engine::Engine;
+use crate::operation::instead::Texts;
+use crate::operation::libraries::Shelf;
 use crate::pubsub::hub::Hub;
 use crate::quorum::{MasterId, Quorum};
 
@@ -81,6 +82,7 @@ pub struct Worker {
     engine: Rc<Engine>,
     hub: Rc<Hub>,
     transactions: RefCell<Transactions>,
+    shelf: Shelf,
     read_buffer: RefCell<Box<[u8]>>,
     started: Instant,
     draining: Cell<bool>,
@@ -106,6 +108,9 @@ impl Worker {
             split_vote_retries: settings.split_vote_retries,
             unix_time,
             leases: Rc::default(),
+            registers: Rc::default(),
+            commands: Transactions::new(Ttls::of(settings)).with(&[], None).program,
+            texts: Rc::new(Texts::new(Ttls::of(settings), Arc::clone(&shared.residents))),
         };
         let masters = (0..settings.masters.len()).map(MasterId::new);
         let link = |master| {
@@ -121,6 +126,7 @@ impl Worker {
         Rc::new(Self {
             index,
             transactions: RefCell::new(Transactions::new(Ttls::of(settings))),
+            shelf: Shelf::default(),
             changes_seen: Cell::new(shared.changes()),
             live: RefCell::new(shared.live()),
             metrics,
@@ -267,6 +273,11 @@ impl Worker {
         self.transactions.borrow_mut()
     }
 
+    /// What it knows of the libraries of functions.
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
     /// The buffer all sessions read into, one at a time.
     pub fn read_buffer(&self) -> RefMut<'_, Box<[u8]>> {
         self.read_buffer.borrow_mut()
@@ -376,12 +387,12 @@ impl Worker {
             tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
         }
         tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
-        let suspects = Rc::clone(self.engine.suspects());
+        tokio::task::spawn_local(Rc::clone(&self.engine).keep_settling());
         tokio::task::spawn_local(chores::look_at_itself(Rc::clone(self)));
-        tokio::task::spawn_local(Sweeper(self.errands(dial.clone())).run(suspects));
         if self.index == 0 {
             tokio::task::spawn_local(chores::changes(Rc::clone(self)));
             tokio::task::spawn_local(chores::timeouts(Rc::clone(self)));
+            tokio::task::spawn_local(Rc::clone(&self.engine).keep_comparing());
             self.look_after_masters(dial);
         }
     }

@@ -109,6 +109,7 @@ async fn what_happens_is_counted() {
         assert!(count >= 3.0 && of("redlock_round_trip_seconds_bucket", ",le=\"+Inf\"") == count);
         assert!(of("redlock_clock_offset_seconds", "").abs() < 1.0);
         assert_eq!(of("redlock_deferred_releases", ""), 0.0);
+        assert_eq!(of("redlock_registers_behind", ""), 0.0);
     }
     assert!(after[r#"redlock_event_loop_lag_seconds_count{worker="0"}"#] > 0.0);
 }

@@ -49,9 +49,9 @@ fn every_flag_is_explained_with_its_variable_and_default() {
     for subcommand in cli.get_subcommands() {
         let name = subcommand.get_name();
         for flag in subcommand.get_arguments().filter_map(|arg| arg.get_long()) {
-            // `check` and `learn` take the settings themselves.
+            // `check`, `settle` and `learn` take the settings themselves.
             let is_setting = cli.get_arguments().any(|arg| arg.get_long() == Some(flag));
-            let takes_settings = ["check", "learn"].contains(&name) && is_setting;
+            let takes_settings = ["check", "learn", "settle"].contains(&name) && is_setting;
             let own = if takes_settings { String::new() } else { format!("{name} ") };
             row(&page, &format!("| `{own}--{flag}"));
         }
@@ -118,6 +118,11 @@ fn the_transcript_of_the_readme_is_what_happens() {
 #[test]
 fn the_transcripts_of_the_quick_start_are_what_happens() {
     assert_plays(&read("docs/quick-start.md"), 6);
+}
+
+#[test]
+fn the_transcript_of_the_page_about_fencing_is_what_happens() {
+    assert_plays(&read("docs/fencing.md"), 2);
 }
 
 /// Plays what is typed into `redis-cli` in the transcripts of a page, and as many lines of it at least.
@@ -231,8 +236,9 @@ const COMMANDS_INTRODUCTION: &str = "\
 
 Made from the command table in `src/command/table/` by `make docs`; do not edit it by hand.
 
-What claims, releases, votes, rollbacks, padding and programs are: [how it decides](how-it-decides.md). *Since* is
-the version of Redis (for `DELIFEQ`: of Valkey) that brought the command. Every other command gets an
+What claims, releases, votes, padding, registers and programs are: [how it decides](how-it-decides.md). *Since* is
+the version of Redis (for `DELIFEQ`: of Valkey) that brought the command. Commands of later versions and of modules [run as well](scripts.md#commands-that-the-proxy-does-not-know), if
+all masters know them. Every other command gets an
 error and the connection stays open: [errors](errors.md). With `--data` all of this is about keys of locks, and a [table
 below](#with-a-data-redis) says where each command goes.
 ";

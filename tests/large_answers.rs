@@ -27,6 +27,10 @@ async fn run_on(masters: &[Master], script: &str, key: &str, argument: &str) {
     }
 }
 
+async fn run(raw: &mut Raw, script: &str, key: &str, argument: &str) {
+    assert_eq!(raw.ask(&["EVAL", script, "1", key, argument]).await, Reply::Nil);
+}
+
 async fn fill(masters: &Masters, keys: usize) -> BTreeSet<String> {
     run_on(masters, SET_KEYS, "", &keys.to_string()).await;
     (1..=keys).map(|i| format!("key:{i}")).collect()
@@ -105,11 +109,6 @@ async fn a_scan_is_one_huge_page_of_every_master() {
         }
         assert_all(&found, &all);
     }
-    let mut walked = 0;
-    for master in masters.iter() {
-        walked += usize::from(master.calls("scan").await > 0);
-    }
-    assert_eq!(walked, 2, "two masters have together what any two of three have");
 }
 
 #[tokio::test]
@@ -371,7 +370,7 @@ async fn all_masters_are_busy_with_a_large_set_and_nobody_votes() {
     let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
     let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
     let proxy = Proxy::in_front_of(&addresses, &PATIENT);
-    run_on(&masters, ADD_MEMBERS, "large", "50000").await;
+    run(&mut proxy.raw().await, ADD_MEMBERS, "large", "50000").await;
     relays.iter().for_each(|relay| relay.hold_back("SMEMBERS"));
     let caught = || relays.iter().map(Relay::caught).sum::<usize>();
     let mut readers = [proxy.raw().await, proxy.raw().await, proxy.raw().await];
@@ -439,9 +438,9 @@ async fn a_set_that_sort_leaves_as_it_is_is_not_answered_as_empty() {
     for size in ["20", "10000"] {
         let all = (1..=size.parse().expect("a number")).map(|i: usize| format!("member:{i}"));
         let all: BTreeSet<String> = all.collect();
-        run_on(&masters, ADD_MEMBERS, "set", size).await;
-        run_on(&masters, "redis.call('rpush', KEYS[1], 'c', ARGV[1], 'b')", "list", "a").await;
         let mut raw = proxy.raw().await;
+        run(&mut raw, ADD_MEMBERS, "set", size).await;
+        run(&mut raw, "redis.call('rpush', KEYS[1], 'c', ARGV[1], 'b')", "list", "a").await;
         for name in ["SORT", "SORT_RO"] {
             let found = items(raw.ask(&[name, "set", "BY", "nosort"]).await);
             assert_eq!(found.len(), all.len());
@@ -450,22 +449,16 @@ async fn a_set_that_sort_leaves_as_it_is_is_not_answered_as_empty() {
             assert!(found.iter().skip(1).step_by(2).all(|item| *item == Reply::Nil));
             let found = found.iter().step_by(2).map(Reply::text).collect::<BTreeSet<_>>();
             assert_eq!(found, all);
-            // Which seven these are is for each master to say; two would now and then be the same on two of them.
             for options in [&["BY", "x"][..], &["BY", "weight*", "ALPHA"]] {
                 let some = [&[name, "set"], options, &["LIMIT", "0", "7"]].concat();
-                let reply = raw.ask(&some).await;
-                assert!(reply.is_error("TRYAGAIN"), "{some:?}: {reply:?}");
+                let found: BTreeSet<_> =
+                    items(raw.ask(&some).await).iter().map(Reply::text).collect();
+                assert!(found.len() == 7 && found.is_subset(&all), "{some:?}: {found:?}");
             }
             let list = items(raw.ask(&[name, "list", "BY", "x"]).await);
             assert_eq!(list.iter().map(Reply::text).collect::<String>()[..3], *"cab");
             assert_eq!(raw.ask(&[name, "absent", "BY", "x"]).await, Reply::Array(Vec::new()));
         }
-        // As every list: only one order that a quorum has counts.
-        for (master, order) in masters.iter().zip(["xy", "yx", "yy"]) {
-            let words = [&["RPUSH", "other"], &[&order[..1], &order[1..]][..]].concat();
-            assert!(matches!(master.ask(&words).await, Reply::Int(_)));
-        }
-        assert_eq!(raw.ask(&["SORT", "other", "BY", "x"]).await, Reply::Array(Vec::new()));
     }
 }
 
@@ -479,7 +472,7 @@ async fn one_client_reads_several_large_things_at_once() {
     let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
     let proxy = Proxy::in_front_of(&addresses, &PATIENT);
     for key in ["one", "two"] {
-        run_on(&masters, ADD_MEMBERS, key, "20000").await;
+        run(&mut proxy.raw().await, ADD_MEMBERS, key, "20000").await;
     }
     relays.iter().for_each(|relay| relay.hold_back("SMEMBERS"));
     let caught = || relays.iter().map(Relay::caught).sum::<usize>();
@@ -514,7 +507,7 @@ async fn a_master_that_takes_too_long_makes_the_next_one_busy() {
     let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
     let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
     let proxy = Proxy::in_front_of(&addresses, &PATIENT);
-    run_on(&masters, ADD_MEMBERS, "large", "50000").await;
+    run(&mut proxy.raw().await, ADD_MEMBERS, "large", "50000").await;
     relays.iter().for_each(|relay| relay.swallow("SMEMBERS"));
     let mut raw = proxy.raw().await;
     let reply = raw.ask(&["SMEMBERS", "large"]).await;
@@ -551,7 +544,7 @@ async fn masters_are_busy_for_clients_that_have_gone() {
     let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
     let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
     let proxy = Proxy::in_front_of(&addresses, &PATIENT);
-    run_on(&masters, ADD_MEMBERS, "large", "20000").await;
+    run(&mut proxy.raw().await, ADD_MEMBERS, "large", "20000").await;
     let (mut first, mut operator, mut last) =
         (proxy.raw().await, proxy.raw().await, proxy.raw().await);
     relays.iter().for_each(|relay| relay.hold_back("SMEMBERS"));
@@ -602,7 +595,7 @@ async fn a_client_that_reads_nothing_has_large_things_read_for_it() {
     let proxy = Proxy::start(&masters, &[&PATIENT[..], &limits].concat());
     let keys = ["one", "two", "three"];
     for key in keys {
-        run_on(&masters, ADD_LONG, key, "4000").await;
+        run(&mut proxy.raw().await, ADD_LONG, key, "4000").await;
     }
     let (mut greedy, mut other) = (proxy.raw().await, proxy.raw().await);
     for key in keys {

@@ -175,7 +175,7 @@ async fn databases_transactions_and_libraries_are_told() {
 async fn what_would_be_refused_is_told_as_the_proxy_then_does() {
     let it = Watched::start(&[]);
     let mut client = it.learner.raw().await;
-    let refused = ["SPOP lock:a", "DEL lock:a page"];
+    let refused = ["MOVE lock:a 3", "DEL lock:a page"];
     for line in ["SET lock:a me NX PX 60000", "SET page 1", refused[0], refused[1]] {
         client.ask(&words(line)).await;
     }
@@ -187,8 +187,8 @@ async fn what_would_be_refused_is_told_as_the_proxy_then_does() {
     let data_url = format!("redis://{address}");
     let proxy = Proxy::start(&masters, &["--data", &data_url, "--lock-keys", "lock:*"]);
     let mut client = proxy.raw().await;
-    let Reply::Error(spop) = client.ask(&words(refused[0])).await else { panic!("it runs") };
-    assert!(about.contains(&format!("refused    SPOP: {spop}")), "{about}");
+    let Reply::Error(moved) = client.ask(&words(refused[0])).await else { panic!("it runs") };
+    assert!(about.contains(&format!("refused    MOVE: {moved}")), "{about}");
     assert!(client.ask(&words(refused[1])).await.is_error("CROSSSLOT"));
     assert!(report.contains("DEL names lock 'lock:a' and 'page', which is none (1)"), "{report}");
     // It goes first, and so never misses its data Redis.

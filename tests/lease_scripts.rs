@@ -23,6 +23,7 @@ use tokio::runtime::Runtime;
 const SEQUENCES: u32 = 400;
 const LONGEST_SEQUENCE: usize = 40;
 const KEY: &[u8] = b"lock";
+const COMPANION: &[u8] = b"redlock-proxy:s:lock";
 const UNIT_MS: u64 = 1_000_000;
 /// Few, so that they meet again.
 const ATTEMPTS: u64 = 6;
@@ -77,6 +78,17 @@ enum Step {
         token: Index,
         ttl: u64,
     },
+    /// What else stands beside the key.
+    Stamp(Companion),
+}
+
+/// The companion of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Companion {
+    Absent,
+    /// A ballot was promised, and nothing accepted.
+    Promised,
+    Accepted,
 }
 
 /// The tag that a command names.
@@ -99,11 +111,19 @@ fn masters_do_what_the_decisions_believe() {
 
 /// The same commands there and here, with the same votes, and each leaves the same behind.
 async fn run(steps: &[Step], server: &mut Raw) -> Result<(), TestCaseError> {
-    server.ask(&[b"DEL", KEY]).await;
-    let mut key: Key = None;
+    server.ask(&[b"DEL", KEY, COMPANION]).await;
+    let (mut key, mut companion): (Key, _) = (None, Companion::Absent);
     for step in steps {
         let words = step.words(&key);
-        let expected = step.act(&mut key);
+        if let Step::Stamp(new) = step {
+            companion = *new;
+        }
+        let is_lease = key.as_ref().is_some_and(|held| held.tag != Tag::NONE);
+        let is_register = companion == Companion::Accepted && !is_lease;
+        let expected = match step.leaves_registers_alone() && is_register {
+            true => Vote::Stamped,
+            false => step.act(&mut key),
+        };
         let state: [&[&[u8]]; 2] = [&[b"GET", KEY], &[b"PTTL", KEY]];
         let request = [encode(&words), state.map(encode).concat()].concat();
         server.send(&request).await;
@@ -142,6 +162,8 @@ enum Vote {
     Show(delete::Sight),
     /// What has no tag is deleted where it is shown.
     DeletedUntagged,
+    /// It is a register: nothing was changed.
+    Stamped,
     Done,
 }
 
@@ -151,7 +173,7 @@ impl Step {
         match self {
             Self::Claim { attempt, ttl } => {
                 let value = stored(fresh(*attempt), &token_of(*attempt));
-                words(&[b"SET", KEY, &value, b"NX", b"PX", &millis(*ttl)])
+                words(&[b"SET", KEY, &value, b"NX", b"PX", &millis(*ttl), b"GET"])
             }
             Self::Acquire { attempt, ttl, creates } => {
                 let creates: &[u8] = if *creates { b"1" } else { b"0" };
@@ -183,6 +205,20 @@ impl Step {
             Self::PutUntagged { token, ttl } => {
                 words(&[b"SET", KEY, &untagged(token), b"PX", &millis(*ttl)])
             }
+            Self::Stamp(companion) => match companion.text() {
+                Some(stamp) => words(&[b"SET", COMPANION, &stamp]),
+                None => words(&[b"DEL", COMPANION]),
+            },
+        }
+    }
+
+    fn leaves_registers_alone(&self) -> bool {
+        match self {
+            Self::Acquire { .. } | Self::Extend { .. } | Self::Look { .. } => true,
+            Self::Release { .. } | Self::Show | Self::Delete { .. } => true,
+            Self::Claim { .. } | Self::Shorten { .. } | Self::Stamp(_) => false,
+            Self::TakeBack { .. } | Self::Deliver { .. } => false,
+            Self::Put { .. } | Self::PutUntagged { .. } => false,
         }
     }
 
@@ -244,17 +280,26 @@ impl Step {
                 *key = Some(Lease { tag: Tag::NONE, token: untagged(token), end_ms: *ttl });
                 Vote::Done
             }
+            Self::Stamp(_) => Vote::Done,
         }
     }
 
     /// What a master's answer means.
     fn vote(&self, reply: &Reply) -> Vote {
+        if *reply == Reply::Simple("stamped".to_owned()) {
+            return Vote::Stamped;
+        }
         match self {
-            Self::Claim { .. } | Self::Acquire { .. } => Vote::Claim(match reply {
+            // It answers what it has found.
+            Self::Claim { .. } => Vote::Claim(match reply {
+                Reply::Nil => claim::Vote::Taken,
+                Reply::Bulk(_) => claim::Vote::Refused,
+                _ => claim::Vote::Unknown,
+            }),
+            Self::Acquire { .. } => Vote::Claim(match reply {
                 Reply::Int(1) => claim::Vote::Taken,
                 Reply::Bulk(tag) => claim::Vote::Owned(tag_in(tag).attempt),
-                Reply::Nil | Reply::Int(0) => claim::Vote::Refused,
-                reply if *reply == Reply::ok() => claim::Vote::Taken,
+                Reply::Int(0) => claim::Vote::Refused,
                 _ => claim::Vote::Unknown,
             }),
             Self::Extend { .. } => match reply {
@@ -297,8 +342,44 @@ impl Step {
                 _ => Vote::Show(delete::Sight::Unknown),
             },
             Self::Put { .. } | Self::PutUntagged { .. } | Self::Shorten { .. } => Vote::Done,
+            Self::Stamp(_) => Vote::Done,
         }
     }
+}
+
+impl Companion {
+    /// The beginning of a stamp: the ballots that were promised and accepted, and more.
+    fn text(self) -> Option<Vec<u8>> {
+        let ballots = |accepted: u8| [vec![7; 16], vec![accepted; 16], vec![b'-'; 40]].concat();
+        match self {
+            Self::Absent => None,
+            Self::Promised => Some(ballots(0)),
+            Self::Accepted => Some(ballots(7)),
+        }
+    }
+}
+
+/// What is no string is no lease, with a stamp or without.
+#[tokio::test]
+async fn a_key_of_another_type_is_left_alone() {
+    let redis = Master::start();
+    let mut server = Raw::connect_resp3(&redis.address()).await;
+    server.ask(&[b"RPUSH", KEY, b"one"]).await;
+    let (tag, ttl) = (header(fresh(0)), millis(1));
+    let calls = [
+        script(Canonical::Look, &[b"one"]),
+        script(Canonical::Release, &[&tag, b"one"]),
+        script(Canonical::Extend, &[b"one", &ttl]),
+        script(Canonical::Acquire, &[&tag, b"one", &ttl, b"1", b"-1"]),
+        script(Canonical::Delete, &[]),
+        script(Canonical::Delete, &[&tag]),
+    ];
+    for call in calls {
+        assert_eq!(server.ask(&call).await, Reply::Simple("stamped".to_owned()), "{call:?}");
+    }
+    assert_eq!(server.ask(&[b"LLEN", KEY]).await, Reply::Int(1));
+    let claim = [b"SET", KEY, b"two", b"NX", b"PX", &ttl[..], b"GET"];
+    assert!(server.ask(&claim).await.is_error("WRONGTYPE"));
 }
 
 /// No generation tells one state of a value without a tag from another.
@@ -351,7 +432,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => which().prop_map(|which| Step::Delete { which }),
         2 => (tag(), ttl.clone()).prop_map(|(tag, ttl)| Step::Put { tag, ttl }),
         1 => (token, ttl).prop_map(|(token, ttl)| Step::PutUntagged { token, ttl }),
+        2 => companion().prop_map(Step::Stamp),
     ]
+}
+
+fn companion() -> impl Strategy<Value = Companion> {
+    prop::sample::select(vec![Companion::Absent, Companion::Promised, Companion::Accepted])
 }
 
 fn which() -> impl Strategy<Value = Which> {

@@ -279,6 +279,50 @@ async fn a_quorum_that_stays_silent_is_waited_for_and_then_an_error() {
     masters[..2].iter().for_each(Master::cont);
 }
 
+/// A claim or a read that paused beyond the patience was never answered, and nobody else's on its key was.
+#[tokio::test]
+async fn who_pauses_while_the_patience_ends_is_answered() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let flags = ["--vote-timeout", "50ms", "--patience", "50ms", "--split-vote-delay", "2s"];
+    let proxy = Proxy::start(&masters, &flags);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    let keys = ["contested", "another", "a third"];
+    for key in keys {
+        eventually("a lock is granted", || {
+            let mut client = client.clone();
+            let set = ["SET", key, key, "NX", "PX", TEN_MINUTES];
+            async move { (value(&mut client, &set).await == Ok(Value::Okay)).then_some(()) }
+        })
+        .await;
+    }
+    for (master, key) in masters.iter().zip(keys).skip(1) {
+        let copied = master.ask(&["COPY", key, keys[0], "REPLACE"]).await;
+        assert_eq!(copied, Reply::Int(1));
+    }
+    let reply = ask_in_time(&mut client, &["GET", keys[0]]).await;
+    assert_eq!(reply, Ok(Value::Nil), "a lock that nobody holds");
+    for master in &masters[..2] {
+        let set = master.ask(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+        assert_eq!(set, Reply::Simple("OK".into()));
+    }
+    let set = ["SET", "refused", "mine", "NX", "PX", TEN_MINUTES];
+    ask_in_time(&mut client, &set).await.expect_err("two masters do not write");
+    for master in &masters[..2] {
+        let set = master.ask(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+        assert_eq!(set, Reply::Simple("OK".into()));
+    }
+    assert_eq!(ask_in_time(&mut client, &set).await, Ok(Value::Okay), "the key was let go");
+}
+
+async fn ask_in_time(client: &mut MultiplexedConnection, words: &[&str]) -> RedisResult<Value> {
+    let asking = value(client, words);
+    tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| panic!("{words:?}: no answer"))
+}
+
 /// A lock for 100 ms was still there after 120 ms: 50 ms were added to every TTL.
 #[tokio::test]
 async fn a_key_with_a_short_ttl_is_gone_soon_after_it() {

@@ -1,5 +1,5 @@
-//! What a script or a transaction does counts when a majority of masters did it. A minority that did
-//! something else is put back as it was, and nobody notices a minority that fails.
+//! What a script or a transaction does counts when a majority of masters did it. What only a minority did is adopted by
+//! all or dropped by all, and nobody notices a minority that fails.
 
 mod support;
 
@@ -9,169 +9,76 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use support::scripts::{REDISSON_LOCK, REDISSON_UNLOCK};
 use support::{
-    Master, Masters, PATIENCE, Proxy, Relay, Reply, State, eventually, int, target_is_plain_redis,
-    value,
+    Master, Masters, PATIENCE, Proxy, Relay, Reply, Stage, State, eventually, int,
+    target_is_plain_redis, text, value,
 };
 
-/// Longer than any test, and by its padding longer than what [`State::is_still`] lets pass.
+/// Longer than any test.
 const LEASE: &str = "600000";
+const ADD: &str = "return redis.call('INCRBY', KEYS[1], 1)";
 
-/// Redisson's lock: held on two masters, so it is refused with the time that the holder has left, and
-/// the third, which had granted it, is as before.
+/// Its client is told an error: nobody knows whether it was done. From some moment on it is done for everybody who looks,
+/// or it never is.
 #[tokio::test]
-async fn a_lock_that_only_a_minority_grants_is_taken_back() {
-    let Some((masters, proxy)) = three_masters() else { return };
-    for master in &masters[..2] {
-        master.ask(&["HSET", "lock", "other", "1"]).await;
-        master.ask(&["PEXPIRE", "lock", "500000"]).await;
-    }
-    let before = State::on(&masters[2], "lock").await;
-    teach(&proxy, REDISSON_LOCK).await;
-    let runs = masters[2].calls("hincrby").await;
-    let left = int(&mut proxy.connection().await, &lock("lock", "mine")).await;
-    assert!((480_000..=500_000).contains(&left), "the holder has {left} ms left");
-    has_run(&masters[2], "hincrby", runs).await;
-    put_back(&masters[2], "lock", &before).await;
-    for master in &masters[..2] {
-        assert_eq!(master.ask(&["HGETALL", "lock"]).await, holder("other"));
+async fn what_a_minority_has_done_is_everybodys_or_nobodys() {
+    let Some(stage) = Stage::set(&["--vote-timeout", "100ms"]) else { return };
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    for turn in 0..6 {
+        stage.complete().await;
+        let key = format!("count {turn}");
+        // Who has written a key last asks for nothing before it is written again.
+        assert_eq!(int(&mut far, &["EVAL", ADD, "1", &key, "arrives"]).await, 1);
+        let held_back = [0, 1, 2].into_iter().filter(|master| *master != turn % 3);
+        held_back.for_each(|master| stage.relays[master].hold_back("is held back"));
+        assert_undecided(value(&mut far, &["EVAL", ADD, "1", &key, "is held back"]).await);
+        let mut seen = 1;
+        for look in 0..10 {
+            if look == 5 {
+                stage.heal();
+            }
+            let now = number(&mut near, &key).await;
+            assert!(now == seen || (seen, now) == (1, 2), "{key} was {seen} and is {now}");
+            seen = now;
+        }
+        stage.settled().await;
+        all_agree(&stage.masters, &key).await;
+        let now = number(&mut near, &key).await;
+        assert!(now == seen || (seen, now) == (1, 2), "{key} was {seen} and is {now}");
+        assert_eq!(int(&mut near, &["EVAL", ADD, "1", &key, "arrives"]).await, now + 1);
     }
 }
 
-/// The other way round: one master holds a lock that the majority does not know. It is granted, and
-/// the stranger's lock stays where it is.
+/// Redisson's lock, granted by a minority to somebody who was told an error. It keeps the next one out, or it is none.
 #[tokio::test]
-async fn a_lock_that_only_a_minority_refuses_is_granted() {
-    let Some((masters, proxy)) = three_masters() else { return };
-    masters[2].ask(&["HSET", "lock", "other", "1"]).await;
-    masters[2].ask(&["PEXPIRE", "lock", "500000"]).await;
-    let before = State::on(&masters[2], "lock").await;
-    teach(&proxy, REDISSON_LOCK).await;
-    let runs = masters[2].calls("hexists").await;
-    let mut client = proxy.connection().await;
-    assert_eq!(value(&mut client, &lock("lock", "mine")).await, Ok(Value::Nil));
-    has_run(&masters[2], "hexists", runs).await;
-    put_back(&masters[2], "lock", &before).await;
-    for master in &masters[..2] {
-        assert_eq!(master.ask(&["HGETALL", "lock"]).await, holder("mine"));
+async fn a_lock_that_a_minority_has_granted_has_one_holder() {
+    let Some(stage) = Stage::set(&["--vote-timeout", "100ms"]) else { return };
+    let (mut far, mut near) = (stage.far.connection().await, stage.near.connection().await);
+    for turn in 0..6 {
+        stage.complete().await;
+        let key = format!("lock {turn}");
+        assert_eq!(value(&mut far, &lock(&key, "mine")).await, Ok(Value::Nil));
+        assert_eq!(int(&mut far, &unlock(&key)).await, 1);
+        assert_eq!(int(&mut far, &["DEL", "latch"]).await, 1);
+        let held_back = [0, 1, 2].into_iter().filter(|master| *master != turn % 3);
+        held_back.for_each(|master| stage.relays[master].hold_back("is late"));
+        assert_undecided(value(&mut far, &lock(&key, "who is late")).await);
+        let is_granted = value(&mut near, &lock(&key, "other")).await == Ok(Value::Nil);
+        let (holder, excluded) = match is_granted {
+            true => ("other", "who is late"),
+            false => ("who is late", "other"),
+        };
+        for look in 0..10 {
+            if look == 5 {
+                stage.heal();
+            }
+            let left_ms = int(&mut near, &lock(&key, excluded)).await;
+            assert!(left_ms > 500_000, "{holder} has {key} for {left_ms} ms");
+        }
+        stage.settled().await;
+        all_agree(&stage.masters, &key).await;
+        let held = stage.near.raw().await.ask(&["HGETALL", &key]).await;
+        assert_eq!(held, Reply::Array(vec![Reply::bulk(holder), Reply::bulk("1")]));
     }
-}
-
-/// Whatever type a key has, and whether it expires: the third master, alone in its opinion, changes
-/// and deletes them all, and gets them back.
-#[tokio::test]
-async fn keys_of_every_type_are_put_back() {
-    let Some((masters, proxy)) = three_masters() else { return };
-    for master in &masters[..2] {
-        master.ask(&["SET", "guard", "held", "PX", LEASE]).await;
-    }
-    for line in OF_EVERY_TYPE {
-        masters[2].ask(&support::words(line)).await;
-    }
-    let mut before = Vec::new();
-    for key in KEYS {
-        before.push(State::on(&masters[2], key).await);
-    }
-    teach(&proxy, CHANGE_ALL).await;
-    let runs = masters[2].calls("incr").await;
-    let refused = value(&mut proxy.connection().await, &["EVAL", CHANGE_ALL, "1", "guard"]).await;
-    assert_eq!(refused, Ok(Value::BulkString(b"refused".to_vec())));
-    has_run(&masters[2], "incr", runs).await;
-    for (key, before) in KEYS.iter().zip(&before) {
-        put_back(&masters[2], key, before).await;
-    }
-}
-
-const KEYS: [&str; 9] =
-    ["guard", "string", "lasting", "hash", "set", "zset", "list", "stream", "absent"];
-
-const OF_EVERY_TYPE: [&str; 8] = [
-    "SET string value PX 500000",
-    "SET lasting value",
-    "HSET hash a 1 b 2",
-    "PEXPIRE hash 400000",
-    "SADD set a b c",
-    "ZADD zset 1 a 2.5 b",
-    "RPUSH list a b c",
-    "XADD stream 1-1 f v",
-];
-
-const CHANGE_ALL: &str = "
-    if redis.call('exists', KEYS[1]) == 1 then return 'refused' end
-    redis.call('set', 'guard', 'mine', 'px', 600000)
-    redis.call('append', 'string', 'more')
-    redis.call('pexpire', 'string', 100000)
-    redis.call('set', 'lasting', 'other', 'ex', 100)
-    redis.call('hincrby', 'hash', 'a', 5)
-    redis.call('persist', 'hash')
-    redis.call('srem', 'set', 'a')
-    redis.call('rename', 'zset', 'absent')
-    redis.call('rpoplpush', 'list', 'list')
-    redis.call('xadd', 'stream', '2-1', 'g', 'w')
-    redis.call('incr', 'counter')
-    redis.call('del', 'counter', 'list')
-    return 'changed'";
-
-/// Where the keys of `XREADGROUP` are: what a consumer on a minority has taken is still to be read.
-#[tokio::test]
-async fn what_only_a_minority_read_of_a_group_is_given_back() {
-    let Some((masters, proxy)) = three_masters() else { return };
-    for master in &masters[..] {
-        master.ask(&["XADD", "stream", "1-1", "f", "v"]).await;
-        master.ask(&["XGROUP", "CREATE", "stream", "group", "0"]).await;
-    }
-    for master in &masters[..2] {
-        master.ask(&["SET", "guard", "held", "PX", LEASE]).await;
-    }
-    let script = "if redis.call('exists', KEYS[1]) == 1 then return 'refused' end
-        redis.call('xreadgroup', 'GROUP', 'group', 'consumer', 'COUNT', 1, 'STREAMS', KEYS[2], '>')
-        return 'read'";
-    teach(&proxy, script).await;
-    let runs = masters[2].calls("xreadgroup").await;
-    let refused =
-        value(&mut proxy.connection().await, &["EVAL", script, "2", "guard", "stream"]).await;
-    assert_eq!(refused, Ok(Value::BulkString(b"refused".to_vec())));
-    has_run(&masters[2], "xreadgroup", runs).await;
-    eventually("nobody has taken the entry", || async {
-        let pending = masters[2].ask(&["XPENDING", "stream", "group"]).await;
-        matches!(pending, Reply::Array(parts) if parts[0] == Reply::Int(0)).then_some(())
-    })
-    .await;
-}
-
-/// A transaction is put back as a script is.
-#[tokio::test]
-async fn a_transaction_that_only_a_minority_could_run_is_taken_back() {
-    let Some((masters, proxy)) = three_masters() else { return };
-    for master in &masters[..2] {
-        master.ask(&["SET", "lock", "other", "PX", LEASE]).await;
-    }
-    let before = State::on(&masters[2], "lock").await;
-    let runs = masters[2].calls("set").await;
-    let mut raw = proxy.raw().await;
-    assert_eq!(raw.ask(&["MULTI"]).await, Reply::ok());
-    let queued = Reply::Simple("QUEUED".into());
-    assert_eq!(raw.ask(&["SET", "lock", "mine", "NX", "PX", LEASE]).await, queued);
-    assert_eq!(raw.ask(&["GET", "lock"]).await, queued);
-    let held = Reply::Array(vec![Reply::Nil, Reply::bulk("other")]);
-    assert_eq!(raw.ask(&["EXEC"]).await, held);
-    has_run(&masters[2], "set", runs).await;
-    put_back(&masters[2], "lock", &before).await;
-}
-
-/// A script that writes and then raises on a minority only leaves nothing there.
-#[tokio::test]
-async fn what_a_minority_did_before_it_raised_is_taken_back() {
-    let Some((masters, proxy)) = three_masters() else { return };
-    masters[2].ask(&["SET", "list", "no list"]).await;
-    let script = "redis.call('incr', KEYS[1]) return redis.call('rpush', KEYS[2], 'a')";
-    teach(&proxy, script).await;
-    let runs = masters[2].calls("rpush").await;
-    let mut client = proxy.connection().await;
-    assert_eq!(int(&mut client, &["EVAL", script, "2", "count", "list"]).await, 1);
-    has_run(&masters[2], "rpush", runs).await;
-    masters[2].forgets("count").await;
-    assert_eq!(masters[2].get("list").await.as_deref(), Some(b"no list".as_slice()));
-    assert_eq!(masters.holding("count", b"1").await, 2);
 }
 
 #[tokio::test]
@@ -222,40 +129,9 @@ async fn a_set_in_another_order_has_not_changed() {
     }
 }
 
-/// A master stands still while a script is tried again and again on the others, and goes on before its
-/// connection is given up. From then on it counts as before.
+/// One that was slow was left out when the script changed nothing that it names, and kept what all others had given away.
 #[tokio::test]
-async fn a_master_that_paused_while_others_disagreed_is_asked_again() {
-    if target_is_plain_redis() {
-        return;
-    }
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--vote-timeout", "1s"]);
-    proxy.expect_warnings();
-    let mut client = proxy.connection().await;
-    assert_eq!(value(&mut client, &lock("lock", "theirs")).await, Ok(Value::Nil));
-    for master in masters.iter() {
-        held_by(master, "lock", "theirs").await;
-    }
-    masters[0].stop();
-    assert!(int(&mut client, &lock("lock", "mine")).await > 0);
-    masters[1].ask(&["DEL", "lock"]).await;
-    assert_undecided(value(&mut client, &lock("lock", "mine")).await);
-    masters[0].cont();
-    masters[0].ask(&["DEL", "lock"]).await;
-    eventually("two free masters of three grant the lock", || {
-        let mut client = client.clone();
-        async move {
-            (value(&mut client, &lock("lock", "mine")).await == Ok(Value::Nil)).then_some(())
-        }
-    })
-    .await;
-}
-
-/// Masters look at a new script before it runs. One that was slow to answer that was left out when the script changed
-/// nothing that it names, and kept what all others had given away.
-#[tokio::test]
-async fn a_new_script_runs_on_a_master_that_is_slow_to_look_at_it() {
+async fn a_new_script_runs_on_a_master_that_is_slow() {
     if target_is_plain_redis() {
         return;
     }
@@ -291,39 +167,37 @@ async fn scripts_go_on_behind_a_broken_network() {
     }
 }
 
-/// Two of three stand still: an error, and nothing is left on any of them once they go on.
+/// Two of three stand still: an error. Once they go on, all masters come to one answer to what became of it.
 #[tokio::test]
-async fn without_a_quorum_a_script_is_an_error_and_leaves_nothing() {
+async fn without_a_quorum_a_script_is_an_error_and_all_masters_come_to_agree() {
     let Some((masters, proxy)) = three_masters() else { return };
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
+    assert_eq!(int(&mut client, &["EVAL", ADD, "1", "known"]).await, 1);
     masters[0].stop();
     masters[1].stop();
-    let unlock = unlock("held");
-    for request in [&lock("free", "mine")[..], &unlock[..]] {
-        assert_undecided(value(&mut client, request).await);
+    for key in ["known", "new"] {
+        assert_undecided(value(&mut client, &["EVAL", ADD, "1", key]).await);
     }
-    masters[2].forgets_any("free").await;
+    assert_undecided(value(&mut client, &unlock("held")).await);
     masters[0].cont();
     masters[1].cont();
-    for master in masters.iter() {
-        master.forgets_any("free").await;
-    }
-    eventually("somebody else gets the lock, everywhere", || {
-        let mut client = client.clone();
-        async move {
-            (value(&mut client, &lock("free", "other")).await == Ok(Value::Nil)).then_some(())
-        }
-    })
-    .await;
-    for master in masters.iter() {
-        held_by(master, "free", "other").await;
+    for (key, before) in [("known", 1), ("new", 0)] {
+        eventually("it goes on", || async {
+            value(&mut client.clone(), &["EVAL", ADD, "1", key]).await.ok()
+        })
+        .await;
+        all_agree(&masters, key).await;
+        let now = number(&mut client, key).await;
+        // It may have been done, and so may what was answered with an error since.
+        assert!(now > before, "{key} was {before} and is {now}");
+        assert_eq!(int(&mut client, &["EVAL", ADD, "1", key]).await, now + 1);
     }
 }
 
 /// The same when they are killed: there is nobody to ask.
 #[tokio::test]
-async fn with_two_masters_killed_nothing_is_left_on_the_third() {
+async fn with_two_masters_killed_every_script_is_an_error() {
     let Some((mut masters, proxy)) = three_masters() else { return };
     proxy.expect_warnings();
     let mut client = proxy.connection().await;
@@ -332,8 +206,7 @@ async fn with_two_masters_killed_nothing_is_left_on_the_third() {
     for _ in 0..20 {
         assert_undecided(value(&mut client, &lock("free", "mine")).await);
     }
-    masters[2].forgets_any("free").await;
-    assert_eq!(masters[2].key_count().await, 0);
+    assert_eq!(masters[2].ask(&["EXISTS", "free"]).await, Reply::Int(0));
 }
 
 /// A master that comes back empty has forgotten a lock; the others have not.
@@ -435,25 +308,21 @@ fn assert_undecided(reply: redis::RedisResult<Value>) {
     assert!(["CLUSTERDOWN", "TRYAGAIN"].contains(&code), "{error}");
 }
 
-/// Waits until a master has run a command once more: only then it tells something that it is as it
-/// was before.
-/// Has masters look at a script before anything depends on it: one that still owes the answer to that when the others
-/// have decided is not asked to run it at all.
-async fn teach(proxy: &Proxy, script: &str) {
-    let taught = proxy.raw().await.ask(&["SCRIPT", "LOAD", script]).await;
-    assert!(matches!(taught, Reply::Bulk(_)), "{taught:?}");
+async fn number(client: &mut MultiplexedConnection, key: &str) -> i64 {
+    let number = text(client, &["GET", key]).await;
+    number.map_or(0, |number| number.parse().expect("a number"))
 }
 
-async fn has_run(master: &Master, command: &str, before: u64) {
-    eventually(&format!("{command} runs on a master"), || async {
-        (master.calls(command).await > before).then_some(())
-    })
-    .await;
-}
-
-async fn put_back(master: &Master, key: &str, before: &State) {
-    eventually(&format!("{key} is as it was, {before:?}"), || async {
-        State::on(master, key).await.is_still(before).then_some(())
+/// Masters may be a moment late; then all of them hold the same.
+async fn all_agree(masters: &Masters, key: &str) {
+    eventually(&format!("{key} is the same on all masters"), || async {
+        let first = State::on(&masters[0], key).await;
+        for master in &masters[1..] {
+            if !State::on(master, key).await.holds_the_same(&first) {
+                return None;
+            }
+        }
+        Some(())
     })
     .await;
 }
@@ -466,14 +335,6 @@ async fn held_by(master: &Master, key: &str, name: &str) {
 }
 
 impl Master {
-    /// [`Master::forgets`] for a key of any type.
-    async fn forgets_any(&self, key: &str) {
-        eventually(&format!("{key} disappears from a master"), || async {
-            (self.ask(&["EXISTS", key]).await == Reply::Int(0)).then_some(())
-        })
-        .await;
-    }
-
     async fn does_not_hold_for(&self, key: &str, name: &str) {
         eventually(&format!("{key} is not held by {name} on a master"), || async {
             (self.ask(&["HEXISTS", key, name]).await == Reply::Int(0)).then_some(())

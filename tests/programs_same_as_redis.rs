@@ -159,6 +159,8 @@ async fn hashes() {
 async fn sets() {
     compare(tables::sets::WRITES).await;
     compare(tables::sets::READS).await;
+    compare(tables::sets::DRAWN).await;
+    compare(tables::sets::DRAWN_ALONE).await;
 }
 
 #[tokio::test]
@@ -188,6 +190,10 @@ async fn keys_of_any_type() {
 #[tokio::test]
 async fn streams_and_places() {
     compare(tables::streams::STREAMS).await;
+    compare(tables::streams::READ).await;
+    compare(tables::streams::DELIVERED).await;
+    compare(tables::streams::MADE_IDS).await;
+    compare(tables::streams::CLAIMS).await;
     compare(tables::streams::PLACES).await;
 }
 

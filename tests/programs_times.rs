@@ -1,11 +1,10 @@
-//! No two masters hold a key for quite the same time. What a script makes of that time does not tell them
-//! apart, and nothing else passes for a time.
+//! No two masters hold a lease for quite the same time. What a script makes of that time is the same on all of them.
 
 mod support;
 
-use support::{Masters, Proxy, Raw, Reply, State, eventually, target_is_plain_redis};
+use support::{Masters, Proxy, Raw, Reply, Stage, State, eventually, target_is_plain_redis};
 
-/// Three masters that hold keys for times far apart, and a proxy that tries nothing twice.
+/// Three masters that hold leases for times far apart, and a proxy.
 struct Setting {
     client: Raw,
     // Their processes live as long as these, and the proxy must not miss a master.
@@ -15,8 +14,8 @@ struct Setting {
 
 /// How long each master holds a key.
 const ENDS_MS: [i64; 3] = [100_000, 200_000, 300_000];
-/// What a quorum of them guarantees, and how much of it may pass in a test.
-const AGREED_MS: std::ops::RangeInclusive<i64> = 190_000..=200_000;
+/// Scripts are told one of them, less the pad, of which a little may pass in a test.
+const TOLD_MS: std::ops::RangeInclusive<i64> = 90_000..=300_000;
 
 impl Setting {
     async fn start() -> Option<Setting> {
@@ -24,7 +23,7 @@ impl Setting {
             return None;
         }
         let masters = Masters::start(3);
-        let proxy = Proxy::start(&masters, &["--split-vote-retries", "0"]);
+        let proxy = Proxy::start(&masters, &[]);
         let client = proxy.raw().await;
         Some(Setting { client, _proxy: proxy, masters })
     }
@@ -33,7 +32,7 @@ impl Setting {
         Raw::connect(&self.masters[master].address()).await.ask(words).await
     }
 
-    /// Every master holds `key`, for another time.
+    /// Every master holds `key`, for another time, as a client leaves it that does Redlock by itself.
     async fn held(&self, key: &str, value: &str) {
         for (master, ms) in ENDS_MS.iter().enumerate() {
             let set = self.on(master, &["SET", key, value, "PX", &ms.to_string()]).await;
@@ -65,7 +64,7 @@ const TAKE_OR_WAIT: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return
     if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', 60000) then return 1 end
     return redis.call('pttl', KEYS[1])";
 
-/// The 1 of a master that still knows an earlier attempt is no remaining time.
+/// One master still has an earlier attempt of the same client.
 #[tokio::test]
 async fn a_leftover_on_a_minority_is_no_lock() {
     let Some(mut at) = Setting::start().await else { return };
@@ -74,23 +73,53 @@ async fn a_leftover_on_a_minority_is_no_lock() {
         let set = at.on(turn % 3, &["SET", "lock", "mine", "PX", "60000"]).await;
         assert_eq!(set, Reply::ok());
         let left_ms = number(at.eval(TAKE_OR_WAIT, &["1", "lock", "mine"]).await);
-        assert!((90_000..=300_000).contains(&left_ms), "turn {turn}: {left_ms}");
+        assert!(TOLD_MS.contains(&left_ms), "turn {turn}: {left_ms}");
     }
 }
 
 const FENCE: &str = "return {redis.call('incr', KEYS[1]), redis.call('pttl', KEYS[2])}";
 
-/// A counter beside a time is counted, not made as small as a quorum has it.
+/// A counter beside a time is counted.
 #[tokio::test]
-async fn fencing_tokens_never_repeat() {
+async fn a_counter_beside_a_time_counts() {
     let Some(mut at) = Setting::start().await else { return };
     at.held("lease", "mine").await;
-    assert_eq!(at.on(0, &["SET", "fence", "5"]).await, Reply::ok());
     for token in 1..=40 {
         let (given, left_ms) = pair(at.eval(FENCE, &["2", "fence", "lease"]).await);
         assert_eq!(given, token);
-        assert!(AGREED_MS.contains(&left_ms), "{left_ms} ms are left");
+        assert!(TOLD_MS.contains(&left_ms), "{left_ms} ms are left");
     }
+}
+
+/// Two proxies give out numbers in turn, one of them over a network that is bad now and then. Some answers are lost, and no
+/// number comes again or goes back.
+#[tokio::test]
+async fn fencing_tokens_never_repeat() {
+    let Some(stage) = Stage::set(&["--vote-timeout", "100ms"]) else { return };
+    stage.complete().await;
+    let (mut far, mut near) = (stage.far.raw().await, stage.near.raw().await);
+    let request = ["EVAL", FENCE, "2", "fence", "lease", "for the far one"];
+    let (mut last, mut answered) = (0, 0);
+    for turn in 0..30 {
+        let relay = &stage.relays[turn % 3];
+        match turn % 10 {
+            2 => stage.relays[..2].iter().for_each(|relay| relay.hold_back("for the far one")),
+            4 => {
+                stage.relays.iter().for_each(|relay| relay.hold_back_answers_to("for the far one"))
+            }
+            6 => relay.reset(),
+            7 => relay.hold_back("for the far one"),
+            8 => relay.cut(),
+            _ => stage.heal(),
+        }
+        for client in [&mut far, &mut near] {
+            let Reply::Array(given) = client.ask(&request).await else { continue };
+            let token = number(given[0].clone());
+            assert!(token > last, "turn {turn}: {token} after {last}");
+            (last, answered) = (token, answered + 1);
+        }
+    }
+    assert!(answered >= 40, "{answered} of 60 were answered");
 }
 
 const ENQUEUE: &str = "local ends = redis.call('pttl', KEYS[1]) + ARGV[2]
@@ -107,7 +136,7 @@ async fn what_is_stored_from_a_time_is_the_same_everywhere() {
         assert_eq!(at.eval(ENQUEUE, &keys_and_words).await, Reply::Int(1));
         at.equal_everywhere("queue").await;
         let left_ms = number(at.eval(POSITION, &keys_and_words).await);
-        assert!(AGREED_MS.contains(&left_ms), "{left_ms} ms are left");
+        assert!(TOLD_MS.contains(&left_ms), "{left_ms} ms are left");
     }
 }
 
@@ -121,7 +150,7 @@ async fn what_is_added_to_a_time_is_added_to_the_same_everywhere() {
     let Some(mut at) = Setting::start().await else { return };
     at.held("lock", "mine").await;
     let (before_ms, after_ms) = pair(at.eval(EXTEND, &["1", "lock", "5000"]).await);
-    assert!(AGREED_MS.contains(&before_ms), "{before_ms} ms are left");
+    assert!(TOLD_MS.contains(&before_ms), "{before_ms} ms are left");
     // A millisecond may pass between the two reads.
     assert!(
         (before_ms + 4_990..=before_ms + 5_010).contains(&after_ms),
@@ -138,32 +167,30 @@ async fn what_is_added_to_a_time_is_added_to_the_same_everywhere() {
     .await;
 }
 
-/// What is not a time any more is compared as it is, and then it has to be made of the same times.
+/// What is not a time any more is made of the same times.
 #[tokio::test]
-async fn what_is_calculated_from_a_time_has_a_quorum() {
+async fn what_is_calculated_from_a_time_is_the_same_everywhere() {
     let Some(mut at) = Setting::start().await else { return };
     at.held("lock", "other").await;
     let script = "return {redis.call('ttl', KEYS[1]) * 1000, redis.call('pexpiretime', KEYS[1])}";
     let (left_ms, end_ms) = pair(at.eval(script, &["1", "lock"]).await);
-    assert!(AGREED_MS.contains(&left_ms), "{left_ms} ms are left");
+    assert!(TOLD_MS.contains(&left_ms), "{left_ms} ms are left");
     let now_ms = std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis() as i64;
-    assert!(AGREED_MS.contains(&(end_ms - now_ms)), "it ends in {} ms", end_ms - now_ms);
+    assert!(TOLD_MS.contains(&(end_ms - now_ms)), "it ends in {} ms", end_ms - now_ms);
 }
 
-/// A master that does not have the key, or has it for ever, says so: it is not given an end.
+/// A master that does not have the key is told by the others when it ends.
 #[tokio::test]
-async fn only_masters_on_which_a_key_ends_agree_on_the_end() {
+async fn one_master_may_be_without_the_key() {
     let Some(mut at) = Setting::start().await else { return };
-    for without in ["DEL", "PERSIST"] {
-        for master in 0..3 {
-            at.held("lock", "other").await;
-            assert_eq!(at.on(master, &[without, "lock"]).await, Reply::Int(1));
-            let queue = format!("{without} {master}");
-            let keys_and_words = ["2", "lock", &queue, "a", "0"];
-            assert_eq!(at.eval(ENQUEUE, &keys_and_words).await, Reply::Int(1));
-            let ends = number(at.eval(POSITION, &keys_and_words).await);
-            assert!((90_000..=300_000).contains(&ends), "{without} on {master}: {ends}");
-        }
+    for master in 0..3 {
+        at.held("lock", "other").await;
+        assert_eq!(at.on(master, &["DEL", "lock"]).await, Reply::Int(1));
+        let queue = format!("queue {master}");
+        let keys_and_words = ["2", "lock", &queue, "a", "0"];
+        assert_eq!(at.eval(ENQUEUE, &keys_and_words).await, Reply::Int(1));
+        let ends = number(at.eval(POSITION, &keys_and_words).await);
+        assert!(TOLD_MS.contains(&ends), "without master {master}: {ends}");
     }
 }
 

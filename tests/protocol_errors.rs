@@ -42,6 +42,8 @@ fn requests() -> Vec<(&'static str, Vec<u8>)> {
         ("an HTTP POST", "POST / HTTP/1.1\r\nHost: localhost\r\n\r\nPING\r\n"),
         ("the Host header of an HTTP GET", "Host: localhost\r\nPING\r\n"),
         ("what follows QUIT", "QUIT\r\nPING\r\n"),
+        ("the end behind a listing", "DBSIZE\r\nPING\r\nQUIT\r\n"),
+        ("the end behind pages and a read", "SCAN 0\r\nPING\r\nGET a\r\nPING\r\n"),
     ]
     .map(|(name, text)| (name, text.as_bytes().to_vec()))
     .into();

@@ -81,9 +81,11 @@ async fn a_lock_without_ttl_can_be_given_a_lease() {
         if remaining == -1 || remaining > 5000 {
             endless.push((line, remaining));
         }
+        // What answers the old value is a register, and masters keep those for a minute longer.
+        let longest = if line.ends_with("GET") { 70_000 } else { 10_000 };
         for master in masters.iter() {
             let padded = master.pttl("lock").await;
-            if padded == -1 || padded > 10_000 {
+            if padded == -1 || padded > longest {
                 endless.push((line, padded));
             }
         }

@@ -3,7 +3,7 @@
 mod support;
 
 use redlock_proxy::decision::lease::attempt::{Stored, Tag};
-use support::{Masters, Proxy, Raw, Reply, compare, target_is_plain_redis};
+use support::{Masters, Proxy, Raw, Reply, compare, target_is_plain_redis, words};
 
 /// Every command that looks into a string, or at one.
 const COMMANDS: &str = r#"
@@ -188,19 +188,23 @@ async fn sorting_by_locks_shows_no_tag() {
     compare(SORTS).await;
 }
 
-/// What a script does to a lease, and whether it confirms it so that its generation has to be another one.
-const TOUCHES: [(&str, bool); 8] = [
-    ("return redis.call('GET', KEYS[1])", false),
-    ("return redis.call('STRLEN', 'lo' .. 'ck')", false),
-    ("return redis.call('DUMP', 'lo' .. 'ck')", false),
-    ("redis.call('GET', KEYS[1]) return redis.error_reply('no')", false),
-    ("redis.call('GET', KEYS[1]) error('no')", false),
-    ("return redis.call('PEXPIRE', KEYS[1], 700000)", true),
-    ("return redis.call('PEXPIRE', 'lo' .. 'ck', 800000)", true),
-    ("return redis.call('SET', KEYS[1], 'mine', 'PX', 900000)", true),
+/// What a script does to a lease that it leaves one.
+const TOUCHES: [&str; 5] = [
+    "return redis.call('GET', KEYS[1])",
+    "return redis.call('STRLEN', 'lo' .. 'ck')",
+    "return redis.call('DUMP', 'lo' .. 'ck')",
+    "redis.call('GET', KEYS[1]) return redis.error_reply('no')",
+    "redis.call('GET', KEYS[1]) error('no')",
 ];
 
-/// It is named among the differences: masters can tell no such value from a tag.
+/// And what makes a register of it.
+const CHANGES: [&str; 3] = [
+    "return redis.call('PEXPIRE', KEYS[1], 700000)",
+    "return redis.call('PEXPIRE', 'lo' .. 'ck', 800000)",
+    "return redis.call('SET', KEYS[1], 'mine', 'PX', 900000)",
+];
+
+/// A stamp tells such a value from a lease.
 #[tokio::test]
 async fn a_value_that_begins_like_a_tag_is_its_owners_alone() {
     if target_is_plain_redis() {
@@ -211,7 +215,9 @@ async fn a_value_that_begins_like_a_tag_is_its_owners_alone() {
     let mut client = proxy.raw().await;
     let forged = [&b"\xffRL\x01"[..], &[7; 16], b"tail"].concat();
     assert_eq!(client.ask(&[&b"SET"[..], b"forged", &forged]).await, Reply::ok());
-    assert_eq!(client.ask(&["GET", "forged"]).await, Reply::bulk("tail"));
+    assert_eq!(client.ask(&["GET", "forged"]).await, Reply::Bulk(forged.clone()));
+    let script = "return redis.call('STRLEN', KEYS[1])";
+    assert_eq!(client.ask(&["EVAL", script, "1", "forged"]).await, Reply::Int(24));
     let claim = [&b"SET"[..], b"lock", &forged, b"NX", b"PX", b"600000"];
     assert_eq!(client.ask(&claim).await, Reply::ok());
     assert_eq!(
@@ -224,35 +230,45 @@ async fn a_value_that_begins_like_a_tag_is_its_owners_alone() {
 }
 
 #[tokio::test]
-async fn scripts_leave_tags_where_they_are() {
+async fn scripts_that_read_leave_tags_where_they_are() {
     if target_is_plain_redis() {
         return;
     }
-    for claim in
-        [&["SET", "lock", "mine", "NX", "PX", "600000"][..], &["SET", "lock", "mine", "NX"]]
-    {
-        scripts_leave_the_tags_of(claim).await;
-    }
-}
-
-async fn scripts_leave_the_tags_of(claim: &[&str]) {
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--vote-timeout", "3s"]);
-    let mut client = proxy.raw().await;
-    assert_eq!(client.ask(claim).await, Reply::ok());
-    all_hold(&masters, "lock", "mine").await;
-    let mut before = tags(&masters).await;
-    for (script, confirms) in TOUCHES {
+    let (masters, _proxy, mut client) = locked().await;
+    let before = tags(&masters).await;
+    for script in TOUCHES {
         client.ask(&["EVAL", script, "1", "lock"]).await;
         // What is sent there now is done after it.
         wait_for_all(&mut client, &masters).await;
-        let after = tags(&masters).await;
-        let expected = before.iter().map(|tag| if confirms { tag.raised() } else { *tag });
-        // A master that still owed an answer when the others had decided does not get the script.
-        let same = expected.zip(&after).filter(|(expected, after)| expected == *after).count();
-        assert!(same >= masters.quorum(), "{before:?}, and after {script} {after:?}");
-        before = after;
+        assert_eq!(tags(&masters).await, before, "after {script}");
     }
+}
+
+/// What a script has changed is no attempt's any more, and whoever would take one back or deliver a release misses it.
+#[tokio::test]
+async fn scripts_that_write_make_registers_of_leases() {
+    if target_is_plain_redis() {
+        return;
+    }
+    for script in CHANGES {
+        let (masters, _proxy, mut client) = locked().await;
+        client.ask(&["EVAL", script, "1", "lock"]).await;
+        wait_for_all(&mut client, &masters).await;
+        let untagged = tags(&masters).await.iter().filter(|tag| tag.is_none()).count();
+        assert!(untagged >= masters.quorum(), "{untagged} of 3 masters, after {script}");
+        assert_eq!(client.ask(&["DELIFEQ", "lock", "yours"]).await, Reply::Int(0));
+        assert_eq!(client.ask(&["DELIFEQ", "lock", "mine"]).await, Reply::Int(1), "{script}");
+    }
+}
+
+/// A lease on all masters.
+async fn locked() -> (Masters, Proxy, Raw) {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "3s"]);
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("SET lock mine NX PX 600000")).await, Reply::ok());
+    all_hold(&masters, "lock", "mine").await;
+    (masters, proxy, client)
 }
 
 async fn wait_for_all(client: &mut Raw, masters: &Masters) {
@@ -267,11 +283,11 @@ async fn all_hold(masters: &Masters, key: &str, token: &str) {
     }
 }
 
-async fn tags(masters: &Masters) -> Vec<Tag> {
+async fn tags(masters: &Masters) -> Vec<Option<Tag>> {
     let mut tags = Vec::new();
     for master in masters.iter() {
         let Reply::Bulk(value) = master.ask(&["GET", "lock"]).await else { panic!("no lock") };
-        tags.push(Stored::decode(&value).tag.expect("a tag"));
+        tags.push(Stored::decode(&value).tag);
     }
     tags
 }

@@ -94,9 +94,9 @@ impl BitOr for Categories {
 
 /// Their subcommands have the categories that matter.
 fn is_container(spec: &Spec) -> bool {
-    const CONTAINERS: [&str; 12] = [
-        "acl", "client", "cluster", "command", "config", "latency", "object", "pubsub", "script",
-        "slowlog", "xgroup", "xinfo",
+    const CONTAINERS: [&str; 13] = [
+        "acl", "client", "cluster", "command", "config", "function", "latency", "object", "pubsub",
+        "script", "slowlog", "xgroup", "xinfo",
     ];
     CONTAINERS.contains(&spec.name)
 }

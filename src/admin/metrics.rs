@@ -93,10 +93,11 @@ impl Page<'_, '_> {
         self.retries()?;
         let count = status::sum(shared, |metrics| metrics.rollbacks.get());
         self.counter("rollbacks", "Claims that were taken back on a master.", count)?;
-        let count = status::sum(shared, |metrics| metrics.undos.get());
-        self.counter("undos", "Other effects that were taken back on a master.", count)?;
         let count = status::sum(shared, |metrics| metrics.turned_away.get());
-        self.counter("turned_away", "Requests refused because too many wait for one key.", count)
+        self.counter("turned_away", "Requests refused because too many wait for one key.", count)?;
+        let count = status::sum(shared, |metrics| metrics.replies_differing.get());
+        let help = "Programs that masters answered differently although they held the same.";
+        self.counter("replies_differing", help, count)
     }
 
     fn retries(&mut self) -> fmt::Result {
@@ -250,6 +251,10 @@ impl Page<'_, '_> {
         self.of_masters("deferred_releases", "What a master still has to be told.", |master| {
             status::sum(shared, |metrics| metrics.master(master).deferred.get()) as f64
         })?;
+        let help = "Registers of which it is known not to hold what the others do.";
+        self.of_masters("registers_behind", help, |master| {
+            status::sum(shared, |metrics| metrics.master(master).registers_behind.get()) as f64
+        })?;
         let help = "What it was not told for want of room.";
         let mut family = self.counters("dropped_releases", help)?;
         for (master, address) in masters(shared) {
@@ -260,15 +265,6 @@ impl Page<'_, '_> {
         for (master, address) in masters(shared) {
             counter(&mut family, &[("master", &address)], shared.electorate.keys_copied(master))?;
         }
-        let help = "Values without TTL that no quorum held, removed there.";
-        let mut family = self.counters("removed_orphans", help)?;
-        for (master, address) in masters(shared) {
-            counter(
-                &mut family,
-                &[("master", &address)],
-                shared.electorate.orphans_removed(master),
-            )?;
-        }
         Ok(())
     }
 
@@ -278,7 +274,7 @@ impl Page<'_, '_> {
         let mut family = self.gauges("clock_offset", help, Some(&Unit::Seconds))?;
         for (master, address) in masters(shared) {
             let unix_time = shared.electorate.unix_time();
-            let ahead_ms = unix_time.ms_of(master) - unix_time.ms();
+            let ahead_ms = unix_time.ahead_ms(master);
             gauge(&mut family, &[("master", &address)], ahead_ms as f64 / 1000.0)?;
         }
         Ok(())

@@ -61,6 +61,10 @@ pub struct Master {
     pub ballots: u64,
     pub unknown_ballots: u64,
     pub deferred_releases: u64,
+    /// Registers of which it is known not to hold what the others do.
+    pub registers_behind: u64,
+    /// What to do if these do not become fewer.
+    pub registers_reason: String,
 }
 
 /// The data Redis.
@@ -126,12 +130,29 @@ impl Master {
             copying: [electorate.progress(id).copied(), electorate.progress(id).total()],
             since_seconds: electorate.since(id).elapsed().as_secs(),
             latency_us: electorate.latency(id).as_micros(),
-            clock_offset_ms: unix_time.ms_of(id) - unix_time.ms(),
+            clock_offset_ms: unix_time.ahead_ms(id),
             ballots: sum(shared, |metrics| metrics.master(id).answered()),
             unknown_ballots: sum(shared, |metrics| metrics.master(id).unknown.get()),
             deferred_releases: sum(shared, |metrics| metrics.master(id).deferred.get()),
+            registers_behind: sum(shared, |metrics| metrics.master(id).registers_behind.get()),
+            registers_reason: not_falling(shared, id).unwrap_or_default(),
         }
     }
+}
+
+/// How long it may take until a master has caught up with something, in seconds.
+const CATCHES_UP_S: u64 = 10;
+
+/// What is the matter with the registers that a master is behind on, if they do not become fewer.
+fn not_falling(shared: &Shared, id: MasterId) -> Option<String> {
+    let longest = shared.metrics.iter().map(|it| it.master(id).not_falling_s.get()).max()?;
+    let count = sum(shared, |metrics| metrics.master(id).registers_behind.get());
+    let advice = match is_up(shared, id) && shared.electorate.voters().contains(id) {
+        true => "look at one with `redlock-proxy settle KEY`",
+        false => "they are settled once it votes again",
+    };
+    let text = format!("it has missed changes of {count} keys for {longest}s: {advice}");
+    (longest >= CATCHES_UP_S).then_some(text)
 }
 
 impl Data {

@@ -178,6 +178,20 @@ impl Reply {
         Reply::Bulk(bytes.into())
     }
 
+    /// The same reply, to be compared: the frame of a scalar is read.
+    #[must_use]
+    pub fn parsed(self) -> Self {
+        let Self::Raw(frame) = &self else { return self };
+        let Ok(Some(element)) = resp3::element(frame) else { return self };
+        match (element.marker, element.body) {
+            (b'+', _) if element.line == b"OK" => Self::OK,
+            (b':', _) => resp3::integer(element.line).map_or(self.clone(), Self::Int),
+            (b'$', Some(bytes)) => Self::Bulk(frame.slice_ref(bytes)),
+            _ if element.is_null() => Self::Nil,
+            _ => self,
+        }
+    }
+
     /// Whether this reply is an error.
     pub fn is_error(&self) -> bool {
         match self {

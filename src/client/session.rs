@@ -9,7 +9,7 @@ pub(crate) mod listening;
 mod passing;
 mod users;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -47,10 +47,12 @@ use crate::metrics::NO_COMMAND;
 use crate::moving::job::Job;
 use crate::operation::Operation;
 use crate::operation::aside::{Aside, Asking};
+use crate::operation::libraries::{Asked, Libraries};
 use crate::operation::watch::Watched;
 use crate::pubsub::TopicKind;
 use crate::pubsub::hub::Hub;
 use crate::pubsub::subscriber::Subscriber;
+use crate::reserved::LIBRARIES;
 use crate::worker::Worker;
 use depart::Suspended;
 use listening::Change;
@@ -78,6 +80,8 @@ pub struct Session<S> {
     decoder: Decoder,
     /// Bytes of a request that is not complete yet, or must wait for one before it.
     pending: BytesMut,
+    /// The client sends no more. What it has sent is done all the same, as by Redis.
+    ended: bool,
     registered: bool,
     front: Front,
 }
@@ -112,6 +116,8 @@ pub struct Front {
     pub chosen_db: Rc<Cell<Option<u32>>>,
     /// What `WATCH` has named.
     pub watched: Vec<Rc<Watched>>,
+    /// The libraries of functions, for the request that waits for them.
+    libraries: Rc<RefCell<Asked>>,
     /// What lets it read one large thing at a time, once it has.
     large_reads: Option<Rc<Semaphore>>,
     /// What it has subscribed to, once it has.
@@ -178,6 +184,7 @@ impl<S: Portable> Session<S> {
             planning: None,
             chosen_db: Rc::default(),
             watched: Vec::new(),
+            libraries: Rc::default(),
             large_reads: None,
             subscriber: None,
             watching: None,
@@ -196,7 +203,8 @@ impl<S: Portable> Session<S> {
             waited: Duration::ZERO,
             worker,
         };
-        Self { stream, decoder: Decoder::new(), pending: BytesMut::new(), registered: false, front }
+        let (decoder, pending) = (Decoder::new(), BytesMut::new());
+        Self { stream, decoder, pending, ended: false, registered: false, front }
     }
 }
 
@@ -223,6 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
         }
         for _ in 0..READS_AT_A_TIME {
             session.work_on_pending(&mut time);
+            session.front.closing |= session.ended && !session.has_put_by();
             if session.front.has_rested(cx) {
                 continue;
             }
@@ -262,7 +271,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             }
             match ready!(session.poll_read(cx, &mut time)) {
                 Ok(0) => {
-                    session.front.closing = true;
+                    session.ended = true;
+                    session.front.closing |= !session.has_put_by();
                     session.front.outbox.end_of_requests();
                     if let Some(side) = &mut session.front.side {
                         side.end_of_requests();
@@ -316,8 +326,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
         }
     }
 
+    /// Whether a request waits for those before it.
+    fn has_put_by(&self) -> bool {
+        !self.pending.is_empty() && (self.front.blocked || self.front.stalled)
+    }
+
     /// While a client waits, the next requests are only put by: so it is noticed when it goes away.
     fn may_read(&self) -> bool {
+        if self.ended {
+            return false;
+        }
         let has_space = self.pending.len() < READ_BUFFER;
         if self.front.rest.is_some() {
             return !self.front.closing && has_space;
@@ -486,6 +504,10 @@ impl Front {
             Action::Wait(waiting) => self.wait(*waiting, args),
             Action::Aside(aside) => self.aside(*aside, bytes),
             Action::Both(job) => self.on_both(*job),
+            Action::Store(storing) => {
+                let engine = Rc::clone(self.worker.engine());
+                self.run_alone(|target| storing.run(engine, target))
+            }
             Action::KillScripts => self.kill_scripts(),
             Action::Monitor => {
                 self.monitor();
@@ -500,6 +522,9 @@ impl Front {
                 true
             }
         };
+        if is_done {
+            self.libraries.take();
+        }
         if is_done && is_shown {
             self.show_to_monitors(args);
         }
@@ -611,13 +636,16 @@ impl Front {
         }
         let silent = self.is_silent();
         let target = self.outbox.reserve(ticket, silent);
-        let asking = Asking {
+        tokio::task::spawn_local(aside.run(self.asking(), target));
+        true
+    }
+
+    fn asking(&mut self) -> Asking {
+        Asking {
             engine: Rc::clone(self.worker.engine()),
             client: Rc::clone(self.large_reads.get_or_insert_with(|| Rc::new(Semaphore::new(1)))),
             busy: Arc::clone(self.worker.busy_masters()),
-        };
-        tokio::task::spawn_local(aside.run(asking, target));
-        true
+        }
     }
 
     /// Starts a task that asks the data Redis and the masters.
@@ -698,8 +726,9 @@ impl Front {
     /// A client that waits sends nothing else until it is answered.
     fn wait(&mut self, mut waiting: Waiting, args: Args<'_>) -> bool {
         let worker = Rc::clone(&self.worker);
-        let withdrawn = self.suspend(&mut waiting, args);
-        self.run_alone(|target| waiting.run(worker, withdrawn, target))
+        let withdrawal = self.suspend(&mut waiting, args);
+        let asking = self.asking();
+        self.run_alone(|target| waiting.run(worker, asking, withdrawal, target))
     }
 
     fn kill_scripts(&mut self) -> bool {
@@ -730,6 +759,49 @@ impl Front {
             let target = self.outbox.reserve_part(ticket);
             self.worker.engine().start(operation, ticket.key, target);
         }
+    }
+
+    /// The libraries of functions as of a moment since the current request came, which is on `keys`. `None`: a quorum is
+    /// asked for them, and the request has to wait.
+    pub fn current_libraries(&self, keys: &[&[u8]]) -> Option<Result<Rc<Libraries>, Reply>> {
+        match &*self.libraries.borrow() {
+            Asked::Told(told) => return Some(told.clone()),
+            Asked::Pending => return None,
+            Asked::Nobody => {}
+        }
+        let engine = self.worker.engine();
+        let (key, order) = match keys {
+            [key] => (engine.fingerprint(self.db, key), Order::Rounds),
+            _ => (0, Order::Alone),
+        };
+        let question = Ticket {
+            key: engine.fingerprint(0, LIBRARIES.as_bytes()),
+            ..self.ticket_of(Order::Read)
+        };
+        if self.outbox.is_busy(&Ticket { key, ..self.ticket_of(order) })
+            || self.outbox.is_busy(&question)
+        {
+            return None;
+        }
+        self.ask_for_libraries(question);
+        None
+    }
+
+    fn ask_for_libraries(&self, question: Ticket) {
+        *self.libraries.borrow_mut() = Asked::Pending;
+        let slot = self.outbox.reserve(question, true);
+        let (worker, asked) = (Rc::clone(&self.worker), Rc::clone(&self.libraries));
+        tokio::task::spawn_local(async move {
+            let told = worker.shelf().current(worker.engine()).await;
+            *asked.borrow_mut() = Asked::Told(told);
+            // The request counts when it runs.
+            slot.deliver(Reply::QUEUED);
+        });
+    }
+
+    /// Lets requests that are looked at now see these libraries, or as before.
+    pub fn show_libraries(&self, told: Option<Result<Rc<Libraries>, Reply>>) {
+        *self.libraries.borrow_mut() = told.map_or(Asked::Nobody, Asked::Told);
     }
 
     fn ticket(&self, operation: &Operation, bytes: usize) -> Ticket {

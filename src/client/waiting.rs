@@ -1,31 +1,36 @@
-//! Clients that wait for an element: `BLPOP` and its siblings.
+//! Clients that wait for an element or for entries of streams: `BLPOP` and its siblings, `XREAD` and `XREADGROUP`.
 //!
 //! Each is a task of its own, which holds nobody up: it tries, waits for a change of one of its keys,
 //! and tries again. What another proxy changes is not heard of here, so it also looks now and then.
 //!
 //! Those who wait for one key stand in line, and only the first tries and looks: as in Redis, who waited
-//! longest is served first. Who leaves wakes the next, for whom there may be something left.
+//! longest is served first. Who leaves wakes the next, for whom there may be something left. Consumers of one group stand
+//! in a line of their own. Entries that everybody gets are tried for by all, but only the first looks.
 
-use std::cell::Cell;
+mod entries;
+
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::outbox::Target;
 use super::reply::Reply;
 use crate::clock::{self, Instant};
-use crate::operation::changes::Listener;
+use crate::operation::aside::Asking;
+use crate::operation::changes::{Line, Listener};
 use crate::operation::read::{Question, Read};
 use crate::operation::{Kind, Operation};
 use crate::worker::Worker;
+pub use entries::{Behind, Entries, First};
 
 /// How often it is looked whether another proxy has brought something.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a client waits for.
 pub struct Waiting {
-    /// Makes the operation that takes an element if there is one.
-    pub attempt: Box<dyn Fn() -> Operation>,
-    /// The keys in which there may be one.
+    /// What there may be.
+    pub awaited: Awaited,
+    /// The keys in which there may be some.
     pub keys: Vec<Box<[u8]>>,
     /// Whether it says more than keys and a time: masters may find a mistake in that.
     pub has_options: bool,
@@ -33,6 +38,23 @@ pub struct Waiting {
     pub db: u32,
     /// When it gives up; `None`: never.
     pub until: Option<Instant>,
+}
+
+/// For what a client waits.
+pub enum Awaited {
+    /// An element, which this operation takes if there is one.
+    Element(Box<dyn Fn() -> Operation>),
+    /// Entries of streams.
+    Entries(Entries),
+}
+
+/// A request that may be begun anew in another process.
+#[derive(Debug)]
+pub struct Withdrawal {
+    /// It is.
+    pub is_withdrawn: Cell<bool>,
+    /// What is begun there.
+    pub request: RefCell<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Waiting {
@@ -54,14 +76,21 @@ fn is_nothing(reply: &Reply) -> bool {
 }
 
 impl Waiting {
-    /// Waits, and answers. With `withdrawn` another process can wait instead: then that is set, and the answer is
+    /// Waits, and answers. With `withdrawal` another process can wait instead: then that is told, and the answer is
     /// nothing at all.
-    pub async fn run(self, worker: Rc<Worker>, withdrawn: Option<Rc<Cell<bool>>>, target: Target) {
-        let _blocked = worker.registry().block();
-        let departs = || withdrawn.is_some() && worker.is_departing();
+    pub async fn run(
+        self,
+        worker: Rc<Worker>,
+        asking: Asking,
+        withdrawal: Option<Rc<Withdrawal>>,
+        target: Target,
+    ) {
+        let mut blocked = None;
+        let departs = || withdrawal.is_some() && worker.is_departing();
         let engine = worker.engine();
         let keys = self.keys.iter().map(|key| engine.fingerprint(self.db, key));
-        let changes = engine.changes_of(keys.collect()).in_line();
+        let line = self.awaited.line();
+        let changes = engine.changes_of(keys.collect()).in_line(line);
         // A mistake is told at once, not when it is its turn.
         let mut may_be_wrong = self.has_options;
         loop {
@@ -69,19 +98,23 @@ impl Waiting {
             if target.is_abandoned() || worker.is_draining() {
                 return target.deliver(Reply::NilArray);
             }
-            if let Some(withdrawn) = withdrawn.as_ref().filter(|_| departs()) {
-                withdrawn.set(true);
+            if let Some(withdrawal) = withdrawal.as_ref().filter(|_| departs()) {
+                self.withdraw(withdrawal);
                 return target.deliver(Reply::Each(Vec::new()));
             }
             // Who is not first leaves what there is to others.
             let tries = changes.is_first() || std::mem::take(&mut may_be_wrong);
-            let reply = if tries { self.attempt(&worker).await } else { Reply::NilArray };
+            let reply = match tries || line == Line::Readers {
+                true => self.attempt(&asking, &target).await,
+                false => Reply::NilArray,
+            };
             if !is_nothing(&reply) && !is_split(&reply) {
                 return target.deliver(reply);
             }
             if self.is_over() {
                 return target.deliver(if is_split(&reply) { reply } else { Reply::NilArray });
             }
+            blocked.get_or_insert_with(|| worker.registry().block());
             tokio::select! {
                 biased;
                 () = turn => {}
@@ -102,7 +135,7 @@ impl Waiting {
         while !self.is_over() && goes_on() {
             let look = clock::now() + LOOK_AGAIN;
             tokio::time::sleep_until(self.until.map_or(look, |until| until.min(look))).await;
-            if changes.is_first() && self.is_there(worker).await {
+            if changes.is_first() && self.is_worth_a_try(worker, changes).await {
                 return;
             }
         }
@@ -112,10 +145,33 @@ impl Waiting {
         self.until.is_some_and(|until| until <= clock::now())
     }
 
-    async fn attempt(&self, worker: &Worker) -> Reply {
-        let operation = (self.attempt)();
-        let key = worker.engine().fingerprint(operation.db, &operation.key);
-        worker.engine().run(operation, key).await
+    fn withdraw(&self, withdrawal: &Withdrawal) {
+        if let Awaited::Entries(entries) = &self.awaited
+            && let Some(request) = entries.request()
+        {
+            *withdrawal.request.borrow_mut() = request;
+        }
+        withdrawal.is_withdrawn.set(true);
+    }
+
+    async fn attempt(&self, asking: &Asking, target: &Target) -> Reply {
+        match &self.awaited {
+            Awaited::Element(attempt) => asking.engine.run_now(attempt()).await,
+            Awaited::Entries(entries) => entries.attempt(self, asking, target).await,
+        }
+    }
+
+    async fn is_worth_a_try(&self, worker: &Worker, changes: &Listener) -> bool {
+        match &self.awaited {
+            Awaited::Element(_) => self.is_there(worker).await,
+            Awaited::Entries(entries) => {
+                let has_changed = entries.have_changed(self, worker).await;
+                if has_changed && entries.line == Line::Readers {
+                    changes.nudge_others();
+                }
+                has_changed
+            }
+        }
     }
 
     /// Reading whether there is a key costs masters less than trying to take something out of it.
@@ -123,11 +179,19 @@ impl Waiting {
         for key in &self.keys {
             let kind = Kind::Read(Read::new(Question::Exists));
             let operation = Operation { db: self.db, key: key.clone(), kind };
-            let fingerprint = worker.engine().fingerprint(self.db, key);
-            if worker.engine().run(operation, fingerprint).await != Reply::Int(0) {
+            if worker.engine().run_now(operation).await != Reply::Int(0) {
                 return true;
             }
         }
         false
+    }
+}
+
+impl Awaited {
+    fn line(&self) -> Line {
+        match self {
+            Self::Element(_) => Line::Elements,
+            Self::Entries(entries) => entries.line,
+        }
     }
 }

@@ -6,11 +6,11 @@ use super::number::parse_i64;
 use super::program::OneCommand;
 use super::table::{Nothing, Run, Spec};
 use super::word::is;
-use super::{Action, Outcome, error, keys, keyspace, names, operation, permission};
+use super::{Action, Outcome, error, keys, keyspace, names, operation, permission, stream};
 use crate::client::decoder::Args;
 use crate::client::reply::{Protocol, Reply};
 use crate::client::session::Front;
-use crate::client::waiting::Waiting;
+use crate::client::waiting::{Awaited, Waiting};
 use crate::clock;
 use crate::operation::aside::Aside;
 use crate::operation::large::Large;
@@ -21,8 +21,13 @@ use crate::operation::{Kind, request};
 /// Runs the command that `spec` describes.
 pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     permission::check_sort(&front.login, spec, args)?;
+    check_repeats(spec, args)?;
     match spec.run {
         Run::Walk => Ok(walk(front, spec, args)),
+        // How long ago entries were delivered is by the time of programs.
+        Run::Read(_) if spec.name == "xpending" && args.len() > 3 => {
+            Ok(Action::Start(OneCommand::new(front, spec, args).operation()))
+        }
         Run::Read(nothing) if may_be_large(spec, args) => {
             Ok(read_aside(front, spec, args, nothing))
         }
@@ -30,6 +35,7 @@ pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome
             Ok(read(front, spec, args, nothing))
         }
         Run::Wait => wait(front, spec, args),
+        Run::Follow | Run::Deliver => stream::read(front, spec, args),
         Run::Write if only_reads(spec, args) => Ok(read_aside(front, spec, args, Nothing::List)),
         _ if args.len() > MAX_WORDS => Err(error::too_many_words(spec.name)),
         _ => Ok(Action::Start(OneCommand::new(front, spec, args).operation())),
@@ -48,7 +54,7 @@ fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         has_options: spec.name == "blmove" || spec.has_counted_keys(),
         db: front.db,
         until: (timeout > 0.0).then(|| clock::now() + Duration::from_secs_f64(timeout)),
-        attempt: Box::new(move || command.operation()),
+        awaited: Awaited::Element(Box::new(move || command.operation())),
     };
     Ok(Action::Wait(Box::new(waiting)))
 }
@@ -64,7 +70,7 @@ fn moves(spec: &Spec) -> bool {
 }
 
 /// Most words that Lua can hand to a function (`LUAI_MAXCSTACK` in `luaconf.h`), less some for ours.
-const MAX_WORDS: usize = 7_900;
+pub(super) const MAX_WORDS: usize = 7_900;
 
 /// How long a command that waits may do so, in seconds; 0: for ever. What Redis looks at before it has to be
 /// in order as well.
@@ -127,16 +133,16 @@ const BEYOND_MILLISECONDS: f64 = 9_223_372_036_854_775.807;
 /// A century. Longer times would be beyond what a clock counts.
 const LONGEST_TIMEOUT_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
 
-/// RESP3 has members and their scores in pairs, RESP2 has them flat; masters speak RESP3.
+/// RESP3 has members and their scores, fields and their values in pairs, RESP2 has them flat; masters speak RESP3.
 fn is_flat_in_resp2(front: &Front, args: Args<'_>) -> bool {
-    let with_scores = |word: &[u8]| word.eq_ignore_ascii_case(b"withscores");
-    front.outbox.protocol() == Protocol::Resp2 && args.iter().any(with_scores)
+    let in_pairs = |word: &[u8]| is(word, &["withscores", "withvalues"]);
+    front.outbox.protocol() == Protocol::Resp2 && args.iter().any(in_pairs)
 }
 
 fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
     let keys = keys::of(spec, args);
-    let query = Query::new(asked(spec, args), nothing).unordered(items_each(spec, args));
-    let query = query.of_many_keys(keys.len() != 1);
+    let query = Query::new(asked(spec, args), nothing).on_keys(keys.iter().copied());
+    let query = query.looking_up(looks_up(spec, args));
     let first = keys.first().copied().unwrap_or_default();
     Action::Start(operation(front, first, Kind::Query(Box::new(query))))
 }
@@ -144,13 +150,6 @@ fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action 
 /// What masters are asked.
 fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
     match spec.name {
-        // A script would lose the order of what `IDX` answers.
-        "lcs" if args.from(3).iter().any(|word| word.eq_ignore_ascii_case(b"idx")) => {
-            request::of(args.iter())
-        }
-        "bitcount" | "bitpos" | "dump" | "getbit" | "lcs" | "object" | "substr" => {
-            request::untagged(&keys::of(spec, args), args.iter())
-        }
         "sort" | "sort_ro" if names::may_be_completed(spec, args) => {
             request::sort(&keys::of(spec, args), args.iter())
         }
@@ -158,14 +157,18 @@ fn asked(spec: &Spec, args: Args<'_>) -> Box<[u8]> {
     }
 }
 
+/// The client's words, if it looks up keys that it does not name.
+fn looks_up(spec: &Spec, args: Args<'_>) -> Option<Box<[u8]>> {
+    names::has_patterns(spec, args).then(|| request::of(args.iter()))
+}
+
 fn read_aside(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
     let large = Large {
         db: front.db,
         keys: keys::of(spec, args).into_iter().map(Into::into).collect(),
         request: asked(spec, args),
+        words: looks_up(spec, args),
         nothing,
-        items_each: items_each(spec, args),
-        items_of_set: items_of_unsorted_set(spec, args),
         flat: is_flat_in_resp2(front, args),
     };
     Action::Aside(Box::new(Aside::Large(large)))
@@ -181,26 +184,41 @@ fn walk(front: &Front, spec: &Spec, args: Args<'_>) -> Action {
     keyspace::scan_key(front, args, over).unwrap_or_else(|| read(front, spec, args, Nothing::Again))
 }
 
-/// Groups of so many elements of an array have no order.
-fn items_each(spec: &Spec, args: Args<'_>) -> usize {
-    match spec.name {
-        "hkeys" | "hvals" | "sscan" => 1,
-        "hscan" | "zscan" => 2,
-        "sort" | "sort_ro" => items_of_sort(args),
-        _ => 0,
-    }
-}
-
 /// Whether it takes a master longer when there is more under its keys. Redis says so of what is not `fast`.
 fn may_be_large(spec: &Spec, args: Args<'_>) -> bool {
     let is_slow = !spec.flags.contains(&"fast");
     let is_one_thing =
         matches!(spec.name, "geodist" | "geohash" | "geopos" | "lindex" | "object" | "pfcount");
-    is_slow && !is_one_thing && !is_a_short_range(spec, args)
+    is_slow && !is_one_thing && !draws_one(spec, args) && !is_a_short_range(spec, args)
 }
 
+/// Whether it draws one element, which takes a master no time.
+fn draws_one(spec: &Spec, args: Args<'_>) -> bool {
+    draws(spec) && args.len() == 2
+}
+
+/// Whether it shows elements that are drawn at random.
+fn draws(spec: &Spec) -> bool {
+    matches!(spec.name, "hrandfield" | "srandmember" | "zrandmember")
+}
+
+/// Refuses to draw with repeats so often that masters would do nothing else. The lowest number of all is for Redis to
+/// refuse.
+fn check_repeats(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
+    let count = args.get(2).filter(|_| draws(spec)).and_then(parse_i64);
+    match count {
+        Some(count) if count < -MOST_REPEATS && count > i64::MIN => {
+            Err(error::too_many_repeats(MOST_REPEATS))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many elements are drawn with repeats: a master takes some 0.1 s for them.
+const MOST_REPEATS: i64 = 1 << 20;
+
 /// Up to so many elements from either end are read at once.
-const SHORT_RANGE: u64 = 256;
+pub(super) const SHORT_RANGE: u64 = 256;
 
 /// `LRANGE key start stop` and its like, of positions that do not depend on how many there are.
 fn is_a_short_range(spec: &Spec, args: Args<'_>) -> bool {
@@ -211,30 +229,4 @@ fn is_a_short_range(spec: &Spec, args: Args<'_>) -> bool {
     let (Some(start), Some(stop)) = (position(2), position(3)) else { return false };
     let by_position = args.iter().skip(4).all(|word| word.eq_ignore_ascii_case(b"withscores"));
     by_position && (start < 0) == (stop < 0) && start.abs_diff(stop) < SHORT_RANGE
-}
-
-/// How many items there are for each element that `SORT` finds where those may have any order; 0: they have one.
-/// Alphabetically by keys that do not exist, all elements are equal (`sortCompare` in `sort.c`).
-fn items_of_sort(args: Args<'_>) -> usize {
-    let options = || keys::sort_options(args);
-    let is_undefined = args.iter().skip(2).any(|word| is(word, &["alpha"]))
-        && options().any(|(option, _)| is(option, &["by"]));
-    if is_undefined { found_by_sort(args) } else { 0 }
-}
-
-/// The same of a set, which `SORT` does not sort when a pattern after `BY` has no `*`.
-fn items_of_unsorted_set(spec: &Spec, args: Args<'_>) -> usize {
-    let is_unsorted = matches!(spec.name, "sort" | "sort_ro")
-        && keys::sort_options(args).any(|(option, rest)| {
-            // Redis reads it as C reads strings.
-            let mut pattern = rest.at(0).iter().take_while(|byte| **byte != 0);
-            option.eq_ignore_ascii_case(b"by") && !pattern.any(|byte| *byte == b'*')
-        });
-    if is_unsorted { found_by_sort(args) } else { 0 }
-}
-
-/// How many items there are for each element that `SORT` finds.
-fn found_by_sort(args: Args<'_>) -> usize {
-    let is_get = |option: &[u8]| option.eq_ignore_ascii_case(b"get");
-    keys::sort_options(args).filter(|(option, _)| is_get(option)).count().max(1)
 }

@@ -156,6 +156,9 @@ pub fn exec_aborted_by(why: &str) -> Reply {
 }
 /// `CLUSTER`, `READONLY`, `READWRITE`.
 pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
+/// `EVAL_RO` of a script whose shebang does not say that it changes nothing.
+pub const WRITE_FLAG: Reply =
+    fixed("ERR Can not execute a script with write flag using *_ro command.");
 /// A request or a transaction with keys of locks and of data. Its first word is that of Redis Cluster.
 pub fn lock_and_data(lock: &[u8], data: &[u8]) -> Reply {
     let [lock, data] = [lock, data].map(String::from_utf8_lossy);
@@ -252,10 +255,46 @@ pub fn unsupported_command(name: &[u8]) -> Reply {
     ))
 }
 
+/// A command of later versions that gives parts of a key a time to live. Not one of Redis's texts.
+pub fn by_clock(command: &str) -> Reply {
+    Reply::error(format!(
+        "ERR '{command}' is not supported by redlock-proxy: each master would decide by its own clock; let a key expire as a whole"
+    ))
+}
+
+/// A command of later versions or of a module that writes what nobody can foresee. Not one of Redis's texts.
+pub fn by_dice(command: &str) -> Reply {
+    Reply::error(format!(
+        "ERR '{command}' is not supported by redlock-proxy: each master would write what it draws or measures itself"
+    ))
+}
+
+/// `XREADGROUP` without a group.
+pub const MISSING_GROUP: Reply = fixed("ERR Missing GROUP option for XREADGROUP");
+
+/// `XREAD` with an option that it has not.
+pub fn only_of_xreadgroup(option: &str) -> Reply {
+    Reply::error(format!(
+        "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
+    ))
+}
+
+/// A stream without an id.
+pub const UNBALANCED_STREAMS: Reply = fixed(
+    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+);
+
 /// More words than a script can hand to a command. Not one of Redis's texts.
 pub fn too_many_words(command: &str) -> Reply {
     Reply::error(format!(
         "ERR '{command}' with more than 7900 arguments is not supported: split it"
+    ))
+}
+
+/// More elements with repeats than masters draw at a time. Not one of Redis's texts.
+pub fn too_many_repeats(most: i64) -> Reply {
+    Reply::error(format!(
+        "ERR more than {most} elements with repeats are not supported: draw fewer at a time"
     ))
 }
 
@@ -302,7 +341,7 @@ pub fn hello_option(option: &[u8]) -> Reply {
     Reply::error(format!("ERR Syntax error in HELLO option '{option}'"))
 }
 
-const fn fixed(text: &'static str) -> Reply {
+pub(super) const fn fixed(text: &'static str) -> Reply {
     Reply::Error(Cow::Borrowed(text))
 }
 

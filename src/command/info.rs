@@ -254,10 +254,10 @@ fn master_fields(engine: &Engine, metrics: &Metrics, link: &Link) -> String {
         ("ballots", &ballots),
         ("unknown_ballots", &unknown),
         ("copied_keys", &electorate.keys_copied(master)),
-        ("removed_orphans", &electorate.orphans_removed(master)),
         ("version", &link.facts().map_or_else(String::new, |facts| facts.version)),
         ("deferred_releases", &link.deferred()),
         ("dropped_releases", &link.dropped()),
+        ("registers_behind", &engine.rules().registers.behind.count(master)),
     ];
     let reason = reason.unwrap_or_default().replace(['\r', '\n', ','], " ");
     fields.iter().map(|(name, value)| format!("{name}={value},")).collect::<String>()

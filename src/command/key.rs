@@ -41,15 +41,6 @@ pub(super) fn exists(front: &Front, args: Args<'_>) -> Outcome {
     Ok(each_key(front, args, Gather::Sum, kind))
 }
 
-/// `DEL key...`, `UNLINK key...`
-pub(super) fn del(front: &Front, args: Args<'_>) -> Outcome {
-    let kind = || Kind::Delete(Box::default());
-    if args.len() == 2 {
-        return Ok(Action::Start(operation(front, args.at(1), kind())));
-    }
-    Ok(each_key(front, args, Gather::Sum, kind))
-}
-
 /// A read of the first key.
 pub(super) fn read(front: &Front, args: Args<'_>, question: Question) -> Outcome {
     Ok(Action::Start(operation(front, args.at(1), Kind::Read(Read::new(question)))))

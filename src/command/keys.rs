@@ -19,6 +19,8 @@ pub(super) fn checked<'a>(spec: &Spec, args: Args<'a>) -> Option<Vec<&'a [u8]>> 
         let at = count_at(spec, !keys.is_empty());
         let least = usize::from(!spec.flags.contains(&"no_mandatory_keys"));
         keys.extend(counted(args, at, least)?);
+    } else if matches!(spec.name, "xread" | "xreadgroup") {
+        keys.extend(streams(args));
     } else if spec.flags.contains(&"movablekeys") {
         keys.extend(stored(spec, args));
     }
@@ -31,8 +33,6 @@ pub(super) fn of_other(args: Args<'_>) -> Vec<&[u8]> {
     let name = args.at(0).to_ascii_lowercase();
     let one = |at: usize| args.get(at).into_iter().collect();
     match &name[..] {
-        b"fcall" | b"fcall_ro" => counted(args, 2, 0).map(Iterator::collect).unwrap_or_default(),
-        b"xread" | b"xreadgroup" => streams(args),
         b"memory" | b"debug" | b"pfdebug" => one(2),
         b"migrate" => migrated(args),
         b"georadiusbymember" => {
@@ -52,17 +52,15 @@ pub(super) fn of_other(args: Args<'_>) -> Vec<&[u8]> {
 
 /// Commands of Redis whose first argument is no key.
 fn without_keys(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 16] = [
+    const NAMES: [&[u8]; 14] = [
         b"bgrewriteaof",
         b"bgsave",
         b"failover",
-        b"function",
         b"lastsave",
         b"latency",
         b"lolwut",
         b"module",
         b"pfselftest",
-        b"randomkey",
         b"replicaof",
         b"save",
         b"shutdown",
@@ -73,11 +71,28 @@ fn without_keys(name: &[u8]) -> bool {
     NAMES.contains(&name)
 }
 
-/// `XREAD ... STREAMS key... id...`: the first half of what follows the word.
-fn streams(args: Args<'_>) -> Vec<&[u8]> {
-    let begins = args.iter().position(|word| is(word, &["streams"]));
+/// `XREAD ... STREAMS key... id...`: the first half of what follows the word, which may also be the name of a group, a
+/// consumer or a stream (`xreadGetKeys` in `db.c`). Where options are wrong it is found anywhere, as by Redis's key
+/// specifications, so that its user is told first that the keys are not allowed.
+fn streams(args: Args<'_>) -> impl Iterator<Item = &[u8]> {
+    let is_streams = |word: &[u8]| is(word, &["streams"]);
+    let begins = after_options(args).or_else(|| args.iter().position(is_streams));
     let streams = begins.map_or(args.from(args.len()), |at| args.from(at + 1));
-    streams.iter().take(streams.len() / 2).collect()
+    streams.iter().take(streams.len() / 2)
+}
+
+/// Where `STREAMS` is, if all options before it are known.
+fn after_options(args: Args<'_>) -> Option<usize> {
+    let mut at = 1;
+    while !is(args.get(at)?, &["streams"]) {
+        at += match args.at(at) {
+            word if is(word, &["block", "count"]) => 2,
+            word if is(word, &["group"]) => 3,
+            word if is(word, &["noack"]) => 1,
+            _ => return None,
+        };
+    }
+    Some(at)
 }
 
 /// `MIGRATE host port key ...`, or an empty key and `KEYS key...` at the end.
@@ -198,6 +213,15 @@ mod tests {
         assert_keys("lmpop 3 a b", &[]);
         assert_keys("mset a 1 b 2", &["a", "b"]);
         assert_keys("spublish channel message", &[]);
+    }
+
+    #[test]
+    fn streams_are_the_first_half_of_what_follows_that_word() {
+        assert_keys("xread count 1 block 0 streams a b 0 $", &["a", "b"]);
+        assert_keys("xreadgroup group streams streams noack streams streams >", &["streams"]);
+        assert_keys("xread streams a b 0", &["a"]);
+        assert_keys("xread nonsense streams a 0", &["a"]);
+        assert_keys("xread count streams a", &[]);
     }
 
     /// A key may have the name of an option.

@@ -1,4 +1,4 @@
-//! All keys of a database: `KEYS`, `SCAN`, `DBSIZE`, `FLUSHDB`, `FLUSHALL`.
+//! All keys of a database: `KEYS`, `SCAN`, `DBSIZE`, `RANDOMKEY`, `FLUSHDB`, `FLUSHALL`.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::operation::Kind;
 use crate::operation::aside::Aside;
-use crate::operation::everywhere::{Everywhere, What};
+use crate::operation::flush::{Extent as Emptied, Flush, Pace};
 use crate::operation::walk::{Extent, Filter, LONGEST_PAGE, Over, Walk};
 
 /// `KEYS pattern`
@@ -25,11 +25,18 @@ pub(super) fn keys(front: &Front, args: Args<'_>) -> Outcome {
 
 /// `DBSIZE`
 pub(super) fn dbsize(front: &Front) -> Outcome {
-    ask(front, What::Count)
+    let filter = Filter { count: LONGEST_PAGE, ..Filter::default() };
+    Ok(walk(front, Over::Keys, filter, Extent::Count))
+}
+
+/// `RANDOMKEY`
+pub(super) fn random_key(front: &Front) -> Action {
+    let filter = Filter { count: LONGEST_PAGE, ..Filter::default() };
+    walk(front, Over::Keys, filter, Extent::Any)
 }
 
 /// `FLUSHDB [ASYNC|SYNC]`, `FLUSHALL [ASYNC|SYNC]`: every lock there is, gone. Only if allowed.
-pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, all: bool) -> Outcome {
+pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, extent: Emptied) -> Outcome {
     let mode = args.get(1);
     if args.len() > 2 || mode.is_some_and(|mode| !is(mode, &["sync", "async"])) {
         return Err(error::SYNTAX);
@@ -40,7 +47,13 @@ pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, all: bool) -> Out
              --allow-flush if that is what you want"
         )));
     }
-    ask(front, What::Flush { all })
+    let pace = match mode {
+        None => Pace::Usual,
+        Some(mode) if is(mode, &["async"]) => Pace::Async,
+        Some(_) => Pace::Sync,
+    };
+    let kind = Kind::Flush(Box::new(Flush::new(extent, pace)));
+    Ok(Action::Start(operation(front, b"", kind)))
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`
@@ -72,10 +85,4 @@ fn filter(options: &ScanOptions<'_>) -> Filter {
 fn walk(front: &Front, over: Over, filter: Filter, extent: Extent) -> Action {
     let walk = Walk { db: front.db, over, filter, extent };
     Action::Aside(Box::new(Aside::Walk(walk)))
-}
-
-/// All of it, asked of all masters.
-fn ask(front: &Front, what: What) -> Outcome {
-    let kind = Kind::Everywhere(Box::new(Everywhere::new(what)));
-    Ok(Action::Start(operation(front, b"", kind)))
 }

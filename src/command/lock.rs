@@ -1,8 +1,7 @@
 //! Taking, replacing and giving back whole values: `SET`, `SETNX`, `GETSET`, `DELEX`, ...
 
-use bytes::Bytes;
-
 use super::options::{Base, Condition, GetexTtl, SetOptions, SetTtl, Time, Unit};
+use super::program::OneCommand;
 use super::table::Command;
 use super::{Action, Outcome, check_ttl, error, key, operation};
 use crate::client::decoder::Args;
@@ -12,9 +11,9 @@ use crate::config::NoTtl;
 use crate::operation::claim::{Claim, How, Replies};
 use crate::operation::read::Question;
 use crate::operation::release::{self, Release};
-use crate::operation::request::NewTtl;
-use crate::operation::swap::{self, Answered, Swap, Update};
-use crate::operation::{Answers, Kind};
+use crate::operation::request::Number;
+use crate::operation::wish::Wish;
+use crate::operation::{Answers, Kind, Operation};
 
 /// `SET key value [NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`
 pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
@@ -22,30 +21,30 @@ pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
     let options = SetOptions::parse(args.from(3), front.unix_ms())?;
     let expired = matches!(options.ttl, SetTtl::Ms(..=0));
     if options.condition == Condition::Absent && !options.get && !expired {
-        return claim(front, key, value, options.ttl, Replies::SET);
+        return claim(front, Command::Set, args, options.ttl, Replies::SET);
     }
-    let ttl = match options.condition {
-        Condition::Absent if !expired => {
-            Some(lease(front, options.ttl)?.map_or(NewTtl::None, NewTtl::Millis))
-        }
-        _ => new_ttl(front, options.ttl)?,
-    };
-    let update = Update::Set {
-        new: ttl.map(|ttl| (Bytes::copy_from_slice(value), ttl)),
-        condition: match options.condition {
-            Condition::Always => swap::Condition::Always,
-            Condition::Absent => swap::Condition::Missing,
-            Condition::Present => swap::Condition::Exists,
-            Condition::Equal(value) => swap::Condition::Equals(Bytes::copy_from_slice(value)),
-        },
-        answer: if options.get { Answered::OldValue } else { Answered::Ok },
-    };
-    swap(front, key, update)
+    if options.condition == Condition::Absent && !expired {
+        return create(front, key, value, options.ttl);
+    }
+    if let SetTtl::Ms(ttl_ms) = options.ttl {
+        check_ttl(front, "set", ttl_ms)?;
+    }
+    Ok(run(front, Command::Set, args))
+}
+
+/// `SET key value NX GET`
+fn create(front: &Front, key: &[u8], value: &[u8], ttl: SetTtl) -> Outcome {
+    let mut words = vec![&b"SET"[..], key, value, b"NX", b"GET"];
+    let mut digits = Number::default();
+    if let Some(ttl_ms) = lease(front, ttl)? {
+        words.extend([b"PX", digits.digits(ttl_ms)]);
+    }
+    Ok(Action::Start(OneCommand::on_key(front, key, &words).operation()))
 }
 
 /// `SETNX key value`
 pub(super) fn setnx(front: &Front, args: Args<'_>) -> Outcome {
-    claim(front, args.at(1), args.at(2), SetTtl::Never, Replies::SETNX)
+    claim(front, Command::SetNx, args, SetTtl::Never, Replies::SETNX)
 }
 
 /// `SETEX key seconds value`, `PSETEX key milliseconds value`
@@ -54,41 +53,27 @@ pub(super) fn setex(front: &Front, args: Args<'_>, command: Command) -> Outcome 
     let time = Time::new(args.at(2), unit, Base::Now);
     let ttl_ms = time.ttl_ms(command.spec().name, front.unix_ms())?;
     check_ttl(front, command.spec().name, ttl_ms)?;
-    let ttl = NewTtl::Millis(ttl_ms);
-    overwrite(front, args.at(1), args.at(3), ttl, Answered::Ok)
-}
-
-/// `GETSET key value`
-pub(super) fn getset(front: &Front, args: Args<'_>) -> Outcome {
-    overwrite(front, args.at(1), args.at(2), NewTtl::None, Answered::OldValue)
-}
-
-/// `GETDEL key`
-pub(super) fn getdel(front: &Front, args: Args<'_>) -> Outcome {
-    swap(front, args.at(1), Update::Delete)
+    Ok(run(front, command, args))
 }
 
 /// `GETEX key [PERSIST | EX | PX | EXAT | PXAT time]`
 pub(super) fn getex(front: &Front, args: Args<'_>) -> Outcome {
-    let update = match GetexTtl::parse(args.from(2))? {
+    match GetexTtl::parse(args.from(2))? {
         GetexTtl::Unchanged => return key::read(front, args, Question::Value),
-        GetexTtl::Never => Update::Expire(NewTtl::None),
-        GetexTtl::Time(time) => match time.ttl_ms("getex", front.unix_ms()) {
-            Ok(ttl_ms) if ttl_ms <= 0 => Update::ExpireNow,
-            Ok(ttl_ms) => {
+        GetexTtl::Never => {}
+        GetexTtl::Time(time) => {
+            if let Ok(ttl_ms) = time.ttl_ms("getex", front.unix_ms()) {
                 check_ttl(front, "getex", ttl_ms)?;
-                Update::Expire(NewTtl::Millis(ttl_ms))
             }
-            Err(error) => Update::Refuse(error),
-        },
-    };
-    swap(front, args.at(1), update)
+        }
+    }
+    Ok(run(front, Command::GetEx, args))
 }
 
 /// `DELEX key [IFEQ value]`
 pub(super) fn delex(front: &Front, args: Args<'_>) -> Outcome {
     match (args.len(), args.get(2)) {
-        (2, _) => key::del(front, args),
+        (2, _) => Ok(delete_one(front, args.at(1))),
         (4, Some(word)) if word.eq_ignore_ascii_case(b"IFEQ") => {
             Ok(release(front, args.at(1), args.at(3)))
         }
@@ -101,14 +86,44 @@ pub(super) fn delifeq(front: &Front, args: Args<'_>) -> Outcome {
     Ok(release(front, args.at(1), args.at(2)))
 }
 
-/// A swap of what `key` holds.
-pub(super) fn swap(front: &Front, key: &[u8], update: Update) -> Outcome {
-    Ok(Action::Start(operation(front, key, Kind::Swap(Box::new(Swap::new(update))))))
+/// Runs a command as it is.
+pub(super) fn run(front: &Front, command: Command, args: Args<'_>) -> Action {
+    Action::Start(OneCommand::new(front, command.spec(), args).operation())
 }
 
-fn overwrite(front: &Front, key: &[u8], value: &[u8], ttl: NewTtl, answer: Answered) -> Outcome {
-    let new = Some((Bytes::copy_from_slice(value), ttl));
-    swap(front, key, Update::Set { new, condition: swap::Condition::Always, answer })
+/// The same of one that means this for a lock, which may be at the data Redis as well.
+pub(super) fn run_for_lock(
+    front: &Front,
+    command: Command,
+    args: Args<'_>,
+    wish: impl FnOnce() -> Wish,
+) -> Action {
+    for_lock(front, OneCommand::new(front, command.spec(), args).operation(), wish)
+}
+
+fn for_lock(front: &Front, operation: Operation, wish: impl FnOnce() -> Wish) -> Action {
+    match front.worker.gate() {
+        Some(_) => Action::Start(operation.with_wish(wish())),
+        None => Action::Start(operation),
+    }
+}
+
+/// `DEL key...`, `UNLINK key...`: several keys at once.
+pub(super) fn delete(front: &Front, command: Command, args: Args<'_>) -> Action {
+    match args.len() {
+        2 => delete_one(front, args.at(1)),
+        _ => run(front, command, args),
+    }
+}
+
+/// Deletes each lease that is seen there, or the register.
+fn delete_one(front: &Front, key: &[u8]) -> Action {
+    Action::Start(operation(front, key, Kind::Delete(Box::default())))
+}
+
+/// `PERSIST key`
+pub(super) fn persist(front: &Front, args: Args<'_>) -> Action {
+    run_for_lock(front, Command::Persist, args, || Wish::Persist)
 }
 
 fn release(front: &Front, key: &[u8], token: &[u8]) -> Action {
@@ -116,19 +131,38 @@ fn release(front: &Front, key: &[u8], token: &[u8]) -> Action {
     Action::Start(operation(front, key, Kind::Release(release)))
 }
 
+/// `SET key value NX`, `SETNX key value`: a lease, unless it is to have no end.
 fn claim(
     front: &Front,
-    key: &[u8],
-    token: &[u8],
+    command: Command,
+    args: Args<'_>,
     ttl: SetTtl,
     replies: &'static Replies,
 ) -> Outcome {
-    let replies = Answers::Usual(replies);
-    let claim = match lease(front, ttl)? {
-        Some(ttl_ms) => Claim::new(token.into(), ttl_ms, How::IfFree, replies),
-        None => Claim::persistent(token.into(), front.worker.provisional_ttl_ms(), replies),
+    let token = args.at(2);
+    let Some(ttl_ms) = lease(front, ttl)? else {
+        return Ok(take_for_ever(front, command, args, replies));
     };
-    Ok(Action::Start(operation(front, key, Kind::Claim(claim))))
+    let claim = Claim::new(token.into(), ttl_ms, How::IfFree, Answers::Usual(replies));
+    Ok(Action::Start(operation(front, args.at(1), Kind::Claim(claim))))
+}
+
+/// The same of a lock without an end.
+fn take_for_ever(
+    front: &Front,
+    command: Command,
+    args: Args<'_>,
+    replies: &'static Replies,
+) -> Action {
+    let (key, token) = (args.at(1), args.at(2));
+    let engine = front.worker.engine();
+    let (turn, is_counted) = (engine.fingerprint(front.db, key), command == Command::SetNx);
+    let texts = &engine.rules().texts;
+    let program = texts.taking_for_ever((front.db, key), turn, token, is_counted);
+    for_lock(front, operation(front, key, Kind::Program(Box::new(program))), || {
+        let (how, replies) = (How::IfFree, replies.clone());
+        Wish::Claim { token: token.into(), ttl_ms: None, how, replies }
+    })
 }
 
 /// The TTL of a new lock, `None` for one that never ends.
@@ -146,18 +180,5 @@ fn lease(front: &Front, ttl: SetTtl) -> Result<Option<i64>, Reply> {
                 "ERR a lock without a TTL is refused by --no-ttl reject: give it one with PX or EX",
             )),
         },
-    }
-}
-
-/// The TTL of an overwritten value, `None` when its time has already passed: Redis
-/// answers as if it had been set, and there is no key.
-fn new_ttl(front: &Front, ttl: SetTtl) -> Result<Option<NewTtl>, Reply> {
-    match ttl {
-        SetTtl::Never => Ok(Some(NewTtl::None)),
-        SetTtl::Keep => Ok(Some(NewTtl::Keep)),
-        SetTtl::Ms(..=0) => Ok(None),
-        SetTtl::Ms(ttl_ms) => {
-            check_ttl(front, "set", ttl_ms).map(|()| Some(NewTtl::Millis(ttl_ms)))
-        }
     }
 }

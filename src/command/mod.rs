@@ -3,7 +3,7 @@
 //! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`], `help`: Redis's texts;
 //! * [`options`], [`number`], [`glob`]: arguments as Redis reads them; `keys`: which of them are keys;
 //! * [`outlook`]: what a request names, and what would become of it, for whoever only watches;
-//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `pubsub` ask the masters,
+//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `function`, `pubsub` ask the masters,
 //!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `acl`, `server`,
 //!   `config`, `latency`, `info` answer at once; `permission`: who may send what; `names`: what nobody may name.
 
@@ -16,6 +16,7 @@ mod counter;
 mod data;
 pub mod error;
 mod expiry;
+mod function;
 pub mod glob;
 mod help;
 mod info;
@@ -26,6 +27,7 @@ mod keyspace;
 mod latency;
 mod lock;
 mod names;
+mod newer;
 pub mod number;
 pub mod options;
 pub mod outlook;
@@ -35,6 +37,7 @@ mod pubsub;
 pub(crate) mod route;
 mod script;
 mod server;
+mod stream;
 pub mod table;
 pub mod transaction;
 pub mod word;
@@ -50,6 +53,8 @@ use crate::clock::Instant;
 use crate::metrics::NO_COMMAND;
 use crate::moving::job::{Job, REFUSED, Way};
 use crate::operation::aside::Aside;
+use crate::operation::flush::Extent;
+use crate::operation::libraries::Storing;
 use crate::operation::{Kind, Operation};
 use crate::pubsub::{ChannelKind, Topic, TopicKind};
 use table::{Command, Spec};
@@ -83,6 +88,8 @@ pub enum Action {
     Plan(Box<transaction::Planning>),
     /// One master after the other is asked, apart from the votes.
     Aside(Box<Aside>),
+    /// Libraries of functions are looked at by the masters and kept, apart from other requests of the client.
+    Store(Box<Storing>),
     /// Scripts that keep masters busy are ended.
     KillScripts,
     /// The client sees all requests from now on.
@@ -121,6 +128,9 @@ pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
     }
     let spec = match accepted(front, args) {
         Ok(spec) => spec,
+        Err(Some(refused)) if table::lookup(args.at(0)).is_none() => {
+            return newer::run(front, args, refused);
+        }
         Err(Some(refused)) => return transaction::refused(front, args, refused),
         Err(None) => return Action::HangUp,
     };
@@ -200,7 +210,8 @@ fn goes_past_the_queue(command: Command) -> bool {
 /// A command that changes how replies are sent, or looks at more than one key, must not overtake.
 fn waits_for_all(command: Command, words: usize) -> bool {
     use Command as C;
-    let many_keys = matches!(command, C::Mget | C::Exists | C::Touch | C::Watch | C::Script)
+    let many_keys = matches!(command, C::Mget | C::Exists | C::Touch | C::Watch)
+        || matches!(command, C::Script | C::Function)
         || matches!(command, C::Del | C::Unlink) && words > 2;
     many_keys || changes_or_lists_everything(command)
 }
@@ -215,6 +226,7 @@ fn changes_or_lists_everything(command: Command) -> bool {
             | C::Keys
             | C::Scan
             | C::DbSize
+            | C::RandomKey
             | C::FlushDb
             | C::FlushAll
             | C::Quit
@@ -250,8 +262,8 @@ fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         C::Set => lock::set(front, args),
         C::SetNx => lock::setnx(front, args),
         C::SetEx | C::PsetEx => lock::setex(front, args, command),
-        C::GetSet => lock::getset(front, args),
-        C::GetDel => lock::getdel(front, args),
+        C::GetSet | C::GetDel | C::Append => Ok(lock::run(front, command, args)),
+        C::Persist => Ok(lock::persist(front, args)),
         C::GetEx => lock::getex(front, args),
         C::DelEx => lock::delex(front, args),
         C::DelIfEq => lock::delifeq(front, args),
@@ -261,21 +273,23 @@ fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
         C::GetRange | C::Substr => key::getrange(front, args),
         C::Exists | C::Touch => key::exists(front, args),
         C::Type => key::kind(front, args),
-        C::Del | C::Unlink => key::del(front, args),
+        C::Del | C::Unlink => Ok(lock::delete(front, command, args)),
         C::Ttl | C::Pttl | C::ExpireTime | C::PexpireTime => expiry::ttl(front, args, command),
         C::Expire | C::Pexpire | C::ExpireAt | C::PexpireAt => expiry::expire(front, args, command),
-        C::Persist => expiry::persist(front, args),
         C::Incr | C::IncrBy | C::Decr | C::DecrBy => counter::add(front, args, command),
-        C::Append => counter::append(front, args),
         C::Keys => keyspace::keys(front, args),
         C::Scan => keyspace::scan(front, args),
         C::DbSize => keyspace::dbsize(front),
-        C::FlushDb => keyspace::flush(front, args, "flushdb", false),
-        C::FlushAll => keyspace::flush(front, args, "flushall", true),
+        C::RandomKey => Ok(keyspace::random_key(front)),
+        C::FlushDb => keyspace::flush(front, args, "flushdb", Extent::One),
+        C::FlushAll => keyspace::flush(front, args, "flushall", Extent::All),
         C::Eval => script::eval(front, args, false),
         C::EvalRo => script::eval(front, args, true),
         C::EvalSha => script::evalsha(front, args, false),
         C::EvalShaRo => script::evalsha(front, args, true),
+        C::Fcall => function::fcall(front, spec, args),
+        C::FcallRo => function::fcall(front, spec, args),
+        C::Function => function::function(front, args),
         C::Subscribe => pubsub::subscribe(args, TopicKind::Channel),
         C::Psubscribe => pubsub::subscribe(args, TopicKind::Pattern),
         C::Ssubscribe => pubsub::subscribe(args, TopicKind::Shard),

@@ -69,6 +69,11 @@ pub(super) fn may_be_completed(spec: &Spec, args: Args<'_>) -> bool {
     })
 }
 
+/// Whether it looks up keys that only their patterns name.
+pub(super) fn has_patterns(spec: &Spec, args: Args<'_>) -> bool {
+    patterns(spec, args).next().is_some()
+}
+
 /// The patterns of keys that `SORT` looks up.
 fn patterns<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let sorts = matches!(spec.name, "sort" | "sort_ro");

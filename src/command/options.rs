@@ -373,6 +373,16 @@ impl Range {
         Ok(Range { start: index(2)?, end: index(3)? })
     }
 
+    /// The first index.
+    pub fn start(self) -> i64 {
+        self.start
+    }
+
+    /// The last index.
+    pub fn end(self) -> i64 {
+        self.end
+    }
+
     /// That part of `value`, both ends included; what lies beyond its ends is not there.
     pub fn of(self, value: &[u8]) -> &[u8] {
         let len = value.len() as i64;

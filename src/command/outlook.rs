@@ -45,7 +45,7 @@ pub fn stores(name: &[u8]) -> bool {
         Command::Del | Command::Unlink | Command::DelEx | Command::DelIfEq | Command::GetDel => {
             false
         }
-        Command::Eval | Command::EvalSha => true,
+        Command::Eval | Command::EvalSha | Command::Fcall => true,
         _ => spec.family != Family::Expiry && spec.flags.contains(&"write"),
     }
 }
@@ -101,7 +101,7 @@ mod tests {
         let why = |line: &str| refusal(words(line).args());
         assert_eq!(why("set a 1 nx px 1"), None);
         assert_eq!(why("get"), None, "Redis refuses that as well");
-        assert!(why("spop lock:s").is_some_and(|why| why.to_lowercase().contains("spop")));
+        assert!(why("move lock:s 1").is_some_and(|why| why.to_lowercase().contains("move")));
         assert!(why("object nonsense a").is_some());
         assert!(why("get redlock-proxy:mark").is_some());
     }

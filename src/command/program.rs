@@ -5,15 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::table::Spec;
-use super::{Action, keys, operation};
+use super::{Action, error, keys, operation, stream};
 use crate::client::decoder::Args;
 use crate::client::session::Front;
 use crate::lua::Script;
-use crate::lua::program::Program as Text;
+use crate::lua::program::{Program as Text, adds};
 use crate::operation::load::{self, Load};
-use crate::operation::program::{Call, Program, Rendering, Shape, Touched};
+use crate::operation::program::{Call, Program, Rendering, Shape};
 use crate::operation::watch::Watched;
-use crate::operation::{Kind, Operation, request};
+use crate::operation::{Kind, Operation};
 
 /// Runs `script`, after the masters have looked at it if it is new.
 pub(super) fn script(
@@ -28,6 +28,17 @@ pub(super) fn script(
         None => script.program(front.worker.ttls()),
         Some(guard) => script.guarded_program(front.worker.ttls(), guard),
     };
+    let key = keys.first().copied().unwrap_or_default();
+    if read_only && text.may_write_by_its_shebang() {
+        return match script.is_lua() {
+            true => Action::Reply(error::WRITE_FLAG),
+            // A mistake in the text comes first.
+            false => {
+                let then = load::Then::Refuse(error::WRITE_FLAG);
+                Action::Start(operation(front, key, Kind::Load(Load::new(script, then))))
+            }
+        };
+    }
     let call = Call { read_only, ..call(front, text, keys, argv.iter().copied()) };
     let program = Program::new(call, Shape::Script);
     let kind = if script.is_lua() {
@@ -35,8 +46,11 @@ pub(super) fn script(
     } else {
         Kind::Load(Load::new(script, load::Then::Run(Box::new(program))))
     };
-    Action::Start(operation(front, keys.first().copied().unwrap_or_default(), kind))
+    Action::Start(operation(front, key, kind))
 }
+
+/// More words than that do not fit on the stack of Lua together with others.
+const MOST_UNPACKED: usize = 1_000;
 
 /// One command that is run as often as needed.
 pub(super) struct OneCommand {
@@ -44,41 +58,50 @@ pub(super) struct OneCommand {
     key: Box<[u8]>,
     call: Call,
     rendering: Rendering,
-    touched: Touched,
 }
 
 impl OneCommand {
     /// The command that `spec` describes.
     pub(super) fn new(front: &Front, spec: &Spec, args: Args<'_>) -> Self {
         let keys = keys::of(spec, args);
+        let rendering = rendering(front, spec, args);
+        if let ([key], true) = (&keys[..], adds(spec.name) && args.len() <= MOST_UNPACKED) {
+            let text = front.worker.engine().rules().texts.of_command(spec.name);
+            let call = call(front, text, &keys, args.iter().skip(2));
+            return Self { db: front.db, key: (*key).into(), call, rendering };
+        }
+        Self::of(front, &keys, &command_words(spec, args), rendering)
+    }
+
+    /// These words, as masters know them, on these keys.
+    pub(super) fn on_keys(
+        front: &Front,
+        keys: &[&[u8]],
+        words: &[&[u8]],
+        rendering: Rendering,
+    ) -> Self {
+        let command = counted(words.iter().map(|word| word.to_vec()).collect());
+        Self::of(front, keys, &command, rendering)
+    }
+
+    /// These words, as masters know them, on this key.
+    pub(super) fn on_key(front: &Front, key: &[u8], words: &[&[u8]]) -> Self {
+        Self::on_keys(front, &[key], words, Rendering::AsIs)
+    }
+
+    fn of(front: &Front, keys: &[&[u8]], command: &[Vec<u8>], rendering: Rendering) -> Self {
         let key = keys.first().copied().unwrap_or_default().into();
         let text = front.worker.transactions().with(&[], None).program;
-        let call = transaction(front, text, &keys, &[], &command_words(spec, args));
-        let touched = touched(spec, &keys);
-        Self { db: front.db, key, call, rendering: rendering(spec.name, args), touched }
+        let call = transaction(front, text, keys, &[], command);
+        Self { db: front.db, key, call, rendering }
     }
 
     /// Runs it.
     pub(super) fn operation(&self) -> Operation {
         let program = Program::new(self.call.clone(), Shape::Command(self.rendering));
-        let program = program.touching(self.touched.clone());
         let kind = Kind::Program(Box::new(program));
         Operation { db: self.db, key: self.key.clone(), kind }
     }
-}
-
-/// The keys that a command writes to even if they hold the same before and after: who watches them is told.
-fn touched(spec: &Spec, keys: &[&[u8]]) -> Touched {
-    let (count, unless_zero) = match spec.name {
-        "rename" if keys.first() == keys.get(1) => return Touched::default(),
-        "lmove" | "rpoplpush" | "blmove" | "brpoplpush" | "mset" | "rename" => (keys.len(), false),
-        "hset" | "hmset" | "hincrby" | "hincrbyfloat" | "incrbyfloat" | "lset" => (1, false),
-        "pfmerge" | "setbit" | "zincrby" => (1, false),
-        "bitop" | "geosearchstore" | "sdiffstore" | "sinterstore" | "sunionstore" => (1, true),
-        "zdiffstore" | "zinterstore" | "zrangestore" | "zunionstore" => (1, true),
-        _ => return Touched::default(),
-    };
-    Touched { keys: keys.iter().take(count).map(|key| (*key).into()).collect(), unless_zero }
 }
 
 /// Runs `commands`, each as its number of words and its words, if none of the `watched` keys has
@@ -90,17 +113,10 @@ pub(super) fn transaction(
     watched: &[Rc<Watched>],
     commands: &[Vec<u8>],
 ) -> Call {
-    let numbers = [front.db.to_string(), watched.len().to_string()];
-    let mut words = vec![front.outbox.protocol().number().to_vec()];
-    words.extend(numbers.map(String::into_bytes));
-    for watched in watched {
-        words.push(watched.db.to_string().into_bytes());
-        words.push(watched.key.to_vec());
-        // Not a digest, hence not equal to one.
-        words.push(watched.expected().unwrap_or((*b"broken").into()).into());
-    }
+    let words = [front.outbox.protocol().number().to_vec(), front.db.to_string().into_bytes()];
     let argv = words.iter().chain(commands).map(Vec::as_slice);
-    call(front, text, keys, argv)
+    let watched = watched.iter().map(|watched| watched.expected()).collect();
+    Call { watched, ..call(front, text, keys, argv) }
 }
 
 /// A command as [`transaction`] wants it. Those that wait become those that do not.
@@ -124,8 +140,14 @@ pub(super) fn command_words(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
         "brpoplpush" => renamed("RPOPLPUSH", &words[1..words.len() - 1]),
         "blmpop" => renamed("LMPOP", &words[2..]),
         "bzmpop" => renamed("ZMPOP", &words[2..]),
+        "xread" | "xreadgroup" => stream::without_block(spec, args),
         _ => words.into_iter().map(<[u8]>::to_vec).collect(),
     };
+    counted(words)
+}
+
+/// Words behind their number.
+fn counted(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     std::iter::once(words.len().to_string().into_bytes()).chain(words).collect()
 }
 
@@ -135,22 +157,16 @@ fn call<'a>(
     keys: &[&'a [u8]],
     argv: impl Iterator<Item = &'a [u8]>,
 ) -> Call {
-    let mut words = Vec::new();
-    request::word(&mut words, keys.len().to_string().as_bytes());
-    let mut count = 1;
-    for word in keys.iter().copied().chain(argv) {
-        request::word(&mut words, word);
-        count += 1;
-    }
     let engine = front.worker.engine();
-    let keys = keys.iter().map(|key| engine.fingerprint(front.db, key)).collect();
+    let turns = keys.iter().map(|key| engine.fingerprint(front.db, key)).collect();
     let runner = front.worker.residents().runner_of(&text);
-    Call { text, runner, read_only: false, words, count, keys }
+    Call::new(text, runner, turns, keys.iter().copied(), argv)
 }
 
 /// What is made of the reply to a command.
-pub(super) fn rendering(name: &str, args: Args<'_>) -> Rendering {
-    match name {
+pub(super) fn rendering(front: &Front, spec: &Spec, args: Args<'_>) -> Rendering {
+    match spec.name {
+        "xread" | "xreadgroup" => Rendering::Streams(front.outbox.protocol()),
         "blpop" | "brpop" => Rendering::ListPop,
         "bzpopmin" | "bzpopmax" => Rendering::ScorePop,
         "lmpop" | "zmpop" | "blmpop" | "bzmpop" => Rendering::NullArray,

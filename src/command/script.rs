@@ -7,18 +7,18 @@ use bytes::Bytes;
 use super::number::parse_i64;
 use super::table::{Command, Spec};
 use super::word::is;
-use super::{Action, Outcome, check_ttl, error, operation, permission, program};
+use super::{Action, Outcome, check_ttl, error, function, operation, permission, program};
 use crate::client::decoder::Args;
 use crate::client::reply::Reply;
 use crate::client::session::Front;
 use crate::lua::program::split_shebang;
 use crate::lua::{Create, Own, Script, Shape, Value};
-use crate::operation::change;
 use crate::operation::claim::{self, Claim, How};
-use crate::operation::extend::Extend;
+use crate::operation::extend::{self, Extend};
+use crate::operation::instead::ScriptCall;
 use crate::operation::load::{self, Load};
 use crate::operation::release::{self, Release};
-use crate::operation::{Answers, Kind};
+use crate::operation::{Answers, Kind, OfScript};
 
 /// `EVAL text numkeys key... arg...`
 pub(super) fn eval(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcome {
@@ -95,11 +95,19 @@ fn is_flush_mode(word: &[u8]) -> bool {
     is(word, &["sync", "async"])
 }
 
-type Words<'a> = Vec<&'a [u8]>;
+pub(super) type Words<'a> = Vec<&'a [u8]>;
 
 /// Splits what follows the script (`script.c`, `scriptPrepare`).
 fn keys_and_argv(args: Args<'_>) -> Result<(Words<'_>, Words<'_>), Reply> {
-    let count = parse_i64(args.at(2)).ok_or(error::NOT_AN_INTEGER)?;
+    keys_and_argv_or(args, error::NOT_AN_INTEGER)
+}
+
+/// The same, with what is answered where the number of keys is none.
+pub(super) fn keys_and_argv_or(
+    args: Args<'_>,
+    no_number: Reply,
+) -> Result<(Words<'_>, Words<'_>), Reply> {
+    let count = parse_i64(args.at(2)).ok_or(no_number)?;
     let count = usize::try_from(count).map_err(|_| error::NEGATIVE_KEYS)?;
     let mut keys: Words<'_> = args.from(3).iter().collect();
     if count > keys.len() {
@@ -119,7 +127,7 @@ const SHA_DIGITS: usize = 40;
 /// A script as `EXEC` runs it, with its keys and arguments.
 pub(super) type Call<'a> = (Arc<Script>, Words<'a>, Words<'a>);
 
-/// What an `EVAL` or `EVALSHA` after `MULTI` will run, when those `before` it, by their SHA1, have been;
+/// What an `EVAL`, `EVALSHA` or `FCALL` after `MULTI` will run, when those `before` it, by their SHA1, have been;
 /// the error is its reply.
 pub(super) fn queued<'a>(
     front: &Front,
@@ -127,6 +135,9 @@ pub(super) fn queued<'a>(
     args: Args<'a>,
     before: impl FnOnce(&str) -> Option<Arc<Script>>,
 ) -> Result<Call<'a>, Reply> {
+    if matches!(spec.id, Command::Fcall | Command::FcallRo) {
+        return function::queued(front, spec, args);
+    }
     let is_text = matches!(spec.id, Command::Eval | Command::EvalRo);
     let (keys, argv) = if is_text { keys_and_argv(args) } else { keys_and_argv_of_sha(args) }?;
     let script = if is_text {
@@ -169,7 +180,7 @@ fn run(
                 && !read_only
                 && permission::may_call_all_of(&front.login, &script) =>
         {
-            lower(front, shape, argv)?
+            lower(front, &script, shape, argv)?
         }
         _ => None,
     };
@@ -179,7 +190,13 @@ fn run(
     }
 }
 
-fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, Reply> {
+fn lower(
+    front: &Front,
+    script: &Arc<Script>,
+    shape: &Shape,
+    argv: &[&[u8]],
+) -> Result<Option<Kind>, Reply> {
+    let call = || ScriptCall::new(Arc::clone(script), front.login.guard().cloned(), argv);
     Ok(match shape {
         Shape::Release { token, deleted, missing, other } => {
             let replies = release::Replies {
@@ -187,21 +204,23 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
                 missing: reply(missing),
                 other: reply(other),
             };
-            let replies = Answers::Own(Box::new(replies));
+            let replies = Answers::Own(Box::new(OfScript { replies, call: call() }));
             Some(Kind::Release(Release::new(argv[token.position()].into(), replies)))
         }
         Shape::Extend { token, ttl, extended, missing, other, .. } => {
             let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
-            let replies = change::Replies {
+            let replies = extend::Replies {
                 changed: reply(extended),
                 missing: reply(missing),
                 other: reply(other),
             };
+            let replies = Answers::Own(Box::new(OfScript { replies, call: call() }));
             Some(Kind::Extend(Extend::new(argv[token.position()].into(), ttl_ms, replies)))
         }
         Shape::Claim { token, ttl, granted, refused } => {
             let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
             let replies = claim::Replies::new(reply(granted), reply(refused));
+            let replies = OfScript { replies, call: call() };
             Some(claim(argv[token.position()], ttl_ms, How::IfFree, replies))
         }
         Shape::Acquire { token, ttl, create, own, created, extended, refused, .. } => {
@@ -213,12 +232,13 @@ fn lower(front: &Front, shape: &Shape, argv: &[&[u8]]) -> Result<Option<Kind>, R
                 owned: reply(extended),
                 held: reply(refused),
             };
+            let replies = OfScript { replies, call: call() };
             Some(claim(argv[token.position()], ttl_ms, how, replies))
         }
     })
 }
 
-fn claim(token: &[u8], ttl_ms: i64, how: How, replies: claim::Replies) -> Kind {
+fn claim(token: &[u8], ttl_ms: i64, how: How, replies: OfScript<claim::Replies>) -> Kind {
     Kind::Claim(Claim::new(token.into(), ttl_ms, how, Answers::Own(Box::new(replies))))
 }
 

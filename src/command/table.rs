@@ -8,6 +8,7 @@ mod others;
 mod rows;
 mod subcommands;
 
+use crate::client::reply::Protocol;
 use data::DATA;
 pub use rows::Command;
 use rows::SPECS;
@@ -59,6 +60,10 @@ pub enum Run {
     Write,
     /// As [`Run::Write`], again and again until there is something.
     Wait,
+    /// As [`Run::Read`], with `BLOCK` again and again until there is something.
+    Follow,
+    /// As [`Run::Write`], with `BLOCK` again and again until there is something.
+    Deliver,
 }
 
 impl Run {
@@ -67,10 +72,16 @@ impl Run {
             Self::Own => "",
             Self::Read(_) => "The answer that a quorum of masters gives.",
             Self::Walk => "Pages of one master after the other, of what a majority holds.",
-            Self::Write => {
-                "A program of one command: what a quorum does alike is done, else undone."
+            Self::Write => rows::REGISTER,
+            Self::Wait => {
+                "Tried as a program on registers until there is something, without holding others up."
             }
-            Self::Wait => "Tried as a program until there is something, without holding others up.",
+            Self::Follow => {
+                "The answer that a quorum of masters gives. With BLOCK it is asked for again after each change, until there is something."
+            }
+            Self::Deliver => {
+                "A program on registers. With BLOCK it is tried after each change, until there is something."
+            }
         }
     }
 }
@@ -90,6 +101,8 @@ pub enum Nothing {
     Set,
     /// It depends on the arguments: the client has to try again.
     Again,
+    /// A null array, where streams with their entries belong: a map, or in this protocol an array of pairs.
+    Streams(Protocol),
 }
 
 impl Spec {
@@ -103,7 +116,7 @@ impl Spec {
     /// Whether the number of its keys comes before them.
     pub fn has_counted_keys(&self) -> bool {
         self.flags.contains(&"movablekeys")
-            && !matches!(self.name, "sort" | "sort_ro" | "georadius")
+            && !matches!(self.name, "sort" | "sort_ro" | "georadius" | "xread" | "xreadgroup")
     }
 
     /// Whether clients may send it before `AUTH`.
@@ -355,7 +368,7 @@ mod tests {
 
     #[test]
     fn other_commands_of_redis_are_known_by_name() {
-        assert!(known_to_redis(b"SPop") && known_to_redis(b"debug") && known_to_redis(b"xread"));
+        assert!(known_to_redis(b"MemorY") && known_to_redis(b"debug") && known_to_redis(b"swapdb"));
         assert!(!known_to_redis(b"nonsense") && !known_to_redis(b""));
         assert!(others::OTHERS.is_sorted_by_key(|(name, _)| name));
         assert!(SUBCOMMANDS.is_sorted_by_key(|subcommand| subcommand.name));

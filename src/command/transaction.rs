@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::table::{self, Command, Family, Run, Spec};
 use super::word::is;
-use super::{Action, Outcome, error, family, operation, script};
+use super::{Action, Outcome, error, family, function, operation, script};
 use crate::client::decoder::{Args, Decoder, Limits};
 use crate::client::outbox::Gather;
 use crate::client::reply::Reply;
@@ -48,6 +48,8 @@ pub struct Transaction {
     /// How many there are up to the last that changes something in the proxy: what they answer has to be known
     /// before it is done.
     to_last_change: usize,
+    /// Something has to do with the libraries of functions.
+    needs_libraries: bool,
     /// A command was refused; `EXEC` will be, too.
     aborted: bool,
 }
@@ -58,6 +60,11 @@ impl Transaction {
         // Each request is an allocation of its own.
         let entries = self.queue.capacity() * size_of::<Request>();
         entries + self.queue.len() * ALLOCATION + self.bytes
+    }
+
+    /// Whether a quorum has to tell which libraries there are before `EXEC` is looked at.
+    fn needs_libraries(&self) -> bool {
+        self.needs_libraries && !self.aborted
     }
 
     /// Whether `EXEC` will be refused.
@@ -165,6 +172,7 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
         if effect(spec, args) == Effect::Changes {
             transaction.to_last_change = transaction.queue.len();
         }
+        transaction.needs_libraries |= function::needs_libraries(spec, args);
     }
     Ok(look.unwrap_or(Action::Reply(Reply::QUEUED)))
 }
@@ -177,7 +185,7 @@ fn look_at(front: &Front, script: &Arc<Script>) -> Option<Action> {
 
 fn is_script(spec: &Spec) -> bool {
     use Command as C;
-    matches!(spec.id, C::Eval | C::EvalRo | C::EvalSha | C::EvalShaRo)
+    matches!(spec.id, C::Eval | C::EvalRo | C::EvalSha | C::EvalShaRo | C::Fcall | C::FcallRo)
 }
 
 fn may_be_queued(queued: usize) -> Result<(), Reply> {
@@ -189,12 +197,17 @@ fn may_be_queued(queued: usize) -> Result<(), Reply> {
 
 /// `EXEC`
 pub(super) fn exec(front: &mut Front) -> Outcome {
+    let needs_libraries = front.transaction.as_ref().is_some_and(|it| it.needs_libraries());
+    let libraries = if needs_libraries { front.current_libraries(&[]) } else { None };
+    if needs_libraries && libraries.is_none() {
+        return Ok(Action::Later);
+    }
     let transaction = front.transaction.take().ok_or(error::EXEC_WITHOUT_MULTI)?;
     let watched = std::mem::take(&mut front.watched);
     if transaction.aborted {
         return Err(error::EXEC_ABORT);
     }
-    let mut planning = Box::new(Planning::of(transaction, watched));
+    let mut planning = Box::new(Planning::of(transaction, watched, libraries));
     Ok(match planning.go_on(front, &mut TimeSlice::default())? {
         Some(operation) => Action::Start(operation),
         None => Action::Plan(planning),

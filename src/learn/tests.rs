@@ -150,13 +150,13 @@ fn who_takes_a_lock_and_where_is_counted() {
 #[test]
 fn what_else_touches_a_lock_and_what_would_be_refused_is_told() {
     let report = report_of(
-        "SET lock:a me NX PX 9\nGET lock:a\nGET lock:a\nSPOP lock:a\nDEL lock:a page\nSET page 1",
+        "SET lock:a me NX PX 9\nGET lock:a\nGET lock:a\nMOVE lock:a 1\nDEL lock:a page\nSET page 1",
     );
     let found = only(&report);
     assert_eq!(found.pattern, "lock:a");
-    assert_eq!(whats(&found.commands), [("GET", 2), ("DEL", 1), ("SET", 1), ("SPOP", 1)]);
+    assert_eq!(whats(&found.commands), [("GET", 2), ("DEL", 1), ("MOVE", 1), ("SET", 1)]);
     assert_eq!(found.refused.len(), 1);
-    assert!(found.refused[0].command == "SPOP" && found.refused[0].why.starts_with("ERR"));
+    assert!(found.refused[0].command == "MOVE" && found.refused[0].why.starts_with("ERR"));
     let mixed = &report.mixed[0];
     assert_eq!((&*mixed.command, &*mixed.lock, &*mixed.data), ("DEL", "lock:a", "page"));
     assert_eq!((report.mixed.len(), mixed.count), (1, 1));

@@ -9,7 +9,7 @@ use sha1_smol::Sha1;
 
 use crate::acl::guard::Guard;
 
-use super::program::{Program, Ttls, split_shebang};
+use super::program::{OfLibrary, Part, Program, Ttls, split_shebang};
 use super::recognise::recognise;
 use super::shape::Shape;
 
@@ -22,6 +22,8 @@ pub struct Script {
     pub text: Bytes,
     /// Its meaning, if it has one.
     pub shape: Option<Shape>,
+    /// The function that is called, if the text is that of a library. No client can call it by its SHA1.
+    function: Option<OfLibrary>,
     /// Masters have taken it for Lua. A script with a meaning certainly is.
     is_lua: AtomicBool,
     /// Clients may call it by its SHA1. One that was only queued after `MULTI` may not.
@@ -43,8 +45,44 @@ impl Script {
         let is_lua = AtomicBool::new(shape.is_some());
         let (refused, program, reading) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let is_kept = AtomicBool::new(false);
-        let (commands, guarded) = (OnceLock::new(), Mutex::default());
-        Self { sha, text, shape, is_lua, is_kept, refused, program, reading, commands, guarded }
+        let (commands, guarded, function) = (OnceLock::new(), Mutex::default(), None);
+        Self {
+            sha,
+            text,
+            shape,
+            function,
+            is_lua,
+            is_kept,
+            refused,
+            program,
+            reading,
+            commands,
+            guarded,
+        }
+    }
+
+    /// A text that nobody is going to call.
+    pub fn unnamed(text: Bytes) -> Self {
+        Self::new(String::new(), text)
+    }
+
+    /// A function of the library with this `code`, which masters have taken for Lua.
+    pub(super) fn of_library(code: Bytes, function: OfLibrary) -> Self {
+        let mut name = Sha1::from(&code);
+        name.update(format!("\0{} {}", function.name, function.flags).as_bytes());
+        let script = Self::new(name.hexdigest(), code);
+        script.found_lua();
+        Self { shape: None, function: Some(function), ..script }
+    }
+
+    /// How errors name it: by its SHA1, or by the name of its function behind an `@`.
+    pub fn label(&self) -> String {
+        self.function.as_ref().map_or_else(|| self.sha.clone(), OfLibrary::label)
+    }
+
+    /// What a transaction makes a part of itself.
+    pub fn part(&self) -> Part<'_> {
+        Part { code: self.code(), function: self.function.as_ref() }
     }
 
     /// Whether a quorum of masters takes it for Lua.
@@ -93,8 +131,15 @@ impl Script {
 
     /// The text that masters run, made when it is first needed.
     pub fn program(&self, ttls: Ttls) -> Arc<Program> {
-        let wrap = || Arc::new(Program::wrap(&self.text, &self.sha, ttls));
+        let wrap = || Arc::new(self.wrap(ttls, None));
         Arc::clone(self.program.get_or_init(wrap))
+    }
+
+    fn wrap(&self, ttls: Ttls, guard: Option<&Guard>) -> Program {
+        match &self.function {
+            Some(function) => Program::function(&self.text, function, ttls, guard),
+            None => Program::wrap_guarded(&self.text, &self.sha, ttls, guard),
+        }
     }
 
     /// The same for `EVAL_RO`: masters let nobody take tags off before it runs, so it is done as it reads.
@@ -108,7 +153,7 @@ impl Script {
         let mut known = self.guarded.lock().unwrap_or_else(PoisonError::into_inner);
         let program = match known.iter().position(|(other, _)| other == guard) {
             Some(at) => known.remove(at).1,
-            None => Arc::new(Program::wrap_guarded(&self.text, &self.sha, ttls, Some(guard))),
+            None => Arc::new(self.wrap(ttls, Some(guard))),
         };
         if known.len() == MAX_GUARDED {
             known.remove(0);

@@ -21,42 +21,30 @@ pub enum Canonical {
     Note,
     /// Let exactly this value end sooner.
     Shorten,
-    /// Let a key that is there end no sooner.
-    Prolong,
     /// `DEL` that tells what it deleted.
     Delete,
-    /// Make a provisional claim persistent.
-    Persist,
-    /// Type, value and TTL of a key.
-    Inspect,
-    /// Compare and set.
-    Swap,
-    /// Run a command that reads strings, less their tags.
-    Untagged,
-    /// Give keys back what they held before a program.
-    Restore,
     /// Look whether a script is Lua.
     Compile,
-    /// Digest of what a key holds.
-    Digest,
-    /// Empty a database, or all, but for what proxies keep there.
-    Flush,
     /// Count the keys of a database.
     Count,
     /// `SORT` by patterns that its elements complete.
     Sort,
 }
 
-/// A script that reads tags.
-macro_rules! tagged {
+/// A script that reads tags, and leaves registers alone.
+macro_rules! of_leases {
     ($name:literal) => {
-        concat!(include_str!("canonical/tags.lua"), include_str!($name))
+        concat!(
+            include_str!("canonical/tags.lua"),
+            include_str!("canonical/registers.lua"),
+            include_str!($name)
+        )
     };
 }
 
 impl Canonical {
     /// All of them, as they are loaded on every master.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 12] = [
         Self::Acquire,
         Self::Extend,
         Self::Look,
@@ -65,16 +53,8 @@ impl Canonical {
         Self::TakeBack,
         Self::Note,
         Self::Shorten,
-        Self::Prolong,
         Self::Delete,
-        Self::Persist,
-        Self::Inspect,
-        Self::Swap,
-        Self::Untagged,
-        Self::Restore,
         Self::Compile,
-        Self::Digest,
-        Self::Flush,
         Self::Count,
         Self::Sort,
     ];
@@ -82,29 +62,19 @@ impl Canonical {
     /// The script's text.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Acquire => tagged!("canonical/acquire.lua"),
-            Self::Extend => tagged!("canonical/extend.lua"),
-            Self::Look => tagged!("canonical/look.lua"),
-            Self::Release => tagged!("canonical/release.lua"),
+            Self::Acquire => of_leases!("canonical/acquire.lua"),
+            Self::Extend => of_leases!("canonical/extend.lua"),
+            Self::Look => of_leases!("canonical/look.lua"),
+            Self::Release => of_leases!("canonical/release.lua"),
             Self::Deliver => include_str!("canonical/deliver.lua"),
             Self::TakeBack => include_str!("canonical/take_back.lua"),
             Self::Note => include_str!("canonical/note.lua"),
             Self::Shorten => include_str!("canonical/shorten.lua"),
-            Self::Prolong => include_str!("canonical/prolong.lua"),
-            Self::Delete => tagged!("canonical/delete.lua"),
-            Self::Persist => include_str!("canonical/persist.lua"),
-            Self::Inspect => tagged!("canonical/inspect.lua"),
-            Self::Swap => tagged!("canonical/swap.lua"),
-            Self::Untagged => tagged!("canonical/untagged.lua"),
-            Self::Restore => include_str!("canonical/restore.lua"),
+            Self::Delete => of_leases!("canonical/delete.lua"),
             Self::Compile => include_str!("canonical/compile.lua"),
-            Self::Flush => include_str!("canonical/flush.lua"),
             Self::Count => include_str!("canonical/count.lua"),
             Self::Sort => {
                 concat!(include_str!("program/completes.lua"), include_str!("canonical/sort.lua"))
-            }
-            Self::Digest => {
-                concat!(include_str!("program/digest.lua"), include_str!("canonical/digest.lua"))
             }
         }
     }

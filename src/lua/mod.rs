@@ -16,6 +16,7 @@ pub mod canonical;
 
 mod cache;
 mod lexer;
+pub mod library;
 mod outcome;
 pub mod program;
 mod recognise;

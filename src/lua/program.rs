@@ -11,7 +11,8 @@
 //!
 //! * `head.lua` takes what the proxy has added to the arguments;
 //! * `shim.lua` keeps images of what is about to change and holds messages back, `ttl.lua` pads times to
-//!   live, `hidden.lua` and `completes.lua` hide what only the proxy may use, `rare.lua` knows unusual commands;
+//!   live, `chance.lua` and `streams.lua` do alike what each master would do by its own dice and clock,
+//!   `hidden.lua` and `completes.lua` hide what only the proxy may use, `rare.lua` knows unusual commands;
 //! * `redis.lua` is the other `redis`, and `globals.lua` the list of all other globals, for a script that could
 //!   find the real one: both are parameters of a function around it, so that it shares no variable with us;
 //! * `guard.lua` keeps the script to the rules of a user who may not do everything, and `known.lua` away from
@@ -19,7 +20,8 @@
 //! * `tags.lua` takes the tags off the leases among its keys, and `tags_back.lua` puts them back;
 //! * `run.lua` calls the script and gathers what it did, `explain.lua` says why it failed, and `harmless.lua`
 //!   takes out of its reply what could end a master;
-//! * `transaction.lua` is the script of a `MULTI`, and `digest.lua` what its `WATCH` compares.
+//! * `library.lua` is the `redis` of a library, and calls the function that is wanted of it;
+//! * `transaction.lua` is the script of a `MULTI`.
 
 mod handlers;
 mod names;
@@ -33,6 +35,7 @@ use std::time::Duration;
 
 use sha1_smol::Sha1;
 
+use super::transactions::Databases;
 use super::work::steps;
 use super::{keyspace, runner};
 use crate::acl::guard::Guard;
@@ -41,6 +44,7 @@ use crate::config::Settings;
 use crate::decision::lease::pad::Pad;
 use crate::{pubsub, reserved};
 use handlers::{Handler, READ, rare};
+pub use handlers::{adds, is_by_clock};
 use parts::{Statement, compact, statements};
 pub(super) use place::Place;
 use scan::Scan;
@@ -53,11 +57,18 @@ pub struct Program {
     pub text: Vec<u8>,
     /// Its SHA1, in hex.
     pub sha: String,
+    /// The SHA1 of the client's script, or what it is instead.
+    name: Box<str>,
     /// How long the shebang at its beginning is.
     shebang: usize,
+    /// Whether the client's script forbids to change anything by its shebang.
+    is_read_only: bool,
     /// Whether masters keep it.
     pub(super) place: Place,
 }
+
+/// Declares what masters say of calls that have no keys.
+pub(crate) const WITHOUT_KEYS: &str = include_str!("program/without_keys.lua");
 
 /// What is done about times to live.
 #[derive(Clone, Copy, Debug)]
@@ -68,31 +79,48 @@ pub struct Ttls {
     pub longest: Option<Duration>,
 }
 
+/// A function of a library, as it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfLibrary {
+    /// Its name: letters, digits and underscores only.
+    pub name: String,
+    /// Its flags, as bits in the order in which Redis lists them.
+    pub flags: usize,
+}
+
+impl OfLibrary {
+    /// What `explain.lua` takes for the name of a function.
+    pub fn label(&self) -> String {
+        format!("@{}", self.name)
+    }
+}
+
+/// A text that is run in a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Without its shebang.
+    pub code: &'a [u8],
+    /// The function that is called, if it is a library.
+    pub function: Option<&'a OfLibrary>,
+}
+
 impl Program {
     /// The client's script `text`, whose SHA1 is `sha`.
     pub fn wrap(text: &[u8], sha: &str, ttls: Ttls) -> Self {
-        Self::wrap_in(&VOTED, text, sha, ttls, None, false)
-    }
-
-    /// The same for registers: it runs on what its keys must hold, and leaves stamps. `keyspace/one.lua` begins programs
-    /// of one key, of which `keyspace/cheap.lua` makes the frequent calls and `keyspace/run.lua` the stamp; for all others
-    /// that is `head.lua`, `save.lua` and `stamps.lua` there.
-    pub fn on_registers(text: &[u8], sha: &str, ttls: Ttls) -> Self {
-        Self::wrap_in(&REGISTERS, text, sha, ttls, None, false)
+        Self::wrap_in(text, sha, ttls, None, false)
     }
 
     /// The same for a script that is run read-only: all its calls are looked at.
     pub fn wrap_reading(text: &[u8], sha: &str, ttls: Ttls) -> Self {
-        Self::wrap_in(&VOTED, text, sha, ttls, None, true)
+        Self::wrap_in(text, sha, ttls, None, true)
     }
 
     /// The same, kept to the rules of a user. What it calls is decided while it runs, by another `redis`.
     pub fn wrap_guarded(text: &[u8], sha: &str, ttls: Ttls, guard: Option<&Guard>) -> Self {
-        Self::wrap_in(&VOTED, text, sha, ttls, guard, guard.is_some())
+        Self::wrap_in(text, sha, ttls, guard, guard.is_some())
     }
 
     fn wrap_in(
-        frame: &'static Frame,
         text: &[u8],
         sha: &str,
         ttls: Ttls,
@@ -102,37 +130,74 @@ impl Program {
         // A wrong shebang has been refused when the script was loaded.
         let (shebang, script) = split_shebang(text).unwrap_or((b"", text));
         let mut scan = Scan::of(script);
-        scan.is_dynamic |= is_looked_at || shebang::is_read_only(shebang);
+        let is_read_only = shebang::is_read_only(shebang);
+        scan.is_dynamic |= is_looked_at || is_read_only;
         scan.sees_globals |= scan.is_dynamic && names::lead_to_globals(script);
         let parameters = if scan.sees_globals { names::GIVEN } else { "redis" };
         let open = Open { guard, globals: scan.sees_globals };
         let before = if scan.is_dynamic { open.program() } else { String::new() };
         let wrapped = Wrapped {
-            frame,
+            frame: Frame::of(scan.makes_up_keys),
             parameters,
-            names: open.names(&[script]),
+            names: open.names(&[Part { code: script, function: None }]),
             before,
             disarms: names::set_metatables(script),
             lines: line_feeds(text) + 1,
         };
-        wrapped.program(shebang, script, &scan, sha, ttls)
+        // Masters note a promise where something has ended for the script: it is kept from writing by what is around it.
+        let sent = if is_read_only { b"" } else { shebang };
+        Self { is_read_only, ..wrapped.program(sent, script, &scan, sha, ttls) }
+    }
+
+    /// A library's `code` that calls one of its functions. The function says what Redis asks of a script's shebang.
+    pub fn function(code: &[u8], function: &OfLibrary, ttls: Ttls, guard: Option<&Guard>) -> Self {
+        let is_read_only = function.flags & 1 == 1;
+        let shebang = if is_read_only { String::new() } else { shebang::spelled(function.flags) };
+        let part = Part { code, function: Some(function) };
+        let program = Self::of_library(part, shebang.as_bytes(), ttls, guard);
+        Self { is_read_only, ..program }
+    }
+
+    /// A library's `code` that tells which functions it registers, or why it does not. It changes nothing.
+    pub fn registration(code: &[u8], ttls: Ttls, guard: Option<&Guard>) -> Self {
+        Self::of_library(Part { code, function: None }, b"", ttls, guard)
+    }
+
+    /// All that a library calls is looked at: what `redis` is depends on whether it is loaded or called.
+    fn of_library(part: Part<'_>, shebang: &[u8], ttls: Ttls, guard: Option<&Guard>) -> Self {
+        let mut scan = Scan::of_library(part.code);
+        scan.is_dynamic = true;
+        scan.sees_globals |= names::lead_to_globals(part.code);
+        let parameters = if scan.sees_globals { names::GIVEN } else { "redis,KEYS,ARGV" };
+        let open = Open { guard, globals: scan.sees_globals };
+        let wrapped = Wrapped {
+            frame: Frame::of(scan.makes_up_keys),
+            parameters,
+            names: open.names(&[part]),
+            before: open.library(part.function),
+            disarms: names::set_metatables(part.code),
+            lines: line_feeds(part.code) + 1,
+        };
+        let label = part.function.map_or_else(|| "@".to_owned(), OfLibrary::label);
+        wrapped.program(shebang, part.code, &scan, &label, ttls)
     }
 
     /// The script of a `MULTI` in which `scripts` are run, wrapped like any other, and the first and
     /// last line of each of them in it. A guard keeps them to the rules of a user; it is not about the
     /// commands beside them.
     pub fn transaction(
-        scripts: &[&[u8]],
+        scripts: &[Part<'_>],
         ttls: Ttls,
         guard: Option<&Guard>,
+        databases: Databases,
     ) -> (Self, Vec<(usize, usize)>) {
-        let lead = |script: &&[u8]| names::lead_to_globals(script);
+        let lead = |script: &Part<'_>| names::lead_to_globals(script.code);
         let open = Open { guard, globals: scripts.iter().any(lead) };
         let parameters = if open.globals { names::GIVEN } else { "redis,KEYS,ARGV" };
         // What comes before anything of ours cannot see it.
         let mut text = b"local scripts={\n".to_vec();
         let (mut places, mut line) = (Vec::new(), line_feeds(&text) + 1);
-        for script in scripts {
+        for Part { code: script, .. } in scripts {
             let last = line + line_feeds(script);
             places.push((line, last));
             text.extend_from_slice(
@@ -143,23 +208,33 @@ impl Program {
             line = last + 2;
         }
         text.extend_from_slice(b"}\n");
-        text.extend_from_slice(compact(include_str!("program/digest.lua")).as_bytes());
         text.extend_from_slice(EXPLAIN.as_bytes());
         text.extend_from_slice(open.scripts(scripts).as_bytes());
         text.extend_from_slice(compact(include_str!("program/transaction.lua")).as_bytes());
+        let makes_up = |part: &Part<'_>| match part.function {
+            Some(_) => Scan::of_library(part.code).makes_up_keys,
+            None => Scan::of(part.code).makes_up_keys,
+        };
+        let make_up_keys = databases == Databases::Several || scripts.iter().any(makes_up);
         let wrapped = Wrapped {
-            frame: &VOTED,
+            frame: Frame::of(make_up_keys),
             parameters: "redis",
             names: String::new(),
             before: "program=program(given)\n".to_owned(),
-            disarms: scripts.iter().any(|script| names::set_metatables(script)),
+            disarms: scripts.iter().any(|script| names::set_metatables(script.code)),
             lines: line_feeds(&text) + 1,
         };
         let mut scan = Scan::of(&text);
         scan.is_dynamic = true;
-        let place = if scripts.is_empty() { Place::Ours } else { Place::default() };
+        let is_plain = scripts.is_empty() && databases == Databases::One;
+        let place = if is_plain { Place::Ours } else { Place::default() };
         let program = wrapped.program(b"", &text, &scan, "of a transaction", ttls);
         (Self { place, ..program }, places)
+    }
+
+    /// The SHA1 of the client's script, or that it is one of a transaction or command.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// A text that every proxy with these settings uses.
@@ -167,9 +242,14 @@ impl Program {
         Self::of(text, 0, Place::Ours)
     }
 
-    /// Whether masters let it change nothing.
+    /// Whether the client's script forbids to change anything by its shebang (`no-writes`).
     pub fn is_read_only(&self) -> bool {
-        shebang::is_read_only(&self.text[..self.shebang])
+        self.is_read_only
+    }
+
+    /// Whether its shebang allows it to change something, so that it is not run read-only (`evalGenericCommand` in `eval.c`).
+    pub fn may_write_by_its_shebang(&self) -> bool {
+        self.shebang > 0
     }
 
     /// Masters are asked to run it: the next time it is known to come again.
@@ -195,7 +275,7 @@ impl Program {
 
     fn of(text: Vec<u8>, shebang: usize, place: Place) -> Self {
         let sha = Sha1::from(&text).hexdigest();
-        Self { text, sha, shebang, place }
+        Self { text, sha, name: Box::default(), shebang, is_read_only: false, place }
     }
 }
 
@@ -248,7 +328,8 @@ impl Wrapped {
             .replace("LAST_LINE", &self.lines.to_string())
             .replace("SCRIPT_SHA", &format!("'{sha}'"));
         wrapped.extend_from_slice(after.as_bytes());
-        Program::of(wrapped, shebang.len(), Place::default())
+        let program = Program::of(wrapped, shebang.len(), Place::default());
+        Program { name: sha.into(), ..program }
     }
 
     /// What comes after the client's text.
@@ -290,28 +371,63 @@ impl Open<'_> {
         lua
     }
 
+    /// Makes the program of a library, which calls this function, or tells what it registers. It has neither `KEYS` nor
+    /// `ARGV`.
+    fn library(&self, function: Option<&OfLibrary>) -> String {
+        let mut lua = self.functions() + &LIBRARY;
+        if self.guard.is_some() {
+            lua.push_str("given=guarded(given)\n");
+        }
+        let wanted = function.map_or_else(String::new, |it| format!(",'{}'", it.name));
+        lua.push_str(&format!("local run\ngiven,run=of_library(given{wanted})\n"));
+        let given = if self.globals { "globals_of(given)" } else { "given" };
+        lua.push_str(&format!("program=program({given})\n"));
+        if self.guard.is_some() {
+            lua.push_str("program=known_only(program,names[1])\n");
+        }
+        lua + "program=run(program,KEYS,ARGV)\n"
+    }
+
     /// Declares the names to look for on the masters, one text for each script.
-    fn names(&self, scripts: &[&[u8]]) -> String {
+    fn names(&self, scripts: &[Part<'_>]) -> String {
         if self.guard.is_none() {
             return String::new();
         }
-        let unknown: Vec<_> = scripts.iter().map(|script| names::unknown(script)).collect();
+        let unknown: Vec<_> = scripts.iter().map(|part| names::unknown(part.code)).collect();
         format!("local names={{'{}'}}\n", unknown.join("','"))
     }
 
     /// Declares `opened`, which makes the program of the script with this number in a transaction.
-    fn scripts(&self, scripts: &[&[u8]]) -> String {
+    fn scripts(&self, scripts: &[Part<'_>]) -> String {
         let mut lua = self.functions();
         let given = if self.guard.is_some() { "guarded(redis)" } else { "redis" };
-        let values = if self.globals { "globals_of(given,...)" } else { "given,..." };
-        let mut opened = format!("scripts[number]({values})");
+        let known = |opened: &str| match self.guard {
+            Some(_) => format!("known_only({opened},names[number])"),
+            None => opened.to_owned(),
+        };
         if self.guard.is_some() {
             lua.push_str(&self.names(scripts));
-            opened = format!("known_only({opened},names[number])");
         }
-        lua + &format!(
-            "local given={given}\nlocal function opened(number,...) return {opened} end\n"
-        )
+        let values = if self.globals { "globals_of(given,...)" } else { "given,..." };
+        lua.push_str(&format!("local given={given}\n"));
+        let mut of_libraries = String::new();
+        if scripts.iter().any(|part| part.function.is_some()) {
+            lua.push_str(&LIBRARY);
+            let names = scripts.iter().map(|part| match part.function {
+                Some(function) => format!("'{}'", function.name),
+                None => "false".to_owned(),
+            });
+            let names: Vec<_> = names.collect();
+            lua.push_str(&format!("local functions={{{}}}\n", names.join(",")));
+            let values = if self.globals { "globals_of(given)" } else { "given" };
+            of_libraries = format!(
+                "if functions[number] then\nlocal given,run=of_library(given,functions[number])\n\
+                 return run({},...)\nend\n",
+                known(&format!("scripts[number]({values})"))
+            );
+        }
+        let opened = known(&format!("scripts[number]({values})"));
+        lua + &format!("local function opened(number,...)\n{of_libraries}return {opened}\nend\n")
     }
 
     fn functions(&self) -> String {
@@ -336,9 +452,12 @@ impl Ttls {
             .replace("LONGEST_TTL", &longest.map(|it| it.to_string()).unwrap_or_default())
             .replace("SLACK_MS", &keyspace::SLACK_MS.to_string())
             .replace("LONGEST_REPLY", &keyspace::LONGEST_REPLY.to_string())
-            .replace("MOST_PROGRAMS", &keyspace::KEEP.to_string())
+            .replace("LAST_PROGRAMS", &keyspace::KEEP.last.to_string())
+            .replace("MOST_PROGRAMS", &(keyspace::KEEP.last + keyspace::KEEP.workers).to_string())
+            .replace("OLD_US", &keyspace::KEEP.age_us.to_string())
             .replace("PREFIX_BYTES", &reserved::PREFIX.len().to_string())
             .replace("RESERVED_PREFIX", &format!("\"{}\"", reserved::PREFIX))
+            .replace("LIBRARIES", &format!("\"{}\"", reserved::LIBRARIES))
             .replace("RESERVED_NAME", &format!("\"{}\"", reserved::REFUSAL))
             .replace("LONGEST_CHANNEL", &pubsub::LONGEST_NAME.to_string())
             .replace("CHANNEL_TOO_LONG", &format!("\"{}\"", pubsub::TOO_LONG))
@@ -398,11 +517,11 @@ struct Frame {
 }
 
 impl Frame {
-    /// `save` is what is done before a key changes, `ttl` what is made of times to live.
+    /// `save` is what is done before a key changes, `keys` whose keys masters tell, and `ttl` what is made of times to live.
     fn new(
         handler: fn(&str, Handler) -> Handler,
         head: &str,
-        [save, ttl]: [&str; 2],
+        [save, keys, ttl]: [&str; 3],
         run: &str,
     ) -> Self {
         let (shim, completes) =
@@ -411,12 +530,52 @@ impl Frame {
         let places: Vec<_> = zero::FIRST_OPTIONS.iter().map(place).collect();
         let shim = shim
             .replace("CUTTABLE", &places.join(","))
-            .replace("CUT_OPTIONS", &zero::OPTIONS.join(" "));
-        let hidden = include_str!("program/hidden.lua")
-            .replace("OWN_KEYS", &reserved::KEYS.map(|key| format!("'{key}'")).join(","));
-        let library = statements(&[save, &shim, ttl, completes, &hidden, &rare(handler)].concat());
+            .replace("CUT_OPTIONS", &zero::OPTIONS.join(" "))
+            .replace("IS_REFUSAL", include_str!("keyspace/refusal.lua"))
+            .replace("HUNGRY", &handlers::writing(true))
+            .replace("FRUGAL", &handlers::writing(false));
+        let hidden = include_str!("program/hidden.lua");
+        let (chance, streams) =
+            (include_str!("program/chance.lua"), include_str!("program/streams.lua"));
+        let rare = rare(handler);
+        let parts = [save, &shim, keys, chance, ttl, completes, hidden, streams, &rare];
+        let library = statements(&parts.concat());
         let run = compact(&run.replace("EXPLAIN", &EXPLAIN));
         Self { handler, is_cheap: false, head: compact(head), library, run }
+    }
+
+    /// The one for scripts that may use keys which they do not declare, or not.
+    fn of(makes_up_keys: bool) -> &'static Self {
+        if makes_up_keys { &MADE_UP } else { &DECLARED }
+    }
+
+    /// What is done about images of what keys held: where they are, and how one is made and all are given back.
+    fn on_registers([images, keep, give_back]: [&str; 3]) -> Self {
+        let finish = format!(
+            "finish = function(reply, messages, db, remembered)\n{}end\n",
+            include_str!("keyspace/stamps.lua")
+        );
+        let general =
+            [keyspace::KIND, keyspace::STAMP, include_str!("keyspace/head.lua"), &finish].concat();
+        let whole = |lua: &str| {
+            lua.replace("GENERAL", &general)
+                .replace("REMEMBERED", keyspace::REMEMBERED)
+                .replace("RECENT_OF", keyspace::RECENT)
+                .replace("IS_BELOW", keyspace::BELOW)
+                .replace("KIND_OF", keyspace::KIND)
+                .replace("NIL_AS_NULL", include_str!("keyspace/null.lua"))
+        };
+        let indented =
+            |lua: &str| lua.lines().map(|line| format!("  {line}\n")).collect::<String>();
+        let save = include_str!("keyspace/save.lua")
+            .replace("IMAGES\n", images)
+            .replace("  KEEP_IMAGE\n", &indented(keep))
+            .replace("  GIVE_BACK\n", &indented(give_back));
+        let head = whole(include_str!("keyspace/one.lua"));
+        let run = whole(include_str!("keyspace/run.lua"));
+        let keys = include_str!("keyspace/keys.lua").replace("WITHOUT_KEYS", WITHOUT_KEYS);
+        let ttl = include_str!("keyspace/ttl.lua");
+        Self::new(handlers::on_registers, &head, [&save, &keys, ttl], &run)
     }
 
     /// Declares the names that a script that names all its commands calls instead of `redis.call`.
@@ -430,42 +589,29 @@ impl Frame {
     }
 }
 
-/// For scripts that masters vote on.
-static VOTED: LazyLock<Frame> = LazyLock::new(|| {
-    let run = include_str!("program/run.lua")
-        .replace("TAGS_OFF", include_str!("program/tags.lua"))
-        .replace("TAGS_BACK", include_str!("program/tags_back.lua"))
-        .replace("REORDERED", include_str!("program/reordered.lua"));
-    let changes = [include_str!("program/images.lua"), include_str!("program/ttl.lua")];
-    Frame::new(|_, handler| handler, include_str!("program/head.lua"), changes, &run)
-});
-
-/// For scripts that run on registers.
-static REGISTERS: LazyLock<Frame> = LazyLock::new(|| {
-    let finish = format!(
-        "finish = function(reply, messages, db)\n{}end\n",
-        include_str!("keyspace/stamps.lua")
-    );
-    let general =
-        [keyspace::KIND, keyspace::STAMP, include_str!("keyspace/head.lua"), &finish].concat();
-    let whole = |lua: &str| {
-        lua.replace("GENERAL", &general)
-            .replace("RECENT_OF", keyspace::RECENT)
-            .replace("KIND_OF", keyspace::KIND)
-            .replace("NIL_AS_NULL", include_str!("keyspace/null.lua"))
-    };
-    let head = whole(include_str!("keyspace/one.lua"));
-    let run = whole(include_str!("keyspace/run.lua"));
-    let changes = [include_str!("keyspace/save.lua"), include_str!("keyspace/ttl.lua")];
-    let frame = Frame::new(handlers::on_registers, &head, changes, &run);
+/// For scripts that use no key but those that they declare. Should one come to another all the same, it is not run again.
+static DECLARED: LazyLock<Frame> = LazyLock::new(|| {
+    let frame = Frame::on_registers(["", "", include_str!("keyspace/too_late.lua")]);
     Frame { is_cheap: true, ..frame }
 });
-static CHEAP: LazyLock<String> =
-    LazyLock::new(|| compact(include_str!("keyspace/cheap.lua")) + "careful_one=one\n");
+
+/// For scripts that may come to another key after they have written: then all that they have written is given back, in the
+/// same run, and they run again with that key.
+static MADE_UP: LazyLock<Frame> = LazyLock::new(|| {
+    let (keep, give_back) =
+        (include_str!("keyspace/keep_image.lua"), include_str!("keyspace/give_back.lua"));
+    Frame::on_registers(["local images = {}\n", keep, give_back])
+});
+static CHEAP: LazyLock<String> = LazyLock::new(|| {
+    let cheap = include_str!("keyspace/cheap.lua");
+    let cheap = cheap.replace("IS_REFUSAL", include_str!("keyspace/refusal.lua"));
+    compact(&cheap) + "careful_one=one\n"
+});
 static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("program/globals.lua"));
     lua.replace("GIVEN_NAMES", names::GIVEN).replace("GLOBAL_NAMES", names::GLOBALS)
 });
+static LIBRARY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/library.lua")));
 static KNOWN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/known.lua")));
 static DISARM: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/harmless.lua")));
 static EXPLAIN: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/explain.lua")));
@@ -488,7 +634,7 @@ mod tests {
     #[test]
     fn a_guarded_script_calls_nothing_by_itself() {
         let free = wrapped(GET, None);
-        assert!(!free.contains("guarded") && free.starts_with("local careful={} "));
+        assert!(!free.contains("guarded") && free.starts_with(" local program="));
         let guarded = wrapped(GET, Some("alice +get"));
         assert!(guarded.starts_with("local program=function(redis) return function(...) return "));
         assert!(guarded.contains("\ngiven=guarded(given)\nprogram=program(given)\n"));
@@ -527,11 +673,12 @@ mod tests {
     fn said_by_a_strange_master(script: &str) -> String {
         let lua = mlua::Lua::new();
         let master = "redis={call=function() return 'the secret' end, setresp=function() end} \
-             redis.pcall=redis.call strange=redis KEYS={} ARGV={'0','1','2','0','rw'}";
+             redis.pcall=redis.call strange=redis KEYS={} ARGV={'000000000rw' .. ('0'):rep(16) .. ('\\0'):rep(16)} \
+             cmsgpack={pack=tostring} struct={}";
         lua.load(master).exec().unwrap();
         let envelope: mlua::Table =
             lua.load(wrapped(script, Some("alice ~lock:* +get"))).eval().unwrap();
-        match envelope.get(1).unwrap() {
+        match envelope.get(2).unwrap() {
             mlua::Value::Table(error) => error.get("err").unwrap(),
             other => format!("{other:?}"),
         }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::program::{Program, Ttls};
 use super::runner;
+use super::transactions::Databases;
 use crate::clock::{self, Instant};
 use crate::quorum::MasterId;
 
@@ -43,7 +44,7 @@ struct Places {
 impl Residents {
     /// Without any, for so many masters.
     pub fn new(masters: usize, ttls: Ttls) -> Self {
-        let (transaction, _) = Program::transaction(&[], ttls, None);
+        let (transaction, _) = Program::transaction(&[], ttls, None, Databases::One);
         Self {
             generation: AtomicU64::new(FIRST_GENERATION),
             told: (0..masters).map(|_| AtomicU64::new(FIRST_GENERATION)).collect(),
@@ -51,6 +52,11 @@ impl Residents {
             ours: [runner::with(None), Arc::new(transaction)],
             places: Mutex::default(),
         }
+    }
+
+    /// The program of a transaction without scripts.
+    pub fn transaction(&self) -> Arc<Program> {
+        Arc::clone(&self.ours[1])
     }
 
     /// Who runs `program`, which is about to be run: `None` if it does so itself.
@@ -148,8 +154,8 @@ const FIRST_GENERATION: u64 = 1;
 /// As many as there are scripts in the [cache](super::ScriptCache).
 const MAX_RESIDENTS: usize = 500;
 
-/// Room for as many with 12 KiB of our own around them. A master needs three times as much.
-const MAX_BYTES: usize = MAX_RESIDENTS * 12 * 1024;
+/// Room for as many with 18 KiB of our own around them. A master needs three times as much.
+const MAX_BYTES: usize = MAX_RESIDENTS * 20 * 1024;
 
 /// A master that forgets spends a millisecond on that, and everybody gives it their scripts again.
 const PAUSE: Duration = Duration::from_secs(10);

@@ -25,7 +25,16 @@ pub struct TransactionText {
 pub struct Transactions {
     ttls: Ttls,
     plain: TransactionText,
-    with_scripts: HashMap<(Vec<String>, Rules), TransactionText>,
+    with_scripts: HashMap<(Vec<String>, Rules, Databases), TransactionText>,
+}
+
+/// Which databases a transaction uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Databases {
+    /// The one that its client has selected.
+    One,
+    /// Those that it selects, too: which keys it uses there is found out as it runs, after it may have written.
+    Several,
 }
 
 /// What keeps the scripts to the rules of their user, who otherwise may do everything.
@@ -34,12 +43,22 @@ type Rules = Option<Arc<Guard>>;
 impl Transactions {
     /// Only the one without scripts.
     pub fn new(ttls: Ttls) -> Self {
-        Self { ttls, plain: text(&[], ttls, None), with_scripts: HashMap::new() }
+        Self { ttls, plain: text(&[], ttls, None, Databases::One), with_scripts: HashMap::new() }
     }
 
     /// The program that runs transactions with these scripts in them.
     pub fn with(&mut self, scripts: &[Arc<Script>], guard: Rules) -> TransactionText {
-        if scripts.is_empty() {
+        self.using(Databases::One, scripts, guard)
+    }
+
+    /// The same for those that use these databases.
+    pub fn using(
+        &mut self,
+        databases: Databases,
+        scripts: &[Arc<Script>],
+        guard: Rules,
+    ) -> TransactionText {
+        if scripts.is_empty() && databases == Databases::One {
             return self.plain.clone();
         }
         let shas = scripts.iter().map(|script| script.sha.clone()).collect();
@@ -48,13 +67,26 @@ impl Transactions {
             self.with_scripts.clear();
         }
         let ttls = self.ttls;
-        let program = || text(scripts, ttls, guard.as_deref());
-        self.with_scripts.entry((shas, guard.clone())).or_insert_with(program).clone()
+        let program = || text(scripts, ttls, guard.as_deref(), databases);
+        self.with_scripts.entry((shas, guard.clone(), databases)).or_insert_with(program).clone()
     }
 }
 
-fn text(scripts: &[Arc<Script>], ttls: Ttls, guard: Option<&Guard>) -> TransactionText {
-    let codes: Vec<&[u8]> = scripts.iter().map(|script| script.code()).collect();
-    let (program, places) = Program::transaction(&codes, ttls, guard);
+fn text(
+    scripts: &[Arc<Script>],
+    ttls: Ttls,
+    guard: Option<&Guard>,
+    databases: Databases,
+) -> TransactionText {
+    let parts: Vec<_> = scripts.iter().map(|script| script.part()).collect();
+    let (program, places) = Program::transaction(&parts, ttls, guard, databases);
     TransactionText { program: Arc::new(program), places: places.into() }
+}
+
+/// The program that runs single commands, of a proxy without settings.
+#[cfg(test)]
+pub(crate) fn for_tests() -> Arc<Program> {
+    use crate::decision::lease::pad::Pad;
+    let pad = Pad::new(std::time::Duration::from_millis(50), 0.01);
+    Transactions::new(Ttls { pad, longest: None }).with(&[], None).program
 }

@@ -50,8 +50,11 @@ mod tests {
     use crate::lua::{Script, ScriptCache};
 
     /// What makes some reader of Lua look again at what it has seen, if it is repeated.
-    const PIECES: [&str; 38] = [
+    const PIECES: [&str; 41] = [
         "KEYS[",
+        "KEYS[1] ",
+        "local a = KEYS[1] ",
+        "local a, b = KEYS[1], KEYS[",
         "redis.call('get', KEYS[1], ",
         "return redis.call(",
         "return redis.call('set', ",
@@ -128,6 +131,19 @@ mod tests {
             }
         }
         assert_linear(&"return redis.call(".repeat(55_000));
+    }
+
+    #[test]
+    fn calls_in_the_arguments_of_calls_are_read_again_for_each() {
+        let calls = 2_000;
+        for call in [
+            "redis.call('get', KEYS[1], ",
+            "redis.call('set', KEYS[1], ",
+            "redis.call('mset', ",
+            "redis.call('pttl', ",
+        ] {
+            assert_linear(&(call.repeat(calls) + &")".repeat(calls)));
+        }
     }
 
     #[test]

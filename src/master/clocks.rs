@@ -83,8 +83,8 @@ pub enum Shown {
     Suspicion,
     /// These were set, by about so many microseconds.
     Stepped(Vec<(MasterId, i64)>),
-    /// This proxy stood still.
-    StoodStill,
+    /// This proxy stood still, for about so many microseconds.
+    StoodStill(i64),
     /// Those that were read do not go on as another proxy has noted them: more have to be read. It is told once.
     Unsure,
 }
@@ -138,15 +138,20 @@ impl Clocks {
         self.past.met(master, note);
     }
 
-    /// What a proxy that starts later should know, if something is known: the clocks of these masters, and of members
-    /// that this one has not read itself.
-    pub fn note(&self, of: MasterSet, now_us: i64) -> Option<Note> {
+    /// The time of day as another proxy has noted it, by what it was when our clock began; it is told once.
+    pub fn noted_time_us(&mut self) -> Option<i64> {
+        self.past.take_time()
+    }
+
+    /// What a proxy that starts later should know, if something is known: the time of day, by what it was when our clock
+    /// began, the clocks of these masters, and of members that this one has not read itself.
+    pub fn note(&self, of: MasterSet, now_us: i64, time_us: i64) -> Option<Note> {
         if !self.past.is_known() || self.suspicion.is_some() {
             return None;
         }
         let read = self.known().filter(|(master, ..)| of.contains(*master));
         let read = read.map(|(_, whose, clock)| (whose, clock));
-        Some(Note::new(now_us, read.chain(self.past.clocks())))
+        Some(Note::new(now_us, time_us, read.chain(self.past.clocks())))
     }
 
     fn known(&self) -> impl Iterator<Item = Read> {
@@ -161,7 +166,8 @@ impl Clocks {
             return shown;
         }
         let read: Vec<_> = self.known().collect();
-        let learned = self.past.learn(&read, sample.received_us, self.drift_ppm, self.quorum);
+        let (now_us, drift_ppm) = (sample.received_us, self.drift_ppm);
+        let learned = self.past.learn(&read, now_us, drift_ppm, self.quorum);
         match learned {
             Learned::Nothing => shown,
             Learned::Waits => Shown::Unsure,
@@ -223,10 +229,10 @@ impl Clocks {
         self.suspicion = None;
         self.epoch += 1;
         Some(match judge(self.quorum, &seen) {
-            Finding::StoodStill => {
+            Finding::StoodStill(stopped_us) => {
                 (0..self.clocks.len()).for_each(|at| self.begin_anew(MasterId::new(at)));
                 self.past.forget();
-                Shown::StoodStill
+                Shown::StoodStill(stopped_us)
             }
             Finding::Stepped(masters) => self.stepped(masters, &seen),
         })

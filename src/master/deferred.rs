@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::clock::{self, Instant};
 use crate::decision::lease::attempt::Attempt;
-use crate::operation::program::Change;
 use crate::operation::request::{self, Form};
 
 /// The most that are kept for one master. Beyond it the oldest is dropped, and its key stays on that
@@ -25,8 +24,6 @@ const MAX_DEFERRED_BYTES: usize = 8 << 20;
 pub enum Debt {
     /// A value is to be deleted.
     Lease(Lease),
-    /// Keys are to hold again what they held before a program.
-    Restore(Restore),
     /// It is to be kept in mind that an attempt is over.
     Note(Note),
 }
@@ -69,8 +66,6 @@ impl Debt {
     pub fn db(&self) -> u32 {
         match self {
             Self::Lease(lease) => lease.db,
-            // The script selects what it needs.
-            Self::Restore(_) => 0,
             Self::Note(note) => note.db,
         }
     }
@@ -84,7 +79,6 @@ impl Debt {
             Self::Lease(Lease { key, over: Over::Attempt(attempt), .. }) => {
                 request::deliver(out, form, key, *attempt);
             }
-            Self::Restore(restore) => request::restore(out, form, &restore.changes),
             Self::Note(note) => {
                 let left = note.end.saturating_duration_since(clock::now()) + NOTED_LONGER;
                 let left_ms = i64::try_from(left.as_millis()).unwrap_or(i64::MAX);
@@ -96,7 +90,6 @@ impl Debt {
     fn bytes(&self) -> usize {
         match self {
             Self::Lease(lease) => lease.bytes(),
-            Self::Restore(restore) => restore.bytes(),
             Self::Note(_) => size_of::<Note>(),
         }
     }
@@ -104,7 +97,6 @@ impl Debt {
     fn end(&self) -> Instant {
         match self {
             Self::Lease(lease) => lease.end,
-            Self::Restore(restore) => restore.end,
             Self::Note(note) => note.end,
         }
     }
@@ -120,38 +112,8 @@ impl Lease {
     }
 }
 
-/// Keys that a program has set on one master only. Each is restored if it still is what the program
-/// left, down to the millisecond at which it ends, so that it may be sent at any time.
-#[derive(Clone, Debug)]
-pub struct Restore {
-    changes: Vec<Change>,
-    end: Instant,
-}
-
-impl Restore {
-    /// Takes these changes back, as far as that can be done later. What has no end cannot be told from
-    /// a younger key that holds the same, and what was deleted may have been given up for good since.
-    /// It is `unix_ms` by the clock of that master now.
-    pub fn later(changes: &[Change], unix_ms: i64) -> Option<Self> {
-        let has_end = |change: &&Change| !change.left.is_empty() && change.end_left_ms >= 0;
-        let changes: Vec<Change> = changes.iter().filter(has_end).cloned().collect();
-        let last_ms = changes.iter().map(|change| change.end_left_ms).max()?;
-        let left_ms = u64::try_from(last_ms.saturating_sub(unix_ms)).unwrap_or(0);
-        let end = clock::now() + Duration::from_millis(left_ms).min(FOREVER);
-        Some(Self { changes, end })
-    }
-
-    fn bytes(&self) -> usize {
-        let value = |change: &Change| change.before.as_ref().map_or(0, |before| before.len());
-        self.changes.iter().map(|change| change.key.len() + value(change)).sum()
-    }
-}
-
 /// A note stays for so much longer than what it is about should: a master that was away may have missed a shorter end.
 const NOTED_LONGER: Duration = Duration::from_secs(600);
-
-/// What `Instant` can certainly still add up.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What one master still has to get.
 #[derive(Debug, Default)]
@@ -252,42 +214,14 @@ mod tests {
         assert_eq!(deferred.count(now), 0);
     }
 
-    fn change(left: &'static [u8], end_left_ms: i64) -> Change {
-        let (db, key) = (bytes::Bytes::from_static(b"0"), bytes::Bytes::from_static(b"k"));
-        let left = bytes::Bytes::from_static(left);
-        Change { db, key, before: None, end_before_ms: -2, left, end_left_ms }
-    }
-
-    #[test]
-    fn only_what_a_program_set_with_an_end_is_restored_later() {
-        let unix_ms = 1_000_000;
-        let soon = unix_ms + 10_000;
-        let changes = [change(b"checksum", -1), change(b"", -2), change(b"checksum", soon)];
-        let restore = Restore::later(&changes, unix_ms).expect("one of them");
-        assert_eq!(restore.changes, [changes[2].clone()]);
-        let left = restore.end - clock::now();
-        assert!(left > 9 * SECOND && left <= 10 * SECOND, "{left:?}");
-        assert!(Restore::later(&changes[..2], unix_ms).is_none());
-    }
-
-    #[test]
-    fn what_is_kept_of_a_program_counts_with_its_keys_and_values() {
-        let before = Some(bytes::Bytes::from_static(b"value before"));
-        let change = Change { before, ..change(b"checksum", 10_000) };
-        let restore = Restore::later(&[change.clone(), change], 0).expect("both");
-        let debt = Debt::Restore(restore);
-        assert_eq!((debt.bytes(), debt.db()), (2 * (1 + 12), 0));
-    }
-
     #[test]
     fn every_debt_is_a_request() {
         let now = clock::now();
-        let restore = Restore::later(&[change(b"checksum", 10_000)], 0).map(Debt::Restore);
         let release = debt(Over::Attempt(attempt()), now);
         assert_eq!((release.db(), release.bytes()), (3, 1 + size_of::<Attempt>()));
         let note = Debt::Note(Note { db: 3, attempt: attempt(), end: now });
         assert_eq!((note.db(), note.bytes()), (3, size_of::<Note>()));
-        for debt in [take_back(now), release, restore.expect("it has an end"), note] {
+        for debt in [take_back(now), release, note] {
             let mut request = Vec::new();
             debt.encode(Form::Sha, &mut request);
             assert!(request.starts_with(b"*") && request.ends_with(b"\r\n"));

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::clocks::{Clocks, Reading, Shown as ClockShown, Timekeeping, deviation};
-use super::facts::Facts;
+use super::facts::{Bar, FARTHEST_AHEAD_MS, Facts};
 use super::looks::Looks;
 use super::roster::copy::Progress;
 use super::roster::marks::Marks;
@@ -112,6 +112,8 @@ struct Known {
     sight: Option<Sight>,
     /// Something was found that its mark does not tell.
     doubt: Option<Cause>,
+    /// Its clock is too far ahead.
+    is_ahead: bool,
     standing: Standing,
     since: Instant,
 }
@@ -136,8 +138,6 @@ struct Seen {
     latency_us: AtomicU64,
     /// Keys that were copied to it.
     copied: AtomicU64,
-    /// Orphans that were removed from it.
-    removed: AtomicU64,
     /// How often it came on probation, by [`Cause::kind`].
     probations: [AtomicU64; Cause::KINDS.len()],
     progress: Arc<Progress>,
@@ -161,6 +161,7 @@ impl Electorate {
             facts: None,
             sight: None,
             doubt: None,
+            is_ahead: false,
             standing: Standing::Waiting,
             since: clock::now(),
         };
@@ -182,7 +183,7 @@ impl Electorate {
             edition: AtomicU64::new(0),
             voters: AtomicU32::new(0),
             clock_epoch: AtomicU64::new(0),
-            unix_time: Arc::new(UnixTime::new(addresses.len())),
+            unix_time: Arc::new(UnixTime::new(addresses.len(), drift)),
             changed: Notify::new(),
             attention: Notify::new(),
             news: Notify::new(),
@@ -463,7 +464,8 @@ impl Electorate {
         let state = self.state();
         let voters = state.term.voters();
         let now_us = self.unix_time.elapsed_us(clock::now());
-        if voters.contains(master) { state.clocks.note(voters, now_us) } else { None }
+        let time_us = self.unix_time.at_start_us();
+        if voters.contains(master) { state.clocks.note(voters, now_us, time_us) } else { None }
     }
 
     /// Counts how often clocks were begun anew.
@@ -482,16 +484,6 @@ impl Electorate {
         self.seen[master.index()].copied.load(Ordering::Relaxed)
     }
 
-    /// An orphan was removed from `master`.
-    pub fn removed_orphan(&self, master: MasterId) {
-        self.seen[master.index()].removed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many orphans were removed from it since the start of the process.
-    pub fn orphans_removed(&self, master: MasterId) -> u64 {
-        self.seen[master.index()].removed.load(Ordering::Relaxed)
-    }
-
     /// How long its last answer took.
     pub fn latency(&self, master: MasterId) -> Duration {
         Duration::from_micros(self.seen[master.index()].latency_us.load(Ordering::Relaxed))
@@ -501,9 +493,18 @@ impl Electorate {
         let latency = reading.answered - reading.asked;
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.seen[master.index()].latency_us.store(micros, Ordering::Relaxed);
-        self.unix_time.read(master, reading, state.term.voters().iter());
+        let uncertain_us = self.unix_time.read(master, reading);
+        // Until it is known how clocks go on, nothing ends by the time of day that this proxy makes of them.
+        let is_open = state.clocks.wants_notes();
         let shown = state.clocks.read(master, reading.sample(&self.unix_time));
         self.clocks_have_shown(state, shown);
+        let counted = if is_open { MasterSet::EMPTY } else { state.timekeepers() };
+        self.unix_time.follow(counted.iter(), uncertain_us, is_open);
+        if let Some(time_us) = state.clocks.noted_time_us() {
+            self.unix_time.take_over(time_us);
+        }
+        state.masters[master.index()].is_ahead =
+            self.unix_time.ahead_ms(master) > FARTHEST_AHEAD_MS;
     }
 
     fn clocks_have_shown(&self, state: &mut State, shown: ClockShown) {
@@ -514,7 +515,8 @@ impl Electorate {
                 "clocks do not go on as another proxy has noted them, and too few masters can be read to say \
                  whose were set: no vote counts until more can be, or --restart-wait has passed"
             ),
-            ClockShown::StoodStill => {
+            ClockShown::StoodStill(stopped_us) => {
+                self.unix_time.make_up_for(stopped_us);
                 tracing::warn!("this proxy stood still for a while: it measures all clocks anew");
                 self.look_at_all();
             }
@@ -600,6 +602,9 @@ impl State {
         if !self.serves || self.refusal.is_some() || self.clocks.wants_notes() {
             return Standing::Waiting;
         }
+        if known.is_ahead {
+            return Standing::Barred(Bar::Ahead);
+        }
         let Some(place) = self.seats.get(at).copied().flatten() else { return self.stranger(at) };
         let Some(member) = self.roster.member(place) else { return Standing::Waiting };
         if let Some(cause) = &known.doubt {
@@ -633,6 +638,14 @@ impl State {
             Some(sight) if self.remembers(place, sight.marks.mark()) => Standing::Voter,
             Some(_) => forgot(Cause::Flushed),
         }
+    }
+
+    /// The masters whose clocks count: those that vote, and those that do not because they are too far ahead. Without them
+    /// another clock would be in the middle.
+    fn timekeepers(&self) -> MasterSet {
+        let all = (0..self.masters.len()).map(MasterId::new);
+        let ahead = all.filter(|it| self.masters[it.index()].is_ahead).collect();
+        self.term.voters().union(ahead)
     }
 
     fn stranger(&self, at: usize) -> Standing {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::lua::keyspace::SLACK_MS;
 
 /// What a master said when it was asked at `at`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +73,10 @@ pub enum Doubt {
     Evicted,
 }
 
+/// By how much the clock of a master may be ahead of the time of day, in milliseconds: masters clean up [`SLACK_MS`] after
+/// the end, and what is left is for clocks that drift until somebody looks.
+pub const FARTHEST_AHEAD_MS: i64 = (SLACK_MS / 2).cast_signed();
+
 /// What no vote of a master can be trusted with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Bar {
@@ -84,6 +89,9 @@ pub enum Bar {
     /// It deletes locks when memory runs short.
     #[error("it may evict locks: set maxmemory-policy to noeviction, not {0}")]
     Evicts(String),
+    /// It cleans up by its own clock what has not ended by that of the others.
+    #[error("its clock is more than 30 s ahead of the other masters': set it")]
+    Ahead,
 }
 
 /// The fields of an `INFO` text.
@@ -144,6 +152,12 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_far_ahead_a_clock_may_be_is_told() {
+        let told = format!(" {} s ahead", FARTHEST_AHEAD_MS / 1000);
+        assert!(Bar::Ahead.to_string().contains(&told));
+    }
 
     #[test]
     fn masters_that_may_not_vote_are_told_by_their_info() {

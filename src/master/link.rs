@@ -45,6 +45,7 @@ use crate::decision::roster::mark::Seal;
 use crate::decision::roster::term::Term;
 use crate::flush::poll_flush;
 use crate::lua::canonical::Canonical;
+use crate::lua::keyspace;
 use crate::lua::program::Program;
 use crate::lua::residents::Residents;
 use crate::operation::Heard;
@@ -60,17 +61,6 @@ pub struct Waiting {
     pub operation: OperationId,
     /// The operation's round.
     pub round: u8,
-    /// Which part of it.
-    pub part: Part,
-}
-
-/// See [`Waiting`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Its answer is a ballot.
-    Ballot,
-    /// It takes the operation's effect back.
-    Undo,
 }
 
 /// What the next reply answers.
@@ -84,6 +74,8 @@ enum Expected {
     Deferred(Box<Debt>),
     /// A script that is loaded before it is first called.
     Load,
+    /// What a transaction answers before its end.
+    Part,
     /// What decides whether it forgets all programs.
     Flush,
     /// An in-band `SELECT`, which must not fail: what follows would go to another database.
@@ -143,6 +135,10 @@ pub struct Link {
     electorate: Arc<Electorate>,
     up: Cell<bool>,
     lane: Rc<Lane>,
+    /// The last flush of each database that the master has shown.
+    flushes: RefCell<Vec<u64>>,
+    /// How often it has shown another one.
+    flushed: Cell<u64>,
     state: RefCell<State>,
 }
 
@@ -229,6 +225,8 @@ impl Link {
             electorate,
             up: Cell::new(false),
             lane: Rc::default(),
+            flushes: RefCell::default(),
+            flushed: Cell::new(0),
             state: RefCell::default(),
         })
     }
@@ -315,7 +313,21 @@ impl Link {
     pub fn send(&self, db: u32, request: &[u8], waiting: Waiting, term: &Rc<Term>) {
         let is_due = term.proof(self.master, db).is_some() && self.votes_in(term);
         let expected = Expected::Operation { waiting, is_due };
-        self.append(db, request, expected, Some(term).filter(|_| is_due));
+        self.append(db, request, 0, expected, Some(term).filter(|_| is_due));
+    }
+
+    /// The same of a transaction that has so many replies before the one to its end.
+    pub fn send_parts(
+        &self,
+        parts: usize,
+        db: u32,
+        request: &[u8],
+        waiting: Waiting,
+        term: &Rc<Term>,
+    ) {
+        let is_due = term.proof(self.master, db).is_some() && self.votes_in(term);
+        let expected = Expected::Operation { waiting, is_due };
+        self.append(db, request, parts, expected, Some(term).filter(|_| is_due));
     }
 
     /// Whether the process at the other end is the one that votes in this term.
@@ -389,7 +401,8 @@ impl Link {
         self.append_words(&[b"SCRIPT", b"FLUSH", b"ASYNC"], Expected::Flush);
         let canonical = Canonical::ALL.iter().map(|script| script.text().as_bytes());
         let programs = self.residents.ours().iter().map(|program| &program.text[..]);
-        for text in canonical.chain(programs) {
+        let of_registers = keyspace::all().into_iter().map(|script| script.text.as_bytes());
+        for text in canonical.chain(of_registers).chain(programs) {
             self.append_words(&[b"SCRIPT", b"LOAD", text], Expected::Load);
         }
         self.append_words(&[b"EXEC"], Expected::Flush);
@@ -468,11 +481,18 @@ impl Link {
         let db = self.state.borrow().db;
         let mut request = Vec::new();
         request::encode(&mut request, words);
-        self.append(db, &request, expected, None);
+        self.append(db, &request, 0, expected, None);
     }
 
-    /// `term`: a proof is due behind it.
-    fn append(&self, db: u32, request: &[u8], expected: Expected, term: Option<&Rc<Term>>) {
+    /// `term`: a proof is due behind it. So many `parts` of the reply come before what is expected.
+    fn append(
+        &self,
+        db: u32,
+        request: &[u8],
+        parts: usize,
+        expected: Expected,
+        term: Option<&Rc<Term>>,
+    ) {
         let state = &mut *self.state.borrow_mut();
         if state.db != db {
             self.close(state);
@@ -482,6 +502,7 @@ impl Link {
             self.open(state, term);
         }
         state.out.extend_from_slice(request);
+        state.expected.extend((0..parts).map(|_| Expected::Part));
         state.expected.push_back(expected);
         if state.expected.len() > MAX_BACKLOG || state.out.len() > self.max_backlog_bytes {
             self.break_down(state, "too many requests are waiting for it");
@@ -553,7 +574,7 @@ impl Link {
     fn send_deferred(&self, debt: Box<Debt>, form: Form) {
         let mut request = Vec::new();
         debt.encode(form, &mut request);
-        self.append(debt.db(), &request, Expected::Deferred(debt), None);
+        self.append(debt.db(), &request, 0, Expected::Deferred(debt), None);
     }
 
     fn not_up(&self, down: &Down) {
@@ -581,7 +602,7 @@ impl Link {
                 Expected::Operation { waiting, .. } => engine.lost(self.master, waiting),
                 Expected::Deferred(debt) => self.defer(*debt),
                 Expected::Flush => self.residents.flush_lost(self.master),
-                Expected::Load | Expected::Select | Expected::Ping => {}
+                Expected::Load | Expected::Select | Expected::Ping | Expected::Part => {}
                 Expected::Time(_) | Expected::Mark(..) => {}
             }
         }
@@ -722,7 +743,7 @@ impl Link {
             Expected::Select if *heard.answer != Answer::Simple(b"OK") => {
                 return Err(Down::Broken("it refused to select a database"));
             }
-            Expected::Load | Expected::Select | Expected::Ping => {}
+            Expected::Load | Expected::Select | Expected::Ping | Expected::Part => {}
             Expected::Time(_) | Expected::Mark(..) => {}
         }
         Ok(())

@@ -9,7 +9,6 @@
 //! * [`probe`] asks a master who it is before a link to it carries votes;
 //! * [`link`] is the pipelined connection of the hot path, [`reply`] reads what comes back on it;
 //! * [`lane`] is a second connection, for answers that may be large;
-//! * [`orphans`] removes what a claim of a proxy that has died left on a minority;
 //! * [`errand`] is a connection for what is not hot, such as these two;
 //! * [`feed`] listens for what is published;
 //! * [`kill`] ends scripts that never end;
@@ -27,7 +26,6 @@ pub mod lane;
 pub mod link;
 pub mod looks;
 mod older;
-pub mod orphans;
 pub mod probe;
 mod reader;
 pub mod reply;

@@ -13,6 +13,7 @@ use super::roster::marks::{self, Marks};
 use crate::clock;
 use crate::config::{MasterAddr, Secret};
 use crate::lua::canonical::Canonical;
+use crate::lua::keyspace;
 
 /// How many databases a Redis has unless configured (`redis.conf`), for masters that hide it.
 pub const DEFAULT_DATABASES: u32 = 16;
@@ -137,8 +138,9 @@ async fn interview(
     if let Some(predecessor) = predecessor.filter(|p| p.run_id == facts.run_id) {
         cut_off(connection, predecessor).await;
     }
-    for script in Canonical::ALL {
-        let load = redis::cmd("SCRIPT").arg("LOAD").arg(script.text()).to_owned();
+    let of_registers = keyspace::all().into_iter().map(|script| &*script.text);
+    for text in Canonical::ALL.map(Canonical::text).into_iter().chain(of_registers) {
+        let load = redis::cmd("SCRIPT").arg("LOAD").arg(text).to_owned();
         load.query_async::<()>(connection).await?;
     }
     Ok(facts)

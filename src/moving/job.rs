@@ -222,8 +222,7 @@ impl Both {
     }
 
     async fn on_masters(&self, operation: Operation) -> Reply {
-        let key = self.engine.fingerprint(operation.db, &operation.key);
-        self.engine.run(operation, key).await
+        self.engine.run_now(operation).await.parsed()
     }
 
     fn ask(&self, request: Cmd) -> impl Future<Output = Option<Answer>> + use<> {

@@ -9,6 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::engine::Engine;
 use super::large::Large;
 use super::listeners::Listeners;
+use super::newer::Newer;
 use super::walk::{Over, Walk};
 use crate::client::outbox::{Order, Target};
 
@@ -19,6 +20,8 @@ pub enum Aside {
     Walk(Walk),
     /// One reply that may be large.
     Large(Large),
+    /// A command that only the masters know.
+    Newer(Newer),
     /// Who listens to many channels.
     Listeners(Listeners),
 }
@@ -87,6 +90,7 @@ impl Aside {
         match self {
             Self::Walk(walk) => walk.db,
             Self::Large(large) => large.db,
+            Self::Newer(newer) => newer.db,
             Self::Listeners(_) => 0,
         }
     }
@@ -99,6 +103,7 @@ impl Aside {
                 Over::Hash(key) | Over::Set(key) | Over::SortedSet(key) => key,
             },
             Self::Large(large) => large.key(),
+            Self::Newer(newer) => newer.key(),
             Self::Listeners(_) => b"",
         }
     }
@@ -108,7 +113,7 @@ impl Aside {
         match self {
             Self::Walk(Walk { over: Over::Keys, .. }) => Order::Alone,
             Self::Large(large) if large.keys.len() != 1 => Order::Alone,
-            Self::Listeners(_) => Order::Alone,
+            Self::Listeners(_) | Self::Newer(_) => Order::Alone,
             _ => Order::Rounds,
         }
     }
@@ -120,6 +125,7 @@ impl Aside {
         let reply = match self {
             Self::Walk(walk) => walk.run(&asking.engine, &target).await,
             Self::Large(large) => large.run(&asking, &target).await,
+            Self::Newer(newer) => newer.run(&asking).await,
             Self::Listeners(listeners) => listeners.run(&asking.engine, &target).await,
         };
         asking.engine.answer_aside(target, &key, since_us, reply);

@@ -1,7 +1,7 @@
 //! Who wants to hear when this worker has changed a key.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use tokio::sync::Notify;
@@ -12,11 +12,24 @@ pub(super) struct Changes {
     listeners: RefCell<HashMap<u64, Vec<Rc<Heard>>, foldhash::fast::RandomState>>,
 }
 
+/// For what somebody waits: only the first in each line of a key is told when to try.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Line {
+    /// For nothing.
+    #[default]
+    None,
+    /// For an element, which one gets.
+    Elements,
+    /// For entries of a stream, which one consumer of the group with this fingerprint gets.
+    Group(u64),
+    /// For entries of a stream, which all get: all are told.
+    Readers,
+}
+
 #[derive(Debug, Default)]
 struct Heard {
     something: Cell<bool>,
-    /// Only the first of those who stand in line is told when to try.
-    in_line: Cell<bool>,
+    line: Cell<Line>,
     notify: Notify,
 }
 
@@ -44,20 +57,27 @@ impl Changes {
         self.listeners.borrow().is_empty()
     }
 
-    /// The key has changed.
-    pub(super) fn tell(&self, key: u64) {
+    /// The key has changed; if that is not `certain`, the program may have only read it, and who waits in line looks again.
+    pub(super) fn tell(&self, key: u64, certain: bool) {
         if let Some(listeners) = self.listeners.borrow().get(&key) {
+            let mut told = HashSet::new();
             for heard in listeners {
-                heard.something.set(true);
+                let line = heard.line.get();
+                heard.something.set(heard.something.get() || certain || line != Line::None);
+                match line {
+                    Line::None => {}
+                    Line::Readers => wake(Some(heard)),
+                    Line::Elements | Line::Group(_) if !told.insert(line) => {}
+                    Line::Elements | Line::Group(_) => wake(Some(heard)),
+                }
             }
-            wake(first(listeners));
         }
     }
 }
 
-/// Who has stood in line for longest.
-fn first(listeners: &[Rc<Heard>]) -> Option<&Rc<Heard>> {
-    listeners.iter().find(|heard| heard.in_line.get())
+/// Who has stood in this line for longest.
+fn first(listeners: &[Rc<Heard>], line: Line) -> Option<&Rc<Heard>> {
+    listeners.iter().find(|heard| line != Line::None && heard.line.get() == line)
 }
 
 fn wake(heard: Option<&Rc<Heard>>) {
@@ -68,16 +88,30 @@ fn wake(heard: Option<&Rc<Heard>>) {
 
 impl Listener {
     /// Stands in line with others for what comes into the keys: behind those who listened before.
-    pub fn in_line(self) -> Self {
-        self.heard.in_line.set(true);
+    pub fn in_line(self, line: Line) -> Self {
+        self.heard.line.set(line);
         self
     }
 
-    /// Whether it is the first in line for one of its keys.
+    /// Whether it is the first in its line for one of its keys.
     pub fn is_first(&self) -> bool {
         let listeners = self.changes.listeners.borrow();
-        let is_first = |others: &Vec<_>| first(others).is_some_and(|it| self.is(it));
+        let is_first = |others: &Vec<_>| self.first(others).is_some_and(|it| self.is(it));
         self.keys.iter().filter_map(|key| listeners.get(key)).any(is_first)
+    }
+
+    /// Tells all others in its line for its keys to try, because it has seen a change.
+    pub fn nudge_others(&self) {
+        let listeners = self.changes.listeners.borrow();
+        for heard in self.keys.iter().filter_map(|key| listeners.get(key)).flatten() {
+            if heard.line == self.heard.line && !self.is(heard) {
+                wake(Some(heard));
+            }
+        }
+    }
+
+    fn first<'a>(&self, listeners: &'a [Rc<Heard>]) -> Option<&'a Rc<Heard>> {
+        first(listeners, self.heard.line.get())
     }
 
     fn is(&self, heard: &Rc<Heard>) -> bool {
@@ -90,7 +124,7 @@ impl Listener {
         self.heard.notify.notified().await;
     }
 
-    /// Whether there was any change so far.
+    /// Whether there was any change so far: a certain one, unless it stands in line.
     pub fn has_heard(&self) -> bool {
         self.heard.something.get()
     }
@@ -101,10 +135,10 @@ impl Drop for Listener {
         let mut listeners = self.changes.listeners.borrow_mut();
         for key in &self.keys {
             if let Some(others) = listeners.get_mut(key) {
-                let was_first = first(others).is_some_and(|it| self.is(it));
+                let was_first = self.first(others).is_some_and(|it| self.is(it));
                 others.retain(|other| !self.is(other));
                 if was_first {
-                    wake(first(others));
+                    wake(self.first(others));
                 }
                 if others.is_empty() {
                     listeners.remove(key);
@@ -121,10 +155,10 @@ mod tests {
     #[tokio::test]
     async fn a_change_before_one_waits_is_heard_and_a_dropped_listener_is_forgotten() {
         let changes = Rc::new(Changes::default());
-        let listener = changes.listen(vec![1, 2]).in_line();
-        changes.tell(2);
+        let listener = changes.listen(vec![1, 2]).in_line(Line::Elements);
+        changes.tell(2, true);
         assert!(listener.has_heard() && is_told(&listener).await);
-        changes.tell(3);
+        changes.tell(3, true);
         assert!(!is_told(&listener).await);
         drop(listener);
         assert!(changes.is_unheard());
@@ -135,14 +169,32 @@ mod tests {
         let changes = Rc::new(Changes::default());
         let watching = changes.listen(vec![1]);
         let [first, second, third] =
-            [vec![1], vec![2, 1], vec![1]].map(|keys| changes.listen(keys).in_line());
-        changes.tell(1);
+            [vec![1], vec![2, 1], vec![1]].map(|keys| changes.listen(keys).in_line(Line::Elements));
+        changes.tell(1, false);
+        assert!(!watching.has_heard() && first.has_heard());
+        changes.tell(1, true);
         assert!(watching.has_heard() && is_told(&first).await && !is_told(&second).await);
         assert!(first.is_first() && second.is_first() && !third.is_first());
         drop(first);
         assert!(is_told(&second).await && !is_told(&third).await);
         drop(third);
         assert!(!is_told(&second).await, "nobody was before it");
+    }
+
+    #[tokio::test]
+    async fn one_of_each_group_is_told_and_all_readers() {
+        let changes = Rc::new(Changes::default());
+        let lines = [Line::Group(1), Line::Readers, Line::Group(1), Line::Group(2), Line::Readers];
+        let listeners = lines.map(|line| changes.listen(vec![1]).in_line(line));
+        changes.tell(1, true);
+        let mut told = Vec::new();
+        for listener in &listeners {
+            told.push(is_told(listener).await);
+        }
+        assert_eq!(told, [true, true, false, true, true]);
+        listeners[4].nudge_others();
+        assert!(is_told(&listeners[1]).await && !is_told(&listeners[4]).await);
+        assert!(!is_told(&listeners[0]).await);
     }
 
     async fn is_told(listener: &Listener) -> bool {

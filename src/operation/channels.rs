@@ -204,17 +204,33 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::decision::lease::pad::Pad;
+    use crate::lua::program::Ttls;
+    use crate::lua::residents::Residents;
     use crate::master::unix_time::UnixTime;
     use crate::operation::Then;
+    use crate::operation::instead::Texts;
     use crate::quorum::Quorum;
 
     fn rules() -> Rules {
         let vote_timeout = Duration::from_millis(50);
         let pad = Pad::new(vote_timeout, 0.01);
-        let unix_time = Arc::new(UnixTime::new(3));
-        let (patience, leases) = (vote_timeout, std::rc::Rc::default());
+        let unix_time = Arc::new(UnixTime::new(3, 0.01));
+        let (patience, leases, registers) =
+            (vote_timeout, std::rc::Rc::default(), std::rc::Rc::default());
         let quorum = Quorum::of(3);
-        Rules { quorum, pad, vote_timeout, patience, split_vote_retries: 0, unix_time, leases }
+        let ttls = Ttls { pad, longest: None };
+        Rules {
+            quorum,
+            pad,
+            vote_timeout,
+            patience,
+            split_vote_retries: 0,
+            unix_time,
+            leases,
+            registers,
+            commands: crate::lua::transactions::for_tests(),
+            texts: std::rc::Rc::new(Texts::new(ttls, Arc::new(Residents::new(3, ttls)))),
+        }
     }
 
     /// Asked of the first `masters` masters.

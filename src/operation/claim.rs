@@ -1,19 +1,18 @@
 //! Taking a key: `SET key token NX PX ttl`, `SETNX`, and the acquire scripts that libraries use.
 
-mod persist;
-
 use crate::client::reply::Reply;
 use crate::clock::Instant;
 use crate::decision::lease::attempt::{self, Attempt, Stored, Tag};
 use crate::decision::lease::claim::{self as decision, Step, Vote};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
+use crate::operation::instead::Instead;
 use crate::operation::request::{self, Form, Number};
+use crate::operation::shown::STAMPED;
 use crate::operation::verdict::{Others, Trouble};
 use crate::operation::wish::Wish;
 use crate::operation::{Answers, Asked, Next, Received, Rules, Then};
 use crate::quorum::{MasterSet, turn};
-use persist::Persist;
 
 /// How a key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +59,6 @@ pub struct Claim {
     /// As the client asked, in milliseconds.
     ttl_ms: i64,
     how: How,
-    /// The lock has no TTL, and `ttl_ms` is what it is claimed with first.
-    persist: bool,
     replies: Answers<Replies>,
     sent: Option<Box<Sent>>,
     trouble: Trouble,
@@ -73,32 +70,25 @@ struct Sent {
     asked: Asked,
     /// Attempts of the rounds before the present one.
     earlier: Vec<Attempt>,
-    persist: Option<Persist>,
     /// When it was sent last, for how long a copy may stay.
     since: Instant,
     /// The tag under which a master held the client's token before.
     held: Tag,
-    /// Some master has found it held.
-    was_refused: bool,
+    /// Masters on which what refuses it is no lease.
+    others: MasterSet,
 }
 
 impl Claim {
     /// A claim of a key for `ttl_ms`.
     pub fn new(token: Box<[u8]>, ttl_ms: i64, how: How, replies: Answers<Replies>) -> Self {
         let trouble = Trouble::default();
-        Self { token, ttl_ms, how, persist: false, replies, sent: None, trouble }
-    }
-
-    /// A claim of a key without TTL. It gets `provisional_ms` first and is made persistent once a
-    /// quorum has it, so that a proxy that dies halfway leaves nothing that never expires.
-    pub fn persistent(token: Box<[u8]>, provisional_ms: i64, replies: Answers<Replies>) -> Self {
-        Self { persist: true, ..Self::new(token, provisional_ms, How::IfFree, replies) }
+        Self { token, ttl_ms, how, replies, sent: None, trouble }
     }
 
     /// What its client wants.
     pub(super) fn wish(&self) -> Wish {
         let (token, how) = (self.token.clone(), self.how);
-        let ttl_ms = (!self.persist).then_some(self.ttl_ms);
+        let ttl_ms = Some(self.ttl_ms);
         Wish::Claim { token, ttl_ms, how, replies: Replies::clone(&self.replies) }
     }
 
@@ -116,39 +106,26 @@ impl Claim {
     pub(super) fn ask(&mut self, rules: &Rules, asked: Asked, now: Instant) {
         let at = rules.at(now);
         if let Some(sent) = &mut self.sent {
-            if let Some(persist) = &mut sent.persist {
-                return persist.ask(rules.quorum, asked.voters);
-            }
             sent.earlier.push(sent.decision.attempt());
-            (sent.asked, sent.since, sent.was_refused) = (asked, now, false);
+            (sent.asked, sent.since, sent.others) = (asked, now, MasterSet::EMPTY);
             return sent.decision.ask(rules.leases.next_attempt(), asked.all, at);
         }
         let freshness = rules.freshness(self.ttl_ms);
         let attempt = rules.leases.next_attempt();
         let decision = decision::Claim::new(rules.terms(), freshness, attempt, asked.all, at);
-        let (earlier, persist) = (Vec::new(), None);
-        let (since, held, was_refused) = (now, Tag::NONE, false);
-        let sent = Sent { decision, asked, earlier, persist, since, held, was_refused };
+        let earlier = Vec::new();
+        let (since, held, others) = (now, Tag::NONE, MasterSet::EMPTY);
+        let sent = Sent { decision, asked, earlier, since, held, others };
         self.sent = Some(Box::new(sent));
     }
 
-    pub(super) fn is_persistent(&self) -> bool {
-        self.persist
-    }
-
     pub(super) fn round(&self) -> u8 {
-        self.sent.as_ref().map_or(0, |sent| {
-            (sent.earlier.len() as u8).wrapping_add(u8::from(sent.persist.is_some()))
-        })
+        self.sent.as_ref().map_or(0, |sent| sent.earlier.len() as u8)
     }
 
     pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
         let Some(sent) = &self.sent else { return };
         let tag = sent.decision.attempt().fresh();
-        if sent.persist.is_some() {
-            let value = attempt::encode(tag, &self.token);
-            return request::script(out, form, Canonical::Persist, key, &[&value]);
-        }
         let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
         match self.how {
             How::IfFree => request::claim(out, key, tag, &self.token, ttl_ms),
@@ -167,13 +144,12 @@ impl Claim {
         let vote = self.vote(received.answer);
         let is_current = received.round == self.round();
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if let Some(persist) = &mut sent.persist {
-            let Some(next) = persist.vote(received, is_current) else { return Next::WAIT };
-            return self.persisted(rules, next);
-        }
-        sent.was_refused |= vote == Vote::Refused;
-        if let Some(Answer::Bulk(tag)) = received.answer {
+        if let (Vote::Owned(_), Some(Answer::Bulk(tag))) = (vote, received.answer) {
             sent.held = held_as(tag);
+        }
+        let is_other = is_other(self.how, received.answer);
+        if is_current && is_other && sent.asked.voters.contains(received.master) {
+            sent.others.insert(received.master);
         }
         let (attempt, at) = (sent.attempt(received.round), rules.at(received.now));
         let Some(vote) = sent.counted(received, vote) else { return Next::WAIT };
@@ -181,12 +157,8 @@ impl Claim {
         self.next(rules, next)
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
+    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if let Some(persist) = &mut sent.persist {
-            let Some(next) = persist.deadline(is_last) else { return Next::WAIT };
-            return self.persisted(rules, next);
-        }
         let next = sent.decision.tick(rules.at(now));
         self.next(rules, next)
     }
@@ -198,12 +170,20 @@ impl Claim {
         self.next(rules, next)
     }
 
+    /// `SET` answers what was there before, and the script for a key that may be one's own already in words of ours.
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
-        match answer {
-            Some(Answer::Simple(b"OK") | Answer::Int(1)) => Vote::Taken,
-            Some(Answer::Bulk(tag)) => Vote::Owned(held_as(tag).attempt),
-            Some(Answer::Nil | Answer::Int(0)) => Vote::Refused,
-            Some(Answer::Error(error)) => {
+        match (self.how, answer) {
+            (How::IfFree, Some(Answer::Nil)) => Vote::Taken,
+            (How::IfFree, Some(Answer::Bulk(_))) => Vote::Refused,
+            (How::IfFree, Some(Answer::Error(error))) if is_of_another_type(error) => Vote::Refused,
+            (How::IfFreeOrOurs { .. }, Some(Answer::Int(1))) => Vote::Taken,
+            (How::IfFreeOrOurs { .. }, Some(Answer::Bulk(tag))) => {
+                Vote::Owned(held_as(tag).attempt)
+            }
+            (How::IfFreeOrOurs { .. }, Some(Answer::Int(0) | Answer::Simple(STAMPED))) => {
+                Vote::Refused
+            }
+            (_, Some(Answer::Error(error))) => {
                 self.trouble.remember(error);
                 Vote::Unknown
             }
@@ -212,16 +192,12 @@ impl Claim {
     }
 
     fn next(&mut self, rules: &Rules, next: decision::Next) -> Next {
+        let is_other = self.sent.as_ref().is_some_and(|sent| !sent.others.is_empty());
         let then = match next.step {
+            Step::Held | Step::Pause if is_other => Then::Otherwise,
             Step::Wait => Then::Wait,
             Step::Afresh => Then::Ask,
             Step::Pause => Then::Pause,
-            Step::Granted(_) if self.persist => {
-                if let Some(sent) = &mut self.sent {
-                    sent.persist = Some(Persist::default());
-                }
-                Then::Ask
-            }
             Step::Granted(holder) => Then::Reply(self.granted(holder), turn::End::Granted),
             Step::Held => Then::Reply(self.replies.held.clone(), turn::End::Lost),
             Step::Unavailable { answered } => {
@@ -233,21 +209,11 @@ impl Claim {
         Next { undo: next.take_back, then }
     }
 
-    fn persisted(&self, rules: &Rules, verdict: persist::Verdict) -> Next {
-        use persist::Verdict::{Persisted, Refused, Unavailable};
-        let undo = match verdict {
-            Persisted => MasterSet::EMPTY,
-            Refused | Unavailable { .. } => self.everybody(),
-        };
-        let then = match verdict {
-            Persisted => Then::Reply(self.replies.granted.clone(), turn::End::Granted),
-            Refused => Then::Reply(self.replies.held.clone(), turn::End::Lost),
-            Unavailable { answered, others } => {
-                let reply = self.trouble.unavailable(rules, answered, others);
-                Then::Reply(reply, turn::End::Lost)
-            }
-        };
-        Next { undo, then }
+    /// What is run if the key is no lease.
+    pub(super) fn instead(&self) -> Instead<'_> {
+        let is_counted = matches!(self.replies.granted, Reply::Int(_));
+        let take = Instead::Take { token: &self.token, ttl_ms: Some(self.ttl_ms), is_counted };
+        self.replies.script().map_or(take, Instead::Script)
     }
 
     fn granted(&self, holder: Attempt) -> Reply {
@@ -271,26 +237,8 @@ impl Claim {
         Some((value, rules.end_of(sent.since, ttl_ms)))
     }
 
-    /// It is decided, and some master holds the key for somebody else, whether that counts or not.
-    pub(super) fn met_another(&self) -> bool {
-        self.sent.as_ref().is_some_and(|sent| sent.was_refused && sent.decision.is_decided())
-    }
-
     pub(super) fn is_granted(&self) -> bool {
-        self.sent.as_ref().is_some_and(|sent| match &sent.persist {
-            Some(persist) => persist.is_done(),
-            None => !self.persist && sent.decision.holder().is_some(),
-        })
-    }
-
-    /// There are too few masters for another round. A verdict without one has taken everything back.
-    pub(super) fn abandon(&mut self) -> MasterSet {
-        let has_more = self.sent.as_ref().is_some_and(|sent| sent.persist.is_some());
-        if has_more { self.everybody() } else { MasterSet::EMPTY }
-    }
-
-    fn everybody(&self) -> MasterSet {
-        self.sent.as_ref().map_or(MasterSet::EMPTY, |sent| sent.asked.all)
+        self.sent.as_ref().is_some_and(|sent| sent.decision.holder().is_some())
     }
 }
 
@@ -310,6 +258,21 @@ impl Sent {
         let stays = is_timely && self.decision.holder().is_some() && vote != Vote::Unknown;
         (!stays).then_some(Vote::Unknown)
     }
+}
+
+/// Whether what a master has refused it for is no lease.
+fn is_other(how: How, answer: Option<&Answer<'_>>) -> bool {
+    match (how, answer) {
+        (How::IfFree, Some(Answer::Bulk(value))) => Stored::decode(value).tag.is_none(),
+        (How::IfFree, Some(Answer::Error(error))) => is_of_another_type(error),
+        (How::IfFreeOrOurs { .. }, Some(Answer::Simple(word))) => *word == STAMPED,
+        _ => false,
+    }
+}
+
+/// Whether a master does not have a string there.
+fn is_of_another_type(error: &[u8]) -> bool {
+    error.starts_with(b"WRONGTYPE")
 }
 
 /// What a master has answered that told under which tag it holds a token.

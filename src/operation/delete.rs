@@ -6,12 +6,12 @@
 use crate::client::reply::Reply;
 use crate::clock::Instant;
 use crate::decision::lease::attempt;
-use crate::decision::lease::delete::{self as decision, Sight, Step, Value};
+use crate::decision::lease::delete::{self as decision, Sight, Step, Value, Vote};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
 use crate::operation::request::{self, Form};
-use crate::operation::shown::{Shown, longer, vote};
+use crate::operation::shown::{STAMPED, Shown, longer, vote};
 use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Asked, Next, Owed, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet};
@@ -26,6 +26,12 @@ pub struct Delete {
     untagged: MasterSet,
     /// The largest remaining TTL that masters reported when they deleted the key; -1: it had no end.
     left_ms: i64,
+    /// Masters on which the key is no lease.
+    others: MasterSet,
+    /// Masters on which the lease that was to be deleted is over, and no register has taken its place.
+    ended: MasterSet,
+    /// The lease is deleted, and masters have yet to say that no register has taken its place.
+    is_doubted: bool,
     trouble: Trouble,
 }
 
@@ -76,12 +82,20 @@ impl Delete {
         }
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         let answer = answer.filter(|_| sent.voters.contains(master));
+        let is_other = matches!(answer, Some(Answer::Simple(STAMPED)));
+        if is_other {
+            self.others.insert(master);
+        }
         let at = rules.at(now);
         let step = if !sent.shown.is_look(master, round) {
             if let Some(Answer::Int(left_ms @ -1..)) = answer {
                 self.left_ms = longer(self.left_ms, *left_ms);
             }
-            sent.decision.vote(round, master, vote(answer), at)
+            let vote = vote(answer);
+            if !is_other && !matches!(vote, Vote::Raised | Vote::Unknown) {
+                self.ended.insert(master);
+            }
+            sent.decision.vote(round, master, vote, at)
         } else {
             match answer {
                 Some(Answer::Int(-2)) => self.missing.insert(master),
@@ -95,15 +109,26 @@ impl Delete {
 
     pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let step = sent.decision.tick(rules.at(now));
-        self.next(rules, step)
+        match sent.decision.tick(rules.at(now)) {
+            // Who is silent would only decide about a lease.
+            Step::Wait if self.is_other() => Next::then(Then::Otherwise),
+            step => self.next(rules, step),
+        }
     }
 
     fn next(&mut self, rules: &Rules, step: Step) -> Next {
         match step {
+            Step::Wait if self.is_doubted => self.doubt(rules),
             Step::Wait => Next::WAIT,
             Step::Look => Next::then(Then::Ask),
+            Step::Delete(values) if self.is_doubtful(rules, values.len()) => {
+                Next::then(Then::Otherwise)
+            }
             Step::Delete(values) => self.delete(values),
+            Step::Deleted if self.may_be_other(rules) => self.doubt(rules),
+            Step::Missing | Step::Unavailable { .. } if self.is_other() => {
+                Next::then(Then::Otherwise)
+            }
             Step::Deleted => Next::reply(Reply::Int(1)),
             Step::Missing => Next::reply(Reply::Int(i64::from(self.has_deleted_untagged(rules)))),
             Step::Unavailable { answered } => {
@@ -111,6 +136,34 @@ impl Delete {
                 Next::reply(self.trouble.unavailable(rules, answered, others))
             }
         }
+    }
+
+    fn is_other(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Whether too few masters hold the lease that would now be deleted, and a register may have taken its place.
+    fn is_doubtful(&self, rules: &Rules, holding: usize) -> bool {
+        let is_untold = self.sent.as_ref().is_some_and(|sent| sent.shown.is_untold());
+        self.is_other() && is_untold && holding < rules.quorum.needed()
+    }
+
+    /// The lease is deleted where it was found: waits for who can say that it was one everywhere.
+    fn doubt(&mut self, rules: &Rules) -> Next {
+        let may_be_other = self.may_be_other(rules);
+        let pending = self.sent.as_ref().map_or(MasterSet::EMPTY, |sent| sent.decision.pending());
+        self.is_doubted = may_be_other && !pending.is_empty();
+        match (may_be_other, self.is_doubted) {
+            (false, _) => Next::reply(Reply::Int(1)),
+            (true, true) => Next::WAIT,
+            (true, false) => Next::then(Then::Otherwise),
+        }
+    }
+
+    /// Whether a register may have taken the place of the lease that was deleted.
+    fn may_be_other(&self, rules: &Rules) -> bool {
+        let rest = rules.quorum.everybody().without(self.ended);
+        self.is_other() && rules.quorum.reached_by(rest)
     }
 
     fn delete(&mut self, values: Vec<(MasterId, Value)>) -> Next {
@@ -147,7 +200,7 @@ impl Delete {
 fn sight(answer: Option<&Answer<'_>>) -> Sight {
     match answer {
         Some(Answer::Bulk(tag)) => Sight::Held(Value::Tagged(held_as(tag))),
-        Some(Answer::Int(-2 | 1)) => Sight::Missing,
+        Some(Answer::Int(-2 | 1) | Answer::Simple(STAMPED)) => Sight::Missing,
         _ => Sight::Unknown,
     }
 }

@@ -7,12 +7,14 @@
 mod aftermath;
 mod ahead;
 mod aside;
-mod behind;
+mod comparing;
 mod deadlines;
 mod later;
 mod news;
 mod repair;
+mod settling;
 mod stopwatch;
+mod sweeping;
 mod turns;
 
 use std::cell::{Cell, RefCell};
@@ -31,19 +33,17 @@ use crate::decision::roster::mark::Proven;
 use crate::decision::roster::poll::{Counting, Poll};
 use crate::decision::roster::term::Term;
 use crate::master::electorate::Electorate;
-use crate::master::link::{Link, Part, Waiting};
-use crate::master::orphans::Suspects;
+use crate::master::link::{Link, Waiting};
 use crate::master::reply::Answer;
 use crate::metrics::slowlog::Slowlog;
 use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
 use crate::operation::program::Message;
 use crate::operation::request::Form;
-use crate::operation::{Asked, Heard, Next, Operation, Received, Rules, Then, verdict};
+use crate::operation::{Asked, Heard, Kind, Next, Operation, Received, Rules, Then, verdict};
 use crate::pubsub::envelope::Stamps;
 use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
-use behind::Behind;
 use deadlines::Deadlines;
 use later::Later;
 use stopwatch::Stopwatch;
@@ -74,10 +74,8 @@ pub struct Engine {
     stamps: Stamps,
     scratch: RefCell<Vec<u8>>,
     changes: Rc<Changes>,
-    suspects: Rc<Suspects>,
     /// What programs have held back and may be published now.
     announcements: RefCell<Vec<Message>>,
-    behind: RefCell<Behind>,
     /// Operations whose turn has come.
     ready: RefCell<VecDeque<OperationId>>,
     later: RefCell<Later>,
@@ -104,10 +102,6 @@ struct Flight {
     poll: Option<Poll<Rc<Term>>>,
     /// Masters that were asked, may have changed something, and owe a ballot.
     awaited: MasterSet,
-    /// It has lost, and what uses its keys stays behind it where a ballot is owed.
-    others_behind: bool,
-    /// Masters that were lost before they answered: it may have taken effect there.
-    unsure: MasterSet,
     /// Masters keep in mind that what it gave back is over.
     is_noted: bool,
     /// A pause after a split vote is running.
@@ -119,24 +113,25 @@ struct Flight {
 }
 
 impl Flight {
-    /// The votes on the next round; `None`: it would build on votes of masters that have forgotten since.
-    fn poll_in(&self, term: &Rc<Term>) -> Option<Poll<Rc<Term>>> {
+    /// The votes on the next round; `None`: it would build on votes of masters that have forgotten since. `flush`: the last
+    /// one of its database that any master has shown.
+    fn poll_in(&self, term: &Rc<Term>, flush: u64) -> Option<Poll<Rc<Term>>> {
+        let poll = || Poll::new(Rc::clone(term));
         match &self.poll {
             Some(poll) if self.operation.builds_on_earlier_votes() => poll.again(Rc::clone(term)),
-            _ => Some(Poll::new(Rc::clone(term))),
+            _ if self.operation.is_about_a_lease() => Some(poll().between_flushes(flush)),
+            _ => Some(poll()),
         }
+    }
+
+    /// When its client's patience ends; `None`: it was not sent yet.
+    fn last(&self, rules: &Rules) -> Option<Instant> {
+        Some(self.began? + rules.patience)
     }
 
     /// The newest term that a vote was counted in.
     fn term(&self) -> Rc<Term> {
         self.poll.as_ref().map(|poll| Rc::clone(poll.term())).unwrap_or_default()
-    }
-
-    /// Whether a master that could not take part should still do what the others did. Later than its round another proxy
-    /// may have undone it on all masters.
-    fn may_catch_up(&self) -> bool {
-        let is_over = self.deadline.is_none_or(|due| clock::now() > due);
-        !is_over && self.operation.catches_up()
     }
 }
 
@@ -167,9 +162,7 @@ impl Engine {
             stamps: Stamps::default(),
             scratch: RefCell::default(),
             changes: Rc::default(),
-            suspects: Rc::default(),
             announcements: RefCell::default(),
-            behind: RefCell::default(),
             ready: RefCell::default(),
             later: RefCell::default(),
         })
@@ -209,11 +202,6 @@ impl Engine {
         Arc::clone(&self.electorate)
     }
 
-    /// Keys that may have orphans.
-    pub fn suspects(&self) -> &Rc<Suspects> {
-        &self.suspects
-    }
-
     /// Who votes now, and what that takes: this worker's own copy, which costs nothing to share.
     pub fn term(&self) -> Rc<Term> {
         let (edition, term) = &mut *self.term.borrow_mut();
@@ -221,6 +209,7 @@ impl Engine {
         if *edition != now {
             // Read after the edition: it may be newer, and is then read once more.
             (*edition, *term) = (now, Rc::new(Term::clone(&self.electorate.term())));
+            self.rules.registers.see(now);
         }
         Rc::clone(term)
     }
@@ -254,8 +243,6 @@ impl Engine {
             outstanding: 0,
             poll: None,
             awaited: MasterSet::EMPTY,
-            others_behind: false,
-            unsure: MasterSet::EMPTY,
             is_noted: false,
             pausing: false,
             deadline: None,
@@ -304,12 +291,10 @@ impl Engine {
         if self.is_sent_again(master, waiting, heard) {
             return;
         }
-        let counting =
-            self.with(waiting.operation, |flight| match (waiting.part, &mut flight.poll) {
-                (Part::Ballot, Some(poll)) => poll.count(&vote, || self.term()),
-                (Part::Ballot, None) => Counting::Void,
-                (Part::Undo, _) => Counting::Counts,
-            });
+        let counting = self.with(waiting.operation, |flight| match &mut flight.poll {
+            Some(poll) => poll.count(&vote, || self.term()),
+            None => Counting::Void,
+        });
         if counting == Some(Counting::Ahead) {
             return self.wait_for_version(waiting, vote);
         }
@@ -334,8 +319,7 @@ impl Engine {
             flight.operation.needs_quorum() && flight.term().voters().contains(master)
         };
         let was_asked = self.with(waiting.operation, is_asked) == Some(true);
-        let is_heard = !was_asked || waiting.part == Part::Undo;
-        self.settle(master, waiting, Some(heard).filter(|_| is_heard), now);
+        self.settle(master, waiting, Some(heard).filter(|_| !was_asked), now);
     }
 
     fn is_sent_again(&self, master: MasterId, waiting: Waiting, heard: Heard<'_>) -> bool {
@@ -390,36 +374,22 @@ impl Engine {
         let is_trusted = !matches!(answer, None | Some(Answer::Error(_)));
         let settled = self.with(id, |flight| {
             flight.outstanding -= 1;
-            if waiting.part == Part::Undo {
-                return (Next::WAIT, None, false);
-            }
             let round = waiting.round;
-            if !flight.operation.only_looks_in(round) {
-                flight.awaited.remove(master);
-            }
+            flight.awaited.remove(master);
             let asked_us = (flight.asked_round == round).then_some(flight.asked_us);
             // The event loop may be so late that answers are read before their deadline is noticed.
             let is_late = flight.deadline.is_some_and(|due| now > due);
             let received = Received { master, round, answer, raw, now };
             let next = flight.operation.received(rules, received);
-            if flight.operation.met_another() {
-                self.suspects.add(flight.operation.db, &flight.operation.key);
-            }
             (next, asked_us, is_late)
         });
-        if waiting.part == Part::Ballot {
-            let asked_us = settled.as_ref().and_then(|(_, asked_us, _)| *asked_us);
-            self.count_ballot(master, is_trusted, asked_us);
-        }
+        let asked_us = settled.as_ref().and_then(|(_, asked_us, _)| *asked_us);
+        self.count_ballot(master, is_trusted, asked_us);
         let Some((next, _, is_late)) = settled else { return };
-        if !is_trusted {
-            self.make_up_later(id, master, waiting, answer.is_some());
-        }
         self.act(id, next);
         if is_late {
             self.deadline(id, waiting.round);
         }
-        self.let_through(master);
         self.retire(id);
         self.start_ready();
     }
@@ -451,7 +421,7 @@ impl Engine {
         }
         let (rules, now) = (&self.rules, clock::now());
         let next = self.with(id, |flight| {
-            let last = flight.began.map_or(now, |began| began + rules.patience);
+            let last = flight.last(rules).unwrap_or(now);
             (flight.operation.deadline(rules, now, now >= last), last)
         });
         let Some((next, last)) = next else { return };
@@ -472,6 +442,7 @@ impl Engine {
             Then::Ask => self.ask(id),
             Then::Tell(masters) => self.tell(id, masters),
             Then::Pause => self.pause(id),
+            Then::Otherwise => self.go_on_as_program(id),
             Then::Reply(reply, turn::End::Granted) if self.is_too_early(id) => {
                 self.grant_in_turn(id, reply);
             }
@@ -492,7 +463,7 @@ impl Engine {
                 (flight.operation.db, flight.operation.round(), flight.term())
             });
             let Some((db, round, term)) = sent else { return };
-            let waiting = Waiting { operation: id, round, part: Part::Ballot };
+            let waiting = Waiting { operation: id, round };
             let link = &self.links[master.index()];
             match link.is_up() {
                 true => link.send(db, &scratch, waiting, &term),
@@ -507,26 +478,24 @@ impl Engine {
     /// Sends the current round to all masters that can be reached, also to those whose ballots do not
     /// count: they have to know what happens. Nothing is sent when the voters are too few.
     fn ask(&self, id: OperationId) {
-        let about = |flight: &mut Flight| {
-            let operation = &flight.operation;
-            (operation.excluded(), operation.needs_quorum(), flight.awaited)
-        };
-        let Some((excluded, needs_quorum, owed)) = self.with(id, about) else { return };
-        let asked = self.reachable().without(excluded);
+        let about = |flight: &mut Flight| flight.operation.needs_quorum();
+        let Some(needs_quorum) = self.with(id, about) else { return };
+        let asked = self.reachable();
         let term = self.term();
         let voters = asked.and(term.voters());
         if let Some(reply) = self.too_few(needs_quorum, asked, voters) {
-            self.abandon(id);
             self.reply(id, reply, turn::End::Lost);
             return self.retire(id);
         }
         let now = clock::now();
         let asked_us = self.stopwatch.us();
-        let held_back = self.held_back(id, asked, owed);
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
+        self.rules.registers.see_flushes(self.links.iter().map(|link| link.flushed()).sum());
         let sent = self.with(id, |flight| {
-            flight.poll = Some(flight.poll_in(&term)?);
+            let db = flight.operation.db;
+            let flush = self.links.iter().map(|link| link.last_flush(db)).max();
+            flight.poll = Some(flight.poll_in(&term, flush.unwrap_or_default())?);
             let operation = &mut flight.operation;
             operation.ask(&self.rules, Asked { all: asked, voters }, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
@@ -537,21 +506,24 @@ impl Engine {
             flight.began.get_or_insert(now);
             let round = operation.round();
             flight.asked_round = round;
-            if !operation.only_looks_in(round) {
-                flight.awaited = flight.awaited.union(asked.without(held_back));
+            if !operation.only_looks() {
+                flight.awaited = flight.awaited.union(asked);
             }
-            let waiting = Waiting { operation: id, round, part: Part::Ballot };
-            Some((operation.db, waiting, operation.program()))
+            let waiting = Waiting { operation: id, round };
+            Some((operation.db, waiting, operation.program(), operation.parts()))
         });
-        let Some((db, waiting, program)) = sent.flatten() else {
+        let Some((db, waiting, program, parts)) = sent.flatten() else {
             drop(scratch);
             self.reply(id, verdict::undecided(&self.rules, 0), turn::End::Lost);
             return self.retire(id);
         };
-        held_back.iter().for_each(|master| self.hold(waiting, master));
-        for master in asked.without(held_back).iter() {
+        for master in asked.iter() {
             let link = &self.links[master.index()];
-            link.send_program(program.as_deref(), db, &scratch, waiting, &term);
+            if parts > 0 {
+                link.send_parts(parts, db, &scratch, waiting, &term);
+            } else {
+                link.send_program(program.as_deref(), db, &scratch, waiting, &term);
+            }
         }
         self.deadlines.push(now + self.rules.vote_timeout, id, waiting.round);
     }
@@ -599,14 +571,37 @@ impl Engine {
         let engine = Rc::clone(self);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(pause).await;
-            engine.see(clock::now());
-            engine.with(id, |flight| {
-                flight.pausing = false;
-                flight.operation.resume();
-            });
-            engine.ask(id);
+            let now = clock::now();
+            engine.see(now);
+            engine.with(id, |flight| flight.pausing = false);
+            match engine.end_of_patience(id, now) {
+                Some(next) => engine.act(id, next),
+                None if engine.may_be_told_later(id, now) => engine.pause(id),
+                None => engine.ask(id),
+            }
+            engine.retire(id);
             engine.start_ready();
         });
+    }
+
+    /// What to do if the client's patience has passed while the operation paused. Who has forgotten what masters said before
+    /// has nothing to answer with: it asks for the last time.
+    fn end_of_patience(&self, id: OperationId, now: Instant) -> Option<Next> {
+        let rules = &self.rules;
+        let next = self.with(id, |flight| {
+            let last = flight.last(rules)?;
+            (now >= last).then(|| flight.operation.deadline(rules, now, true))
+        });
+        next.flatten().filter(|next| !matches!(next.then, Then::Wait))
+    }
+
+    /// Whether masters may know soon what became of a program, while too few of them can be asked.
+    fn may_be_told_later(&self, id: OperationId, now: Instant) -> bool {
+        let is_patient = |flight: &mut Flight| {
+            let is_in_time = flight.last(&self.rules).is_some_and(|last| now < last);
+            is_in_time && matches!(flight.operation.kind, Kind::Program(_))
+        };
+        self.with(id, is_patient) == Some(true) && !self.rules.quorum.reached_by(self.voters())
     }
 
     /// Answers the client and ends the turn, once.
@@ -697,24 +692,30 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::decision::lease::pad::Pad;
+    use crate::lua::program::Ttls;
+    use crate::lua::residents::Residents;
     use crate::master::electorate::Terms;
     use crate::master::standing::ColdStart;
     use crate::master::unix_time::UnixTime;
-    use crate::operation::Kind;
-    use crate::operation::everywhere::{Everywhere, What};
+    use crate::operation::instead::Texts;
     use crate::quorum::Quorum;
 
     /// An engine that has no link to any of its masters.
     fn engine() -> Rc<Engine> {
         let vote_timeout = Duration::from_millis(50);
+        let pad = Pad::new(vote_timeout, 0.01);
+        let ttls = Ttls { pad, longest: None };
         let rules = Rules {
             quorum: Quorum::of(3),
-            pad: Pad::new(vote_timeout, 0.01),
+            pad,
             vote_timeout,
             patience: vote_timeout,
             split_vote_retries: 0,
-            unix_time: Arc::new(UnixTime::new(3)),
+            unix_time: Arc::new(UnixTime::new(3, 0.01)),
             leases: Rc::default(),
+            registers: Rc::default(),
+            commands: crate::lua::transactions::for_tests(),
+            texts: Rc::new(Texts::new(ttls, Arc::new(Residents::new(3, ttls)))),
         };
         let cold_start = ColdStart::Trust;
         let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
@@ -728,7 +729,7 @@ mod tests {
     #[tokio::test]
     async fn a_task_awaits_the_reply_that_a_client_would_have_had() {
         let engine = engine();
-        let kind = Kind::Everywhere(Box::new(Everywhere::new(What::Count)));
+        let kind = Kind::Everywhere(Box::default());
         let reply = engine.run(Operation { db: 0, key: Box::default(), kind }, 0);
         assert_eq!(engine.in_flight(), 0, "it has been sent before anybody awaits it");
         assert_eq!(reply.await, verdict::too_few_voters(engine.rules(), 0, ""));

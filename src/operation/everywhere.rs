@@ -1,4 +1,4 @@
-//! Commands about a whole database: `DBSIZE`, `FLUSHDB`, `FLUSHALL`.
+//! `DBSIZE`: the number of keys that at least a quorum of masters has.
 
 use crate::client::reply::Reply;
 use crate::lua::canonical::Canonical;
@@ -8,22 +8,9 @@ use crate::operation::verdict::{Others, Trouble};
 use crate::operation::{Next, Received, Rules};
 use crate::quorum::{MasterId, MasterSet, Quorum};
 
-/// What the client wants.
-#[derive(Clone, Debug)]
-pub enum What {
-    /// `DBSIZE`: the number of keys that at least a quorum of masters has.
-    Count,
-    /// `FLUSHDB` or `FLUSHALL`.
-    Flush {
-        /// All databases.
-        all: bool,
-    },
-}
-
 /// A question to all masters that every one of them answers in full.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Everywhere {
-    what: What,
     pending: MasterSet,
     answered: MasterSet,
     counts: Vec<i64>,
@@ -32,30 +19,12 @@ pub struct Everywhere {
 }
 
 impl Everywhere {
-    /// A question that nobody was asked yet.
-    pub fn new(what: What) -> Self {
-        Self {
-            what,
-            pending: MasterSet::EMPTY,
-            answered: MasterSet::EMPTY,
-            counts: Vec::new(),
-            done: false,
-            trouble: Trouble::default(),
-        }
-    }
-
     pub(super) fn ask(&mut self, asked: MasterSet) {
         self.pending = asked;
     }
 
     pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
-        match &self.what {
-            What::Count => request::script(out, form, Canonical::Count, b"", &[]),
-            What::Flush { all } => {
-                let verb: &[u8] = if *all { b"FLUSHALL" } else { b"FLUSHDB" };
-                request::script(out, form, Canonical::Flush, b"", &[verb]);
-            }
-        }
+        request::script(out, form, Canonical::Count, b"", &[]);
     }
 
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
@@ -75,7 +44,6 @@ impl Everywhere {
     fn count(&mut self, master: MasterId, answer: Option<&Answer<'_>>) {
         match answer {
             Some(Answer::Int(count)) => self.counts.push(*count),
-            Some(Answer::Simple(_)) => {}
             Some(Answer::Error(error)) => return self.trouble.remember(error),
             _ => return,
         }
@@ -88,10 +56,7 @@ impl Everywhere {
             let (answered, others) = (self.answered.len(), Others::of(Some(self.pending)));
             return Next::reply(self.trouble.unavailable(rules, answered, others));
         }
-        Next::reply(match &self.what {
-            What::Count => Reply::Int(self.common_count(rules.quorum)),
-            What::Flush { .. } => Reply::OK,
-        })
+        Next::reply(Reply::Int(self.common_count(rules.quorum)))
     }
 
     fn common_count(&mut self, quorum: Quorum) -> i64 {

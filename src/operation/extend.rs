@@ -3,19 +3,32 @@
 //! Where it would end later than the client wants, it is let end sooner once a quorum has agreed, and a quorum has done so
 //! before the client is told: a command that it sends after that is not undone by what was still on its way.
 
+use crate::client::reply::Reply;
 use crate::clock::Instant;
 use crate::decision::lease::attempt::{self, Tag};
 use crate::decision::lease::extend::{self as decision, Step, Vote};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
-use crate::operation::change::Replies;
 use crate::operation::claim::held_as;
+use crate::operation::instead::Instead;
 use crate::operation::request::{self, Form, Number};
+use crate::operation::shown::STAMPED;
 use crate::operation::verdict::{Others, Trouble};
 use crate::operation::wish::Wish;
-use crate::operation::{Asked, Next, Received, Rules, Then};
+use crate::operation::{Answers, Asked, Next, Received, Rules, Then};
 use crate::quorum::{MasterId, MasterSet, turn};
 use redis_protocol::resp3::types::BytesFrame;
+
+/// The client's own words for the outcomes.
+#[derive(Clone, Debug)]
+pub struct Replies {
+    /// The expiry has been changed.
+    pub changed: Reply,
+    /// There was no such key.
+    pub missing: Reply,
+    /// Somebody else holds it.
+    pub other: Reply,
+}
 
 /// An extension.
 #[derive(Debug)]
@@ -23,10 +36,12 @@ pub struct Extend {
     token: Box<[u8]>,
     /// As asked, in milliseconds.
     ttl_ms: i64,
-    replies: Box<Replies>,
+    replies: Answers<Replies>,
     sent: Option<Box<Sent>>,
     others: usize,
     missing: usize,
+    /// Masters on which the key is no lease.
+    registers: MasterSet,
     trouble: Trouble,
 }
 
@@ -43,9 +58,9 @@ struct Sent {
 
 impl Extend {
     /// An extension by `ttl_ms` that nobody was asked about yet.
-    pub fn new(token: Box<[u8]>, ttl_ms: i64, replies: Replies) -> Self {
-        let (replies, trouble) = (Box::new(replies), Trouble::default());
-        Self { token, ttl_ms, replies, sent: None, others: 0, missing: 0, trouble }
+    pub fn new(token: Box<[u8]>, ttl_ms: i64, replies: Answers<Replies>) -> Self {
+        let (registers, trouble) = (MasterSet::EMPTY, Trouble::default());
+        Self { token, ttl_ms, replies, sent: None, others: 0, missing: 0, registers, trouble }
     }
 
     /// What its client wants.
@@ -111,6 +126,9 @@ impl Extend {
         let Received { master, round, answer, now, .. } = received;
         let is_voter = self.sent.as_ref().is_some_and(|sent| sent.voters.contains(master));
         let answer = answer.filter(|_| is_voter);
+        if let Some(Answer::Simple(STAMPED)) = answer {
+            self.registers.insert(master);
+        }
         let vote = self.vote(answer);
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         let now = rules.at(now);
@@ -131,8 +149,16 @@ impl Extend {
 
     pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let step = sent.decision.tick(rules.at(now));
-        self.next(rules, step)
+        match sent.decision.tick(rules.at(now)) {
+            // Who is silent would only decide about a lease.
+            Step::Wait if !self.registers.is_empty() => Next::then(Then::Otherwise),
+            step => self.next(rules, step),
+        }
+    }
+
+    /// What is run if the key is no lease.
+    pub(super) fn instead(&self) -> Option<Instead<'_>> {
+        self.replies.script().map(Instead::Script)
     }
 
     /// It was prolonged, and the client cannot be told yet.
@@ -154,7 +180,7 @@ impl Extend {
                 self.missing += 1;
                 Vote::Refused
             }
-            Some(Answer::Int(-3)) => {
+            Some(Answer::Int(-3) | Answer::Simple(STAMPED)) => {
                 self.others += 1;
                 Vote::Refused
             }
@@ -176,6 +202,9 @@ impl Extend {
                     sent.done = true;
                 }
                 Next::then(Then::Reply(self.replies.changed.clone(), turn::End::Granted))
+            }
+            Step::Refused | Step::Unavailable { .. } if !self.registers.is_empty() => {
+                Next::then(Then::Otherwise)
             }
             Step::Refused if self.missing > self.others => {
                 Next::reply(self.replies.missing.clone())

@@ -5,7 +5,6 @@
 //! ([`super::query`]); what is large, from one master after the other over the lanes, until a quorum has answered
 //! alike. The others go on voting.
 
-use std::hash::{BuildHasher, Hasher};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -13,14 +12,16 @@ use futures_util::future::join_all;
 
 use super::aside::Asking;
 use super::measure::Measure;
-use super::query::Query;
+use super::program::Rendering;
+use super::query::{self, Query, Said};
 use super::verdict::{self, Others, Trouble};
-use super::{Kind, Operation, request};
+use super::{Kind, Operation, settling};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::command::table::Nothing;
+use crate::decision::keyspace::reading::{Reading, Verdict};
 use crate::master::lane::Lost;
-use crate::quorum::read::{Read, Verdict};
+
 use crate::resp3;
 
 /// Up to so many bytes of memory on a master all are asked at once: some milliseconds at most.
@@ -29,9 +30,6 @@ const SMALL: i64 = 256 << 10;
 /// Up to so many, all are asked at once if one after the other did not answer alike: it is written to all the time.
 const MODERATE: i64 = 2 << 20;
 
-/// A large reply is looked through in pieces of so many elements; in between it is the turn of others.
-const ELEMENTS_AT_A_TIME: usize = 4096;
-
 /// A read that may be large.
 #[derive(Debug)]
 pub struct Large {
@@ -39,26 +37,23 @@ pub struct Large {
     pub db: u32,
     /// What it reads.
     pub keys: Vec<Box<[u8]>>,
-    /// The client's words.
+    /// What masters run.
     pub request: Box<[u8]>,
+    /// The client's words, if it looks up keys that it does not name.
+    pub words: Option<Box<[u8]>>,
     /// The reply when there is nothing.
     pub nothing: Nothing,
-    /// Groups of so many elements of an array in its reply may come in any order; 0: they may not.
-    pub items_each: usize,
-    /// The same where the first key is a set, which `SORT` leaves in the order of each master; 0: it sorts.
-    pub items_of_set: usize,
     /// Pairs are for a client that knows none: RESP2 has members and their scores one behind the other.
     pub flat: bool,
 }
-
-/// What one master said, in so many bits that two that differ do not look alike.
-type Likeness = [u64; 2];
 
 /// What the masters said, one after the other.
 enum Heard {
     Agreed(Bytes),
     /// They answered, and differ.
     Differ,
+    /// They do not take it for a command.
+    Wrong,
     Unknown(Reply),
     /// Nobody waits any more.
     Gone,
@@ -71,14 +66,7 @@ impl Large {
     }
 
     /// The reply.
-    pub(super) async fn run(mut self, asking: &Asking, target: &Target) -> Reply {
-        if self.items_of_set > 0 && self.is_of_set(asking).await {
-            self.items_each = self.items_of_set;
-        }
-        if self.items_each > 0 {
-            // Parts of what has no order may differ, which does not mean that there is nothing.
-            self.nothing = Nothing::Again;
-        }
+    pub(crate) async fn run(&self, asking: &Asking, target: &Target) -> Reply {
         let reply = match self.size(asking).await {
             Err(error) => error,
             Ok(size) if size <= SMALL => self.ask_all(asking).await,
@@ -107,20 +95,24 @@ impl Large {
         Ok(sum)
     }
 
-    async fn is_of_set(&self, asking: &Asking) -> bool {
-        let words = [&b"TYPE"[..], self.key()];
-        let query = Query::new(request::of(words.into_iter()), Nothing::Again);
-        let reply = self.ask(asking, query).await;
-        matches!(reply, Reply::Raw(frame) if frame == b"+set\r\n"[..])
-    }
-
     async fn ask_all(&self, asking: &Asking) -> Reply {
-        let query = Query::new(self.request.clone(), self.nothing).unordered(self.items_each);
-        self.ask(asking, query.of_many_keys(self.keys.len() != 1)).await
+        let query = Query::new(self.request.clone(), self.nothing).on_keys(self.names());
+        self.ask(asking, Kind::Query(Box::new(query.looking_up(self.words.clone())))).await
     }
 
-    async fn ask(&self, asking: &Asking, query: Query) -> Reply {
-        let kind = Kind::Query(Box::new(query));
+    /// Lets a quorum agree on the keys, by a program that reads little of them.
+    async fn settle(&self, asking: &Asking) {
+        let words = [&b"EXISTS"[..]].into_iter().chain(self.names());
+        let rules = asking.engine.rules();
+        let program = settling::program(rules, self.names(), words, Rendering::Own);
+        self.ask(asking, Kind::Program(program)).await;
+    }
+
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|key| &**key)
+    }
+
+    async fn ask(&self, asking: &Asking, kind: Kind) -> Reply {
         let operation = Operation { db: self.db, key: self.key().into(), kind };
         let fingerprint = asking.engine.fingerprint(self.db, self.key());
         asking.engine.run(operation, fingerprint).await
@@ -139,11 +131,12 @@ impl Large {
             let heard = self.heard(asking, target).await;
             drop(busy);
             match heard {
-                Heard::Agreed(reply) => return Reply::Raw(reply),
+                Heard::Agreed(reply) => return query::told(self.nothing, &reply),
                 Heard::Unknown(error) => return error,
                 Heard::Gone => return Reply::Nil,
+                Heard::Wrong => return self.ask_all(asking).await,
                 Heard::Differ if size <= MODERATE => return self.ask_all(asking).await,
-                Heard::Differ => {}
+                Heard::Differ => self.settle(asking).await,
             }
         }
         verdict::changes_all_the_time()
@@ -154,87 +147,65 @@ impl Large {
         if let Some(reply) = asking.engine.lacks_quorum() {
             return Heard::Unknown(reply);
         }
-        let mut votes = Read::new(rules.quorum, rules.quorum.everybody());
-        let (mut replies, mut trouble) = (Vec::new(), Trouble::default());
-        let states = [(); 2].map(|()| foldhash::quality::RandomState::default());
+        let mut reading = Reading::new(rules.quorum, rules.quorum.everybody());
+        let (mut replies, mut trouble, mut aborted) = (Vec::new(), Trouble::default(), 0);
+        let mut request = Vec::new();
+        query::encode(self.names(), &self.request, &mut request);
+        let parts = query::parts(self.keys.len());
         for master in asking.engine.least_busy_first() {
             target.look_for_client().await;
             if target.is_closed() {
                 return Heard::Gone;
             }
-            let request = self.request.to_vec();
-            let answer = match asking.engine.ask_large_aside(master, self.db, request).await {
+            let request = request.clone();
+            let answer = asking.engine.ask_large_aside(master, self.db, request, parts + 1).await;
+            let answer = match answer {
                 // It is still at it. With another one there might be no quorum.
                 Err(Lost::TimedOut) => return Heard::Unknown(verdict::too_large_to_read()),
                 Err(Lost::Unreachable) => None,
-                Ok(answer) => Some(answer).filter(|answer| is_an_answer(answer, &mut trouble)),
+                Ok(answer) => last(&answer, parts),
             };
-            let Some(answer) = answer else {
-                votes.unknown(master);
-                continue;
-            };
-            target.hold(answer.len());
-            let likeness = self.likeness(&states, &answer).await;
-            if !replies.iter().any(|(known, _)| *known == likeness) {
-                replies.push((likeness, answer));
+            // One that is out of memory queues nothing, either.
+            if answer.as_ref().is_some_and(|answer| answer.starts_with(b"-EXECABORT")) {
+                aborted += 1;
+                if aborted > rules.quorum.tolerates() {
+                    return Heard::Wrong;
+                }
             }
-            let verdict = votes.value(master, |known| *known == likeness, || likeness);
-            if let Some(Verdict::Agreed(agreed, _)) = verdict {
-                let mut alike = replies.iter().filter(|(known, _)| known == agreed);
-                return alike
-                    .next()
-                    .map_or(Heard::Differ, |(_, reply)| Heard::Agreed(reply.clone()));
+            let now_us = rules.unix_time.micros() as u64;
+            let said = answer.and_then(|answer| self.said(&answer, now_us, &mut trouble));
+            let view = said.map(|Said { view, reply, .. }| {
+                target.hold(reply.len());
+                replies.push((master, reply));
+                view
+            });
+            if let Some(Verdict::Plain(masters)) = reading.answer(master, view) {
+                let mut alike = replies.into_iter().filter(|(it, _)| masters.contains(*it));
+                return alike.next().map_or(Heard::Differ, |(_, reply)| Heard::Agreed(reply));
             }
         }
-        if votes.quorum_answered() {
+        if reading.answered() >= rules.quorum.needed() {
             return Heard::Differ;
         }
-        Heard::Unknown(trouble.unavailable(rules, votes.answered(), Others::Gone))
+        Heard::Unknown(trouble.unavailable(rules, reading.answered(), Others::Gone))
     }
 
-    /// Members and pairs without an order are added up, so that none of them need be sorted.
-    async fn likeness(
-        &self,
-        states: &[foldhash::quality::RandomState; 2],
-        reply: &[u8],
-    ) -> Likeness {
-        let group = match reply.first() {
-            Some(b'~') => 1,
-            Some(b'%') => 2,
-            Some(b'*') => self.items_each,
-            _ => 0,
-        };
-        if group == 0 {
-            return each(states, |hasher| hasher.write(reply));
+    fn said(&self, answer: &Bytes, now_us: u64, trouble: &mut Trouble) -> Option<Said> {
+        if let Some(error) = answer.strip_prefix(b"-") {
+            trouble.remember(error.trim_ascii_end());
+            return None;
         }
-        let mut elements = resp3::elements(reply);
-        let header = elements.next().map_or(&b""[..], |header| header.bytes);
-        let mut sum = each(states, |hasher| hasher.write(header));
-        let mut looked = 0;
-        loop {
-            let item: Vec<&[u8]> = elements.by_ref().take(group).map(|it| it.bytes).collect();
-            if item.is_empty() {
-                return sum;
-            }
-            let of_item = each(states, |hasher| item.iter().for_each(|it| hasher.write(it)));
-            sum = [0, 1].map(|half: usize| sum[half].wrapping_add(of_item[half]));
-            looked += 1;
-            if looked % ELEMENTS_AT_A_TIME == 0 {
-                tokio::task::yield_now().await;
-            }
-        }
+        query::said(answer, self.keys.len(), self.words.is_some(), now_us, trouble)
     }
 }
 
-fn each(
-    states: &[foldhash::quality::RandomState; 2],
-    mut write: impl FnMut(&mut foldhash::quality::FoldHasher<'_>),
-) -> Likeness {
-    [&states[0], &states[1]].map(|state| {
-        let mut hasher = state.build_hasher();
-        write(&mut hasher);
-        hasher.finish()
-    })
+/// The reply behind so many others.
+fn last(replies: &Bytes, parts: usize) -> Option<Bytes> {
+    let mut rest = &replies[..];
+    for _ in 0..parts {
+        (_, rest) = resp3::split_frame(rest)?;
+    }
+    Some(replies.slice_ref(rest))
 }
 
 /// An array of pairs as one of what is in them.
@@ -252,33 +223,9 @@ fn flattened(pairs: &Bytes) -> Bytes {
     flat.into()
 }
 
-fn is_an_answer(answer: &[u8], trouble: &mut Trouble) -> bool {
-    let Some(error) = answer.strip_prefix(b"-") else { return true };
-    let is_reply = verdict::is_reply(error);
-    if !is_reply {
-        trouble.remember(error.trim_ascii_end());
-    }
-    is_reply
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    async fn are_alike(items_each: usize, one: &str, other: &str) -> bool {
-        let large = Large {
-            db: 0,
-            keys: Vec::new(),
-            request: Box::default(),
-            nothing: Nothing::List,
-            items_each,
-            items_of_set: 0,
-            flat: false,
-        };
-        let states = [(); 2].map(|()| foldhash::quality::RandomState::default());
-        let likeness = large.likeness(&states, one.as_bytes()).await;
-        likeness == large.likeness(&states, other.as_bytes()).await
-    }
 
     #[test]
     fn pairs_are_flat_for_a_client_that_knows_none() {
@@ -287,17 +234,5 @@ mod tests {
         assert_eq!(flat(pairs), "*4\r\n$1\r\na\r\n,1\r\n$4\r\n*2\r\n\r\n,2\r\n");
         assert_eq!(flat("*0\r\n"), "*0\r\n");
         assert_eq!(flat("-WRONGTYPE x\r\n"), "-WRONGTYPE x\r\n");
-    }
-
-    #[tokio::test]
-    async fn members_and_pairs_have_no_order_and_lists_have() {
-        assert!(are_alike(0, "~2\r\n+a\r\n+b\r\n", "~2\r\n+b\r\n+a\r\n").await);
-        assert!(!are_alike(0, "~2\r\n+a\r\n+b\r\n", "~2\r\n+b\r\n+c\r\n").await);
-        let (one, other) = ("%2\r\n+a\r\n+1\r\n+b\r\n+2\r\n", "%2\r\n+b\r\n+2\r\n+a\r\n+1\r\n");
-        assert!(are_alike(0, one, other).await);
-        assert!(!are_alike(0, one, "%2\r\n+a\r\n+2\r\n+b\r\n+1\r\n").await, "pairs stay pairs");
-        assert!(!are_alike(0, "*2\r\n+a\r\n+b\r\n", "*2\r\n+b\r\n+a\r\n").await);
-        assert!(are_alike(1, "*2\r\n+a\r\n+b\r\n", "*2\r\n+b\r\n+a\r\n").await);
-        assert!(!are_alike(0, "~1\r\n+a\r\n", "*1\r\n+a\r\n").await);
     }
 }

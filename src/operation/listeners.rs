@@ -65,7 +65,7 @@ impl Listeners {
     async fn ask(&self, engine: &Rc<Engine>, portion: Range<usize>) -> Reply {
         let kind = Kind::Channels(Box::new(Channels::new(self.question(portion))));
         let operation = Operation { db: 0, key: Box::default(), kind };
-        engine.run(operation, engine.fingerprint(0, b"")).await
+        engine.run_now(operation).await
     }
 
     fn question(&self, portion: Range<usize>) -> What {

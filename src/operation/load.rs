@@ -31,6 +31,8 @@ pub enum Then {
     Tell,
     /// `EVAL`
     Run(Box<Program>),
+    /// `EVAL_RO` of what its shebang keeps from running so: this is the reply, if the text is Lua at all.
+    Refuse(Reply),
     /// `EVAL` after `MULTI`, which `EXEC` runs or complains about.
     Queue,
 }
@@ -47,10 +49,6 @@ pub(super) enum Loaded {
 impl Load {
     /// A script that nobody was asked about yet.
     pub fn new(script: Arc<Script>, then: Then) -> Self {
-        let then = match then {
-            Then::Run(program) => Then::Run(Box::new(program.after(1))),
-            other => other,
-        };
         Self { script, then, verdicts: None, trouble: Trouble::default() }
     }
 
@@ -63,7 +61,7 @@ impl Load {
     pub(super) fn turns(&self) -> &[u64] {
         match &self.then {
             Then::Run(program) => program.turns(),
-            Then::Tell | Then::Queue => &[],
+            Then::Tell | Then::Refuse(_) | Then::Queue => &[],
         }
     }
 
@@ -126,6 +124,7 @@ impl Load {
         match then {
             Then::Run(program) => Loaded::Run(program),
             Then::Tell => Loaded::Next(Next::reply(Reply::bulk(self.script.sha.clone()))),
+            Then::Refuse(reply) => Loaded::Next(Next::reply(reply)),
             Then::Queue => Loaded::Next(Next::reply(Reply::QUEUED)),
         }
     }

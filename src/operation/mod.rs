@@ -5,7 +5,6 @@
 //! masters' answers and delivers its reply.
 
 pub mod aside;
-pub mod change;
 pub mod changes;
 pub mod channels;
 pub mod claim;
@@ -13,11 +12,15 @@ pub mod delete;
 pub mod engine;
 pub mod everywhere;
 pub mod extend;
+pub mod flush;
+pub mod instead;
 pub mod large;
 pub mod leases;
+pub mod libraries;
 pub mod listeners;
 pub mod load;
 pub mod measure;
+pub mod newer;
 pub mod program;
 pub mod query;
 pub mod read;
@@ -25,8 +28,10 @@ pub mod register;
 pub mod release;
 pub mod request;
 pub mod rules;
+pub mod settle;
+mod settling;
 mod shown;
-pub mod swap;
+mod streams;
 pub mod verdict;
 pub mod walk;
 pub mod watch;
@@ -42,6 +47,7 @@ use crate::lua;
 use crate::master::deferred::{Debt, Lease, Over};
 use crate::master::reply::Answer;
 use crate::metrics::Question;
+use crate::operation::instead::{Instead, ScriptCall};
 use crate::operation::request::Form;
 use crate::quorum::turn;
 use crate::quorum::{MasterId, MasterSet};
@@ -67,6 +73,8 @@ pub enum Then {
     Tell(MasterSet),
     /// Wait a random time, then ask.
     Pause,
+    /// The key is no lease: what the client has sent runs as a program, once it is its turn ([`Operation::go_on_as_program`]).
+    Otherwise,
     /// Answer the client.
     Reply(Reply, turn::End),
 }
@@ -117,7 +125,26 @@ pub enum Answers<R: 'static> {
     /// Those of a command.
     Usual(&'static R),
     /// Those of a script.
-    Own(Box<R>),
+    Own(Box<OfScript<R>>),
+}
+
+/// A script, and its words for the outcomes.
+#[derive(Debug)]
+pub struct OfScript<R> {
+    /// The words.
+    pub replies: R,
+    /// The script, with its arguments.
+    pub call: ScriptCall,
+}
+
+impl<R> Answers<R> {
+    /// The script that the client has called; `None`: it was a command.
+    fn script(&self) -> Option<&ScriptCall> {
+        match self {
+            Self::Usual(_) => None,
+            Self::Own(of_script) => Some(&of_script.call),
+        }
+    }
 }
 
 impl<R> std::ops::Deref for Answers<R> {
@@ -126,7 +153,7 @@ impl<R> std::ops::Deref for Answers<R> {
     fn deref(&self) -> &R {
         match self {
             Self::Usual(replies) => replies,
-            Self::Own(replies) => replies,
+            Self::Own(of_script) => &of_script.replies,
         }
     }
 }
@@ -175,24 +202,26 @@ pub enum Kind {
     Delete(Box<delete::Delete>),
     /// Prolong a key by its token.
     Extend(extend::Extend),
-    /// Change the expiry of a key.
-    Change(change::Change),
     /// Read a key.
     Read(read::Read),
-    /// Replace the value of a key.
-    Swap(Box<swap::Swap>),
-    /// Ask for, or do, something with a whole database.
+    /// Count the keys of a database.
     Everywhere(Box<everywhere::Everywhere>),
+    /// Empty a database, or all.
+    Flush(Box<flush::Flush>),
     /// Run a script, a transaction, or a command of a composite type.
     Program(Box<program::Program>),
     /// Read something of a composite type.
     Query(Box<query::Query>),
     /// Remember what a key holds.
     Watch(watch::Watch),
+    /// Let a quorum agree on a key, and remember what it holds then.
+    Settling(Box<(program::Program, watch::Watch)>),
     /// See whether a script can be run.
     Load(load::Load),
     /// Ask how large something is.
     Measure(measure::Measure),
+    /// Make all masters hold the same.
+    Settle(Box<settle::Settle>),
     /// Publish a message, or ask who listens.
     Channels(Box<channels::Channels>),
 }
@@ -202,7 +231,6 @@ impl Operation {
     pub fn turn(&self) -> Option<turn::Kind> {
         match &self.kind {
             Kind::Claim(claim) => claim.turn(),
-            Kind::Swap(_) => Some(turn::Kind::Alone),
             _ => None,
         }
     }
@@ -212,6 +240,7 @@ impl Operation {
         match &self.kind {
             Kind::Program(program) => program.turns(),
             Kind::Load(load) => load.turns(),
+            Kind::Settle(settle) => settle.turns(),
             _ => &[],
         }
     }
@@ -219,16 +248,9 @@ impl Operation {
     /// The program that masters must have before they are asked.
     pub fn program(&self) -> Option<Arc<lua::program::Program>> {
         match &self.kind {
-            Kind::Program(program) => Some(program.text()),
+            Kind::Program(program) => program.text(),
+            Kind::Settling(settling) => settling.0.text(),
             _ => None,
-        }
-    }
-
-    /// Masters that must not be asked now.
-    pub fn excluded(&self) -> MasterSet {
-        match &self.kind {
-            Kind::Program(program) => program.excluded(),
-            _ => MasterSet::EMPTY,
         }
     }
 
@@ -237,15 +259,14 @@ impl Operation {
         match &self.kind {
             Kind::Query(query) if query.has_many_keys() => Order::Alone,
             Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Measure(_) => Order::Read,
-            Kind::Claim(claim) if claim.is_persistent() => Order::Rounds,
+            Kind::Settling(_) => Order::Read,
             Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
             Kind::Channels(channels) if channels.is_publication() => Order::Announcing,
             Kind::Channels(_) => Order::Read,
             Kind::Release(_) | Kind::Delete(_) => Order::Closing,
-            Kind::Extend(_) | Kind::Change(_) => Order::Closing,
-            Kind::Swap(_) => Order::Rounds,
+            Kind::Extend(_) => Order::Closing,
             Kind::Program(program) if program.has_one_key() => Order::Rounds,
-            Kind::Program(_) | Kind::Load(_) => Order::Alone,
+            Kind::Program(_) | Kind::Load(_) | Kind::Settle(_) | Kind::Flush(_) => Order::Alone,
         }
     }
 
@@ -254,18 +275,17 @@ impl Operation {
         match &self.kind {
             Kind::Claim(_) => Question::Claim,
             Kind::Release(_) | Kind::Delete(_) => Question::Release,
-            Kind::Extend(_) | Kind::Change(_) => Question::Expiry,
-            Kind::Swap(_) => Question::Swap,
-            Kind::Program(_) | Kind::Load(_) => Question::Program,
+            Kind::Extend(_) => Question::Expiry,
+            Kind::Program(_) | Kind::Load(_) | Kind::Flush(_) => Question::Program,
             Kind::Channels(_) => Question::Message,
-            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) => Question::Read,
-            Kind::Everywhere(_) | Kind::Measure(_) => Question::Read,
+            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Settling(_) => Question::Read,
+            Kind::Everywhere(_) | Kind::Measure(_) | Kind::Settle(_) => Question::Read,
         }
     }
 
     /// Whether the client's command is counted elsewhere.
     pub fn is_only_a_part(&self) -> bool {
-        matches!(self.kind, Kind::Measure(_))
+        matches!(self.kind, Kind::Measure(_) | Kind::Settle(_))
     }
 
     /// Whether it takes a quorum; otherwise any master will do.
@@ -283,24 +303,14 @@ impl Operation {
         matches!(self.kind, Kind::Delete(_))
     }
 
-    /// Whether it may find its own earlier attempt and be content with it, so that an attempt must not
-    /// be taken back once a later one is on its way.
-    pub fn may_find_itself(&self) -> bool {
-        matches!(self.kind, Kind::Program(_))
+    /// Whether masters change nothing: what comes after it may be sent before they have answered.
+    pub fn only_looks(&self) -> bool {
+        matches!(self.kind, Kind::Load(_))
     }
 
-    /// Whether a master that could not take part should still do what the others did.
-    pub fn catches_up(&self) -> bool {
-        matches!(self.kind, Kind::Program(_) | Kind::Change(_)) && self.has_changed()
-    }
-
-    /// Whether masters change nothing in this round: what comes after it may be sent before they have answered.
-    pub fn only_looks_in(&self, round: u8) -> bool {
-        match &self.kind {
-            Kind::Load(_) => true,
-            Kind::Program(program) => program.is_after(round),
-            _ => false,
-        }
+    /// Whether masters give or take a lease, and do not look at which flush they do that after.
+    pub fn is_about_a_lease(&self) -> bool {
+        matches!(self.kind, Kind::Claim(_) | Kind::Release(_) | Kind::Delete(_) | Kind::Extend(_))
     }
 
     /// Whether what masters did in the rounds before counts in the present one.
@@ -316,13 +326,6 @@ impl Operation {
         }
     }
 
-    /// The pause after a split vote is over; the next round starts with [`Operation::ask`].
-    pub fn resume(&mut self) {
-        if let Kind::Swap(swap) = &mut self.kind {
-            swap.again();
-        }
-    }
-
     /// A round starts, sent to `asked`.
     pub fn ask(&mut self, rules: &Rules, asked: Asked, now: Instant) {
         let name = (self.db, &*self.key);
@@ -332,15 +335,16 @@ impl Operation {
             Kind::Release(release) => release.ask(rules, name, asked, now),
             Kind::Extend(extend) => extend.ask(rules, name, asked, now),
             Kind::Delete(delete) => delete.ask(rules, asked, now),
-            Kind::Change(change) => change.ask(rules, voters, now),
             Kind::Read(read) => read.ask(rules, voters),
-            Kind::Swap(swap) => swap.ask(rules, voters, now),
             Kind::Everywhere(everywhere) => everywhere.ask(voters),
-            Kind::Program(program) => program.ask(rules, voters, now),
+            Kind::Flush(flush) => flush.ask(rules, voters),
+            Kind::Program(program) => program.ask(rules, self.db, asked),
+            Kind::Settling(settling) => settling.0.ask(rules, self.db, asked),
             Kind::Load(load) => load.ask(rules, voters),
             Kind::Query(query) => query.ask(rules, voters),
             Kind::Watch(watch) => watch.ask(rules, voters),
             Kind::Measure(measure) => measure.ask(voters),
+            Kind::Settle(settle) => settle.ask(rules, voters),
             Kind::Channels(channels) => channels.ask(asked.all),
         }
     }
@@ -358,6 +362,16 @@ impl Operation {
         matches!(&self.kind, Kind::Program(program) if program.has_own_part())
     }
 
+    /// How many replies of a master come before the one that counts: those of the commands in a transaction.
+    pub fn parts(&self) -> usize {
+        match &self.kind {
+            Kind::Read(read) => read.parts(),
+            Kind::Query(query) => query.parts(),
+            Kind::Watch(watch) => watch.parts(),
+            _ => 0,
+        }
+    }
+
     /// The round that answers belong to now.
     pub fn round(&self) -> u8 {
         match &self.kind {
@@ -365,10 +379,11 @@ impl Operation {
             Kind::Release(release) => release.round(),
             Kind::Delete(delete) => delete.round(),
             Kind::Extend(extend) => extend.round(),
-            Kind::Change(change) => change.round(),
-            Kind::Swap(swap) => swap.round(),
             Kind::Read(read) => read.round(),
             Kind::Program(program) => program.round(),
+            Kind::Settling(settling) => settling.0.round(),
+            Kind::Settle(settle) => settle.round(),
+            Kind::Flush(flush) => flush.round(),
             Kind::Query(query) => query.round(),
             Kind::Watch(watch) => watch.round(),
             _ => 0,
@@ -383,15 +398,16 @@ impl Operation {
             Kind::Release(release) => release.encode(key, form, out),
             Kind::Delete(delete) => delete.encode(key, form, out),
             Kind::Extend(extend) => extend.encode(rules, key, form, out),
-            Kind::Change(change) => change.encode(rules, key, form, out),
-            Kind::Read(read) => read.encode(key, form, out),
-            Kind::Swap(swap) => swap.encode(rules, key, form, out),
+            Kind::Read(read) => read.encode(key, out),
             Kind::Everywhere(everywhere) => everywhere.encode(form, out),
-            Kind::Program(program) => program.encode(self.db, form, out),
+            Kind::Flush(flush) => flush.encode(self.db, form, out),
+            Kind::Program(program) => program.encode(form, out),
+            Kind::Settling(settling) => settling.0.encode(form, out),
             Kind::Load(load) => load.encode(form, out),
-            Kind::Query(query) => query.encode(out),
-            Kind::Watch(watch) => watch.encode(key, form, out),
+            Kind::Query(query) => query.encode(key, out),
+            Kind::Watch(watch) => watch.encode(key, out),
             Kind::Measure(measure) => measure.encode(key, out),
+            Kind::Settle(settle) => settle.encode(form, out),
             Kind::Channels(channels) => channels.encode(key, out),
         }
     }
@@ -413,18 +429,31 @@ impl Operation {
             Kind::Release(release) => release.received(rules, received),
             Kind::Delete(delete) => delete.received(rules, received),
             Kind::Extend(extend) => extend.received(rules, received),
-            Kind::Change(change) => change.received(rules, received),
-            Kind::Read(read) => read.received(rules, received),
-            Kind::Swap(swap) => swap.received(rules, received),
+            Kind::Read(read) => {
+                let looked = read.received(rules, &self.key, received);
+                self.look_on(looked)
+            }
             Kind::Everywhere(everywhere) => everywhere.received(rules, received),
+            Kind::Flush(flush) => flush.received(rules, received),
             Kind::Program(program) => program.received(rules, received),
-            Kind::Query(query) => query.received(rules, received),
-            Kind::Watch(watch) => watch.received(rules, received),
+            Kind::Query(query) => {
+                let looked = query.received(rules, &self.key, received);
+                self.look_on(looked)
+            }
+            Kind::Watch(watch) => {
+                let looked = watch.received(rules, received);
+                self.watch_on(looked)
+            }
+            Kind::Settling(settling) => {
+                let next = settling.0.received(rules, received);
+                self.watch_again(next)
+            }
             Kind::Load(load) => {
                 let loaded = load.received(rules, received);
                 self.go_on(loaded)
             }
             Kind::Measure(measure) => measure.received(rules, received),
+            Kind::Settle(settle) => settle.received(rules, received),
             Kind::Channels(channels) => channels.received(rules, received),
         }
     }
@@ -433,18 +462,31 @@ impl Operation {
     /// on waiting until then.
     pub fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
         match &mut self.kind {
-            Kind::Claim(claim) => claim.deadline(rules, now, is_last),
+            Kind::Claim(claim) => claim.deadline(rules, now),
             Kind::Release(release) => release.deadline(rules, now),
             Kind::Delete(delete) => delete.deadline(rules, now),
             Kind::Extend(extend) => extend.deadline(rules, now),
-            Kind::Change(change) => change.deadline(rules, now, is_last),
-            Kind::Read(read) => read.deadline(rules, is_last),
-            Kind::Swap(swap) => swap.deadline(rules, now, is_last),
+            Kind::Read(read) => {
+                let looked = read.deadline(rules, &self.key, is_last);
+                self.look_on(looked)
+            }
             Kind::Everywhere(everywhere) => everywhere.deadline(rules, is_last),
+            Kind::Flush(flush) => flush.deadline(rules, is_last),
             Kind::Program(program) => program.deadline(rules, is_last),
-            Kind::Query(query) => query.deadline(rules, is_last),
-            Kind::Watch(watch) => watch.deadline(rules, is_last),
+            Kind::Query(query) => {
+                let looked = query.deadline(rules, &self.key, is_last);
+                self.look_on(looked)
+            }
+            Kind::Watch(watch) => {
+                let looked = watch.deadline(rules, is_last);
+                self.watch_on(looked)
+            }
+            Kind::Settling(settling) => {
+                let next = settling.0.deadline(rules, is_last);
+                self.watch_again(next)
+            }
             Kind::Measure(measure) => measure.deadline(rules, is_last),
+            Kind::Settle(settle) => settle.deadline(rules, is_last),
             Kind::Channels(channels) => channels.deadline(rules, is_last),
             Kind::Load(load) => {
                 let loaded = load.deadline(rules, is_last);
@@ -456,10 +498,46 @@ impl Operation {
     /// A lease was granted or prolonged, and its client cannot be told before others have their replies.
     pub fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
         match &mut self.kind {
-            Kind::Claim(claim) if !claim.is_persistent() => claim.untold(rules, now),
+            Kind::Claim(claim) => claim.untold(rules, now),
             Kind::Extend(extend) => extend.untold(rules, now),
             _ => Next::WAIT,
         }
+    }
+
+    /// A read that takes more than to look goes on as a program.
+    fn look_on(&mut self, looked: read::Looked) -> Next {
+        match looked {
+            read::Looked::Next(next) => next,
+            read::Looked::Settle(program) => {
+                self.kind = Kind::Program(program);
+                Next::then(Then::Ask)
+            }
+        }
+    }
+
+    /// Who watches what is not decided lets masters agree on it first.
+    fn watch_on(&mut self, looked: watch::Looked) -> Next {
+        let program = match looked {
+            watch::Looked::Next(next) => return next,
+            watch::Looked::Settle(program) => program,
+        };
+        let nothing = Kind::Measure(measure::Measure::default());
+        if let Kind::Watch(watch) = std::mem::replace(&mut self.kind, nothing) {
+            self.kind = Kind::Settling(Box::new((*program, watch)));
+        }
+        Next::then(Then::Ask)
+    }
+
+    /// They have agreed, or could not.
+    fn watch_again(&mut self, next: Next) -> Next {
+        if !matches!(&next.then, Then::Reply(reply, _) if !matches!(reply, Reply::Error(_))) {
+            return next;
+        }
+        let nothing = Kind::Measure(measure::Measure::default());
+        if let Kind::Settling(settling) = std::mem::replace(&mut self.kind, nothing) {
+            self.kind = Kind::Watch(settling.1.again());
+        }
+        Next::then(Then::Ask)
     }
 
     /// A script that turned out to be one is run.
@@ -473,24 +551,43 @@ impl Operation {
         }
     }
 
-    /// Whether some master holds the key for somebody who need not exist any more.
-    pub fn met_another(&self) -> bool {
-        match &self.kind {
-            Kind::Claim(claim) => claim.met_another(),
-            Kind::Swap(swap) => swap.is_lost(),
-            _ => false,
-        }
+    /// The key, whose fingerprint is `turn`, is no lease: from now on this is a program on registers.
+    pub fn go_on_as_program(&mut self, rules: &Rules, turn: u64) {
+        let instead = match &self.kind {
+            Kind::Claim(claim) => Some(claim.instead()),
+            Kind::Release(release) => Some(release.instead()),
+            Kind::Extend(extend) => extend.instead(),
+            Kind::Delete(_) => Some(Instead::Delete),
+            _ => None,
+        };
+        let Some(instead) = instead else { return };
+        let program = rules.texts.program(&instead, (self.db, &self.key), turn);
+        let is_begun = matches!(&self.kind, Kind::Release(release) if release.has_begun());
+        self.kind = Kind::Program(Box::new(program.after(self.round()).begun(is_begun)));
     }
 
     /// What was changed, now that the reply is known: database and key.
     pub fn changed_keys(&self) -> Vec<(u32, Vec<u8>)> {
         match &self.kind {
-            Kind::Program(program) => {
-                let touched = program.touched_keys().iter().map(|key| (self.db, key.to_vec()));
-                program.changed_keys().chain(touched).collect()
-            }
+            Kind::Program(program) => program.changed_keys().collect(),
             _ if self.has_changed() => vec![(self.db, self.key.to_vec())],
             _ => Vec::new(),
+        }
+    }
+
+    /// Registers of which some masters may not hold what the others do, and those masters, once nothing of it is on its way.
+    pub fn behind(&self) -> Option<(Vec<register::Place>, MasterSet)> {
+        match &self.kind {
+            Kind::Program(program) => program.behind(),
+            _ => None,
+        }
+    }
+
+    /// What masters have answered differently although they held the same.
+    fn differing(&self) -> Option<(Arc<lua::program::Program>, Vec<register::Place>)> {
+        match &self.kind {
+            Kind::Program(program) => program.differing(),
+            _ => None,
         }
     }
 
@@ -501,8 +598,6 @@ impl Operation {
             Kind::Release(release) => release.has_deleted(),
             Kind::Delete(delete) => delete.has_deleted(),
             Kind::Extend(extend) => extend.has_changed(),
-            Kind::Change(change) => change.has_changed(),
-            Kind::Swap(swap) => swap.has_swapped(),
             Kind::Program(program) => program.has_changed(),
             _ => false,
         }
@@ -530,46 +625,18 @@ impl Operation {
         match &self.kind {
             Kind::Release(release) => release.owed(rules),
             Kind::Delete(delete) => delete.owed(rules),
-            Kind::Swap(swap) => swap.owed(rules),
+            Kind::Program(program) => program.owed(rules, (self.db, &self.key)),
             _ => None,
         }
     }
 
-    /// Whether what it did is taken back by name, in any round and at any time; otherwise by what it has changed.
-    pub fn is_taken_back_by_name(&self) -> bool {
-        matches!(self.kind, Kind::Claim(_))
-    }
-
-    /// Appends the request that takes this operation's effect back on `master`.
-    pub fn encode_undo(&self, master: MasterId, round: u8, form: Form, out: &mut Vec<u8>) {
-        match &self.kind {
-            Kind::Swap(swap) => swap.encode_undo(master, round, &self.key, form, out),
-            Kind::Program(program) => program.encode_undo(master, form, out),
-            _ => {}
-        }
-    }
-
     /// What to keep for a master that could not be told to take the effect of `round` back, if anything.
-    pub fn debt(&self, rules: &Rules, master: MasterId, round: u8) -> Option<Debt> {
+    pub fn debt(&self, rules: &Rules, round: u8) -> Option<Debt> {
         let (value, end) = match &self.kind {
-            Kind::Program(program) => return program.restore(rules, master).map(Debt::Restore),
             Kind::Claim(claim) => claim.value(rules, round)?,
             _ => return None,
         };
         let over = Over::Value(value.into());
         Some(Debt::Lease(Lease { db: self.db, key: self.key.clone(), over, end }))
-    }
-
-    /// No further round can be sent. Says where the rounds before have to be taken back.
-    pub fn abandon(&mut self) -> MasterSet {
-        match &mut self.kind {
-            Kind::Claim(claim) => claim.abandon(),
-            _ => MasterSet::EMPTY,
-        }
-    }
-
-    /// Whether `master`, which was lost before it answered, may keep something that the client was told is not there.
-    pub fn leaves_behind(&self) -> bool {
-        matches!(&self.kind, Kind::Swap(swap) if swap.is_lost())
     }
 }

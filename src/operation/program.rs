@@ -1,34 +1,36 @@
 //! Running a script, a transaction, or one command of a type that only scripts know: on all masters,
 //! each of which says what it answers and what has changed.
 
-mod ballot;
-mod envelope;
-mod times;
+mod dating;
+mod message;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dating::{Dating, Untold, time_to_live};
 
-use crate::client::reply::{Done, Reply};
+use crate::client::reply::{Done, Protocol, Reply};
 use crate::clock::Instant;
 use crate::command::number::parse_i64;
+use crate::decision::keyspace::proposer::Outcome;
+use crate::decision::lease::attempt::Stored;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
-use crate::master::deferred::Restore;
 use crate::master::reply::Answer;
+use crate::operation::register::ask::Words;
+use crate::operation::register::run::{Run, Step, Token, Worker};
+use crate::operation::register::{self, Job, Name, Place, packed};
 use crate::operation::request::{self, Form};
-use crate::operation::verdict::{Others, Trouble};
-use crate::operation::{Next, Received, Rules, Then};
-use crate::quorum::program::{self as decision, Did, Step};
+use crate::operation::verdict::{self, Others, Trouble};
+use crate::operation::wish::Wish;
+use crate::operation::{Asked, Next, Owed, Received, Rules, Then, streams};
 use crate::quorum::{MasterId, MasterSet, turn};
 use crate::resp3;
-pub(crate) use ballot::Ballot;
-use ballot::conservative;
-pub use envelope::{Change, Message};
-use envelope::{Effect, Envelope};
-pub(crate) use times::Times;
+pub use message::Message;
 
 /// What masters are asked to run.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub struct Call {
     pub count: usize,
     /// Fingerprints of the keys, for their turns.
     pub keys: Vec<u64>,
+    /// Keys that must hold what they held when they were watched.
+    pub watched: Vec<(Place, Option<Name>)>,
 }
 
 /// How the reply gets to the client.
@@ -64,22 +68,18 @@ pub enum Shape {
 pub enum Rendering {
     /// Nothing.
     AsIs,
+    /// As the proxy itself says what it is: numbers and null.
+    Own,
+    /// The same, and null where the key has another type.
+    OwnOrNil,
     /// Its null is that of an array.
     NullArray,
     /// `LMPOP` ran for `BLPOP`: `[key, [element]]` becomes `[key, element]`.
     ListPop,
+    /// Streams with their entries, for a client that speaks this protocol.
+    Streams(Protocol),
     /// `ZMPOP` ran for `BZPOPMIN`: `[key, [[member, score]]]` becomes `[key, member, score]`.
     ScorePop,
-}
-
-/// Keys that count as changed whenever a command has done something, also if it has left them as they were
-/// (`signalModifiedKey` in Redis).
-#[derive(Clone, Debug, Default)]
-pub struct Touched {
-    /// They.
-    pub keys: Rc<[Box<[u8]>]>,
-    /// 0 as its answer says that it has done nothing.
-    pub unless_zero: bool,
 }
 
 /// The commands of a `MULTI`.
@@ -115,26 +115,37 @@ pub enum Queued {
 pub struct Program {
     call: Call,
     shape: Shape,
-    touched: Touched,
-    first_round: u8,
-    decision: Option<decision::Program<Ballot>>,
-    /// The wall clock of the current round, which is the time on all masters.
-    micros: i64,
-    /// The remaining times that they are to hand out in the current round: those of the round before.
-    agreed: Times,
-    /// The next round does not wait until the one before has been taken back.
-    at_once: bool,
-    /// When each round ends, by its number after `first_round`.
-    deadlines: Vec<Instant>,
-    /// Answers of the current round.
-    answers: Vec<(MasterId, Envelope)>,
-    /// What has changed where, the latest last.
-    effects: Vec<(MasterId, Effect)>,
-    /// Masters that were lost before they answered.
-    lost: MasterSet,
-    /// The client does not wait any longer.
-    is_out_of_patience: bool,
+    run: Option<Run>,
+    /// The number of the round before its first: answers to another operation, which it is run instead of, are none to it.
+    before: u8,
+    /// The edition of the roster under which it was sent last.
+    edition: u64,
+    /// What is sent next, or was sent last.
+    words: Option<Words>,
+    /// What it belongs to, by the masters that have not answered it.
+    awaited: Vec<(MasterId, Token)>,
+    /// A pause is over, or there was none yet.
+    begins_again: bool,
+    /// It has been refused before.
+    was_refused: bool,
+    /// What is answered where a quorum does not tell what the key holds; `None`: that is waited for.
+    refused: Option<Reply>,
+    /// How often that was so.
+    splits: u8,
+    /// It begins with a prepare, whatever this worker holds.
+    is_fresh: bool,
+    /// When a master has answered last.
+    heard: Option<Instant>,
+    /// What has changed: nothing, before it ran.
+    has_changed: bool,
+    /// A part of what it is run instead of was done. Where it changes nothing, that part may have been all there was.
+    is_begun: bool,
+    messages: Vec<Message>,
+    /// What its client wants of a lock, if that is to be done elsewhere, too.
+    wish: Option<Box<Wish>>,
     trouble: Trouble,
+    /// It has run, and its ends are put off before its client hears of it.
+    dating: Option<Box<Dating>>,
 }
 
 impl Program {
@@ -145,34 +156,53 @@ impl Program {
         Self {
             call,
             shape,
-            touched: Touched::default(),
-            first_round: 0,
-            decision: None,
-            micros: 0,
-            agreed: Times::default(),
-            at_once: false,
-            deadlines: Vec::new(),
-            answers: Vec::new(),
-            effects: Vec::new(),
-            lost: MasterSet::EMPTY,
-            is_out_of_patience: false,
+            run: None,
+            before: 0,
+            edition: 0,
+            words: None,
+            awaited: Vec::new(),
+            begins_again: false,
+            was_refused: false,
+            refused: None,
+            splits: 0,
+            is_fresh: false,
+            heard: None,
+            has_changed: false,
+            is_begun: false,
+            messages: Vec::new(),
+            wish: None,
             trouble: Trouble::default(),
+            dating: None,
         }
     }
 
-    /// The same, of a command that writes to these.
-    pub fn touching(self, touched: Touched) -> Self {
-        Self { touched, ..self }
+    /// Lets a quorum agree first on what its keys hold, and accept what has ended.
+    pub(super) fn fresh(self) -> Self {
+        Self { is_fresh: true, ..self }
     }
 
-    /// The same, after `rounds` in which something else was asked.
-    pub(super) fn after(self, rounds: u8) -> Self {
-        Self { first_round: rounds, ..self }
+    /// Answers with `refused` where votes are split: a claim, whose client comes again.
+    pub(super) fn or_refused(self, refused: Reply) -> Self {
+        Self { refused: Some(refused), ..self }
     }
 
-    /// Whether `round` is one of those in which something else was asked.
-    pub(super) fn is_after(&self, round: u8) -> bool {
-        round < self.first_round
+    /// The same, instead of an operation whose last round was `round`.
+    pub(super) fn after(self, round: u8) -> Self {
+        Self { before: round.wrapping_add(1), ..self }
+    }
+
+    /// A part of what it is run instead of was done, or not.
+    pub(super) fn begun(self, is_begun: bool) -> Self {
+        Self { is_begun, ..self }
+    }
+
+    /// What its client wants of a lock.
+    pub(super) fn wish(&self) -> Option<&Wish> {
+        self.wish.as_deref()
+    }
+
+    pub(super) fn set_wish(&mut self, wish: Wish) {
+        self.wish = Some(Box::new(wish));
     }
 
     /// How large its arguments are: those of a transaction are all that was queued.
@@ -191,8 +221,8 @@ impl Program {
     }
 
     /// What masters must know by its SHA1.
-    pub(super) fn text(&self) -> Arc<Text> {
-        Arc::clone(self.call.runner.as_ref().unwrap_or(&self.call.text))
+    pub(super) fn text(&self) -> Option<Arc<Text>> {
+        self.words.as_ref()?.text().cloned()
     }
 
     /// The keys whose turns it takes: two programs of one worker do not run into each other.
@@ -206,193 +236,291 @@ impl Program {
         self.call.keys.len() == 1 && !matches!(self.shape, Shape::Transaction(..))
     }
 
-    /// Those that were lost in an earlier round are not asked again: nobody knows what they did.
-    pub(super) fn excluded(&self) -> MasterSet {
-        self.lost
-    }
-
     pub(super) fn round(&self) -> u8 {
-        let round = self.decision.as_ref().map_or(0, decision::Program::round);
-        self.first_round.wrapping_add(round)
+        self.before.wrapping_add(self.run.as_ref().map_or(0, Run::round) as u8)
     }
 
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet, now: Instant) {
-        self.deadlines.push(now + rules.vote_timeout);
-        let new = || decision::Program::new(rules.quorum, rules.split_vote_retries);
-        self.decision.get_or_insert_with(new).ask(asked);
-        self.micros = rules.unix_time.micros();
-        self.call.text.runs();
-        self.answers.clear();
-    }
-
-    pub(super) fn encode(&self, db: u32, form: Form, out: &mut Vec<u8>) {
-        let verb: &[u8] = match (form, self.call.read_only) {
-            (Form::Sha, false) => b"EVALSHA",
-            (Form::Sha, true) => b"EVALSHA_RO",
-            (Form::Text, false) => b"EVAL",
-            (Form::Text, true) => b"EVAL_RO",
+    /// A round begins: what was decided to be sent, or a new attempt. Promises end with the edition that they were given
+    /// under, and what is built on them is not sent any more.
+    pub(super) fn ask(&mut self, rules: &Rules, db: u32, asked: Asked) {
+        let now_us = rules.unix_time.micros() as u64;
+        let edition = rules.registers.edition();
+        let is_new = std::mem::replace(&mut self.edition, edition) != edition;
+        let step = match &mut self.run {
+            None => {
+                let worker =
+                    Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
+                let (call, db) = self.call_now(db);
+                let job = call.job(db);
+                // What is expected of keys is compared with what a prepare finds.
+                let is_held = !self.is_fresh && job.watched.is_empty();
+                let held = is_held.then(|| rules.registers.held(&job.places)).flatten();
+                let (run, step) = Run::new(worker, job, held, now_us);
+                self.run = Some(run);
+                Some(step)
+            }
+            Some(run) if self.begins_again || is_new => Some(run.again(now_us)),
+            Some(_) => None,
         };
-        let called = self.text();
-        let text = match form {
-            Form::Sha => called.sha.as_bytes(),
-            Form::Text => &called.text,
-        };
-        let (seconds, micros) = (self.micros / 1_000_000, self.micros % 1_000_000);
-        let is_read_only = self.call.read_only || self.call.text.is_read_only();
-        let mode = if is_read_only { "ro" } else { "rw" };
-        let agreed = self.agreed.pairs();
-        let own =
-            [agreed.len().to_string(), seconds.to_string(), micros.to_string(), db.to_string()];
-        let handed = self.call.runner.iter().map(|_| self.call.text.code());
-        request::header(out, 2 + self.call.count + 2 * agreed.len() + own.len() + 1 + handed.len());
-        request::word(out, verb);
-        request::word(out, text);
-        out.extend_from_slice(&self.call.words);
-        for (key, ms) in agreed {
-            request::word(out, key);
-            request::word(out, ms.to_string().as_bytes());
+        self.begins_again = false;
+        if let Some(Step::Send(to, token, words)) = step {
+            self.words = Some(words);
+            self.awaited = to.iter().map(|master| (master, token)).collect();
         }
-        own.iter().for_each(|word| request::word(out, word.as_bytes()));
-        request::word(out, mode.as_bytes());
-        handed.for_each(|code| request::word(out, code));
+        self.awaited.retain(|(master, _)| asked.voters.contains(*master));
+        if let Some(run) = &mut self.run {
+            run.not_sent_to(rules.quorum.everybody().without(asked.all));
+        }
+        self.call_now(db).0.text.runs();
+    }
+
+    /// What is run now, in the database that is then selected; its client selected `db`.
+    fn call_now(&self, db: u32) -> (&Call, u32) {
+        self.dating.as_ref().map_or((&self.call, db), |dating| (&dating.call, dating.db()))
+    }
+
+    pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
+        if let Some(words) = &self.words {
+            words.encode(form, out);
+        }
     }
 
     /// One master has answered, or will not.
-    ///
-    /// What sets an end is only granted while the pad covers it that the client has its answer. What comes after the
-    /// vote timeout and an error is neither counted nor taken back: the client was told that it is not known, may have
-    /// asked again, here or through another proxy, and have been given what it found of its own.
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let Received { master, answer, raw, .. } = received;
-        let round = received.round.wrapping_sub(self.first_round);
-        let Some(deadline) = self.deadlines.get(usize::from(round)) else { return Next::WAIT };
-        let Some(decision) = &mut self.decision else { return Next::WAIT };
-        let is_late = received.now > *deadline;
-        if answer.is_none() {
-            self.lost.insert(master);
-        }
-        let is_moot = is_late && decision.is_over() && decision.won_by().is_empty();
-        let Some(envelope) = Envelope::parse(raw).filter(|_| !is_moot) else {
-            if let Some(Answer::Error(error)) = answer {
-                self.trouble.remember(error);
+        let Received { master, answer, raw, now, .. } = received;
+        self.heard = Some(now);
+        if received.round != self.round() {
+            if let Some(run) = &mut self.run {
+                run.answered_late(master, received.round.wrapping_sub(self.before), raw);
             }
-            let next = decision.unknown(round, master);
-            return self.next(rules, next);
-        };
-        let ballot = Ballot {
-            changed: envelope.effect.is_change(),
-            reply: envelope.reply.clone(),
-            times: envelope.times.handed_out(&self.agreed),
-            left: if envelope.times.has_end() { envelope.effect.left() } else { Vec::new() },
-            items_each: 0,
-        };
-        self.effects.push((master, envelope.effect.clone()));
-        if round == decision.round() {
-            self.answers.push((master, envelope));
+            return Next::WAIT;
         }
-        if is_late && self.effects.iter().any(|(_, effect)| effect.sets_end()) {
-            let next = decision.outlived(round, master, ballot.changed);
-            return self.next(rules, next);
+        let Some(at) = self.awaited.iter().position(|(other, _)| *other == master) else {
+            return Next::WAIT;
+        };
+        let (_, token) = self.awaited.remove(at);
+        let Some(run) = &mut self.run else { return Next::WAIT };
+        if let Some(Answer::Error(error)) = answer {
+            self.trouble.remember(error);
         }
-        let failed = ballot.reply.starts_with(b"-");
-        let did = Did { changed: ballot.changed, failed, timed: ballot.times.has_end() };
-        let next = decision.voted(round, master, did, ballot);
-        self.next(rules, next)
+        let now_us = rules.unix_time.micros() as u64;
+        let ahead_ms = rules.unix_time.ahead_ms(master);
+        let mut step = match answer {
+            Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
+            None => register::run::Step::Wait,
+        };
+        if step == Step::Wait && self.awaited.is_empty() {
+            step = run.all_others_are_lost();
+            // Connections are not back at once.
+            self.was_refused |= step == Step::Pause;
+        }
+        self.next(rules, step)
     }
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        let Some(decision) = &mut self.decision else { return Next::WAIT };
-        self.is_out_of_patience = is_last;
-        let next = decision.deadline(is_last);
-        self.next(rules, next)
-    }
-
-    fn next(&mut self, rules: &Rules, next: decision::Next) -> Next {
-        let then = match next.step {
-            Step::Wait => Then::Wait,
-            Step::Agree => Then::Ask,
-            Step::Pause => Then::Pause,
-            Step::Won(_) => Then::Reply(self.reply(rules), turn::End::Done),
-            Step::Split { answered } => {
-                Then::Reply(self.trouble.undecided(rules, answered), turn::End::Done)
+        let Some(run) = &mut self.run else { return Next::WAIT };
+        let answered = rules.quorum.masters() - self.awaited.len();
+        match run.no_more_answers() {
+            step @ Step::Done(_) => self.next(rules, step),
+            _ if is_last => {
+                run.give_up();
+                let others = Others::silent_if(true);
+                Next::reply(self.trouble.unavailable(rules, answered, others))
             }
-            Step::Unavailable { answered } => {
-                let others = Others::silent_if(self.is_out_of_patience);
-                let reply = self.trouble.unavailable(rules, answered, others);
-                Then::Reply(reply, turn::End::Done)
-            }
-        };
-        // What is tried again has to find everything as it was, also what was deleted.
-        let asks_again = matches!(then, Then::Ask | Then::Pause);
-        if asks_again {
-            let read = self.answers.iter().map(|(_, envelope)| &envelope.times);
-            self.agreed = Times::agreed(rules.quorum, read);
-            self.at_once = matches!(then, Then::Ask);
+            step => self.next(rules, step),
         }
-        let is_over = self.decision.as_ref().is_some_and(decision::Program::is_over);
-        let matters =
-            |master: &MasterId| !is_over || self.effect(*master).is_some_and(Effect::matters);
-        Next { undo: next.undo.iter().filter(matters).collect(), then }
     }
 
-    fn effect(&self, master: MasterId) -> Option<&Effect> {
-        let mut effects = self.effects.iter().rev();
-        effects.find(|(changed, _)| *changed == master).map(|(_, effect)| effect)
-    }
-
-    fn won(&self) -> impl Iterator<Item = &Envelope> {
-        let by = self.decision.as_ref().map_or(MasterSet::EMPTY, decision::Program::won_by);
-        let won = self.answers.iter().filter(move |(master, _)| by.contains(*master));
-        won.map(|(_, envelope)| envelope)
-    }
-
-    fn reply(&mut self, rules: &Rules) -> Reply {
-        let won: Vec<_> = self.decision.iter().flat_map(decision::Program::winners).collect();
-        self.shape.reply(conservative(rules.quorum, &won))
-    }
-
-    /// What it wants to publish, now that a quorum agrees.
-    pub(super) fn messages(&self) -> Vec<Message> {
-        self.won().next().map(|envelope| envelope.messages.clone()).unwrap_or_default()
-    }
-
-    /// Whether a quorum has changed something.
-    pub(super) fn has_changed(&self) -> bool {
-        self.won().next().is_some_and(|won| won.effect.is_change())
-    }
-
-    /// The keys that a quorum has changed.
-    pub(super) fn changed_keys(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
-        let changes = self.won().next().into_iter().flat_map(|won| &won.effect.changes);
-        changes.filter_map(|change| {
-            let db = parse_i64(&change.db).and_then(|db| u32::try_from(db).ok());
-            Some((db?, change.key.to_vec()))
+    fn next(&mut self, rules: &Rules, step: Step) -> Next {
+        Next::then(match step {
+            Step::Wait => Then::Wait,
+            Step::Send(to, token, words) => {
+                self.words = Some(words);
+                self.awaited.extend(to.iter().map(|master| (master, token)));
+                if to == rules.quorum.everybody() {
+                    self.awaited.retain(|(_, other)| *other == token);
+                    Then::Ask
+                } else {
+                    Then::Tell(to)
+                }
+            }
+            // The first time at once: what became of it is soon not known any more. Who loses again lets others go first.
+            Step::Pause => {
+                if let Some(refused) = self.refused_for_good(rules) {
+                    return Next::reply(refused);
+                }
+                self.begins_again = true;
+                match std::mem::replace(&mut self.was_refused, true) {
+                    false => Then::Ask,
+                    true => Then::Pause,
+                }
+            }
+            Step::Done(outcome) => match self.reply(rules, outcome) {
+                Some(reply) => Then::Reply(reply, turn::End::Done),
+                None => Then::Ask,
+            },
+            Step::Failed(error) => Then::Reply(Reply::Raw(error), turn::End::Done),
         })
     }
 
-    /// The keys that were written to, though perhaps with what they held.
-    pub(super) fn touched_keys(&self) -> &[Box<[u8]>] {
-        let has_done = |won: &Envelope| match resp3::items(&won.reply).as_deref() {
-            Some([b":0\r\n"]) => !self.touched.unless_zero,
-            Some([reply]) => !reply.starts_with(b"-") && !reply.starts_with(b"_"),
-            _ => false,
-        };
-        if self.won().next().is_some_and(has_done) { &self.touched.keys } else { &[] }
+    fn refused_for_good(&mut self, rules: &Rules) -> Option<Reply> {
+        let refused = self.refused.as_ref()?;
+        if !self.run.as_ref()?.is_split() {
+            return None;
+        }
+        self.splits = self.splits.saturating_add(1);
+        (!rules.may_try_again(self.splits)).then(|| refused.clone())
     }
 
-    /// The latest effect on a master is the one to undo: it is not asked again before that.
-    pub(super) fn encode_undo(&self, master: MasterId, form: Form, out: &mut Vec<u8>) {
-        // What comes right after it must not find a master that has forgotten how to restore.
-        let form = if self.at_once { Form::Text } else { form };
-        if let Some(effect) = self.effect(master) {
-            request::restore(out, form, &effect.changes);
+    /// What its client is told; `None`: something else comes first.
+    fn reply(&mut self, rules: &Rules, outcome: Outcome<Job>) -> Option<Reply> {
+        if let Some(run) = &self.run {
+            rules.registers.keep(self.edition, run.left());
+        }
+        if self.dating.is_some() {
+            return match self.is_dated(rules, &outcome) {
+                Ok(raw) => raw.map(|raw| self.shape.reply(raw)),
+                Err(Untold::Over) => Some(verdict::over()),
+                Err(Untold::Undecided) => {
+                    Some(self.trouble.undecided(rules, rules.quorum.needed()))
+                }
+            };
+        }
+        self.has_changed = self.run.as_ref().is_some_and(Run::has_written);
+        if self.is_begun && !self.has_changed {
+            return Some(self.trouble.undecided(rules, rules.quorum.needed()));
+        }
+        let ttl_ms = time_to_live(&outcome).ok().flatten();
+        let raw = match outcome {
+            Outcome::Unmet => return Some(Reply::NilArray),
+            Outcome::Ran(register::Reply::Frame(raw, messages, _)) => {
+                self.messages = messages;
+                Some(raw)
+            }
+            Outcome::Ran(register::Reply::Packed(packed)) => {
+                packed::frame(&packed).map(Bytes::from)
+            }
+            _ => None,
+        };
+        match raw {
+            Some(raw) if self.is_dated_anew(rules, ttl_ms, &raw) => None,
+            Some(raw) => Some(self.shape.reply(raw)),
+            None => Some(self.trouble.undecided(rules, rules.quorum.needed())),
         }
     }
 
-    /// What to keep for a master that could not be told to undo.
-    pub(super) fn restore(&self, rules: &Rules, master: MasterId) -> Option<Restore> {
-        let effect = self.effect(master).filter(|effect| effect.matters())?;
-        Restore::later(&effect.changes, rules.unix_time.ms_of(master))
+    /// How it ran, or runs.
+    fn own_run(&self) -> Option<&Run> {
+        self.dating.as_ref().map(|dating| &dating.run).or(self.run.as_ref())
+    }
+
+    /// What it wants to publish.
+    pub(super) fn messages(&self) -> Vec<Message> {
+        self.messages.clone()
+    }
+
+    /// Whether it has changed something.
+    pub(super) fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// What masters may have missed of it that still hold the lease which it has taken over on a quorum. They are told when
+    /// they have had the time to catch up: until then that lease may be what lets them.
+    pub(super) fn owed(&self, rules: &Rules, (db, key): (u32, &[u8])) -> Option<Owed> {
+        let run = self.own_run().filter(|_| self.has_changed)?;
+        let (place, lease, later) = run.taken_over()?;
+        let is_own = u32::from(place.db) == db && *place.key == *key;
+        let attempt = Stored::decode(&lease.value).tag.filter(|_| is_own)?.attempt;
+        let left_ms = match lease.end_ms() {
+            -1 => -1,
+            end_ms => (end_ms - rules.unix_time.ms()).max(0),
+        };
+        let end = rules.end_of_release(self.heard?, left_ms);
+        Some(Owed { attempt, now: MasterSet::EMPTY, later, end })
+    }
+
+    /// What masters have answered differently although they held the same: the script, and its keys.
+    pub(super) fn differing(&self) -> Option<(Arc<Text>, Vec<Place>)> {
+        let job = self.run.as_ref().and_then(Run::differing)?;
+        Some((Arc::clone(&job.program), job.places.clone()))
+    }
+
+    /// Keys of which some masters may not hold what the others do, and those masters.
+    pub(super) fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
+        match &self.dating {
+            Some(dating) => dating.behind(self.run.as_ref()),
+            None => self.run.as_ref().and_then(Run::behind),
+        }
+    }
+
+    /// The keys that it has changed.
+    pub(super) fn changed_keys(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
+        let places = self.own_run().into_iter().filter(|_| self.has_changed).flat_map(Run::places);
+        // Those that were only watched are no different.
+        let is_only_watched = |place: &Place| {
+            let is_watched = self.call.watched.iter().any(|(watched, _)| watched == place);
+            is_watched && !self.call.names(place)
+        };
+        let places = places.filter(move |place| !is_only_watched(place));
+        places.map(|place| (place.db.into(), place.key.to_vec()))
+    }
+}
+
+impl Call {
+    /// A call with these keys and arguments; `turns` are the fingerprints of the keys whose turn it waits for.
+    pub fn new<'k, 'a>(
+        text: Arc<Text>,
+        runner: Option<Arc<Text>>,
+        turns: Vec<u64>,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+        argv: impl Iterator<Item = &'a [u8]>,
+    ) -> Self {
+        let (mut words, mut count) = (Vec::new(), 1 + keys.len());
+        request::word(&mut words, keys.len().to_string().as_bytes());
+        keys.for_each(|key| request::word(&mut words, key));
+        for word in argv {
+            request::word(&mut words, word);
+            count += 1;
+        }
+        let watched = Vec::new();
+        Self { text, runner, read_only: false, words, count, keys: turns, watched }
+    }
+
+    /// Whether this is one of its keys.
+    fn names(&self, place: &Place) -> bool {
+        let mut words = resp3::elements(&self.words).filter_map(|word| word.body);
+        let count = words.next().and_then(parse_i64).unwrap_or_default() as usize;
+        words.take(count).any(|key| *key == place.key)
+    }
+
+    fn job(&self, db: u32) -> Job {
+        let words = resp3::elements(&self.words).filter_map(|word| word.body);
+        let words: Vec<Bytes> = words.map(Bytes::copy_from_slice).collect();
+        let count = words.first().and_then(|count| parse_i64(count)).unwrap_or_default() as usize;
+        let (keys, argv) = words[1..].split_at(count);
+        let mut places: Vec<Place> = Vec::new();
+        for key in keys {
+            let place = Place { db: db as u16, key: key.clone() };
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        let watched = self.watched.clone();
+        for (place, _) in &watched {
+            if !places.contains(place) {
+                places.push(place.clone());
+            }
+        }
+        Job {
+            program: Arc::clone(&self.text),
+            runner: self.runner.clone(),
+            db: db as u16,
+            is_read_only: self.read_only || self.text.is_read_only(),
+            keys: keys.to_vec(),
+            argv: argv.to_vec(),
+            places,
+            watched,
+        }
     }
 }
 
@@ -403,12 +531,11 @@ impl Shape {
             Self::Script => Reply::Raw(raw),
             Self::Command(rendering) => match resp3::items(&raw).as_deref() {
                 Some([reply]) => rendering.reply(&raw, reply),
-                _ => Reply::Raw(raw),
+                _ => Rendering::AsIs.reply(&raw, &raw),
             },
             Self::Transaction(executing) => match resp3::items(&raw) {
                 Some(replies) => executing.reply(&raw, &replies),
-                // A watched key has changed.
-                None => Reply::NilArray,
+                None => Reply::Raw(raw),
             },
         }
     }
@@ -422,6 +549,9 @@ impl Rendering {
         }
         let popped = match self {
             Self::AsIs => None,
+            Self::OwnOrNil if frame.starts_with(b"-WRONGTYPE") => return Reply::Nil,
+            Self::Own | Self::OwnOrNil => return own(raw, frame),
+            Self::Streams(protocol) => return streams::reply(raw, frame, protocol),
             _ if frame == b"_\r\n" => return Reply::NilArray,
             Self::NullArray => None,
             Self::ListPop => popped(frame),
@@ -436,6 +566,15 @@ impl Rendering {
             Some(parts) => Reply::Array(parts.into_iter().map(reply).collect()),
             None => reply(frame),
         }
+    }
+}
+
+/// A number or null as such.
+fn own(raw: &Bytes, frame: &[u8]) -> Reply {
+    match resp3::int(frame) {
+        Some(number) => Reply::Int(number),
+        None if frame == b"_\r\n" => Reply::Nil,
+        None => Reply::Raw(raw.slice_ref(frame)),
     }
 }
 

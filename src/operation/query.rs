@@ -1,144 +1,268 @@
-//! Reading something of a composite type: the reply that a quorum of masters gives.
+//! Reading something in the words of the client: the reply of a master that shows what a quorum has decided
+//! ([`crate::decision::keyspace::reading`]).
 
 use bytes::Bytes;
 
 use crate::client::reply::Reply;
 use crate::command::table::Nothing;
+use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
+use crate::decision::register::ballot::Ballot;
 use crate::master::reply::Answer;
-use crate::operation::program::{Ballot, Times};
+use crate::operation::program::{Program, Rendering};
+use crate::operation::read::{LOOKS_AGAIN, Looked, round};
+use crate::operation::register::look::{self, BEFORE, COMMANDS, Look};
 use crate::operation::verdict::{Trouble, is_reply};
-use crate::operation::{Next, Received, Rules, Then};
-use crate::quorum::MasterSet;
-use crate::quorum::read::{Read, Verdict};
+use crate::operation::{Next, Received, Rules, Then, settling, streams};
+use crate::quorum::{MasterId, MasterSet};
+use crate::resp3;
 
 /// A command as the client sent it, which changes nothing.
 #[derive(Debug)]
 pub struct Query {
+    /// What masters run.
     request: Box<[u8]>,
+    /// The client's words, where masters run something else for them.
+    words: Option<Box<[u8]>>,
+    /// The keys behind that of the operation.
+    others: Box<[Box<[u8]>]>,
     nothing: Nothing,
-    items_each: usize,
-    many_keys: bool,
-    votes: Option<Read<Ballot>>,
-    /// How often it has been asked in vain, which is also the round.
-    contested: u8,
+    /// It looks up keys that it does not name.
+    looks_up: bool,
+    /// Masters have refused to queue it: what is wrong with it they say when they are asked alone.
+    is_wrong: bool,
+    /// Masters that have.
+    aborted: MasterSet,
+    reading: Option<Reading<Shown, Bytes>>,
+    replies: Vec<(MasterId, Bytes)>,
+    /// How often it has been asked in vain.
+    tried: u8,
     trouble: Trouble,
 }
 
+/// What a master shows: its last flush, the ballots under which it has accepted the keys, and what it has replied, if that
+/// is not made of them alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    flush: u64,
+    accepted: Vec<Ballot>,
+    reply: Option<Bytes>,
+}
+
+/// What a master says to a query.
+pub(super) struct Said {
+    pub(super) view: View<Shown, Bytes>,
+    pub(super) reply: Bytes,
+}
+
 impl Query {
-    /// A query that nobody was asked yet.
+    /// A query about the key of the operation that nobody was asked yet.
     pub fn new(request: Box<[u8]>, nothing: Nothing) -> Self {
-        let (items_each, many_keys, trouble) = (0, false, Trouble::default());
-        Self { request, nothing, items_each, many_keys, votes: None, contested: 0, trouble }
+        Self {
+            request,
+            words: None,
+            others: Box::default(),
+            nothing,
+            looks_up: false,
+            is_wrong: false,
+            aborted: MasterSet::EMPTY,
+            reading: None,
+            replies: Vec::new(),
+            tried: 0,
+            trouble: Trouble::default(),
+        }
     }
 
-    /// Groups of so many elements of an array in its reply may come in any order; 0: they may not.
-    pub fn unordered(self, items_each: usize) -> Self {
-        Self { items_each, ..self }
+    /// It is about these keys, the first of which is that of the operation.
+    pub fn on_keys<'a>(self, keys: impl Iterator<Item = &'a [u8]>) -> Self {
+        Self { others: keys.skip(1).map(Into::into).collect(), ..self }
     }
 
-    /// It looks at more than the key of the operation.
-    pub fn of_many_keys(self, many_keys: bool) -> Self {
-        Self { many_keys, ..self }
+    /// These are the client's words, if it looks up keys that it does not name.
+    pub fn looking_up(self, words: Option<Box<[u8]>>) -> Self {
+        Self { looks_up: words.is_some(), words, ..self }
     }
 
     pub(super) fn has_many_keys(&self) -> bool {
-        self.many_keys
+        !self.others.is_empty()
     }
 
     pub(super) fn round(&self) -> u8 {
-        self.contested
+        round(self.tried)
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        self.votes = Some(Read::new(rules.quorum, asked));
+        self.reading = Some(Reading::new(rules.quorum, asked));
+        self.aborted = MasterSet::EMPTY;
+        self.replies.clear();
     }
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.request);
+    pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
+        match self.is_wrong {
+            true => out.extend_from_slice(&self.request),
+            false => encode(self.keys(key), &self.request, out),
+        }
     }
 
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+    /// How many replies come before the one that counts.
+    pub(super) fn parts(&self) -> usize {
+        if self.is_wrong { 0 } else { parts(self.others.len() + 1) }
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, key: &[u8], received: Received<'_>) -> Looked {
         let Received { master, answer, raw, .. } = received;
-        let Some(votes) = &mut self.votes else { return Next::WAIT };
-        if received.round != self.contested {
-            return Next::WAIT;
+        if received.round != self.round() {
+            return Looked::WAIT;
         }
-        let verdict = match answer {
-            None => votes.unknown(master),
-            Some(Answer::Error(error)) if !is_reply(error) => {
-                self.trouble.remember(error);
-                votes.unknown(master)
+        match answer {
+            Some(Answer::Error(error)) if self.is_wrong && is_reply(error) => {
+                return Looked::Next(Next::reply(Reply::Raw(Bytes::copy_from_slice(raw))));
             }
-            Some(_) => {
-                let vote = Ballot::reading(raw, self.items_each);
-                votes.value(master, |known| *known == vote, || vote.clone())
+            // One that is out of memory queues nothing, either.
+            Some(Answer::Error(error)) if error.starts_with(b"EXECABORT") => {
+                self.aborted.insert(master);
+                if self.aborted.len() > rules.quorum.tolerates() {
+                    (self.is_wrong, self.tried, self.reading) = (true, self.tried + 1, None);
+                    return Looked::Next(Next::then(Then::Ask));
+                }
             }
-        };
-        let Some(verdict) = verdict else { return Next::WAIT };
+            Some(Answer::Error(error)) => self.trouble.remember(error),
+            _ => {}
+        }
+        let Some(reading) = &mut self.reading else { return Looked::WAIT };
+        let now_us = rules.unix_time.micros() as u64;
+        let said = answer.filter(|_| !self.is_wrong).and_then(|_| {
+            let raw = Bytes::copy_from_slice(raw);
+            said(&raw, self.others.len() + 1, self.looks_up, now_us, &mut self.trouble)
+        });
+        let view = said.map(|said| {
+            self.replies.push((master, said.reply));
+            said.view
+        });
+        match reading.answer(master, view) {
+            None => Looked::WAIT,
+            Some(verdict) => self.decided(rules, key, verdict),
+        }
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules, key: &[u8], is_last: bool) -> Looked {
+        let Some(reading) = &self.reading else { return Looked::WAIT };
+        match reading.without_the_silent() {
+            Verdict::TooFew if !is_last => Looked::WAIT,
+            verdict => self.decided(rules, key, verdict),
+        }
+    }
+
+    fn decided(&mut self, rules: &Rules, key: &[u8], verdict: Verdict) -> Looked {
+        let is_complete = self.reading.as_ref().is_none_or(Reading::is_complete);
         let reply = match verdict {
-            Verdict::Agreed(vote, _) => told(self.nothing, &vote.reply),
-            Verdict::Contested => return self.contested(rules),
-            Verdict::Missing | Verdict::Undecided => return self.open(rules),
+            Verdict::Plain(masters) => {
+                let mut replies =
+                    self.replies.iter().filter(|(master, _)| masters.contains(*master));
+                match replies.next() {
+                    Some((_, reply)) => told(self.nothing, reply),
+                    None => self.undecided(rules),
+                }
+            }
+            Verdict::TooFew => self.undecided(rules),
+            _ if self.tried < LOOKS_AGAIN && is_complete => {
+                (self.tried, self.reading) = (self.tried + 1, None);
+                return Looked::Next(Next::then(Then::Pause));
+            }
+            _ => return Looked::Settle(self.program(rules, key)),
         };
-        Next::reply(reply)
+        self.reading = None;
+        Looked::Next(Next::reply(reply))
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        let Some(votes) = &mut self.votes else { return Next::WAIT };
-        if !is_last && rules.waits_on(votes, self.contested) {
-            return Next::WAIT;
-        }
-        let reply = match votes.close() {
-            Verdict::Agreed(vote, _) => told(self.nothing, &vote.reply),
-            Verdict::Contested => return self.contested(rules),
-            Verdict::Missing | Verdict::Undecided => return self.open(rules),
+    fn program(&self, rules: &Rules, key: &[u8]) -> Box<Program> {
+        let words = resp3::elements(self.words.as_deref().unwrap_or(&self.request));
+        let rendering = match self.nothing {
+            Nothing::List => Rendering::NullArray,
+            Nothing::Streams(protocol) => Rendering::Streams(protocol),
+            _ => Rendering::AsIs,
         };
-        Next::reply(reply)
+        settling::program(rules, self.keys(key), words.filter_map(|word| word.body), rendering)
     }
 
-    /// Masters that answered otherwise may agree in a moment: a key expires on one after the other.
-    fn open(&mut self, rules: &Rules) -> Next {
-        let answered = self.votes.as_ref().is_some_and(Read::quorum_answered);
-        if answered && rules.try_again(&mut self.contested) {
-            return Next::then(Then::Pause);
-        }
-        Next::reply(self.undecided(rules))
-    }
-
-    /// Whatever is changing just now is read again; if it stays like that the key does not exist.
-    fn contested(&mut self, rules: &Rules) -> Next {
-        if rules.try_again(&mut self.contested) {
-            return Next::then(Then::Pause);
-        }
-        Next::reply(match self.nothing {
-            Nothing::Nil => Reply::Nil,
-            Nothing::Zero => Reply::Int(0),
-            Nothing::List => Reply::Array(Vec::new()),
-            Nothing::Map => Reply::Map(Vec::new()),
-            Nothing::Set => Reply::Set(Vec::new()),
-            Nothing::Again => self.undecided(rules),
-        })
+    fn keys<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + Clone {
+        std::iter::once(key).chain(self.others.iter().map(|key| &**key))
     }
 
     fn undecided(&self, rules: &Rules) -> Reply {
-        let answered = self.votes.as_ref().map_or(0, Read::answered);
-        self.trouble.undecided(rules, answered)
+        self.trouble.undecided(rules, self.reading.as_ref().map_or(0, Reading::answered))
     }
+}
+
+/// Appends the transaction that shows `keys` and runs `request`.
+pub(super) fn encode<'a>(keys: impl Iterator<Item = &'a [u8]>, request: &[u8], out: &mut Vec<u8>) {
+    look::begin(out, keys);
+    out.extend_from_slice(request);
+    look::end(out);
+}
+
+/// How many replies that has before the last.
+pub(super) fn parts(keys: usize) -> usize {
+    BEFORE + COMMANDS * keys + 1
+}
+
+/// What the last reply says; `None`: nothing that counts.
+pub(super) fn said(
+    raw: &Bytes,
+    keys: usize,
+    looks_up: bool,
+    now_us: u64,
+    trouble: &mut Trouble,
+) -> Option<Said> {
+    let mut rest = &raw[resp3::elements(raw).next()?.bytes.len()..];
+    let (mark, after) = resp3::split_frame(rest)?;
+    let flush = look::last_flush(resp3::bulk(mark))?;
+    rest = after;
+    let mut shown = Vec::with_capacity(COMMANDS * keys);
+    for _ in 0..COMMANDS * keys {
+        let (item, after) = resp3::split_frame(rest)?;
+        shown.push(item);
+        rest = after;
+    }
+    // All that is left is the reply.
+    let error = rest.strip_prefix(b"-").map(<[u8]>::trim_ascii_end);
+    if let Some(error) = error.filter(|error| !is_reply(error)) {
+        trouble.remember(error);
+        return None;
+    }
+    let looks: Option<Vec<Look>> = shown.chunks(COMMANDS).map(Look::of).collect();
+    let (looks, reply) = (looks?, raw.slice_ref(rest));
+    let is_refused = rest.starts_with(b"-WRONGTYPE");
+    let view = view(flush, &looks, &reply, is_refused, looks_up, now_us);
+    Some(Said { view, reply })
+}
+
+fn view(
+    flush: u64,
+    looks: &[Look],
+    reply: &Bytes,
+    is_refused: bool,
+    looks_up: bool,
+    now_us: u64,
+) -> View<Shown, Bytes> {
+    let mut depends = looks_up;
+    for look in looks {
+        match look.standing(now_us) {
+            Standing::There => {}
+            Standing::Absent(None) if !look.is_left_over() => {}
+            // Its tag must not be seen. What is no string, or not read as one, has none.
+            Standing::Absent(Some(_)) if look.kind != b's' || is_refused => depends = true,
+            Standing::Absent(_) | Standing::Unclear => return View::Unclear,
+        }
+    }
+    let accepted = looks.iter().map(|look| look.sight.state.accepted).collect();
+    View::Plain(Shown { flush, accepted, reply: depends.then(|| reply.clone()) })
 }
 
 /// Where an array belongs, null is a null array (`XRANGE ... COUNT 0`).
-fn told(nothing: Nothing, reply: &Bytes) -> Reply {
+pub(super) fn told(nothing: Nothing, reply: &Bytes) -> Reply {
     match nothing {
+        Nothing::Streams(protocol) => streams::reply(reply, reply, protocol),
         Nothing::List if &reply[..] == b"_\r\n" => Reply::NilArray,
         _ => Reply::Raw(reply.clone()),
-    }
-}
-
-impl Ballot {
-    /// What one master answered to a question.
-    fn reading(raw: &[u8], items_each: usize) -> Self {
-        let reply = Bytes::copy_from_slice(raw);
-        let (times, left) = (Times::default(), Vec::new());
-        Self { changed: false, reply, times, left, items_each }
     }
 }

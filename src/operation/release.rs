@@ -7,8 +7,9 @@ use crate::decision::lease::release::{self as decision, Sight, Step};
 use crate::lua::canonical::Canonical;
 use crate::master::reply::Answer;
 use crate::operation::claim::held_as;
+use crate::operation::instead::Instead;
 use crate::operation::request::{self, Form};
-use crate::operation::shown::{Shown, longer, vote};
+use crate::operation::shown::{STAMPED, Shown, longer, vote};
 use crate::operation::verdict::{Others, Trouble};
 use crate::operation::wish::Wish;
 use crate::operation::{Answers, Asked, Next, Owed, Received, Rules, Then};
@@ -41,6 +42,10 @@ pub struct Release {
     sent: Option<Box<Sent>>,
     /// The largest remaining TTL that masters reported when they deleted the key; -1: it had no end.
     left_ms: i64,
+    /// Whether one has.
+    has_begun: bool,
+    /// Masters on which the key is no lease.
+    others: MasterSet,
     trouble: Trouble,
 }
 
@@ -56,7 +61,9 @@ impl Release {
     /// A release of the lock that `token` holds.
     pub fn new(token: Box<[u8]>, replies: Answers<Replies>) -> Self {
         let trouble = Trouble::default();
-        Self { token, known: None, replies, sent: None, left_ms: 0, trouble }
+        let others = MasterSet::EMPTY;
+        let (known, left_ms, has_begun) = (None, 0, false);
+        Self { token, known, replies, sent: None, left_ms, has_begun, others, trouble }
     }
 
     /// What its client wants.
@@ -114,10 +121,14 @@ impl Release {
         }
         if let Some(Answer::Int(left_ms @ -1..)) = answer {
             self.left_ms = longer(self.left_ms, *left_ms);
+            self.has_begun = true;
         }
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         // Who may not vote is told again in the end.
         let answer = answer.filter(|_| sent.voters.contains(master));
+        if let Some(Answer::Simple(STAMPED)) = answer {
+            self.others.insert(master);
+        }
         let at = rules.at(now);
         let step = match sent.shown.is_look(master, round) {
             true => sent.decision.sight(round, master, sight(answer), at),
@@ -128,15 +139,24 @@ impl Release {
 
     pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let step = sent.decision.tick(rules.at(now));
-        self.next(rules, step)
+        match sent.decision.tick(rules.at(now)) {
+            // Who is silent would only decide about a lease.
+            Step::Wait if self.is_other() => Next::then(Then::Otherwise),
+            step => self.next(rules, step),
+        }
     }
 
     fn next(&mut self, rules: &Rules, step: Step) -> Next {
         match step {
             Step::Wait => Next::WAIT,
             Step::Look => Next::then(Then::Ask),
+            Step::Delete(deletes) if self.is_doubtful(rules, deletes.len()) => {
+                Next::then(Then::Otherwise)
+            }
             Step::Delete(deletes) => self.delete(deletes),
+            Step::Missing | Step::Other | Step::Unavailable { .. } if self.is_other() => {
+                Next::then(Then::Otherwise)
+            }
             Step::Released => Next::reply(self.replies.deleted.clone()),
             Step::Missing => Next::reply(self.replies.missing.clone()),
             Step::Other => Next::reply(self.replies.other.clone()),
@@ -145,6 +165,26 @@ impl Release {
                 Next::reply(self.trouble.unavailable(rules, answered, others))
             }
         }
+    }
+
+    fn is_other(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Whether too few masters hold the lease that would now be deleted, and a register may have taken its place.
+    fn is_doubtful(&self, rules: &Rules, holding: usize) -> bool {
+        let is_untold = self.sent.as_ref().is_some_and(|sent| sent.shown.is_untold());
+        self.is_other() && is_untold && self.known.is_none() && holding < rules.quorum.needed()
+    }
+
+    /// Whether a master has deleted its copy.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// What is run if the key is no lease.
+    pub(super) fn instead(&self) -> Instead<'_> {
+        self.replies.script().map_or(Instead::GiveBack(&self.token), Instead::Script)
     }
 
     fn delete(&mut self, deletes: Vec<(MasterId, Tag)>) -> Next {
@@ -173,7 +213,7 @@ fn sight(answer: Option<&Answer<'_>>) -> Sight {
     match answer {
         Some(Answer::Bulk(tag)) => Sight::Held(held_as(tag)),
         Some(Answer::Int(-2)) => Sight::Missing,
-        Some(Answer::Int(-3)) => Sight::Other,
+        Some(Answer::Int(-3) | Answer::Simple(STAMPED)) => Sight::Other,
         _ => Sight::Unknown,
     }
 }

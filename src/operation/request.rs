@@ -2,7 +2,6 @@
 
 use crate::decision::lease::attempt::{self, Attempt, Tag};
 use crate::lua::canonical::Canonical;
-use crate::operation::program::Change;
 use crate::reserved::{self, OVER};
 
 /// How a script is called.
@@ -23,27 +22,6 @@ impl Form {
     }
 }
 
-/// How a swap sets the new value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NewTtl {
-    /// No TTL.
-    None,
-    /// The one the key has.
-    Keep,
-    /// Milliseconds.
-    Millis(i64),
-}
-
-impl NewTtl {
-    /// The milliseconds, or 0.
-    pub fn millis(self) -> i64 {
-        match self {
-            Self::Millis(ms) => ms,
-            Self::None | Self::Keep => 0,
-        }
-    }
-}
-
 /// Appends a request: an array of bulk strings.
 pub fn encode(out: &mut Vec<u8>, words: &[&[u8]]) {
     header(out, words.len());
@@ -55,11 +33,6 @@ pub fn of<'a>(words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
     let mut request = Vec::new();
     encode(&mut request, &words.collect::<Vec<_>>());
     request.into()
-}
-
-/// The same of a command that reads strings under `keys`: it finds tokens without their tags.
-pub fn untagged<'a>(keys: &[&'a [u8]], words: impl Iterator<Item = &'a [u8]>) -> Box<[u8]> {
-    through(Canonical::Untagged, keys, words)
 }
 
 /// The same of a `SORT` whose elements may complete its patterns to names of the proxy's own.
@@ -111,27 +84,9 @@ fn length(out: &mut Vec<u8>, marker: u8, length: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Gives keys back what they held before a program, where they still hold what it left.
-pub fn restore(out: &mut Vec<u8>, form: Form, changes: &[Change]) {
-    let (verb, body) = form.call(Canonical::Restore);
-    header(out, 3 + 6 * changes.len());
-    word(out, verb);
-    word(out, body);
-    word(out, Number::default().digits(changes.len() as i64));
-    changes.iter().for_each(|change| word(out, &change.key));
-    for change in changes {
-        let (mut end_before, mut end_left) = (Number::default(), Number::default());
-        word(out, &change.db);
-        word(out, change.before.as_deref().unwrap_or_default());
-        word(out, end_before.digits(change.end_before_ms));
-        word(out, &change.left);
-        word(out, end_left.digits(change.end_left_ms));
-    }
-}
-
-/// `SET key value NX PX ttl`: the claim. The value is the token behind its tag.
+/// `SET key value NX PX ttl GET`: the claim, which answers what is there already. The value is the token behind its tag.
 pub fn claim(out: &mut Vec<u8>, key: &[u8], tag: Tag, token: &[u8], ttl_ms: i64) {
-    out.extend_from_slice(b"*6\r\n$3\r\nSET\r\n");
+    out.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
     word(out, key);
     let tag = attempt::header(tag);
     length(out, b'$', tag.len() + token.len());
@@ -139,6 +94,7 @@ pub fn claim(out: &mut Vec<u8>, key: &[u8], tag: Tag, token: &[u8], ttl_ms: i64)
     word_ends(out, token);
     out.extend_from_slice(b"$2\r\nNX\r\n$2\r\nPX\r\n");
     word(out, Number::default().digits(ttl_ms));
+    out.extend_from_slice(b"$3\r\nGET\r\n");
 }
 
 /// One of our scripts on one key.
@@ -174,52 +130,8 @@ pub fn note(out: &mut Vec<u8>, form: Form, attempt: Attempt, left_ms: i64) {
     script(out, form, Canonical::Note, OVER.as_bytes(), &args);
 }
 
-/// What a key must hold for a swap to take effect.
-#[derive(Clone, Copy, Debug)]
-pub enum Expected<'a> {
-    /// Whatever it holds.
-    Anything,
-    /// Nothing.
-    Missing,
-    /// This string under one of these tags.
-    Value(&'a [u8], &'a [Tag]),
-    /// This string with its tag.
-    Exactly(&'a [u8]),
-    /// Another type, whatever its value.
-    Type(&'a [u8]),
-}
-
-/// Compare and set; `to` is the new value, `None` deletes the key.
-pub fn swap(
-    out: &mut Vec<u8>,
-    form: Form,
-    key: &[u8],
-    from: Expected<'_>,
-    to: Option<(&[u8], NewTtl)>,
-) {
-    let (kind, old): (&[u8], &[u8]) = match from {
-        Expected::Anything => (b"any", b""),
-        Expected::Missing => (b"none", b""),
-        Expected::Value(value, _) => (b"string", value),
-        Expected::Exactly(value) => (b"exact", value),
-        Expected::Type(kind) => (kind, b""),
-    };
-    let mut ttl = Number::default();
-    let (how, new, ttl): (&[u8], &[u8], &[u8]) = match to {
-        None => (b"del", b"", b""),
-        Some((value, NewTtl::None)) => (b"none", value, b""),
-        Some((value, NewTtl::Keep)) => (b"keep", value, b""),
-        Some((value, NewTtl::Millis(ms))) => (b"px", value, ttl.digits(ms)),
-    };
-    let known = if let Expected::Value(_, known) = from { known } else { &[] };
-    let (untagged, tagged): (Vec<Tag>, Vec<Tag>) = known.iter().partition(|tag| **tag == Tag::NONE);
-    let tags: Vec<u8> = tagged.iter().flat_map(|tag| attempt::header(*tag)).collect();
-    let untagged: &[u8] = if untagged.is_empty() { b"0" } else { b"1" };
-    script(out, form, Canonical::Swap, key, &[kind, old, how, new, ttl, &tags, untagged]);
-}
-
-/// Words of a script call with the most arguments ([`Canonical::Swap`]): 4 and 5.
-const MAX_SCRIPT_WORDS: usize = 11;
+/// Words of a script call with the most arguments ([`Canonical::Acquire`]): 4 and 5.
+const MAX_SCRIPT_WORDS: usize = 9;
 
 /// Room for the decimal digits of an `i64`, so that encoding a number allocates nothing.
 #[derive(Default)]
@@ -263,16 +175,8 @@ mod tests {
     fn a_claim_is_one_plain_set() {
         let mut out = Vec::new();
         claim(&mut out, b"k", Tag::NONE.raised(), b"t", 5000);
-        let expected = b"*6\r\n$3\r\nSET\r\n$1\r\nk\r\n$21\r\n\xFFRL\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01t\r\n\
-            $2\r\nNX\r\n$2\r\nPX\r\n$4\r\n5000\r\n";
+        let expected = b"*7\r\n$3\r\nSET\r\n$1\r\nk\r\n$21\r\n\xFFRL\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01t\r\n\
+            $2\r\nNX\r\n$2\r\nPX\r\n$4\r\n5000\r\n$3\r\nGET\r\n";
         assert_eq!(out, expected);
-    }
-
-    #[test]
-    fn the_longest_script_call_fits() {
-        let mut out = Vec::new();
-        let to = Some((&b"new"[..], NewTtl::Millis(1)));
-        swap(&mut out, Form::Sha, b"k", Expected::Value(b"old", &[Tag::NONE]), to);
-        assert!(out.starts_with(b"*11\r\n$7\r\nEVALSHA\r\n$40\r\n"));
     }
 }

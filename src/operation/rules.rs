@@ -4,13 +4,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::instead::Texts;
 use super::leases::Leases;
+use super::register::held::Registers;
 use crate::clock::Instant;
 use crate::decision::lease::claim::Terms;
 use crate::decision::lease::pad::Pad;
+use crate::lua::program::Program;
 use crate::master::unix_time::UnixTime;
 use crate::quorum::Quorum;
-use crate::quorum::read::Read;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -29,25 +31,18 @@ pub struct Rules {
     pub unix_time: Arc<UnixTime>,
     /// The leases of this worker.
     pub leases: Rc<Leases>,
+    /// The registers of this worker.
+    pub registers: Rc<Registers>,
+    /// The program that runs single commands.
+    pub commands: Arc<Program>,
+    /// What programs are made of that run instead of operations on leases.
+    pub texts: Rc<Texts>,
 }
 
 impl Rules {
-    /// Whether a read waits on although its vote timeout has passed: for a quorum, or, once it is not repeated any more,
-    /// for masters that would decide.
-    pub(super) fn waits_on<V>(&self, votes: &Read<V>, tried: u8) -> bool {
-        let is_last = !self.may_try_again(tried);
-        !votes.quorum_answered() || is_last && votes.hangs_on_the_silent()
-    }
-
-    fn may_try_again(&self, tried: u8) -> bool {
+    /// Whether a round may be repeated whose answers did not agree, and which was repeated so often.
+    pub(super) fn may_try_again(&self, tried: u8) -> bool {
         u32::from(tried) < self.split_vote_retries
-    }
-
-    /// Whether a round may be repeated whose answers did not agree; `tried` counts the repetitions.
-    pub(super) fn try_again(&self, tried: &mut u8) -> bool {
-        let may = self.may_try_again(*tried);
-        *tried += u8::from(may);
-        may
     }
 
     /// What all decisions on leases have in common.

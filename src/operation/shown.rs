@@ -5,6 +5,9 @@ use crate::decision::lease::release::Vote;
 use crate::master::reply::Answer;
 use crate::quorum::{MasterId, MasterSet};
 
+/// What our scripts say that have found no lease, and have changed nothing.
+pub(super) const STAMPED: &[u8] = b"stamped";
+
 /// The looks and the deletes of one release or deletion.
 #[derive(Debug)]
 pub(super) struct Shown {
@@ -23,6 +26,11 @@ impl Shown {
     /// Another round begins with a look.
     pub(super) fn look_again(&mut self) {
         self.looked.push(MasterSet::EMPTY);
+    }
+
+    /// Whether nobody was told to delete anything after a look.
+    pub(super) fn is_untold(&self) -> bool {
+        self.deletes.is_empty()
     }
 
     /// Whether this is the answer to the look of `round`, which comes before those to deletes.
@@ -74,7 +82,7 @@ pub(super) fn vote(answer: Option<&Answer<'_>>) -> Vote {
     match answer {
         Some(Answer::Int(-1..)) => Vote::Deleted,
         Some(Answer::Int(-2)) => Vote::Missing,
-        Some(Answer::Int(-3)) => Vote::Other,
+        Some(Answer::Int(-3) | Answer::Simple(STAMPED)) => Vote::Other,
         Some(Answer::Int(-4)) => Vote::Raised,
         Some(Answer::Int(-5)) => Vote::Another,
         _ => Vote::Unknown,

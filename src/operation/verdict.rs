@@ -130,7 +130,7 @@ pub fn cannot_subscribe(rules: &Rules, refusal: Option<&str>) -> Reply {
     })
 }
 
-/// A quorum did not answer in time, or not alike; what was done is being undone.
+/// A quorum did not answer in time, or not alike.
 fn unavailable(rules: &Rules, answered: usize, others: Others) -> Reply {
     let (masters, needed) = (rules.quorum.masters(), rules.quorum.needed());
     let others = others.described(rules);
@@ -159,14 +159,16 @@ pub fn undecided(rules: &Rules, answered: usize) -> Reply {
     ))
 }
 
-/// The key was not swapped: others changed it again and again, or the answer of a master is missing.
-pub fn interfered() -> Reply {
-    Reply::error("TRYAGAIN others kept changing the key, or a master was silent: try again")
-}
-
 /// Too many clients wait for one key.
 pub fn too_many_waiting() -> Reply {
     Reply::error("TRYAGAIN too many clients are waiting for this key: try again")
+}
+
+/// What a program is answered whose client would take for a lock what has ended.
+pub fn over() -> Reply {
+    Reply::error(
+        "TRYAGAIN the reply comes so late that a time to live that was set is over: try again",
+    )
 }
 
 /// Whether a client that was told this does not know what became of its request, or has to come again.

@@ -1,10 +1,11 @@
-//! `KEYS`, `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`: pages of one master after the other, over the lanes, until so many have
+//! `KEYS`, `SCAN`, `DBSIZE`, `RANDOMKEY`, `HSCAN`, `SSCAN` and `ZSCAN`: pages of one master after the other, over the lanes, until so many have
 //! been walked over that nothing is missing which a quorum holds ([`crate::quorum::walk`]).
 //!
 //! What is on a page is asked of other masters as well, until a quorum is known to hold it. It is shown unless it is
 //! certain that none does: the rest of a lost claim is not.
 
 use std::collections::HashSet;
+use std::rc::Rc;
 
 use bytes::Bytes;
 
@@ -19,6 +20,9 @@ use crate::quorum::walk::Place;
 use crate::reserved::is_reserved;
 use crate::resp3::{self, Element};
 
+mod any;
+mod count;
+mod keys;
 mod page;
 
 use page::{Found, Page, Poll};
@@ -55,6 +59,10 @@ pub struct Filter {
 pub enum Extent {
     /// All, in one reply.
     All,
+    /// Only how much it is.
+    Count,
+    /// One of it, drawn at random.
+    Any,
     /// What comes next, from this cursor on.
     From(u64),
 }
@@ -74,10 +82,19 @@ pub struct Walk {
 
 impl Walk {
     /// The reply; nil when `target` has gone meanwhile.
-    pub(super) async fn run(&self, engine: &Engine, target: &Target) -> Reply {
+    pub(super) async fn run(&self, engine: &Rc<Engine>, target: &Target) -> Reply {
         let mut walker = Walker::new(self, engine);
+        if let Some(key) = self.over.key() {
+            match keys::exists(engine, self.db, key).await {
+                Ok(true) => {}
+                Ok(false) => return Reply::Array(vec![Reply::bulk("0"), Reply::Array(Vec::new())]),
+                Err(error) => return error,
+            }
+        }
         let walked = match self.extent {
-            Extent::All => walker.all(target).await,
+            Extent::All => walker.all(target).await.map(Reply::Array),
+            Extent::Count => walker.count(target).await.map(Reply::Int),
+            Extent::Any => walker.any(target).await,
             Extent::From(cursor) => walker.one_page(cursor).await,
         };
         walked.unwrap_or_else(|error| error)
@@ -87,7 +104,7 @@ impl Walk {
 /// A walk while it goes on.
 struct Walker<'a> {
     walk: &'a Walk,
-    engine: &'a Engine,
+    engine: &'a Rc<Engine>,
     /// The masters in an order that other proxies have as well.
     masters: Vec<MasterId>,
     /// What has been judged already.
@@ -99,7 +116,7 @@ struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    fn new(walk: &'a Walk, engine: &'a Engine) -> Self {
+    fn new(walk: &'a Walk, engine: &'a Rc<Engine>) -> Self {
         let address = |master: MasterId| {
             let address = engine.links()[master.index()].address();
             (address.host.to_lowercase(), address.port)
@@ -110,17 +127,17 @@ impl<'a> Walker<'a> {
         Self { walk, engine, masters, known, shown, failures: 0, trouble }
     }
 
-    async fn all(&mut self, target: &Target) -> Result<Reply, Reply> {
+    async fn all(&mut self, target: &Target) -> Result<Vec<Reply>, Reply> {
         let mut place = Some(Place::START);
         while let Some(here) = place {
             if target.is_closed() {
-                return Ok(Reply::Nil);
+                return Ok(Vec::new());
             }
             let before = self.shown.len();
             place = self.step(here).await?;
             target.hold(self.shown[before..].iter().map(|key| key.held() + ENTRY).sum());
         }
-        Ok(Reply::Array(std::mem::take(&mut self.shown)))
+        Ok(std::mem::take(&mut self.shown))
     }
 
     /// What a master has on its last page is little, perhaps all there is: then the next one's is added.
@@ -204,6 +221,11 @@ impl<'a> Walker<'a> {
     async fn judge(&mut self, holder: MasterId, mut found: Vec<Found>) {
         let quorum = self.engine.rules().quorum;
         found.retain(|each| !self.walk.is_reserved(each) && self.known.insert(each.name.clone()));
+        if self.walk.over == Over::Keys {
+            let names = found.into_iter().map(|found| found.name).collect();
+            let there = keys::that_are_there(self.engine, self.walk.db, holder, names).await;
+            return self.shown.extend(there.into_iter().map(Reply::bulk));
+        }
         let has_scores = matches!(self.walk.over, Over::SortedSet(_));
         let poll = |found| Poll::new(quorum, found, has_scores);
         let mut polls: Vec<Poll> = found.into_iter().map(poll).collect();
@@ -224,6 +246,16 @@ impl<'a> Walker<'a> {
         }
         for poll in polls.into_iter().filter(|poll| !poll.is_held_by_too_few()) {
             self.shown.extend(poll.shown());
+        }
+    }
+}
+
+impl Over {
+    /// The key whose parts are walked over.
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Self::Keys => None,
+            Self::Hash(key) | Self::Set(key) | Self::SortedSet(key) => Some(key),
         }
     }
 }

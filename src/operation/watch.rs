@@ -1,17 +1,25 @@
-//! `WATCH`: what a quorum holds under a key now, for an `EXEC` to compare.
+//! `WATCH`: the name of what a quorum holds under a key now, for an `EXEC` to compare
+//! ([`crate::operation::register::Name`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use bytes::Bytes;
+
 use crate::client::reply::Reply;
-use crate::lua::canonical::Canonical;
+use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
+use crate::decision::register::ballot::Ballot;
 use crate::master::reply::Answer;
 use crate::operation::changes::Listener;
-use crate::operation::request::{self, Form};
+use crate::operation::program::{Program, Rendering};
+use crate::operation::read::{LOOKS_AGAIN, round};
+use crate::operation::register::look::{self, Accepted, BEFORE, COMMANDS, Look};
+use crate::operation::register::stamp::{self, BALLOT};
+use crate::operation::register::{Name, Place};
 use crate::operation::verdict::Trouble;
-use crate::operation::{Next, Received, Rules, Then};
-use crate::quorum::MasterSet;
-use crate::quorum::read::{Read, Verdict};
+use crate::operation::{Next, Received, Rules, Then, settling};
+use crate::quorum::{MasterId, MasterSet};
+use crate::resp3;
 
 /// A key that a session watches.
 #[derive(Debug)]
@@ -20,21 +28,31 @@ pub struct Watched {
     pub db: u32,
     /// Itself.
     pub key: Box<[u8]>,
-    /// The digest of what a quorum holds; none while that is not known.
-    digest: RefCell<Option<Box<[u8]>>>,
-    /// Hears of changes that this worker makes, also of such that leave the digest as it was.
+    /// The name of what a quorum holds; none while that is not known.
+    name: RefCell<Option<Name>>,
+    /// Hears of changes that this worker makes, also of leases that come and go.
     changes: Listener,
 }
 
 impl Watched {
     /// A key that nobody was asked about yet.
     pub fn new(db: u32, key: &[u8], changes: Listener) -> Rc<Self> {
-        Rc::new(Self { db, key: key.into(), digest: RefCell::default(), changes })
+        Rc::new(Self { db, key: key.into(), name: RefCell::default(), changes })
     }
 
-    /// The digest that the key must have for `EXEC` to run; `None`: it must not run.
-    pub fn expected(&self) -> Option<Box<[u8]>> {
-        if self.changes.has_heard() { None } else { self.digest.borrow().clone() }
+    /// Where it is, and the name of what it must hold for `EXEC` to run; `None`: it must not run.
+    pub fn expected(&self) -> (Place, Option<Name>) {
+        let name = self.name.borrow().clone().filter(|_| !self.changes.has_heard());
+        (self.place(), name)
+    }
+
+    /// The name of what a quorum held when it was looked; `None`: nobody has told.
+    pub(super) fn seen(&self) -> Option<Name> {
+        self.name.borrow().clone()
+    }
+
+    fn place(&self) -> Place {
+        Place { db: self.db as u16, key: Bytes::copy_from_slice(&self.key) }
     }
 }
 
@@ -42,75 +60,136 @@ impl Watched {
 #[derive(Debug)]
 pub struct Watch {
     watched: Rc<Watched>,
-    votes: Option<Read<Box<[u8]>>>,
-    /// How often there was no majority, which is also the round.
-    contested: u8,
+    reading: Option<Reading<Accepted, Bytes>>,
+    names: Vec<(MasterId, Name)>,
+    /// How often it has been looked in vain.
+    tried: u8,
     trouble: Trouble,
+}
+
+/// How often it is looked again after a quorum was made to agree, while others write all the time.
+const MOST: u8 = LOOKS_AGAIN + 5;
+
+/// What comes of an answer to who watches.
+pub(super) enum Looked {
+    /// This.
+    Next(Next),
+    /// This is run first, and then it is looked again.
+    Settle(Box<Program>),
 }
 
 impl Watch {
     /// Finds out what `watched` holds.
     pub fn new(watched: Rc<Watched>) -> Self {
-        Self { watched, votes: None, contested: 0, trouble: Trouble::default() }
+        Self { watched, reading: None, names: Vec::new(), tried: 0, trouble: Trouble::default() }
     }
 
     pub(super) fn round(&self) -> u8 {
-        self.contested
+        round(self.tried)
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        self.votes = Some(Read::new(rules.quorum, asked));
+        self.reading = Some(Reading::new(rules.quorum, asked));
+        self.names.clear();
     }
 
-    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        request::script(out, form, Canonical::Digest, key, &[]);
+    pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
+        look::begin(out, std::iter::once(key));
+        look::end(out);
     }
 
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let Some(votes) = &mut self.votes else { return Next::WAIT };
-        if received.round != self.contested {
-            return Next::WAIT;
+    /// How many replies come before the one that counts.
+    pub(super) fn parts(&self) -> usize {
+        BEFORE + COMMANDS
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Looked {
+        let Received { master, answer, raw, .. } = received;
+        if received.round != self.round() {
+            return Looked::Next(Next::WAIT);
         }
-        let verdict = match received.answer {
-            Some(Answer::Bulk(digest)) => {
-                votes.value(received.master, |known| **known == **digest, || (*digest).into())
+        if let Some(Answer::Error(error)) = answer {
+            self.trouble.remember(error);
+        }
+        let seen = answer.and_then(|_| self.seen(raw, rules.unix_time.micros() as u64));
+        let Some(reading) = &mut self.reading else { return Looked::Next(Next::WAIT) };
+        let (view, name) = seen.unzip();
+        self.names.extend(name.flatten().map(|name| (master, name)));
+        match reading.answer(master, view) {
+            None => Looked::Next(Next::WAIT),
+            Some(verdict) => self.decided(rules, verdict),
+        }
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Looked {
+        let Some(reading) = &self.reading else { return Looked::Next(Next::WAIT) };
+        match reading.without_the_silent() {
+            Verdict::TooFew if !is_last => Looked::Next(Next::WAIT),
+            Verdict::Undecided if !is_last && !rules.may_try_again(self.tried) => {
+                Looked::Next(Next::WAIT)
             }
-            other => {
-                if let Some(Answer::Error(error)) = other {
-                    self.trouble.remember(error);
-                }
-                votes.unknown(received.master)
-            }
+            verdict => self.decided(rules, verdict),
+        }
+    }
+
+    /// It is looked again, now that the masters have agreed.
+    pub(super) fn again(mut self) -> Self {
+        self.tried += 1;
+        self
+    }
+
+    fn seen(&self, raw: &[u8], now_us: u64) -> Option<(View<Accepted, Bytes>, Option<Name>)> {
+        let replies = resp3::items(raw)?;
+        let (mark, replies) = replies.split_first()?;
+        let look = Look::of(replies)?;
+        let accepted = (look::last_flush(resp3::bulk(mark))?, look.sight.state.accepted);
+        let name = |lives, lease| {
+            let stamp = replies.first().and_then(|stamp| resp3::bulk(stamp));
+            Some(Name { changed: stamp.and_then(|stamp| self.last_change(stamp)), lives, lease })
         };
-        match verdict {
-            None => Next::WAIT,
-            Some(Verdict::Agreed(digest, _)) => {
-                *self.watched.digest.borrow_mut() = Some(digest.clone());
-                Next::reply(Reply::OK)
+        Some(match look.standing(now_us) {
+            Standing::There => (View::Plain(accepted), name(true, None)),
+            Standing::Absent(None) => (View::Plain(accepted), name(false, None)),
+            Standing::Absent(Some(lease)) => {
+                (View::Lease(accepted, lease.value.clone()), name(false, Some(lease.value)))
             }
-            Some(_) => self.open(rules),
+            Standing::Unclear => (View::Unclear, None),
+        })
+    }
+
+    fn last_change(&self, stamp: &[u8]) -> Option<Ballot> {
+        let state = stamp::parse(stamp.get(BALLOT..)?, &self.watched.place())?;
+        state.recent.last_change().filter(|_| state.accepted != Ballot::NONE)
+    }
+
+    fn decided(&mut self, rules: &Rules, verdict: Verdict) -> Looked {
+        let is_complete = self.reading.as_ref().is_some_and(Reading::is_complete);
+        let answered = self.reading.take().map_or(0, |reading| reading.answered());
+        match verdict {
+            Verdict::Plain(masters) | Verdict::Lease(masters) => {
+                let name = self.names.iter().find(|(master, _)| masters.contains(*master));
+                *self.watched.name.borrow_mut() = name.map(|(_, name)| name.clone());
+                Looked::Next(Next::reply(Reply::OK))
+            }
+            Verdict::TooFew => self.undecided(rules, answered),
+            Verdict::Contested | Verdict::Undecided if !rules.may_try_again(self.tried) => {
+                self.undecided(rules, answered)
+            }
+            Verdict::Settle if self.tried >= MOST => self.undecided(rules, answered),
+            Verdict::Settle if self.tried >= LOOKS_AGAIN || !is_complete => {
+                let key = || std::iter::once(&*self.watched.key);
+                let words = [&b"EXISTS"[..]].into_iter().chain(key());
+                let program = settling::program(rules, key(), words, Rendering::Own);
+                Looked::Settle(program)
+            }
+            _ => {
+                self.tried += 1;
+                Looked::Next(Next::then(Then::Pause))
+            }
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        let Some(votes) = &mut self.votes else { return Next::WAIT };
-        if !is_last && rules.waits_on(votes, self.contested) {
-            return Next::WAIT;
-        }
-        if let Verdict::Agreed(digest, _) = votes.close() {
-            *self.watched.digest.borrow_mut() = Some(digest.clone());
-            return Next::reply(Reply::OK);
-        }
-        self.open(rules)
-    }
-
-    /// Masters that answered otherwise may agree in a moment.
-    fn open(&mut self, rules: &Rules) -> Next {
-        let answered = self.votes.as_ref().is_some_and(Read::quorum_answered);
-        if answered && rules.try_again(&mut self.contested) {
-            return Next::then(Then::Pause);
-        }
-        let answered = self.votes.as_ref().map_or(0, Read::answered);
-        Next::reply(self.trouble.undecided(rules, answered))
+    fn undecided(&self, rules: &Rules, answered: usize) -> Looked {
+        Looked::Next(Next::reply(self.trouble.undecided(rules, answered)))
     }
 }

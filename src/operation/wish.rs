@@ -1,12 +1,11 @@
 //! What a client wants of a lock, for whoever does the same with it elsewhere.
 
-use super::change::What;
 use super::claim::{How, Replies};
 use super::{Kind, Operation};
 use crate::client::reply::Reply;
 
 /// See the module. Replies are those for when the lock is not the client's.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Wish {
     /// Take it.
     Claim {
@@ -55,14 +54,20 @@ impl Operation {
             Kind::Extend(extend) => extend.wish(),
             Kind::Release(release) => release.wish(),
             Kind::Delete(_) => Wish::Delete,
-            Kind::Change(change) => match change.what() {
-                What::Expire { ttl_ms, conditions } => Wish::Expire(*ttl_ms, conditions.clone()),
-                What::Persist => Wish::Persist,
-            },
             Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Measure(_) => Wish::Look,
             Kind::Load(load) if load.runs() => Wish::Other,
             Kind::Everywhere(_) | Kind::Load(_) | Kind::Channels(_) => Wish::Look,
-            Kind::Swap(_) | Kind::Program(_) => Wish::Other,
+            Kind::Settling(_) => Wish::Look,
+            Kind::Program(program) => program.wish().cloned().unwrap_or(Wish::Other),
+            Kind::Settle(_) | Kind::Flush(_) => Wish::Other,
         }
+    }
+
+    /// Says what the client wants by a program.
+    pub fn with_wish(mut self, wish: Wish) -> Self {
+        if let Kind::Program(program) = &mut self.kind {
+            program.set_wish(wish);
+        }
+        self
     }
 }

@@ -1,20 +1,14 @@
-//! The decisions: who has won, who has lost, what is to be undone.
+//! The decisions: who has won, and who has lost.
 //!
 //! Nothing in here knows a socket, a runtime or a clock. Ballots and instants go in; verdicts and
 //! what to send come out. That is what lets the same code run in the worker, in property tests and
 //! in an exhaustive model.
 //!
 //! * [`tally`] counts yes and no; [`read`] counts values;
-//! * [`swap`] replaces a value that a majority holds;
-//! * [`program`] runs anything else, and counts what masters did and said alike;
-//! * [`orphans`] finds what never ends and counts for nobody;
 //! * [`walk`] finds everything that a quorum holds, page by page;
 //! * [`turn`] keeps two claims of one worker from racing on the masters.
 
-pub mod orphans;
-pub mod program;
 pub mod read;
-pub mod swap;
 pub mod tally;
 pub mod turn;
 pub mod walk;

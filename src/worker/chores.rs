@@ -17,6 +17,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Notes what is not counted when it happens, and how late the event loop is.
 pub(super) async fn look_at_itself(worker: Rc<Worker>) {
     let mut rate = Rate::default();
+    let mut behind = vec![Behind::default(); worker.engine.links().len()];
     loop {
         let wanted = clock::now() + LOOK;
         tokio::time::sleep_until(wanted).await;
@@ -31,7 +32,28 @@ pub(super) async fn look_at_itself(worker: Rc<Worker>) {
             master.is_up.set(u64::from(link.is_up()));
             master.deferred.set(link.deferred() as u64);
             master.dropped.set(link.dropped());
+            let count = worker.engine.rules().registers.behind.count(link.master()) as u64;
+            master.registers_behind.set(count);
+            master.not_falling_s.set(behind[link.master().index()].not_falling(count).as_secs());
         }
+    }
+}
+
+/// How many registers a master was behind on, and since when that has not become less.
+#[derive(Clone, Default)]
+struct Behind(u64, Option<Instant>);
+
+impl Behind {
+    fn not_falling(&mut self, count: u64) -> Duration {
+        let now = clock::now();
+        let before = std::mem::replace(&mut self.0, count);
+        if count == 0 || count < before {
+            self.1 = None;
+        }
+        if count == 0 {
+            return Duration::ZERO;
+        }
+        now.saturating_duration_since(*self.1.get_or_insert(now))
     }
 }
 

@@ -19,6 +19,11 @@ pub(crate) fn words(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
             words.iter_mut().skip(1).next_back().into_iter().for_each(shorten);
         }
         "blmpop" | "bzmpop" => words.iter_mut().skip(1).take(1).for_each(shorten),
+        "xread" | "xreadgroup" => {
+            let mut rest = words.iter_mut().skip_while(|word| lower(word) != "block").skip(1);
+            rest.next().into_iter().for_each(shorten_ms);
+        }
+        "srandmember" | "hrandfield" | "zrandmember" => words.iter_mut().skip(2).for_each(lessen),
         // Elements without weights are equal, and a set has no order: any would do.
         "sort" | "sort_ro" if words.iter().any(|word| lower(word) == "by") => {
             words.retain(|word| lower(word) != "alpha");
@@ -40,6 +45,14 @@ fn lengthen(word: &mut Vec<u8>) {
     let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<u64>().ok());
     if number.is_some_and(|number| (1..10_000_000).contains(&number)) {
         *word = [b"1000000000", word.as_slice()].concat();
+    }
+}
+
+/// Elements with repeats that take for ever to draw.
+fn lessen(word: &mut Vec<u8>) {
+    let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<i64>().ok());
+    if number.is_some_and(|number| number < -1000 && number > i64::MIN) {
+        *word = b"-1000".to_vec();
     }
 }
 

@@ -251,6 +251,48 @@ async fn a_client_that_waits_for_an_element_goes_on_to_wait() {
     assert_eq!(elements.len(), clients.len());
 }
 
+/// What is added while processes take turns comes after `$` as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_waits_for_entries_misses_none_that_is_added_meanwhile() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let flags = ["--drain-timeout", "1h"];
+    let mut pair = Pair::start(&flags);
+    let other = Proxy::start(pair.masters(), &[]);
+    let mut clients = Vec::new();
+    for at in 0..STREAMS {
+        let mut waiting = Raw::connect(pair.address()).await;
+        waiting.ask(&words(&format!("XADD x{at} 1-1 f v"))).await;
+        waiting.send(&encode(&words(&format!("XREAD BLOCK 0 STREAMS x{at} $")))).await;
+        clients.push(waiting);
+    }
+    let mut raw = other.raw().await;
+    eventually("they wait", || async {
+        let info = Raw::connect(pair.address()).await.ask(&words("INFO clients")).await.text();
+        info.contains(&format!("blocked_clients:{STREAMS}\r\n")).then_some(())
+    })
+    .await;
+    let adds = tokio::spawn(async move {
+        for at in 0..STREAMS {
+            assert_eq!(raw.ask(&words(&format!("XADD x{at} 2-1 f v"))).await, Reply::bulk("2-1"));
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    });
+    let before = pair.upgrade(&flags);
+    assert_eq!(before.ended().code(), Some(0));
+    adds.await.expect("all are added");
+    for (at, waiting) in clients.iter_mut().enumerate() {
+        let reply = waiting.reply().await;
+        assert!(
+            format!("{reply:?}").contains(&format!("{:?}", Reply::bulk("2-1"))),
+            "x{at}: {reply:?}"
+        );
+    }
+}
+
+const STREAMS: usize = 40;
+
 /// Whoever cannot be handed over in time is told so as at any end.
 #[tokio::test]
 async fn who_does_not_come_to_an_end_is_ended_as_by_sigterm() {

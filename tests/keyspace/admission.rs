@@ -1,13 +1,14 @@
 //! A master that has forgotten is put out, is given what the others have, and comes in again.
 
+use redlock_proxy::decision::keyspace::copying::{Given, known};
 use redlock_proxy::decision::keyspace::settle::{Copied, copy};
-use redlock_proxy::decision::keyspace::slot::{Adopt, Sight};
+use redlock_proxy::decision::keyspace::slot::{self, Adopt, Sight};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::quorum::Quorum;
 
 use crate::claims::LeaseRequest;
-use crate::server::Operation;
-use crate::world::{At, MASTERS, ROUND, State, World};
+use crate::server::{Job, Operation};
+use crate::world::{At, MASTERS, Master, ROUND, State, World};
 
 /// The worker that copies to a master that is admitted.
 const ADMITTER: u64 = 99;
@@ -41,44 +42,68 @@ impl World {
 }
 
 impl State {
-    /// The others settle what the last master gets, and it comes in again. Its lease is theirs, or one that was taken
-    /// meanwhile.
+    /// One key is copied to the last master, which does not vote yet.
+    pub(crate) fn copy(&mut self, world: &World) {
+        let key = self.copied;
+        let (own_us, now_us) = (world.own_clock(self), self.clock + world.fast);
+        self.copied += 1;
+        let (others, last) = self.masters.split_at_mut(MASTERS - 1);
+        let floor = others.iter().map(|master| master.slots.floor()).max();
+        last[0].slots.raise_floor(floor.unwrap_or_default());
+        let slots: Vec<_> = others.iter().map(|master| master.slots.get(&key)).collect();
+        let lease = slots.iter().find_map(|slot| slot.lease);
+        let promised = slots.iter().map(|slot| slot.promised).max().unwrap_or_default();
+        let sights: Vec<_> = slots.iter().map(|slot| Sight::of(slot, own_us)).collect();
+        let sights: Vec<_> = sights.iter().collect();
+        let given = match known(Quorum::of(MASTERS), &sights, now_us) {
+            Some(state) => Given { state, promised, lease },
+            None => match settled(others, key, &mut self.clock, own_us) {
+                Some(given) => given,
+                // It is tried again when something has ended.
+                None => return self.copied -= 1,
+            },
+        };
+        last[0].slots.give(&key, &given, now_us, own_us);
+    }
+
+    /// The last master comes in again, once everything was copied.
     pub(crate) fn admit(&mut self) {
-        self.clock += ROUND;
-        let ballot = Ballot { epoch: 0, counter: self.clock, worker: ADMITTER };
-        for keys in [[0, 1], [1, 0]] {
-            let (others, last) = self.masters.split_at_mut(MASTERS - 1);
-            let sights = others.iter_mut().map(|master| {
-                let sight = |key| Sight::of(master.slots.of(key));
-                keys.iter().map(sight).collect::<Vec<_>>()
-            });
-            let sights: Vec<_> = sights.collect();
-            let shown: Vec<_> = sights.iter().map(|sights| &sights[..]).collect();
-            let promised = others.iter().map(|master| master.slots.get(&keys[0]).promised).max();
-            let floor = others.iter().map(|master| master.slots.floor()).max();
-            last[0].slots.raise_floor(floor.unwrap_or_default());
-            let new = last[0].slots.of(&keys[0]);
-            new.promised = promised.unwrap_or_default();
-            match copy(Quorum::of(MASTERS), ballot, &keys, &shown) {
-                Copied::Settled(states, lease) => {
-                    let state = states[0].state.clone();
-                    let adopt = Adopt { states, next: ballot };
-                    for other in others {
-                        let _ = other.slots.adopt(&adopt);
-                    }
-                    // What it has granted meanwhile stays, unless somebody else's is older.
-                    new.lease = lease.or(new.lease).filter(|_| !state.value.held.is_there());
-                    (new.state, new.promised) = (state, ballot);
-                    new.state.open = None;
-                }
-                Copied::Contested(state, lease) => {
-                    (new.state, new.lease) = (state, lease.or(new.lease));
-                }
-                Copied::More(_) => unreachable!("both keys are shown"),
+        let (others, last) = self.masters.split_at_mut(MASTERS - 1);
+        let floor = others.iter().map(|master| master.slots.floor()).max();
+        last[0].slots.raise_floor(floor.unwrap_or_default());
+        for key in [0, 1] {
+            let has_stamp =
+                |master: &Master| master.slots.get(&key).promised > master.slots.floor();
+            if !others.iter().any(has_stamp) {
+                last[0].slots.clear_late(&key);
             }
         }
         for master in &mut self.masters {
             master.version = Some(3);
         }
     }
+}
+
+/// What the last master is given of a key that the others do not hold alike; `None`: they promise nothing now.
+fn settled(others: &mut [Master], key: u8, clock: &mut u64, own_us: u64) -> Option<Given<Job>> {
+    *clock += ROUND;
+    let keys = [key, 1 - key];
+    let promised = |master: &Master| keys.iter().map(|key| master.slots.get(key).promised).max();
+    let highest = others.iter().filter_map(promised).max().unwrap_or_default();
+    let ballot = Ballot::above(highest, *clock, ADMITTER);
+    let sights = others.iter_mut().map(|master| master.slots.prepare(&keys, ballot, 0, own_us));
+    let sights: Vec<_> = sights.collect::<Result<_, _>>().ok()?;
+    let shown: Vec<_> = sights.iter().map(|sights| &sights[..]).collect();
+    Some(match copy(Quorum::of(MASTERS), ballot, &keys, &shown) {
+        Copied::Settled(states, lease) => {
+            let state = slot::State { open: None, ..states[0].state.clone() };
+            let adopt = Adopt { states, next: ballot };
+            for other in others {
+                let _ = other.slots.adopt(&adopt, own_us);
+            }
+            Given { state, promised: ballot, lease }
+        }
+        Copied::Contested(state, lease) => Given { state, promised: ballot, lease },
+        Copied::More(_) => unreachable!("both keys are shown"),
+    })
 }

@@ -31,6 +31,10 @@ pub(crate) enum Bug {
     StampsOnlyWhatIsWritten,
     /// What has ended is told by the clock of whoever asks, and a promise is none about time.
     TellsTheTimeByItself,
+    /// Masters promise what is beyond an end, whatever their own clocks say.
+    BelievesEveryClock,
+    /// A stamp is dropped when its value has ended by the clock of who sweeps.
+    SweepsByItsOwnClock,
     /// What was cleaned up after its end still takes what is older than that.
     CleansUpWithoutAPromise,
     /// What is open is adopted although what it found has ended, and claims found nothing.
@@ -49,8 +53,28 @@ pub(crate) enum Bug {
     DeniesBelowTheFloor,
     /// Votes count whatever roster version they were given under.
     MixesVersions,
+    /// Who is yet to be admitted runs programs.
+    RunsBeforeItIsIn,
     /// What depends on another key is adopted without it.
     AdoptsKeysAlone,
+    /// Copies on a minority are removed while their claims still count votes.
+    RemovesAtOnce,
+    /// Copies are removed whoever holds them.
+    RemovesWhateverHeHolds,
+    /// A master accepts what was promised before or after another flush.
+    IgnoresTheFlush,
+    /// What a master shows that has missed a flush counts by its ballots.
+    CountsWhatMissedAFlush,
+    /// What a minority has flushed stays so there, and is not flushed on the others.
+    LeavesAFlushToAMinority,
+    /// A flush that was not answered gets another counter.
+    FlushesAgain,
+    /// The counter of a flush is not above those that are done.
+    FlushesByItsOwnClock,
+    /// A master is emptied, and nothing says so.
+    FlushesWithoutATrace,
+    /// Votes for leases count whatever was flushed between them.
+    MixesFlushes,
 }
 
 /// Spoils a request before it is sent.
@@ -65,12 +89,17 @@ pub(crate) fn execute(
     world: &World,
     slots: &mut Slots<Job>,
     request: &Request<Job>,
+    own_us: u64,
 ) -> Option<Answer<Job>> {
     let bug = world.bug?;
     let mut request = request.clone();
     let before = slots.clone();
+    let flush = slots.last_flush();
     match &mut request {
         Request::Apply(apply) => {
+            if matches!(bug, Bug::IgnoresTheFlush | Bug::CountsWhatMissedAFlush) {
+                apply.basis.iter_mut().for_each(|basis| basis.flush = flush);
+            }
             let keys = apply.program.keys();
             for (slot, basis) in keys.iter().map(|key| before.get(key)).zip(&mut apply.basis) {
                 match bug {
@@ -84,6 +113,9 @@ pub(crate) fn execute(
             }
         }
         Request::Adopt(adopt) => {
+            if matches!(bug, Bug::IgnoresTheFlush | Bug::CountsWhatMissedAFlush) {
+                adopt.states.iter_mut().for_each(|adopted| adopted.flush = flush);
+            }
             for adopted in &adopt.states {
                 let slot = slots.of(&adopted.key);
                 match bug {
@@ -100,9 +132,14 @@ pub(crate) fn execute(
                 }
             }
         }
-        Request::Prepare(..) => {}
+        Request::Prepare(keys, _) => {
+            let is_behind = keys.iter().any(|(_, met)| *met > flush);
+            if is_behind && bug == Bug::LeavesAFlushToAMinority {
+                return Some(request.execute(&mut before.clone(), world.keep, own_us));
+            }
+        }
     }
-    let mut answer = request.execute(slots, world.keep);
+    let mut answer = request.execute(slots, world.keep, own_us);
     match (bug, &request, &mut answer) {
         (Bug::AdoptsPastEnds, _, Answer::Promised(sights)) => {
             let open = sights.iter_mut().filter_map(|sight| sight.state.open.as_mut());
@@ -121,8 +158,11 @@ pub(crate) fn execute(
                 }
             }
         }
+        (Bug::CountsWhatMissedAFlush, _, Answer::Promised(sights)) => {
+            sights.iter_mut().for_each(|sight| sight.flush = 0);
+        }
         (Bug::AdoptsKeysAlone, Request::Prepare(keys, _), Answer::Promised(sights)) => {
-            for (key, sight) in keys.iter().zip(sights) {
+            for ((key, _), sight) in keys.iter().zip(sights) {
                 if let Some(open) = &mut sight.state.open {
                     open.group.retain(|(other, _)| other == key);
                 }
@@ -198,6 +238,14 @@ fn votes_from_before_and_after_an_admission_lose_an_answer() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-model"]
+fn a_program_that_ran_before_its_master_was_in_leaves_a_lease_behind() {
+    let bug = Some(Bug::RunsBeforeItIsIn);
+    let world = World::of(&[&[Claim(0)], &[Delete(0), Read(0)]]);
+    goes_wrong(World { bug, forgets: true, is_cut_off: true, ..world }, LINEARIZABLE);
+}
+
+#[test]
 fn what_faded_comes_back_for_a_slow_clock_that_tells_the_time_by_itself() {
     let bug = Some(Bug::TellsTheTimeByItself);
     let world = World::of(&[&[Read(0), Read(0)], &[Read(0)]]);
@@ -262,4 +310,79 @@ fn what_ran_before_an_end_and_is_adopted_after_a_claim_turns_time_back() {
     let clients: [&[Operation]; 2] = [&[Claim(0), Release(0), Read(0)], &[Touch(0)]];
     let world = World { is_stocked: true, is_stock_short: true, ..World::of(&clients) };
     goes_wrong(World { bug, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn a_copy_that_is_removed_while_its_claim_counts_makes_two_holders() {
+    breaks(Bug::RemovesAtOnce, &[&[Claim(0)], &[Claim(0)], &[Settle(0)]], 0, 0);
+}
+
+#[test]
+fn a_copy_that_is_removed_whoever_holds_it_takes_a_lock_away() {
+    breaks(Bug::RemovesWhateverHeHolds, &[&[Claim(0), Read(0)], &[Settle(0)]], 0, 0);
+}
+
+/// What flushes did before masters kept the last one.
+#[test]
+fn a_flush_that_leaves_no_trace_lets_what_was_there_rise_again() {
+    let world = World::of(&[&[Flush, Read(0)], &[Read(0)]]);
+    let bug = Some(Bug::FlushesWithoutATrace);
+    goes_wrong(World { bug, is_stocked: true, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn what_was_promised_before_a_flush_and_is_accepted_after_it_is_lost() {
+    let world = World::of(&[&[Increment(0), Read(0)], &[Flush]]);
+    goes_wrong(World { bug: Some(Bug::IgnoresTheFlush), ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn what_missed_a_flush_and_counts_by_its_ballots_rises_again() {
+    let world = World::of(&[&[Increment(0)], &[Flush, Read(0)]]);
+    let bug = Some(Bug::CountsWhatMissedAFlush);
+    goes_wrong(World { bug, is_stocked: true, flushes_late: true, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn a_flush_that_is_left_to_a_minority_happens_for_some() {
+    let world = World::of(&[&[Flush], &[Read(0)], &[Read(0)]]);
+    let bug = Some(Bug::LeavesAFlushToAMinority);
+    goes_wrong(World { bug, is_stocked: true, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn a_flush_with_two_counters_happens_twice() {
+    let world = World::of(&[&[Flush], &[Read(0), Increment(0), Read(0)]]);
+    let bug = Some(Bug::FlushesAgain);
+    goes_wrong(World { bug, retries: 1, is_stocked: true, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn a_flush_below_one_that_was_answered_does_nothing() {
+    let world = World::of(&[&[Flush, Increment(0), Flush, Read(0)]]);
+    let bug = Some(Bug::FlushesByItsOwnClock);
+    goes_wrong(World { bug, flushes_late: true, ..world }, LINEARIZABLE);
+}
+
+#[test]
+fn a_lease_that_is_counted_before_and_after_a_flush_is_granted_twice() {
+    let world = World::of(&[&[Claim(0)], &[Flush, Claim(0)]]);
+    let bug = Some(Bug::MixesFlushes);
+    goes_wrong(World { bug, catches_up: true, ..world }, LINEARIZABLE);
+}
+
+/// Both take it, one of them by a clock that is far ahead.
+const TAKERS: [&[Operation]; 2] = [&[Take(0)], &[Take(0)]];
+
+#[test]
+fn an_end_that_only_a_fast_clock_has_seen_gives_a_lock_to_two() {
+    let bug = Some(Bug::BelievesEveryClock);
+    goes_wrong(World { bug, fast: 40, ..World::of(&TAKERS) }, LINEARIZABLE);
+}
+
+#[test]
+fn what_a_fast_clock_sweeps_is_claimed_by_another() {
+    let bug = Some(Bug::SweepsByItsOwnClock);
+    let world = World::of(&[&[Take(0)], &[Claim(0)]]);
+    goes_wrong(World { bug, fast: 40, sweeps: 1, ..world }, LINEARIZABLE);
 }

@@ -2,6 +2,7 @@
 
 use redlock_proxy::decision::keyspace::proposer::Wish;
 use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
+use stateright::semantics::ConsistencyTester;
 
 use crate::bugs::Bug;
 use crate::server::{Job, Lease, Operation, Reply};
@@ -30,6 +31,8 @@ pub(crate) struct Votes {
     no: MasterSet,
     /// Where the key is a register.
     registers: MasterSet,
+    /// The flush after which they were given: no other counts beside the first.
+    flush: Option<u64>,
 }
 
 impl World {
@@ -41,6 +44,7 @@ impl World {
         master.is_touched = true;
         let first = master.leases.iter().position(|other| *other == letter);
         first.map(|at| master.leases.remove(at));
+        let flush = master.slots.last_flush();
         let slot = master.slots.of(&key);
         let is_register = slot.is_there();
         let vote = match what {
@@ -60,6 +64,9 @@ impl World {
         if *asked != what || !is_proved || version != now {
             return;
         }
+        if *votes.flush.get_or_insert(flush) != flush && !self.is(Bug::MixesFlushes) {
+            return;
+        }
         let id = MasterId::new(index);
         match vote {
             Some(true) => votes.yes.insert(id),
@@ -71,6 +78,15 @@ impl World {
             LeaseRequest::Claim => state.claimed(client, key, votes),
             _ => self.released(state, client, key, votes),
         }
+    }
+
+    /// Nobody was told, so a quorum may have the lease until it is taken back.
+    pub(crate) fn give_up(&self, state: &mut State, client: usize) -> Option<()> {
+        let Some(Operation::Claim(key)) = self.operation(state, client) else { return None };
+        state.post(client, key, LeaseRequest::TakeBack);
+        state.is_taken_back(client, key);
+        state.lose(client);
+        Some(())
     }
 
     fn released(&self, state: &mut State, client: usize, key: u8, votes: Votes) {
@@ -105,6 +121,12 @@ impl State {
             self.answer(client, Reply::Number(0));
             self.post(client, key, LeaseRequest::TakeBack);
         }
+    }
+
+    /// From now on the lease of this client may go.
+    fn is_taken_back(&mut self, client: usize, key: u8) {
+        let end = Job(Operation::End(key, name(client)), 0);
+        let _ = self.history.on_invoke(150 + client as u8, end);
     }
 
     pub(crate) fn post(&mut self, client: usize, key: u8, what: LeaseRequest) {

@@ -2,6 +2,8 @@
 //! before three masters, with programs over one key or two, and leases that claims write beside them. The code that really
 //! decides is checked ([`Proposer`] and what masters keep); links and the fast path of leases are modelled.
 //!
+//! One client may flush, all the while some masters miss it.
+//!
 //! Every history of answers must be one of a single server (linearizability). A model that cannot fail proves nothing:
 //! every rule is taken away once, and the model has to find what breaks.
 //!
@@ -12,18 +14,25 @@ mod bugs;
 mod claims;
 #[path = "../support/exhaustive.rs"]
 mod exhaustive;
+mod flushing;
 mod server;
 mod sweeper;
 mod world;
 
 use exhaustive::holds;
+use redlock_proxy::decision::keyspace::remembered::Keep;
 use server::Operation::{
-    self, Both, Claim, Delete, Guarded, Increment, Pass, Read, Release, Touch,
+    self, Both, Claim, Delete, Flush, Guarded, Increment, Pass, Read, Release, Settle, Take, Touch,
 };
-use world::World;
+use world::{Litter, ROUND, World};
 
 fn world(clients: &[&[Operation]]) -> World {
     World::of(clients)
+}
+
+/// The last programs, and the last ones of each of so many workers.
+fn keep(last: usize, workers: usize) -> Keep {
+    Keep { last, workers, age_us: u64::MAX }
 }
 
 #[test]
@@ -92,6 +101,23 @@ fn no_order_of_a_lease_that_a_program_only_reads_breaks_the_other_key() {
 }
 
 #[test]
+fn no_order_of_who_settles_breaks_a_key() {
+    holds(world(&[&[Increment(0)], &[Increment(0)], &[Settle(0)]]), 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_who_settles_tears_two_keys_apart() {
+    holds(World { retries: 1, ..world(&[&[Both], &[Settle(0), Read(1)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_who_settles_beside_a_lease_breaks_a_key() {
+    holds(world(&[&[Claim(0), Read(0)], &[Increment(0)], &[Settle(0)]]), 1_000);
+}
+
+#[test]
 fn no_lost_answer_tears_two_keys_apart() {
     holds(World { retries: 1, losses: 1, ..world(&[&[Both], &[Read(1)]]) }, 1_000);
 }
@@ -99,7 +125,28 @@ fn no_lost_answer_tears_two_keys_apart() {
 #[test]
 fn a_list_that_is_too_short_is_an_error() {
     let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0)]];
-    holds(World { retries: 1, keep: 1, ..world(&clients) }, 1_000);
+    holds(World { retries: 1, keep: keep(1, 0), ..world(&clients) }, 1_000);
+}
+
+/// The other one goes on while it waits, and writes more programs than are kept.
+#[test]
+fn no_worker_that_pauses_is_forgotten() {
+    let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0), Increment(0)]];
+    holds(World { retries: 1, keep: keep(1, 1), is_enough: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_worker_that_is_away_for_long_runs_a_program_twice() {
+    let clients: [&[Operation]; 2] = [&[Increment(0)], &[Increment(0), Increment(0)]];
+    let keep = Keep { age_us: ROUND, ..keep(1, 1) };
+    holds(World { retries: 1, keep, ..world(&clients) }, 1_000);
+}
+
+#[test]
+fn no_group_that_its_worker_has_followed_up_is_torn_apart() {
+    let clients: [&[Operation]; 2] = [&[Both, Increment(1), Increment(1)], &[Read(0)]];
+    holds(World { keep: keep(1, 1), ..world(&clients) }, 1_000);
 }
 
 #[test]
@@ -184,7 +231,7 @@ fn what_fades_can_be_claimed_and_counted() {
 #[test]
 fn what_a_master_has_lost_is_brought_back() {
     let clients: [&[Operation]; 2] = [&[Increment(0), Read(0)], &[Read(0)]];
-    holds(World { loses: true, is_stocked: true, ..world(&clients) }, 1_000);
+    holds(World { loses: 1, is_stocked: true, ..world(&clients) }, 1_000);
 }
 
 #[test]
@@ -258,4 +305,158 @@ fn what_took_the_end_of_what_passes_away_too_late_came_to_nothing() {
 fn what_took_an_end_away_too_late_does_not_follow_a_claim() {
     let clients: [&[Operation]; 2] = [&[Claim(0), Release(0), Read(0)], &[Touch(0)]];
     holds(World { is_stocked: true, is_stock_short: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+fn what_all_masters_have_lost_is_absent_from_then_on() {
+    holds(World { loses: 3, is_stocked: true, ..world(&[&[Increment(0)], &[Read(0)]]) }, 1_000);
+}
+
+#[test]
+fn what_all_masters_have_lost_can_be_claimed() {
+    let clients: [&[Operation]; 2] = [&[Claim(0)], &[Read(0)]];
+    holds(World { loses: 3, is_stocked: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn different_strings_on_all_masters_are_removed() {
+    let clients: [&[Operation]; 2] = [&[Settle(0), Increment(0)], &[Claim(0), Read(0)]];
+    holds(World { litter: Litter::Strings(3), gives_up: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn different_strings_on_two_masters_are_removed() {
+    let clients: [&[Operation]; 2] = [&[Settle(0), Increment(0)], &[Claim(0), Read(0)]];
+    holds(World { litter: Litter::Strings(2), gives_up: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn a_string_beside_a_register_that_lives_is_removed() {
+    for litter in [Litter::NoStamp, Litter::Beside] {
+        let clients: [&[Operation]; 2] = [&[Settle(0)], &[Delete(0), Claim(0)]];
+        holds(World { litter, is_stocked: true, ..world(&clients) }, 1_000);
+        let clients: [&[Operation]; 3] = [&[Settle(0)], &[Delete(0)], &[Claim(0)]];
+        holds(World { litter, is_stocked: true, ..world(&clients) }, 1_000);
+    }
+}
+
+#[test]
+fn no_lease_is_granted_twice_by_who_removes_remains() {
+    holds(world(&[&[Claim(0)], &[Claim(0)], &[Settle(0)]]), 1_000);
+}
+
+#[test]
+fn no_lease_that_was_given_up_is_counted_after_its_remains_were_removed() {
+    let clients: [&[Operation]; 2] = [&[Claim(0), Read(0)], &[Settle(0), Read(0)]];
+    holds(World { gives_up: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+fn no_lease_beside_a_program_is_lost_by_who_removes_remains() {
+    holds(world(&[&[Claim(0)], &[Increment(0)], &[Settle(0)]]), 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_lease_is_lost_by_who_removes_remains_around_an_admission() {
+    let clients: [&[Operation]; 2] = [&[Claim(0), Read(0)], &[Settle(0)]];
+    holds(World { forgets: true, gives_up: true, ..world(&clients) }, 1_000);
+}
+
+#[test]
+fn no_flush_beside_a_program_breaks_a_key() {
+    for flushes_late in [false, true] {
+        let world = world(&[&[Increment(0), Read(0)], &[Flush]]);
+        holds(World { is_stocked: true, flushes_late, ..world }, 1_000);
+    }
+}
+
+#[test]
+fn nothing_rises_again_after_a_flush() {
+    for flushes_late in [false, true] {
+        let world = world(&[&[Increment(0)], &[Flush, Read(0)]]);
+        holds(World { is_stocked: true, flushes_late, ..world }, 1_000);
+    }
+}
+
+#[test]
+fn no_flush_that_nobody_hears_of_happens_for_some_only() {
+    let world = world(&[&[Flush], &[Read(0)], &[Read(0)]]);
+    holds(World { is_stocked: true, catches_up: true, ..world }, 1_000);
+}
+
+#[test]
+fn no_lease_is_granted_twice_across_a_flush() {
+    let world = world(&[&[Claim(0)], &[Flush, Claim(0)]]);
+    holds(World { catches_up: true, ..world }, 1_000);
+}
+
+#[test]
+fn no_flush_tears_two_keys_apart() {
+    let world = world(&[&[Both], &[Flush, Read(1)]]);
+    holds(World { is_stocked: true, flushes_late: true, ..world }, 1_000);
+}
+
+#[test]
+fn no_promise_that_was_held_outlives_a_flush() {
+    let world = world(&[&[Increment(0), Increment(0)], &[Flush]]);
+    holds(World { retries: 1, ..world }, 1_000);
+}
+
+/// Two proposers of programs, and a flush that may be done on any master at any time, or never.
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_flush_between_two_programs_breaks_a_key() {
+    for flushes_late in [false, true] {
+        let world = world(&[&[Increment(0)], &[Increment(0), Read(0)], &[Flush]]);
+        holds(World { is_stocked: true, flushes_late, ..world }, 100_000);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_order_of_two_flushes_breaks_a_key() {
+    for flushes_late in [false, true] {
+        let world = world(&[&[Increment(0), Read(0)], &[Flush], &[Flush]]);
+        holds(World { is_stocked: true, flushes_late, catches_up: true, ..world }, 100_000);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_lease_beside_a_program_breaks_a_key_across_a_flush() {
+    let world = world(&[&[Claim(0), Read(0)], &[Touch(0)], &[Flush]]);
+    holds(World { catches_up: true, ..world }, 100_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_attempt_that_was_lost_breaks_a_key_across_a_flush() {
+    let world = world(&[&[Increment(0)], &[Flush, Read(0)]]);
+    holds(World { retries: 1, losses: 1, is_stocked: true, ..world }, 100_000);
+}
+
+#[test]
+fn no_clock_that_is_ahead_gives_a_lock_to_two() {
+    holds(World { fast: 40, retries: 1, ..world(&[&[Take(0)], &[Take(0)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_clock_that_is_ahead_ends_what_another_has_adopted() {
+    holds(World { fast: 40, retries: 1, ..world(&[&[Take(0)], &[Read(0), Take(0)]]) }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_clock_that_is_ahead_keeps_from_a_master_what_it_has_forgotten() {
+    holds(World { fast: 40, forgets: true, ..world(&[&[Take(0)], &[Claim(0)]]) }, 1_000);
+}
+
+#[test]
+fn no_clock_that_is_ahead_drops_what_stays() {
+    holds(World { fast: 40, sweeps: 1, ..world(&[&[Take(0)], &[Claim(0)]]) }, 1_000);
 }

@@ -19,16 +19,24 @@ pub(crate) enum Operation {
     Delete(u8),
     /// `SET key value PX`: it fades by itself.
     Pass(u8),
+    /// `SET key value NX PX`: it has faded when its time is over, and not before.
+    Take(u8),
     /// Counts both keys on.
     Both,
     /// Counts the second key on if there is a first.
     Guarded,
     /// What the key holds.
     Read(u8),
+    /// The same, once all masters hold it that answer.
+    Settle(u8),
+    /// `FLUSHDB`.
+    Flush,
     /// The lease of this client under this key ends.
     End(u8, u8),
     /// What fades under this key has done so.
     Fade(u8),
+    /// All masters have lost the register under this key.
+    Vanish(u8),
 }
 
 /// What a client is answered.
@@ -50,7 +58,7 @@ pub(crate) enum Held {
 }
 
 /// How long what passes stays, in the time of the world, which goes on by ten with each round.
-const SHORT: u64 = 15;
+pub(crate) const SHORT: u64 = 15;
 
 /// What a key holds, and until when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -125,7 +133,8 @@ impl Job {
             Operation::Increment(key) => count(key),
             Operation::Both => count(0) * 10 + count(1),
             Operation::Guarded if is_there(0) => count(1),
-            Operation::Pass(key) => {
+            Operation::Take(key) if is_there(key) => 0,
+            Operation::Pass(key) | Operation::Take(key) => {
                 let (held, end) = (Held::Register(self.1, 0), Some(now + SHORT));
                 written[usize::from(key)] = Some(Stored { held, end });
                 1
@@ -152,15 +161,18 @@ impl Program for Job {
 
     fn keys(&self) -> Vec<u8> {
         match self.0 {
-            Operation::Both | Operation::Guarded => vec![0, 1],
+            Operation::Both | Operation::Guarded | Operation::Flush => vec![0, 1],
             Operation::Touch(key)
             | Operation::Increment(key)
             | Operation::Delete(key)
             | Operation::Pass(key)
+            | Operation::Take(key)
             | Operation::Release(key)
             | Operation::Claim(key)
             | Operation::Read(key)
+            | Operation::Settle(key)
             | Operation::Fade(key)
+            | Operation::Vanish(key)
             | Operation::End(key, _) => vec![key],
         }
     }
@@ -200,7 +212,9 @@ impl SequentialSpec for Server {
     fn invoke(&mut self, job: &Job) -> Reply {
         let Job(operation, client) = *job;
         match operation {
-            Operation::Read(key) => Reply::Held(self.0[usize::from(key)].held),
+            Operation::Read(key) | Operation::Settle(key) => {
+                Reply::Held(self.0[usize::from(key)].held)
+            }
             Operation::Claim(key) => {
                 let stored = &mut self.0[usize::from(key)];
                 let is_free = !stored.held.is_there();
@@ -215,6 +229,12 @@ impl SequentialSpec for Server {
             Operation::Fade(key) => {
                 self.0[usize::from(key)].clear_if(|stored| stored.end.is_some())
             }
+            Operation::Flush => {
+                self.0 = Default::default();
+                Reply::Number(1)
+            }
+            Operation::Vanish(key) => self.0[usize::from(key)]
+                .clear_if(|stored| matches!(stored.held, Held::Register(..))),
             _ => {
                 let (written, reply) = job.result(self.0, 0);
                 for (stored, written) in self.0.iter_mut().zip(written) {

@@ -74,9 +74,13 @@ impl World {
     }
 
     pub(crate) fn forget(&self, state: &mut State, index: usize, swept: &Swept) {
+        let own_us = match self.bug {
+            Some(Bug::SweepsByItsOwnClock) => u64::MAX,
+            _ => self.own_clock(state),
+        };
         let master = &mut state.masters[index];
         let before = master.slots.clone();
-        master.slots.forget(&swept.key, swept.accepted);
+        master.slots.forget(&swept.key, swept.accepted, own_us);
         let floor = match self.bug {
             Some(Bug::DropsWithoutAFloor) => before.floor(),
             Some(Bug::DropsPromises) => before.floor().max(swept.accepted),
@@ -92,7 +96,9 @@ impl World {
     }
 
     fn sights(&self, state: &State) -> Vec<Vec<Sight<Job>>> {
-        let sights = |slots: &Slots<Job>| KEYS.map(|key| Sight::of(&slots.get(&key))).to_vec();
+        let own_us = self.own_clock(state);
+        let sight = |slots: &Slots<Job>, key| Sight::of(&slots.get(&key), own_us);
+        let sights = |slots: &Slots<Job>| KEYS.map(|key| sight(slots, key)).to_vec();
         state.masters.iter().map(|master| sights(&master.slots)).collect()
     }
 

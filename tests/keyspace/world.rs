@@ -1,22 +1,28 @@
 //! The world around two keys: masters, their mailboxes, and clients.
 
 use redlock_proxy::decision::keyspace::Program;
+use redlock_proxy::decision::keyspace::flush::Flush;
 use redlock_proxy::decision::keyspace::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
-use redlock_proxy::decision::keyspace::slot::{Basis, Slots};
+use redlock_proxy::decision::keyspace::remains::Over;
+use redlock_proxy::decision::keyspace::remembered::Keep;
+use redlock_proxy::decision::keyspace::slot::{Basis, Slot, Slots};
 use redlock_proxy::decision::register::ballot::Ballot;
+use redlock_proxy::lua::keyspace::KEEP;
 use redlock_proxy::quorum::{MasterId, Quorum};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 use stateright::{Model, Property};
 
 use crate::bugs::{self, Bug};
 use crate::claims::{LeaseLetter, LeaseRequest, Votes};
-use crate::server::{Held, Job, Lease, Operation, Reply, Server, Stored};
+use crate::flushing::FlushLetter;
+use crate::server::{Held, Job, Lease, Operation, Reply, SHORT, Server, Stored};
 use crate::sweeper::Swept;
 
 pub(crate) const MASTERS: usize = 3;
 /// How long a round takes, by the clocks of clients.
 pub(crate) const ROUND: u64 = 10;
 pub(crate) const LINEARIZABLE: &str = "every history is one of a single server";
+pub(crate) const TOLD: &str = "every worker is told what became of its programs";
 pub(crate) const SETTLED: &str = "all masters together tell what the keys hold";
 
 /// What may happen, and how often.
@@ -39,8 +45,19 @@ pub(crate) struct World {
     /// By how much the clock of every other client is behind. Refusals are heard then, and lead to retries: nothing else
     /// brings a slow client above what others were promised.
     pub(crate) slow: u64,
-    /// Whether a master may lose a value from under its stamp, once.
-    pub(crate) loses: bool,
+    /// By how much it is ahead of those of the masters, and those of the others are not. Else masters have clocks by which
+    /// everything has ended: what those say is not looked at.
+    pub(crate) fast: u64,
+    /// How often a master may lose a value from under its stamp.
+    pub(crate) loses: u8,
+    /// Whether claims may be given up before they are told.
+    pub(crate) gives_up: bool,
+    /// Whether masters that have missed a flush make up for it by themselves.
+    pub(crate) catches_up: bool,
+    /// Whether the clock of who flushes is far behind.
+    pub(crate) flushes_late: bool,
+    /// What somebody has done by hand before.
+    pub(crate) litter: Litter,
     /// How often stamps are swept for what can be dropped.
     pub(crate) sweeps: u8,
     /// Whether any two masters, too, can always tell what the keys hold.
@@ -50,9 +67,26 @@ pub(crate) struct World {
     /// Whether that ends after the first round.
     pub(crate) is_stock_short: bool,
     /// How many programs a stamp remembers.
-    pub(crate) keep: usize,
+    pub(crate) keep: Keep,
+    /// Whether that is enough, so that every worker is told what became of its programs.
+    pub(crate) is_enough: bool,
     pub(crate) bug: Option<Bug>,
 }
+
+/// What somebody has done to the first key by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Litter {
+    Nothing,
+    /// Written another string on so many masters, and none on the others.
+    Strings(u8),
+    /// Deleted the stamp of what was stocked, on the first master.
+    NoStamp,
+    /// Written a string on the first master beside what was stocked, which it had missed.
+    Beside,
+}
+
+/// Who has written that, less the number of the master.
+const LITTERER: u8 = 50;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
@@ -65,13 +99,19 @@ pub(crate) struct State {
     /// What masters may drop.
     pub(crate) swept: Vec<Swept>,
     pub(crate) sweeps: u8,
-    /// A master has lost a value.
-    has_lost: bool,
-    history: LinearizabilityTester<u8, Server>,
+    /// How many keys were copied to the master that has forgotten.
+    pub(crate) copied: u8,
+    /// How often masters have lost a value.
+    lost: u8,
+    pub(crate) history: LinearizabilityTester<u8, Server>,
     /// Leases that have ended: owner and key.
     pub(crate) ended: Vec<(u8, u8)>,
+    /// What was taken for a time that is not over: when it is, by whom, and the key.
+    fading: Vec<(u64, u8, u8)>,
     /// How many operations nobody knows about.
     errors: u8,
+    /// Nobody could tell what became of a program.
+    is_untold: bool,
     is_wrong: bool,
 }
 
@@ -83,6 +123,7 @@ pub(crate) struct Master {
     pub(crate) inbox: Vec<Letter>,
     /// What the fast path of leases has sent, in the order of each client.
     pub(crate) leases: Vec<LeaseLetter>,
+    pub(crate) flushes: Vec<FlushLetter>,
     pub(crate) is_touched: bool,
 }
 
@@ -115,6 +156,7 @@ pub(crate) enum At {
     Rest,
     Program(Box<Proposer<Job>>),
     Voting(LeaseRequest, Votes),
+    Flushing(Flush),
     /// It was told that nobody knows, and goes away.
     Gone,
 }
@@ -126,6 +168,9 @@ pub(crate) enum Action {
     Deliver(usize, Letter),
     DeliverUnheard(usize, Letter),
     DeliverLease(usize, LeaseLetter),
+    DeliverFlush(usize, FlushLetter),
+    /// A master does a flush that it has missed.
+    CatchUp(usize),
     /// A lease that was granted ends.
     End(usize, u8),
     /// A master drops its copy of a lease that has ended.
@@ -134,15 +179,21 @@ pub(crate) enum Action {
     Remove(usize, u8, bool),
     /// All members are asked what they have.
     Sweep,
+    /// This client settles without those that have not answered.
+    Settle(usize),
     /// A master drops a stamp.
     Forget(usize, Swept),
     /// The last master loses all it has, and is put out of the roster. It could be put out later. But what it does without a
     /// mark counts for nobody, so all that happens meanwhile can as well happen before.
     Empty,
-    /// It is given what the others have, and comes in again.
+    /// It is given what the others have under the next key.
+    Copy,
+    /// It was given everything, and comes in again.
     Admit,
     /// A client learns of another version.
     Learn(usize),
+    /// A client gives its claim up: nobody knows what became of it.
+    GiveUp(usize),
 }
 
 impl World {
@@ -157,12 +208,18 @@ impl World {
             ends: false,
             fades: false,
             slow: 0,
-            loses: false,
+            fast: 0,
+            loses: 0,
+            gives_up: false,
+            catches_up: false,
+            flushes_late: false,
+            litter: Litter::Nothing,
             sweeps: 0,
             is_told_by_any_two: false,
             is_stocked: false,
             is_stock_short: false,
-            keep: 8,
+            keep: KEEP,
+            is_enough: false,
             bug: None,
         }
     }
@@ -183,7 +240,11 @@ impl World {
         me.held.take_if(|_| me.version < version);
         me.version = version;
         let owner = name(client);
+        state.fade(ROUND);
         let _ = state.history.on_invoke(owner, Job(operation, owner));
+        if let Operation::Take(key) = operation {
+            state.fading.push((state.clock + ROUND + SHORT, owner, key));
+        }
         if let (true, Operation::Pass(key)) = (self.fades, operation) {
             let _ = state.history.on_invoke(200 + owner, Job(Operation::Fade(key), 0));
         }
@@ -191,6 +252,8 @@ impl World {
             Operation::Claim(key) => state.vote(client, key, LeaseRequest::Claim),
             Operation::Release(key) => state.vote(client, key, LeaseRequest::Release),
             Operation::Read(key) => self.propose(state, client, Wish::Read(vec![key])),
+            Operation::Settle(key) => self.propose(state, client, Wish::Settle(vec![key])),
+            Operation::Flush => self.begin_flush(state, client),
             _ => self.propose(state, client, Wish::Run(Job(operation, owner))),
         }
         Some(())
@@ -208,22 +271,58 @@ impl World {
             }
             (wish, _) => Proposer::new(quorum, client as u64, version, wish, clock),
         };
+        let mut proposer = proposer;
+        proposer.take_for_remains(self.over(state));
+        let me = &mut state.clients[client];
         me.at = At::Program(Box::new(proposer));
         self.send(state, client, request);
     }
 
-    /// Every other client has a slow clock.
+    /// What may be taken for remains by a round that begins now: every lease whose claim has ended. One that has been seen for
+    /// so long is no other.
+    fn over(&self, state: &State) -> Over<Job> {
+        if self.is(Bug::RemovesWhateverHeHolds) {
+            return Over::All;
+        }
+        let counts = |client: &usize| {
+            let Client { at, ended, .. } = &state.clients[*client];
+            let is_to_come = self.clients[*client][*ended..]
+                .iter()
+                .any(|operation| matches!(operation, Operation::Claim(_)));
+            *at != At::Gone && is_to_come && !self.is(Bug::RemovesAtOnce)
+        };
+        let clients = (0..self.clients.len()).filter(|client| !counts(client)).map(name);
+        let owners = clients.chain(LITTERER..LITTERER + MASTERS as u8);
+        Over::These(owners.flat_map(|owner| [(0, Lease(owner)), (1, Lease(owner))]).collect())
+    }
+
+    /// Every other client has a slow clock, or a fast one.
     fn clock_of(&self, state: &State, client: usize) -> u64 {
-        let behind = if client % 2 == 1 { self.slow } else { 0 };
-        state.clock.saturating_sub(behind)
+        match client % 2 {
+            1 => (state.clock + self.fast).saturating_sub(self.slow),
+            _ => state.clock,
+        }
+    }
+
+    /// What the clocks of masters say.
+    pub(crate) fn own_clock(&self, state: &State) -> u64 {
+        let is_looked_at = self.fast > 0 && !self.is(Bug::BelievesEveryClock);
+        if is_looked_at { state.clock } else { u64::MAX }
     }
 
     pub(crate) fn again(&self, state: &mut State, client: usize) -> Option<()> {
+        state.fade(ROUND);
         state.clock += ROUND;
         let clock = self.clock_of(state, client);
         let operation = self.operation(state, client)?;
+        if let (At::Flushing(_), true) = (&state.clients[client].at, self.is(Bug::FlushesAgain)) {
+            self.begin_flush(state, client);
+            return Some(());
+        }
         let version = state.clients[client].version;
+        let over = self.over(state);
         let At::Program(proposer) = &mut state.clients[client].at else { return None };
+        proposer.take_for_remains(over);
         let mut request = proposer.under(version, clock);
         if self.is(Bug::RunsAgainBlindly) {
             let wish = Wish::Run(Job(operation, name(client)));
@@ -247,14 +346,19 @@ impl World {
 
     /// Gives a letter to a master, and its answer to the proposer.
     fn deliver(&self, state: &mut State, index: usize, letter: &Letter, is_heard: bool) {
+        let own_us = self.own_clock(state);
         let master = &mut state.masters[index];
         master.inbox.retain(|other| other != letter);
         master.is_touched = true;
-        if master.version != Some(letter.version) && !self.is(Bug::MixesVersions) {
+        // A master that is yet to be admitted refuses programs: what it has run would count as soon as it is in. The version of
+        // the others is read behind their scripts, and says whether the answer counts.
+        if master.version.is_none() && !self.is(Bug::RunsBeforeItIsIn) {
             return;
         }
-        let answer = bugs::execute(self, &mut master.slots, &letter.request)
-            .unwrap_or_else(|| letter.request.execute(&mut master.slots, self.keep));
+        let is_proved = master.version == Some(letter.version) || self.is(Bug::MixesVersions);
+        let answer = bugs::execute(self, &mut master.slots, &letter.request, own_us)
+            .unwrap_or_else(|| letter.request.execute(&mut master.slots, self.keep, own_us));
+        let is_heard = is_heard && is_proved;
         if is_heard && state.clients[letter.client].ended == letter.operation {
             self.hear(state, index, letter, answer);
         }
@@ -263,21 +367,36 @@ impl World {
     fn hear(&self, state: &mut State, index: usize, letter: &Letter, answer: Answer<Job>) {
         let me = &mut state.clients[letter.client];
         let At::Program(proposer) = &mut me.at else { return };
-        match proposer.answer(letter.ballot, MasterId::new(index), letter.version, answer) {
+        let step = proposer.answer(letter.ballot, MasterId::new(index), letter.version, answer);
+        self.step(state, letter.client, letter.ballot, step);
+    }
+
+    /// Whoever settles does not wait for the others any more.
+    fn settle_without_the_silent(&self, state: &mut State, client: usize) -> Option<()> {
+        let At::Program(proposer) = &mut state.clients[client].at else { return None };
+        let ballot = proposer.ballot()?;
+        let step = proposer.no_more_answers();
+        self.step(state, client, ballot, step);
+        Some(())
+    }
+
+    fn step(&self, state: &mut State, client: usize, ballot: Ballot, step: Step<Job>) {
+        let me = &mut state.clients[client];
+        let At::Program(proposer) = &me.at else { return };
+        match step {
             Step::Wait | Step::Pause => {}
-            Step::Send(request) => self.send(state, letter.client, request),
+            Step::Send(request) => self.send(state, client, request),
             Step::Done(outcome) => {
                 me.held = proposer.held().map(<[_]>::to_vec).map(|basis| {
-                    let keys = self.clients[letter.client][me.ended];
+                    let keys = self.clients[client][me.ended];
                     (Wish::Run(Job(keys, 0)).keys(), basis)
                 });
-                self.done(state, letter, outcome);
+                self.done(state, client, ballot, outcome);
             }
         }
     }
 
-    fn done(&self, state: &mut State, letter: &Letter, outcome: Outcome<Job>) {
-        let Letter { client, ballot, .. } = *letter;
+    fn done(&self, state: &mut State, client: usize, ballot: Ballot, outcome: Outcome<Job>) {
         match outcome {
             Outcome::Ran(0) if state.clients[client].has_released => state.lose(client),
             Outcome::Ran(number) => state.answer(client, Reply::Number(number)),
@@ -290,32 +409,39 @@ impl World {
                 let held = Held::of(&holding.state, holding.lease.as_ref(), time);
                 state.answer(client, Reply::Held(held));
             }
-            Outcome::NotKnown => state.lose(client),
+            Outcome::Unmet => unreachable!("no program here expects anything"),
+            Outcome::NotKnown => {
+                state.is_untold = true;
+                state.lose(client);
+            }
         }
     }
 
+    /// Whether a master has done a later flush than this one, and so refuses.
+    fn is_refused_after(&self, flush: u64, slots: &Slots<Job>) -> bool {
+        let is_kept = !matches!(self.bug, Some(Bug::IgnoresTheFlush | Bug::CountsWhatMissedAFlush));
+        is_kept && flush < slots.last_flush()
+    }
+
     /// Whether a letter can never have an effect any more.
-    fn is_dead(&self, version: Option<u64>, slots: &Slots<Job>, letter: &Letter) -> bool {
-        if version.is_none_or(|version| letter.version < version) && !self.is(Bug::MixesVersions) {
-            return true;
-        }
+    fn is_dead(&self, slots: &Slots<Job>, letter: &Letter) -> bool {
         if self.is(Bug::BreaksPromises) || self.is(Bug::AdoptsWithTheOldBallot) {
             return false;
         }
         match &letter.request {
             Request::Prepare(keys, ballot) => {
-                keys.iter().any(|key| slots.get(key).promised >= *ballot)
+                keys.iter().any(|(key, _)| slots.get(key).promised >= *ballot)
             }
-            Request::Adopt(adopt) => adopt
-                .states
-                .iter()
-                .any(|adopted| slots.get(&adopted.key).promised > adopted.state.accepted),
-            Request::Apply(apply) => apply
-                .program
-                .keys()
-                .iter()
-                .zip(&apply.basis)
-                .any(|(key, basis)| slots.get(key).promised > basis.ballot),
+            Request::Adopt(adopt) => adopt.states.iter().any(|adopted| {
+                slots.get(&adopted.key).promised > adopted.state.accepted
+                    || self.is_refused_after(adopted.flush, slots)
+            }),
+            Request::Apply(apply) => {
+                apply.program.keys().iter().zip(&apply.basis).any(|(key, basis)| {
+                    slots.get(key).promised > basis.ballot
+                        || self.is_refused_after(basis.flush, slots)
+                })
+            }
         }
     }
 }
@@ -333,9 +459,24 @@ impl State {
         self.is_wrong = !self.history.is_consistent();
     }
 
+    /// What was taken for a time that is over once so much more has passed may fade from then on.
+    fn fade(&mut self, more: u64) {
+        let now = self.clock + more;
+        for (_, owner, key) in self.fading.extract_if(.., |(due, ..)| *due <= now) {
+            let _ = self.history.on_invoke(200 + owner, Job(Operation::Fade(key), 0));
+        }
+    }
+
     pub(crate) fn lose(&mut self, client: usize) {
         self.clients[client].at = At::Gone;
         self.errors += 1;
+    }
+
+    /// Whether what was decided under this key may be with nobody: a quorum has lost it, and the others may never have had it,
+    /// or have overwritten it.
+    fn is_with_nobody(&self, key: u8) -> bool {
+        let slots = self.masters.iter().map(|master| master.slots.get(&key));
+        slots.filter(|slot| slot.is_gone).count() >= Quorum::of(MASTERS).needed()
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -357,6 +498,32 @@ impl State {
     fn is_like_another(&self, master: usize) -> bool {
         !self.masters[master].is_touched
             && self.masters[..master].iter().any(|other| !other.is_touched)
+    }
+}
+
+impl Litter {
+    fn on(self, masters: &mut [Master; MASTERS]) {
+        if self == Self::Nothing {
+            return;
+        }
+        for (index, master) in masters.iter_mut().enumerate() {
+            master.is_touched = true;
+            let slot = master.slots.of(&0);
+            match self {
+                Self::Strings(count) if index < usize::from(count) => {
+                    slot.lease = Some(Lease(LITTERER + index as u8));
+                }
+                Self::NoStamp if index == 0 => *slot = Slot::default(),
+                Self::Beside if index == 0 => {
+                    let accepted = Ballot { epoch: 0, counter: 0, worker: 1 };
+                    (slot.state.accepted, slot.state.value) = (accepted, Stored::default());
+                }
+                _ => {}
+            }
+            if index == 0 && matches!(self, Self::NoStamp | Self::Beside) {
+                slot.lease = Some(Lease(LITTERER));
+            }
+        }
     }
 }
 
@@ -385,6 +552,7 @@ impl Model for World {
         let mut master = Master {
             slots: Slots::default(),
             version: Some(1),
+            flushes: Vec::new(),
             inbox: Vec::new(),
             leases: Vec::new(),
             is_touched: false,
@@ -402,18 +570,23 @@ impl Model for World {
         if self.is_stock_short {
             let _ = history.on_invoke(200, Job(Operation::Fade(0), 0));
         }
+        let mut masters = [master.clone(), master.clone(), master];
+        self.litter.on(&mut masters);
         vec![State {
-            masters: [master.clone(), master.clone(), master],
+            masters,
             clients: vec![client; self.clients.len()],
             clock: 0,
             retries: 0,
             losses: 0,
             swept: Vec::new(),
             sweeps: 0,
-            has_lost: false,
+            copied: 0,
+            lost: 0,
             history,
             ended: Vec::new(),
+            fading: Vec::new(),
             errors: 0,
+            is_untold: false,
             is_wrong: false,
         }]
     }
@@ -427,12 +600,24 @@ impl Model for World {
             if client.version < state.version() && client.is_at_work() {
                 actions.push(Action::Learn(index));
             }
+            if let At::Program(proposer) = &client.at
+                && matches!(self.operation(state, index), Some(Operation::Settle(_)))
+                && proposer.ballot().is_some()
+            {
+                actions.push(Action::Settle(index));
+            }
+            if self.gives_up && matches!(client.at, At::Voting(LeaseRequest::Claim, _)) {
+                actions.push(Action::GiveUp(index));
+            }
             match &client.at {
                 At::Rest if is_open(index) => actions.push(Action::Begin(index)),
                 At::Program(proposer)
                     if state.retries < self.retries
                         && (self.slow == 0 || proposer.ballot().is_none()) =>
                 {
+                    actions.push(Action::Again(index));
+                }
+                At::Flushing(_) if state.retries < self.retries && self.is(Bug::FlushesAgain) => {
                     actions.push(Action::Again(index));
                 }
                 _ => {}
@@ -448,6 +633,11 @@ impl Model for World {
                     actions.push(Action::DeliverUnheard(index, letter.clone()));
                 }
             }
+            let flushes = master.flushes.iter();
+            actions.extend(flushes.map(|letter| Action::DeliverFlush(index, *letter)));
+            if self.catches_up && master.slots.last_flush() < state.last_flush() {
+                actions.push(Action::CatchUp(index));
+            }
             for client in 0..self.clients.len() {
                 let letter = master.leases.iter().find(|letter| letter.client == client);
                 actions.extend(letter.map(|letter| Action::DeliverLease(index, *letter)));
@@ -460,10 +650,13 @@ impl Model for World {
             for (key, slot) in master.slots.iter().filter(|(_, slot)| slot.is_there()) {
                 match slot.state.value.end {
                     // Time goes on until the next round.
-                    Some(end) if end + self.slow < state.clock + ROUND => {
+                    Some(end)
+                        if end + self.slow < state.clock + ROUND
+                            && (self.fast == 0 || slot.state.stays_us <= state.clock) =>
+                    {
                         actions.push(Action::Remove(index, *key, false));
                     }
-                    _ if self.loses && !state.has_lost => {
+                    _ if state.lost < self.loses => {
                         actions.push(Action::Remove(index, *key, true));
                     }
                     _ => {}
@@ -476,6 +669,7 @@ impl Model for World {
                 (Some(1), 1) if state.masters[MASTERS - 1].is_touched => {
                     actions.push(Action::Empty);
                 }
+                (None, 2) if state.copied < 2 => actions.push(Action::Copy),
                 (None, 2) => actions.push(Action::Admit),
                 _ => {}
             }
@@ -493,12 +687,19 @@ impl Model for World {
                 state.retries += 1;
                 self.again(&mut state, client)?;
             }
+            Action::Settle(client) => self.settle_without_the_silent(&mut state, client)?,
             Action::Deliver(master, letter) => self.deliver(&mut state, master, &letter, true),
             Action::DeliverUnheard(master, letter) => {
                 state.losses += 1;
                 self.deliver(&mut state, master, &letter, false);
             }
             Action::DeliverLease(master, letter) => self.deliver_lease(&mut state, master, letter),
+            Action::DeliverFlush(master, letter) => self.deliver_flush(&mut state, master, letter),
+            Action::CatchUp(master) => {
+                let last = state.last_flush();
+                state.masters[master].slots.flush(last);
+                state.masters[master].is_touched = true;
+            }
             Action::End(client, key) => {
                 let (thread, owner) = (100 + client as u8, name(client));
                 let end = Job(Operation::End(key, owner), 0);
@@ -510,11 +711,15 @@ impl Model for World {
                 state.masters[master].slots.give_back(&key, |_| true);
             }
             Action::Remove(master, key, is_lost) => {
-                state.has_lost |= is_lost;
+                state.lost += u8::from(is_lost);
                 let slots = &mut state.masters[master].slots;
                 match is_lost || self.is(Bug::CleansUpWithoutAPromise) {
                     true => slots.lose(&key),
                     false => slots.clean_up(&key),
+                }
+                if is_lost && state.is_with_nobody(key) {
+                    let thread = 240 + state.lost;
+                    let _ = state.history.on_invoke(thread, Job(Operation::Vanish(key), 0));
                 }
             }
             Action::Sweep => self.sweep(&mut state),
@@ -526,6 +731,7 @@ impl Model for World {
                     other.version = Some(2);
                 }
             }
+            Action::Copy => state.copy(self),
             Action::Admit => {
                 if self.is_cut_off {
                     state.masters[MASTERS - 1].leases.clear();
@@ -533,13 +739,14 @@ impl Model for World {
                 state.admit();
             }
             Action::Learn(client) => self.learn(&mut state, client)?,
+            Action::GiveUp(client) => self.give_up(&mut state, client)?,
         }
         for index in 0..MASTERS {
             let mut inbox = std::mem::take(&mut state.masters[index].inbox);
             inbox.retain(|letter| {
                 let is_awaited = self.slow > 0 && state.awaits(letter);
                 let master = &state.masters[index];
-                is_awaited || !self.is_dead(master.version, &master.slots, letter)
+                is_awaited || !self.is_dead(&master.slots, letter)
             });
             inbox.sort_by_key(|letter| (letter.client, letter.ballot));
             state.masters[index].inbox = inbox;
@@ -552,6 +759,9 @@ impl Model for World {
             Property::always(LINEARIZABLE, |_: &Self, state: &State| !state.is_wrong),
             Property::always("equal ballots mean equal states", |_: &Self, state: &State| {
                 state.equal_ballots_mean_equal_states()
+            }),
+            Property::always(TOLD, |world: &Self, state: &State| {
+                !world.is_enough || !state.is_untold
             }),
             Property::always(SETTLED, |world: &Self, state: &State| world.can_be_settled(state)),
             Property::sometimes("all operations end", |world: &Self, state: &State| {

@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use redlock_proxy::decision::keyspace::Program as _;
 use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
+use redlock_proxy::decision::keyspace::remembered::Remembered;
 use redlock_proxy::decision::keyspace::slot::{
-    Adopt, Adopted, Apply, Basis, Open, Ran, Refusal, Sight, Slots, State,
+    Adopt, Adopted, Apply, Basis, Open, Ran, Sight, Slot, Slots, State,
 };
 use redlock_proxy::decision::lease::pad::Pad;
-use redlock_proxy::decision::register::acceptor::Recent;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
 use redlock_proxy::lua::program::{Program, Ttls};
@@ -22,19 +22,28 @@ use redlock_proxy::operation::register::{Content, Job, Lease, Place, Reply, ask,
 
 use crate::support::{Master, Raw, Reply as Wire, encode};
 use crate::tasks::{self, Held, Stored, TAG, Task, place};
-use crate::{Ask, Flaw, now_us};
+use crate::{Ask, Flaw, Flush, Told, now_us};
 
 /// See the module.
 pub(crate) struct Both {
     _masters: [Master; 2],
-    connections: [Raw; 2],
-    slots: [Slots<Task>; 2],
+    pub(crate) connections: [Raw; 2],
+    pub(crate) slots: [Slots<Task>; 2],
     programs: HashMap<&'static str, Arc<Program>>,
     /// The highest counter so far.
-    counter: u64,
+    pub(crate) counter: u64,
 }
 
-type Checked = Result<(), TestCaseError>;
+/// Where a stamp says how long its value stays.
+const STAYS: std::ops::Range<usize> = 65..73;
+
+/// What the clock of a master and ours may differ by when they are read for the same purpose, and more.
+const SOON_US: u64 = 100_000;
+
+/// The mark up to its tail.
+pub(crate) const MARK: &str = "c 1 1 1 0;";
+
+pub(crate) type Checked = Result<(), TestCaseError>;
 
 impl Both {
     pub(crate) async fn start() -> Self {
@@ -52,7 +61,7 @@ impl Both {
         self.slots = [Slots::default(), Slots::default()];
         for master in &mut self.connections {
             master.ask(&["FLUSHALL"]).await;
-            master.ask(&["SET", "redlock-proxy:mark", "c 1 1 1 0;0 0"]).await;
+            master.ask(&["SET", "redlock-proxy:mark", &format!("{MARK}0 0")]).await;
         }
     }
 
@@ -60,17 +69,41 @@ impl Both {
         // Enough for the shorter times to live.
         self.counter += 4_000;
         match *ask {
-            Ask::Prepare { at, key, both, worker } => {
+            Ask::Prepare { at, key, both, worker, flush } => {
+                let met = flush.map_or(0, |flush| self.flush(at, flush));
                 let keys = if both { vec![place(key), place(1 - key)] } else { vec![place(key)] };
                 let ballot = Ballot { epoch: 0, counter: self.counter, worker };
+                let keys = keys.into_iter().map(|key| (key, met)).collect();
                 self.ask(at, Request::Prepare(keys, ballot), None).await?;
             }
             Ask::Apply { at, task, flaw } => {
                 let request = Request::Apply(self.apply(at, task, flaw));
                 self.ask(at, request, None).await?;
             }
-            Ask::Adopt { at, from, key, is_decided, is_late, is_held } => {
-                let adopt = self.adopt(at, from, key, is_decided, is_late);
+            Ask::Turns { at, task, ref workers } => {
+                for worker in workers {
+                    self.turn(at, task, *worker).await?;
+                }
+            }
+            Ask::Wait { seconds, is_seen } => {
+                self.counter += seconds * 1_000_000;
+                if is_seen {
+                    self.pass(seconds * 1_000_000).await;
+                }
+            }
+            Ask::Adopt {
+                at,
+                from,
+                key,
+                is_decided,
+                is_late,
+                held: Told { is_held, over },
+                flush,
+            } => {
+                let mut adopt = self.adopt(at, from, key, is_decided, is_late);
+                let over = over.iter().flat_map(|token| [lease(9, 0), lease(*token, 0)]);
+                adopt.states[0].over = over.collect();
+                adopt.states[0].flush = self.slots[at].last_flush() + u64::from(flush);
                 let held = self.connections[from].ask(&["DUMP", name(&place(key))]).await;
                 // What a lease stands in for is lost: the master itself would fetch nothing.
                 let is_there = self.slots[from].get(&place(key)).lease.is_none();
@@ -96,9 +129,20 @@ impl Both {
                 // Nobody asks for that while it lives.
                 let slot = self.slots[at].get(&place(key));
                 if !Task::lives(&slot.state.value, self.counter) {
-                    let is_done = self.slots[at].forget(&place(key), accepted);
-                    self.counted(at, &ask::forget(&[(place(key), accepted)]), is_done).await?;
+                    self.let_short_ends_pass().await;
+                    let is_done = self.slots[at].forget(&place(key), accepted, now_us());
+                    let forget = ask::forget(&[(place(key), accepted)], "c 1 1 1 0;");
+                    self.counted(at, &forget, is_done).await?;
                 }
+            }
+            Ask::Give { at, from, key, is_known } => self.give(at, from, key, is_known).await?,
+            Ask::Clear { at, key } => self.clear(at, key).await?,
+            Ask::Flush { at, flush } => {
+                let counter = self.flush(at, flush);
+                let last = self.slots[at].flush(counter) as i64;
+                let words = ask::flush(counter, "ASYNC", Some(0));
+                self.connections[at].send(&words.eval()).await;
+                prop_assert_eq!(self.connections[at].reply().await, Wire::Int(last));
             }
             Ask::Remove { at, key } => {
                 let slot = self.slots[at].get(&place(key));
@@ -116,6 +160,19 @@ impl Both {
         Ok(())
     }
 
+    /// A worker that asks for promises, and runs a program on them.
+    async fn turn(&mut self, at: usize, task: Task, worker: u64) -> Checked {
+        let highest = task.keys().iter().map(|key| self.slots[at].get(key).promised).max();
+        self.counter += 1;
+        let ballot = Ballot::above(highest.unwrap_or_default(), self.counter, worker);
+        let keys = task.keys().into_iter().map(|key| (key, 0)).collect();
+        self.ask(at, Request::Prepare(keys, ballot), None).await?;
+        let apply = self.apply(at, task, Flaw::None);
+        let next = Ballot { worker, ..apply.next };
+        let apply = Apply { next, ..apply };
+        self.ask(at, Request::Apply(apply), None).await
+    }
+
     fn apply(&self, at: usize, task: Task, flaw: Flaw) -> Apply<Task> {
         let slots = task.keys().into_iter().map(|key| self.slots[at].get(&key));
         let mut basis: Vec<_> = slots
@@ -123,7 +180,8 @@ impl Both {
                 // Whoever was promised nothing takes a ballot of its own.
                 let own = Ballot { epoch: 0, counter: self.counter, worker: 7 };
                 let ballot = if slot.promised == Ballot::NONE { own } else { slot.promised };
-                Basis { accepted: slot.state.accepted, lease: slot.lease, ballot }
+                let flush = self.slots[at].last_flush();
+                Basis { accepted: slot.state.accepted, lease: slot.lease, ballot, flush }
             })
             .collect();
         let last = basis.last_mut().expect("a key");
@@ -133,6 +191,9 @@ impl Both {
             Flaw::Ballot => last.ballot.counter = last.ballot.counter.saturating_sub(1),
             Flaw::Worker => last.ballot.worker = last.ballot.worker.saturating_sub(1),
             Flaw::Lease => last.lease = Some(lease(9, 0)),
+            // What was accepted names the flush after which it was.
+            Flaw::Flush if last.accepted == Ballot::NONE => last.flush += 1,
+            Flaw::Flush => {}
         }
         let highest = basis.iter().map(|basis| basis.ballot).max().expect("a key");
         let now_us = self.counter.max(highest.counter);
@@ -145,9 +206,21 @@ impl Both {
         let ballot = Ballot { epoch: 0, counter: self.counter, worker: 4 };
         let ballot = if late { ballot } else { ballot.max(target.promised) };
         let open = source.state.open.clone().filter(|_| !decided);
-        let state = State { accepted: ballot, open, ..source.state.clone() };
-        let states = vec![Adopted { key: place(key), from: source.state.accepted, state }];
+        let shown = Sight::of(&source, now_us()).state;
+        let state = State { accepted: ballot, open, ..shown };
+        let (from, over) = (source.state.accepted, Vec::new());
+        let flush = self.slots[at].last_flush();
+        let states = vec![Adopted { key: place(key), from, state, over, flush }];
         Adopt { states, next: Ballot::above(ballot, self.counter + 1, 4) }
+    }
+
+    fn flush(&self, at: usize, flush: Flush) -> u64 {
+        let last = self.slots[at].last_flush();
+        match flush {
+            Flush::Last => last,
+            Flush::Next => last + 1,
+            Flush::Newest => self.counter,
+        }
     }
 
     fn accepted(&self, at: usize, key: usize, is_right: bool) -> Ballot {
@@ -156,16 +229,29 @@ impl Both {
     }
 
     async fn counted(&mut self, at: usize, words: &ask::Words, is_done: bool) -> Checked {
-        let reply = self.connections[at].ask(words).await;
+        self.connections[at].send(&words.eval()).await;
+        let reply = self.connections[at].reply().await;
         prop_assert_eq!(reply, Wire::Int(is_done.into()));
         Ok(())
     }
 
     async fn claim(&mut self, at: usize, key: usize, token: u8) -> Checked {
-        let lease = lease(token, (self.counter / 1000) as i64 + 500_000);
+        // A lock of another library may have no end. In the place of a string without an end, which somebody has removed by
+        // hand, it looks like that string.
+        let slot = self.slots[at].get(&place(key));
+        let Stored { held, clean_ms } = &slot.state.value;
+        let looks_the_same = slot.is_gone && matches!(held, Held::Text(_)) && *clean_ms == -1;
+        let end_ms = match token.is_multiple_of(3) && !looks_the_same {
+            true => -1,
+            false => (self.counter / 1000) as i64 + 500_000,
+        };
+        let lease = lease(token, end_ms);
         let mut words: Vec<Vec<u8>> = vec![b"SET".into(), name(&place(key)).into()];
         words.push(lease.value.to_vec());
-        words.extend([b"NX".to_vec(), b"PXAT".to_vec(), lease.end_ms.to_string().into()]);
+        words.push(b"NX".into());
+        if end_ms >= 0 {
+            words.extend([b"PXAT".to_vec(), end_ms.to_string().into()]);
+        }
         self.connections[at].send(&encode(&words)).await;
         let is_done = self.connections[at].reply().await == Wire::ok();
         // A value that has gone by itself is no register any more.
@@ -173,7 +259,33 @@ impl Both {
         Ok(())
     }
 
+    /// So much time passes by the clocks of masters, as far as stamps show. Nothing is cleaned up by it.
+    async fn pass(&mut self, by_us: u64) {
+        for at in 0..2 {
+            for place in [place(0), place(1)] {
+                let stays_us = &mut self.slots[at].of(&place).state.stays_us;
+                *stays_us = stays_us.saturating_sub(by_us);
+                let Some(mut stamp) = self.stamp(at, &place).await else { continue };
+                let stays = &mut stamp[STAYS];
+                let kept = u64::from_be_bytes(stays.try_into().expect("eight bytes"));
+                stays.copy_from_slice(&kept.saturating_sub(by_us).to_be_bytes());
+                let companion = [b"redlock-proxy:s:", name(&place).as_bytes()].concat();
+                self.connections[at].ask(&[b"SET".to_vec(), companion, stamp]).await;
+            }
+        }
+    }
+
+    /// The clocks of masters are not read at the same moment as ours: what ends soon would have ended for one of them.
+    pub(crate) async fn let_short_ends_pass(&self) {
+        let all = self.slots.iter().flat_map(Slots::iter);
+        let left = all.map(|(_, slot)| slot.state.stays_us.saturating_sub(now_us()));
+        if let Some(left) = left.filter(|left| (1..SOON_US).contains(left)).max() {
+            tokio::time::sleep(Duration::from_micros(left + 1_000)).await;
+        }
+    }
+
     async fn ask(&mut self, at: usize, request: Request<Task>, held: Option<Vec<u8>>) -> Checked {
+        self.let_short_ends_pass().await;
         let asked = self.job(&request);
         let held = held.map(Bytes::from);
         let words = match &asked {
@@ -181,24 +293,28 @@ impl Both {
             Request::Adopt(adopt) => ask::adopt(adopt, &[held], 0),
             Request::Apply(apply) => ask::apply(apply),
         };
-        self.connections[at].send(&encode(&words)).await;
+        self.connections[at].send(&words.eval()).await;
         let (reply, frame) = self.connections[at].frame().await;
         let Some(said) = said::said(&asked, &frame) else {
             return Err(TestCaseError::fail(format!("{reply:?}")));
         };
         if let Said::Lacking(places) = said {
             let mut copy = self.slots[at].clone();
-            prop_assert_eq!(request.execute(&mut copy, KEEP), Answer::Adopted);
+            prop_assert_eq!(request.execute(&mut copy, KEEP, now_us()), Answer::Adopted);
             prop_assert_eq!(places, vec![0]);
             return Ok(());
         }
-        let expected = request.execute(&mut self.slots[at], KEEP);
+        let expected = request.execute(&mut self.slots[at], KEEP, now_us());
         let Said::Answer(answer) = said else {
             return Err(TestCaseError::fail(format!("{reply:?} instead of {expected:?}")));
         };
         match (expected, answer) {
-            (Answer::Refused(Refusal(one)), Answer::Refused(Refusal(other))) => {
-                prop_assert_eq!(one, other);
+            (Answer::Refused(one), Answer::Refused(other)) => {
+                prop_assert_eq!(one.promised, other.promised);
+                prop_assert_eq!(one.latest_us.is_some(), other.latest_us.is_some());
+                let latest =
+                    (one.latest_us.unwrap_or_default(), other.latest_us.unwrap_or_default());
+                prop_assert!(latest.0.abs_diff(latest.1) < SOON_US, "{latest:?}");
             }
             (Answer::Adopted, Answer::Adopted) => {}
             (Answer::Promised(one), Answer::Promised(other)) => {
@@ -223,6 +339,8 @@ impl Both {
                     key: it.key.clone(),
                     from: it.from,
                     state: of_job(&it.state),
+                    over: it.over.clone(),
+                    flush: it.flush,
                 };
                 let states = adopt.states.iter().map(adopted).collect();
                 Request::Adopt(Adopt { states, next: adopt.next })
@@ -234,11 +352,21 @@ impl Both {
                 let keys = places.iter().map(|place| place.key.clone()).collect();
                 let argv = task.argument().map(|time| Bytes::from(time.to_string()));
                 let argv = argv.into_iter().collect();
-                let job = Job { program, db: 0, is_read_only: false, keys, argv, places };
+                let job = Job {
+                    program,
+                    runner: None,
+                    db: 0,
+                    is_read_only: false,
+                    keys,
+                    argv,
+                    places,
+                    watched: Vec::new(),
+                };
                 let basis = apply.basis.iter().map(|basis| Basis {
                     accepted: basis.accepted,
                     lease: basis.lease.clone(),
                     ballot: basis.ballot,
+                    flush: basis.flush,
                 });
                 let (basis, now_us, next) = (basis.collect(), apply.now_us, apply.next);
                 Request::Apply(Apply { program: job, basis, now_us, next })
@@ -248,7 +376,7 @@ impl Both {
 
     fn program(&mut self, lua: &'static str) -> Arc<Program> {
         let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-        let wrap = || Arc::new(Program::on_registers(lua.as_bytes(), "sha", ttls));
+        let wrap = || Arc::new(Program::wrap(lua.as_bytes(), "sha", ttls));
         Arc::clone(self.programs.entry(lua).or_insert_with(wrap))
     }
 
@@ -256,12 +384,14 @@ impl Both {
     fn same_sight(&self, expected: &Sight<Task>, actual: &Sight<Job>) -> Checked {
         let state = of_job(&expected.state);
         prop_assert_eq!(without_replies(&state), without_replies(&actual.state));
+        same_stay(state.stays_us, actual.state.stays_us)?;
         if Task::lives(&expected.state.value, self.counter) {
             prop_assert_eq!(expected.is_gone, actual.is_gone);
         }
+        prop_assert_eq!(expected.flush, actual.flush);
         prop_assert_eq!(&expected.lease, &actual.lease);
-        let ends = expected.lease.as_ref().map(|lease| lease.end_ms);
-        prop_assert_eq!(ends, actual.lease.as_ref().map(|lease| lease.end_ms));
+        let ends = expected.lease.as_ref().map(|lease| lease.end_ms());
+        prop_assert_eq!(ends, actual.lease.as_ref().map(|lease| lease.end_ms()));
         Ok(())
     }
 
@@ -281,9 +411,11 @@ impl Both {
                     return Ok(());
                 }
                 prop_assert_eq!(without_replies(&state), without_replies(&expected));
+                same_stay(state.stays_us, expected.stays_us)?;
             }
             None => prop_assert_eq!(slot.promised, slot.floor),
         }
+        self.look_at_head(at, place, &slot).await?;
         let held = self.held(at, place).await;
         match &slot.lease {
             Some(lease) => {
@@ -298,6 +430,28 @@ impl Both {
                     held == Held::Nothing || !slot.is_gone && held == slot.state.value.held
                 );
             }
+        }
+        Ok(())
+    }
+
+    async fn look_at_head(&mut self, at: usize, place: &Place, slot: &Slot<Task>) -> Checked {
+        self.connections[at].send(&ask::heads(std::slice::from_ref(place)).eval()).await;
+        let (_, frame) = self.connections[at].frame().await;
+        let heads = said::heads(&frame, std::slice::from_ref(place)).expect("a head");
+        let said::Head { promised, sight } = &heads[0];
+        prop_assert_eq!(*promised, slot.promised);
+        let (State { accepted, basis, value, open, .. }, expected) =
+            (sight.state.clone(), of_job(&slot.state));
+        prop_assert_eq!(
+            (accepted, basis, value),
+            (expected.accepted, expected.basis, expected.value)
+        );
+        let keys = |open: Option<Open<Job>>| {
+            open.map(|open| open.group.into_iter().map(|(key, _)| key).collect::<Vec<_>>())
+        };
+        prop_assert_eq!(keys(open), keys(expected.open));
+        if Task::lives(&slot.state.value, self.counter) {
+            prop_assert_eq!(sight.is_gone, slot.is_gone);
         }
         Ok(())
     }
@@ -321,14 +475,14 @@ impl Both {
     }
 }
 
-fn bulk(reply: Wire) -> Option<Vec<u8>> {
+pub(crate) fn bulk(reply: Wire) -> Option<Vec<u8>> {
     match reply {
         Wire::Bulk(bytes) => Some(bytes),
         _ => None,
     }
 }
 
-fn name(place: &Place) -> &str {
+pub(crate) fn name(place: &Place) -> &str {
     std::str::from_utf8(&place.key).expect("text")
 }
 
@@ -336,36 +490,47 @@ fn lease(token: u8, end_ms: i64) -> Lease {
     let mut value = b"\xFFRL\x01".to_vec();
     value.resize(TAG, 1);
     value.push(b'0' + token);
-    Lease { value: value.into(), end_ms }
+    Lease { value: value.into(), kept_until_ms: end_ms, ahead_ms: 0 }
 }
 
-fn of_job(state: &State<Task>) -> State<Job> {
+pub(crate) fn of_job(state: &State<Task>) -> State<Job> {
     let Stored { clean_ms, .. } = state.value;
     let entries = state.recent.entries().iter().map(|(ran, _)| (*ran, Reply::NotKept)).collect();
     State {
         accepted: state.accepted,
         basis: state.basis,
         value: Content { kind: state.value.kind(), clean_ms },
-        recent: Recent::of(entries, state.recent.dropped()),
+        recent: recent(entries, &state.recent),
         open: state.open.as_ref().map(|open| Open {
             group: open.group.clone(),
             found: open.found.clone(),
             until_us: open.until_us,
             is_kept: open.is_kept,
         }),
+        stays_us: state.stays_us,
     }
 }
 
-/// Replies are packed by masters alone.
+fn recent<R>(entries: Vec<(Ballot, Reply)>, of: &Remembered<R>) -> Remembered<Reply> {
+    Remembered::of(entries, of.dropped(), of.thinned()).changed_by(of.earlier_change())
+}
+
+/// Replies are packed by masters alone, and how long something stays is compared with [`same_stay`].
 fn without_replies(state: &State<Job>) -> State<Job> {
     let entries = state.recent.entries().iter().map(|(ran, _)| (*ran, Reply::NotKept)).collect();
-    State { recent: Recent::of(entries, state.recent.dropped()), ..state.clone() }
+    State { recent: recent(entries, &state.recent), stays_us: 0, ..state.clone() }
+}
+
+fn same_stay(one_us: u64, other_us: u64) -> Checked {
+    prop_assert_eq!(one_us == 0, other_us == 0);
+    prop_assert!(one_us.abs_diff(other_us) < SOON_US, "{} us, {} us", one_us, other_us);
+    Ok(())
 }
 
 fn same_end(expected: &Ran<Task>, actual: &Ran<Job>) -> Checked {
     prop_assert_eq!(expected.wrote, actual.wrote);
     prop_assert_eq!(expected.is_promised, actual.is_promised);
-    let Reply::Frame(frame) = &actual.reply else { panic!("a frame") };
+    let Reply::Frame(frame, ..) = &actual.reply else { panic!("a frame") };
     let (reply, _) = Wire::parse(frame).expect("a whole frame");
     let said = match reply {
         Wire::Int(number) => tasks::Said::Number(number),

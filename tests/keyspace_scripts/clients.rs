@@ -19,7 +19,7 @@ use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use tokio::sync::mpsc;
 
 use crate::now_us;
-use crate::support::{Master, Raw, Reply as Wire, encode, target_is_plain_redis};
+use crate::support::{Master, Raw, Reply as Wire, target_is_plain_redis};
 use crate::tasks::place;
 
 const MASTERS: usize = 3;
@@ -91,7 +91,7 @@ async fn link(
             1 => tokio::time::sleep(ROUND * 2).await,
             _ => {}
         }
-        raw.send(&encode(&words)).await;
+        raw.send(&words.eval()).await;
         let (_, frame) = raw.frame().await;
         // The answer is lost.
         if rng.u8(0..40) > 0 {
@@ -154,12 +154,12 @@ async fn run(
                 Step::Wait => match tokio::time::timeout_at(until, heard.recv()).await {
                     Ok(Some((of, ..))) if of != operation => Step::Wait,
                     Ok(Some((_, master, token, frame))) => {
-                        run.answered(master, token, &frame, now_us())
+                        run.answered((master, 0), token, &frame, now_us())
                     }
                     _ => break,
                 },
                 Step::Pause => break,
-                Step::Done(Outcome::Ran(Reply::Frame(frame))) => {
+                Step::Done(Outcome::Ran(Reply::Frame(frame, ..))) => {
                     let left = run.held().map(|held| (places, held.to_vec()));
                     return (Some(frame), left.filter(|(places, held)| places.len() == held.len()));
                 }
@@ -194,10 +194,12 @@ fn job(world: &World, key: Option<usize>, name: &str) -> Job {
     Job {
         program: Arc::clone(&world.programs[usize::from(key.is_none())]),
         db: 0,
+        runner: None,
         is_read_only: false,
         keys: vec![declared.key.clone()],
         argv: vec![Bytes::from(name.to_owned())],
         places: vec![declared],
+        watched: Vec::new(),
     }
 }
 
@@ -258,7 +260,7 @@ async fn programs_of_many_clients_run_once_and_in_one_order() {
     let mut rng = Rng::with_seed(seed);
     let masters: Vec<_> = (0..MASTERS).map(|_| Master::start()).collect();
     let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    let program = |lua: &str| Arc::new(Program::on_registers(lua.as_bytes(), "sha", ttls));
+    let program = |lua: &str| Arc::new(Program::wrap(lua.as_bytes(), "sha", ttls));
     let world = Rc::new(World {
         addresses: masters.iter().map(Master::address).collect(),
         programs: [program(ONE), program(TWO), program(READ)],

@@ -9,22 +9,27 @@ use redlock_proxy::operation::register::said::{Said, said};
 use redlock_proxy::operation::register::{Content, Job, Place, ask, stamp};
 
 use crate::now_us;
-use crate::support::{Master, Raw, encode, target_is_plain_redis};
+use crate::support::{Master, Raw, target_is_plain_redis};
 
 async fn prepare(raw: &mut Raw, counter: u64) -> Said {
-    let place = Place { db: 0, key: Bytes::from_static(b"a") };
+    let keys = vec![(Place { db: 0, key: Bytes::from_static(b"a") }, 0)];
     let ballot = Ballot { epoch: 0, counter, worker: 1 };
-    raw.send(&encode(&ask::prepare(std::slice::from_ref(&place), ballot, 0))).await;
+    raw.send(&ask::prepare(&keys, ballot, 0).eval()).await;
     let (reply, frame) = raw.frame().await;
-    said(&Request::Prepare(vec![place], ballot), &frame).unwrap_or_else(|| panic!("{reply:?}"))
+    said(&Request::Prepare(keys, ballot), &frame).unwrap_or_else(|| panic!("{reply:?}"))
 }
 
 /// A stamp of a value that is not there, and that is cleaned up at this time.
 async fn stamped(master: &Master, clean_ms: u64) {
+    stamped_until(master, clean_ms, 0).await;
+}
+
+/// The same of one that stays until then by the master's own clock.
+async fn stamped_until(master: &Master, clean_ms: u64, stays_us: u64) {
     let ballot = Ballot { epoch: 0, counter: 5, worker: 1 };
     let value = Content { kind: b's', clean_ms: clean_ms as i64 };
     let place = Place { db: 0, key: Bytes::from_static(b"a") };
-    let state = State::<Job> { accepted: ballot, value, ..State::default() };
+    let state = State::<Job> { accepted: ballot, value, stays_us, ..State::default() };
     let text = [&stamp::ballot(ballot)[..], &stamp::write(&state, &place)].concat();
     master.ask(&[b"SET".to_vec(), b"redlock-proxy:s:a".to_vec(), text]).await;
 }
@@ -40,8 +45,10 @@ async fn a_key_that_was_cleaned_up_counts_as_promised_at_its_end() {
     let clean_ms = now_us() / 1000;
     let end_us = (clean_ms - SLACK_MS) * 1000;
     stamped(&master, clean_ms).await;
-    let refused =
-        |counter| Said::Answer(Answer::Refused(Refusal(Ballot { epoch: 0, counter, worker: 0 })));
+    let refused = |counter| {
+        let promised = Ballot { epoch: 0, counter, worker: 0 };
+        Said::Answer(Answer::Refused(Refusal { promised, latest_us: None }))
+    };
     assert_eq!(prepare(&mut raw, end_us - 1).await, refused(end_us));
     let Said::Answer(Answer::Promised(sights)) = prepare(&mut raw, end_us + 1).await else {
         panic!("a promise")
@@ -62,4 +69,28 @@ async fn a_key_that_was_lost_before_its_end_is_promised_for_any_higher_ballot() 
         panic!("a promise")
     };
     assert!(sights[0].is_gone && sights[0].is_lost(6));
+}
+
+/// By the clock of a proxy it has ended, and the master has counted that it has not.
+#[tokio::test]
+async fn nothing_is_promised_beyond_the_end_of_what_stays() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let master = Master::start();
+    let mut raw = Raw::connect_resp3(&master.address()).await;
+    let clean_ms = now_us() / 1000 + SLACK_MS;
+    let end_us = (clean_ms - SLACK_MS) * 1000;
+    stamped_until(&master, clean_ms, now_us() + 10_000_000).await;
+    let Said::Answer(Answer::Refused(refusal)) = prepare(&mut raw, end_us).await else {
+        panic!("a refusal")
+    };
+    let early_us = end_us - refusal.latest_us.expect("a time");
+    assert!((1..=10_000_000).contains(&early_us), "{early_us}");
+    let Said::Answer(Answer::Promised(sights)) = prepare(&mut raw, end_us - 1).await else {
+        panic!("a promise")
+    };
+    assert!((1..=10_000_000).contains(&sights[0].state.stays_us), "{sights:?}");
+    stamped_until(&master, clean_ms, now_us()).await;
+    assert!(matches!(prepare(&mut raw, end_us).await, Said::Answer(Answer::Promised(_))));
 }

@@ -8,6 +8,8 @@ mod support;
 mod both;
 mod clients;
 mod ends;
+mod giving;
+mod remembering;
 mod replies;
 mod single;
 mod tasks;
@@ -23,12 +25,24 @@ use tasks::Task;
 /// What a master is asked, in the small. `key` and `other` are of two, `at` is one of two masters.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
-    /// For one key, or for both.
-    Prepare { at: usize, key: usize, both: bool, worker: u64 },
+    /// For one key, or for both, after a flush that another master has shown.
+    Prepare { at: usize, key: usize, both: bool, worker: u64, flush: Option<Flush> },
     /// Under the promise and on the state that the master holds, or on what it does not.
     Apply { at: usize, task: Task, flaw: Flaw },
+    /// The same, of these workers, one after the other.
+    Turns { at: usize, task: Task, workers: Vec<u64> },
+    /// Nothing happens for so long, by the clocks of proxies, and of masters or not.
+    Wait { seconds: u64, is_seen: bool },
     /// What `from` holds, to `at`.
-    Adopt { at: usize, from: usize, key: usize, is_decided: bool, is_late: bool, is_held: bool },
+    Adopt {
+        at: usize,
+        from: usize,
+        key: usize,
+        is_decided: bool,
+        is_late: bool,
+        held: Told,
+        flush: bool,
+    },
     /// `SET NX PX`.
     Claim { at: usize, key: usize, token: u8 },
     /// A release, or a take-back.
@@ -39,6 +53,32 @@ pub(crate) enum Ask {
     Forget { at: usize, key: usize, is_right: bool },
     /// Somebody deletes the value.
     Remove { at: usize, key: usize },
+    /// What `from` holds is given to `at`, which has forgotten it, or that this is not known.
+    Give { at: usize, from: usize, key: usize, is_known: bool },
+    /// Nobody else knows of it.
+    Clear { at: usize, key: usize },
+    /// The database is emptied.
+    Flush { at: usize, flush: Flush },
+}
+
+/// The counter of a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// One that is done.
+    Last,
+    /// The next one. Promises and stamps may be younger.
+    Next,
+    /// One that is younger than all.
+    Newest,
+}
+
+/// What a master is told along with a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// What it holds.
+    pub(crate) is_held: bool,
+    /// That the lease of this token is over, and another one.
+    pub(crate) over: Option<u8>,
 }
 
 /// What is wrong with what a program expects.
@@ -49,6 +89,7 @@ pub(crate) enum Flaw {
     Ballot,
     Worker,
     Lease,
+    Flush,
 }
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
@@ -59,23 +100,41 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
         1 => Just(Flaw::Ballot),
         1 => Just(Flaw::Worker),
         1 => Just(Flaw::Lease),
+        1 => Just(Flaw::Flush),
     ];
-    let prepare = (at.clone(), key.clone(), any::<bool>(), 1..3_u64)
-        .prop_map(|(at, key, both, worker)| Ask::Prepare { at, key, both, worker });
+    let flush = prop_oneof![Just(Flush::Last), Just(Flush::Next), Just(Flush::Newest)];
+    let met = proptest::option::weighted(0.1, flush.clone());
+    let prepare = (at.clone(), key.clone(), any::<bool>(), 1..3_u64, met)
+        .prop_map(|(at, key, both, worker, flush)| Ask::Prepare { at, key, both, worker, flush });
     let apply = (at.clone(), tasks::tasks(), flaw).prop_map(|(at, task, flaw)| Ask::Apply {
         at,
         task,
         flaw,
     });
-    let adopt = (at.clone(), at.clone(), key.clone(), any::<bool>(), 0..4_u8, any::<bool>())
-        .prop_map(|(at, from, key, is_decided, late, is_held)| {
-            let is_late = late == 0;
-            Ask::Adopt { at, from, key, is_decided, is_late, is_held }
-        });
+    let workers = proptest::collection::vec(1..30_u64, 1..40);
+    let few = proptest::collection::vec(1..4_u64, 1..20);
+    let workers = prop_oneof![1 => workers, 3 => few];
+    let turns = (at.clone(), tasks::tasks(), workers).prop_map(|(at, task, workers)| Ask::Turns {
+        at,
+        task,
+        workers,
+    });
+    let told = (any::<bool>(), proptest::option::of(0..2_u8))
+        .prop_map(|(is_held, over)| Told { is_held, over });
+    let adopt = (at.clone(), at.clone(), key.clone(), any::<bool>(), 0..8_u8, told).prop_map(
+        |(at, from, key, is_decided, late, held)| {
+            let (is_late, flush) = (late < 2, late == 7);
+            Ask::Adopt { at, from, key, is_decided, is_late, held, flush }
+        },
+    );
     let claim = (at.clone(), key.clone(), 0..2_u8).prop_map(|(at, key, token)| Ask::Claim {
         at,
         key,
         token,
+    });
+    let give = (at.clone(), at.clone(), key.clone(), 0..3_u8).prop_map(|(at, from, key, known)| {
+        let is_known = known > 0;
+        Ask::Give { at, from, key, is_known }
     });
     let place = || (at.clone(), key.clone());
     let stamp = || (at.clone(), key.clone(), any::<bool>());
@@ -83,11 +142,17 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
         2 => prepare,
         8 => apply,
         4 => adopt,
+        3 => turns,
+        1 => (0..900_u64, any::<bool>())
+            .prop_map(|(seconds, is_seen)| Ask::Wait { seconds, is_seen }),
         2 => claim,
         1 => place().prop_map(|(at, key)| Ask::GiveBack { at, key }),
         1 => stamp().prop_map(|(at, key, is_right)| Ask::Close { at, key, is_right }),
         1 => stamp().prop_map(|(at, key, is_right)| Ask::Forget { at, key, is_right }),
         1 => place().prop_map(|(at, key)| Ask::Remove { at, key }),
+        2 => give,
+        1 => place().prop_map(|(at, key)| Ask::Clear { at, key }),
+        1 => (at.clone(), flush).prop_map(|(at, flush)| Ask::Flush { at, flush }),
     ];
     proptest::collection::vec(ask, 1..24)
 }

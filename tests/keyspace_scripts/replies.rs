@@ -88,7 +88,7 @@ async fn the_answer_of_a_program_on_one_key_has_its_reply_as_it_is() {
                 panic!("{text}");
             };
             assert_eq!(ran.wrote, !write.is_empty(), "{text}");
-            let Reply::Frame(frame) = ran.reply else { panic!("{text}") };
+            let Reply::Frame(frame, ..) = ran.reply else { panic!("{text}") };
             let (frame, expected) =
                 (String::from_utf8_lossy(&frame), String::from_utf8_lossy(&expected));
             assert_eq!(frame, expected, "{text}");

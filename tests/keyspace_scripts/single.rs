@@ -12,7 +12,7 @@ use redlock_proxy::lua::program::{Program, Ttls};
 use redlock_proxy::operation::register::said::{Said, said};
 use redlock_proxy::operation::register::{Job, Place, ask};
 
-use crate::support::{Master, Raw, encode};
+use crate::support::{Master, Raw};
 
 /// A master, and a connection to it.
 pub(crate) async fn start() -> (Master, Raw) {
@@ -24,7 +24,7 @@ pub(crate) async fn start() -> (Master, Raw) {
 /// A script whose times to live are as it says.
 pub(crate) fn wrap(text: &str) -> Arc<Program> {
     let ttls = Ttls { pad: Pad::new(Duration::ZERO, 0.0), longest: None };
-    Arc::new(Program::on_registers(text.as_bytes(), "sha", ttls))
+    Arc::new(Program::wrap(text.as_bytes(), "sha", ttls))
 }
 
 pub(crate) fn place(key: &str) -> Place {
@@ -40,14 +40,16 @@ pub(crate) fn apply(
 ) -> Request<Job> {
     let job = Job {
         program: Arc::clone(program),
+        runner: None,
         db: 0,
         is_read_only: false,
         keys: vec![places[0].key.clone()],
         argv: Vec::new(),
         places: places.to_vec(),
+        watched: Vec::new(),
     };
     let ballot = Ballot { epoch: 0, counter, worker: 1 };
-    let basis = Basis { accepted: Ballot::NONE, lease: None, ballot };
+    let basis = Basis { accepted: Ballot::NONE, lease: None, ballot, flush: 0 };
     let mut basis = vec![basis; places.len()];
     if accepted > 0 {
         basis[0].accepted = Ballot { epoch: 0, counter: accepted, worker: 1 };
@@ -62,7 +64,7 @@ pub(crate) fn apply(
 
 pub(crate) async fn run(raw: &mut Raw, request: &Request<Job>) -> Said {
     let Request::Apply(apply) = request else { unreachable!("a program") };
-    raw.send(&encode(&ask::apply(apply))).await;
+    raw.send(&ask::apply(apply).eval()).await;
     let (reply, frame) = raw.frame().await;
     said(request, &frame).unwrap_or_else(|| panic!("{reply:?}"))
 }

@@ -144,7 +144,10 @@ impl Stored {
     /// What a lease is to a program: its token, until it ends.
     fn of_lease(lease: &Lease) -> Self {
         let token = String::from_utf8_lossy(&lease.value[TAG..]).into_owned();
-        let clean_ms = lease.end_ms + SLACK_MS as i64;
+        let clean_ms = match lease.end_ms() {
+            -1 => -1,
+            end_ms => end_ms + SLACK_MS as i64,
+        };
         Self { held: Held::Text(token), clean_ms }
     }
 
@@ -224,7 +227,7 @@ impl Runs for Task {
             }
             Self::Append(_) => one(first.appended("y")),
             Self::Push(_) => one(first.pushed()),
-            Self::Delete(_) => one((Stored::default(), Said::Number(1))),
+            Self::Delete(_) => (vec![is_there.then(Stored::default)], Said::Number(1)),
             Self::Get(_) => {
                 let said = match &first.held {
                     Held::Nothing => Said::Text(None),
@@ -237,7 +240,7 @@ impl Runs for Task {
                 let clean_ms = clean_ms(now_us, *time);
                 one((Stored { clean_ms, ..first.clone() }, Said::Number(1)))
             }
-            Self::Expire(..) => one((first.clone(), Said::Number(0))),
+            Self::Expire(..) => (vec![None], Said::Number(0)),
             Self::TimeLeft(_) => {
                 let left = match first.clean_ms {
                     _ if !is_there => -2,

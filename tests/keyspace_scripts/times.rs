@@ -42,14 +42,16 @@ impl World {
     /// Runs scripts one after the other, and returns what the last replied and when the master cleans the key up.
     async fn run(&mut self, texts: &[String]) -> (String, String) {
         self.master.ask(&["FLUSHALL"]).await;
-        let mut reply = String::new();
+        let (mut reply, mut accepted) = (String::new(), 0);
         let counters = (0..).map(|step| NOW_US + step);
-        for (index, (text, counter)) in texts.iter().zip(counters).enumerate() {
-            let program = Arc::new(Program::on_registers(text.as_bytes(), "sha", self.ttls));
-            let accepted = if index == 0 { 0 } else { counter - 1 };
+        for (text, counter) in texts.iter().zip(counters) {
+            let program = Arc::new(Program::wrap(text.as_bytes(), "sha", self.ttls));
             let said = run(&mut self.raw, &apply(&program, &[place("a")], accepted, counter)).await;
             let Said::Answer(Answer::Applied(ran)) = said else { panic!("{text}: {said:?}") };
-            let Reply::Frame(frame) = ran.reply else { panic!("{text}") };
+            if ran.wrote {
+                accepted = counter;
+            }
+            let Reply::Frame(frame, ..) = ran.reply else { panic!("{text}") };
             reply = String::from_utf8_lossy(&frame).into_owned();
         }
         (reply, format!("{:?}", self.master.ask(&["PEXPIRETIME", "a"]).await))

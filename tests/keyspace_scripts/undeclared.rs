@@ -1,6 +1,6 @@
 //! Keys that a script uses and does not declare.
 
-use redlock_proxy::decision::keyspace::proposer::Answer;
+use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
 use redlock_proxy::operation::register::said::Said;
 
 use crate::single::{apply, place, run, start, wrap};
@@ -67,7 +67,7 @@ async fn a_script_stops_at_each_key_that_it_does_not_declare_and_has_changed_not
 }
 
 #[tokio::test]
-async fn a_script_that_comes_to_such_a_key_after_it_has_written_fails_there() {
+async fn a_script_that_comes_to_such_a_key_after_it_has_written_gives_all_back() {
     if target_is_plain_redis() {
         return;
     }
@@ -76,14 +76,45 @@ async fn a_script_that_comes_to_such_a_key_after_it_has_written_fails_there() {
         let text = &format!("redis.call({command}) return redis.call('get', 'b')");
         let program = wrap(text);
         master.ask(&["FLUSHALL"]).await;
-        for accepted in [0, 10] {
-            let request = apply(&program, &[place("a")], accepted, accepted.max(9) + 1);
-            let said = run(&mut raw, &request).await;
-            let Said::Answer(Answer::Applied(ran)) = said else { panic!("{said:?}") };
-            let reply = format!("{:?}", ran.reply);
-            assert!(ran.wrote && reply.contains("-undeclared b"), "{ran:?}");
-            assert!(master.has("a").await);
-        }
+        let said = run(&mut raw, &apply(&program, &[place("a")], 0, 10)).await;
+        assert_eq!(said, Said::Missing(place("b")), "{command}");
+        assert!(!master.has("a").await, "{command}");
+        // The same where there is something, which it would change.
+        run(
+            &mut raw,
+            &apply(&wrap("return redis.call('set', KEYS[1], 'y')"), &[place("a")], 0, 11),
+        )
+        .await;
+        let said = run(&mut raw, &apply(&program, &[place("a")], 11, 12)).await;
+        assert_eq!(said, Said::Missing(place("b")), "{command}");
+        assert_eq!(master.ask(&["GET", "a"]).await.text(), "y", "{command}");
+    }
+}
+
+/// Its text promises that it uses no key that it does not declare. If the proxy has found fewer, nothing may be run twice.
+#[tokio::test]
+async fn what_has_written_without_images_ends_with_an_error_and_is_not_run_again() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (master, mut raw) = start().await;
+    for first in ["'incr', KEYS[1]", "'set', KEYS[1], '1'"] {
+        master.ask(&["FLUSHALL"]).await;
+        let text = &format!("redis.call({first}) return redis.call('incr', KEYS[2])");
+        let mut request = apply(&wrap(text), &[place("a")], 0, 10);
+        let Request::Apply(it) = &mut request else { unreachable!("a program") };
+        it.program.keys.push("b".into());
+        let Said::Answer(Answer::Applied(ran)) = run(&mut raw, &request).await else {
+            panic!("{first}: it has written, and says so");
+        };
+        assert!(ran.wrote);
+        assert!(
+            format!("{:?}", ran.reply).contains("the key 'b' was not found"),
+            "{:?}",
+            ran.reply
+        );
+        assert_eq!(master.ask(&["GET", "a"]).await.text(), "1");
+        assert!(!master.has("b").await);
     }
 }
 

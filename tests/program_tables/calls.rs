@@ -31,7 +31,6 @@ pub(crate) const ARGUMENTS: &str = r#"
     EVAL "return redis.call('SET', KEYS[1], 'v')" 1 k
     EVAL "return redis.call('sEt', KEYS[1], 'v', 'Px', 100000, 'Nx')" 1 k
     EVAL "return redis.call(' get', KEYS[1])" 1 k
-    EVAL "return redis.call('get\0', KEYS[1])" 1 k
     EVAL "return redis.call('mset', KEYS[1])" 1 k
     EVAL "return redis.call('hset', KEYS[1], 'f')" 1 h
     EVAL "return redis.call('get', KEYS[1], 'extra')" 1 k
@@ -76,7 +75,7 @@ pub(crate) const NOT_ALLOWED: &str = r#"
     EVAL "return redis.call('slaveof', 'no', 'one')" 0
     EVAL "return redis.call('acl', 'whoami')" 0
     EVAL "return redis.call('latency', 'latest')" 0
-    EVAL "return redis.call('slowlog', 'len')" 0
+    EVAL "return redis.call('slowlog', 'reset')" 0
     EVAL "return redis.call('module', 'list')" 0
     EVAL "return redis.call('cluster', 'info')" 0
     EVAL "return redis.pcall('subscribe', 'channel')['err']" 0

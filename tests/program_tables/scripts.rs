@@ -107,6 +107,18 @@ return 1" 0
         return redis.call('get', KEYS[1])" 1 k
     EVAL "#!lua flags=allow-cross-slot-keys
         return redis.call('get', KEYS[1])" 1 k
+    EVAL_RO "#!lua
+        return +" 0
+    EVAL_RO "#!lua
+        return +" 0
+    EVAL_RO "#!lua flags=no-writes
+        return +" 0
+    EVAL_RO "#!lua
+        return 'never run'" 0
+    EVALSHA_RO "{sha1 #!lua
+        return 'never run'}" 0
+    EVALSHA "{sha1 #!lua
+        return 'never run'}" 0
     EVAL "#!lua flags=nosuchflag
         return 1" 0
     EVAL "#!lua flags=

@@ -58,6 +58,25 @@ pub(crate) const QUEUE: &str = r#"
 "#;
 
 pub(crate) const ERRORS: &str = r#"
+    MULTI
+    INCR once
+    LMPOP 10 l l LEFT
+    LMPOP 1 l
+    LMPOP 0x1 l LEFT
+    LMPOP 1.0 l LEFT
+    ZMPOP 2 z MIN
+    EXEC
+    GET once
+    DEL once
+    RPUSH moved a
+    MULTI
+    RPUSH moved b
+    SELECT 1
+    SET elsewhere 1
+    EXEC
+    SELECT 0
+    LRANGE moved 0 -1
+    DEL moved
     SET text abc
     MULTI
     NOSUCHCOMMAND

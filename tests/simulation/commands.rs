@@ -20,7 +20,7 @@ impl Master {
             return reply;
         }
         match &name[..] {
-            "WATCH" | "UNWATCH" | "MULTI" | "EXEC" => self.transaction(process, id, &name, words),
+            "MULTI" | "EXEC" => self.transaction(process, id, &name),
             "EVAL" | "EVALSHA" => self.eval(process, &name, words),
             "SCRIPT" => self.script(process, words),
             "INFO" => Reply::text(self.info(process)),
@@ -43,32 +43,18 @@ impl Master {
     fn on_keys(&self, process: &mut Process, words: &[Vec<u8>]) -> Reply {
         process.keys.command(self.now_ms(), words).unwrap_or_else(|| {
             // An answer that the proxy takes for a master's refusal would hide that it is ours.
-            panic!("masters of a simulation do not know {}", String::from_utf8_lossy(&words[0]))
+            panic!("masters of a simulation do not know {}", words.join(&b' ').escape_ascii())
         })
     }
 
-    /// `WATCH`, `UNWATCH`, `MULTI` and `EXEC`, of commands on keys.
-    fn transaction(&self, process: &mut Process, id: i64, name: &str, words: &[Vec<u8>]) -> Reply {
-        let (keys, connection) = (&process.keys, process.connections.get_mut(&id));
-        let connection = connection.expect("it is just talking");
-        match name {
-            "WATCH" => {
-                let watched = words[1..].iter().map(|key| (key.clone(), keys.writes(key)));
-                connection.watched.extend(watched);
-                return Reply::ok();
-            }
-            "MULTI" => {
-                connection.queue = Some(Vec::new());
-                return Reply::ok();
-            }
-            _ => {}
+    /// `MULTI` and `EXEC`: all that came in between, at one moment.
+    fn transaction(&self, process: &mut Process, id: i64, name: &str) -> Reply {
+        if name == "MULTI" {
+            process.connection(id).queue = Some(Vec::new());
+            return Reply::ok();
         }
-        let watched = std::mem::take(&mut connection.watched);
-        let Some(queue) = connection.queue.take() else { return Reply::ok() };
-        if watched.iter().any(|(key, writes)| keys.writes(key) != *writes) {
-            return Reply::Nil;
-        }
-        Reply::Array(queue.iter().map(|words| self.on_keys(process, words)).collect())
+        let queue = process.connection(id).queue.take().unwrap_or_default();
+        Reply::Array(queue.iter().map(|words| self.run(process, id, words)).collect())
     }
 
     fn eval(&self, process: &mut Process, name: &str, words: &[Vec<u8>]) -> Reply {
@@ -93,6 +79,7 @@ impl Master {
                 "SELECT" if words[1] == b"0" => Reply::ok(),
                 "SELECT" => Reply::error("ERR DB index is out of range"),
                 "TIME" => self.time(),
+                "COMMAND" => keys_of(&words),
                 _ => self.on_keys(process, &words),
             }
         })
@@ -139,6 +126,23 @@ impl Process {
     fn connection(&mut self, id: i64) -> &mut Connection {
         self.connections.get_mut(&id).expect("it is just talking")
     }
+}
+
+/// `COMMAND GETKEYS` and `COMMAND GETKEYSANDFLAGS` of commands that have one key, or nothing else. Only of changes is anybody
+/// asked for flags.
+fn keys_of(words: &[Vec<u8>]) -> Reply {
+    let all = ["DEL", "EXISTS", "MGET", "UNLINK"].contains(&&*upper(words, 2));
+    let keys = words[3..].iter().take(if all { usize::MAX } else { 1 });
+    let keys = keys.cloned().map(Reply::Bulk);
+    let with_flags = |key| {
+        let flags = ["RW", "access", "update"].map(|flag| Reply::Status(flag.to_owned()));
+        Reply::Array(vec![key, Reply::Array(flags.to_vec())])
+    };
+    Reply::Array(match &*upper(words, 1) {
+        "GETKEYS" => keys.collect(),
+        "GETKEYSANDFLAGS" => keys.map(with_flags).collect(),
+        other => panic!("masters of a simulation do not know COMMAND {other}"),
+    })
 }
 
 /// After `MULTI`.

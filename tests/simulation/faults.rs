@@ -20,6 +20,9 @@ use super::world::World;
 /// Kinds of faults.
 pub const KINDS: u8 = 19;
 
+/// Those that are about the clocks of masters.
+pub const CLOCKS: [u8; 2] = [13, 14];
+
 /// Longest time a proxy is stopped: its clients wait as long for their replies.
 const LONGEST_PROXY_STOP: Duration = Duration::from_secs(4);
 
@@ -252,6 +255,7 @@ impl Fault {
             Self::ClockRate(master, _) => {
                 world.meddle(master);
                 world.masters[master].clock.borrow_mut().set_rate(1.0);
+                world.masters[master].clock.borrow_mut().step(0);
             }
             Self::Stop(master) => world.masters[master].resume(),
             Self::Hiccup => world.masters.iter().for_each(|master| master.resume()),

@@ -14,7 +14,7 @@ impl Client {
         while !self.world.is_ending() {
             let pause_ms = self.rng.u64(0..self.world.plan.idle_ms);
             sleep(Duration::from_millis(pause_ms)).await;
-            let done = match self.rng.u8(0..26) {
+            let done = match self.rng.u8(0..40) {
                 0 => self.look().await,
                 1 => self.pipeline().await,
                 2 => self.leave_in_the_middle().await,
@@ -23,6 +23,7 @@ impl Client {
                 9..=11 => self.acquire(PROGRAM).await,
                 12..=14 => self.lock_by_retrying().await,
                 15..=17 => self.lock_with_the_shared_token().await,
+                18..=31 if self.world.plan.may_hold_forever => self.use_a_register().await,
                 _ => self.lock().await,
             };
             if done.is_err() {

@@ -26,6 +26,8 @@ pub struct Counts {
     pub requests: u64,
     /// Locks that they were granted.
     pub grants: u64,
+    /// Requests to registers, whose histories were checked.
+    pub calls: u64,
 }
 
 /// A client may rely on its lock.

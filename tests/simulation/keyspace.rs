@@ -1,29 +1,28 @@
-//! What one master remembers: strings under keys, some of which end, and the notes that proxies keep.
+//! What one master remembers: values under keys, some of which end.
 
 use std::collections::BTreeMap;
 
-use redlock_proxy::reserved::is_reserved;
+use redlock_proxy::reserved::{STAMPS, is_reserved};
 
 use super::resp::Reply;
+use super::values::{self, Value, integer};
 
 /// The keys of one master. They end by that master's own wall clock, which every call is told.
 #[derive(Clone, Debug, Default)]
 pub struct Keyspace {
     keys: BTreeMap<Vec<u8>, Entry>,
-    /// The only sorted set: members and scores.
-    notes: BTreeMap<Vec<u8>, i64>,
-    /// How often each key was written, whether it is still there or not.
-    writes: BTreeMap<Vec<u8>, u64>,
+    /// The first end of any key, or an earlier time.
+    first_end_ms: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
-    value: Vec<u8>,
+    value: Value,
     /// Unix time, by the master's clock.
     ends_ms: Option<i64>,
 }
 
-/// What `SET` and `PEXPIRE` were told about time.
+/// What `SET` was told about time.
 enum Ends {
     Keep,
     Never,
@@ -38,98 +37,52 @@ impl Keyspace {
         let name = words.first()?.to_ascii_uppercase();
         self.end_keys(now_ms);
         let key = words.get(1).map(Vec::as_slice).unwrap_or_default();
-        let reply = self.run(now_ms, &name, key, words)?;
-        let is_write =
-            matches!(&name[..], b"SET" | b"DEL" | b"UNLINK" | b"PEXPIRE" | b"PERSIST" | b"RESTORE");
-        if is_write && !matches!(reply, Reply::Nil | Reply::Int(0) | Reply::Error(_)) {
-            words[1..].iter().for_each(|key| self.wrote(key));
-        }
-        Some(reply)
-    }
-
-    /// Without the keys of clients.
-    pub fn only_the_proxies_own(mut self) -> Self {
-        self.keys.retain(|key, _| is_reserved(key));
-        self
-    }
-
-    /// How often `key` was written: what `WATCH` compares.
-    pub fn writes(&self, key: &[u8]) -> u64 {
-        self.writes.get(key).copied().unwrap_or_default()
-    }
-
-    fn wrote(&mut self, key: &[u8]) {
-        *self.writes.entry(key.to_vec()).or_default() += 1;
-    }
-
-    fn run(&mut self, now_ms: i64, name: &[u8], key: &[u8], words: &[Vec<u8>]) -> Option<Reply> {
-        Some(match name {
-            b"GET" => self.keys.get(key).map_or(Reply::Nil, |it| Reply::Bulk(it.value.clone())),
-            b"GETRANGE" => {
-                let value = self.keys.get(key).map_or(&b""[..], |it| &it.value[..]);
-                let at = |word: &[u8]| String::from_utf8_lossy(word).parse().unwrap_or(0usize);
-                let last = (at(&words[3]) + 1).min(value.len());
-                Reply::Bulk(value[at(&words[2]).min(last)..last].to_vec())
-            }
+        Some(match &name[..] {
+            b"GET" => self.get(key),
+            b"MGET" => Reply::Array(words[1..].iter().map(|key| self.text(key)).collect()),
             b"SET" => self.set(now_ms, words),
             b"DEL" | b"UNLINK" => {
                 Reply::Int(words[1..].iter().filter(|it| self.delete(it)).count() as i64)
             }
+            // Of a key that is not there, and without any bytes: masters say whether they take writes.
+            b"SETRANGE" if words[3].is_empty() && !self.keys.contains_key(key) => Reply::Int(0),
             b"EXISTS" => {
                 let there = words[1..].iter().filter(|key| self.keys.contains_key(*key)).count();
                 Reply::Int(there as i64)
             }
             b"DBSIZE" => Reply::Int(self.keys.len() as i64),
-            b"TYPE" => self.kind(key),
+            b"TYPE" => Reply::Status(self.kind(key).to_owned()),
             b"PTTL" => Reply::Int(self.remaining_ms(now_ms, key)),
             b"PEXPIRETIME" => Reply::Int(self.end_ms(key)),
-            b"PEXPIRE" => self.expire(now_ms, words),
+            b"PEXPIRE" => self.expire(now_ms, now_ms, words),
+            b"PEXPIREAT" => self.expire(now_ms, 0, words),
             b"PERSIST" => self.persist(key),
-            b"DUMP" => self.keys.get(key).map_or(Reply::Nil, |it| Reply::Bulk(dump(&it.value))),
+            b"DUMP" => self.keys.get(key).map_or(Reply::Nil, |it| Reply::Bulk(it.value.dump())),
             b"RESTORE" => self.restore(now_ms, words),
-            b"SCAN" => self.scan(),
+            b"SCAN" => self.scan(words),
             b"FLUSHALL" | b"FLUSHDB" => self.flush(words),
-            name if key == b"redlock-proxy:over" => return self.on_notes(name, words),
-            _ => return None,
+            name => {
+                let args = words.get(2..).unwrap_or_default();
+                let held = self.keys.get(key).map(|it| it.value.clone());
+                let (after, reply) = values::run(name, held, args)?;
+                self.replace(key, after);
+                reply
+            }
         })
     }
 
-    /// As much of sorted sets as the notes take. There are never too many.
-    fn on_notes(&mut self, name: &[u8], words: &[Vec<u8>]) -> Option<Reply> {
-        let text = |number: i64| Reply::text(number.to_string());
-        Some(match name {
-            b"ZADD" => {
-                let score = self.notes.entry(words[4].clone()).or_insert(i64::MIN);
-                *score = number(&words[3]).expect("a score").max(*score);
-                Reply::Int(1)
-            }
-            b"ZREMRANGEBYSCORE" => {
-                let highest = number(&words[3]).expect("a score");
-                self.notes.retain(|_, score| *score > highest);
-                Reply::Int(0)
-            }
-            b"ZREMRANGEBYRANK" => Reply::Int(0),
-            b"ZRANGE" => {
-                let last = self.notes.iter().max_by_key(|(_, score)| **score);
-                let last = last.map(|(member, score)| [Reply::Bulk(member.clone()), text(*score)]);
-                Reply::Array(last.into_iter().flatten().collect())
-            }
-            b"PEXPIREAT" => Reply::Int(1),
-            b"ZSCAN" => {
-                let notes = self.notes.iter();
-                let notes = notes.flat_map(|(it, score)| [Reply::Bulk(it.clone()), text(*score)]);
-                Reply::Array(vec![text(0), Reply::Array(notes.collect())])
-            }
-            _ => return None,
-        })
+    /// Without the keys of clients.
+    pub fn only_the_proxies_own(mut self) -> Self {
+        self.keys.retain(|key, _| is_reserved(key) && !key.starts_with(STAMPS.as_bytes()));
+        self
     }
 
     /// Key, value and remaining time of everything that has not ended, but what proxies keep for themselves.
     pub fn all(&mut self, now_ms: i64) -> Vec<(String, String, Option<i64>)> {
         self.end_keys(now_ms);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let show = |(key, it): (&Vec<u8>, &Entry)| {
-            (text(key), text(&it.value), it.ends_ms.map(|end| end - now_ms))
+            let key = String::from_utf8_lossy(key).into_owned();
+            (key, it.value.shown(), it.ends_ms.map(|end| end - now_ms))
         };
         let is_clients = |(key, _): &(&Vec<u8>, &Entry)| !key.starts_with(b"redlock-proxy:");
         self.keys.iter().filter(is_clients).map(show).collect()
@@ -142,16 +95,51 @@ impl Keyspace {
 
     /// A key is there up to and including its last millisecond (`db.c`, `keyIsExpired`).
     fn end_keys(&mut self, now_ms: i64) {
-        self.keys.retain(|_, it| it.ends_ms.is_none_or(|end| now_ms <= end));
+        if self.first_end_ms.is_some_and(|end| end < now_ms) {
+            self.keys.retain(|_, it| it.ends_ms.is_none_or(|end| now_ms <= end));
+            self.first_end_ms = self.keys.values().filter_map(|it| it.ends_ms).min();
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: Value, ends_ms: Option<i64>) {
+        self.note_end(ends_ms);
+        self.keys.insert(key.to_vec(), Entry { value, ends_ms });
+    }
+
+    fn note_end(&mut self, ends_ms: Option<i64>) {
+        self.first_end_ms = self.first_end_ms.into_iter().chain(ends_ms).min();
+    }
+
+    /// The end of what was there stays.
+    fn replace(&mut self, key: &[u8], value: Option<Value>) {
+        match (value, self.keys.get_mut(key)) {
+            (Some(value), Some(entry)) => entry.value = value,
+            (Some(value), None) => self.put(key, value, None),
+            (None, _) => _ = self.delete(key),
+        }
     }
 
     fn delete(&mut self, key: &[u8]) -> bool {
         self.keys.remove(key).is_some()
     }
 
-    fn kind(&self, key: &[u8]) -> Reply {
-        let name = if self.keys.contains_key(key) { "string" } else { "none" };
-        Reply::Status(name.to_owned())
+    fn kind(&self, key: &[u8]) -> &'static str {
+        self.keys.get(key).map_or("none", |it| it.value.kind())
+    }
+
+    fn get(&self, key: &[u8]) -> Reply {
+        match self.kind(key) {
+            "none" | "string" => self.text(key),
+            _ => Reply::error(values::WRONG_TYPE),
+        }
+    }
+
+    /// A string; nothing for anything else.
+    fn text(&self, key: &[u8]) -> Reply {
+        match self.keys.get(key).map(|it| &it.value) {
+            Some(Value::Text(text)) => Reply::Bulk(text.clone()),
+            _ => Reply::Nil,
+        }
     }
 
     fn remaining_ms(&self, now_ms: i64, key: &[u8]) -> i64 {
@@ -165,24 +153,32 @@ impl Keyspace {
         self.keys.get(key).map_or(-2, |it| it.ends_ms.unwrap_or(-1))
     }
 
-    /// `SET key value [NX] [PX ms | KEEPTTL]`
+    /// `SET key value [NX | XX] [PX ms | PXAT ms | KEEPTTL] [GET]`
     fn set(&mut self, now_ms: i64, words: &[Vec<u8>]) -> Reply {
         let [_, key, value, options @ ..] = words else { return Reply::error(SYNTAX) };
-        let (mut only_new, mut ends) = (false, Ends::Never);
+        let (mut only_if, mut gets, mut ends) = (None, false, Ends::Never);
         let mut options = options.iter();
         while let Some(option) = options.next() {
-            match &option.to_ascii_uppercase()[..] {
-                b"NX" => only_new = true,
+            let option = option.to_ascii_uppercase();
+            match &option[..] {
+                b"NX" => only_if = Some(false),
+                b"XX" => only_if = Some(true),
+                b"GET" => gets = true,
                 b"KEEPTTL" => ends = Ends::Keep,
-                b"PX" => match options.next().and_then(|ms| number(ms)) {
-                    Some(ms) if ms > 0 => ends = Ends::At(now_ms + ms),
+                b"PX" | b"PXAT" => match options.next().and_then(|ms| integer(ms).ok()) {
+                    Some(ms) if ms > 0 => {
+                        ends = Ends::At(if option == b"PX" { now_ms + ms } else { ms });
+                    }
                     _ => return Reply::error("ERR invalid expire time in 'set' command"),
                 },
                 _ => return Reply::error(SYNTAX),
             }
         }
-        if only_new && self.keys.contains_key(key) {
-            return Reply::Nil;
+        let old = if gets { self.get(key) } else { Reply::Nil };
+        if matches!(old, Reply::Error(_))
+            || only_if.is_some_and(|wanted| self.keys.contains_key(key) != wanted)
+        {
+            return old;
         }
         let kept = self.keys.get(key).and_then(|it| it.ends_ms);
         let ends_ms = match ends {
@@ -190,22 +186,30 @@ impl Keyspace {
             Ends::Never => None,
             Ends::At(end) => Some(end),
         };
-        self.keys.insert(key.clone(), Entry { value: value.clone(), ends_ms });
-        Reply::ok()
+        self.put(key, Value::Text(value.clone()), ends_ms);
+        // An end that is kept may be now: the key lives until it is over.
+        if matches!(ends, Ends::At(end) if end <= now_ms) {
+            self.delete(key);
+        }
+        if gets { old } else { Reply::ok() }
     }
 
-    /// `PEXPIRE key ms [GT]`
-    fn expire(&mut self, now_ms: i64, words: &[Vec<u8>]) -> Reply {
+    /// `PEXPIRE key ms [GT]`, and `PEXPIREAT`, which counts from another time.
+    fn expire(&mut self, now_ms: i64, from_ms: i64, words: &[Vec<u8>]) -> Reply {
         let [_, key, ms, options @ ..] = words else { return Reply::error(SYNTAX) };
-        let Some(ms) = number(ms) else { return Reply::error(SYNTAX) };
+        let ms = match integer(ms) {
+            Ok(ms) => ms,
+            Err(why) => return Reply::error(why),
+        };
         let only_longer = options.iter().any(|option| option.eq_ignore_ascii_case(b"GT"));
         let Some(entry) = self.keys.get_mut(key) else { return Reply::Int(0) };
-        let end = now_ms + ms;
+        let end = from_ms + ms;
         if only_longer && entry.ends_ms.is_none_or(|before| end <= before) {
             return Reply::Int(0);
         }
         entry.ends_ms = Some(end);
-        if ms <= 0 {
+        self.note_end(Some(end));
+        if end <= now_ms {
             self.delete(key);
         }
         Reply::Int(1)
@@ -220,7 +224,7 @@ impl Keyspace {
     fn restore(&mut self, now_ms: i64, words: &[Vec<u8>]) -> Reply {
         let [_, key, ms, dumped, options @ ..] = words else { return Reply::error(SYNTAX) };
         let has = |name: &[u8]| options.iter().any(|option| option.eq_ignore_ascii_case(name));
-        let (Some(ms), Some(value)) = (number(ms), undump(dumped)) else {
+        let (Ok(ms), Some(value)) = (integer(ms), Value::of_dump(dumped)) else {
             return Reply::error("ERR DUMP payload version or checksum are wrong");
         };
         if self.keys.contains_key(key) && !has(b"REPLACE") {
@@ -228,13 +232,22 @@ impl Keyspace {
         }
         let start_ms = if has(b"ABSTTL") { 0 } else { now_ms };
         let ends_ms = (ms > 0).then_some(start_ms + ms);
-        self.keys.insert(key.clone(), Entry { value, ends_ms });
+        self.put(key, value, ends_ms);
+        // It is not even created (`restoreCommand` in `cluster.c`).
+        if ends_ms.is_some_and(|end| end <= now_ms) {
+            self.delete(key);
+        }
         Reply::ok()
     }
 
-    /// All in one page, which Redis may do as well.
-    fn scan(&self) -> Reply {
-        let keys = self.keys.keys().cloned().map(Reply::Bulk).collect();
+    /// `SCAN cursor [MATCH head*] [COUNT n]`, all in one page, which Redis may do as well.
+    fn scan(&self, words: &[Vec<u8>]) -> Reply {
+        let at = words.iter().position(|word| word.eq_ignore_ascii_case(b"MATCH"));
+        let pattern = at.and_then(|at| words.get(at + 1)).map_or(&b"*"[..], Vec::as_slice);
+        let head = pattern.strip_suffix(b"*").filter(|head| !head.contains(&b'*'));
+        let head = head.expect("masters of a simulation know patterns of a head and a star");
+        let found = self.keys.keys().filter(|key| key.starts_with(head));
+        let keys = found.cloned().map(Reply::Bulk).collect();
         Reply::Array(vec![Reply::text("0"), Reply::Array(keys)])
     }
 
@@ -242,30 +255,7 @@ impl Keyspace {
         if words.get(1).is_some_and(|mode| mode != b"ASYNC") {
             return Reply::error(SYNTAX);
         }
-        let keys: Vec<Vec<u8>> = self.keys.keys().cloned().collect();
-        keys.iter().for_each(|key| self.wrote(key));
         self.keys.clear();
-        self.notes.clear();
         Reply::ok()
     }
-}
-
-/// The value behind a byte for its type, then two for the version of the format and eight of checksum, as
-/// the proxy knows them.
-fn dump(value: &[u8]) -> Vec<u8> {
-    let mut dump = vec![0];
-    dump.extend_from_slice(value);
-    dump.extend_from_slice(&[11, 0]);
-    let checksum = sha1_smol::Sha1::from(&dump).digest().bytes();
-    dump.extend_from_slice(&checksum[..8]);
-    dump
-}
-
-fn undump(dumped: &[u8]) -> Option<Vec<u8>> {
-    let value = dumped.get(1..dumped.len().checked_sub(10)?)?;
-    (dump(value) == dumped).then(|| value.to_vec())
-}
-
-fn number(word: &[u8]) -> Option<i64> {
-    std::str::from_utf8(word).ok()?.parse().ok()
 }

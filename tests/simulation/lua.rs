@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
+use super::packing;
 use super::resp::Reply;
 
 /// Lua, and what it has compiled. All masters share it: scripts keep nothing between calls.
@@ -39,6 +40,7 @@ impl Scripts {
         let sha1hex = lua.create_function(|_, text: mlua::LuaString| Ok(sha1(&text.as_bytes())));
         let library: Table = lua.globals().get("redis").expect("it was just set");
         library.set("sha1hex", sha1hex.expect("a function")).expect("a table takes anything");
+        packing::add_to(&lua).expect("tables take anything");
         Self { lua, compiled: HashMap::new() }
     }
 
@@ -69,7 +71,8 @@ impl Scripts {
             globals.set("ARGV", self.words(argv)?)?;
             let redis: Table = globals.get("redis")?;
             let command = scope.create_function_mut(|lua, words: MultiValue| {
-                let words = words.into_iter().map(word).collect::<mlua::Result<_>>()?;
+                let words = words.into_iter().map(|it| word(lua, it));
+                let words = words.collect::<mlua::Result<_>>()?;
                 to_lua(lua, command(words))
             })?;
             redis.set("command", command)?;
@@ -91,12 +94,18 @@ pub fn sha1(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).hexdigest()
 }
 
-fn word(value: Value) -> mlua::Result<Vec<u8>> {
+/// An argument of a command; of numbers as `luaArgsToRedisArgv` in `script_lua.c` has it.
+fn word(lua: &Lua, value: Value) -> mlua::Result<Vec<u8>> {
     match value {
         Value::String(text) => Ok(text.as_bytes().to_vec()),
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
-        // `%.17g` as Redis has it; scripts only make whole numbers.
-        Value::Number(number) => Ok(format!("{number}").into_bytes()),
+        Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => {
+            Ok(format!("{number}").into_bytes())
+        }
+        Value::Number(number) => {
+            let format: Function = lua.globals().get::<Table>("string")?.get("format")?;
+            Ok(format.call::<mlua::LuaString>(("%.17g", number))?.as_bytes().to_vec())
+        }
         other => Err(mlua::Error::runtime(format!("no argument: {other:?}"))),
     }
 }
@@ -136,8 +145,9 @@ fn from_lua(value: &Value) -> mlua::Result<Reply> {
             if let Some(text) = table.raw_get::<Option<String>>("err")? {
                 return Ok(Reply::Error(text));
             }
-            let elements = (1..=table.raw_len()).map(|at| from_lua(&table.raw_get(at)?));
-            Reply::Array(elements.collect::<mlua::Result<_>>()?)
+            let elements = (1..).map(|at| table.raw_get(at));
+            let elements = elements.take_while(|it| !matches!(it, Ok(Value::Nil)));
+            Reply::Array(elements.map(|it| from_lua(&it?)).collect::<mlua::Result<_>>()?)
         }
         _ => Reply::Nil,
     })
@@ -150,6 +160,7 @@ fn failed(why: &mlua::Error) -> Reply {
 #[test]
 fn a_key_that_is_copied_in_its_last_millisecond_does_not_stay_for_ever() {
     use super::keyspace::Keyspace;
+    use redlock_proxy::lua::keyspace::on_stamps;
 
     let words = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Vec<_>>();
     let (mut keys, mut scripts) = (Keyspace::default(), Scripts::new());
@@ -162,7 +173,7 @@ fn a_key_that_is_copied_in_its_last_millisecond_does_not_stay_for_ever() {
         include_str!("../../src/lua/program/digest.lua"),
         include_str!("../../src/lua/copy/paste.lua"),
     ];
-    let sha = scripts.compile(paste.concat().as_bytes()).expect("it is Lua");
+    let sha = scripts.compile(on_stamps(&paste.concat()).as_bytes()).expect("it is Lua");
     let argv = words(&[b"0", b"? 7 0;", b"", b"d", &dump, b"0"]);
     let keys = words(&[b"redlock-proxy:mark", b"other"]);
     let pasted = scripts.run(&sha, &keys, &argv, |words| match &words[0][..] {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use redlock_proxy::master::facts::FARTHEST_AHEAD_MS;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use super::keyspace::Keyspace;
 use super::lua::Scripts;
+use super::plan::Plan;
 use super::resp::decode_request;
 use super::socket::Socket;
 
@@ -58,8 +60,6 @@ pub struct Connection {
     pub killed: Rc<Cell<bool>>,
     pub end: Rc<Notify>,
     pub resp3: bool,
-    /// Keys under `WATCH`, and how often each had been written.
-    pub watched: BTreeMap<Vec<u8>, u64>,
     /// Commands after `MULTI`.
     pub queue: Option<Vec<Vec<Vec<u8>>>>,
 }
@@ -67,6 +67,7 @@ pub struct Connection {
 /// A clock that need not be right.
 #[derive(Clone, Copy, Debug)]
 pub struct WallClock {
+    begun: Instant,
     at: Instant,
     micros: i64,
     rate: f64,
@@ -75,7 +76,8 @@ pub struct WallClock {
 
 impl WallClock {
     pub fn new(micros: i64, rate: f64) -> Self {
-        Self { at: Instant::now(), micros, rate, set_back_ms: 0 }
+        let now = Instant::now();
+        Self { begun: now, at: now, micros, rate, set_back_ms: 0 }
     }
 
     /// By how much it was set back, all in all: so much longer may keys live.
@@ -91,15 +93,39 @@ impl WallClock {
         self.micros() / 1000
     }
 
+    /// Sets it by about so much, but never so far that its master must not vote.
     pub fn step(&mut self, ms: i64) {
-        self.micros += 1000 * ms;
-        self.set_back_ms += u64::try_from(-ms).unwrap_or_default();
+        let right_us = SOME_DAY_US + self.begun.elapsed().as_micros() as i64;
+        let wrong_us = self.micros() - right_us;
+        let us = (wrong_us + 1000 * ms).clamp(-FARTHEST_US, FARTHEST_US) - wrong_us;
+        self.micros += us;
+        self.set_back_ms += u64::try_from(-us).unwrap_or_default().div_ceil(1000);
     }
 
     pub fn set_rate(&mut self, rate: f64) {
-        *self = Self { set_back_ms: self.set_back_ms, ..Self::new(self.micros(), rate) };
+        *self = Self { at: Instant::now(), micros: self.micros(), rate, ..*self };
+    }
+
+    /// Of a master that has just been started. Where clocks differ they may be seconds apart, and go as far apart as the drift
+    /// bound allows.
+    fn draw(rng: &mut Rng, plan: &Plan) -> Self {
+        if plan.clocks_differ {
+            let most = (FARTHEST_US as f64 / plan.chaos.as_micros() as f64).min(0.004);
+            let rate = 1.0 + most * rng.i32(-40..=40) as f64 / 40.0;
+            return Self::new(SOME_DAY_US + rng.i64(-FARTHEST_US..FARTHEST_US), rate);
+        }
+        Self::new(SOME_DAY_US + rng.i64(-DISCIPLINED_US..DISCIPLINED_US), 1.0)
     }
 }
+
+/// What all clocks should show when a run begins.
+const SOME_DAY_US: i64 = 20_000 * 86_400_000_000;
+
+/// By how much a clock may be wrong, and come to be wrong in a run, with which its master votes all the same.
+const FARTHEST_US: i64 = FARTHEST_AHEAD_MS * 1000 / 6;
+
+/// How far a clock is from the right one that NTP looks after.
+const DISCIPLINED_US: i64 = 1_000;
 
 impl Master {
     /// A master that has been running for `age`.
@@ -108,21 +134,18 @@ impl Master {
         mut rng: Rng,
         scripts: Rc<RefCell<Scripts>>,
         age: Duration,
-        keeps_marks: bool,
+        plan: &Plan,
     ) -> Rc<Self> {
-        // Masters may be days apart: only the rates matter, as far as the drift bound allows.
-        let day_us = 86_400_000_000;
-        let micros = 20_000 * day_us + rng.i64(-day_us..day_us);
-        let rate = 1.0 + rng.i32(-40..=40) as f64 / 10_000.0;
+        let clock = WallClock::draw(&mut rng, plan);
         let master = Rc::new(Self {
             index,
-            clock: RefCell::new(WallClock::new(micros, rate)),
+            clock: RefCell::new(clock),
             process: RefCell::default(),
             scripts,
             rng: RefCell::new(rng),
             disguise: RefCell::default(),
             volume: RefCell::default(),
-            keeps_marks,
+            keeps_marks: plan.masters_keep_marks,
             stopped: Cell::new(false),
             deaths: Cell::new(0),
             continued: Notify::new(),

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use redlock_proxy::config::Settings;
+use redlock_proxy::lua::keyspace::SLACK_MS;
 use redlock_proxy::master::standing::ColdStart;
 
-use super::faults::KINDS;
+use super::faults::{CLOCKS, KINDS};
 use super::network::{Conditions, FAIR};
 
 /// The shape of a run.
@@ -32,6 +33,8 @@ pub struct Plan {
     pub may_hold_forever: bool,
     /// A master that was restarted shows the marks from before: with the protection off, so to speak.
     pub masters_keep_marks: bool,
+    /// Clocks are seconds apart, and may be set or go wrong.
+    pub clocks_differ: bool,
     /// Which kinds of faults there are: with fewer kinds each of them meets itself more often.
     pub faults: Vec<u8>,
     /// How long faults go on.
@@ -46,6 +49,9 @@ const RESTART: u8 = KINDS - 1;
 /// Longer than a quorum of the others is ever away, so that nobody votes who has not copied what it forgot.
 const LONG_WAIT: Duration = Duration::from_secs(60);
 
+/// Masters clean registers up so long after their ends.
+const SLACK: Duration = Duration::from_millis(SLACK_MS);
+
 impl Plan {
     pub fn of(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
@@ -55,6 +61,8 @@ impl Plan {
         } else {
             ColdStart::Wait
         };
+        let faults = some_kinds(&mut rng);
+        let clocks_differ = faults.iter().any(|kind| CLOCKS.contains(kind));
         let usual = Conditions { longest: pick(&mut rng, &[1, 3, 10]), ..FAIR };
         Self {
             seed,
@@ -69,7 +77,8 @@ impl Plan {
             cold_start,
             may_hold_forever: restart_wait == LONG_WAIT,
             masters_keep_marks: false,
-            faults: some_kinds(&mut rng),
+            clocks_differ,
+            faults,
             chaos: Duration::from_secs(rng.u64(60..=240)),
             longest_calm: pick(&mut rng, &[1_000, 4_000, 12_000]),
             usual,
@@ -106,6 +115,7 @@ impl Plan {
             cold_start: ColdStart::Wait,
             may_hold_forever: false,
             masters_keep_marks: true,
+            clocks_differ: true,
             faults: vec![RESTART],
             longest_calm: Duration::from_secs(1),
             ..Self::of(seed)
@@ -127,13 +137,15 @@ impl Plan {
 
     /// What was going on when the faults ended has come to its end after this.
     pub fn settling(&self) -> Duration {
-        2 * self.restart_wait + 2 * self.longest_lease + Duration::from_secs(10)
+        2 * self.restart_wait + 2 * self.longest_lease + SLACK + Duration::from_secs(10)
     }
 }
 
-/// About half of them; restarts are what Redlock is about, and are there more often than not.
+/// About half of them; clocks are wrong in every other run. Restarts are what Redlock is about, and are there more often than not.
 fn some_kinds(rng: &mut Rng) -> Vec<u8> {
-    let mut kinds: Vec<u8> = (0..RESTART).filter(|_| rng.bool()).collect();
+    let clocks_differ = rng.bool();
+    let is_there = |kind: &u8| clocks_differ || !CLOCKS.contains(kind);
+    let mut kinds: Vec<u8> = (0..RESTART).filter(is_there).filter(|_| rng.bool()).collect();
     if kinds.is_empty() || rng.u8(0..4) > 0 {
         kinds.extend([RESTART, RESTART]);
     }

@@ -15,6 +15,7 @@ use super::canary;
 use super::client::Client;
 use super::equal_tokens::Releases;
 use super::faults;
+use super::history::{self, Histories};
 use super::journal::{Counts, Journal};
 use super::lua::Scripts;
 use super::master::Master;
@@ -26,6 +27,8 @@ use super::proxy::{Proxy, Road, Roads};
 pub struct World {
     pub plan: Plan,
     pub journal: Journal,
+    /// Of registers.
+    pub histories: RefCell<Histories>,
     /// Of the token that clients share.
     pub releases: Releases,
     pub masters: Vec<Rc<Master>>,
@@ -78,8 +81,11 @@ impl World {
         world.proxies.iter().for_each(|proxy| proxy.start());
         world.live(&mut rng).await;
         world.settle().await;
+        world.check_registers();
         let journal = &world.journal;
-        let (broken, counts, digest) = (journal.broken(), journal.counts(), journal.digest());
+        let (broken, digest) = (journal.broken(), journal.digest());
+        let calls = world.histories.borrow().values().map(|calls| calls.len() as u64).sum();
+        let counts = Counts { calls, ..journal.counts() };
         Outcome { broken, counts, simulated: start.elapsed(), digest }
     }
 
@@ -89,7 +95,7 @@ impl World {
         let scripts = Rc::new(RefCell::new(Scripts::new()));
         let masters = (0..plan.masters).map(|at| {
             let scripts = Rc::clone(&scripts);
-            Master::new(at, rng.fork(), scripts, AGE, plan.masters_keep_marks)
+            Master::new(at, rng.fork(), scripts, AGE, &plan)
         });
         let masters: Vec<_> = masters.collect();
         let mut way = || {
@@ -108,8 +114,19 @@ impl World {
         let health = RefCell::new(vec![vec![health; plan.masters]; plan.proxies]);
         let meddled = RefCell::new(vec![None; plan.masters]);
         let ending = Cell::new(false);
-        let releases = Releases::default();
-        Rc::new(Self { plan, journal, releases, masters, proxies, roads, health, meddled, ending })
+        let (releases, histories) = Default::default();
+        Rc::new(Self {
+            plan,
+            journal,
+            histories,
+            releases,
+            masters,
+            proxies,
+            roads,
+            health,
+            meddled,
+            ending,
+        })
     }
 
     /// Until the faults and then the clients have come to an end.
@@ -182,20 +199,48 @@ impl World {
         }
     }
 
+    /// Promise 2: registers answer as those of one Redis do, and in the end all masters hold the same.
+    fn check_registers(&self) {
+        for (object, calls) in &*self.histories.borrow() {
+            if let Err(why) = history::check(calls) {
+                self.journal.violation(format_args!("rule 5: {object}: {why}"));
+            }
+        }
+        let held = |master: &Rc<Master>| {
+            let mut all = self.held(master);
+            all.retain(|(key, ..)| key.starts_with("reg-"));
+            all
+        };
+        let (first, others) = self.masters.split_first().expect("there are masters");
+        for other in others.iter().filter(|other| held(other) != held(first)) {
+            self.journal.violation(format_args!(
+                "rule 5: master {} holds {:?}, and master {} {:?}",
+                first.index,
+                held(first),
+                other.index,
+                held(other)
+            ));
+        }
+    }
+
     /// What it has and must not keep.
     fn kept(&self, master: &Master) -> Vec<(String, String, Option<i64>)> {
-        let now_ms = master.now_ms();
-        let mut process = master.process.borrow_mut();
-        let process = process.as_mut().expect("it was started again");
-        let mut all = process.keys.all(now_ms);
+        let mut all = self.held(master);
         all.retain(|(key, _, ttl_ms)| !self.may_keep(key, *ttl_ms));
         all
     }
 
+    /// Key, value and remaining time of all that it has of clients.
+    fn held(&self, master: &Master) -> Vec<(String, String, Option<i64>)> {
+        let now_ms = master.now_ms();
+        let mut process = master.process.borrow_mut();
+        process.as_mut().expect("it was started again").keys.all(now_ms)
+    }
+
     /// A lock without a TTL that a master missed to give back is not made up for where the connection was
-    /// lost or the proxy died: nothing would tell it from a younger one.
+    /// lost or the proxy died: nothing would tell it from a younger one. Registers stay.
     fn may_keep(&self, key: &str, ttl_ms: Option<i64>) -> bool {
-        key.starts_with("nx-") && ttl_ms.is_none()
+        key.starts_with("reg-") || key.starts_with("nx-") && ttl_ms.is_none()
     }
 
     /// Whether somebody who has held a lock since then may be told that it is another's. When a master

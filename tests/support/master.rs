@@ -83,19 +83,14 @@ impl Master {
 
     /// The same of any database.
     pub async fn key_count_in(&self, db: u32) -> i64 {
-        let own: Vec<_> = ["EXISTS"].into_iter().chain(redlock_proxy::reserved::KEYS).collect();
-        let mut raw = Raw::connect_resp3(&self.address()).await;
-        assert_eq!(raw.ask(&["SELECT", &db.to_string()]).await, Reply::ok());
-        // In one step: the roster may come at any moment.
-        assert_eq!(raw.ask(&["MULTI"]).await, Reply::ok());
-        for counted in [&own[..], &["DBSIZE"]] {
-            raw.ask(counted).await;
-        }
-        match raw.ask(&["EXEC"]).await {
-            Reply::Array(counts) => match counts[..] {
-                [Reply::Int(own), Reply::Int(all)] => all - own,
-                _ => panic!("a master does not count its keys: {counts:?}"),
-            },
+        let script = "redis.call('select', ARGV[1]) local count = 0 \
+            for _, key in ipairs(redis.call('keys', '*')) do \
+            if string.sub(key, 1, #ARGV[2]) ~= ARGV[2] then count = count + 1 end end return count";
+        let count = self
+            .ask(&["EVAL", script, "0", &db.to_string(), redlock_proxy::reserved::PREFIX])
+            .await;
+        match count {
+            Reply::Int(count) => count,
             other => panic!("a master does not count its keys: {other:?}"),
         }
     }

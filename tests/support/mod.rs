@@ -21,6 +21,7 @@ pub mod client;
 pub mod clock;
 pub mod followed;
 pub mod http;
+pub mod linearizable;
 pub mod master;
 pub mod one_address;
 pub mod proxy;

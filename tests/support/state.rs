@@ -56,6 +56,24 @@ impl State {
     }
 }
 
+/// Whether all masters hold the same types and contents under these keys, with the same ends.
+pub async fn all_hold_the_same(masters: &[Master], keys: &[impl AsRef<str>]) -> bool {
+    let mut servers = Vec::new();
+    for master in masters {
+        servers.push(Raw::connect_resp3(&master.address()).await);
+    }
+    for key in keys {
+        let first = State::of(key.as_ref(), &mut servers[0]).await;
+        for server in &mut servers[1..] {
+            let other = State::of(key.as_ref(), server).await;
+            if !first.holds_the_same(&other) || first.expires_at_ms != other.expires_at_ms {
+                return false;
+            }
+        }
+    }
+    true
+}
+
 /// A string as clients see it: masters keep a tag before it.
 pub fn less_tag(value: Reply) -> Reply {
     match value {

@@ -1,6 +1,6 @@
 //! Sessions that come from another process, or go to one.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::client::decoder::{Args, Decoder};
 use crate::client::guesses::Attempts;
 use crate::client::registry::Client;
 use crate::client::reply::Protocol;
-use crate::client::waiting::Waiting;
+use crate::client::waiting::{Waiting, Withdrawal};
 use crate::clock::{self, Instant};
 use crate::handover::connection::{Connection, Portable, State};
 use crate::handover::helm::Departure;
@@ -26,16 +26,14 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// A request that waits, and how to begin it anew elsewhere.
 #[derive(Debug)]
 pub(super) struct Suspended {
-    request: Vec<u8>,
     since: Instant,
-    /// It does not wait here any more.
-    withdrawn: Rc<Cell<bool>>,
+    withdrawal: Rc<Withdrawal>,
 }
 
 impl Suspended {
     /// What it takes.
     pub(super) fn held(&self) -> usize {
-        self.request.capacity()
+        self.withdrawal.request.borrow().capacity()
     }
 }
 
@@ -73,10 +71,13 @@ impl<S: Portable> Session<S> {
 impl<S: AsyncWrite + Unpin + Portable> Session<S> {
     /// A request that does not wait any more is the next one again.
     pub(super) fn take_back(&mut self) {
-        let is_withdrawn = |suspended: &mut Suspended| suspended.withdrawn.get();
+        let is_withdrawn = |suspended: &mut Suspended| suspended.withdrawal.is_withdrawn.get();
         let Some(suspended) = self.front.suspended.take_if(is_withdrawn) else { return };
         self.front.waited = clock::now() - suspended.since;
-        let rest = std::mem::replace(&mut self.pending, suspended.request.as_slice().into());
+        let rest = std::mem::replace(
+            &mut self.pending,
+            suspended.withdrawal.request.borrow().as_slice().into(),
+        );
         self.pending.extend_from_slice(&rest);
         self.decoder = Decoder::new();
     }
@@ -136,16 +137,17 @@ impl Front {
         &mut self,
         waiting: &mut Waiting,
         args: Args<'_>,
-    ) -> Option<Rc<Cell<bool>>> {
+    ) -> Option<Rc<Withdrawal>> {
         let (now, waited) = (clock::now(), std::mem::take(&mut self.waited));
         waiting.until = waiting.until.map(|until| until.checked_sub(waited).unwrap_or(now));
         if !self.portable || self.worker.settings().handover.is_none() {
             return None;
         }
-        let (request, withdrawn) = (args.to_request(), Rc::new(Cell::new(false)));
+        let request = RefCell::new(args.to_request());
+        let withdrawal = Rc::new(Withdrawal { is_withdrawn: Cell::new(false), request });
         let since = now.checked_sub(waited).unwrap_or(now);
-        self.suspended = Some(Suspended { request, since, withdrawn: Rc::clone(&withdrawn) });
-        Some(withdrawn)
+        self.suspended = Some(Suspended { since, withdrawal: Rc::clone(&withdrawal) });
+        Some(withdrawal)
     }
 
     /// Whether the next request is for another process.

@@ -61,6 +61,7 @@ impl<'a> Destination<'a> {
         match spec.id {
             Command::DbSize
             | Command::Keys
+            | Command::RandomKey
             | Command::Scan
             | Command::FlushDb
             | Command::FlushAll
@@ -71,6 +72,7 @@ impl<'a> Destination<'a> {
                 Self::of_names(names, |name| locks.has_channel(name))
             }
             Command::Script if !is(args.at(1), &["load", "help"]) => Self::Data(None),
+            Command::Function => Self::Data(None),
             Command::Info if args.get(1).is_some_and(|word| is(word, &["data"])) => {
                 Self::Data(None)
             }
@@ -78,7 +80,7 @@ impl<'a> Destination<'a> {
             Command::Publish => Self::of_name(args.at(1), locks.has_channel(args.at(1))),
             _ => {
                 let keys = keys::of(spec, args);
-                let needs_keys = spec.first_key != 0 || spec.has_counted_keys();
+                let needs_keys = spec.first_key != 0 || spec.flags.contains(&"movablekeys");
                 match Self::of_names(keys, is_lock(locks, spec)) {
                     Self::Proxy if needs_keys => Self::Data(None),
                     destination => destination,
@@ -194,6 +196,7 @@ mod tests {
             ("client list", "proxy"),
             ("client tracking on", "data"),
             ("dbsize", "data"),
+            ("randomkey", "data"),
             ("scan 0", "data"),
             ("keys *", "data"),
             ("randomkey", "data"),

@@ -1,8 +1,7 @@
 //! Commands of composite types, and those of strings that are not a lock's: what they do is the
 //! masters' own affair, and a majority's answer is the answer.
 //!
-//! Arity, flags, key positions and versions are those of redis-server 7.0. Commands with random results
-//! are not here: masters could not agree on them.
+//! Arity, flags, key positions and versions are those of redis-server 7.0.
 
 use super::{Family, KEYS, NO_KEY, Nothing, ONE_KEY, Run, Spec, data_commands};
 
@@ -41,6 +40,7 @@ data_commands! {
     "hlen" 2 ONE_KEY ["readonly" "fast"] "2.0.0" Hash Read(Zero) "Get the number of fields in a hash";
     "hmget" -3 ONE_KEY ["readonly" "fast"] "2.0.0" Hash Read(Again) "Get the values of all the given hash fields";
     "hmset" -4 ONE_KEY ["write" "denyoom" "fast"] "2.0.0" Hash Write "Set hash fields";
+    "hrandfield" -2 ONE_KEY ["readonly"] "6.2.0" Hash Read(Nil) "Fields of a hash, drawn at random";
     "hscan" -3 ONE_KEY ["readonly"] "2.8.0" Hash Walk "Walk over a hash";
     "hset" -4 ONE_KEY ["write" "denyoom" "fast"] "2.0.0" Hash Write "Set the string value of a hash field";
     "hsetnx" 4 ONE_KEY ["write" "denyoom" "fast"] "2.0.0" Hash Write "Set a hash field that does not exist";
@@ -89,6 +89,8 @@ data_commands! {
     "smove" 4 TWO_KEYS ["write" "fast"] "1.0.0" Set Write "Move a member from one set to another";
     "sort" -2 ONE_KEY ["write" "denyoom" "movablekeys"] "1.0.0" Keyspace Write "Sort the elements in a list, set or sorted set";
     "sort_ro" -2 ONE_KEY ["readonly" "movablekeys"] "7.0.0" Keyspace Read(List) "Sort the elements of a list, set or sorted set, without storing";
+    "spop" -2 ONE_KEY ["write" "fast"] "1.0.0" Set Write "Remove and get members of a set, drawn at random";
+    "srandmember" -2 ONE_KEY ["readonly"] "1.0.0" Set Read(Nil) "Members of a set, drawn at random";
     "srem" -3 ONE_KEY ["write" "fast"] "1.0.0" Set Write "Remove one or more members from a set";
     "sscan" -3 ONE_KEY ["readonly"] "2.8.0" Set Walk "Walk over a set";
     "sunion" -2 KEYS ["readonly"] "1.0.0" Set Read(Set) "Add multiple sets";
@@ -103,6 +105,8 @@ data_commands! {
     "xlen" 2 ONE_KEY ["readonly" "fast"] "5.0.0" Stream Read(Zero) "Return the number of entries in a stream";
     "xpending" -3 ONE_KEY ["readonly"] "5.0.0" Stream Read(Again) "Messages of a group that were not processed";
     "xrange" -4 ONE_KEY ["readonly"] "5.0.0" Stream Read(List) "Entries of a stream";
+    "xread" -4 NO_KEY ["readonly" "blocking" "movablekeys"] "5.0.0" Stream Follow "Entries of streams, or wait for some";
+    "xreadgroup" -7 NO_KEY ["write" "blocking" "movablekeys"] "5.0.0" Stream Deliver "Entries of streams for a consumer of a group, or wait for some";
     "xrevrange" -4 ONE_KEY ["readonly"] "5.0.0" Stream Read(List) "Entries of a stream, backwards";
     "xsetid" -3 ONE_KEY ["write" "denyoom" "fast"] "5.0.0" Stream Write "Set the last id of a stream";
     "xtrim" -4 ONE_KEY ["write"] "5.0.0" Stream Write "Trim a stream";
@@ -120,6 +124,7 @@ data_commands! {
     "zmscore" -3 ONE_KEY ["readonly" "fast"] "6.2.0" SortedSet Read(Again) "The scores of several members";
     "zpopmax" -2 ONE_KEY ["write" "fast"] "5.0.0" SortedSet Write "Take the members with the highest scores";
     "zpopmin" -2 ONE_KEY ["write" "fast"] "5.0.0" SortedSet Write "Take the members with the lowest scores";
+    "zrandmember" -2 ONE_KEY ["readonly"] "6.2.0" SortedSet Read(Nil) "Members of a sorted set, drawn at random";
     "zrange" -4 ONE_KEY ["readonly"] "1.2.0" SortedSet Read(List) "Return a range of members in a sorted set";
     "zrangebylex" -4 ONE_KEY ["readonly"] "2.8.9" SortedSet Read(List) "Members between two strings";
     "zrangebyscore" -4 ONE_KEY ["readonly"] "1.0.5" SortedSet Read(List) "Return a range of members in a sorted set, by score";

@@ -12,7 +12,7 @@ commands! {
         "Answered from the users in the settings file; changes are refused.";
     Append "append" 3 ONE_KEY ["write" "denyoom" "fast"]
         "2.0.0" Key "Add to the end of a value",
-        COMPARE_AND_SET;
+        REGISTER;
     Auth "auth" -2 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
         "1.0.0" Connection "Prove who the client is",
         "Checked against the proxy's own users; the masters' are its own affair.";
@@ -33,10 +33,10 @@ commands! {
         "The number of keys that a majority of masters holds.";
     Decr "decr" 2 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Counter "Take one from a number",
-        COMPARE_AND_SET;
+        REGISTER;
     DecrBy "decrby" 3 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Counter "Take an amount from a number",
-        COMPARE_AND_SET;
+        REGISTER;
     Del "del" -2 KEYS ["write"]
         "1.0.0" Lock "Delete keys",
         VOTED_SUM;
@@ -72,43 +72,52 @@ commands! {
         "Each key exists if a quorum holds it; the reply is the sum.";
     Expire "expire" -3 ONE_KEY ["write" "fast"]
         "1.0.0" Expiry "Set the time to live in seconds",
-        VOTED_EXPIRY;
+        REGISTER_EXPIRY;
     ExpireAt "expireat" -3 ONE_KEY ["write" "fast"]
         "1.2.0" Expiry "Set the Unix time of expiry in seconds",
-        VOTED_EXPIRY;
+        REGISTER_EXPIRY;
     ExpireTime "expiretime" 2 ONE_KEY ["readonly" "fast"]
         "7.0.0" Expiry "The Unix time of expiry in seconds",
         VOTED_TIME;
+    Fcall "fcall" -3 NO_KEY ["noscript" "stale" "skip_monitor" "no_mandatory_keys" "movablekeys"]
+        "7.0.0" Script "Call a function of a library",
+        FUNCTION;
+    FcallRo "fcall_ro" -3 NO_KEY ["readonly" "noscript" "stale" "skip_monitor" "no_mandatory_keys" "movablekeys"]
+        "7.0.0" Script "Call a function of a library that changes nothing",
+        FUNCTION;
     FlushAll "flushall" -1 NO_KEY ["write"]
         "1.0.0" Keyspace "Remove all keys of all databases",
         FLUSH;
     FlushDb "flushdb" -1 NO_KEY ["write"]
         "1.0.0" Keyspace "Remove all keys of the database",
         FLUSH;
+    Function "function" -2 NO_KEY []
+        "7.0.0" Script "Load, list and remove libraries of functions",
+        "Libraries are kept in a register of the proxies' own.";
     Get "get" 2 ONE_KEY ["readonly" "fast"]
         "1.0.0" Key "The value of a key",
         VOTED_VALUE;
     GetDel "getdel" 2 ONE_KEY ["write" "fast"]
         "6.2.0" Key "The value of a key, which is deleted",
-        COMPARE_AND_SET;
+        REGISTER;
     GetEx "getex" -2 ONE_KEY ["write" "fast"]
         "6.2.0" Key "The value of a key, whose expiry is changed",
-        "The value is read by quorum; the expiry is changed where the value is still that one.";
+        REGISTER;
     GetRange "getrange" 4 ONE_KEY ["readonly"]
         "2.4.0" Key "A part of a value",
         VOTED_VALUE;
     GetSet "getset" 3 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Key "Replace a value and return the old one",
-        COMPARE_AND_SET;
+        REGISTER;
     Hello "hello" -1 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
         "6.0.0" Connection "Choose the protocol, authenticate and name the connection",
         LOCAL;
     Incr "incr" 2 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Counter "Add one to a number",
-        COMPARE_AND_SET;
+        REGISTER;
     IncrBy "incrby" 3 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Counter "Add an amount to a number",
-        COMPARE_AND_SET;
+        REGISTER;
     Info "info" -1 NO_KEY ["loading" "stale"]
         "1.0.0" Server "Facts about the server",
         "The proxy's own facts and its view of the masters.";
@@ -129,13 +138,13 @@ commands! {
         LOCAL;
     Persist "persist" 2 ONE_KEY ["write" "fast"]
         "2.2.0" Expiry "Remove the expiry",
-        "Run on all masters; the reply is voted.";
+        "A program on registers. A lock becomes a register by it.";
     Pexpire "pexpire" -3 ONE_KEY ["write" "fast"]
         "2.6.0" Expiry "Set the time to live in milliseconds",
-        VOTED_EXPIRY;
+        REGISTER_EXPIRY;
     PexpireAt "pexpireat" -3 ONE_KEY ["write" "fast"]
         "2.6.0" Expiry "Set the Unix time of expiry in milliseconds",
-        VOTED_EXPIRY;
+        REGISTER_EXPIRY;
     PexpireTime "pexpiretime" 2 ONE_KEY ["readonly" "fast"]
         "7.0.0" Expiry "The Unix time of expiry in milliseconds",
         VOTED_TIME;
@@ -144,7 +153,7 @@ commands! {
         LOCAL;
     PsetEx "psetex" 4 ONE_KEY ["write" "denyoom"]
         "2.6.0" Lock "Set a value that expires, in milliseconds",
-        COMPARE_AND_SET;
+        REGISTER;
     Psubscribe "psubscribe" -2 NO_KEY ["pubsub" "noscript" "loading" "stale"]
         "2.0.0" Pubsub "Listen to the channels that match patterns",
         SUBSCRIBE;
@@ -163,6 +172,9 @@ commands! {
     Quit "quit" -1 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
         "1.0.0" Connection "Close the connection",
         LOCAL;
+    RandomKey "randomkey" 1 NO_KEY ["readonly"]
+        "1.0.0" Keyspace "A key, drawn at random",
+        "Drawn from what one master holds, of the keys that a majority holds.";
     ReadOnly "readonly" 1 NO_KEY ["loading" "stale" "fast"]
         "3.0.0" Connection "Refused: no cluster",
         NO_CLUSTER;
@@ -186,13 +198,13 @@ commands! {
         "Kept by the session; its requests run in that database of the masters.";
     Set "set" -3 ONE_KEY ["write" "denyoom"]
         "1.0.0" Lock "Set a value, or claim a lock with NX",
-        "With NX a claim: granted by a quorum in time, else rolled back where it was taken. Otherwise compared and set from the value that a quorum holds.";
+        "With NX and a time to live a claim: granted by a quorum in time, else taken back. Otherwise a program on registers.";
     SetEx "setex" 4 ONE_KEY ["write" "denyoom"]
         "2.0.0" Lock "Set a value that expires, in seconds",
-        COMPARE_AND_SET;
+        REGISTER;
     SetNx "setnx" 3 ONE_KEY ["write" "denyoom" "fast"]
         "1.0.0" Lock "Claim a key that must not exist",
-        "A claim: granted by a quorum in time, else rolled back where it was taken.";
+        "A program on registers, as it has no time to live. With --no-ttl lease= a claim.";
     Slowlog "slowlog" -2 NO_KEY []
         "2.2.12" Server "The requests that took long",
         "From the first question to the masters to the reply; of each request the command and its key.";
@@ -240,20 +252,23 @@ commands! {
         "Answers 0 at once: independent masters have no replicas.";
     Watch "watch" -2 KEYS ["noscript" "loading" "stale" "fast" "allow_busy"]
         "2.2.0" Transaction "Let EXEC do nothing when one of the keys has changed",
-        "What a quorum holds under each key is remembered, and compared by EXEC on every master.";
+        "The last program of each key, as a quorum shows it, is remembered, and EXEC expects it.";
 }
 
-const PROGRAM: &str = "A recognised lock script runs as the claim, release or extension that it is; any other as a program: what a quorum does and answers alike is done, else undone.";
+const PROGRAM: &str = "A recognised lock script runs as the claim, release or extension that it is; any other as a program on registers.";
+const FUNCTION: &str = "The library is run as a program on registers, after a quorum has told which libraries there are.";
 const VOTED_VALUE: &str =
     "The value a quorum agrees on; without a majority for any value the key does not exist.";
-const COMPARE_AND_SET: &str = "A quorum's value is read, then compared and set on all masters; undone and retried when disturbed.";
+pub(super) const REGISTER: &str = "A program on registers: done once, on a quorum, or not at all.";
 const VOTED_SUM: &str = "Run on all masters; the reply is voted, and summed over the keys.";
 const VOTED_TIME: &str =
     "The longest remaining time that a quorum still guarantees, less the proxy's own padding.";
-const VOTED_EXPIRY: &str = "Run on all masters with the time padded; the reply is voted.";
+const REGISTER_EXPIRY: &str =
+    "A program on registers, with the time padded. A lock becomes a register by it.";
 const LOCAL: &str = "Answered by the proxy; no master is asked.";
 const NO_CLUSTER: &str = "Answered as a Redis that is no cluster node does, with an error.";
-const FLUSH: &str = "Run on all masters, if flushing is allowed by the settings.";
+const FLUSH: &str = "Done by a majority of the masters, and by the others before they count again, \
+    if flushing is allowed by the settings.";
 const PUBLISH: &str = "Passed on by every master that is up, and delivered once. No quorum is needed; without any master an error.";
 const SUBSCRIBE: &str = "Heard from all masters. Confirmed when those that are up have confirmed it, or one of them by the end of the vote timeout.";
 const UNSUBSCRIBE: &str = "No more messages from the confirmation on.";

@@ -17,8 +17,10 @@ use crate::client::timeslice::{self, TimeSlice};
 use crate::command::number::parse_i64;
 use crate::command::permission::{self, Denied};
 use crate::command::table::{Command, Run, Spec};
-use crate::command::{data, error, keys, operation, program, script};
+use crate::command::{data, error, keys, operation, program, script, stream};
 use crate::lua::Script;
+use crate::lua::transactions::Databases;
+use crate::operation::libraries::Libraries;
 use crate::operation::program::{Executing, Program, Queued, Shape};
 use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation};
@@ -34,12 +36,18 @@ pub struct Planning {
     decoder: Decoder,
     plan: Plan,
     watched: Vec<Rc<Watched>>,
+    /// What its requests are told of the libraries of functions.
+    libraries: Option<Result<Rc<Libraries>, Reply>>,
     /// The reply that is made, and what is there of it.
     making: Option<(&'static Spec, Sliced, Output)>,
 }
 
 impl Planning {
-    pub(super) fn of(transaction: Transaction, watched: Vec<Rc<Watched>>) -> Self {
+    pub(super) fn of(
+        transaction: Transaction,
+        watched: Vec<Rc<Watched>>,
+        libraries: Option<Result<Rc<Libraries>, Reply>>,
+    ) -> Self {
         Self {
             held: transaction.held(),
             at_once: transaction.to_last_change,
@@ -47,6 +55,7 @@ impl Planning {
             decoder: Decoder::new(),
             plan: Plan::default(),
             watched,
+            libraries,
             making: None,
         }
     }
@@ -68,6 +77,17 @@ impl Planning {
     /// # Errors
     /// What is answered instead.
     pub fn go_on(
+        &mut self,
+        front: &mut Front,
+        time: &mut TimeSlice,
+    ) -> Result<Option<Operation>, Reply> {
+        front.show_libraries(self.libraries.clone());
+        let operation = self.go_on_with(front, time);
+        front.show_libraries(None);
+        operation
+    }
+
+    fn go_on_with(
         &mut self,
         front: &mut Front,
         time: &mut TimeSlice,
@@ -97,8 +117,7 @@ impl Planning {
                 return Ok(None);
             }
         }
-        let (mut plan, watched) = (std::mem::take(&mut self.plan), &self.watched);
-        plan.keys.extend(watched.iter().map(|watched| watched.key.to_vec()));
+        let (plan, watched) = (std::mem::take(&mut self.plan), &self.watched);
         Ok(Some(plan.operation(front, watched)))
     }
 
@@ -201,7 +220,7 @@ impl Plan {
         }
         self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
         self.keys.extend(keys::of(spec, args).into_iter().map(<[u8]>::to_vec));
-        Ok(asked(spec, args))
+        Ok(asked(front, spec, args))
     }
 
     /// One guard keeps all scripts of a transaction to the rules of their user. It knows nothing of a text that is
@@ -234,7 +253,9 @@ impl Plan {
     }
 
     fn operation(self, front: &Front, watched: &[Rc<Watched>]) -> Operation {
-        let text = front.worker.transactions().with(&self.scripts, self.guard);
+        let selects = self.queued.iter().any(|(_, queued)| matches!(queued, Queued::Select(_)));
+        let databases = if selects { Databases::Several } else { Databases::One };
+        let text = front.worker.transactions().using(databases, &self.scripts, self.guard);
         let words = |command| match command {
             PlannedCommand::Words(words) => words,
             PlannedCommand::Script(at, words) => {
@@ -242,7 +263,7 @@ impl Plan {
                 let head = [
                     ":script",
                     &(at + 1).to_string(),
-                    &self.scripts[at].sha,
+                    &self.scripts[at].label(),
                     &first.to_string(),
                     &last.to_string(),
                 ];
@@ -276,13 +297,17 @@ fn still_allowed(front: &Front, spec: &Spec, args: Args<'_>) -> Result<(), Reply
 
 /// A command that waits does not do so in a transaction, but its timeout must be one.
 fn refused_wait(spec: &Spec, args: Args<'_>) -> Option<Reply> {
-    if spec.run == Run::Wait { data::timeout(spec, args).err() } else { None }
+    match spec.run {
+        Run::Wait => data::timeout(spec, args).err(),
+        Run::Follow | Run::Deliver => stream::Request::parse(spec, args).err(),
+        _ => None,
+    }
 }
 
-fn asked(spec: &Spec, args: Args<'_>) -> Queued {
+fn asked(front: &Front, spec: &Spec, args: Args<'_>) -> Queued {
     let db = args.get(1).and_then(parse_i64).and_then(|db| u32::try_from(db).ok());
     match (spec.id, db) {
         (Command::Select, Some(db)) => Queued::Select(db),
-        _ => Queued::Asked(program::rendering(spec.name, args)),
+        _ => Queued::Asked(program::rendering(front, spec, args)),
     }
 }

@@ -17,9 +17,21 @@
 //! * [`slot`] is what a master keeps and does: the specification of its scripts;
 //! * [`settle`] finds out of promises what the keys hold;
 //! * [`proposer`] is what a worker does;
+//! * [`early`] is what follows a round that is beyond an end;
+//! * [`reading`] is reading without a promise;
+//! * [`remembered`] is what is known of the last programs;
+//! * [`remains`] is what is left of leases that nobody has;
+//! * [`copying`] is what a master is given that has forgotten;
+//! * [`flush`] is emptying a database;
 //! * [`tombstone`] tells when a master may forget a key, and what it then still knows.
 
+pub mod copying;
+pub mod early;
+pub mod flush;
 pub mod proposer;
+pub mod reading;
+pub mod remains;
+pub mod remembered;
 pub mod settle;
 pub mod slot;
 #[cfg(test)]
@@ -28,6 +40,8 @@ pub mod tombstone;
 
 use std::fmt::Debug;
 use std::hash::Hash;
+
+use settle::Holding;
 
 /// A change of some keys that every master runs in place.
 ///
@@ -50,6 +64,27 @@ pub trait Program: Clone + Debug + Eq + Hash {
 
     /// When the value ends, in microseconds since the epoch; `None`: never.
     fn end_us(value: &Self::Value) -> Option<u64>;
+
+    /// Whether a master that shows `one` may hold `other` just as well, or have held it before it forgot.
+    fn may_stand_for(one: &Self::Lease, other: &Self::Lease) -> bool {
+        one == other
+    }
+
+    /// Whether votes for a lease count for a short time only, or it is all that is left of a register with this value. Of any
+    /// other it is not known when they do not count any more.
+    fn is_over_in_time(_lease: &Self::Lease, _value: &Self::Value) -> bool {
+        true
+    }
+
+    /// Whether it is to run on what its keys turned out to hold. Otherwise it ends without having run.
+    fn may_run(&self, _holdings: &[Holding<Self>], _now_us: u64) -> bool {
+        true
+    }
+
+    /// The same, of a register that exists or existed.
+    fn end_if_present(value: &Self::Value) -> Option<u64> {
+        Self::end_us(value).filter(|_| Self::is_present(value))
+    }
 
     /// Whether a register with this value exists for clients.
     ///

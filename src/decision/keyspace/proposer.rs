@@ -3,8 +3,15 @@
 //! A [`Proposer`] is one operation. Its owner sends every request to all masters, hands in the answers, and calls
 //! [`Proposer::again`] after a refusal, when too little was answered in time, or when the roster's version changed.
 
+use std::collections::BTreeMap;
+
+use super::early::Early;
+use super::flush;
+use super::remains::{self, Over};
+use super::remembered::Keep;
 use super::settle::{Finding, Holding, settle};
 use super::slot::{Adopt, Apply, Basis, Ran, Refusal, Sight, Slots};
+use super::tombstone::alike;
 use super::{Program, Runs, slot};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
@@ -13,8 +20,9 @@ use crate::quorum::{MasterId, MasterSet, Quorum};
 /// A request to every master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<P: Program> {
-    /// Promise this ballot for these keys, and tell what they hold.
-    Prepare(Vec<P::Key>, Ballot),
+    /// Promise this ballot for these keys, and tell what they hold. With each goes the highest flush of its database that a
+    /// master has shown, 0 if that is not known.
+    Prepare(Vec<(P::Key, u64)>, Ballot),
     /// Accept states.
     Adopt(Adopt<P>),
     /// Run a program.
@@ -54,6 +62,8 @@ pub enum Outcome<P: Program> {
     Ran(P::Reply),
     /// What the keys hold, for an operation that only reads.
     Read(Vec<Holding<P>>),
+    /// It has not run, and never will: its keys hold something else than it expects ([`Program::may_run`]).
+    Unmet,
     /// It may have run or not, and nobody can tell any more. It must not run again.
     NotKnown,
 }
@@ -65,6 +75,8 @@ pub enum Wish<P: Program> {
     Run(P),
     /// To know what these keys hold.
     Read(Vec<P::Key>),
+    /// That all masters hold the same under these keys, as far as they answer.
+    Settle(Vec<P::Key>),
 }
 
 /// One operation on its way through the masters.
@@ -77,10 +89,18 @@ pub struct Proposer<P: Program> {
     wish: Wish<P>,
     /// The keys that are looked at: those of the wish first.
     keys: Vec<P::Key>,
-    /// What the program was sent under, by key. At most one of them can take effect.
-    attempts: Vec<Vec<(P::Key, Ballot)>>,
+    /// How the program was sent. At most one of them can take effect.
+    attempts: Vec<Attempt<P>>,
     /// The highest ballot met.
     highest: Ballot,
+    /// What masters have said to the last round that was beyond an end.
+    early: Option<Early>,
+    /// The highest flush met of the database of each key.
+    flushes: BTreeMap<P::Key, u64>,
+    /// What is taken for the remains of leases by who settles.
+    over: Over<P>,
+    /// Leases that fewer than a quorum have, by key, when all masters have shown theirs last.
+    minor: Option<Vec<(P::Key, P::Lease)>>,
     phase: Phase<P>,
 }
 
@@ -93,10 +113,21 @@ enum Phase<P: Program> {
     },
     Adopting(Round, Vec<Holding<P>>),
     Applying(Round, Vec<Basis<P>>, Option<Ran<P>>),
-    /// A round is lost: the next one has a higher ballot.
-    Pausing,
+    /// A round is lost: the next one has a higher ballot. Promises of a quorum may have left open what the keys hold.
+    Pausing {
+        is_split: bool,
+    },
     /// With what the keys hold now, if this worker may go on with them.
     Ended(Option<Vec<Basis<P>>>),
+}
+
+/// A program that was sent to every master, once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Attempt<P: Program> {
+    /// What it runs under, by key, and after which flush.
+    ballots: Vec<(P::Key, Ballot, u64)>,
+    /// Masters that have refused it, and so never run it.
+    refused: MasterSet,
 }
 
 /// Votes on what was sent.
@@ -118,9 +149,7 @@ impl<P: Program> Proposer<P> {
         wish: Wish<P>,
         now_us: u64,
     ) -> (Self, Request<P>) {
-        let keys = wish.keys();
-        let (attempts, phase, highest) = (Vec::new(), Phase::Pausing, Ballot::NONE);
-        let mut it = Self { quorum, worker, version, wish, keys, attempts, highest, phase };
+        let mut it = Self::idle(quorum, worker, version, wish, Ballot::NONE);
         let request = it.again(now_us);
         (it, request)
     }
@@ -135,20 +164,65 @@ impl<P: Program> Proposer<P> {
         basis: Vec<Basis<P>>,
         now_us: u64,
     ) -> (Self, Request<P>) {
-        let (wish, keys) = (Wish::Run(program.clone()), program.keys());
         let highest = basis.iter().map(|basis| basis.ballot).max().unwrap_or_default();
-        let (attempts, phase) = (Vec::new(), Phase::Pausing);
-        let mut it = Self { quorum, worker, version, wish, keys, attempts, highest, phase };
+        let wish = Wish::Run(program.clone());
+        let mut it = Self::idle(quorum, worker, version, wish, highest);
         let request = it.apply(program, basis, now_us);
         (it, request)
     }
 
-    /// Begins a round with a higher ballot. Whatever the rounds before may still bring does not count any more.
+    /// One that has sent nothing yet, and has met this ballot.
+    fn idle(quorum: Quorum, worker: u64, version: u64, wish: Wish<P>, highest: Ballot) -> Self {
+        Self {
+            quorum,
+            worker,
+            version,
+            keys: wish.keys(),
+            wish,
+            attempts: Vec::new(),
+            highest,
+            early: None,
+            flushes: BTreeMap::new(),
+            over: Over::default(),
+            minor: None,
+            phase: Phase::Pausing { is_split: false },
+        }
+    }
+
+    /// Begins a round with a higher ballot, or after one that was beyond an end ([`Early`]). Whatever the rounds before may
+    /// still bring does not count any more.
     pub fn again(&mut self, now_us: u64) -> Request<P> {
-        let ballot = Ballot::above(self.highest, now_us, self.worker);
+        let mine = || self.attempts.iter().map(Attempt::ballot).max().unwrap_or_default();
+        let ballot = match self.early {
+            Some(early) => early.next(mine(), now_us, self.worker),
+            None => Ballot::above(self.highest, now_us, self.worker),
+        };
+        self.early = None;
         self.highest = ballot;
         self.phase = Phase::Preparing { ballot, promises: Vec::new(), no: MasterSet::EMPTY };
-        Request::Prepare(self.keys.clone(), ballot)
+        let met = |key: &P::Key| self.flushes.get(key).copied().unwrap_or_default();
+        Request::Prepare(self.keys.iter().map(|key| (key.clone(), met(key))).collect(), ballot)
+    }
+
+    /// Who settles takes these for remains from now on, each if fewer than a quorum have it.
+    pub fn take_for_remains(&mut self, over: Over<P>) {
+        self.over = over;
+    }
+
+    /// The keys that are looked at: those of the wish first.
+    pub fn keys(&self) -> &[P::Key] {
+        &self.keys
+    }
+
+    /// Whether there were any.
+    pub fn has_minor(&self) -> bool {
+        self.minor.as_ref().is_some_and(|minor| !minor.is_empty())
+    }
+
+    /// Leases that fewer than a quorum had, by key, when all masters had shown theirs; `None`: they have not, since this was
+    /// asked last. Votes for them may still be on their way.
+    pub fn minor(&mut self) -> Option<Vec<(P::Key, P::Lease)>> {
+        self.minor.take()
     }
 
     /// Goes on with a program that turned out to use more keys: those that it was sent with come first, in their order.
@@ -173,6 +247,11 @@ impl<P: Program> Proposer<P> {
         version: u64,
         answer: Answer<P>,
     ) -> Step<P> {
+        if let Answer::Refused(Refusal { promised, .. }) = &answer
+            && *promised != Ballot::NONE
+        {
+            self.never_runs(ballot, master);
+        }
         if self.ballot() != Some(ballot) || self.version != version {
             return Step::Wait;
         }
@@ -180,21 +259,44 @@ impl<P: Program> Proposer<P> {
             Answer::Promised(sights) => self.promised(master, sights),
             Answer::Adopted => self.adopted(master),
             Answer::Applied(ran) => self.applied(master, ran),
-            Answer::Refused(Refusal(promised)) => self.refused(master, promised),
+            Answer::Refused(refusal) => self.refused(master, refusal),
         }
+    }
+
+    /// A master has refused what was sent under this ballot, or it was not sent to it: it has not run it, and is not sent it
+    /// again. What none has run has come to nothing.
+    pub fn never_runs(&mut self, ballot: Ballot, master: MasterId) {
+        let everybody = self.quorum.everybody();
+        self.attempts.retain_mut(|attempt| {
+            if attempt.ballot() == ballot {
+                attempt.refused.insert(master);
+            }
+            attempt.refused != everybody
+        });
     }
 
     /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot, and what hung on who is
     /// silent may hang on nobody the next time.
     pub fn no_more_answers(&mut self) -> Step<P> {
+        if let Some(step) = self.settle_without_the_silent() {
+            return step;
+        }
         let may_be_better = match &self.phase {
             Phase::Preparing { promises, no, .. } => {
                 !no.is_empty() || promises.len() >= self.quorum.needed()
             }
             Phase::Adopting(round, _) | Phase::Applying(round, ..) => !round.no.is_empty(),
-            Phase::Pausing | Phase::Ended(_) => false,
+            Phase::Pausing { .. } | Phase::Ended(_) => false,
         };
         if may_be_better { self.pause() } else { Step::Wait }
+    }
+
+    /// Nobody else answers, as what was still to come was lost: whoever is asked again may answer.
+    pub fn all_others_are_lost(&mut self) -> Step<P> {
+        match self.no_more_answers() {
+            Step::Wait if self.ballot().is_some() => self.pause(),
+            step => step,
+        }
     }
 
     /// The ballot of the round that is open.
@@ -202,12 +304,12 @@ impl<P: Program> Proposer<P> {
         match &self.phase {
             Phase::Preparing { ballot, .. } => Some(*ballot),
             Phase::Adopting(round, _) | Phase::Applying(round, ..) => Some(round.ballot),
-            Phase::Pausing | Phase::Ended(_) => None,
+            Phase::Pausing { .. } | Phase::Ended(_) => None,
         }
     }
 
     fn promised(&mut self, master: MasterId, sights: Vec<Sight<P>>) -> Step<P> {
-        let Phase::Preparing { ballot, promises, no } = &mut self.phase else { return Step::Wait };
+        let Phase::Preparing { promises, no, .. } = &mut self.phase else { return Step::Wait };
         if promises.iter().any(|(other, _)| *other == master) {
             return Step::Wait;
         }
@@ -216,17 +318,55 @@ impl<P: Program> Proposer<P> {
         if promises.len() < self.quorum.needed() {
             return Step::Wait;
         }
-        let have_all_answered = promises.len() + no.len() == self.quorum.everybody().len();
+        let have_all_answered = promises.len() + no.len() == self.quorum.masters();
+        match (&self.wish, have_all_answered, no.is_empty()) {
+            (Wish::Settle(_), false, _) => Step::Wait,
+            (Wish::Settle(_), true, false) => self.pause(),
+            _ => self.look(have_all_answered),
+        }
+    }
+
+    /// Finds out of the promises of a quorum what the keys hold.
+    fn look(&mut self, have_all_answered: bool) -> Step<P> {
+        let Phase::Preparing { ballot, promises, .. } = &self.phase else { return Step::Wait };
         let sights: Vec<&[Sight<P>]> = promises.iter().map(|(_, sights)| &sights[..]).collect();
         let (ballot, asked) = (*ballot, self.wish.keys().len());
-        match settle(self.quorum, ballot, &self.keys, asked, &sights) {
-            Finding::Known(holdings) if self.attempts.is_empty() => self.decided(ballot, holdings),
+        for (key, flush) in self.keys.iter().zip(flush::highest(&sights)) {
+            let met = self.flushes.entry(key.clone()).or_default();
+            *met = flush.max(*met);
+        }
+        // What a master shows that has missed a flush is worth nothing, and it has to make up for that before it counts.
+        let met: Vec<u64> = self.keys.iter().map(|key| self.flushes[key]).collect();
+        let promised = sights.len();
+        let sights = flush::after(&sights, &met);
+        let is_to_settle = matches!(self.wish, Wish::Settle(_));
+        if sights.len() < self.quorum.needed() || is_to_settle && sights.len() < promised {
+            return Step::Send(self.again(0));
+        }
+        let minor = remains::minor(self.quorum, &self.keys, &sights);
+        let over = match self.wish {
+            Wish::Settle(_) => self.over.of(self.quorum, &self.keys, &sights),
+            Wish::Run(_) | Wish::Read(_) => vec![Vec::new(); self.keys.len()],
+        };
+        let is_clear = over.iter().all(Vec::is_empty);
+        let cleared = remains::without(&sights, &over);
+        let sights: Vec<&[Sight<P>]> = cleared.iter().map(Vec::as_slice).collect();
+        let finding = settle(self.quorum, ballot, &self.keys, asked, &sights);
+        let has_nothing_to_send = is_clear && self.has_nothing_to_send(&sights, ballot);
+        if minor.is_some() {
+            self.minor = minor;
+        }
+        match finding {
+            Finding::Known(holdings) if has_nothing_to_send => self.decided(ballot, holdings),
             // An earlier attempt may still arrive somewhere. If the program now writes nothing, only a state that was
             // accepted later keeps it from being taken for the newest.
             Finding::Known(holdings) => {
-                self.adopt(ballot, self.as_they_are(&holdings, ballot), holdings)
+                let states = self.as_they_are(&holdings, ballot);
+                self.adopt(ballot, self.without_remains(states, &over), holdings)
             }
-            Finding::Adopt(states, holdings) => self.adopt(ballot, states, holdings),
+            Finding::Adopt(states, holdings) => {
+                self.adopt(ballot, self.without_remains(states, &over), holdings)
+            }
             Finding::More(keys) => {
                 self.keys.extend(keys);
                 Step::Send(self.again(0))
@@ -236,13 +376,66 @@ impl<P: Program> Proposer<P> {
         }
     }
 
+    /// Whether what a quorum holds can be gone on with. Who settles lets the others adopt it.
+    fn has_nothing_to_send(&self, sights: &[&[Sight<P>]], ballot: Ballot) -> bool {
+        match &self.wish {
+            Wish::Settle(keys) => {
+                let all = self.quorum;
+                (0..keys.len()).all(|place| alike(all, place, sights, ballot.counter).is_some())
+            }
+            _ => self.attempts.is_empty(),
+        }
+    }
+
+    /// What is settled is so for all that answer; nobody waits for the others.
+    fn settle_without_the_silent(&mut self) -> Option<Step<P>> {
+        let Wish::Settle(_) = self.wish else { return None };
+        match &self.phase {
+            Phase::Preparing { promises, no, .. } => {
+                let is_enough = no.is_empty() && promises.len() >= self.quorum.needed();
+                is_enough.then(|| self.look(true))
+            }
+            Phase::Adopting(round, _) if self.quorum.reached_by(round.yes) => Some(self.settled()),
+            _ => None,
+        }
+    }
+
+    /// A quorum holds what was to be adopted.
+    fn settled(&mut self) -> Step<P> {
+        let Phase::Adopting(round, holdings) = &mut self.phase else { return Step::Wait };
+        let (next, holdings) = (round.next, std::mem::take(holdings));
+        self.decided(next, holdings)
+    }
+
+    /// Who settles waits for the votes of all.
+    fn is_over(&self, round: &Round) -> bool {
+        let have_all_answered = round.yes.union(round.no).len() == self.quorum.masters();
+        let is_to_settle = matches!(self.wish, Wish::Settle(_));
+        self.quorum.reached_by(round.yes) && (have_all_answered || !is_to_settle)
+    }
+
     fn as_they_are(&self, holdings: &[Holding<P>], ballot: Ballot) -> Vec<slot::Adopted<P>> {
         let adopted = |(key, holding): (&P::Key, &Holding<P>)| slot::Adopted {
             key: key.clone(),
             from: holding.state.accepted,
             state: slot::State { accepted: ballot, open: None, ..holding.state.clone() },
+            over: Vec::new(),
+            flush: holding.flush,
         };
         self.keys.iter().zip(holdings).map(adopted).collect()
+    }
+
+    /// States that take the place of what is over, too.
+    fn without_remains(
+        &self,
+        states: Vec<slot::Adopted<P>>,
+        over: &[Vec<P::Lease>],
+    ) -> Vec<slot::Adopted<P>> {
+        let of = |adopted: slot::Adopted<P>| {
+            let place = self.keys.iter().position(|key| *key == adopted.key);
+            slot::Adopted { over: place.map(|at| over[at].clone()).unwrap_or_default(), ..adopted }
+        };
+        states.into_iter().map(of).collect()
     }
 
     fn adopt(
@@ -260,13 +453,11 @@ impl<P: Program> Proposer<P> {
     }
 
     fn adopted(&mut self, master: MasterId) -> Step<P> {
-        let Phase::Adopting(round, holdings) = &mut self.phase else { return Step::Wait };
+        let Phase::Adopting(round, _) = &mut self.phase else { return Step::Wait };
         round.yes.insert(master);
-        if !self.quorum.reached_by(round.yes) {
-            return Step::Wait;
-        }
-        let (next, holdings) = (round.next, std::mem::take(holdings));
-        self.decided(next, holdings)
+        round.no.remove(master);
+        let round = *round;
+        if self.is_over(&round) { self.settled() } else { Step::Wait }
     }
 
     /// A quorum holds this, and has promised `ballot`.
@@ -277,31 +468,42 @@ impl<P: Program> Proposer<P> {
         match self.fate(&holdings) {
             Fate::Ran(reply) => self.end(Outcome::Ran(reply)),
             Fate::NotKnown => self.end(Outcome::NotKnown),
+            Fate::DidNotRun if !program.may_run(&holdings, ballot.counter) => {
+                self.end(Outcome::Unmet)
+            }
             Fate::DidNotRun => {
                 let basis = |holding: Holding<P>| Basis {
                     accepted: holding.state.accepted,
                     lease: holding.lease,
                     ballot,
+                    flush: holding.flush,
                 };
-                Step::Send(self.apply(program, holdings.into_iter().map(basis).collect(), 0))
+                let basis = holdings.into_iter().map(basis).collect();
+                Step::Send(self.apply(program, basis, ballot.counter))
             }
         }
     }
 
-    /// What became of the attempts so far. What one key tells is true of all: they were accepted together.
+    /// What became of the attempts so far. What one key tells is true of all: they were accepted together. Nobody can tell
+    /// what had run before a flush.
     fn fate(&self, holdings: &[Holding<P>]) -> Fate<P::Reply> {
         let attempts = self.attempts.iter().map(|attempt| {
-            let fates = attempt.iter().zip(holdings);
-            let fates = fates.map(|((_, ballot), holding)| holding.state.recent.fate(*ballot));
+            let fates = attempt.ballots.iter().zip(holdings);
+            let fates = fates.map(|((_, ballot, flush), holding)| match *flush == holding.flush {
+                true => holding.state.recent.fate(*ballot),
+                false => Fate::NotKnown,
+            });
             fates.reduce(Fate::of_one).unwrap_or(Fate::DidNotRun)
         });
         attempts.reduce(Fate::of_any).unwrap_or(Fate::DidNotRun)
     }
 
     fn apply(&mut self, program: P, basis: Vec<Basis<P>>, now_us: u64) -> Request<P> {
-        let ballots = basis.iter().map(|basis| basis.ballot);
-        self.attempts.push(program.keys().into_iter().zip(ballots.clone()).collect());
-        let highest = ballots.max().unwrap_or_default();
+        let ballots = program.keys().into_iter().zip(&basis);
+        let ballots = ballots.map(|(key, basis)| (key, basis.ballot, basis.flush)).collect();
+        let attempt = Attempt { ballots, refused: MasterSet::EMPTY };
+        let highest = attempt.ballot();
+        self.attempts.push(attempt);
         let now_us = now_us.max(highest.counter);
         let round = self.round(highest, now_us);
         self.phase = Phase::Applying(round, basis.clone(), None);
@@ -310,7 +512,10 @@ impl<P: Program> Proposer<P> {
 
     fn applied(&mut self, master: MasterId, ran: Ran<P>) -> Step<P> {
         let Phase::Applying(round, basis, first) = &mut self.phase else { return Step::Wait };
-        first.get_or_insert(ran);
+        // The same program on the same state has written on all of them, or on none. Who says otherwise has not run it.
+        if first.get_or_insert_with(|| ran.clone()).wrote != ran.wrote {
+            return self.refused(master, Refusal::UNTOLD);
+        }
         round.yes.insert(master);
         let ran = first.clone().filter(|_| self.quorum.reached_by(round.yes));
         let Some(Ran { reply, wrote, is_promised }) = ran else {
@@ -331,20 +536,40 @@ impl<P: Program> Proposer<P> {
     }
 
     /// Waits for the others as long as they can still make a quorum.
-    fn refused(&mut self, master: MasterId, promised: Ballot) -> Step<P> {
-        self.highest = self.highest.max(promised);
+    fn refused(&mut self, master: MasterId, refusal: Refusal) -> Step<P> {
+        self.highest = self.highest.max(refusal.promised);
+        Early::hear(&mut self.early, refusal);
         let no = match &mut self.phase {
             Phase::Preparing { no, .. } => no,
             Phase::Adopting(round, _) | Phase::Applying(round, ..) => &mut round.no,
-            Phase::Pausing | Phase::Ended(_) => return Step::Wait,
+            Phase::Pausing { .. } | Phase::Ended(_) => return Step::Wait,
         };
         no.insert(master);
-        if no.len() > self.quorum.tolerates() { self.pause() } else { Step::Wait }
+        if no.len() > self.quorum.tolerates() {
+            return self.pause();
+        }
+        match &self.phase {
+            Phase::Adopting(round, _) if self.is_over(&round.clone()) => self.settled(),
+            Phase::Preparing { promises, no, .. } if matches!(self.wish, Wish::Settle(_)) => {
+                let have_all_answered = promises.len() + no.len() == self.quorum.masters();
+                if have_all_answered { self.pause() } else { Step::Wait }
+            }
+            _ => Step::Wait,
+        }
     }
 
     fn pause(&mut self) -> Step<P> {
-        self.phase = Phase::Pausing;
+        let is_split = match &self.phase {
+            Phase::Preparing { promises, .. } => promises.len() >= self.quorum.needed(),
+            _ => false,
+        };
+        self.phase = Phase::Pausing { is_split };
         Step::Pause
+    }
+
+    /// Whether a quorum has shown what it holds without telling what the keys hold, and the program was sent to nobody.
+    pub fn is_split(&self) -> bool {
+        self.phase == Phase::Pausing { is_split: true } && self.attempts.is_empty()
     }
 
     fn end(&mut self, outcome: Outcome<P>) -> Step<P> {
@@ -359,13 +584,24 @@ impl<P: Program> Proposer<P> {
     }
 }
 
+impl<P: Program> Attempt<P> {
+    /// The ballot that answers to it are known by.
+    fn ballot(&self) -> Ballot {
+        self.ballots.iter().map(|(_, ballot, _)| *ballot).max().unwrap_or_default()
+    }
+}
+
 impl<P: Runs> Request<P> {
-    /// What a master does that remembers `keep` programs of each key.
-    pub fn execute(&self, slots: &mut Slots<P>, keep: usize) -> Answer<P> {
+    /// What a master does that remembers as many programs of each key as `keep` says, at `own_us` by its own clock.
+    pub fn execute(&self, slots: &mut Slots<P>, keep: Keep, own_us: u64) -> Answer<P> {
         let answer = match self {
-            Self::Prepare(keys, ballot) => slots.prepare(keys, *ballot).map(Answer::Promised),
-            Self::Adopt(adopt) => slots.adopt(adopt).map(|()| Answer::Adopted),
-            Self::Apply(apply) => slots.apply(apply, keep).map(Answer::Applied),
+            Self::Prepare(keys, ballot) => {
+                let met = keys.iter().map(|(_, met)| *met).max().unwrap_or_default();
+                let keys: Vec<_> = keys.iter().map(|(key, _)| key.clone()).collect();
+                slots.prepare(&keys, *ballot, met, own_us).map(Answer::Promised)
+            }
+            Self::Adopt(adopt) => slots.adopt(adopt, own_us).map(|()| Answer::Adopted),
+            Self::Apply(apply) => slots.apply(apply, keep, own_us).map(Answer::Applied),
         };
         answer.unwrap_or_else(Answer::Refused)
     }
@@ -376,7 +612,8 @@ impl<P: Program> Basis<P> {
     fn after(&self, wrote: bool, next: Option<Ballot>) -> Option<Self> {
         let accepted = if wrote { self.ballot } else { self.accepted };
         let ballot = next.unwrap_or(self.ballot);
-        self.lease.is_none().then_some(Self { accepted, lease: None, ballot })
+        let flush = self.flush;
+        self.lease.is_none().then_some(Self { accepted, lease: None, ballot, flush })
     }
 }
 
@@ -385,7 +622,7 @@ impl<P: Program> Wish<P> {
     pub fn keys(&self) -> Vec<P::Key> {
         match self {
             Self::Run(program) => program.keys(),
-            Self::Read(keys) => keys.clone(),
+            Self::Read(keys) | Self::Settle(keys) => keys.clone(),
         }
     }
 }

@@ -9,12 +9,16 @@
 //!
 //! What is overwritten in place is lost on that master, but not what it was: the state that a program ran on was decided,
 //! so a quorum had it, and somebody still has.
+//!
+//! Unless somebody has removed its value by hand, on every master that had it. If all masters say so, it is with nobody, and
+//! the key is absent from then on. One that is silent may still have it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Program;
+use super::remembered::Remembered;
 use super::slot::{Adopted, Open, Sight, State, lease_without};
-use crate::decision::register::acceptor::{Fate, Recent};
+use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::Quorum;
 
@@ -39,6 +43,8 @@ pub struct Holding<P: Program> {
     pub state: State<P>,
     /// The lease, if the register is absent.
     pub lease: Option<P::Lease>,
+    /// The last flush of its database.
+    pub flush: u64,
 }
 
 /// What is copied of a key to a master that has forgotten, and is admitted again.
@@ -63,10 +69,13 @@ pub fn copy<P: Program>(
     keys: &[P::Key],
     sights: &[&[Sight<P>]],
 ) -> Copied<P> {
-    let mut settling = Settling { quorum, ballot, keys, sights, dead: BTreeSet::new() };
+    // The forgotten one may have what the others have lost.
+    let lost = Lost::new();
+    let mut settling =
+        Settling { quorum, ballot, keys, sights, lost: &lost, dead: BTreeSet::new() };
     let obstacle = match settling.without_dead(1) {
         Ok(chosen) => {
-            let adopted = |one: &Chosen<'_, P>| one.adopted(&keys[one.key], ballot);
+            let adopted = |one: &Chosen<'_, P>| settling.adopted(one);
             let lease = chosen.first().and_then(|own| settling.lease_to_copy(own));
             return Copied::Settled(chosen.iter().map(adopted).collect(), lease);
         }
@@ -84,11 +93,11 @@ pub fn copy<P: Program>(
     }
     let floor = settling.floor(0);
     let newest = Chosen { key: 0, state: &newest, floor, is_decided: true };
-    Copied::Settled(vec![newest.adopted(&keys[0], ballot)], settling.lease_to_copy(&newest))
+    Copied::Settled(vec![settling.adopted(&newest)], settling.lease_to_copy(&newest))
 }
 
-/// What the promises of a quorum say of the first `asked` of `keys`, each of which every master of `sights` shows. What has
-/// to be adopted gets the ballot of the promises.
+/// What the promises of a quorum say of the first `asked` of `keys`, each of which every master of `sights` shows after the
+/// same flush. What has to be adopted gets the ballot of the promises.
 pub fn settle<P: Program>(
     quorum: Quorum,
     ballot: Ballot,
@@ -96,12 +105,28 @@ pub fn settle<P: Program>(
     asked: usize,
     sights: &[&[Sight<P>]],
 ) -> Finding<P> {
-    let mut settling = Settling { quorum, ballot, keys, sights, dead: BTreeSet::new() };
+    let lost = lost(quorum, ballot, sights);
+    let mut settling =
+        Settling { quorum, ballot, keys, sights, lost: &lost, dead: BTreeSet::new() };
     match settling.without_dead(asked) {
         Ok(chosen) => settling.finding(ballot, asked, &chosen).unwrap_or(Finding::Undecided),
         Err(Obstacle::Unseen(keys)) => Finding::More(keys),
         Err(_) => Finding::Undecided,
     }
+}
+
+/// States whose value has gone from under a stamp, without it: by the place of the key, and the accepted ballot.
+type Lost<P> = BTreeMap<(usize, Ballot), State<P>>;
+
+/// What masters have lost, if these are all that there are.
+fn lost<P: Program>(quorum: Quorum, ballot: Ballot, sights: &[&[Sight<P>]]) -> Lost<P> {
+    let all = sights.iter().filter(|_| sights.len() == quorum.masters());
+    let all = all.flat_map(|sights| sights.iter().enumerate());
+    let lost = all.filter(|(_, sight)| sight.is_lost(ballot.counter));
+    let without = |(place, Sight { state, .. }): (usize, &Sight<P>)| {
+        ((place, state.accepted), State { value: P::Value::default(), ..state.clone() })
+    };
+    lost.map(without).collect()
 }
 
 struct Settling<'a, P: Program> {
@@ -110,6 +135,7 @@ struct Settling<'a, P: Program> {
     ballot: Ballot,
     keys: &'a [P::Key],
     sights: &'a [&'a [Sight<P>]],
+    lost: &'a Lost<P>,
     /// Programs, by key and ballot, that are no part of what is decided.
     dead: BTreeSet<(P::Key, Ballot)>,
 }
@@ -156,7 +182,10 @@ impl<'a, P: Program> Settling<'a, P> {
             let state = self.newest(key).filter(|state| self.can_tell(key, state));
             let state = state.ok_or(Obstacle::Undecided)?;
             let open = state.open.as_ref().filter(|_| !self.is_held(key, state.accepted));
-            let verdict = open.map_or(Ok(Verdict::Decided), |open| self.judge(open))?;
+            let verdict = match open.map_or(Ok(Verdict::Decided), |open| self.judge(open))? {
+                Verdict::Open if self.is_with_nobody(key, state) => self.ran_on_quorum(open)?,
+                verdict => verdict,
+            };
             if let (Verdict::Open, Some(open)) = (&verdict, open) {
                 let group = self.places(open)?;
                 wanted.extend(
@@ -199,6 +228,26 @@ impl<'a, P: Program> Settling<'a, P> {
         }
     }
 
+    /// Whether all have lost this value: it cannot be adopted as it was.
+    fn is_with_nobody(&self, key: usize, state: &State<P>) -> bool {
+        !P::is_present(&state.value) && self.lost.contains_key(&(key, state.accepted))
+    }
+
+    /// What can be told of an open program by who has run it alone.
+    fn ran_on_quorum(&self, open: Option<&Open<P>>) -> Result<Verdict, Obstacle<P>> {
+        let places = open.map_or(Ok(Vec::new()), |open| self.places(open))?;
+        let group: Vec<_> = open.iter().flat_map(|open| &open.group).collect();
+        let has_run = |sights: &&&[Sight<P>]| {
+            places.iter().zip(&group).all(|(place, (_, ballot))| {
+                matches!(sights[*place].state.recent.fate(*ballot), Fate::Ran(_))
+            })
+        };
+        match self.sights.iter().filter(has_run).count() >= self.quorum.needed() {
+            true => Ok(Verdict::Decided),
+            false => Err(Obstacle::Undecided),
+        }
+    }
+
     /// Whether a master has certainly not run the program.
     fn lacks(&self, sights: &[Sight<P>], places: &[usize], open: &Open<P>) -> bool {
         places.iter().zip(&open.group).any(|(place, (_, ballot))| {
@@ -232,7 +281,21 @@ impl<'a, P: Program> Settling<'a, P> {
     fn newest(&self, key: usize) -> Option<&'a State<P>> {
         let known = self.sights.iter().map(|sights| self.known(&sights[key], key));
         let newest = known.max_by_key(|(accepted, state)| (*accepted, state.is_some()));
-        newest.and_then(|(_, state)| state.or_else(|| self.dropped(key)))
+        newest.and_then(|(accepted, state)| {
+            state
+                .or_else(|| self.elsewhere(key, accepted))
+                .or_else(|| self.lost.get(&(key, accepted)))
+                .or_else(|| self.dropped(key))
+        })
+    }
+
+    /// What was accepted under this ballot and is lost, from before it was adopted: the last program is the same.
+    fn elsewhere(&self, key: usize, accepted: Ballot) -> Option<&'a State<P>> {
+        let mut states = self.sights.iter().map(|sights| &sights[key].state);
+        let lost = states.find(|state| state.accepted == accepted)?;
+        let others = self.sights.iter().filter_map(|sights| self.known(&sights[key], key).1);
+        let is_same = |state: &&State<P>| state.ran() == lost.ran() && state.value == lost.value;
+        others.filter(is_same).max_by_key(|state| state.accepted)
     }
 
     /// Whether enough masters know that nothing newer was accepted. One that was admitted while a key was contested does not
@@ -292,13 +355,25 @@ impl<'a, P: Program> Settling<'a, P> {
             is_known &= self.sights.iter().filter(holds).count() >= self.quorum.needed()
                 && !one.has_ended_since(ballot.counter);
             let recent = recent(one.state, one.floor);
-            holdings.push(Holding { state: State { recent, ..one.state.clone() }, lease });
+            let state = State { recent, ..one.state.clone() };
+            holdings.push(Holding { state, lease, flush: self.flush(one.key) });
         }
         if is_known {
             return Some(Finding::Known(holdings));
         }
-        let adopted = chosen.iter().map(|one| one.adopted(&self.keys[one.key], ballot)).collect();
+        let adopted = chosen.iter().map(|one| self.adopted(one)).collect();
         Some(Finding::Adopt(adopted, holdings))
+    }
+
+    fn adopted(&self, one: &Chosen<'a, P>) -> Adopted<P> {
+        let (key, from) = (self.keys[one.key].clone(), one.state.accepted);
+        let (state, flush) = (one.under(self.ballot), self.flush(one.key));
+        Adopted { key, from, state, over: Vec::new(), flush }
+    }
+
+    /// The flush after which all of them show this key.
+    fn flush(&self, key: usize) -> u64 {
+        self.sights.first().map(|sights| sights[key].flush).unwrap_or_default()
     }
 
     /// The lease beside a state, once that is a quorum's; `None` if it hangs on who is silent.
@@ -339,7 +414,7 @@ impl<'a, P: Program> Settling<'a, P> {
 }
 
 /// The last programs that led to a state. The stamp of one that was never accepted may have been dropped.
-fn recent<P: Program>(state: &State<P>, floor: Ballot) -> Recent<P::Reply> {
+fn recent<P: Program>(state: &State<P>, floor: Ballot) -> Remembered<P::Reply> {
     match state.accepted {
         Ballot::NONE => state.recent.without_those_before(floor),
         _ => state.recent.clone(),
@@ -353,11 +428,6 @@ impl<P: Program> Chosen<'_, P> {
     fn has_ended_since(&self, now_us: u64) -> bool {
         let State { accepted, value, .. } = self.state;
         P::lives(value, accepted.counter) && !P::lives(value, now_us)
-    }
-
-    fn adopted(&self, key: &P::Key, ballot: Ballot) -> Adopted<P> {
-        let (key, from) = (key.clone(), self.state.accepted);
-        Adopted { key, from, state: self.under(ballot) }
     }
 
     fn under(&self, ballot: Ballot) -> State<P> {

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use super::remembered::{Keep, Remembered};
 use super::{Program, Runs, Seen};
-use crate::decision::register::acceptor::{Fate, Recent};
+use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 
 /// The keys of one database of one master.
@@ -16,6 +17,8 @@ pub struct Slots<P: Program> {
     /// What stamps that were dropped had promised at most ([`tombstone`](super::tombstone)). It stands in the tail of the
     /// mark.
     pub(super) floor: Ballot,
+    /// The counter of the last flush ([`flush`](super::flush)). It stands in the tail of the mark, too.
+    pub(super) flush: u64,
 }
 
 /// One key.
@@ -43,9 +46,12 @@ pub struct State<P: Program> {
     /// The value.
     pub value: P::Value,
     /// The last programs that led to the value.
-    pub recent: Recent<P::Reply>,
+    pub recent: Remembered<P::Reply>,
     /// What it depends on that was accepted with it; `None` once a quorum is known to hold it.
     pub open: Option<Open<P>>,
+    /// Until when the value stays at least, in microseconds: by the clock of the master that keeps it, which nobody else
+    /// reads. What is shown or sent says how long that is from now. 0: it has no end.
+    pub stays_us: u64,
 }
 
 /// What a state depends on that is not known to be decided.
@@ -72,6 +78,8 @@ pub struct Sight<P: Program> {
     pub is_gone: bool,
     /// The lease.
     pub lease: Option<P::Lease>,
+    /// The last flush of the key's database: nothing that is shown is older.
+    pub flush: u64,
 }
 
 /// A program on its way to a master.
@@ -97,6 +105,8 @@ pub struct Basis<P: Program> {
     pub lease: Option<P::Lease>,
     /// The ballot that a quorum has promised.
     pub ballot: Ballot,
+    /// The flush after which it has promised that.
+    pub flush: u64,
 }
 
 /// States on their way to masters that may lack them.
@@ -117,6 +127,10 @@ pub struct Adopted<P: Program> {
     pub from: Ballot,
     /// The state.
     pub state: State<P>,
+    /// Leases that nobody has any more ([`remains`](super::remains)): they are removed first.
+    pub over: Vec<P::Lease>,
+    /// The flush after which a quorum has promised the ballot that it is accepted under.
+    pub flush: u64,
 }
 
 /// What came of a program.
@@ -131,13 +145,24 @@ pub struct Ran<P: Program> {
     pub is_promised: bool,
 }
 
-/// Why a script changed nothing: the highest ballot that was promised for any of its keys.
+/// Why a script changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Refusal(pub Ballot);
+pub struct Refusal {
+    /// The highest ballot that was promised for any of its keys.
+    pub promised: Ballot,
+    /// The latest time that may be promised, in microseconds since the epoch: beyond that something has ended which still
+    /// stays by the master's own clock. `None`: any.
+    pub latest_us: Option<u64>,
+}
+
+impl Refusal {
+    /// That of a master that has not said what it has promised.
+    pub const UNTOLD: Self = Self { promised: Ballot::NONE, latest_us: None };
+}
 
 impl<P: Program> Default for Slots<P> {
     fn default() -> Self {
-        Self { keys: BTreeMap::new(), floor: Ballot::NONE }
+        Self { keys: BTreeMap::new(), floor: Ballot::NONE, flush: 0 }
     }
 }
 
@@ -150,8 +175,9 @@ impl<P: Program> Default for Slot<P> {
 
 impl<P: Program> Default for State<P> {
     fn default() -> Self {
-        let (value, recent) = (P::Value::default(), Recent::default());
-        Self { accepted: Ballot::NONE, basis: Ballot::NONE, value, recent, open: None }
+        let (value, recent) = (P::Value::default(), Remembered::default());
+        let (accepted, basis) = (Ballot::NONE, Ballot::NONE);
+        Self { accepted, basis, value, recent, open: None, stays_us: 0 }
     }
 }
 
@@ -175,28 +201,46 @@ impl<P: Program> Slots<P> {
         self.keys.iter()
     }
 
-    /// Promises `ballot` for all of `keys`, and answers what the promise is about.
+    /// Promises `ballot` for all of `keys`, and answers what the promise is about. `met` is the highest flush that another
+    /// master has shown: one that this master has missed happens first. It is `own_us` by the master's own clock.
     ///
     /// # Errors
-    /// When this ballot or a higher one was promised for one of them.
-    pub fn prepare(&mut self, keys: &[P::Key], ballot: Ballot) -> Result<Vec<Sight<P>>, Refusal> {
-        if keys.iter().any(|key| self.of(key).promised >= ballot) {
-            return Err(self.refusal(keys));
+    /// When this ballot or a higher one was promised for one of them, or it is beyond the end of what still stays.
+    pub fn prepare(
+        &mut self,
+        keys: &[P::Key],
+        ballot: Ballot,
+        met: u64,
+        own_us: u64,
+    ) -> Result<Vec<Sight<P>>, Refusal> {
+        self.flush(met);
+        let refusal = self.refusal(keys, ballot, own_us);
+        if refusal.promised >= ballot || refusal.latest_us.is_some() {
+            return Err(refusal);
         }
-        Ok(keys.iter().map(|key| self.of(key).promise(ballot)).collect())
+        let flush = self.flush;
+        Ok(keys.iter().map(|key| self.of(key).promise(ballot, flush, own_us)).collect())
     }
 
-    /// Accepts states as they are.
+    /// Accepts states as they are. What has an end stays as long as it stayed where it came from.
     ///
     /// # Errors
-    /// When a higher ballot was promised, or a lease stands where one of them belongs.
-    pub fn adopt(&mut self, adopt: &Adopt<P>) -> Result<(), Refusal> {
-        if !adopt.states.iter().all(|adopted| self.of(&adopted.key).may_adopt(adopted)) {
+    /// When a higher ballot was promised, a lease stands where one of them belongs, they are from before or after another
+    /// flush, or the next ballot is beyond the end of what still stays.
+    pub fn adopt(&mut self, adopt: &Adopt<P>, own_us: u64) -> Result<(), Refusal> {
+        let flush = self.flush;
+        let may_adopt = |adopted: &Adopted<P>| {
+            adopted.flush == flush && self.of(&adopted.key).may_adopt(adopted)
+        };
+        let are_adopted = adopt.states.iter().all(may_adopt);
+        let kept = adopt.states.iter().map(|adopted| self.of(&adopted.key).kept(adopted, own_us));
+        let latest_us = kept.filter_map(|state| state.latest_us(adopt.next, own_us)).min();
+        if !are_adopted || latest_us.is_some() {
             let keys: Vec<_> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
-            return Err(self.refusal(&keys));
+            return Err(Refusal { latest_us, ..self.refusal(&keys, Ballot::NONE, own_us) });
         }
         for adopted in &adopt.states {
-            self.of(&adopted.key).adopt(adopted, adopt.next);
+            self.of(&adopted.key).adopt(adopted, adopt.next, own_us);
         }
         Ok(())
     }
@@ -234,24 +278,31 @@ impl<P: Program> Slots<P> {
         slot.promised = slot.promised.max(slot.end());
     }
 
-    fn refusal(&mut self, keys: &[P::Key]) -> Refusal {
-        let promised = keys.iter().map(|key| self.of(key).promised).max();
-        Refusal(promised.unwrap_or_default())
+    /// What keeps the master from promising `ballot` for these keys.
+    fn refusal(&mut self, keys: &[P::Key], ballot: Ballot, own_us: u64) -> Refusal {
+        let promised = keys.iter().map(|key| self.of(key).promised).max().unwrap_or_default();
+        let latest = keys.iter().filter_map(|key| self.of(key).state.latest_us(ballot, own_us));
+        Refusal { promised, latest_us: latest.min() }
     }
 }
 
 impl<P: Runs> Slots<P> {
-    /// Runs a program in place, and remembers `keep` programs. All its keys are accepted if it writes to one of them: what
+    /// Runs a program in place, and remembers as many as `keep` says. All its keys are accepted if it writes to one of them: what
     /// it has read must not change before what it wrote is decided.
     ///
     /// # Errors
-    /// When a higher ballot was promised, or a key holds something else than the program expects.
-    pub fn apply(&mut self, apply: &Apply<P>, keep: usize) -> Result<Ran<P>, Refusal> {
+    /// When a higher ballot was promised, a key holds something else than the program expects, it was promised before or
+    /// after another flush, or the next ballot is beyond the end of what still stays.
+    pub fn apply(&mut self, apply: &Apply<P>, keep: Keep, own_us: u64) -> Result<Ran<P>, Refusal> {
         let keys = apply.program.keys();
         let now_us = apply.now_us;
+        let flush = self.flush;
         let mut expected = keys.iter().zip(&apply.basis);
-        if !expected.all(|(key, basis)| self.of(key).is_expected(basis, now_us)) {
-            return Err(self.refusal(&keys));
+        let are_expected = expected
+            .all(|(key, basis)| basis.flush == flush && self.of(key).is_expected(basis, now_us));
+        let refusal = self.refusal(&keys, apply.next, own_us);
+        if !are_expected || refusal.latest_us.is_some() {
+            return Err(refusal);
         }
         keys.iter().for_each(|key| self.of(key).clear_ended(now_us));
         let slots: Vec<Slot<P>> = keys.iter().map(|key| self.of(key).clone()).collect();
@@ -264,12 +315,24 @@ impl<P: Runs> Slots<P> {
         let is_promised = wrote || slots.iter().zip(&apply.basis).any(has_ended);
         let ballots = apply.basis.iter().map(|basis| basis.ballot);
         let group: Vec<_> = keys.iter().cloned().zip(ballots).collect();
+        let stays_us = |value: &P::Value| {
+            let end_us = P::end_if_present(value)?;
+            let moved = slots.iter().map(|slot| &slot.state);
+            let moved = moved.filter(|state| P::end_if_present(&state.value) == Some(end_us));
+            // The same end may have been set anew, at a time that a promise has stopped.
+            let stays_us = own_us.saturating_add(end_us.saturating_sub(now_us));
+            moved.map(|state| state.stays_us).chain([stays_us]).max()
+        };
         for ((key, ballot), value) in group.iter().zip(written) {
             let slot = self.of(key);
             if is_promised {
                 slot.promised = apply.next;
             }
             if wrote {
+                slot.state.stays_us = match &value {
+                    Some(value) => stays_us(value).unwrap_or_default(),
+                    None => slot.state.stays_us,
+                };
                 slot.accept(now_us, *ballot, value, &group, &reply, keep);
             }
         }
@@ -279,16 +342,24 @@ impl<P: Runs> Slots<P> {
 
 impl<P: Program> Slot<P> {
     /// A key without a stamp counts as promised at the floor.
+    ///
+    /// Who does not know what ran here ([`settle::copy`]) does not know what ran up to the floor either.
+    ///
+    /// [`settle::copy`]: super::settle::copy
     fn rise_to(&mut self, floor: Ballot) {
         if self.state.accepted == Ballot::NONE {
-            self.floor = self.floor.max(floor);
+            let unknown = self.state.recent.dropped();
+            self.floor = self.floor.max(floor).max(unknown);
             self.promised = self.promised.max(floor);
+            if unknown != Ballot::NONE {
+                self.state.recent = self.state.recent.without_those_before(self.floor);
+            }
         }
     }
 
-    fn promise(&mut self, ballot: Ballot) -> Sight<P> {
+    fn promise(&mut self, ballot: Ballot, flush: u64, own_us: u64) -> Sight<P> {
         self.promised = ballot;
-        Sight::of(self)
+        Sight { flush, ..Sight::of(self, own_us) }
     }
 
     /// Whether the master has the value, be it past its end.
@@ -332,7 +403,7 @@ impl<P: Program> Slot<P> {
         value: Option<P::Value>,
         group: &[(P::Key, Ballot)],
         reply: &P::Reply,
-        keep: usize,
+        keep: Keep,
     ) {
         let found = self.lease.clone();
         let until_us = P::end_us(&self.state.value).filter(|end_us| now_us < *end_us);
@@ -341,26 +412,34 @@ impl<P: Program> Slot<P> {
             (self.lease, self.is_gone) = (None, false);
         }
         let recent = self.state.recent.without_those_before(self.floor);
+        let recent = recent.with(ballot, reply.clone(), !is_kept, keep);
         self.state = State {
             accepted: ballot,
             basis: self.state.accepted,
             value: value.unwrap_or_else(|| self.state.value.clone()),
-            recent: recent.with(ballot, reply.clone(), keep),
+            recent,
             open: Some(Open { group: group.to_vec(), found, until_us, is_kept }),
+            stays_us: self.state.stays_us,
         };
         self.floor = Ballot::NONE;
     }
 
     fn may_adopt(&self, adopted: &Adopted<P>) -> bool {
-        let Adopted { from, state, .. } = adopted;
+        let Adopted { from, state, over, .. } = adopted;
         let is_same = self.state.accepted == *from && !self.is_lost(state.accepted.counter);
-        let has_room = || Sight::of(self).has_room_for(state, state.accepted.counter);
+        let has_room = || {
+            let mut sight = Sight::of(self, 0);
+            sight.lease.take_if(|lease| over.contains(lease));
+            sight.has_room_for(state, state.accepted.counter)
+        };
         self.promised <= state.accepted && (is_same || has_room())
     }
 
-    fn adopt(&mut self, adopted: &Adopted<P>, next: Ballot) {
-        let Adopted { from, state, .. } = adopted;
+    fn adopt(&mut self, adopted: &Adopted<P>, next: Ballot, own_us: u64) {
+        let Adopted { from, state, over, .. } = adopted;
         let now_us = state.accepted.counter;
+        let kept = self.kept(adopted, own_us);
+        self.lease.take_if(|lease| over.contains(lease));
         if self.state.accepted != *from || self.is_lost(now_us) {
             self.lease = lease_without(&self.state, self.lease.as_ref(), state).cloned();
             self.is_gone = !P::lives(&state.value, now_us);
@@ -368,15 +447,25 @@ impl<P: Program> Slot<P> {
         if let Some(open) = state.open.as_ref().filter(|open| !open.is_kept) {
             self.lease.take_if(|lease| Some(&*lease) == open.found.as_ref());
         }
-        (self.promised, self.floor, self.state) = (next, Ballot::NONE, state.clone());
+        (self.promised, self.floor, self.state) = (next, Ballot::NONE, kept);
+    }
+
+    /// What is kept of a state that is adopted. Who has it already knows how long it stays.
+    fn kept(&self, Adopted { from, state, .. }: &Adopted<P>, own_us: u64) -> State<P> {
+        let stays_us = match self.state.accepted == *from {
+            true => self.state.stays_us,
+            false => state.stays_from(own_us),
+        };
+        State { stays_us, ..state.clone() }
     }
 }
 
 impl<P: Program> Sight<P> {
-    /// What a master that keeps this shows.
-    pub fn of(slot: &Slot<P>) -> Self {
-        let Slot { state, floor, is_gone, lease, .. } = slot.clone();
-        Self { state, floor, is_gone, lease }
+    /// What a master that keeps this shows at `own_us` by its own clock, and has never been flushed.
+    pub fn of(slot: &Slot<P>, own_us: u64) -> Self {
+        let Slot { mut state, floor, is_gone, lease, .. } = slot.clone();
+        state.stays_us = state.stays_us.saturating_sub(own_us);
+        Self { state, floor, is_gone, lease, flush: 0 }
     }
 
     /// Whether the master has lost a value that has not ended.
@@ -423,6 +512,26 @@ impl<P: Program> State<P> {
     /// The ballot under which the last program ran, if any is remembered.
     pub fn ran(&self) -> Option<Ballot> {
         self.recent.last()
+    }
+
+    /// The time that a master with this takes it to be, by whose own clock it is `own_us`, if it must not promise `ballot`. A
+    /// promise rules out the time before it, so behind the end nobody finds the value any more. That it has ended is not for
+    /// the clock of a proxy to say: the master has counted how long the value stays.
+    fn latest_us(&self, ballot: Ballot, own_us: u64) -> Option<u64> {
+        let end_us = P::end_if_present(&self.value)?;
+        let left_us = self.stays_us.saturating_sub(own_us);
+        (end_us <= ballot.counter && left_us > 0).then(|| end_us.saturating_sub(left_us))
+    }
+
+    /// Whether what is shown or sent like this is given to a master that lacks it: it lives at `now_us`, or still stays.
+    pub fn stays(&self, now_us: u64) -> bool {
+        P::lives(&self.value, now_us) || P::is_present(&self.value) && self.stays_us > 0
+    }
+
+    /// Until when it stays on a master that it was sent to, by whose own clock it is `own_us`.
+    pub(super) fn stays_from(&self, own_us: u64) -> u64 {
+        let has_end = P::end_if_present(&self.value).is_some();
+        if has_end { own_us.saturating_add(self.stays_us) } else { 0 }
     }
 
     /// Whether a master with this state knows what it had accepted after `ballot`.

@@ -1,6 +1,10 @@
 //! What the model in `tests/keyspace` explores, step by step.
 
+mod ends;
+
 use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
+use super::remains::Over;
+use super::remembered::Keep;
 use super::settle::{Copied, Finding, copy, settle};
 use super::slot::{Sight, Slots};
 use super::tombstone::droppable;
@@ -51,6 +55,11 @@ impl Runs for Count {
 const SHORT: u8 = 100;
 const END_US: u64 = 250;
 
+const KEEP: Keep = Keep { last: 4, workers: 4, age_us: u64::MAX };
+
+/// Beyond all ends: nothing stays by clocks that say so.
+const OWN_US: u64 = u64::MAX;
+
 type Masters = [Slots<Count>; 3];
 
 fn count(keys: &str) -> Wish<Count> {
@@ -66,7 +75,7 @@ fn start(worker: u64, wish: Wish<Count>, now_us: u64) -> (Proposer<Count>, Reque
 }
 
 fn execute(slots: &mut Slots<Count>, request: &Request<Count>) -> Answer<Count> {
-    request.execute(slots, 4)
+    request.execute(slots, KEEP, OWN_US)
 }
 
 /// Sends a request to some masters, and returns the last step that was more than waiting.
@@ -76,10 +85,21 @@ fn ask(
     asked: &[usize],
     request: &Request<Count>,
 ) -> Step<Count> {
+    ask_at(OWN_US, proposer, masters, asked, request)
+}
+
+/// The same, when it is `own_us` by the clocks of masters.
+fn ask_at(
+    own_us: u64,
+    proposer: &mut Proposer<Count>,
+    masters: &mut Masters,
+    asked: &[usize],
+    request: &Request<Count>,
+) -> Step<Count> {
     let ballot = proposer.ballot().unwrap_or_default();
     let mut last = Step::Wait;
     for at in asked {
-        let answer = execute(&mut masters[*at], request);
+        let answer = request.execute(&mut masters[*at], KEEP, own_us);
         let step = proposer.answer(ballot, MasterId::new(*at), 1, answer);
         last = if step == Step::Wait { last } else { step };
     }
@@ -88,12 +108,22 @@ fn ask(
 
 /// Sends everything to some masters, until the operation waits or ends.
 fn run(
+    operation: (Proposer<Count>, Request<Count>),
+    masters: &mut Masters,
+    asked: &[usize],
+) -> (Proposer<Count>, Step<Count>) {
+    run_at(OWN_US, operation, masters, asked)
+}
+
+/// The same, when it is `own_us` by the clocks of masters.
+fn run_at(
+    own_us: u64,
     (mut proposer, mut request): (Proposer<Count>, Request<Count>),
     masters: &mut Masters,
     asked: &[usize],
 ) -> (Proposer<Count>, Step<Count>) {
     loop {
-        match ask(&mut proposer, masters, asked, &request) {
+        match ask_at(own_us, &mut proposer, masters, asked, &request) {
             Step::Send(next) => request = next,
             step => return (proposer, step),
         }
@@ -120,6 +150,42 @@ fn the_next_program_of_a_worker_takes_one_round_trip() {
     let program = Count { keys: vec!['a', 'b'], writes: true, deletes: false };
     let (mut next, request) = Proposer::with_promises(Quorum::of(3), 7, 1, program, held, 0);
     assert_eq!(ask(&mut next, &mut masters, &[1, 2], &request), done(4));
+}
+
+/// Out of memory, it has refused what the others have run, and its client has gone on.
+#[test]
+fn who_has_written_nothing_where_others_have_is_not_counted() {
+    for order in [[0, 1, 2], [1, 0, 2], [1, 2, 0]] {
+        let mut masters = Masters::default();
+        let (mut proposer, request) = start(7, count("a"), 100);
+        let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1, 2], &request) else {
+            panic!("all show the same");
+        };
+        let ballot = proposer.ballot().expect("a round");
+        let mut steps = order.map(|at| {
+            let mut answer = execute(&mut masters[at], &apply);
+            if let (0, Answer::Applied(ran)) = (at, &mut answer) {
+                (ran.wrote, ran.is_promised) = (false, false);
+            }
+            proposer.answer(ballot, MasterId::new(at), 1, answer)
+        });
+        steps.sort_by_key(|step| *step == Step::Wait);
+        let expected = if order[0] == 0 { Step::Pause } else { done(1) };
+        assert_eq!(steps[0], expected, "{order:?}");
+        let written = proposer.held().is_none_or(|held| held[0].accepted == ballot);
+        assert!(written, "the next one would run under the same ballot");
+    }
+}
+
+#[test]
+fn what_was_lost_with_connections_is_asked_for_again() {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, count("a"), 100);
+    assert_eq!(ask(&mut proposer, &mut masters, &[0], &request), Step::Wait);
+    assert_eq!(proposer.no_more_answers(), Step::Wait, "others are silent");
+    assert_eq!(proposer.all_others_are_lost(), Step::Pause);
+    let again = proposer.again(200);
+    assert_eq!(run((proposer, again), &mut masters, &[0, 1]).1, done(1));
 }
 
 #[test]
@@ -163,7 +229,9 @@ fn the_key_that_was_written_along_is_looked_at_as_well() {
     execute(&mut masters[0], &apply);
     let (mut reader, request) = start(8, read("b"), 200);
     let step = ask(&mut reader, &mut masters, &[0, 1], &request);
-    assert!(matches!(&step, Step::Send(Request::Prepare(keys, _)) if keys == &['b', 'a']));
+    assert!(
+        matches!(&step, Step::Send(Request::Prepare(keys, _)) if keys == &[('b', 0), ('a', 0)])
+    );
     let Step::Send(both) = step else { return };
     let (_, step) = run((reader, both), &mut masters, &[0, 1]);
     assert_eq!(values(&step), [1]);
@@ -277,7 +345,7 @@ fn who_was_admitted_to_a_contested_key_does_not_say_that_nothing_ran() {
 fn who_is_refused_by_too_many_comes_back_with_a_higher_ballot() {
     let mut masters = Masters::default();
     let high = Ballot { epoch: 0, counter: 900, worker: 8 };
-    assert!(masters[..2].iter_mut().all(|slots| slots.prepare(&['a'], high).is_ok()));
+    assert!(masters[..2].iter_mut().all(|slots| slots.prepare(&['a'], high, 0, OWN_US).is_ok()));
     let (mut proposer, step) = run(start(7, read("a"), 100), &mut masters, &[0, 1]);
     assert_eq!(step, Step::Pause);
     let Request::Prepare(_, ballot) = proposer.again(200) else { panic!("a prepare") };
@@ -296,7 +364,8 @@ fn answers_of_another_version_do_not_count() {
 
 /// What all masters show of some keys, closed or not.
 fn sights(masters: &Masters, keys: &[char]) -> Vec<Vec<Sight<Count>>> {
-    let sight = |slots: &Slots<Count>| keys.iter().map(|key| Sight::of(&slots.get(key))).collect();
+    let sight =
+        |slots: &Slots<Count>| keys.iter().map(|key| Sight::of(&slots.get(key), OWN_US)).collect();
     masters.iter().map(sight).collect()
 }
 
@@ -328,7 +397,9 @@ fn a_stamp_is_dropped_once_every_master_has_it() {
     assert_eq!(dropped(&masters, &['a']), "", "a quorum may not know that it has it");
     let accepted = close(&mut masters, 'a');
     assert_eq!(dropped(&masters, &['a']), "a");
-    assert!(masters[2].forget(&'a', accepted) && !masters[2].forget(&'a', accepted));
+    assert!(
+        masters[2].forget(&'a', accepted, OWN_US) && !masters[2].forget(&'a', accepted, OWN_US)
+    );
     assert_eq!(dropped(&masters, &['a']), "", "two have it");
     let (_, step) = run(start(8, read("a"), 900), &mut masters, &[1, 2]);
     assert_eq!(values(&step), [0]);
@@ -347,11 +418,60 @@ fn a_dropped_stamp_keeps_out_what_is_late() {
     let (_, late) = start(9, count("a"), 200);
     let accepted = close(&mut masters, 'a');
     let promised = masters[0].get(&'a').promised;
-    assert!(masters[0].forget(&'a', accepted));
+    assert!(masters[0].forget(&'a', accepted, OWN_US));
     assert_eq!(masters[0].floor().counter, promised.counter);
     assert!(matches!(execute(&mut masters[0], &late), Answer::Refused(_)));
-    let other = Request::Prepare(vec!['b'], Ballot { counter: 150, ..promised });
+    let other = Request::Prepare(vec![('b', 0)], Ballot { counter: 150, ..promised });
     assert!(matches!(execute(&mut masters[0], &other), Answer::Refused(_)), "any key");
+}
+
+/// A worker whose program has reached the first so many of three masters, when others have run a lot: what it is told
+/// when it asks again.
+fn told_after_many_others(reached: usize, others: &[u64]) -> (Step<Count>, u8) {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, count("a"), 100);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("all are empty");
+    };
+    masters[..reached].iter_mut().for_each(|slots| drop(execute(slots, &apply)));
+    for (round, worker) in (2..).zip(others) {
+        let (_, step) = run(start(*worker, count("a"), 100 * round), &mut masters, &[1, 2]);
+        assert!(matches!(step, Step::Done(Outcome::Ran(_))));
+    }
+    let again = proposer.again(100_000);
+    let (_, step) = run((proposer, again), &mut masters, &[1, 2, 0]);
+    let value = values(&run(start(9, read("a"), 200_000), &mut masters, &[1, 2, 0]).1)[0];
+    (step, value)
+}
+
+#[test]
+fn a_worker_that_pauses_is_told_however_many_programs_of_others_follow() {
+    let others: Vec<u64> = (0..40).map(|round| 8 + round % 3).collect();
+    assert_eq!(told_after_many_others(2, &others), (done(1), 41), "it ran before the others");
+    assert_eq!(told_after_many_others(1, &others), (done(41), 41), "it came to nothing");
+}
+
+#[test]
+fn a_worker_that_pauses_while_too_many_others_are_at_work_is_not_told() {
+    let others: Vec<u64> = (20..40).collect();
+    for reached in [1, 2] {
+        let (step, value) = told_after_many_others(reached, &others);
+        assert_eq!((step, value), (Step::Done(Outcome::NotKnown), 19 + reached as u8));
+    }
+}
+
+/// Masters that have run a program of two keys, of which its worker has written one since.
+#[test]
+fn a_group_that_its_worker_has_followed_up_is_not_denied() {
+    let mut masters = Masters::default();
+    assert_eq!(run(start(7, count("ab"), 100), &mut masters, &[0, 1]).1, done(2));
+    let others = [8, 9, 10, 11, 8, 9, 10, 11, 7, 8, 9, 10, 11, 8];
+    for (round, worker) in (2..).zip(others) {
+        run(start(worker, count("b"), 100 * round), &mut masters, &[0, 1]);
+    }
+    let (_, step) = run(start(12, read("a"), 10_000), &mut masters, &[1, 2]);
+    assert_eq!(step, Step::Wait, "the first one knows more");
+    assert_eq!(values(&run(start(12, read("a"), 20_000), &mut masters, &[1, 2, 0]).1), [1]);
 }
 
 #[test]
@@ -365,7 +485,7 @@ fn a_program_whose_stamp_was_dropped_is_not_denied() {
     let delete = Wish::Run(Count { keys: vec!['a'], writes: true, deletes: true });
     assert_eq!(run(start(9, delete, 400), &mut masters, &[0, 1, 2]).1, done(0));
     let accepted = close(&mut masters, 'a');
-    assert!(masters.iter_mut().all(|slots| slots.forget(&'a', accepted)));
+    assert!(masters.iter_mut().all(|slots| slots.forget(&'a', accepted, OWN_US)));
     let again = proposer.again(500);
     let (_, step) = run((proposer, again), &mut masters, &[1, 2]);
     assert_eq!(step, Step::Done(Outcome::NotKnown));
@@ -395,7 +515,7 @@ fn what_a_quorum_has_dropped_is_absent() {
     };
     execute(&mut masters[0], &apply);
     assert_eq!(run(start(9, count("b"), 400), &mut masters, &[1, 2]).1, done(1));
-    assert!(masters[1..].iter_mut().all(|slots| slots.forget(&'a', accepted[0])));
+    assert!(masters[1..].iter_mut().all(|slots| slots.forget(&'a', accepted[0], OWN_US)));
     let (_, step) = run(start(9, read("a"), 500), &mut masters, &[0, 1, 2]);
     assert_eq!(values(&step), [0]);
 }
@@ -430,10 +550,10 @@ fn what_was_cleaned_up_is_promised_at_its_end() {
     let mut masters = short();
     masters[0].clean_up(&'a');
     let ballot = |counter| Ballot { epoch: 0, counter, worker: 7 };
-    assert!(masters[0].prepare(&['a'], ballot(END_US - 1)).is_err());
-    assert!(masters[0].prepare(&['a'], ballot(END_US)).is_ok());
+    assert!(masters[0].prepare(&['a'], ballot(END_US - 1), 0, OWN_US).is_err());
+    assert!(masters[0].prepare(&['a'], ballot(END_US), 0, OWN_US).is_ok());
     masters[1].lose(&'a');
-    assert!(masters[1].prepare(&['a'], ballot(END_US - 1)).is_ok(), "lost, not ended");
+    assert!(masters[1].prepare(&['a'], ballot(END_US - 1), 0, OWN_US).is_ok(), "lost, not ended");
 }
 
 /// A claim may have found nothing on two masters, and have been given back.
@@ -448,4 +568,206 @@ fn what_ran_before_an_end_is_not_adopted_where_nothing_is_left() {
     masters[1..].iter_mut().for_each(|slots| slots.clean_up(&'a'));
     assert_eq!(run(start(8, read("a"), 300), &mut masters, &[0, 1]).1, Step::Wait);
     assert_eq!(values(&run(start(9, read("a"), 400), &mut masters, &[0, 1, 2]).1), [SHORT]);
+}
+
+fn settle_key(worker: u64, keys: &str, now_us: u64) -> (Proposer<Count>, Request<Count>) {
+    start(worker, Wish::Settle(keys.chars().collect()), now_us)
+}
+
+fn accepted(masters: &Masters, key: char) -> Vec<Ballot> {
+    masters.iter().map(|slots| slots.get(&key).state.accepted).collect()
+}
+
+#[test]
+fn who_settles_lets_a_minority_adopt_what_a_quorum_holds() {
+    let mut masters = Masters::default();
+    run(start(1, count("a"), 10), &mut masters, &[0, 1]);
+    assert_eq!(masters[2].get(&'a').state.value, 0);
+    let (_, step) = run(settle_key(2, "a", 20), &mut masters, &[0, 1, 2]);
+    assert_eq!(values(&step), [1]);
+    assert!(masters.iter().all(|slots| slots.get(&'a').state.value == 1));
+    let after = accepted(&masters, 'a');
+    assert!(after.iter().all(|ballot| *ballot == after[0]));
+}
+
+#[test]
+fn who_settles_leaves_alone_what_all_hold() {
+    let mut masters = Masters::default();
+    run(start(1, count("a"), 10), &mut masters, &[0, 1, 2]);
+    let before = accepted(&masters, 'a');
+    let (_, step) = run(settle_key(2, "a", 20), &mut masters, &[0, 1, 2]);
+    assert_eq!((values(&step), accepted(&masters, 'a')), (vec![1], before));
+}
+
+#[test]
+fn who_settles_ends_without_the_silent_and_waits_for_all_others() {
+    let mut masters = Masters::default();
+    run(start(1, count("a"), 10), &mut masters, &[0, 1]);
+    let (mut settling, prepare) = settle_key(2, "a", 20);
+    assert_eq!(ask(&mut settling, &mut masters, &[0, 1], &prepare), Step::Wait);
+    let Step::Send(adopt) = settling.no_more_answers() else { panic!("two are a quorum") };
+    assert_eq!(ask(&mut settling, &mut masters, &[0, 1], &adopt), Step::Wait);
+    assert_eq!(values(&settling.no_more_answers()), [1]);
+}
+
+/// Whoever has promised more to somebody else may hold something else, and is what this is about.
+#[test]
+fn who_settles_begins_again_after_any_refusal() {
+    let mut masters = Masters::default();
+    run(start(1, count("a"), 10), &mut masters, &[0, 1]);
+    let (mut other, promise) = start(3, read("a"), 90);
+    ask(&mut other, &mut masters, &[2], &promise);
+    let (mut settling, prepare) = settle_key(2, "a", 20);
+    assert_eq!(ask(&mut settling, &mut masters, &[0, 1, 2], &prepare), Step::Pause);
+    let again = settling.again(30);
+    let (_, step) = run((settling, again), &mut masters, &[2, 1, 0]);
+    assert_eq!(values(&step), [1]);
+    assert_eq!(masters[2].get(&'a').state.value, 1);
+}
+
+/// Runs a settler without `over`.
+fn settle_without(
+    over: &[&'static str],
+    masters: &mut Masters,
+    asked: &[usize],
+) -> (Proposer<Count>, Step<Count>) {
+    let highest = masters.iter().map(|slots| slots.get(&'a').promised.counter).max();
+    let now_us = highest.unwrap_or_default() + 200;
+    let (mut proposer, _) = start(8, Wish::Settle(vec!['a']), now_us);
+    proposer.take_for_remains(Over::These(over.iter().map(|lease| ('a', *lease)).collect()));
+    let again = proposer.again(now_us);
+    let (mut proposer, step) = run((proposer, again), masters, asked);
+    let step = if step == Step::Wait { proposer.no_more_answers() } else { step };
+    (proposer, step)
+}
+
+#[test]
+fn what_all_masters_have_lost_is_absent() {
+    let mut masters = Masters::default();
+    run(start(7, count("a"), 100), &mut masters, &[0, 1, 2]);
+    masters.iter_mut().for_each(|slots| slots.lose(&'a'));
+    let (mut proposer, step) = run(start(8, read("a"), 200), &mut masters, &[0, 1]);
+    assert_eq!(step, Step::Wait, "the third may have it");
+    assert_eq!(proposer.no_more_answers(), Step::Pause);
+    let again = proposer.again(300);
+    assert_eq!(values(&run((proposer, again), &mut masters, &[0, 1, 2]).1), [0]);
+    assert!(masters.iter().all(|slots| slots.get(&'a').state.ran().is_some()), "what ran is told");
+    assert_eq!(run(start(7, count("a"), 400), &mut masters, &[0, 1, 2]).1, done(1));
+}
+
+#[test]
+fn leases_that_no_quorum_has_are_removed_once_they_are_over() {
+    let mut masters = Masters::default();
+    for (slots, lease) in masters.iter_mut().zip(["one", "two", "three"]) {
+        assert!(slots.claim(&'a', lease));
+    }
+    let (mut proposer, step) = settle_without(&[], &mut masters, &[0, 1, 2]);
+    let minor = vec![('a', "one"), ('a', "two"), ('a', "three")];
+    assert_eq!((step, proposer.minor()), (Step::Pause, Some(minor)));
+    let (_, step) = settle_without(&["one", "two"], &mut masters, &[0, 1, 2]);
+    assert_eq!(values(&step), [0]);
+    assert_eq!([0, 1, 2].map(|at| masters[at].get(&'a').lease), [None, None, Some("three")]);
+}
+
+#[test]
+fn a_lease_that_a_quorum_has_or_may_have_is_not_removed() {
+    let mut masters = Masters::default();
+    assert!(masters[..2].iter_mut().all(|slots| slots.claim(&'a', "mine")));
+    settle_without(&["mine"], &mut masters, &[0, 1, 2]);
+    assert!(masters[..2].iter().all(|slots| slots.get(&'a').lease.is_some()));
+    settle_without(&["mine"], &mut masters, &[0, 2]);
+    assert!(masters[0].get(&'a').lease.is_some(), "who is silent may have it, too");
+}
+
+#[test]
+fn a_register_that_lives_takes_the_place_of_a_lease_that_is_over() {
+    let mut masters = Masters::default();
+    assert!(masters[0].claim(&'a', "left"));
+    assert_eq!(run(start(7, count("a"), 100), &mut masters, &[1, 2]).1, done(1));
+    let (_, step) = settle_without(&[], &mut masters, &[0, 1, 2]);
+    assert_eq!((values(&step), masters[0].get(&'a').state.value), (vec![1], 0));
+    let (_, step) = settle_without(&["left"], &mut masters, &[0, 1, 2]);
+    let slot = masters[0].get(&'a');
+    assert_eq!((values(&step), slot.state.value, slot.lease), (vec![1], 1, None));
+}
+
+/// It was adopted by one that has lost it then, from another one that has it.
+#[test]
+fn what_is_lost_as_it_was_adopted_is_brought_back_from_before() {
+    let mut masters = Masters::default();
+    run(start(7, count("a"), 100), &mut masters, &[0, 1, 2]);
+    masters[0].lose(&'a');
+    let (mut proposer, request) = start(8, read("a"), 200);
+    let Step::Send(adopt) = ask(&mut proposer, &mut masters, &[0, 2], &request) else {
+        panic!("one has lost it");
+    };
+    execute(&mut masters[1], &adopt);
+    masters[1].lose(&'a');
+    assert_eq!(values(&run(start(9, read("a"), 300), &mut masters, &[0, 1, 2]).1), [1]);
+}
+
+#[test]
+fn what_a_master_shows_that_has_missed_a_flush_is_void_whatever_its_ballots() {
+    let mut masters = Masters::default();
+    assert_eq!(run(start(7, count("a"), 900), &mut masters, &[0, 1, 2]).1, done(1));
+    masters[0].flush(100);
+    masters[1].flush(100);
+    assert_eq!(values(&run(start(8, read("a"), 950), &mut masters, &[1, 2]).1), [0]);
+    assert_eq!(masters[2].last_flush(), 100, "it does the flush before it counts");
+}
+
+#[test]
+fn who_settles_lets_all_do_a_flush_that_one_has_missed() {
+    let mut masters = Masters::default();
+    assert_eq!(run(start(7, count("a"), 900), &mut masters, &[0, 1, 2]).1, done(1));
+    masters[0].flush(100);
+    masters[1].flush(100);
+    let settle = Wish::Settle(vec!['a']);
+    assert_eq!(values(&run(start(8, settle, 950), &mut masters, &[0, 1, 2]).1), [0]);
+    assert!(
+        masters.iter().all(|slots| slots.last_flush() == 100 && slots.get(&'a').state.value == 0)
+    );
+}
+
+#[test]
+fn nobody_tells_what_became_of_a_program_from_before_a_flush() {
+    for reached in 0..3 {
+        let mut masters = Masters::default();
+        let (mut proposer, request) = start(7, count("a"), 100);
+        let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+            panic!("both show the same");
+        };
+        masters[..reached].iter_mut().for_each(|slots| drop(execute(slots, &apply)));
+        masters[..2].iter_mut().for_each(|slots| _ = slots.flush(50));
+        let again = proposer.again(200);
+        let (_, step) = run((proposer, again), &mut masters, &[0, 1]);
+        assert_eq!(step, Step::Done(Outcome::NotKnown), "{reached}");
+    }
+}
+
+#[test]
+fn a_program_that_all_have_refused_or_never_got_runs_after_the_flush() {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, count("a"), 100);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    masters[..2].iter_mut().for_each(|slots| _ = slots.flush(50));
+    let ballot = proposer.ballot().expect("a round");
+    proposer.never_runs(ballot, MasterId::new(2));
+    assert_eq!(ask(&mut proposer, &mut masters, &[0, 1], &apply), Step::Pause);
+    let again = proposer.again(200);
+    assert_eq!(run((proposer, again), &mut masters, &[0, 1]).1, done(1));
+}
+
+#[test]
+fn a_promise_that_was_given_before_a_flush_is_worth_nothing_after_it() {
+    let mut masters = Masters::default();
+    let (mut proposer, request) = start(7, count("a"), 900);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    masters[0].flush(100);
+    assert!(matches!(execute(&mut masters[0], &apply), Answer::Refused(_)));
+    assert!(matches!(execute(&mut masters[1], &apply), Answer::Applied(_)));
 }

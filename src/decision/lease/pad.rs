@@ -15,8 +15,8 @@ const LEAST_FRESHNESS_MS: u64 = 5;
 /// Freshness of a short TTL, as its part of it: a `GET` soon after the end of 100 ms finds nothing.
 const PART_OF_SHORT_TTL: u64 = 10;
 
-/// Largest TTL that Redis can add to its wall clock without overflow (`expire.c`), with room for centuries of clock.
-const MAX_TTL_MS: i64 = i64::MAX - (1 << 50);
+/// Largest TTL that masters are given, 142,000 years: scripts add it to a time of day without rounding.
+const MAX_TTL_MS: i64 = 1 << 52;
 
 /// How much longer than asked masters keep a key.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -184,23 +184,6 @@ impl<R> Default for Recent<R> {
     }
 }
 
-impl<R> Recent<R> {
-    /// A list of these, oldest first, from which nothing above `dropped` is missing.
-    pub fn of(entries: Vec<(Ballot, R)>, dropped: Ballot) -> Self {
-        Self { entries, dropped }
-    }
-
-    /// The programs, oldest first.
-    pub fn entries(&self) -> &[(Ballot, R)] {
-        &self.entries
-    }
-
-    /// The highest ballot that was dropped for want of room.
-    pub fn dropped(&self) -> Ballot {
-        self.dropped
-    }
-}
-
 impl<R: Clone> Recent<R> {
     /// Returns what became of the program that was run under `ballot`.
     pub fn fate(&self, ballot: Ballot) -> Fate<R> {
@@ -214,16 +197,6 @@ impl<R: Clone> Recent<R> {
     /// The ballot of the last program.
     pub fn last(&self) -> Option<Ballot> {
         self.entries.last().map(|(ballot, _)| *ballot)
-    }
-
-    /// Whether nothing was dropped that is newer than this ballot.
-    pub fn reaches(&self, ballot: Ballot) -> bool {
-        self.dropped <= ballot
-    }
-
-    /// The list as one that does not tell of other programs up to `ballot`.
-    pub fn without_those_before(&self, ballot: Ballot) -> Self {
-        Self { entries: self.entries.clone(), dropped: self.dropped.max(ballot) }
     }
 
     /// The list after one more program, of which `keep` are remembered.

@@ -53,8 +53,8 @@ pub enum Look {
 pub enum Finding {
     /// These masters have to be taken for masters that have forgotten.
     Stepped(MasterSet),
-    /// This proxy stood still. It discards what is in flight, and measures anew.
-    StoodStill,
+    /// This proxy stood still, for about so many microseconds. It discards what is in flight, and measures anew.
+    StoodStill(i64),
 }
 
 impl Clock {
@@ -148,7 +148,7 @@ pub fn judge(quorum: Quorum, looks: &[(MasterId, Look)]) -> Finding {
     let most = steps.iter().map(|(.., most)| *most).min().unwrap_or(0);
     let all_alike = steps.len() == looks.len() && least <= most && most > 0;
     if all_alike && quorum.reached_by(masters) {
-        return Finding::StoodStill;
+        return Finding::StoodStill(least + (most - least) / 2);
     }
     Finding::Stepped(masters)
 }
@@ -192,7 +192,7 @@ mod tests {
             looks.iter().enumerate().map(|(at, look)| (MasterId::new(at), *look)).collect()
         };
         let judge = |list: &[Look]| judge(Quorum::of(3), &looks(list));
-        assert_eq!(judge(&[alike; 3]), Finding::StoodStill);
+        assert_eq!(judge(&[alike; 3]), Finding::StoodStill(9_500_000));
         let all = MasterSet::first(3);
         assert_eq!(judge(&[alike, alike, other]), Finding::Stepped(all));
         assert_eq!(judge(&[alike, alike, Look::Continues]), Finding::Stepped(MasterSet::first(2)));

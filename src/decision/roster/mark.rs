@@ -184,6 +184,15 @@ impl std::fmt::Display for Mark {
     }
 }
 
+impl Tail {
+    /// The tail of a mark as it is stored; `None`: it has none.
+    pub fn of_stored(mark: &[u8]) -> Option<Self> {
+        let at = mark.iter().position(|byte| *byte == b';')?;
+        let (floor, last_flush) = std::str::from_utf8(&mark[at + 1..]).ok()?.split_once(' ')?;
+        Some(Self { floor: number(floor)?, last_flush: number(last_flush)? })
+    }
+}
+
 /// Whether this may stand behind the semicolon.
 fn is_tail(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
@@ -230,6 +239,7 @@ pub struct Seal {
     master: MasterId,
     version: u64,
     incarnation: u64,
+    flush: Option<u64>,
 }
 
 impl Proof {
@@ -238,7 +248,8 @@ impl Proof {
         let (member, expected) =
             (roster.member(master)?, Mark::expected(roster, master, database)?);
         let (version, incarnation) = (roster.version, member.incarnation);
-        let (seal, head) = (Seal { master, version, incarnation }, expected.head());
+        let flush = None;
+        let (seal, head) = (Seal { master, version, incarnation, flush }, expected.head());
         let run_id = member.run_id.clone();
         member.is_in().then_some(Self { seal, expected, head, run_id })
     }
@@ -300,6 +311,12 @@ impl Seal {
     pub fn version(self) -> u64 {
         self.version
     }
+
+    /// The answers were given after this flush and before the next one; `None`: that is not known.
+    #[must_use]
+    pub fn after_flush(self, flush: Option<u64>) -> Self {
+        Self { flush, ..self }
+    }
 }
 
 impl<T> Proven<T> {
@@ -316,6 +333,11 @@ impl<T> Proven<T> {
     /// Its incarnation.
     pub fn incarnation(&self) -> u64 {
         self.seal.incarnation
+    }
+
+    /// The last flush of the database that it had done when it answered, if that is known.
+    pub fn flush(&self) -> Option<u64> {
+        self.seal.flush
     }
 
     /// What proves it.

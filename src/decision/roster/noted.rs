@@ -1,4 +1,5 @@
-//! What proxies note about the members' clocks, so that one that starts later can tell which were set meanwhile.
+//! What proxies note about the members' clocks, so that one that starts later can tell which were set meanwhile, and goes by
+//! the same time of day.
 //!
 //! A note says by how much each member's clock was ahead of the noter's own. Whoever reads it has another clock of its
 //! own, which is off by the same difference from all of these, but for drift: members that a quorum disagrees with were
@@ -26,6 +27,8 @@ pub type Read = (MasterId, Timekeeper, Clock);
 pub struct Note {
     /// By the noter's clock, in microseconds.
     at_us: i64,
+    /// The time of day when the noter's clock began, in microseconds.
+    time_us: i64,
     clocks: Vec<(Timekeeper, Range)>,
 }
 
@@ -49,22 +52,29 @@ pub struct Found {
     pub set: Vec<(MasterId, i64)>,
     /// All clocks of the note as the reader would know them, had it read them then.
     pub clocks: Vec<(Timekeeper, Clock)>,
+    /// The time of day when the reader's clock began, in microseconds.
+    pub time_us: i64,
     /// Microseconds since the note.
     pub age_us: i64,
 }
 
 impl Note {
-    /// What is known at `at_us` about these clocks.
-    pub fn new(at_us: i64, clocks: impl IntoIterator<Item = (Timekeeper, Clock)>) -> Self {
+    /// What is known at `at_us` about these clocks; the time of day was `time_us` when the noter's clock began.
+    pub fn new(
+        at_us: i64,
+        time_us: i64,
+        clocks: impl IntoIterator<Item = (Timekeeper, Clock)>,
+    ) -> Self {
         let clocks = clocks.into_iter().map(|(whose, clock)| (whose, clock.offset_at(at_us)));
-        Self { at_us, clocks: clocks.collect() }
+        Self { at_us, time_us, clocks: clocks.collect() }
     }
 
     /// Reads a note as it is stored; `None`: it is none.
     pub fn parse(text: &str) -> Option<Self> {
-        let (at_us, rest) = text.split_once(';')?;
+        let (times, rest) = text.split_once(';')?;
+        let (at_us, time_us) = times.split_once(' ')?;
         let clocks = rest.split_terminator(';').map(parse_clock).collect::<Option<_>>()?;
-        Some(Self { at_us: at_us.parse().ok()?, clocks })
+        Some(Self { at_us: at_us.parse().ok()?, time_us: time_us.parse().ok()?, clocks })
     }
 
     /// Compares it with clocks that were read until `now_us`; `drift_ppm` as for [`Clock`].
@@ -97,6 +107,7 @@ impl Note {
             return Comparison::Found(Found {
                 set: steps(strays().map(|(noted, _)| noted), shared.least),
                 clocks: self.clocks_by(shared, now_us.saturating_sub(age_us), drift_ppm),
+                time_us: self.time_us.saturating_add(shared.middle()),
                 age_us,
             });
         }
@@ -132,7 +143,7 @@ impl Note {
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{};", self.at_us)?;
+        write!(f, "{} {};", self.at_us, self.time_us)?;
         for (Timekeeper { member, incarnation }, Range { least, most }) in &self.clocks {
             write!(f, "{member} {incarnation} {least} {most};")?;
         }
@@ -190,6 +201,8 @@ mod tests {
     const DRIFT_PPM: i64 = 10_000;
     const SECOND_US: i64 = 1_000_000;
     const NOTED_AT: i64 = 500 * SECOND_US;
+    /// The time of day when the noter's clock began.
+    const TIME_US: i64 = 1_700_000_000 * SECOND_US;
     /// The reader's clock began that much later than the noter's.
     const BEGUN_LATER: i64 = 400 * SECOND_US;
 
@@ -208,7 +221,7 @@ mod tests {
 
     fn note(ahead_us: &[i64]) -> Note {
         let clocks = ahead_us.iter().enumerate();
-        Note::new(NOTED_AT, clocks.map(|(at, by)| (whose(at), clock(NOTED_AT, *by))))
+        Note::new(NOTED_AT, TIME_US, clocks.map(|(at, by)| (whose(at), clock(NOTED_AT, *by))))
     }
 
     /// The same clocks as they are read some seconds later, by the reader; a clock for each that can be read.
@@ -288,8 +301,24 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_that_starts_later_goes_by_the_time_that_was_noted() {
+        // One clock has drifted meanwhile, and one was set.
+        let noted = note(&[0, 7_000, -40 * SECOND_US]);
+        for now in [
+            [0, 7_000, -40 * SECOND_US],
+            [0, 107_000, -40 * SECOND_US],
+            [9 * SECOND_US, 7_000, -40 * SECOND_US],
+        ] {
+            let found = compare(&noted, &read(&now, 60, &[0, 1, 2]), 3);
+            let Comparison::Found(found) = found else { panic!("{found:?}") };
+            let off_us = found.time_us - (TIME_US + BEGUN_LATER);
+            assert!(off_us.abs() < 60 * DRIFT_PPM + 4_000, "{now:?}: off by {off_us}");
+        }
+    }
+
+    #[test]
     fn what_is_no_note_is_none() {
-        for text in ["", "7", "7;1 2 3", "7;1 2 3;", "x;", "7;1 2 3 4 5;"] {
+        for text in ["", "7", "7;", "7 8;1 2 3", "7 8;1 2 3;", "7 x;", "7 8;1 2 3 4 5;"] {
             assert_eq!(Note::parse(text), None, "{text:?}");
         }
     }

@@ -10,6 +10,11 @@
 //! any of them that forgets is made after all of their votes, and finds them. So votes of several versions go together,
 //! and a request that is under way while the members change need not be made again.
 
+//!
+//! Between flushes it is otherwise: what a master has that was flushed after its vote is gone, and nothing is copied to it.
+//! So votes for leases count together only after the same flush
+//! ([`decision::keyspace::flush`](crate::decision::keyspace::flush)).
+
 use std::ops::Deref;
 
 use super::mark::Proven;
@@ -22,6 +27,18 @@ pub struct Poll<P> {
     /// All that were counted are in with the incarnations of this term.
     term: P,
     counted: MasterSet,
+    era: Era,
+}
+
+/// The flush after which votes count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Era {
+    /// Any: who is asked looks at that.
+    Any,
+    /// That of the first vote, which is not before this one.
+    Since(u64),
+    /// This one.
+    Of(u64),
 }
 
 /// What becomes of a vote.
@@ -38,12 +55,18 @@ pub enum Counting {
 impl<P: Deref<Target = Term>> Poll<P> {
     /// A question that is sent in this term.
     pub fn new(term: P) -> Self {
-        Self { term, counted: MasterSet::EMPTY }
+        Self { term, counted: MasterSet::EMPTY, era: Era::Any }
+    }
+
+    /// The same, of which only votes count that were given after the same flush. `met`: the highest one that is known.
+    #[must_use]
+    pub fn between_flushes(self, met: u64) -> Self {
+        Self { era: Era::Since(met), ..self }
     }
 
     /// The next round of a question that builds on the votes of this one; `None`: some of them have forgotten since.
     pub fn again(&self, term: P) -> Option<Self> {
-        self.goes_on_in(&term).then_some(Self { term, counted: self.counted })
+        self.goes_on_in(&term).then_some(Self { term, counted: self.counted, era: self.era })
     }
 
     /// The newest term that a vote was counted in.
@@ -78,6 +101,8 @@ impl<P: Deref<Target = Term>> Poll<P> {
         if self.term.incarnation(vote.master()) != Some(vote.incarnation()) {
             return Counting::Void;
         }
+        let Some(era) = self.era.with(vote.flush()) else { return Counting::Void };
+        self.era = era;
         self.counted.insert(vote.master());
         Counting::Counts
     }
@@ -85,6 +110,18 @@ impl<P: Deref<Target = Term>> Poll<P> {
     /// Whether all that were counted vote in `term` as well, and have forgotten nothing in between.
     fn goes_on_in(&self, term: &Term) -> bool {
         self.counted.iter().all(|master| term.incarnation(master) == self.term.incarnation(master))
+    }
+}
+
+impl Era {
+    /// The same once a vote counts that was given after this flush; `None`: it does not.
+    fn with(self, flush: Option<u64>) -> Option<Self> {
+        match (self, flush) {
+            (Self::Any, _) => Some(self),
+            (Self::Since(met), Some(flush)) if flush >= met => Some(Self::Of(flush)),
+            (Self::Of(era), Some(flush)) if flush == era => Some(self),
+            (Self::Since(_) | Self::Of(_), _) => None,
+        }
     }
 }
 
@@ -156,6 +193,25 @@ mod tests {
             "another one"
         );
         assert_eq!(poll.again(term(&back)), None);
+    }
+
+    #[test]
+    fn votes_before_and_after_a_flush_do_not_go_together() {
+        let roster = roster(7, [1, 1, 1]);
+        let vote = |at, flush| {
+            let vote = vote(&roster, &roster, at);
+            vote.seal().after_flush(flush).proves(())
+        };
+        let mut poll = Poll::new(term(&roster)).between_flushes(5);
+        let mut count = |at, flush| poll.count(&vote(at, flush), || term(&roster));
+        assert_eq!(count(0, Some(4)), Counting::Void, "it has missed one");
+        assert_eq!(count(1, None), Counting::Void, "nobody can tell");
+        assert_eq!(count(1, Some(6)), Counting::Counts);
+        assert_eq!(count(0, Some(5)), Counting::Void);
+        assert_eq!(count(2, Some(6)), Counting::Counts);
+        let mut poll = Poll::new(term(&roster));
+        assert_eq!(poll.count(&vote(0, Some(1)), || term(&roster)), Counting::Counts);
+        assert_eq!(poll.count(&vote(1, None), || term(&roster)), Counting::Counts);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 -- Takes a free key (if ARGV[4] allows it) or prolongs one that already holds the token ARGV[2], or the first ARGV[5]
 -- bytes of it. ARGV[1] is the tag of this attempt. 1: taken; 0: somebody else's; a tag: what it was ours under, from
--- now on one generation higher. The longer end stays.
-local value = redis.call('GET', KEYS[1])
-if not value then
+-- now on one generation higher. The longer end stays. 'stamped': it is a register.
+local value, is_register = look(KEYS[1])
+if is_register then
+  return redis.status_reply('stamped')
+elseif not value then
   if ARGV[4] == '0' then
     return 0
   end

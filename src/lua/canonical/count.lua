@@ -1,6 +1,6 @@
 -- The number of keys in the database, without what the proxies keep there.
 local own = redis.call(
   'EXISTS', 'redlock-proxy:mark', 'redlock-proxy:roster', 'redlock-proxy:copying', 'redlock-proxy:clocks',
-  'redlock-proxy:over'
+  'redlock-proxy:over', 'redlock-proxy:libraries'
 )
 return redis.call('DBSIZE') - own

@@ -1,11 +1,13 @@
 -- DEL, in two steps. Without ARGV[1]: deletes what has no tag and answers 1; answers the tag of what has one; -2: no such
 -- key. With it: deletes a key that has this tag, and answers the remaining TTL it had (-1: none); -2: no such key; -3: it
--- holds something else; -4: the same attempt, which was prolonged meanwhile.
-local kind = redis.call('TYPE', KEYS[1]).ok
-if kind == 'none' then
+-- holds something else; -4: the same attempt, which was prolonged meanwhile. 'stamped': it is a register, or no string.
+local value, is_register = look(KEYS[1])
+if is_register then
+  return redis.status_reply('stamped')
+elseif not value then
   return -2
 end
-local tag = kind == 'string' and tag_of(redis.call('GET', KEYS[1])) or ''
+local tag = tag_of(value)
 if not ARGV[1] and tag ~= '' then
   return tag
 elseif tag ~= (ARGV[1] or '') then

@@ -1,8 +1,10 @@
 -- Prolongs the key if it holds the token, and raises its generation, so that no take-back on its way can hit it. The
 -- longer end stays, and none at all. Answers the tag it was held under, or that and the remaining TTL (-1: no end) if it
--- was to end sooner; -2: no such key; -3: somebody else's.
-local value = redis.call('GET', KEYS[1])
-if not value then
+-- was to end sooner; -2: no such key; -3: somebody else's; 'stamped': it is a register.
+local value, is_register = look(KEYS[1])
+if is_register then
+  return redis.status_reply('stamped')
+elseif not value then
   return -2
 end
 if token_of(value) ~= ARGV[1] then

@@ -1,6 +1,8 @@
--- The tag under which the key holds the token; -2: no such key; -3: somebody else's.
-local value = redis.call('GET', KEYS[1])
-if not value then
+-- The tag under which the key holds the token; -2: no such key; -3: somebody else's; 'stamped': it is a register.
+local value, is_register = look(KEYS[1])
+if is_register then
+  return redis.status_reply('stamped')
+elseif not value then
   return -2
 end
 if token_of(value) ~= ARGV[1] then

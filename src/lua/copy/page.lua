@@ -1,16 +1,21 @@
 -- What this master holds under each key of database ARGV[1], behind its mark: {} for nothing, else how it is told ('t'
 -- text of at most ARGV[2] bytes, 'l' digest of a longer text, 'o' digest of anything else), what it is, and the
--- remaining time to live. KEYS[1]: the mark.
-redis.call('SELECT', ARGV[1])
-local page = { redis.call('GET', KEYS[1]) or '' }
+-- remaining time to live. { 'r' }: there is a stamp, so that this is no word about the key; if ARGV[3] is 1, what stands
+-- beside the stamp is told. KEYS[1]: the mark.
+here = ARGV[1]
+call('SELECT', here)
+local page = { call('GET', KEYS[1]) or '' }
 for at = 2, #KEYS do
   local key = KEYS[at]
-  local kind = redis.call('TYPE', key).ok
-  local ttl = redis.call('PTTL', key)
-  if kind == 'none' then
+  local kind = call('TYPE', key).ok
+  local ttl = call('PTTL', key)
+  local stamp = call('GET', companion(key))
+  if stamp and ARGV[3] ~= '1' then
+    page[at] = { 'r' }
+  elseif kind == 'none' or stamp and not select(2, look(key, stamp)) then
     page[at] = {}
   else
-    local text = kind == 'string' and redis.call('GET', key)
+    local text = kind == 'string' and call('GET', key)
     if text and #text <= tonumber(ARGV[2]) then
       page[at] = { 't', text, ttl }
     else

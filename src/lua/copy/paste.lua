@@ -19,6 +19,12 @@ local function text_of(key)
   return redis.call('TYPE', key).ok == 'string' and redis.call('GET', key)
 end
 
+-- A register that has come meanwhile is newer than any lease that was copied.
+local function is_register(key)
+  local stamp = call('GET', companion(key))
+  return stamp and call('EXISTS', key) == 1 and not select(2, look(key, stamp))
+end
+
 local function is_there(key, over)
   if over == '' or over == '*' then
     return over == '' or redis.call('EXISTS', key) == 1
@@ -26,7 +32,8 @@ local function is_there(key, over)
   return string.sub(text_of(key) or '', #HEADER + 1, ATTEMPT) == over
 end
 
-redis.call('SELECT', ARGV[1])
+here = ARGV[1]
+redis.call('SELECT', here)
 if string.match(redis.call('GET', KEYS[1]) or '', '^[^;]*;') ~= ARGV[2] then
   return -1
 end
@@ -35,7 +42,7 @@ for at = 2, #KEYS do
   local key = KEYS[at]
   local over, how, what, ttl = unpack(ARGV, 4 * at - 5, 4 * at - 2)
   ttl = tonumber(ttl)
-  if not is_there(key, over) then
+  if is_register(key) or not is_there(key, over) then
     how = ''
   elseif how == 't' then
     local here = text_of(key)

@@ -1,8 +1,12 @@
--- Accepts states, and promises ballot ARGV[1]. KEYS: the keys. ARGV[2]: the database that is selected. Then four words for
--- each key: its database, the ballot that its state was found under, its stamp from the accepted ballot on, and what it
--- holds, as DUMP has it; empty: masters that lack it are to say so.
+-- Accepts states, and promises ballot ARGV[1]. KEYS: the keys. ARGV[2]: the database that is selected. Then six words for
+-- each key: its database, the ballot that its state was found under, its stamp from the accepted ballot on, what it holds,
+-- as DUMP has it; empty: masters that lack it are to say so; the leases that are over, each with its length in 8; and the
+-- flush after which this was promised.
 local next_ballot = ARGV[1]
 here = ARGV[2]
+if not is_in() then
+  return { 'refused', NONE }
+end
 
 -- The lease of this master once `new` has taken the place of its stamp: a program that is no part of that has not taken
 -- over the lease that it found.
@@ -33,59 +37,79 @@ local function has_room(old, is_gone, lease, new, now)
     return false
   end
   local ran = last_of(new)
-  -- As long as nothing was accepted, only the floor stands there, which is no word about this key.
-  local is_unknown = ran and sub(old, 17, 32) ~= NONE and fate(old, ran) == 'not known'
+  -- As long as nothing was accepted, only the floor stands there, which is no word about this key, unless it says so.
+  local tells = sub(old, 17, 32) ~= NONE or sub(old, 74, 74) == '?'
+  local is_unknown = ran and tells and fate(old, ran) == 'not known'
   return is_same(lease, found) or not lease and is_unknown
 end
 
-local highest, may, lacking = NONE, true, { 'lacking' }
+local function is_over(lease, over)
+  local at, value = 1, lease and sub(lease, 17)
+  while value and at < #over do
+    local length = tonumber(sub(over, at, at + 7))
+    if sub(over, at + 8, at + 7 + length) == value then
+      return true
+    end
+    at = at + 8 + length
+  end
+  return false
+end
+
+local highest, latest, may, lacking = NONE, nil, true, { 'lacking' }
 local slots = {}
 for at, key in ipairs(KEYS) do
-  choose(ARGV[4 * at - 1])
-  local from, new = ARGV[4 * at], next_ballot .. ARGV[4 * at + 1]
+  choose(ARGV[6 * at - 3])
+  local from, new = ARGV[6 * at - 2], next_ballot .. ARGV[6 * at - 1]
   local old, accepted = stamp_of(key), sub(new, 17, 32)
   local now = counter_of(accepted)
   local is_gone, lease, promised = look(key, old)
+  local has_remains = is_over(lease, ARGV[6 * at + 1])
+  lease = not has_remains and lease
   local has_it = sub(old, 17, 32) == from and not (is_gone and lives(old, now))
   local left = lease
   if not has_it then
     left = lease_without(old, lease, new)
   end
+  may = may and tonumber(ARGV[6 * at + 2]) == last_flush()
   may = may and not is_below(accepted, promised) and (has_it or has_room(old, is_gone, left, new, now))
   if is_below(highest, promised) then
     highest = promised
   end
-  if not has_it and lives(new, now) and ARGV[4 * at + 2] == '' then
+  new = sub(old, 17, 32) == from and sub(new, 1, 65) .. sub(old, 66, 73) .. sub(new, 74) or kept_as(new)
+  latest = latest_of(new, next_ballot, latest)
+  if not has_it and lives(new, now) and ARGV[6 * at] == '' then
     lacking[#lacking + 1] = at
   end
-  slots[at] = { new, now, lease, left, has_it }
+  slots[at] = { new, now, lease, left, has_it, has_remains }
 end
-if not may then
-  return { 'refused', highest }
+if latest or not may then
+  return refused(highest, latest)
 elseif lacking[2] then
   return lacking
 end
 
 for at, key in ipairs(KEYS) do
-  choose(ARGV[4 * at - 1])
-  local new, now, lease, left, has_it = unpack(slots[at])
+  choose(ARGV[6 * at - 3])
+  local new, now, lease, left, has_it, has_remains = unpack(slots[at])
   local is_open, found, is_kept = open(new)
   local is_taken = is_open and not is_kept and left and is_same(left, found)
   if is_taken then
     -- Should this program come to nothing, the lease stands here again as it was here.
-    new = sub(new, 1, 82) .. string.format('%08d', #left) .. left .. sub(new, 91 + #found)
+    new = sub(new, 1, 90) .. string.format('%08d', #left) .. left .. sub(new, 99 + #found)
   end
   if has_it then
-    if is_taken then
+    if is_taken or has_remains then
       call('DEL', key)
     end
   elseif lives(new, now) then
     local clean = tonumber(sub(new, 50, 65))
-    call('RESTORE', key, math.max(clean, 0), ARGV[4 * at + 2], 'REPLACE', 'ABSTTL')
+    call('RESTORE', key, math.max(clean, 0), ARGV[6 * at], 'REPLACE', 'ABSTTL')
   elseif is_taken or not left then
     call('DEL', key)
   elseif not lease then
-    call('SET', key, sub(left, 17), 'PXAT', end_of(left))
+    -- What the program has left there may be of another type.
+    call('DEL', key)
+    put_back(key, left)
   end
   call('SET', companion(key), new)
 end

@@ -1,7 +1,8 @@
+IS_REFUSAL
 -- Calls that scripts make most often, of the one key of a program. They are one function, as a master makes each anew for
 -- every run. What this one does not know, `handled` does, whose functions are made when they are needed.
 local function one(what, run, name, key, ...)
-  if key ~= only or missing then
+  if key ~= only or missing or refusal then
     return handled(name)(run, name, key, ...)
   elseif what == 'exists' then
     if not writes then
@@ -26,6 +27,7 @@ local function one(what, run, name, key, ...)
     local is_plain = is_word and not string.find(ttl, '%D') and string.byte(ttl) ~= 48 and ttl ~= ''
     local left = is_plain and ttl * (what == 'expire' and 1000 or 1)
     if left and left <= MAX_TTL_MS and left < 2 ^ 52 then
+      local had_written = writes
       writes = true
       local fresh = left / 10 - left / 10 % 1
       fresh = fresh > VOTE_TIMEOUT_MS and VOTE_TIMEOUT_MS or fresh < 5 and math.min(5, VOTE_TIMEOUT_MS) or fresh
@@ -35,6 +37,9 @@ local function one(what, run, name, key, ...)
       local reply = run('PEXPIREAT', key, text)
       if reply == 1 then
         new_clean = text
+        dated = (not dated or left < dated) and left or dated
+      else
+        writes = had_written
       end
       return reply
     end
@@ -43,8 +48,22 @@ local function one(what, run, name, key, ...)
     if kind ~= what or new_clean then
       is_unknown = true
     end
+    local had_written = writes
     writes = true
-    return run(name, key, ...)
+    local reply = real.pcall(name, key, ...)
+    local has_failed = type(reply) == 'table' and reply.err
+    if has_failed and (refusal or not had_written and is_refusal(reply.err)) then
+      -- Nothing was written, and nothing must be: what needs no memory would be.
+      refusal, writes = refusal or reply.err, false
+      error({ err = refusal }, 0)
+    elseif has_failed and run == call then
+      error(reply, 0)
+    end
+    local is_idle = (reply == 0 or reply == -1) and string.find(' hsetnx linsert sadd ', ' ' .. string.lower(name) .. ' ', 1, true)
+    if has_failed or is_idle then
+      writes = had_written
+    end
+    return reply
   end
   return handled(name)(run, name, key, ...)
 end

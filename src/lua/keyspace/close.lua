@@ -4,7 +4,10 @@ local closed = 0
 for at, key in ipairs(KEYS) do
   local stamp = call('GET', companion(key))
   if stamp and sub(stamp, 17, 32) == ARGV[at] then
-    call('SET', companion(key), sub(stamp, 1, 65) .. '-' .. sub(stamp, recent_of(stamp)))
+    -- Who does not know what was accepted does not know it now.
+    if sub(stamp, 74, 74) ~= '?' then
+      call('SET', companion(key), sub(stamp, 1, 73) .. '-' .. sub(stamp, recent_of(stamp)))
+    end
     closed = closed + 1
   end
 end

@@ -1,15 +1,19 @@
 -- Drops the stamps of these keys, which every member has and nothing depends on, and raises the floor. KEYS: the keys, of
--- the selected database; ARGV: the accepted ballot of each. Returns how many stamps there were.
+-- the selected database; ARGV: the accepted ballot of each, and the mark up to its semicolon under which all were asked.
+-- Returns how many stamps there were; -1: the mark is another one.
 local MARK = 'redlock-proxy:mark'
 local mark = call('GET', MARK) or ''
 local head, floor, rest = string.match(mark, '^([^;]*;)(%d+)( %d+)$')
 if not head then
   return redis.error_reply('ERR the mark of this master cannot be read')
 end
+if head ~= ARGV[#KEYS + 1] then
+  return -1
+end
 local highest, dropped = tonumber(floor), 0
 for at, key in ipairs(KEYS) do
   local stamp = call('GET', companion(key))
-  if stamp and sub(stamp, 17, 32) == ARGV[at] then
+  if stamp and sub(stamp, 17, 32) == ARGV[at] and left_of(stamp) == 0 then
     stamp = stamp_of(key)
     local is_gone, lease, promised = look(key, stamp)
     local kind, clean = sub(stamp, 49, 49), tonumber(sub(stamp, 50, 65))

@@ -1,12 +1,13 @@
 -- The program in general. Its words are two for each key, itself and what it has to hold: its accepted ballot, the ballot
--- that it may be changed under, its database in 5 digits, and if it is to hold a lease, when that ends in 16, and its value.
+-- that it may be changed under, its database in 5 digits, the flush after which that was promised in 16, and if it is to hold a
+-- lease, when that ends in 16, and its value.
 -- The last word: how many keys there are in 4 digits, the database in 5, 'ro' for a script that must not change anything,
 -- the time in microseconds in 16, and the ballot to promise.
 if now then
-  -- Those of one key, in full.
+  -- Those of one key, in full. A ballot is accepted between two flushes, and says which.
   local expected, where = ARGV[own - 3], ARGV[own - 1]
   local common = '0001' .. where .. ARGV[own] .. ARGV[own - 2]
-  ARGV[own - 3], ARGV[own - 2] = KEYS[1], sub(expected, 17) .. sub(expected, 1, 16) .. sub(where, 1, 5)
+  ARGV[own - 3], ARGV[own - 2] = KEYS[1], sub(expected, 17) .. sub(expected, 1, 16) .. sub(where, 1, 5) .. '----------------'
   ARGV[own - 1], ARGV[own] = common, nil
   own = own - 1
 end
@@ -16,25 +17,31 @@ now, only = tonumber(sub(common, 12, 27)), false
 local db, mode = string.format('%d', sub(common, 5, 9)), sub(common, 10, 11)
 local first = own - 2 * count
 here = db
+if not is_in() then
+  return { 'refused', NONE }
+end
 
 -- Keys of the program by database and name, as numbers; those of this database; and five entries for each: its stamp,
 -- whether its value is gone, its lease, its database, and its basis.
 local databases, slots = {}, { nil, nil, nil, nil, nil }
-local refused, highest, has_ended = false, NONE, false
+local is_refused, highest, latest, has_ended = false, NONE, nil, false
 for at = 1, count do
   local key, basis = ARGV[first + 2 * at - 2], ARGV[first + 2 * at - 1]
   local where = string.format('%d', sub(basis, 33, 37))
   choose(where)
+  local flush = tonumber(sub(basis, 38, 53))
   local stamp = stamp_of(key)
   local is_gone, lease, promised = look(key, stamp)
   if
     sub(stamp, 17, 32) ~= sub(basis, 1, 16)
     or is_below(sub(basis, 17, 32), promised)
-    or (lease and sub(lease, 17) or '') ~= sub(basis, 54)
+    or (lease and sub(lease, 17)) ~= (sub(basis, 54) ~= '' and sub(basis, 70))
+    or flush and flush ~= last_flush()
     or is_gone and lives(stamp, now)
   then
-    refused = true
+    is_refused = true
   end
+  latest = latest_of(stamp, sub(common, 28), latest)
   has_ended = has_ended or lives(stamp, counter_of(sub(basis, 17, 32))) and not lives(stamp, now)
   if is_below(highest, promised) then
     highest = promised
@@ -44,8 +51,8 @@ for at = 1, count do
   local last = 5 * at
   slots[last - 4], slots[last - 3], slots[last - 2], slots[last - 1], slots[last] = stamp, is_gone, lease, where, basis
 end
-if refused then
-  return { 'refused', highest }
+if latest or is_refused then
+  return refused(highest, latest)
 end
 
 -- What has ended is gone now, and a lease shows its token and no tag, until the end that all masters are told.
@@ -58,8 +65,9 @@ for at = 1, count do
     if string.sub(token, 1, 4) == '\255RL\1' and #token >= 20 then
       token = sub(token, 21)
     end
-    call('SET', key, token, 'PXAT', string.format('%.0f', tonumber(sub(basis, 38, 53)) + SLACK_MS))
-  elseif not is_gone and sub(stamp, 49, 49) ~= '-' and not lives(stamp, now) then
+    local the_end = tonumber(sub(basis, 54, 69))
+    put(key, token, the_end < 0 and the_end or the_end + SLACK_MS)
+  elseif not is_gone and not lives(stamp, now) then
     choose(where)
     call('DEL', key)
   end

@@ -1,5 +1,6 @@
--- The type of a key, as stamps abbreviate it.
+-- The type of a key, as stamps abbreviate it; all types that Redis 7.0 has not are one.
 local function kind_of(key)
   local kinds = { string = 's', list = 'l', set = 'e', zset = 'z', hash = 'h', stream = 'x' }
-  return kinds[call('TYPE', key).ok] or '-'
+  local name = call('TYPE', key).ok
+  return kinds[name] or name ~= 'none' and '?' or '-'
 end

@@ -23,17 +23,20 @@ if stamp and sub(stamp, 1, 32) == expected then
   local found, noted = call('PEXPIRETIME', only), sub(stamp, 49, 49)
   -- A lease is taken where nothing is, so it ends later than what masters have cleaned up before it, and nothing of ours
   -- brings a value back with the same end. Without an end there is the type to tell by.
-  if found > 0 and found == clean and now < (clean - SLACK_MS) * 1000 or found == -2 and noted == '-' then
+  -- The ballot to promise is not later than a microsecond after the time.
+  if found > 0 and found == clean and now + 1 < (clean - SLACK_MS) * 1000 or found == -2 and noted == '-' then
     kind = noted
   elseif found == -1 and clean == -1 then
     KIND_OF
     kind = noted == kind_of(only) and noted
   end
 end
--- Whether the program writes, and a key that it lacks.
-local writes, missing = false, nil
+-- Whether the program writes, a key that it lacks, and why this master takes no writes.
+local writes, missing, refusal = false, nil, nil
 -- Whether it may have changed the type or the end of the one key, and an end that it is known to have now.
 local is_unknown, new_clean
+-- The shortest time to live that it has set, in milliseconds: what it was padded by is how late the program may be answered.
+local dated
 -- What the calls know of a program in general, and who tells what they have done: most know no more than the above, and
 -- each variable of functions costs as well.
 local whole, rest

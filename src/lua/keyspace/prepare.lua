@@ -1,23 +1,34 @@
--- Promises ballot ARGV[1] for all keys, and shows for each its stamp, whether its value is gone, and its lease. KEYS: the
--- keys; ARGV from the third on: the database of each. ARGV[2]: the database that is selected.
+-- Promises ballot ARGV[1] for all keys, and shows for each its stamp, whether its value is gone, its lease, and the last
+-- flush. KEYS: the keys; ARGV from the third on: the database of each, and a flush of it that happens first if this master
+-- has missed it. ARGV[2]: the database that is selected.
 local ballot = ARGV[1]
 here = ARGV[2]
-local stamps, shown, highest = {}, { 'promised' }, NONE
+if not is_in() then
+  return { 'refused', NONE }
+end
+for at = 1, #KEYS do
+  if ARGV[2 * at + 2] ~= '0' then
+    choose(ARGV[2 * at + 1])
+    flush(tonumber(ARGV[2 * at + 2]), 'ASYNC')
+  end
+end
+local stamps, shown, highest, latest = {}, { 'promised' }, NONE, nil
 for at, key in ipairs(KEYS) do
-  choose(ARGV[at + 2])
+  choose(ARGV[2 * at + 1])
   local stamp = stamp_of(key)
   local is_gone, lease, promised = look(key, stamp)
   stamps[at] = sub(stamp, 17)
-  shown[at + 1] = { stamps[at], is_gone and 1 or 0, lease }
+  latest = latest_of(stamp, ballot, latest)
+  shown[at + 1] = { sub(shown_as(stamp), 17), is_gone and 1 or 0, lease, string.format('%.0f', last_flush()) }
   if is_below(highest, promised) then
     highest = promised
   end
 end
-if not is_below(highest, ballot) then
-  return { 'refused', highest }
+if latest or not is_below(highest, ballot) then
+  return refused(highest, latest)
 end
 for at, key in ipairs(KEYS) do
-  choose(ARGV[at + 2])
+  choose(ARGV[2 * at + 1])
   call('SET', companion(key), ballot .. stamps[at])
 end
 return shown

@@ -1,10 +1,10 @@
 -- Where the last programs begin.
 local function recent_of(stamp)
-  local how = sub(stamp, 66, 66)
-  if how == '-' or how == 'a' then
-    return how == 'a' and 83 or 67
+  local how = sub(stamp, 74, 74)
+  if how == '-' or how == 'a' or how == '?' then
+    return how == 'a' and 91 or 75
   end
-  local at = 91 + tonumber(sub(stamp, 83, 90))
+  local at = 99 + tonumber(sub(stamp, 91, 98))
   local keys = tonumber(sub(stamp, at, at + 3))
   at = at + 4
   for _ = 1, keys do

@@ -13,8 +13,41 @@ local messages, db, home
 if rest then
   messages, db, home = rest()
 end
+-- The last programs are those before and this one. Once there are as many as are kept whoever sent them, mostly the first
+-- has to go, and is of this worker: then its ballot is the one up to which its workers' are not known. Seldom there are more
+-- keys or a lease before them. Bytes are cheaper to look at than strings: 45 is '-', 97 is 'a', and digits begin at 48.
+local before, counted, dropped = nil, '0LAST_PROGRAMS', ''
+if only and writes then
+  local byte = string.byte
+  local how, from = byte(stamp, 74), 91
+  if how == 45 then
+    from = 75
+  elseif how ~= 97 then
+    RECENT_OF
+    from = recent_of(stamp)
+  end
+  local tens, ones = byte(stamp, from, from + 1)
+  local kept = 10 * tens + ones - 527
+  before = from + 2
+  if kept <= LAST_PROGRAMS then
+    counted = '0' .. kept
+  else
+    local thousands, hundreds, more, last = byte(stamp, from + 34, from + 37)
+    before = from + 38 + 1000 * thousands + 100 * hundreds + 10 * more + last - 1111 * 48
+    if kept == LAST_PROGRAMS + 1 and sub(stamp, before + 8, before + 15) == sub(expected, 9, 16) then
+      dropped = sub(stamp, from + 2, from + 17)
+    else
+      before, counted = from, nil
+    end
+  end
+end
+local remembered
+if not only or not counted then
+  IS_BELOW
+  REMEMBERED
+end
 if not only then
-  return finish(reply, messages, db)
+  return finish(reply, messages, db, remembered)
 end
 
 -- The script may have gone elsewhere.
@@ -23,6 +56,8 @@ if db ~= home then
 end
 if missing then
   return { 'missing', missing[1], missing[2] }
+elseif refusal then
+  return { err = refusal }
 end
 -- Whole numbers go without a table around them, which costs more than to read one: twice the number, and one more if
 -- nothing was written. So does nothing at all, if something was.
@@ -44,36 +79,35 @@ if is_unknown then
 elseif new_clean then
   text = sub('0000000000000000', #new_clean + 1) .. new_clean
 end
+-- With the same end it stays at least as long as before. That may have been set anew, at a time that a promise has stopped.
+local the_end, stays = (tonumber(text) - SLACK_MS) * 1000, '\0\0\0\0\0\0\0\0'
+if the_end > 0 then
+  local time, before = call('TIME'), sub(stamp, 66, 73)
+  local until_us = time[1] * 1000000 + time[2] + math.max(the_end - now, 0)
+  if text == clean_text then
+    until_us = math.max(until_us, (struct.unpack('>I8', before)))
+  end
+  stays = struct.pack('>I8', until_us)
+end
 local packed, length = reply and cmsgpack.pack(reply) or '\194', '0001'
 if #packed > LONGEST_REPLY then
   packed, length = '', '0000'
 elseif #packed > 1 then
   length = string.format('%04d', #packed)
 end
--- The last programs are those before, less the first if that are too many, and this one. Seldom there are more keys or a
--- lease before them. Bytes are cheaper to look at than strings: 45 is '-', 97 is 'a', and digits begin at 48.
-local byte = string.byte
-local how, from = byte(stamp, 66), 83
-if how == 45 then
-  from = 67
-elseif how ~= 97 then
-  RECENT_OF
-  from = recent_of(stamp)
-end
-local kept, before, counted = byte(stamp, from + 1) - 47, from + 2, '0MOST_PROGRAMS'
-if kept < MOST_PROGRAMS then
-  counted = '0' .. kept
-elseif kept > MOST_PROGRAMS then
-  local thousands, hundreds, tens, ones = byte(stamp, from + 18, from + 21)
-  before = from + 22 + 1000 * thousands + 100 * hundreds + 10 * tens + ones - 1111 * 48
+if not counted then
+  counted, before = remembered(stamp, before, sub(expected, 1, 16), true), #stamp + 1
 end
 call(
   'SET',
   companion_key,
-  next_ballot .. expected .. kind .. text .. 'a' .. until_clean
-    .. counted .. sub(stamp, before) .. length .. packed .. sub(expected, 1, 16)
+  next_ballot .. expected .. kind .. text .. stays .. 'a' .. until_clean
+    .. counted .. dropped .. sub(stamp, before) .. length .. packed .. sub(expected, 1, 16)
 )
-if is_whole then
+if dated then
+  NIL_AS_NULL
+  return { 'dated', dated, reply, messages }
+elseif is_whole then
   return 2 * reply
 elseif not reply and not messages then
   return reply

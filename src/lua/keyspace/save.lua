@@ -1,10 +1,12 @@
--- What is done before a key is read or changes. Nothing is kept of it: nothing is ever put back.
+-- What is done before a key is read or changes.
 -- The database of the script, that of its call, and 'ro' or not.
 local db, home, mode
 -- Keys of the program by database and name, as numbers, those of this database, and which of them it has written.
 local databases, seen, written
 -- Whether it had written before the present command.
 local wrote = false
+-- What keys held that the program has changed: database, key, what DUMP gave, and when masters clean up.
+IMAGES
 -- What is to be published: command, channel and message of each.
 local messages
 local popped = 0
@@ -30,13 +32,12 @@ local function begins()
 end
 
 -- The program uses a key that nobody has asked for a promise for. It ends, whatever the script does about that, and runs
--- again with the key, if it has written nothing. Else it fails there, as it does on every master.
+-- again with the key. All keys hold what they held: only scripts whose text can make up keys write before they come to one,
+-- and they keep images.
 local function stop(key)
-  if not wrote then
-    missing = missing or { db, key }
-    error({ err = 'stopped' }, 0)
-  end
-  error({ err = 'undeclared ' .. key }, 0)
+  GIVE_BACK
+  missing = missing or { db, key }
+  error({ err = 'stopped' }, 0)
 end
 
 -- A key is read. Says where it is among those of the program.
@@ -57,37 +58,8 @@ end
 local function save(key)
   local at = need(key)
   if at then
+    KEEP_IMAGE
     writes, is_unknown = true, true
     written[at] = true
   end
-end
-
--- A command that reads its keys, wherever they stand.
-local function reading(handle)
-  return function(run, ...)
-    local keys = real.pcall('COMMAND', 'GETKEYS', ...)
-    for at = 1, type(keys) == 'table' and not keys.err and #keys or 0 do
-      need(keys[at])
-    end
-    return handle(run, ...)
-  end
-end
-
--- A command that may change some of its keys, and only read others.
-local function keyed(run, ...)
-  local keys = real.pcall('COMMAND', 'GETKEYSANDFLAGS', ...)
-  for at = 1, type(keys) == 'table' and not keys.err and #keys or 0 do
-    local key, flags = unpack(keys[at])
-    local only_reads = false
-    for one, other in pairs(flags.set or flags) do
-      local flag = type(one) == 'table' and one or other
-      only_reads = only_reads or flag.ok == 'RO'
-    end
-    if only_reads then
-      need(key)
-    else
-      save(key)
-    end
-  end
-  return run(...)
 end

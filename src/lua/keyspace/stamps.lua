@@ -4,9 +4,9 @@ here = db or here
 -- A lease that was only read is there again as it was.
 for at = 1, count do
   local lease, where = slots[5 * at - 2], slots[5 * at - 1]
-  if lease and (missing or not written[at]) then
+  if lease and (missing or not writes or not written[at]) then
     choose(where)
-    call('SET', keys[at], sub(lease, 17), 'PXAT', end_of(lease))
+    put_back(keys[at], lease)
   end
 end
 local next_ballot = sub(common, 28)
@@ -18,6 +18,8 @@ if missing or not writes then
   end
   if missing then
     return { 'missing', missing[1], missing[2] }
+  elseif refusal then
+    return { err = refusal }
   end
   return { has_ended and 'ended' or 'read', reply, messages }
 end
@@ -32,32 +34,48 @@ for at = 1, count > 1 and count or 0 do
   local where, basis = slots[5 * at - 1], slots[5 * at]
   group = group .. string.format('%05d%08d', where, #keys[at]) .. keys[at] .. sub(basis, 17, 32)
 end
+-- Until when what ends so stays: at least as long as what has had that end before, which may have been moved.
+local function stays_until(clean)
+  local the_end = (tonumber(clean) - SLACK_MS) * 1000
+  if the_end <= 0 then
+    return sub(NONE, 1, 8)
+  end
+  local longest = own_us() + math.max(the_end - now, 0)
+  for at = 1, count do
+    local stamp = slots[5 * at - 4]
+    if sub(stamp, 50, 65) == clean then
+      longest = math.max(longest, (struct.unpack('>I8', sub(stamp, 66, 73))))
+    end
+  end
+  return struct.pack('>I8', longest)
+end
+
 for at = 1, count do
   local stamp, _, lease, where, basis = unpack(slots, 5 * at - 4, 5 * at)
   choose(where)
   local kind, clean, ballot = sub(stamp, 49, 49), sub(stamp, 50, 65), sub(basis, 17, 32)
+  local stays = sub(stamp, 66, 73)
   if written[at] then
     kind = kind_of(keys[at])
     clean = string.format('%016.0f', kind == '-' and 0 or call('PEXPIRETIME', keys[at]))
+    stays = stays_until(clean)
   end
   -- When masters would have cleaned up what it found.
   local until_clean = '-000000000000001'
   if sub(stamp, 49, 49) ~= '-' and sub(stamp, 50, 50) ~= '-' and lives(stamp, now) then
     until_clean = sub(stamp, 50, 65)
   end
-  local at_recent = recent_of(stamp)
-  local kept, from = tonumber(sub(stamp, at_recent, at_recent + 1)), at_recent + 2
-  if kept == MOST_PROGRAMS then
-    kept, from = kept - 1, from + 20 + tonumber(sub(stamp, from + 16, from + 19))
-  end
   local how, found = written[at] and 'w' or 'k', string.format('%08d', lease and #lease or 0) .. (lease or '') .. group
   if count == 1 and not lease then
     how, found = 'a', ''
   end
   call('SET', companion(keys[at]), table.concat({
-    next_ballot, ballot, sub(stamp, 17, 32), kind, clean,
+    next_ballot, ballot, sub(stamp, 17, 32), kind, clean, stays,
     how, until_clean, found,
-    string.format('%02d', kept + 1), sub(stamp, from), string.format('%04d', #packed), packed, ballot,
+    remembered(stamp, recent_of(stamp), ballot, written[at]), string.format('%04d', #packed), packed, ballot,
   }))
+end
+if dated then
+  return { 'dated', dated, reply, messages }
 end
 return { 'wrote', reply, messages }

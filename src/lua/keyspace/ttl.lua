@@ -31,7 +31,23 @@ local function clean_at(word, unit, now)
   -- Up to there a double is exact.
   if ttl and ttl > 0 and ttl < 2 ^ 52 then
     local fresh = freshness(ttl / 10)
+    if now == 0 then
+      dated = math.min(dated or ttl, ttl)
+    end
     return string.format('%.0f', now_ms() + ttl + math.ceil((ttl + fresh) * CLOCK_DRIFT) + fresh + 2 + SLACK_MS)
+  end
+  -- Redis counts to the largest integer. What ends that late does so at one time here, for which stamps have the digits. A
+  -- double could be off by a second there, so a moment is compared as it is written.
+  local is_moment = now > 0 and type(word) == 'string'
+  local largest = unit == 1 and '9223372036854775807' or '9223372036854775'
+  local is_counted
+  if is_moment then
+    is_counted = #word < #largest or #word == #largest and word <= largest
+  else
+    is_counted = ttl and ttl + now_ms() < 2 ^ 63
+  end
+  if ttl and ttl > 0 and is_counted then
+    return '9007199254740991'
   end
 end
 
@@ -148,6 +164,34 @@ local function with_options(first)
       words[place], words[place + 1] = 'PXAT', clean
     end
     return run(unpack(words, 1, count))
+  end
+end
+
+-- SET with IFEQ, which Redis has since 8.4: also on masters that do not know it.
+local function if_equal(handle)
+  return function(run, ...)
+    local words, at, gets, expected = { ... }, 4, false, nil
+    while at <= #words do
+      local option = type(words[at]) == 'string' and string.upper(words[at])
+      local has_value = option == 'EX' or option == 'PX' or option == 'EXAT' or option == 'PXAT' or option == 'IFEQ'
+      gets = gets or option == 'GET'
+      expected = expected or option == 'IFEQ' and at or nil
+      at = at + (has_value and 2 or 1)
+    end
+    if not expected or not words[expected + 1] then
+      return handle(run, ...)
+    end
+    local key = words[2]
+    need(key)
+    local held = run('GET', key)
+    if type(held) == 'table' then
+      return held
+    elseif held ~= words[expected + 1] .. '' then
+      return gets and held
+    end
+    words[expected] = 'XX'
+    table.remove(words, expected + 1)
+    return handle(run, unpack(words))
   end
 end
 

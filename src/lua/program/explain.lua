@@ -1,6 +1,6 @@
 -- What the client is told when its script fails, in the words and with the line number that Redis
 -- would use: the first line on the way up that is the script's own. Addresses differ on every master. Of a
--- table without a text a plain Redis dies.
+-- table without a text a plain Redis dies. A name that begins with '@' is that of a function in a library.
 local function explain(raised, sha, first, last)
   local kind, text = type(raised), nil
   if kind == 'table' then
@@ -14,8 +14,12 @@ local function explain(raised, sha, first, last)
     text = 'ERR ' .. string.gsub(tostring(raised), ': 0x%x+$', '')
   end
   text = string.match(text, '^[^%z]*')
+  local file = 'user_script'
+  if string.sub(sha, 1, 1) == '@' then
+    file, sha = 'user_function', string.sub(sha, 2)
+  end
   text = string.gsub(text, 'user_script:(%d+):', function(line)
-    return 'user_script:' .. line - first + 1 .. ':'
+    return file .. ':' .. line - first + 1 .. ':'
   end)
   local found = first
   for level = 4, 24 do
@@ -26,5 +30,5 @@ local function explain(raised, sha, first, last)
       break
     end
   end
-  return text .. ' script: ' .. sha .. ', on @user_script:' .. found - first + 1 .. '.'
+  return text .. ' script: ' .. sha .. ', on @' .. file .. ':' .. found - first + 1 .. '.'
 end

@@ -32,13 +32,7 @@ local function guarded(inner)
   end
 
   -- Which words are keys is for Redis to say. Where it finds none, it touches none.
-  local without_keys = {
-    ['ERR The command has no key arguments'] = true,
-    ['ERR Invalid arguments specified for command'] = true,
-    ['ERR Invalid number of arguments specified for command'] = true,
-    ['ERR Invalid command specified'] = true,
-    ['ERR Lua redis lib command arguments must be strings or integers'] = true,
-  }
+  WITHOUT_KEYS
   -- Keys that Redis writes to without having found them: the last of several STORE and STOREDIST, also behind
   -- a key with the name of another option, and that of a PFMERGE without sources.
   local first_option = { sort = 3, georadius = 7, georadiusbymember = 6 }

@@ -16,7 +16,7 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["getrange", "substr"], "getrange"),
     (&["bitcount", "bitfield_ro", "bitpos", "dump", "getbit"], "strings(2, 2)"),
     (&["lcs"], "strings(2, 3)"),
-    (&["set"], "with_options(4)"),
+    (&["set"], "if_equal(with_options(4))"),
     (&["getex"], "with_options(3)"),
     (&["setex"], "setex_in(1000)"),
     (&["psetex"], "setex_in(1)"),
@@ -30,7 +30,16 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["pexpiretime"], "expiry"),
     (&["time"], "time"),
     (&["publish", "spublish"], "publish"),
-    (&["lpop", "rpop", "spop", "zpopmax", "zpopmin"], "pop"),
+    (&["lpop", "rpop", "zpopmax", "zpopmin"], "pop"),
+    (&["spop"], "spop"),
+    (&["srandmember"], "drawing('set', members_of)"),
+    (&["hrandfield"], "drawing('hash', fields_of)"),
+    (&["zrandmember"], "drawing('zset', scored_of)"),
+    (&["xadd"], "xadd"),
+    (&["xclaim"], "claim"),
+    (&["xautoclaim"], "claim_all"),
+    (&["xpending"], "pending"),
+    (&["hexpire", "hexpireat", "hgetex", "hpexpire", "hpexpireat", "hsetex", "msetex"], "by_clock"),
     (&["del", "unlink"], "write_all"),
     (&["mset", "msetnx"], "write_pairs"),
     (&["rename", "renamenx", "smove"], "write_two"),
@@ -39,6 +48,7 @@ const EXCEPTIONS: &[(&[&str], Handler)] = &[
     (&["lmove", "rpoplpush"], "pop_two"),
     (&["lmpop", "zmpop"], "pop_counted"),
     (&["bitop"], "strings(3, 7900)"),
+    (&["pfmerge"], "merge"),
     (&["xgroup"], "write_second"),
     (&["georadius", "georadiusbymember"], "write_stored"),
     (&["sort", "sort_ro"], "looking_up(write_stored)"),
@@ -72,13 +82,23 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     Some(if writes { "write" } else { READ })
 }
 
+/// Whether each master would decide by its own clock what this command does.
+pub fn is_by_clock(name: &str) -> bool {
+    handler(name) == Some("by_clock")
+}
+
 /// The same on registers, where every key that is read counts as well.
 pub(super) fn on_registers(name: &str, handler: Handler) -> Handler {
     let spec = table::lookup(name.as_bytes());
     let keys = spec.map(|spec| (spec.first_key, spec.last_key));
     let moves = spec.is_some_and(|spec| spec.flags.contains(&"movablekeys"));
     match handler {
-        READ if keys == Some((0, 0)) && !spec.is_some_and(table::Spec::has_counted_keys) => READ,
+        READ if keys == Some((0, 0)) && !moves => READ,
+        READ | "get" | "strlen" | "getrange" | "strings(2, 2)"
+            if keys == Some((1, 1)) && !moves =>
+        {
+            "reading_first(read)"
+        }
         READ | "get" | "mget" | "strlen" | "getrange" | "strings(2, 2)" | "strings(2, 3)" => {
             "reading(read)"
         }
@@ -108,6 +128,19 @@ const GROWTH: [(&str, &[&str]); 5] = [
     ("h", &["hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx"]),
 ];
 
+/// The commands that write, and need memory for that or not.
+pub(super) fn writing(needs_memory: bool) -> String {
+    let is_one = |spec: &&table::Spec| {
+        spec.flags.contains(&"write") && spec.flags.contains(&"denyoom") == needs_memory
+    };
+    table::all().iter().filter(is_one).map(|spec| spec.name).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether this command only adds to its one key, and its reply is the same in both protocols.
+pub fn adds(name: &str) -> bool {
+    GROWTH.iter().any(|(what, names)| *what != "z" && names.contains(&name))
+}
+
 /// What a call of this command is to `cheap.lua`; `None`: nothing.
 pub(super) fn cheap(name: &str) -> Option<Cheap> {
     let name = name.to_ascii_lowercase();
@@ -126,11 +159,18 @@ pub(super) fn rare(of: fn(&str, Handler) -> Handler) -> String {
         let is: Vec<_> = names.iter().map(|name| format!("name == '{name}'")).collect();
         format!("  if {} then return {handler} end\n", is.join(" or "))
     });
-    let reads = table::all().iter().filter(|spec| !spec.flags.contains(&"write"));
-    let reads: Vec<_> = reads.map(|spec| spec.name).collect();
+    let named = |is_one: fn(&str) -> bool, writes: bool| {
+        let of_it = |spec: &&table::Spec| spec.flags.contains(&"write") == writes;
+        let specs = table::all().iter().filter(of_it);
+        specs.map(|spec| spec.name).filter(|name| is_one(name)).collect::<Vec<_>>().join(" ")
+    };
+    let reads_first = |name: &str| on_registers(name, READ) == "reading_first(read)";
+    let writes_first = |name: &str| on_registers(name, "write") == "write";
     include_str!("rare.lua")
         .replace("  HANDLERS\n", &handlers.collect::<String>())
-        .replace("READS", &reads.join(" "))
+        .replace("FIRST_READ", &named(reads_first, false))
+        .replace("FIRST_WRITTEN", &named(writes_first, true))
+        .replace("READS", &named(|_| true, false))
         .replace("OTHER_READ", of("", READ))
         .replace("OTHER_WRITE", of("", "write"))
 }

@@ -1,7 +1,12 @@
--- What the proxies keep on the masters is not there for scripts, also where no call names it.
+-- What the proxies keep on the masters is not there for scripts, also where no call names it, and neither is what has ended
+-- and no master has cleaned up yet.
 
 local function is_hidden(name)
-  return string.sub(name, 1, PREFIX_BYTES) == RESERVED_PREFIX
+  if string.sub(name, 1, PREFIX_BYTES) == RESERVED_PREFIX then
+    return true
+  end
+  local clean = call('PEXPIRETIME', name)
+  return clean > 0 and clean - SLACK_MS <= now_ms() and call('EXISTS', 'redlock-proxy:s:' .. name) == 1
 end
 
 -- KEYS and SCAN
@@ -20,13 +25,17 @@ local function names_of_keys(run, ...)
     end
   end
   if names == reply then
-    table.sort(names)
+    in_order(names)
   end
   return reply
 end
 
 local function number_of_hidden()
-  return call('EXISTS', OWN_KEYS)
+  local hidden = 0
+  for _, name in ipairs(call('KEYS', '*')) do
+    hidden = hidden + (is_hidden(name) and 1 or 0)
+  end
+  return hidden
 end
 
 -- DBSIZE
@@ -35,30 +44,19 @@ local function number_of_keys(run, ...)
   return type(reply) == 'number' and reply - number_of_hidden() or reply
 end
 
--- The first key that is not hidden, or nil as Redis has it: nobody can have a key with the name of the prefix alone.
-local function any_key()
-  local cursor = '0'
-  repeat
-    local page = call('SCAN', cursor, 'COUNT', 1000)
-    for _, name in ipairs(page[2]) do
-      if not is_hidden(name) then
-        return name
-      end
-    end
-    cursor = page[1]
-  until cursor == '0'
-  return call('GET', RESERVED_PREFIX)
-end
-
--- RANDOMKEY: of a few keys, most may be hidden.
+-- RANDOMKEY, of the keys that are not hidden.
 local function random_key(run, ...)
-  for _ = 1, 8 do
-    local name = run(...)
-    if type(name) ~= 'string' or not is_hidden(name) then
-      return name
-    end
+  if select('#', ...) ~= 1 then
+    return run(...)
   end
-  return any_key()
+  local names = {}
+  for _, name in ipairs(call('KEYS', '*')) do
+    names[#names + 1] = not is_hidden(name) and name or nil
+  end
+  if not names[1] then
+    return call('GET', NOWHERE)
+  end
+  return in_order(names)[draw(#names)]
 end
 
 -- INFO tells how many keys each database has. In RESP3 it is more than a string.

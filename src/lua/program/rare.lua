@@ -36,8 +36,11 @@ end
 -- LMPOP and ZMPOP: the number of keys comes before them.
 local function pop_counted(run, ...)
   popped = 1
-  local last = 2 + (tonumber((select(2, ...))) or 0)
-  for at = 3, math.min(last, select('#', ...)) do
+  -- Redis refuses any other number, and more keys than there are before the word that it looks for behind them. The proxy
+  -- has found no keys then: to stop for one here would run what came before it twice.
+  local count = select(2, ...)
+  local last = string.find(tostring(count), '^%d+$') and 2 + tonumber(count) or 0
+  for at = 3, last < select('#', ...) and last or 0 do
     save((select(at, ...)))
   end
   return run(...)
@@ -55,15 +58,6 @@ local function write_stored(run, ...)
   return run(...)
 end
 
--- The members of a set have another order on every master.
-local function unordered(run, ...)
-  local reply = run(...)
-  if type(reply) == 'table' and type(reply[1]) == 'string' then
-    table.sort(reply)
-  end
-  return reply
-end
-
 -- HGETALL: so have the fields of a hash, once it is too large for a list of them. In RESP3 the reply is a
 -- map, which the proxy compares without an order.
 local function unordered_pairs(run, ...)
@@ -76,29 +70,11 @@ local function unordered_pairs(run, ...)
   for at = 1, #reply, 2 do
     fields[#fields + 1], values[reply[at]] = reply[at], reply[at + 1]
   end
-  table.sort(fields)
+  in_order(fields)
   for at, field in ipairs(fields) do
     reply[2 * at - 1], reply[2 * at] = field, values[field]
   end
   return reply
-end
-
--- XREADGROUP: its options come before the keys, and as many ids after them. What it changes is the group.
-local function write_streams(run, ...)
-  local words, at = { ... }, 2
-  local width = { GROUP = 3, COUNT = 2, BLOCK = 2, NOACK = 1 }
-  local function option()
-    return string.upper(tostring(words[at]))
-  end
-  while width[option()] do
-    at = at + width[option()]
-  end
-  if option() == 'STREAMS' then
-    for key = at + 1, at + math.floor((#words - at) / 2) do
-      save(words[key])
-    end
-  end
-  return run(...)
 end
 
 local function choose_db(run, ...)
@@ -117,7 +93,7 @@ local function copy(run, ...)
   if lives_too_long(key) then
     return fail_too_long(run, name)
   end
-  save(key)
+  need(key)
   local other_db
   for at = 4, select('#', ...) - 1 do
     local option, number = select(at, ...)
@@ -143,10 +119,15 @@ end
 
 -- What to do with a command, by its name in lower case. Whatever is not known to be a read may be a
 -- write.
-local reads = ' READS '
+local reads, first_read, first_written = ' READS ', ' FIRST_READ ', ' FIRST_WRITTEN '
 local function handler(name)
   HANDLERS
-  if string.find(reads, ' ' .. name .. ' ', 1, true) then
+  local word = ' ' .. name .. ' '
+  if string.find(first_written, word, 1, true) then
+    return write
+  elseif string.find(first_read, word, 1, true) then
+    return reading_first(read)
+  elseif string.find(reads, word, 1, true) then
     return OTHER_READ
   end
   return OTHER_WRITE

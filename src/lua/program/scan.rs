@@ -1,6 +1,9 @@
 //! What can be said about a script without running it: which commands it names, and where.
 
-use std::collections::BTreeMap;
+mod declared;
+mod library;
+
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::handlers::{Handler, cheap, handler, only_reads};
@@ -23,14 +26,24 @@ pub(super) struct Scan<'a> {
     pub(super) is_dynamic: bool,
     /// It may use random numbers.
     pub(super) draws: bool,
+    /// It may use keys that it does not declare, after it has written to others.
+    pub(super) makes_up_keys: bool,
     /// It uses a name through which it could find the real `redis`.
     pub(super) sees_globals: bool,
     /// `select` is Lua's own all over the script.
     select_is_lua: bool,
     /// What has to stand in other places than the script has it.
     edits: Vec<Edit>,
+    /// Places of the names of locals that are set to elements of `KEYS`.
+    locals: HashSet<usize>,
+    /// Places of the `KEYS` that those are set to.
+    keys_of_locals: HashSet<usize>,
     /// It does more with `KEYS` than to read elements of it: who knows what is in it.
     has_other_keys: bool,
+    /// What the table of its keys is called: `KEYS`, in a library the first parameter of its functions.
+    keys: &'a [u8],
+    /// Where those parameters are.
+    parameters: HashSet<usize>,
     tokens: Vec<(Token<'a>, Range<usize>)>,
     /// For each token that opens a parenthesis, the one that closes it.
     closing: Vec<Option<usize>>,
@@ -44,22 +57,39 @@ pub(super) const MAX_TEXT_BYTES: usize = 64 * 1024;
 impl<'a> Scan<'a> {
     /// Looks at `text`, in time linear in its length. Of a text that cannot be read the worst is supposed.
     pub(super) fn of(text: &'a [u8]) -> Self {
+        Self::of_text(text, |scan| scan.keys = b"KEYS")
+    }
+
+    /// Looks at the text of a library.
+    pub(super) fn of_library(text: &'a [u8]) -> Self {
+        Self::of_text(text, |scan| (scan.keys, scan.parameters) = library::parameters(scan))
+    }
+
+    fn of_text(text: &'a [u8], name_keys: impl FnOnce(&mut Self)) -> Self {
         let tokens = Some(text).filter(|text| text.len() <= MAX_TEXT_BYTES).and_then(placed_tokens);
-        tokens.map_or_else(Self::unread, |tokens| Self::read(text, tokens))
+        tokens.map_or_else(Self::unread, |tokens| Self::read(text, tokens, name_keys))
     }
 
     fn unread() -> Self {
-        Self { is_dynamic: true, draws: true, sees_globals: true, ..Self::default() }
+        let (is_dynamic, draws, makes_up_keys, sees_globals) = (true, true, true, true);
+        Self { is_dynamic, draws, makes_up_keys, sees_globals, ..Self::default() }
     }
 
-    fn read(text: &'a [u8], tokens: Vec<(Token<'a>, Range<usize>)>) -> Self {
+    fn read(
+        text: &'a [u8],
+        tokens: Vec<(Token<'a>, Range<usize>)>,
+        name_keys: impl FnOnce(&mut Self),
+    ) -> Self {
         let closing = closing(&tokens);
         let mut scan = Self { tokens, closing, text, ..Self::default() };
+        name_keys(&mut scan);
         scan.select_is_lua = scan.has_select();
+        (scan.locals, scan.keys_of_locals) = scan.locals_of_keys();
         scan.has_other_keys = (0..scan.tokens.len()).any(|at| scan.may_change_keys(at));
         for at in 0..scan.tokens.len() {
             scan.look_at(at);
         }
+        scan.makes_up_keys = scan.may_make_up_keys();
         scan
     }
 
@@ -137,7 +167,7 @@ impl<'a> Scan<'a> {
     fn reads_declared_key(&self, open: usize, name: &str) -> bool {
         let Some(spec) = table::lookup(name.as_bytes()) else { return false };
         match (spec.first_key, spec.last_key) {
-            (0, 0) => !spec.has_counted_keys(),
+            (0, 0) => !spec.flags.contains(&"movablekeys"),
             (1, 1) => {
                 let moves = spec.flags.contains(&"movablekeys");
                 !moves && !self.has_other_keys && self.is_declared(open + 2)
@@ -150,7 +180,7 @@ impl<'a> Scan<'a> {
     fn is_declared(&self, comma: usize) -> bool {
         let is_sign = |at, sign| matches!(self.token(at), Some(Token::Sign(it)) if *it == sign);
         is_sign(comma, b',')
-            && matches!(self.token(comma + 1), Some(Token::Name(b"KEYS")))
+            && self.is_keys(comma + 1)
             && is_sign(comma + 2, b'[')
             && matches!(self.token(comma + 3), Some(Token::Number(_)))
             && is_sign(comma + 4, b']')
@@ -160,11 +190,14 @@ impl<'a> Scan<'a> {
     /// Whether the token at `at` is a `KEYS` that may be written to, handed on or replaced. An element in a list may
     /// be one that is assigned to, unless it is the first argument of a command.
     fn may_change_keys(&self, at: usize) -> bool {
-        if !matches!(self.token(at), Some(Token::Name(b"KEYS"))) {
+        if !self.is_keys(at) || self.parameters.contains(&at) {
             return false;
         }
         let before = |tokens: usize| at.checked_sub(tokens).and_then(|at| self.token(at));
         let is_counted = at > 0 && self.text[self.place(at - 1)] == *b"#";
+        if self.keys_of_locals.contains(&at) {
+            return false;
+        }
         let is_of_call = matches!(before(4), Some(Token::Name(b"call" | b"pcall")))
             && matches!(before(3), Some(Token::Sign(b'(')))
             && matches!(before(2), Some(Token::Text(_)));
@@ -175,25 +208,19 @@ impl<'a> Scan<'a> {
         let close = (at + 2..at + 2 + LONGEST_INDEX)
             .find(|place| matches!(self.token(*place), Some(Token::Sign(b']'))));
         let after = close.and_then(|close| self.token(close + 1));
-        !is_element || matches!(after, None | Some(Token::Sign(b'=' | b',' | b'.' | b'[' | b']')))
+        let may_be_set =
+            matches!(after, None | Some(Token::Sign(b'=' | b',' | b'.' | b'[' | b']')));
+        !is_element || may_be_set && !self.is_argument(at)
     }
 
     /// Whether the call has this many words between its parentheses, of which the first is at `open`. What the last one
     /// is worth is not known if it is a call.
     fn has_words(&self, open: usize, words: usize) -> bool {
-        let Some(close) = self.closing.get(open).copied().flatten() else { return false };
-        let (mut depth, mut commas) = (0_usize, 0);
-        for at in open + 1..close {
-            match self.token(at) {
-                Some(Token::Sign(b'(' | b'[' | b'{')) => depth += 1,
-                Some(Token::Sign(b')' | b']' | b'}')) => depth = depth.saturating_sub(1),
-                Some(Token::Sign(b',')) if depth == 0 => commas += 1,
-                _ => {}
-            }
-        }
-        let is_one = !matches!(self.token(close - 1), Some(Token::Sign(b')' | b'}' | b'.')))
-            && !matches!(self.token(close - 1), Some(Token::Text(_)));
-        commas + 1 == words && is_one
+        let Some(arguments) = self.arguments(open) else { return false };
+        let Some((_, end)) = arguments.last() else { return false };
+        let is_one = !matches!(self.token(*end), Some(Token::Sign(b')' | b'}' | b'.')))
+            && !matches!(self.token(*end), Some(Token::Text(_)));
+        arguments.len() == words && is_one
     }
 
     fn edit(&mut self, place: Range<usize>, text: impl Into<String>) {
@@ -252,6 +279,11 @@ impl<'a> Scan<'a> {
                 is_called && (at == 0 || &self.text[self.place(at - 1)] != b"function")
             },
         )
+    }
+
+    /// Whether the token at `at` names the table of its keys.
+    fn is_keys(&self, at: usize) -> bool {
+        matches!(self.token(at), Some(Token::Name(name)) if *name == self.keys)
     }
 
     fn token(&self, at: usize) -> Option<&Token<'a>> {

@@ -12,7 +12,7 @@ end
 -- Whether a call names a key or a channel that only the proxy may use. Values may be anything: where a word looks
 -- like such a name, it is for Redis to say which words are keys. A call that it finds no keys in touches none, but
 -- for PFMERGE without sources. Of several STORE it may find another than it writes to, and SORT looks keys up that
--- are not among its words.
+-- are not among its words. The register of libraries is named by programs of the proxy alone, which declare it.
 local function names_reserved(words, ...)
   local name, names = string.lower(words[1]), { words[2] }
   if name == 'pfmerge' then
@@ -31,7 +31,8 @@ local function names_reserved(words, ...)
     end
   end
   for _, used in ipairs(names) do
-    if type(used) == 'string' and string.sub(used, 1, PREFIX_BYTES) == RESERVED_PREFIX then
+    local is_reserved = type(used) == 'string' and string.sub(used, 1, PREFIX_BYTES) == RESERVED_PREFIX
+    if is_reserved and not (used == LIBRARIES and seen[used]) then
       return true
     end
   end
@@ -49,6 +50,81 @@ local function has_cut_option(words)
     end
   end
   return false
+end
+
+-- Whether Redis refuses a command to a script that must not change anything (`scriptVerifyWriteCommandAllow` in
+-- `script.c`).
+local function is_write(words)
+  local name = string.lower(words[1])
+  -- Of containers it looks at the command inside.
+  local info = real.pcall('COMMAND', 'INFO', name == 'xgroup' and words[2] and 'xgroup|' .. words[2] or name)
+  local known = type(info) == 'table' and type(info[1]) == 'table' and info[1] or {}
+  local arity, flags = known[2] or 0, known[3] or {}
+  -- It looks at the number of words before.
+  if arity > 0 and #words ~= arity or #words < -arity then
+    return false
+  elseif name == 'publish' or name == 'spublish' or name == 'pfcount' then
+    return true
+  end
+  for one, other in pairs(flags.set or flags) do
+    local flag = type(one) == 'table' and one or other
+    if flag.ok == 'write' then
+      return true
+    end
+  end
+  return false
+end
+
+-- Commands that have changed nothing if they answer 0, -1 or nothing. Who changes nothing leaves no stamp.
+local idle = ' copy del expire expireat getdel getex hdel hsetnx linsert lmove lmpop lpop lpushx lrem msetnx persist pexpire '
+  .. 'pexpireat pfadd renamenx rpop rpoplpush rpushx sadd setnx smove spop srem unlink xack xadd xdel xtrim zmpop zpopmax '
+  .. 'zpopmin zrem zremrangebylex zremrangebyrank zremrangebyscore '
+
+-- SET under a condition, which tells with GET what there was. The word after IFEQ is a value.
+local function set_nothing(reply, words)
+  local chosen = {}
+  for at = 4, #words do
+    if at == 4 or string.upper(words[at - 1]) ~= 'IFEQ' then
+      chosen[string.upper(words[at])] = true
+    end
+  end
+  if chosen.GET then
+    return reply and chosen.NX or not reply and chosen.XX
+  end
+  return not reply
+end
+
+-- Whether a command has changed nothing, as far as its reply tells.
+local function is_idle(reply, words)
+  local name, is_table = string.lower(words[1]), type(reply) == 'table'
+  if is_table and reply.err or name == 'getex' and not words[3] or name == 'rename' and words[2] == words[3] then
+    return true
+  elseif name == 'set' then
+    return set_nothing(reply, words)
+  end
+  local is_nothing = not reply or reply == 0 or reply == -1 or is_table and next(reply.set or reply) == nil
+  return is_nothing and string.find(idle, ' ' .. name .. ' ', 1, true)
+end
+
+IS_REFUSAL
+-- A master that is short of memory, or takes no writes at all, refuses them in a script as long as that has not written.
+-- Then the program must not go on: what needs no memory would be done, which the other masters would not do alone. So
+-- something is tried first that changes nothing.
+local function require_writes(word)
+  local name = ' ' .. string.lower(word) .. ' '
+  if not refusal and not writes then
+    local needs_memory = string.find(' HUNGRY ', name, 1, true)
+    local tried
+    if needs_memory then
+      tried = real.pcall('SETRANGE', 'redlock-proxy:none', 0, '')
+    elseif string.find(' FRUGAL ', name, 1, true) then
+      tried = real.pcall('DEL', 'redlock-proxy:none')
+    end
+    refusal = type(tried) == 'table' and tried.err and is_refusal(tried.err) and tried.err
+  end
+  if refusal then
+    error({ err = refusal }, 0)
+  end
 end
 
 -- Every call comes through here, on its way to its handler; reads may have none. Redis refuses what is no text
@@ -72,10 +148,20 @@ local function screened(run, handle, ...)
     return fail(run, 'ERR syntax error')
   elseif looks_reserved and names_reserved(words, ...) then
     return fail(run, RESERVED_NAME)
-  elseif handle then
-    return handle(run, ...)
+  elseif mode == 'ro' and words[1] and is_write(words) then
+    return fail(run, 'ERR Write commands are not allowed from read-only scripts.')
   end
-  return run(...)
+  if not handle then
+    return run(...)
+  end
+  if mode ~= 'ro' and words[1] then
+    require_writes(words[1])
+  end
+  local reply = handle(run, ...)
+  if writes and not wrote and words[1] and is_idle(reply, words) then
+    writes = false
+  end
+  return reply
 end
 
 -- The same of a command that the script names.
@@ -143,8 +229,7 @@ end
 
 -- A command that changes its first key, and no other.
 local function write(run, ...)
-  local _, key = ...
-  save(key)
+  save((select(2, ...)))
   return run(...)
 end
 
@@ -159,8 +244,7 @@ local function publish(run, ...)
   local function is_text(word)
     return type(word) == 'string' or type(word) == 'number'
   end
-  local is_wrong = select('#', ...) ~= 3 or not is_text(channel) or not is_text(message)
-  if is_wrong or mode == 'ro' then
+  if select('#', ...) ~= 3 or not is_text(channel) or not is_text(message) then
     return run(...)
   end
   if #(channel .. '') > LONGEST_CHANNEL then
@@ -172,10 +256,15 @@ local function publish(run, ...)
   return 0
 end
 
--- The same on all masters.
+-- The same on all masters. It goes on with each call, as scripts may wait for that.
 local function time(run, ...)
   if select('#', ...) ~= 1 then
     return run(...)
   end
-  return { seconds, micros }
+  local told = { string.format('%d', seconds), string.format('%d', micros) }
+  micros = micros + 1
+  if micros == 1000000 then
+    seconds, micros = seconds + 1, 0
+  end
+  return told
 end

@@ -1,24 +1,12 @@
--- The commands of a MULTI, or one command. The queue: the protocol of the client; its database; the number
--- of watched keys, and for each its database, itself and the digest it must have; then, for each
--- command, the number of its words and its words. A script may change the `redis` that it is given.
+-- The commands of a MULTI, or one command. The queue: the protocol of the client; its database; then, for
+-- each command, the number of its words and its words. A script may change the `redis` that it is given.
 local queue, call, try, setresp = ARGV, redis.call, redis.pcall, redis.setresp
-local at = 4 + 3 * queue[3]
-local broken = false
-for watched = 4, at - 1, 3 do
-  call('SELECT', queue[watched])
-  broken = broken or digest(queue[watched + 1]) ~= queue[watched + 2]
-end
-if broken then
-  return false
-end
-if at > 4 then
-  call('SELECT', queue[2])
-end
+local at = 3
 
 -- What these answer has another type in RESP3. All others run in RESP2, where Lua keeps the nulls that
 -- are inside an array.
-local typed = ' hgetall lcs sdiff sinter smembers sunion zadd zdiff zincrby zinter zmpop zpopmax zpopmin zrange '
-  .. 'zrangebyscore zrevrange zrevrangebyscore zscore zunion '
+local typed = ' hgetall hrandfield lcs sdiff sinter smembers spop sunion zadd zdiff zincrby zinter zmpop zpopmax zpopmin '
+  .. 'zrandmember zrange zrangebyscore zrevrange zrevrangebyscore zscore zunion '
 -- Integers beyond what Lua can hold are the values that they are stored as.
 local counters = { hincrby = 'HGET', incr = 'GET', incrby = 'GET', decr = 'GET', decrby = 'GET' }
 local function exact(number, name, key, field)

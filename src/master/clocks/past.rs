@@ -18,6 +18,8 @@ pub(super) struct Past {
     has_waited: bool,
     /// Clocks of masters that were not read yet.
     clocks: Vec<(Timekeeper, Clock)>,
+    /// The time of day that was noted, by what it was when our clock began.
+    time_us: Option<i64>,
 }
 
 /// What came of a comparison.
@@ -41,6 +43,7 @@ impl Past {
             is_known: false,
             has_waited: false,
             clocks: Vec::new(),
+            time_us: None,
         }
     }
 
@@ -59,8 +62,8 @@ impl Past {
 
     /// Compares what was noted with the clocks that were read until `now_us`.
     ///
-    /// When nothing was noted, as before the first proxy, the clocks are taken as they are found. So are they when a
-    /// quorum cannot be compared within the patience: it is how long the masters wait after a quorum has forgotten.
+    /// When nothing was noted, as before the first proxy, the clocks are taken as they are found. So are they when a quorum
+    /// cannot be compared within the patience: it is how long the masters wait after a quorum has forgotten.
     pub(super) fn learn(
         &mut self,
         read: &[Read],
@@ -81,6 +84,7 @@ impl Past {
                 read.iter().all(|(_, other, _)| other.member != whose.member)
             };
             self.clocks = newest.clocks.iter().filter(is_unread).copied().collect();
+            self.time_us = Some(newest.time_us);
             newest.set.clone()
         } else if is_patient && comparisons.contains(&Comparison::Wait) {
             let masters = read.iter().map(|(master, ..)| *master).collect();
@@ -96,6 +100,11 @@ impl Past {
         };
         self.is_known = true;
         Learned::Known(set)
+    }
+
+    /// The time of day that was noted, by what it was when our clock began.
+    pub(super) fn take_time(&mut self) -> Option<i64> {
+        self.time_us.take()
     }
 
     /// The clock of a member that is read for the first time, as it was noted.

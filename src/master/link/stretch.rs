@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use super::{Expected, Link, State};
 use crate::clock::{self, Instant};
 use crate::decision::roster::clock::Look;
-use crate::decision::roster::mark::Seal;
+use crate::decision::roster::mark::{Seal, Tail};
 use crate::decision::roster::term::Term;
 use crate::master::clocks::{Timekeeping, sample};
 use crate::master::reply::Answer;
@@ -107,7 +107,32 @@ impl Link {
         if seal.is_none() {
             self.electorate.attend(self.master);
         }
-        seal
+        seal.map(|seal| seal.after_flush(self.see_flush(db, mark)))
+    }
+
+    /// Sees the mark behind a stretch. Returns the flush after which its answers were given, which is known if the stretch
+    /// before it ended with the same. In between the database may have been flushed behind them.
+    fn see_flush(&self, db: u32, mark: &[u8]) -> Option<u64> {
+        let shown = Tail::of_stored(mark)?.last_flush;
+        let (mut flushes, at) = (self.flushes.borrow_mut(), db as usize);
+        if flushes.len() <= at {
+            flushes.resize(at + 1, 0);
+        }
+        let before = std::mem::replace(&mut flushes[at], shown);
+        if before != shown {
+            self.flushed.set(self.flushed.get() + 1);
+        }
+        (before == shown).then_some(shown)
+    }
+
+    /// The last flush of a database that the master has shown.
+    pub fn last_flush(&self, db: u32) -> u64 {
+        self.flushes.borrow().get(db as usize).copied().unwrap_or_default()
+    }
+
+    /// How often the master has shown another flush than before.
+    pub fn flushed(&self) -> u64 {
+        self.flushed.get()
     }
 }
 
@@ -164,6 +189,19 @@ mod tests {
         read_clock(&link, set_by_us);
         assert!(!continues(&before, set_by_us), "its mark may still be the one from before");
         assert!(continues(&term(), set_by_us));
+    }
+
+    #[test]
+    fn what_was_answered_before_a_flush_is_not_taken_for_what_came_after() {
+        let link = Link::for_tests();
+        let flush = |db, last| link.see_flush(db, format!("c 1 1 1 {db};9 {last}").as_bytes());
+        assert_eq!(flush(0, 0), Some(0), "it was never flushed");
+        assert_eq!(flush(0, 7), None, "the flush may have come after the answers");
+        assert_eq!(flush(0, 7), Some(7));
+        assert_eq!(flush(3, 7), None, "another database");
+        assert_eq!(flush(0, 5), None, "another master");
+        assert_eq!((link.last_flush(0), link.last_flush(3), link.last_flush(4)), (5, 7, 0));
+        assert_eq!(link.see_flush(0, b"no mark"), None);
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //! a key, and no timer ends it.
 
 mod page;
+mod registers;
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +18,16 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use redis::RedisResult;
 
-use self::page::{Entry, Found, Over, Page, Write};
+use self::page::{Entry, Found, Kind as Keys, Over, Page, Write};
 use crate::decision::lease::attempt::{Attempt, encode};
 use crate::decision::roster::copying::{
     Choice, Content, Held, choose, choose_again, living, steady,
 };
-use crate::decision::roster::mark::{Kind, Mark};
+use crate::decision::roster::mark::{Kind, Mark, Tail};
+use crate::lua::keyspace::FLOORS;
 use crate::master::errand::{Errand, Failed};
 use crate::quorum::{MasterId, Quorum};
-use crate::reserved::{COPYING, is_reserved};
+use crate::reserved::{COPYING, MARK, STAMPS, is_reserved};
 
 /// Keys that a master is asked for at a time: about a millisecond of its time.
 const PAGE: usize = 250;
@@ -80,8 +83,15 @@ impl Progress {
 /// A key under which the sources hold the claims of two holders.
 struct Open {
     key: Vec<u8>,
+    kind: Keys,
     /// What each source held when it was looked at.
     looks: Vec<Vec<Option<Content>>>,
+}
+
+impl Open {
+    fn new(key: &[u8], kind: Keys) -> Self {
+        Self { key: key.to_vec(), kind, looks: Vec::new() }
+    }
 }
 
 /// One walk through a database.
@@ -137,11 +147,18 @@ pub(super) struct Copying<'a, P> {
     pub(super) databases: u32,
     /// The provisional mark of the target.
     pub(super) nonce: u64,
+    /// Names its ballots.
+    pub(super) worker: u64,
+    /// Microseconds since the epoch, by the masters' clocks.
+    pub(super) now_us: &'a dyn Fn() -> u64,
     pub(super) progress: Arc<Progress>,
     /// Between two looks at what is about to change.
     pub(super) pause: Duration,
     /// Whether this mark of a source proves what was read behind it.
     pub(super) is_proof: &'a P,
+    /// The last flush of each database that all sources have done, once that is known: what is read before and after
+    /// another one does not go together.
+    pub(super) flushes: RefCell<Vec<u64>>,
     /// One more key was copied.
     pub(super) copied: &'a dyn Fn(u64),
 }
@@ -179,6 +196,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 
     async fn copy(&self) -> Result<(), Failed> {
+        self.flushes.borrow_mut().clear();
+        self.raise_floors().await?;
         let databases = self.databases().await?;
         for db in &databases {
             self.database(*db).await?;
@@ -186,11 +205,75 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         // What was on its way to a source while its page was read has arrived.
         tokio::time::sleep(self.pause).await;
         for db in &databases {
+            self.registers_again(*db).await?;
+        }
+        // And whatever they have dropped is behind these floors now, or still there.
+        self.raise_floors().await?;
+        for db in &databases {
             self.select(*db).await?;
             let over = self.over(*db).await?;
             let walk = Walk { db: *db, over: &over, look: Look::Last };
             self.scan(&walk, &self.target, None).await?;
         }
+        Ok(())
+    }
+
+    /// Gives the target what was written to registers while all was copied, so that it is not behind from the beginning.
+    async fn registers_again(&self, db: u32) -> Result<(), Failed> {
+        let Some(first) = self.sources.first() else { return Ok(()) };
+        self.select(db).await?;
+        let mut cursor = 0;
+        loop {
+            let (onwards, keys) = page::scan(&first.errand, cursor, PAGE).await?;
+            let name = |key: &Vec<u8>| key.strip_prefix(STAMPS.as_bytes()).map(<[u8]>::to_vec);
+            let names: Vec<Vec<u8>> = keys.iter().filter_map(name).collect();
+            for names in names.chunks(PAGE) {
+                self.registers(db, names, false).await?;
+            }
+            cursor = onwards;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is late must be refused by the target as by the others, and what they have flushed is gone. Nothing is copied
+    /// while one of them has missed a flush.
+    async fn raise_floors(&self) -> Result<(), Failed> {
+        let mut tails = vec![Tail::default(); self.databases as usize];
+        for source in &self.sources {
+            let found = page::databases(&source.errand, self.databases).await?;
+            for (db, (mark, _)) in (0..).zip(&found) {
+                let theirs = mark.as_ref().map(|mark| mark.tail).unwrap_or_default();
+                let known = self.flushes.borrow().len();
+                if known == db as usize {
+                    self.flushes.borrow_mut().push(theirs.last_flush);
+                }
+                self.require_proof(source, mark.as_ref(), db)?;
+                let tail = &mut tails[db as usize];
+                tail.floor = tail.floor.max(theirs.floor);
+                tail.last_flush = theirs.last_flush;
+            }
+        }
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(&FLOORS.text).arg(1).arg(MARK);
+        for (db, tail) in (0..).zip(tails) {
+            eval.arg(self.head(db)).arg(tail.floor).arg(tail.last_flush);
+        }
+        self.has_changed(eval.query_async::<i64>(&mut self.target.connection.clone()).await?.min(0))
+    }
+
+    /// The mark of the target.
+    fn head(&self, db: u32) -> String {
+        let kind = Kind::Provisional { nonce: self.nonce };
+        Mark { kind, database: db, tail: Tail::default() }.head()
+    }
+
+    /// Counts what the target has taken over.
+    fn has_changed(&self, changed: i64) -> Result<(), Failed> {
+        let Ok(changed) = u64::try_from(changed) else { return Err(Failed::Overtaken) };
+        self.progress.copied.fetch_add(changed, Ordering::Relaxed);
+        (self.copied)(changed);
         Ok(())
     }
 
@@ -270,7 +353,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         alike: Option<(&Source, &Source)>,
     ) -> Result<(), Failed> {
         let (mut cursor, mut keys) = page::scan(walked, 0, PAGE).await?;
-        let mut open = Vec::new();
+        let (mut open, mut registers) = (Vec::new(), Vec::new());
         loop {
             let next = async {
                 if cursor == 0 {
@@ -280,14 +363,41 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             };
             let settled = self.settle_new(walk, std::mem::take(&mut keys), alike);
             let (next, still_open) = tokio::join!(next, settled);
-            open.extend(still_open?);
+            let (still_open, changing) = still_open?;
+            open.extend(still_open);
             open.truncate(MAX_OPEN);
+            registers.extend(changing);
             match next? {
                 Some((onwards, found)) => (cursor, keys) = (onwards, found),
                 None => break,
             }
         }
+        for look in 1..=LOOKS_AGAIN {
+            if registers.is_empty() {
+                break;
+            }
+            tokio::time::sleep(self.pause).await;
+            let is_last = look == LOOKS_AGAIN;
+            let again = std::mem::take(&mut registers);
+            for keys in again.chunks(PAGE) {
+                registers.extend(self.settle_registers(walk, keys, is_last, &mut open).await?);
+            }
+        }
         self.look_again(walk, open).await
+    }
+
+    /// Gives registers to the target, and then what stands beside those that are absent. Returns those that change meanwhile.
+    async fn settle_registers(
+        &self,
+        walk: &Walk<'_>,
+        keys: &[Vec<u8>],
+        is_last_look: bool,
+        open: &mut Vec<Open>,
+    ) -> Result<Vec<Vec<u8>>, Failed> {
+        let looked = self.registers(walk.db, keys, is_last_look).await?;
+        let beside = looked.absent.iter().map(|key| Open::new(key, Keys::Stamped)).collect();
+        open.extend(self.settle(walk, beside).await?);
+        Ok(looked.open)
     }
 
     async fn settle_new(
@@ -295,17 +405,22 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         walk: &Walk<'_>,
         mut keys: Vec<Vec<u8>>,
         alike: Option<(&Source, &Source)>,
-    ) -> Result<Vec<Open>, Failed> {
+    ) -> Result<(Vec<Open>, Vec<Vec<u8>>), Failed> {
+        let name = |key: &Vec<u8>| key.strip_prefix(STAMPS.as_bytes()).map(<[u8]>::to_vec);
+        let registers: Vec<Vec<u8>> = keys.iter().filter_map(name).collect();
         keys.retain(|key| !is_reserved(key));
         if let Some((walked, first)) = alike {
             keys = self.differing(walk.db, walked, first, keys).await?;
         }
-        let mut open = Vec::new();
+        let (mut open, mut changing) = (Vec::new(), Vec::new());
         for keys in keys.chunks(PAGE) {
-            let keys = keys.iter().map(|key| Open { key: key.clone(), looks: Vec::new() });
+            let keys = keys.iter().map(|key| Open::new(key, Keys::Bare));
             open.extend(self.settle(walk, keys.collect()).await?);
         }
-        Ok(open)
+        for keys in registers.chunks(PAGE) {
+            changing.extend(self.settle_registers(walk, keys, false, &mut open).await?);
+        }
+        Ok((open, changing))
     }
 
     /// Keys that two sources do not hold alike. What the first one holds as well was copied when it was walked, or was
@@ -321,8 +436,10 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         if keys.is_empty() {
             return Ok(keys);
         }
-        let (theirs, firsts) =
-            tokio::try_join!(self.read(walked, db, &keys), self.read(first, db, &keys))?;
+        let (theirs, firsts) = tokio::try_join!(
+            self.read(walked, db, Keys::Bare, &keys),
+            self.read(first, db, Keys::Bare, &keys)
+        )?;
         let content = |entry: &Option<Entry>| Some(entry.as_ref()?.held().content);
         let is_alike = |(one, other): (&Option<Entry>, &Option<Entry>)| {
             let (one, other) = (content(one), content(other));
@@ -340,8 +457,10 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             }
             tokio::time::sleep(self.pause).await;
             let mut still_open = Vec::new();
-            while !open.is_empty() {
-                let some: Vec<Open> = open.drain(..open.len().min(PAGE)).collect();
+            while let Some(Open { kind, .. }) = open.first() {
+                let kind = *kind;
+                let some = open.iter().take(PAGE).take_while(|open| open.kind == kind).count();
+                let some: Vec<Open> = open.drain(..some).collect();
                 still_open.extend(self.settle(walk, some).await?);
             }
             open = still_open;
@@ -353,16 +472,21 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     async fn settle(&self, walk: &Walk<'_>, all: Vec<Open>) -> Result<Vec<Open>, Failed> {
         let keys: Vec<Vec<u8>> = all.iter().map(|open| open.key.clone()).collect();
         let (db, keys) = (walk.db, &keys[..]);
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let read = self.sources.iter().map(|source| self.read(source, db, keys));
+        let Some(Open { kind, .. }) = all.first() else { return Ok(Vec::new()) };
+        let kind = *kind;
+        let read = self.sources.iter().map(|source| self.read(source, db, kind, keys));
         let (theirs, ours) = tokio::try_join!(try_join_all(read), async {
-            Ok(page::read(&self.target, db, keys).await?)
+            Ok(page::read(&self.target, db, kind, keys).await?)
         })?;
         let (mut writes, mut large, mut open) = (Vec::new(), Vec::new(), Vec::new());
         for (at, mut looked) in all.into_iter().enumerate() {
             let key = &keys[at];
+            // Its stamp is found by its own name.
+            let mut shown =
+                theirs.iter().chain([&ours]).filter_map(|page| page.entries[at].as_ref());
+            if shown.any(|entry| entry.found == Found::Stamp) {
+                continue;
+            }
             let held = theirs.iter().map(|page| page.entries[at].as_ref().map(Entry::held));
             let held: Vec<Option<Held>> = living(held.collect(), walk.over);
             let here = ours.entries[at].as_ref();
@@ -398,6 +522,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                         Found::Text(text) => {
                             writes.push(Write::text(key, over, text.clone(), ttl_ms));
                         }
+                        Found::Stamp => {}
                         Found::Large(_) => large.push(Wanted { source, key, over, ttl_ms }),
                     }
                 }
@@ -411,8 +536,14 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 
     /// Reads a page of a source, with its proof.
-    async fn read(&self, source: &Source, db: u32, keys: &[Vec<u8>]) -> Result<Page, Failed> {
-        let page = page::read(&source.errand, db, keys).await?;
+    async fn read(
+        &self,
+        source: &Source,
+        db: u32,
+        kind: Keys,
+        keys: &[Vec<u8>],
+    ) -> Result<Page, Failed> {
+        let page = page::read(&source.errand, db, kind, keys).await?;
         self.require_proof(source, page.mark.as_ref(), db)?;
         Ok(page)
     }
@@ -420,7 +551,10 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     fn require_proof(&self, source: &Source, mark: Option<&Mark>, db: u32) -> Result<(), Failed> {
         let is_here = mark.is_some_and(|mark| mark.database == db);
         let in_first = mark.map(|mark| Mark { database: 0, ..mark.clone() });
-        let is_proof = is_here && (self.is_proof)(source, in_first.as_ref());
+        let is_flushed = mark.is_some_and(|mark| {
+            self.flushes.borrow().get(db as usize) != Some(&mark.tail.last_flush)
+        });
+        let is_proof = is_here && !is_flushed && (self.is_proof)(source, in_first.as_ref());
         if is_proof { Ok(()) } else { Err(Failed::Overtaken) }
     }
 
@@ -448,13 +582,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         if writes.is_empty() {
             return Ok(());
         }
-        let kind = Kind::Provisional { nonce: self.nonce };
-        let mark = Mark { kind, database: db, tail: Default::default() };
-        let changed = page::paste(&self.target, db, &mark.head(), writes).await?;
-        let Ok(changed) = u64::try_from(changed) else { return Err(Failed::Overtaken) };
-        self.progress.copied.fetch_add(changed, Ordering::Relaxed);
-        (self.copied)(changed);
-        Ok(())
+        self.has_changed(page::paste(&self.target, db, &self.head(db), writes).await?)
     }
 }
 

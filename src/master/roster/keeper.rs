@@ -8,6 +8,7 @@
 
 mod anew;
 mod beginning;
+mod flushing;
 mod tending;
 
 use std::cell::{Cell, RefCell};

@@ -48,6 +48,12 @@ impl Marks {
         self.mark.as_ref()
     }
 
+    /// The last flush of each database, 0 where there is no mark.
+    pub fn last_flushes(&self) -> Vec<u64> {
+        let last = |text: &String| Tail::of_stored(text.as_bytes()).map(|tail| tail.last_flush);
+        self.stored.iter().map(|text| last(text).unwrap_or_default()).collect()
+    }
+
     /// Any mark of a member, as long as nobody knows to which cluster the master belongs.
     pub fn any(&self) -> Option<Mark> {
         let marks = || self.stored.iter().filter_map(|text| Mark::parse(text));

@@ -2,20 +2,22 @@
 //!
 //! Each is read off the operation in one go: most have nothing of it.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::{Engine, Flight, OperationId};
+use crate::clock;
+use crate::lua::program::Program as Text;
 use crate::master::deferred::Note;
 use crate::operation::Owed;
 use crate::operation::program::Message;
+use crate::operation::register::Place;
 use crate::quorum::MasterSet;
 
 /// What follows an answer.
 pub(super) struct Aftermath {
-    /// Masters that were lost before they answered, and may hold what the client is told is not there.
-    lost: MasterSet,
     /// What masters without a link have missed.
     pub(super) note: Option<Note>,
-    /// Keys where others stay behind it.
-    open: Vec<u64>,
     /// Keys whose turns it held.
     turns: Vec<u64>,
     changed: Vec<(u32, Vec<u8>)>,
@@ -25,20 +27,20 @@ pub(super) struct Aftermath {
 /// What is left of an operation at its end.
 pub(super) struct Left {
     owed: Option<(u32, Box<[u8]>, Owed)>,
-    /// Keys where others stayed behind it.
-    open: Vec<u64>,
+    behind: Option<(Vec<Place>, MasterSet)>,
+    differing: Option<(Arc<Text>, Vec<Place>)>,
 }
+
+/// How long nobody is warned again that masters answer differently.
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 impl Engine {
     /// What follows the answer that an operation is about to be given.
     pub(super) fn aftermath(&self, flight: &mut Flight) -> Aftermath {
         let turns = std::mem::take(&mut flight.turns);
-        let open = self.open_keys(flight);
         let operation = &flight.operation;
         Aftermath {
-            lost: if operation.leaves_behind() { flight.unsure } else { MasterSet::EMPTY },
             note: self.missed(operation),
-            open,
             turns: operation.turns()[..turns].to_vec(),
             changed: self.changed_keys(operation),
             messages: operation.messages(),
@@ -47,12 +49,10 @@ impl Engine {
 
     /// Does it.
     pub(super) fn follow_up(&self, id: OperationId, aftermath: Aftermath) {
-        let Aftermath { lost, note, open, turns, changed, messages } = aftermath;
-        lost.iter().for_each(|master| self.undo(id, master));
+        let Aftermath { note, turns, changed, messages } = aftermath;
         if let Some(note) = note {
             self.note_over(id, note);
         }
-        self.keep_others_behind(id, open);
         self.leave_turns(turns);
         self.tell_changes(changed);
         self.announce(messages);
@@ -60,7 +60,12 @@ impl Engine {
 
     /// What is left of an operation of which nothing is on its way any more.
     pub(super) fn left(&self, flight: &Flight) -> Left {
-        Left { owed: self.last_owed(&flight.operation), open: self.keys_to_leave(flight) }
+        let operation = &flight.operation;
+        Left {
+            owed: self.last_owed(operation),
+            behind: operation.behind(),
+            differing: operation.differing(),
+        }
     }
 
     /// Does it.
@@ -68,6 +73,29 @@ impl Engine {
         if let Some(owed) = left.owed {
             self.settle_owed(id, owed);
         }
-        self.is_behind_nobody(id, left.open);
+        if let Some((places, masters)) = left.behind {
+            let behind = &self.rules.registers.behind;
+            places.into_iter().for_each(|place| behind.note(place, masters));
+        }
+        if let Some((program, places)) = left.differing {
+            self.metrics.replies_differing.one();
+            self.warn_of_differing(&program, &places);
+        }
+    }
+
+    /// At most one in [`BETWEEN_WARNINGS`].
+    fn warn_of_differing(&self, program: &Text, places: &[Place]) {
+        let (now, last) = (clock::now(), &self.rules.registers.warned);
+        if last.get().is_some_and(|last| now < last + BETWEEN_WARNINGS) {
+            return;
+        }
+        last.set(Some(now));
+        let key = places.first().map(|place| place.key.escape_ascii().to_string());
+        tracing::warn!(
+            "masters answered differently although they held the same: script {} on key `{}`; see docs/scripts.md about what \
+             differs from master to master",
+            program.name(),
+            key.unwrap_or_default(),
+        );
     }
 }

@@ -45,12 +45,13 @@ impl Engine {
         master: MasterId,
         db: u32,
         request: Vec<u8>,
+        replies: usize,
     ) -> Result<Bytes, Lost> {
         if !self.voters().contains(master) {
             return Err(Lost::Unreachable);
         }
         let lane = self.links[master.index()].lane();
-        let answer = lane.ask(db, request, 1, Patience::Large, self.term()).await;
+        let answer = lane.ask(db, request, replies, Patience::Large, self.term()).await;
         let mut waited = Duration::ZERO;
         while answer.is_ok() && waited < BACK && !self.voters().contains(master) {
             tokio::time::sleep(LOOK).await;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::Engine;
 use crate::client::outbox::Target;
+use crate::client::reply::Reply;
 use crate::operation::changes::Listener;
 use crate::operation::channels::{Channels, What};
 use crate::operation::program::Message;
@@ -16,6 +17,12 @@ impl Engine {
     /// Hears of changes of keys with these fingerprints.
     pub fn changes_of(&self, keys: Vec<u64>) -> Listener {
         self.changes.listen(keys)
+    }
+
+    /// Runs an operation, whatever its key is.
+    pub async fn run_now(self: &Rc<Self>, operation: Operation) -> Reply {
+        let key = self.fingerprint(operation.db, &operation.key);
+        self.run(operation, key).await
     }
 
     /// An operation that publishes `message`; `ours` are the subscribers that masters do not count.
@@ -52,14 +59,15 @@ impl Engine {
         }
     }
 
-    /// The keys that it has changed, if anybody wants to know.
+    /// The keys that it has changed, if anybody wants to know: of several it may have only read some.
     pub(super) fn changed_keys(&self, operation: &Operation) -> Vec<(u32, Vec<u8>)> {
         if self.changes.is_unheard() { Vec::new() } else { operation.changed_keys() }
     }
 
     pub(super) fn tell_changes(&self, changed: Vec<(u32, Vec<u8>)>) {
+        let certain = changed.len() == 1;
         for (db, key) in changed {
-            self.changes.tell(self.fingerprint(db, &key));
+            self.changes.tell(self.fingerprint(db, &key), certain);
         }
     }
 }

@@ -24,6 +24,18 @@ impl Engine {
         }
     }
 
+    /// What a client has sent for a lease runs as a program. A turn that it has on the key is the program's.
+    pub(super) fn go_on_as_program(&self, id: OperationId) {
+        self.with(id, |flight| {
+            let turn = self.fingerprint(flight.operation.db, &flight.operation.key);
+            flight.operation.go_on_as_program(&self.rules, turn);
+            flight.turns = usize::from(flight.turn.take().is_some());
+            // As before its first round: whoever waits for a turn then has not had it.
+            flight.deadline = None;
+        });
+        self.take_turns(id);
+    }
+
     /// A turn that was waited for has come.
     pub(super) fn go_on(&self, id: OperationId) {
         self.with(id, |flight| {

@@ -1,48 +1,84 @@
 //! What a master is asked.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::stamp::{self, ballot};
 use super::{Job, Place};
 use crate::decision::keyspace::slot::{Adopt, Apply, Basis};
 use crate::decision::register::ballot::Ballot;
-use crate::lua::keyspace::{ADOPT, CLOSE, FETCH, FORGET, PREPARE};
+use crate::lua::keyspace::{ADOPT, CLOSE, FETCH, FLUSH, FORGET, HEADS, PREPARE, Text};
+use crate::lua::program::Program;
+use crate::operation::request::{self, Form};
 
-/// The words of a request.
-pub type Words = Vec<Vec<u8>>;
+/// A request to a master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    script: Source,
+    /// How many keys there are, they, and the arguments.
+    words: Vec<Vec<u8>>,
+}
 
-/// Returns the call that promises `ballot` for `keys` on a connection with database `db`.
-pub fn prepare(keys: &[Place], ballot: Ballot, db: u16) -> Words {
-    let mut words = script(&PREPARE, keys);
+/// What a master is to run.
+#[derive(Clone, Debug)]
+enum Source {
+    /// A script of ours.
+    Ours(&'static Text),
+    /// A script of a client, in its frame.
+    Program(Arc<Program>),
+}
+
+/// Returns the call that promises `ballot` for `keys` on a connection with database `db`, after the flushes that go with
+/// them.
+pub fn prepare(keys: &[(Place, u64)], ballot: Ballot, db: u16) -> Words {
+    let places: Vec<Place> = keys.iter().map(|(place, _)| place.clone()).collect();
+    let mut words = on_keys(&places);
     words.extend([stamp::ballot(ballot).into(), digits(db)]);
-    words.extend(keys.iter().map(|place| digits(place.db)));
-    words
+    words.extend(keys.iter().flat_map(|(place, met)| [digits(place.db), digits(met)]));
+    Words::ours(&PREPARE, words)
 }
 
 /// Returns the call that has states accepted, given what each of them holds, as `DUMP` has it. A master that lacks
 /// what is not given here says so.
 pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> Words {
     let keys: Vec<Place> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
-    let mut words = script(&ADOPT, &keys);
+    let mut words = on_keys(&keys);
     words.extend([ballot(adopt.next).into(), digits(db)]);
     for (adopted, held) in adopt.states.iter().zip(held) {
         words.push(digits(adopted.key.db));
         words.push(ballot(adopted.from).into());
         words.push(stamp::write(&adopted.state, &adopted.key));
         words.push(held.as_deref().unwrap_or_default().to_vec());
+        let over = adopted
+            .over
+            .iter()
+            .map(|lease| [format!("{:08}", lease.value.len()).as_bytes(), &lease.value].concat());
+        words.push(over.collect::<Vec<_>>().concat());
+        words.push(digits(adopted.flush));
     }
-    words
+    Words::ours(&ADOPT, words)
 }
 
 /// Returns the call that fetches what the states of `adopt` hold from a master that has accepted them.
 pub fn fetch(adopt: &Adopt<Job>, db: u16) -> Words {
+    let accepted = adopt.states.iter().map(|adopted| adopted.state.accepted);
+    fetch_under(adopt, accepted, db)
+}
+
+/// The same from one that has accepted some of them under the ballots that they were found under.
+pub fn fetch_as_found(adopt: &Adopt<Job>, db: u16) -> Words {
+    fetch_under(adopt, adopt.states.iter().map(|adopted| adopted.from), db)
+}
+
+fn fetch_under(adopt: &Adopt<Job>, accepted: impl Iterator<Item = Ballot>, db: u16) -> Words {
     let keys: Vec<Place> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
-    let mut words = script(&FETCH, &keys);
+    let mut words = on_keys(&keys);
     words.push(digits(db));
-    for adopted in &adopt.states {
-        words.extend([digits(adopted.key.db), ballot(adopted.state.accepted).into()]);
+    for (key, accepted) in keys.iter().zip(accepted) {
+        words.extend([digits(key.db), ballot(accepted).into()]);
     }
-    words
+    Words::ours(&FETCH, words)
 }
 
 /// Returns the call that closes states of the selected database, which a quorum was seen to hold under these ballots.
@@ -50,22 +86,37 @@ pub fn close(keys: &[(Place, Ballot)]) -> Words {
     of_stamps(&CLOSE, keys)
 }
 
-/// Returns the call that drops stamps of the selected database, which were accepted under these ballots.
-pub fn forget(keys: &[(Place, Ballot)]) -> Words {
-    of_stamps(&FORGET, keys)
+/// Returns the call that drops stamps of the selected database, which were accepted under these ballots, if the mark there
+/// is this one up to its semicolon.
+pub fn forget(keys: &[(Place, Ballot)], mark: &str) -> Words {
+    let mut forget = of_stamps(&FORGET, keys);
+    forget.words.push(mark.as_bytes().to_vec());
+    forget
 }
 
-fn of_stamps(text: &str, keys: &[(Place, Ballot)]) -> Words {
+/// Returns the call that does the flush with this counter, or if that is 0 tells the last one: of this database, or of all.
+/// `pace` is `SYNC`, `ASYNC`, or nothing.
+pub fn flush(counter: u64, pace: &str, db: Option<u32>) -> Words {
+    let db = db.map_or_else(|| b"all".to_vec(), digits);
+    Words::ours(&FLUSH, vec![digits(0), digits(counter), pace.into(), db])
+}
+
+/// Returns the call that shows how far a master is with keys of the selected database.
+pub fn heads(keys: &[Place]) -> Words {
+    Words::ours(&HEADS, on_keys(keys))
+}
+
+fn of_stamps(script: &'static Text, keys: &[(Place, Ballot)]) -> Words {
     let places: Vec<Place> = keys.iter().map(|(place, _)| place.clone()).collect();
-    let mut words = script(text, &places);
+    let mut words = on_keys(&places);
     words.extend(keys.iter().map(|(_, accepted)| ballot(*accepted).into()));
-    words
+    Words::ours(script, words)
 }
 
 /// Returns the call that runs a program.
 pub fn apply(apply: &Apply<Job>) -> Words {
     let Apply { program: job, basis, now_us, next } = apply;
-    let mut words = vec![b"EVAL".to_vec(), job.program.text.clone(), digits(job.keys.len())];
+    let mut words = vec![digits(job.keys.len())];
     words.extend(job.keys.iter().chain(&job.argv).map(|word| word.to_vec()));
     let mode = if job.is_read_only { "ro" } else { "rw" };
     let next = ballot(*next);
@@ -73,7 +124,7 @@ pub fn apply(apply: &Apply<Job>) -> Words {
         let expected = [ballot(basis.ballot), ballot(basis.accepted)].concat();
         words.extend([expected, next.into(), format!("{:05}{mode}", job.db).into()]);
         words.push(format!("{now_us:016}").into());
-        return words;
+        return Words::of_job(job, words);
     }
     for (place, basis) in job.places.iter().zip(basis) {
         words.extend([place.key.to_vec(), expected(place, basis)]);
@@ -81,7 +132,7 @@ pub fn apply(apply: &Apply<Job>) -> Words {
     let count = job.places.len();
     let last = format!("{count:04}{:05}{mode}{now_us:016}", job.db);
     words.push([last.as_bytes(), &next].concat());
-    words
+    Words::of_job(job, words)
 }
 
 /// What a program expects that uses one key, its first, in the selected database, of which a state was accepted and which
@@ -93,19 +144,87 @@ fn of_one_key<'a>(job: &Job, basis: &'a [Basis<Job>]) -> Option<&'a Basis<Job>> 
     (is_first && is_stamped).then_some(basis)
 }
 
-/// What a program expects under a key: accepted ballot, its own, database, and a lease.
+/// What a program expects under a key: accepted ballot, its own, database, last flush, and a lease.
 fn expected(place: &Place, basis: &Basis<Job>) -> Vec<u8> {
     let ballots = [ballot(basis.accepted), ballot(basis.ballot)].concat();
     let lease = basis.lease.as_ref().map(stamp::lease).unwrap_or_default();
-    [&ballots, format!("{:05}", place.db).as_bytes(), &lease].concat()
+    [&ballots, format!("{:05}{:016}", place.db, basis.flush).as_bytes(), &lease].concat()
 }
 
-fn script(text: &str, keys: &[Place]) -> Words {
-    let mut words = vec![b"EVAL".to_vec(), text.into(), digits(keys.len())];
-    words.extend(keys.iter().map(|place| place.key.to_vec()));
-    words
+fn on_keys(keys: &[Place]) -> Vec<Vec<u8>> {
+    let names = keys.iter().map(|place| place.key.to_vec());
+    std::iter::once(digits(keys.len())).chain(names).collect()
 }
 
 fn digits(number: impl ToString) -> Vec<u8> {
     number.to_string().into()
 }
+
+impl Words {
+    fn ours(script: &'static Text, words: Vec<Vec<u8>>) -> Self {
+        Self { script: Source::Ours(script), words }
+    }
+
+    fn of_job(job: &Job, mut words: Vec<Vec<u8>>) -> Self {
+        let program = job.runner.as_ref().unwrap_or(&job.program);
+        if job.runner.is_some() {
+            words.push(job.program.code().to_vec());
+        }
+        Self { script: Source::Program(Arc::clone(program)), words }
+    }
+
+    /// The program that masters must have before they are asked, if it is one.
+    pub fn text(&self) -> Option<&Arc<Program>> {
+        match &self.script {
+            Source::Program(program) => Some(program),
+            Source::Ours(_) => None,
+        }
+    }
+
+    /// The text of the script, and what stands behind it.
+    pub fn script(&self) -> (&[u8], &[Vec<u8>]) {
+        (self.script.text(), &self.words)
+    }
+
+    /// Returns it with the text of what is to be run.
+    pub fn eval(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(Form::Text, &mut out);
+        out
+    }
+
+    /// Appends it.
+    pub fn encode(&self, form: Form, out: &mut Vec<u8>) {
+        let head = match form {
+            Form::Sha => [&b"EVALSHA"[..], self.script.sha()],
+            Form::Text => [&b"EVAL"[..], self.script.text()],
+        };
+        request::header(out, head.len() + self.words.len());
+        head.into_iter().for_each(|word| request::word(out, word));
+        self.words.iter().for_each(|word| request::word(out, word));
+    }
+}
+
+impl Source {
+    fn text(&self) -> &[u8] {
+        match self {
+            Self::Ours(script) => script.text.as_bytes(),
+            Self::Program(program) => &program.text,
+        }
+    }
+
+    fn sha(&self) -> &[u8] {
+        match self {
+            Self::Ours(script) => script.sha.as_bytes(),
+            Self::Program(program) => program.sha.as_bytes(),
+        }
+    }
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.sha() == other.sha()
+    }
+}
+
+impl Eq for Source {}

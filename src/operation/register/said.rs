@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use super::stamp::{parse, parse_ballot, parse_lease};
+use super::stamp::{parse_ballot, parse_head, parse_lease, parse_with_floor};
 use super::{Job, Place, Reply};
 use crate::decision::keyspace::proposer::{Answer, Request};
 use crate::decision::keyspace::slot::{Ran, Refusal, Sight};
-use crate::decision::register::acceptor::Recent;
 use crate::decision::register::ballot::Ballot;
+use crate::operation::program::Message;
 use crate::resp3;
 
 /// What a master answered to a request.
@@ -34,9 +34,9 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
     let items = resp3::items(frame)?;
     let (how, rest) = items.split_first()?;
     let answer = match (resp3::bulk(how)?, request) {
-        (b"refused", _) => Answer::Refused(Refusal(parse_ballot(resp3::bulk(rest.first()?)?)?)),
+        (b"refused", _) => Answer::Refused(refusal(rest)?),
         (b"promised", Request::Prepare(keys, _)) if rest.len() == keys.len() => {
-            let sights = rest.iter().zip(keys).map(|(shown, place)| sight(shown, place));
+            let sights = rest.iter().zip(keys).map(|(shown, (place, _))| sight(shown, place));
             Answer::Promised(sights.collect::<Option<_>>()?)
         }
         (b"adopted", Request::Adopt(_)) => Answer::Adopted,
@@ -46,11 +46,59 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
         }
         (b"missing", Request::Apply(_)) => return Some(Said::Missing(place(rest)?)),
         (b"wrote", Request::Apply(_)) => Answer::Applied(ran(rest, true, true)?),
+        (b"dated", Request::Apply(_)) => {
+            let (ttl_ms, rest) = rest.split_first()?;
+            let mut ran = ran(rest, true, true)?;
+            if let Reply::Frame(_, _, told) = &mut ran.reply {
+                *told = Some(u64::try_from(resp3::int(ttl_ms)?).ok()?);
+            }
+            Answer::Applied(ran)
+        }
         (b"ended", Request::Apply(_)) => Answer::Applied(ran(rest, false, true)?),
         (b"read", Request::Apply(_)) => Answer::Applied(ran(rest, false, false)?),
         _ => return None,
     };
     Some(Said::Answer(answer))
+}
+
+/// Reads a refusal; `None`: it is something else.
+pub fn refused(frame: &[u8]) -> Option<Refusal> {
+    let items = resp3::items(frame)?;
+    let (how, rest) = items.split_first()?;
+    refusal(rest).filter(|_| resp3::bulk(how) == Some(b"refused"))
+}
+
+/// The highest ballot that was promised, and if that is what it is about, the latest time that may be.
+fn refusal(rest: &[&[u8]]) -> Option<Refusal> {
+    let promised = parse_ballot(resp3::bulk(rest.first()?)?)?;
+    let latest_us = match rest.get(1) {
+        Some(latest_us) => Some(std::str::from_utf8(resp3::bulk(latest_us)?).ok()?.parse().ok()?),
+        None => None,
+    };
+    Some(Refusal { promised, latest_us })
+}
+
+/// How far a master is with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The ballot that is promised.
+    pub promised: Ballot,
+    /// What the master holds, without the last programs. Leases are not looked at.
+    pub sight: Sight<Job>,
+}
+
+/// Reads how far a master is with each of these keys; `None`: it is something else.
+pub fn heads(frame: &[u8], places: &[Place]) -> Option<Vec<Head>> {
+    let items = resp3::items(frame)?;
+    let head = |(item, place): (&&[u8], &Place)| {
+        let (is_gone, text) = resp3::bulk(item)?.split_first()?;
+        let (promised, state) = parse_head(text, place)?;
+        let (floor, lease) = (Ballot::NONE, None);
+        let is_gone = *is_gone == b'1';
+        Some(Head { promised, sight: Sight { state, floor, is_gone, lease, flush: 0 } })
+    };
+    let is_whole = items.len() == places.len();
+    items.iter().zip(places).map(head).collect::<Option<_>>().filter(|_| is_whole)
 }
 
 /// Reads what a master has fetched: for each key what it holds, if this master has it; `None`: it is something else.
@@ -62,19 +110,17 @@ pub fn fetched(frame: &[u8]) -> Option<Vec<Option<Bytes>>> {
     is_fetched.then(|| held.collect())
 }
 
-fn sight(shown: &[u8], place: &Place) -> Option<Sight<Job>> {
-    let [stamp, is_gone, lease] = resp3::items(shown)?[..] else { return None };
+/// Reads what a master shows of a key: its stamp from the accepted ballot on, whether the value is gone, the lease, and the
+/// last flush.
+pub fn sight(shown: &[u8], place: &Place) -> Option<Sight<Job>> {
+    let [stamp, is_gone, lease, flush] = resp3::items(shown)?[..] else { return None };
     let lease = match resp3::bulk(lease) {
         Some(lease) => Some(parse_lease(lease)?),
         None => None,
     };
-    let mut state = parse(resp3::bulk(stamp)?, place)?;
-    let mut floor = Ballot::NONE;
-    if state.accepted == Ballot::NONE {
-        floor = state.recent.dropped();
-        state.recent = Recent::default();
-    }
-    Some(Sight { state, floor, is_gone: resp3::int(is_gone)? == 1, lease })
+    let (state, floor) = parse_with_floor(resp3::bulk(stamp)?, place)?;
+    let flush = std::str::from_utf8(resp3::bulk(flush)?).ok()?.parse().ok()?;
+    Some(Sight { state, floor, is_gone: resp3::int(is_gone)? == 1, lease, flush })
 }
 
 /// What ran, of an answer without words around the reply: nothing if it wrote; or twice a number, and one more if it only
@@ -90,7 +136,11 @@ fn bare(frame: &[u8]) -> Option<Ran<Job>> {
 }
 
 fn ran(rest: &[&[u8]], wrote: bool, is_promised: bool) -> Option<Ran<Job>> {
-    let reply = Reply::Frame(Bytes::copy_from_slice(rest.first()?));
+    let messages = match rest.get(1) {
+        Some(messages) => Message::parse_all(messages)?,
+        None => Vec::new(),
+    };
+    let reply = Reply::Frame(Bytes::copy_from_slice(rest.first()?), messages, None);
     Some(Ran { reply, wrote, is_promised })
 }
 

@@ -4,10 +4,13 @@ use bytes::Bytes;
 
 use super::{Content, Job, Lease, Place, Reply};
 use crate::decision::keyspace::Program;
+use crate::decision::keyspace::remembered::Remembered;
 use crate::decision::keyspace::slot::{Open, State};
-use crate::decision::register::acceptor::Recent;
 use crate::decision::register::ballot::Ballot;
 use crate::lua::keyspace::SLACK_MS;
+
+/// Added to the number of the last programs when the very last one has only read the key.
+const ONLY_READ: usize = 50;
 
 /// Bytes of a ballot.
 pub const BALLOT: usize = 16;
@@ -29,22 +32,33 @@ pub fn write(state: &State<Job>, place: &Place) -> Vec<u8> {
     let mut text = [state.accepted, state.basis].map(ballot).concat();
     text.push(state.value.kind);
     text.extend(format!("{:016}", state.value.clean_ms).bytes());
+    text.extend(state.stays_us.to_be_bytes());
     match &state.open {
         Some(open) => write_open(&mut text, open, |group| is_alone(group, place, recent)),
+        None if is_unknown(state) => text.push(b'?'),
         None => text.push(b'-'),
     }
-    text.extend(format!("{:02}", recent.entries().len()).bytes());
-    text.extend(ballot(recent.dropped()));
+    let earlier = recent.earlier_change();
+    let only_read = if earlier.is_some() { ONLY_READ } else { 0 };
+    text.extend(format!("{:02}", recent.entries().len() + only_read).bytes());
+    text.extend([recent.dropped(), recent.thinned()].map(ballot).concat());
+    text.extend(earlier.map(ballot).into_iter().flatten());
     for (ran, reply) in recent.entries() {
         let packed = match reply {
             Reply::Packed(packed) => &packed[..],
-            Reply::Frame(_) | Reply::NotKept => b"",
+            Reply::Frame(..) | Reply::NotKept => b"",
         };
         text.extend(format!("{:04}", packed.len()).bytes());
         text.extend(packed);
         text.extend(ballot(*ran));
     }
     text
+}
+
+/// Whether the master was admitted without knowing what had been accepted here. Else what stands there as long as nothing
+/// was accepted is the floor of the database.
+fn is_unknown(state: &State<Job>) -> bool {
+    state.accepted == Ballot::NONE && state.recent.dropped() != Ballot::NONE
 }
 
 type Group = [(Place, Ballot)];
@@ -70,36 +84,65 @@ fn write_open(text: &mut Vec<u8>, open: &Open<Job>, is_alone: impl Fn(&Group) ->
 }
 
 /// Whether a group is one key, under the ballot of its last program: the most frequent, which has no name.
-fn is_alone(group: &Group, place: &Place, recent: &Recent<Reply>) -> bool {
+fn is_alone(group: &Group, place: &Place, recent: &Remembered<Reply>) -> bool {
     matches!(group, [(key, ran)] if key == place && recent.last() == Some(*ran))
 }
 
 /// Returns a lease as stamps and scripts have it.
 pub fn lease(lease: &Lease) -> Vec<u8> {
-    [format!("{:016}", lease.end_ms).as_bytes(), &lease.value].concat()
+    [format!("{:016}", lease.end_ms()).as_bytes(), &lease.value].concat()
 }
 
 /// The lease in these words; `None`: these are none.
 pub fn parse_lease(text: &[u8]) -> Option<Lease> {
     let (end, value) = text.split_at_checked(16)?;
-    Some(Lease { end_ms: number(end)?, value: Bytes::copy_from_slice(value) })
+    Some(Lease { value: Bytes::copy_from_slice(value), kept_until_ms: number(end)?, ahead_ms: 0 })
 }
 
 /// The state in a stamp of `place`, from its accepted ballot on; `None`: it is no stamp.
 pub fn parse(text: &[u8], place: &Place) -> Option<State<Job>> {
+    parse_with_floor(text, place).map(|(state, _)| state)
+}
+
+/// The same, and up to where nobody knows what ran, if nothing was accepted.
+pub fn parse_with_floor(text: &[u8], place: &Place) -> Option<(State<Job>, Ballot)> {
     let mut rest = Rest(text);
     let (accepted, basis) = (rest.ballot()?, rest.ballot()?);
     let kind = rest.take(1)?[0];
     let value = Content { kind, clean_ms: rest.number(16)? };
+    let stays_us = rest.moment()?;
+    let tells = !rest.0.starts_with(b"?");
     let mut open = rest.open()?;
-    let entries = rest.number(2)?;
-    let dropped = rest.ballot()?;
-    let entries: Option<_> = (0..entries).map(|_| rest.entry()).collect();
-    let recent = Recent::of(entries?, dropped);
+    let entries = usize::try_from(rest.number(2)?).ok()?;
+    let (dropped, thinned) = (rest.ballot()?, rest.ballot()?);
+    let changed = if entries < ONLY_READ { None } else { Some(rest.ballot()?) };
+    let entries: Option<_> = (0..entries % ONLY_READ).map(|_| rest.entry()).collect();
+    let mut recent = Remembered::of(entries?, dropped, thinned).changed_by(changed);
+    let floor = if accepted == Ballot::NONE { dropped } else { Ballot::NONE };
+    if accepted == Ballot::NONE && tells {
+        recent = Remembered::of(recent.entries().to_vec(), Ballot::NONE, thinned);
+    }
     if let Some(open) = open.as_mut().filter(|open| open.group.is_empty()) {
         open.group.push((place.clone(), recent.last()?));
     }
-    Some(State { accepted, basis, value, recent, open }).filter(|_| rest.0.is_empty())
+    let state = State { accepted, basis, value, recent, open, stays_us };
+    rest.0.is_empty().then_some((state, floor))
+}
+
+/// What a stamp of `place` promises, and its state without the last programs; `None`: these words are none that `heads.lua`
+/// shows.
+pub fn parse_head(text: &[u8], place: &Place) -> Option<(Ballot, State<Job>)> {
+    let mut rest = Rest(text);
+    let (promised, accepted, basis) = (rest.ballot()?, rest.ballot()?, rest.ballot()?);
+    let value = Content { kind: rest.take(1)?[0], clean_ms: rest.number(16)? };
+    let stays_us = rest.moment()?;
+    let mut open = rest.open()?;
+    if let Some(open) = open.as_mut().filter(|open| open.group.is_empty()) {
+        open.group.push((place.clone(), accepted));
+    }
+    let recent = Remembered::default();
+    let state = State { accepted, basis, value, recent, open, stays_us };
+    Some((promised, state)).filter(|_| rest.0.is_empty())
 }
 
 /// What is left of a stamp.
@@ -120,6 +163,11 @@ impl<'a> Rest<'a> {
         parse_ballot(self.take(BALLOT)?)
     }
 
+    /// Microseconds, in bytes.
+    fn moment(&mut self) -> Option<u64> {
+        Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
+    }
+
     /// Bytes behind their number.
     fn counted(&mut self, digits: usize) -> Option<&'a [u8]> {
         let length = usize::try_from(self.number(digits)?).ok()?;
@@ -137,7 +185,7 @@ impl<'a> Rest<'a> {
     /// What is open, if anything is; without a group if that has no name.
     fn open(&mut self) -> Option<Option<Open<Job>>> {
         let how = self.take(1)?;
-        if how == b"-" {
+        if how == b"-" || how == b"?" {
             return Some(None);
         }
         let until_us = Content { kind: b's', clean_ms: self.number(16)? };
@@ -187,8 +235,11 @@ mod tests {
     }
 
     fn opens() -> impl Strategy<Value = Open<Job>> {
-        let found =
-            (bytes(40), -1_i64..1 << 40).prop_map(|(value, end_ms)| Lease { value, end_ms });
+        let found = (bytes(40), -1_i64..1 << 40).prop_map(|(value, kept_until_ms)| Lease {
+            value,
+            kept_until_ms,
+            ahead_ms: 0,
+        });
         let group = (0..16_u16, bytes(20), ballots());
         let group = vec(group.prop_map(|(db, key, ran)| (Place { db, key }, ran)), 1..4);
         let until_us = (0..1_u64 << 40).prop_map(|until_ms| until_ms * 1000);
@@ -198,16 +249,20 @@ mod tests {
 
     fn states() -> impl Strategy<Value = State<Job>> {
         let content = (prop_oneof![Just(b'-'), Just(b's'), Just(b'x')], -1_i64..1 << 45);
-        let recent = (vec((ballots(), replies()), 0..4), ballots());
-        (ballots(), ballots(), content, recent, proptest::option::of(opens())).prop_map(
-            |(accepted, basis, (kind, clean_ms), (entries, dropped), open)| State {
-                accepted,
-                basis,
-                value: Content { kind, clean_ms },
-                recent: Recent::of(entries, dropped),
-                open,
-            },
-        )
+        let recent = vec((ballots(), replies()), 0..12);
+        let recent = (recent, ballots(), ballots(), proptest::option::of(ballots()));
+        (ballots(), ballots(), content, recent, proptest::option::of(opens()), any::<u64>())
+            .prop_map(|(accepted, basis, (kind, clean_ms), recent, open, stays_us)| {
+                let (entries, dropped, thinned, changed) = recent;
+                State {
+                    accepted,
+                    basis,
+                    value: Content { kind, clean_ms },
+                    recent: Remembered::of(entries, dropped, thinned).changed_by(changed),
+                    open,
+                    stays_us,
+                }
+            })
     }
 
     fn here() -> Place {
@@ -231,6 +286,22 @@ mod tests {
             let read = parse(&text, &here()).expect("a stamp");
             prop_assert_eq!(write(&read, &here()), text);
             prop_assert_eq!(read, state);
+        }
+
+        #[test]
+        fn a_head_is_read_without_the_last_programs(state in stamps(), promised in ballots()) {
+            let last = State { recent: Remembered::default(), open: None, ..state.clone() };
+            let recent = write(&State { recent: state.recent.clone(), ..last.clone() }, &here()).len()
+                - (write(&last, &here()).len() - 2 - 2 * BALLOT);
+            let text = write(&state, &here());
+            let text = [&ballot(promised)[..], &text[..text.len() - recent]].concat();
+            let (read, head) = parse_head(&text, &here()).expect("a head");
+            prop_assert_eq!((read, head.accepted, head.value), (promised, state.accepted, state.value));
+            let keys = |state: &State<Job>| {
+                let group = state.open.iter().flat_map(|open| &open.group);
+                group.map(|(place, _)| place.clone()).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(keys(&head), keys(&state));
         }
 
         #[test]

@@ -55,7 +55,8 @@ impl Over {
         names: impl Iterator<Item = &'a [u8]>,
     ) -> (Vec<u8>, usize) {
         let (verb, key): (&[u8], &[u8]) = match self {
-            Self::Keys => return exists(names),
+            // Of keys it is asked otherwise (`keys`).
+            Self::Keys => return (Vec::new(), 0),
             Self::Hash(key) => (b"HMGET", key),
             Self::Set(key) => (b"SMISMEMBER", key),
             Self::SortedSet(key) => (b"ZMSCORE", key),
@@ -68,10 +69,7 @@ impl Over {
 
     /// What it has said, for each name; nothing when it has another type there.
     pub(super) fn said(&self, answer: &Bytes) -> Vec<Said> {
-        let frames = match self {
-            Self::Keys => resp3::elements(answer).map(|element| element.bytes).collect(),
-            _ => resp3::items(answer).unwrap_or_default(),
-        };
+        let frames = resp3::items(answer).unwrap_or_default();
         let said = |frame: &[u8]| match text(frame) {
             Some(b"0") if !self.has_values() => Said::Absent,
             None => Said::Absent,
@@ -84,15 +82,6 @@ impl Over {
     fn has_values(&self) -> bool {
         self.frames_each() == 2
     }
-}
-
-fn exists<'a>(names: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, usize) {
-    let (mut request, mut replies) = (Vec::new(), 0);
-    for name in names {
-        request::encode(&mut request, &[b"EXISTS", name]);
-        replies += 1;
-    }
-    (request, replies)
 }
 
 /// A string, or the text of a number.
@@ -201,7 +190,6 @@ mod tests {
         let said = |over: Over, answer: &'static str| over.said(&Bytes::from(answer));
         let key = || Bytes::from("k");
         let yes = || Said::There(None);
-        assert_eq!(said(Over::Keys, ":1\r\n:0\r\n"), [yes(), Said::Absent]);
         assert_eq!(said(Over::Set(key()), "*2\r\n:1\r\n:0\r\n"), [yes(), Said::Absent]);
         assert_eq!(said(Over::Hash(key()), "*2\r\n$1\r\n0\r\n_\r\n"), [there("0"), Said::Absent]);
         assert_eq!(said(Over::SortedSet(key()), "*2\r\n,0\r\n_\r\n"), [there("0"), Said::Absent]);

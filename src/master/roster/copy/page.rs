@@ -6,6 +6,7 @@ use crate::decision::lease::attempt::{Attempt, Stored};
 use crate::decision::roster::copying::{Content, Held};
 use crate::decision::roster::mark::Mark;
 use crate::lua::canonical::Canonical;
+use crate::lua::keyspace::on_stamps;
 use crate::master::errand::Errand;
 use crate::reserved::{MARK, OVER};
 
@@ -36,8 +37,19 @@ pub(super) struct Entry {
     ttl_ms: Option<u64>,
 }
 
+/// Which keys a page is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Those without a stamp.
+    Bare,
+    /// Those with a stamp: what stands beside it.
+    Stamped,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
+    /// There is a stamp, so this is no word about the key.
+    Stamp,
     Text(Vec<u8>),
     /// The digest of something that is fetched when it is needed.
     Large(Vec<u8>),
@@ -50,6 +62,7 @@ impl Entry {
             Found::Text(text) => Content::Text(text.clone()),
             Found::Large(digest) if self.is_text => Content::LongText(digest.clone()),
             Found::Large(digest) => Content::Other(digest.clone()),
+            Found::Stamp => Content::Other(Vec::new()),
         };
         Held { content, ttl_ms: self.ttl_ms }
     }
@@ -58,7 +71,7 @@ impl Entry {
     pub(super) fn that_it_is(&self) -> Over {
         let attempt = match &self.found {
             Found::Text(text) => Stored::decode(text).tag.map(|tag| tag.attempt),
-            Found::Large(_) => None,
+            Found::Large(_) | Found::Stamp => None,
         };
         attempt.map_or(Over::Something, Over::Attempt)
     }
@@ -75,6 +88,9 @@ impl Entry {
 
     fn read(value: &Value) -> RedisResult<Option<Self>> {
         let words: Vec<Value> = redis::from_redis_value_ref(value)?;
+        if words.len() == 1 {
+            return Ok(Some(Self { found: Found::Stamp, is_text: false, ttl_ms: None }));
+        }
         let [how, what, ttl_ms] = &words[..] else { return Ok(None) };
         let how: String = redis::from_redis_value_ref(how)?;
         let what: Vec<u8> = redis::from_redis_value_ref(what)?;
@@ -131,6 +147,7 @@ impl<'a> Write<'a> {
         let (how, what) = match &here.found {
             Found::Text(text) => ("x", text.clone()),
             Found::Large(digest) => ("y", digest.clone()),
+            Found::Stamp => ("", Vec::new()),
         };
         Self { key, over: Over::Whatever, how, what, ttl_ms: 0 }
     }
@@ -141,9 +158,14 @@ fn argument(ttl_ms: Option<u64>) -> i64 {
 }
 
 /// What a master holds under `keys` of database `db`.
-pub(super) async fn read(errand: &Errand, db: u32, keys: &[Vec<u8>]) -> RedisResult<Page> {
+pub(super) async fn read(
+    errand: &Errand,
+    db: u32,
+    kind: Kind,
+    keys: &[Vec<u8>],
+) -> RedisResult<Page> {
     let mut eval = script(PAGE, keys);
-    eval.arg(db).arg(LONGEST_TEXT);
+    eval.arg(db).arg(LONGEST_TEXT).arg(u8::from(kind == Kind::Stamped));
     let values: Vec<Value> = eval.query_async(&mut errand.connection.clone()).await?;
     let Some((mark, entries)) = values.split_first() else { return Err(malformed()) };
     if entries.len() != keys.len() {
@@ -205,7 +227,7 @@ pub(super) async fn paste(
     writes: &[Write<'_>],
 ) -> RedisResult<i64> {
     let mut eval = redis::cmd("EVAL");
-    eval.arg([DIGEST, PASTE].concat()).arg(writes.len() + 1).arg(MARK);
+    eval.arg(on_stamps(&[DIGEST, PASTE].concat())).arg(writes.len() + 1).arg(MARK);
     writes.iter().for_each(|write| _ = eval.arg(write.key));
     eval.arg(db).arg(mark);
     for write in writes {
@@ -238,16 +260,16 @@ pub(super) async fn databases(
 
 fn script(text: &str, keys: &[Vec<u8>]) -> redis::Cmd {
     let mut eval = redis::cmd("EVAL");
-    eval.arg([DIGEST, text].concat()).arg(keys.len() + 1).arg(MARK).arg(keys);
+    eval.arg(on_stamps(&[DIGEST, text].concat())).arg(keys.len() + 1).arg(MARK).arg(keys);
     eval
 }
 
-fn read_mark(value: &Value) -> RedisResult<Option<Mark>> {
+pub(super) fn read_mark(value: &Value) -> RedisResult<Option<Mark>> {
     let text: Vec<u8> = redis::from_redis_value_ref(value)?;
     Ok(std::str::from_utf8(&text).ok().and_then(Mark::parse))
 }
 
-fn malformed() -> redis::RedisError {
+pub(super) fn malformed() -> redis::RedisError {
     (redis::ErrorKind::UnexpectedReturnType, "not a page of keys").into()
 }
 

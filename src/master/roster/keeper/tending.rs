@@ -1,5 +1,6 @@
 //! While a proxy serves: who has forgotten is put out, given back what it forgot, and admitted.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ impl<D: Dial + Clone> Keeper<D> {
         if self.raise_marks(sights, &tasks).await? == Turn::Acted {
             return Ok(Turn::Acted);
         }
+        self.complete_flushes(sights).await;
         for (place, task) in tasks {
             tracing::debug!(master = ?self.master_at(place), version = roster.version, ?task, "to do");
             match self.act(sights, &roster, &by_place, place, task).await {
@@ -229,6 +231,7 @@ impl<D: Dial + Clone> Keeper<D> {
                 .iter()
                 .any(|roster| admission::is_source(roster, source.master, &shown, copy.since))
         };
+        let now_us = || electorate.unix_time().micros().max(0) as u64;
         let copying = Copying {
             quorum: self.errands.quorum,
             sources,
@@ -236,9 +239,12 @@ impl<D: Dial + Clone> Keeper<D> {
             address: self.address(target),
             databases: self.databases(),
             nonce: copy.nonce,
+            worker: self.worker,
+            now_us: &now_us,
             progress: electorate.progress(target),
             pause: self.errands.vote_timeout,
             is_proof: &is_proof,
+            flushes: RefCell::default(),
             copied: &|keys| electorate.copied(target, keys),
         };
         copying.run().await

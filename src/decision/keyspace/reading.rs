@@ -1,0 +1,283 @@
+//! Reading keys without a promise: what a quorum shows is the answer, if that is certain to be decided.
+//!
+//! Each master shows its stamps and its values at one moment of its own. Nothing is promised, so nothing is written.
+//!
+//! * **A quorum shows registers that were accepted under equal ballots,** all there and living, or absent without a lease:
+//!   they are decided, as equal ballots mean equal states. What was decided before the question was asked has a master of
+//!   the quorum in common with the answer, and stamps never go back. Of several keys the same masters have to show all:
+//!   each of them shows a moment, and a program that was decided before has left its trace on one of them.
+//! * **Living** is a matter of the reader's time and of what the master has promised: a promise is also one that nothing is
+//!   decided in the time before it. Whoever was told before that the register had ended left a promise with one of the
+//!   quorum, or a state that was accepted since.
+//! * **Ended:** that is certain only of a state that was accepted after its end ([`Standing::Absent`]). A program that took
+//!   the end away may still wait on another master to be adopted. So the first reader settles, which accepts the end.
+//! * **A lease** counts beside registers that are absent under equal ballots, or were never accepted: then no program has
+//!   taken it over. Masters that show another register may have had that lease; they count as silent.
+//! * **A stamp on some, none on a quorum:** either nobody has been told of it yet, or it is what is left of a tombstone that
+//!   all had. The quorum without it answers.
+//! * **All else is settled:** differing ballots without a quorum among them (the newest may be decided or not), a value
+//!   that is lost, a lease beside a register that lives, or has ended since it was accepted.
+
+use super::Program;
+use super::slot::Sight;
+use crate::decision::register::ballot::Ballot;
+use crate::quorum::{MasterId, MasterSet, Quorum};
+
+/// What one master shows of a key, for a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing<L> {
+    /// The register is there, and lives.
+    There,
+    /// There is none, whatever clocks say; the key may hold a lease.
+    Absent(Option<L>),
+    /// Only settling tells.
+    Unclear,
+}
+
+impl<P: Program> Sight<P> {
+    /// What a master shows that has promised this, to a reader at `now_us`.
+    pub fn standing(&self, promised: Ballot, now_us: u64) -> Standing<P::Lease> {
+        let Self { state, is_gone, lease, .. } = self;
+        let now_us = now_us.max(promised.counter);
+        match () {
+            () if P::lives(&state.value, now_us) => match (is_gone, lease) {
+                (false, None) => Standing::There,
+                _ => Standing::Unclear,
+            },
+            () if P::lives(&state.value, state.accepted.counter) => Standing::Unclear,
+            () => Standing::Absent(lease.clone()),
+        }
+    }
+}
+
+/// What one master shows of all keys that are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View<R, L> {
+    /// Registers that are there and live, or are absent, without a lease: accepted under these ballots.
+    Plain(R),
+    /// This lease, beside an absent register.
+    Lease(R, L),
+    /// Only settling tells.
+    Unclear,
+}
+
+/// What the masters as a whole show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// These masters show registers that are decided.
+    Plain(MasterSet),
+    /// These masters show a lease that a quorum has.
+    Lease(MasterSet),
+    /// Different leases, of which none has a quorum: some are on their way or were given up. For clients there is none, if
+    /// it stays like that.
+    Contested,
+    /// A lease might have a quorum, but masters are silent that would know.
+    Undecided,
+    /// It takes a round with promises.
+    Settle,
+    /// Too few masters have answered.
+    TooFew,
+}
+
+/// The answers to one question.
+#[derive(Clone, Debug)]
+pub struct Reading<R, L> {
+    quorum: Quorum,
+    pending: MasterSet,
+    views: Vec<(MasterId, View<R, L>)>,
+}
+
+impl<R: PartialEq, L: PartialEq> Reading<R, L> {
+    /// A question that was just sent to `asked`.
+    pub fn new(quorum: Quorum, asked: MasterSet) -> Self {
+        Self { quorum, pending: asked, views: Vec::new() }
+    }
+
+    /// `master` has answered; `None`: it gives no answer that counts.
+    pub fn answer(&mut self, master: MasterId, view: Option<View<R, L>>) -> Option<Verdict> {
+        if self.pending.contains(master) {
+            self.pending.remove(master);
+            self.views.extend(view.map(|view| (master, view)));
+        }
+        self.verdict()
+    }
+
+    /// What is known by now; `None`: others will answer.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.agreed().or_else(|| self.pending.is_empty().then(|| self.without_the_silent()))
+    }
+
+    /// What is known if nobody else answers.
+    pub fn without_the_silent(&self) -> Verdict {
+        match self.agreed() {
+            Some(agreed) => agreed,
+            None if self.answered() < self.quorum.needed() => Verdict::TooFew,
+            None if !self.is_about_leases() => Verdict::Settle,
+            None if self.may_be_held() => Verdict::Undecided,
+            None => Verdict::Contested,
+        }
+    }
+
+    /// How many masters have answered.
+    pub fn answered(&self) -> usize {
+        self.views.len()
+    }
+
+    /// Whether nobody else will answer.
+    pub fn is_complete(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    fn agreed(&self) -> Option<Verdict> {
+        self.views.iter().find_map(|(_, view)| {
+            let alike = self.alike(view);
+            match view {
+                _ if !self.quorum.reached_by(alike) => None,
+                View::Plain(_) => Some(Verdict::Plain(alike)),
+                View::Lease(..) => Some(Verdict::Lease(alike)),
+                View::Unclear => None,
+            }
+        })
+    }
+
+    fn alike(&self, view: &View<R, L>) -> MasterSet {
+        let alike = self.views.iter().filter(|(_, other)| other == view);
+        alike.map(|(master, _)| *master).collect()
+    }
+
+    /// Whether all that have answered show the same registers, so that only their leases differ.
+    fn is_about_leases(&self) -> bool {
+        let Some(first) = self.views.first().and_then(|(_, view)| view.registers()) else {
+            return false;
+        };
+        self.views.iter().all(|(_, view)| view.registers() == Some(first))
+    }
+
+    /// Whether a lease has a quorum if all that are silent hold it.
+    fn may_be_held(&self) -> bool {
+        let leases = self.views.iter().filter(|(_, view)| matches!(view, View::Lease(..)));
+        let most = leases.map(|(_, view)| self.alike(view).len()).max().unwrap_or(0);
+        most + self.quorum.masters() - self.answered() >= self.quorum.needed()
+    }
+}
+
+impl<R, L> View<R, L> {
+    fn registers(&self) -> Option<&R> {
+        match self {
+            Self::Plain(registers) | Self::Lease(registers, _) => Some(registers),
+            Self::Unclear => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Shown = View<u8, u8>;
+
+    fn reading(masters: usize, views: &[Option<Shown>]) -> Reading<u8, u8> {
+        let quorum = Quorum::of(masters);
+        let mut reading = Reading::new(quorum, quorum.everybody());
+        for (at, view) in views.iter().enumerate() {
+            reading.answer(MasterId::new(at), view.clone());
+        }
+        reading
+    }
+
+    fn verdict(views: &[Option<Shown>]) -> Verdict {
+        reading(3, views).without_the_silent()
+    }
+
+    const NONE: Option<Shown> = Some(View::Plain(0));
+
+    #[test]
+    fn a_quorum_of_equal_ballots_is_the_answer_and_others_are_not_waited_for() {
+        let two = reading(3, &[Some(View::Plain(1)), Some(View::Plain(1))]);
+        let masters = MasterSet::from_iter([MasterId::new(0), MasterId::new(1)]);
+        assert_eq!(two.verdict(), Some(Verdict::Plain(masters)));
+    }
+
+    #[test]
+    fn ballots_that_differ_are_waited_for_and_settled() {
+        let two = [Some(View::Plain(1)), Some(View::Plain(2))];
+        assert_eq!(reading(3, &two).verdict(), None);
+        assert_eq!(verdict(&two), Verdict::Settle);
+        assert_eq!(verdict(&[NONE, Some(View::Plain(2))]), Verdict::Settle);
+        assert_eq!(
+            verdict(&[NONE, NONE, Some(View::Plain(2))]),
+            Verdict::Plain(MasterSet::first(2))
+        );
+    }
+
+    #[test]
+    fn what_is_unclear_never_agrees() {
+        assert_eq!(verdict(&[Some(View::Unclear), Some(View::Unclear)]), Verdict::Settle);
+        assert_eq!(verdict(&[Some(View::Unclear), NONE]), Verdict::Settle);
+    }
+
+    #[test]
+    fn leases_are_counted_beside_equal_registers() {
+        let lease = |lease| Some(View::Lease(0, lease));
+        assert_eq!(verdict(&[lease(7), lease(7)]), Verdict::Lease(MasterSet::first(2)));
+        assert_eq!(verdict(&[lease(7), NONE]), Verdict::Undecided);
+        assert_eq!(verdict(&[lease(7), lease(8), NONE]), Verdict::Contested);
+        assert_eq!(
+            verdict(&[lease(7), NONE, NONE]),
+            Verdict::Plain([1, 2].map(MasterId::new).into_iter().collect())
+        );
+    }
+
+    /// A program may have taken over a lease that another master still shows.
+    #[test]
+    fn a_lease_beside_another_register_is_settled() {
+        let of = |register| Some(View::Lease(register, 7));
+        assert_eq!(verdict(&[of(0), NONE, Some(View::Plain(1))]), Verdict::Settle);
+        assert_eq!(verdict(&[of(0), of(1)]), Verdict::Settle);
+    }
+
+    #[test]
+    fn too_few_answers_are_none() {
+        assert_eq!(verdict(&[NONE, None, None]), Verdict::TooFew);
+    }
+
+    fn views() -> impl Strategy<Value = Vec<Option<Shown>>> {
+        let view = prop_oneof![
+            (0u8..3).prop_map(View::Plain),
+            (0u8..2, 0u8..3).prop_map(|(register, lease)| View::Lease(register, lease)),
+            Just(View::Unclear),
+        ];
+        proptest::collection::vec(proptest::option::of(view), 5)
+    }
+
+    proptest! {
+        /// Two quorums cannot show different things, so who is asked first does not matter.
+        #[test]
+        fn an_early_verdict_is_the_last_one(views in views()) {
+            let last = reading(5, &views).without_the_silent();
+            for upto in 0..views.len() {
+                let early = reading(5, &views[..upto]).verdict();
+                match (early, last) {
+                    (None, _) => {}
+                    (Some(Verdict::Plain(a)), Verdict::Plain(b))
+                    | (Some(Verdict::Lease(a)), Verdict::Lease(b)) => prop_assert!(a.without(b).is_empty()),
+                    (early, last) => prop_assert!(false, "{:?} became {:?}", early, last),
+                }
+            }
+        }
+
+        /// What may be a quorum's with those that are silent is never denied.
+        #[test]
+        fn no_lease_is_denied_that_the_silent_may_hold(views in views()) {
+            let quorum = Quorum::of(5);
+            let silent = views.iter().filter(|view| view.is_none()).count();
+            let denied = matches!(reading(5, &views).without_the_silent(), Verdict::Contested);
+            for lease in 0..3 {
+                let holders = views.iter().flatten().filter(|it| matches!(it, View::Lease(_, it) if *it == lease));
+                prop_assert!(!denied || holders.count() + silent < quorum.needed());
+            }
+        }
+    }
+}

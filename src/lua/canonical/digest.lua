@@ -1,1 +1,0 @@
-return digest(KEYS[1])

@@ -1,0 +1,16 @@
+-- What this master keeps of each register of database ARGV[1], behind its mark: {} where there is no stamp, else the ballot that
+-- was promised, the rest of the stamp, whether the value is gone, the lease, and the last flush. Nothing is promised. KEYS: the
+-- keys.
+here = ARGV[1]
+call('SELECT', here)
+local last = string.format('%.0f', last_flush())
+local shown = { call('GET', 'redlock-proxy:mark') or '' }
+for at, key in ipairs(KEYS) do
+  shown[at + 1] = {}
+  if call('EXISTS', companion(key)) == 1 then
+    local stamp = stamp_of(key)
+    local is_gone, lease, promised = look(key, stamp)
+    shown[at + 1] = { promised, sub(shown_as(stamp), 17), is_gone and 1 or 0, lease, last }
+  end
+end
+return shown

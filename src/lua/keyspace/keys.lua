@@ -1,0 +1,82 @@
+-- Commands whose keys the masters tell.
+
+-- Where masters say that a call has no keys, they refuse it, or it touches none. Any other error says nothing about it: who
+-- may not ask could change a key without a stamp.
+WITHOUT_KEYS
+
+-- What `COMMAND` says of the keys of a call; and why it says nothing, if the call must not be run.
+local function keys_of(how, ...)
+  if select('#', ...) == 1 then
+    return {}
+  end
+  local keys = real.pcall('COMMAND', how, ...)
+  if type(keys) == 'table' and not keys.err then
+    return keys
+  end
+  local why = type(keys) == 'table' and keys.err or 'ERR nothing'
+  if without_keys[why] then
+    return {}
+  end
+  local name = string.lower((...))
+  return {}, "ERR masters do not tell which keys '" .. name .. "' uses: allow their user COMMAND " .. how .. " (" .. why .. ")"
+end
+
+-- A command that reads its keys, wherever they stand.
+local function reading(handle)
+  return function(run, ...)
+    local keys, why = keys_of('GETKEYS', ...)
+    if why then
+      return fail(run, why)
+    end
+    for at = 1, #keys do
+      need(keys[at])
+    end
+    return handle(run, ...)
+  end
+end
+
+-- The same of one that reads its first word, and no other key.
+local function reading_first(handle)
+  return function(run, ...)
+    need((select(2, ...)))
+    return handle(run, ...)
+  end
+end
+
+-- A command that may change some of its keys, and only read others. What stores nothing where nothing was answers 0.
+local function keyed(run, ...)
+  local keys, why = keys_of('GETKEYSANDFLAGS', ...)
+  if why then
+    return fail(run, why)
+  end
+  local was_there, saved = false, {}
+  for at = 1, #keys do
+    local key, flags = unpack(keys[at])
+    local only_reads = false
+    for one, other in pairs(flags.set or flags) do
+      local flag = type(one) == 'table' and one or other
+      only_reads = only_reads or flag.ok == 'RO'
+    end
+    if only_reads then
+      need(key)
+    else
+      save(key)
+      saved[#saved + 1] = key
+      was_there = was_there or call('EXISTS', key) == 1
+    end
+  end
+  local reply = run(...)
+  if writes and not wrote and not was_there and reply == 0 then
+    writes = saved[1] and call('EXISTS', unpack(saved)) > 0
+  end
+  return reply
+end
+
+-- PFMERGE writes without sources as well, in which COMMAND finds no keys.
+local function merge(run, ...)
+  save((select(2, ...)))
+  for at = 3, select('#', ...) do
+    need((select(at, ...)))
+  end
+  return run(...)
+end

@@ -1,0 +1,3 @@
+-- Removes all libraries, KEYS[1].
+redis.call('DEL', KEYS[1])
+return { ok = 'OK' }

@@ -1,0 +1,8 @@
+-- What `COMMAND GETKEYS` and its like say of a call that has no keys, or that Redis refuses.
+local without_keys = {
+  ['ERR The command has no key arguments'] = true,
+  ['ERR Invalid arguments specified for command'] = true,
+  ['ERR Invalid number of arguments specified for command'] = true,
+  ['ERR Invalid command specified'] = true,
+  ['ERR Lua redis lib command arguments must be strings or integers'] = true,
+}

@@ -1,0 +1,147 @@
+//! `FLUSHDB` and `FLUSHALL`: the decisions of [`flush::Flush`](crate::decision::keyspace::flush), in words.
+
+use crate::client::reply::Reply;
+use crate::decision::keyspace::flush::{self, Request, Step};
+use crate::master::reply::Answer;
+use crate::operation::register::ask;
+use crate::operation::request::Form;
+use crate::operation::verdict::{Others, Trouble};
+use crate::operation::{Next, Received, Rules, Then};
+use crate::quorum::{MasterId, MasterSet};
+
+/// What is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The database that is selected.
+    One,
+    /// Every database.
+    All,
+}
+
+/// When a master gives the memory back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As its settings say (`lazyfree-lazy-user-flush`).
+    Usual,
+    /// Before it answers.
+    Sync,
+    /// In the background.
+    Async,
+}
+
+impl Pace {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Usual => "",
+            Self::Sync => "SYNC",
+            Self::Async => "ASYNC",
+        }
+    }
+}
+
+/// A flush.
+#[derive(Debug)]
+pub struct Flush {
+    extent: Extent,
+    pace: Pace,
+    flush: Option<flush::Flush>,
+    request: Request,
+    round: u8,
+    pending: MasterSet,
+    answered: MasterSet,
+    /// How many have refused.
+    refused: usize,
+    is_done: bool,
+    trouble: Trouble,
+}
+
+impl Flush {
+    /// A flush that nobody was asked for yet.
+    pub fn new(extent: Extent, pace: Pace) -> Self {
+        Self {
+            extent,
+            pace,
+            flush: None,
+            request: Request::Look,
+            round: 0,
+            pending: MasterSet::EMPTY,
+            answered: MasterSet::EMPTY,
+            refused: 0,
+            is_done: false,
+            trouble: Trouble::default(),
+        }
+    }
+
+    pub(super) fn round(&self) -> u8 {
+        self.round
+    }
+
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+        let flush = self.flush.get_or_insert_with(|| flush::Flush::new(rules.quorum).0);
+        self.request = flush.request();
+        self.round = self.round.wrapping_add(1);
+        (self.pending, self.answered, self.refused) = (asked, MasterSet::EMPTY, 0);
+    }
+
+    pub(super) fn encode(&self, db: u32, form: Form, out: &mut Vec<u8>) {
+        let counter = match self.request {
+            Request::Look => 0,
+            Request::Flush(counter) => counter,
+        };
+        let db = Some(db).filter(|_| self.extent == Extent::One);
+        ask::flush(counter, self.pace.word(), db).encode(form, out);
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        let Received { master, answer, round, .. } = received;
+        if round != self.round || !self.pending.contains(master) {
+            return Next::WAIT;
+        }
+        self.pending.remove(master);
+        if let Step::Send(_) = self.hears(rules, master, answer) {
+            return Next::then(Then::Ask);
+        }
+        match (self.pending.is_empty(), self.is_done) {
+            (false, _) => Next::WAIT,
+            (true, true) => Next::reply(Reply::OK),
+            // It is not for this client to wait until they may.
+            (true, false) if self.refused > rules.quorum.tolerates() => self.given_up(rules),
+            (true, false) => Next::then(Then::Pause),
+        }
+    }
+
+    /// Who is silent is waited for no longer once a quorum has done it: it does so before it votes again.
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
+        if self.is_done {
+            return Next::reply(Reply::OK);
+        }
+        if !is_last {
+            return Next::WAIT;
+        }
+        self.given_up(rules)
+    }
+
+    /// Whoever meets a flush that a minority has done does it on the others.
+    fn given_up(&self, rules: &Rules) -> Next {
+        let (answered, others) = (self.answered.len(), Others::of(Some(self.pending)));
+        Next::reply(self.trouble.unavailable(rules, answered, others))
+    }
+
+    fn hears(&mut self, rules: &Rules, master: MasterId, answer: Option<&Answer<'_>>) -> Step {
+        let last = match answer {
+            Some(Answer::Int(last)) => u64::try_from(*last).ok(),
+            Some(Answer::Error(error)) => {
+                self.trouble.remember(error);
+                self.refused += 1;
+                None
+            }
+            _ => None,
+        };
+        let (Some(last), Some(flush)) = (last, &mut self.flush) else { return Step::Wait };
+        self.answered.insert(master);
+        let now_us = rules.unix_time.micros() as u64;
+        let step = flush.answer(self.request, master, last, now_us);
+        self.is_done |= step == Step::Done;
+        step
+    }
+}

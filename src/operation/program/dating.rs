@@ -1,0 +1,199 @@
+//! Programs that are answered too late for the ends that they have set.
+//!
+//! Masters count a time to live from the time of the program, and its client at the latest from the reply. Ends are padded for
+//! what lies between, as long as that is not more than the freshness ([`crate::decision::lease::pad`]). Beyond that another
+//! program puts the ends off, before the client hears of the first.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Call, Program};
+use crate::decision::keyspace::proposer::Outcome;
+use crate::operation::Rules;
+use crate::operation::register::run::{Moment, Run};
+use crate::operation::register::{self, Job, Place};
+use crate::quorum::MasterSet;
+
+/// The time to live of a program that is known to have run, and not what ends it has set: its reply has to be as fresh as any.
+const UNKNOWN_TTL_MS: u64 = 0;
+
+/// A program that has run, and whose reply waits.
+#[derive(Debug)]
+pub(super) struct Dating {
+    /// How it ran.
+    pub(super) run: Run,
+    /// What it replied.
+    reply: Bytes,
+    /// What puts off the ends in one of the databases.
+    pub(super) call: Call,
+    /// Its keys, by database.
+    dated: Vec<Dated>,
+    /// Those that are put off now.
+    at: usize,
+    /// How fresh the reply has to be, in microseconds.
+    fresh_us: u64,
+    /// The shortest time to live that it has set, if that is known.
+    ttl_ms: u64,
+    /// When the first of these ends is over, unless they are put off before.
+    over_us: u64,
+}
+
+/// Why its client is not told what a program has replied.
+pub(super) enum Untold {
+    /// Nobody can tell whether the ends were put off.
+    Undecided,
+    /// An end was over before it was put off.
+    Over,
+}
+
+/// The keys of one database.
+#[derive(Debug)]
+struct Dated {
+    db: u16,
+    keys: Vec<Place>,
+    /// Their ends are those of a program that ran then.
+    as_of: Moment,
+}
+
+impl Dating {
+    /// The database whose keys are put off now.
+    pub(super) fn db(&self) -> u32 {
+        self.dated.get(self.at).map_or(0, |dated| dated.db.into())
+    }
+
+    /// Keys of which some masters may not hold what the others do, and those masters.
+    pub(super) fn behind(&self, last: Option<&Run>) -> Option<(Vec<Place>, MasterSet)> {
+        match (self.run.behind(), last.and_then(Run::behind)) {
+            (Some((keys, masters)), Some((_, others))) => Some((keys, masters.union(others))),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Keys whose ends come too early for a client that hears of them now.
+    fn late(&self, now_us: u64) -> Option<usize> {
+        let is_late = |dated: &Dated| is_late(now_us, dated.as_of, self.fresh_us);
+        self.dated.iter().position(is_late)
+    }
+}
+
+impl Dated {
+    /// The keys of this program as it has dated them.
+    fn of(run: &Run, as_of: Moment) -> Vec<Self> {
+        let mut dated: Vec<Self> = Vec::new();
+        for place in run.keys() {
+            match dated.iter_mut().find(|it| it.db == place.db) {
+                Some(it) => it.keys.push(place),
+                None => dated.push(Self { db: place.db, keys: vec![place], as_of }),
+            }
+        }
+        dated
+    }
+}
+
+impl Program {
+    /// Whether its ends are put off first, now that it has run so and `reply` is what its client will be told.
+    pub(super) fn is_dated_anew(
+        &mut self,
+        rules: &Rules,
+        ttl_ms: Option<u64>,
+        reply: &Bytes,
+    ) -> bool {
+        let ran_at = self.run.as_ref().and_then(Run::ran_at);
+        let (Some(ran_at), Some(ttl_ms)) = (ran_at, ttl_ms) else { return false };
+        let (now_us, fresh_us) = (rules.unix_time.micros() as u64, freshness_us(rules, ttl_ms));
+        if !is_late(now_us, ran_at, fresh_us) {
+            return false;
+        }
+        let Some(run) = self.run.take() else { return false };
+        self.before = self.before.wrapping_add(run.round() as u8);
+        let dated = Dated::of(&run, ran_at);
+        let (reply, call) = (reply.clone(), self.call.clone());
+        let (at, over_us) = (0, 0);
+        let dating = Dating { run, reply, call, dated, at, fresh_us, ttl_ms, over_us };
+        self.dating = Some(Box::new(dating));
+        self.put_off(rules, 0, now_us);
+        true
+    }
+
+    /// What puts ends off has ended so. Returns what its client is told of the program itself; `None`: there is more to do.
+    ///
+    /// # Errors
+    /// That must not be told.
+    pub(super) fn is_dated(
+        &mut self,
+        rules: &Rules,
+        outcome: &Outcome<Job>,
+    ) -> Result<Option<Bytes>, Untold> {
+        let ttl_ms = time_to_live(outcome).map_err(|()| Untold::Undecided)?;
+        let ran_at = self.run.as_ref().and_then(Run::ran_at);
+        let dating = self.dating.as_mut().ok_or(Untold::Undecided)?;
+        let is_over = ran_at.is_none_or(|ran_at| ran_at.ran_us >= dating.over_us);
+        if dating.ttl_ms != UNKNOWN_TTL_MS && is_over {
+            return Err(Untold::Over);
+        }
+        let fresh_us = ttl_ms.map_or(u64::MAX, |ttl_ms| freshness_us(rules, ttl_ms));
+        dating.fresh_us = dating.fresh_us.min(fresh_us);
+        let now_us = rules.unix_time.micros() as u64;
+        let Some(at) = dating.late(now_us) else { return Ok(Some(dating.reply.clone())) };
+        let run = self.run.take();
+        self.before = self.before.wrapping_add(run.map_or(0, |run| run.round() as u8));
+        self.put_off(rules, at, now_us);
+        Ok(None)
+    }
+
+    /// Puts off the ends of these keys, by as much as they are late now: when that has run is another matter.
+    fn put_off(&mut self, rules: &Rules, at: usize, now_us: u64) {
+        let Some(dating) = &mut self.dating else { return };
+        let Some(dated) = dating.dated.get_mut(at) else { return };
+        let Moment { ran_us, chosen_us } = dated.as_of;
+        let late_ms = now_us.saturating_sub(chosen_us).div_ceil(1000);
+        dating.over_us = ran_us + dating.ttl_ms * 1000;
+        let (ran_us, chosen_us) = (ran_us + late_ms * 1000, chosen_us + late_ms * 1000);
+        dated.as_of = Moment { ran_us, chosen_us };
+        dating.call = putting_off(rules, &self.call, &dated.keys, late_ms);
+        dating.at = at;
+    }
+}
+
+fn putting_off(rules: &Rules, call: &Call, places: &[Place], late_ms: u64) -> Call {
+    let text = rules.texts.putting_off();
+    let (runner, turns) = (rules.texts.runner_of(&text), call.keys.clone());
+    let (keys, late_ms) = (places.iter().map(|place| &place.key[..]), late_ms.to_string());
+    Call::new(text, runner, turns, keys, std::iter::once(late_ms.as_bytes()))
+}
+
+/// How long after the moment that its ends are as of a reply may be told: they are padded for it.
+fn freshness_us(rules: &Rules, ttl_ms: u64) -> u64 {
+    let freshness = rules.pad.freshness(ttl_ms.cast_signed(), Duration::ZERO);
+    u64::try_from(freshness.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Whether ends that are as of a moment come too early for who hears of them now.
+fn is_late(now_us: u64, as_of: Moment, fresh_us: u64) -> bool {
+    now_us.saturating_sub(as_of.chosen_us) > fresh_us
+}
+
+/// The shortest time to live that it has set, in milliseconds; `None`: it has set no ends.
+///
+/// # Errors
+/// It is not known whether it ran.
+pub(super) fn time_to_live(outcome: &Outcome<Job>) -> Result<Option<u64>, ()> {
+    match outcome {
+        Outcome::Ran(register::Reply::Frame(_, _, ttl_ms)) => Ok(*ttl_ms),
+        Outcome::Ran(register::Reply::Packed(_)) => Ok(Some(UNKNOWN_TTL_MS)),
+        _ => Err(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_that_is_ahead_hides_no_lateness() {
+        let as_of = Moment { ran_us: 20_000_000, chosen_us: 1_000_000 };
+        assert!(is_late(7_000_000, as_of, 50_000));
+        assert!(!is_late(1_020_000, as_of, 50_000));
+    }
+}

@@ -1,0 +1,47 @@
+//! What a program wants to publish.
+
+use bytes::Bytes;
+
+use crate::resp3;
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// `SPUBLISH` instead of `PUBLISH`.
+    pub shard: bool,
+    /// The channel.
+    pub channel: Bytes,
+    /// The message.
+    pub payload: Bytes,
+}
+
+impl Message {
+    /// Reads those that a program answers: for each its command, channel and payload, in one array; `None`: it is
+    /// something else.
+    pub(crate) fn parse_all(frame: &[u8]) -> Option<Vec<Self>> {
+        resp3::items(frame)?.chunks(3).map(Self::parse).collect()
+    }
+
+    fn parse(parts: &[&[u8]]) -> Option<Self> {
+        let [name, channel, payload] = parts else { return None };
+        let bytes = |frame: &[u8]| resp3::bulk(frame).map(Bytes::copy_from_slice);
+        Some(Self {
+            shard: resp3::bulk(name)?.eq_ignore_ascii_case(b"spublish"),
+            channel: bytes(channel)?,
+            payload: bytes(payload)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_taken_apart() {
+        let raw = b"*3\r\n$8\r\nSPUBLISH\r\n$1\r\nc\r\n$1\r\nm\r\n";
+        let message = Message { shard: true, channel: "c".into(), payload: "m".into() };
+        assert_eq!(Message::parse_all(raw), Some(vec![message]));
+        assert_eq!(Message::parse_all(b"*1\r\n$1\r\nc\r\n"), None);
+    }
+}

@@ -1,0 +1,96 @@
+//! What a program does when the roster changes under it.
+
+use std::time::Duration;
+
+use super::*;
+use crate::clock;
+use crate::decision::keyspace::slot::State;
+use crate::decision::lease::pad::Pad;
+use crate::lua::program::Ttls;
+use crate::lua::residents::Residents;
+use crate::lua::transactions::Transactions;
+use crate::master::unix_time::UnixTime;
+use crate::operation::instead::Texts;
+use crate::operation::register::stamp;
+use crate::quorum::Quorum;
+
+fn ttls() -> Ttls {
+    Ttls { pad: Pad::new(Duration::from_millis(50), 0.01), longest: None }
+}
+
+fn rules() -> Rules {
+    Rules {
+        quorum: Quorum::of(3),
+        pad: ttls().pad,
+        vote_timeout: Duration::from_millis(50),
+        patience: Duration::from_secs(2),
+        split_vote_retries: 0,
+        unix_time: Arc::new(UnixTime::new(3, 0.01)),
+        leases: Rc::default(),
+        registers: Rc::default(),
+        commands: Transactions::new(ttls()).with(&[], None).program,
+        texts: Rc::new(Texts::new(ttls(), Arc::new(Residents::new(3, ttls())))),
+    }
+}
+
+fn program() -> Program {
+    let text = Text::wrap(b"return redis.call('INCR', KEYS[1])", "sha", ttls());
+    let call = Call {
+        text: Arc::new(text),
+        runner: None,
+        read_only: false,
+        words: b"$1\r\n1\r\n$3\r\nkey\r\n".to_vec(),
+        count: 2,
+        keys: vec![1],
+        watched: Vec::new(),
+    };
+    Program::new(call, Shape::Script)
+}
+
+/// The promise of a master that has nothing under the key.
+fn promise() -> Vec<u8> {
+    let place = Place { db: 0, key: Bytes::from_static(b"key") };
+    let stamp = stamp::write(&State::default(), &place);
+    let mut frame = format!("*2\r\n$8\r\npromised\r\n*4\r\n${}\r\n", stamp.len()).into_bytes();
+    frame.extend(stamp);
+    frame.extend(b"\r\n:0\r\n_\r\n$1\r\n0\r\n");
+    frame
+}
+
+/// Two masters promise; what the program does then.
+fn promised(program: &mut Program, rules: &Rules) -> Then {
+    let (raw, now, round) = (promise(), clock::now(), program.round());
+    let answer = Some(&Answer::Simple(b"promised"));
+    let from = |master| Received { master: MasterId::new(master), round, answer, raw: &raw, now };
+    program.received(rules, from(0));
+    program.received(rules, from(1)).then
+}
+
+fn everybody() -> Asked {
+    Asked { all: MasterSet::first(3), voters: MasterSet::first(3) }
+}
+
+/// Whether it is the program that is sent, and not a question for promises.
+fn is_sent(program: &Program) -> bool {
+    program.text().is_some_and(|text| Arc::ptr_eq(&text, &program.call.text))
+}
+
+#[test]
+fn a_program_is_sent_on_promises_of_the_same_edition() {
+    let (rules, mut program) = (rules(), program());
+    program.ask(&rules, 0, everybody());
+    assert!(!is_sent(&program));
+    assert!(matches!(promised(&mut program, &rules), Then::Ask));
+    program.ask(&rules, 0, everybody());
+    assert!(is_sent(&program));
+}
+
+#[test]
+fn a_program_asks_again_for_promises_when_the_roster_has_changed() {
+    let (rules, mut program) = (rules(), program());
+    program.ask(&rules, 0, everybody());
+    assert!(matches!(promised(&mut program, &rules), Then::Ask));
+    rules.registers.see(rules.registers.edition() + 1);
+    program.ask(&rules, 0, everybody());
+    assert!(!is_sent(&program), "the promises were given under the edition before");
+}

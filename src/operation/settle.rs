@@ -1,0 +1,189 @@
+//! Making all masters hold the same under one key: for those that have missed something, and for people who ask.
+
+use super::register::ask::Words;
+use super::register::remains::Remains;
+use super::register::run::{Run, Step, Token, Worker};
+use super::register::{Job, Place};
+use super::verdict::{Others, Trouble};
+use super::{Next, Received, Rules, Then};
+use crate::client::reply::Reply;
+use crate::clock;
+use crate::decision::keyspace::proposer::Outcome;
+use crate::decision::keyspace::remains::Over;
+use crate::master::reply::Answer;
+use crate::operation::request::Form;
+use crate::quorum::{MasterId, MasterSet};
+
+/// So often a round is begun again that others have come between. Whoever asked may ask again.
+const MOST_ROUNDS: u32 = 40;
+
+/// Reads what a quorum holds and has every master adopt it that answers. The reply is the set of masters that hold it
+/// then, as a number ([`MasterSet::bits`]).
+#[derive(Debug)]
+pub struct Settle {
+    place: Place,
+    /// The fingerprint of the key, for its turn.
+    turn: [u64; 1],
+    run: Option<Run>,
+    /// The edition of the roster under which it was sent last.
+    edition: u64,
+    words: Option<Words>,
+    /// What was sent last belongs to, by the masters that have not answered it.
+    awaited: Vec<(MasterId, Token)>,
+    begins_again: bool,
+    /// Leases go whoever holds them.
+    releases: bool,
+    trouble: Trouble,
+}
+
+impl Settle {
+    /// One that nobody was asked about yet.
+    pub fn new(place: Place, fingerprint: u64) -> Self {
+        Self {
+            place,
+            turn: [fingerprint],
+            run: None,
+            edition: 0,
+            words: None,
+            awaited: Vec::new(),
+            begins_again: false,
+            releases: false,
+            trouble: Trouble::default(),
+        }
+    }
+
+    /// Removes all leases that the key holds, whoever holds them.
+    pub fn releasing(self) -> Self {
+        Self { releases: true, ..self }
+    }
+
+    /// What has been seen on a minority for so long that nobody can hold it.
+    fn over(&self, rules: &Rules, places: &[Place]) -> Over<Job> {
+        match self.releases {
+            true => Over::All,
+            false => {
+                let wait = Remains::wait(rules.patience);
+                rules.registers.remains.over(places, wait, clock::now())
+            }
+        }
+    }
+
+    pub(super) fn turns(&self) -> &[u64] {
+        &self.turn
+    }
+
+    pub(super) fn round(&self) -> u8 {
+        self.run.as_ref().map_or(0, Run::round) as u8
+    }
+
+    /// A round begins: what was decided to be sent, or a new attempt. Promises end with the edition that they were given
+    /// under.
+    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
+        let now_us = rules.unix_time.micros() as u64;
+        let edition = rules.registers.edition();
+        let is_new = std::mem::replace(&mut self.edition, edition) != edition;
+        let places = match &self.run {
+            Some(run) => run.looked_at().to_vec(),
+            None => vec![self.place.clone()],
+        };
+        let over = self.over(rules, &places);
+        let step = match &mut self.run {
+            None => {
+                let worker =
+                    Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
+                // What this worker holds ends with the promises that are about to be given.
+                rules.registers.held(&places);
+                let (run, step) = Run::settle(worker, places, over, now_us);
+                self.run = Some(run);
+                Some(step)
+            }
+            Some(run) if self.begins_again || is_new => Some(run.again_without(over, now_us)),
+            Some(_) => None,
+        };
+        self.begins_again = false;
+        if let Some(Step::Send(to, token, words)) = step {
+            self.words = Some(words);
+            self.awaited = to.iter().map(|master| (master, token)).collect();
+        }
+        self.awaited.retain(|(master, _)| asked.contains(*master));
+    }
+
+    pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
+        if let Some(words) = &self.words {
+            words.encode(form, out);
+        }
+    }
+
+    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+        let Received { master, answer, raw, .. } = received;
+        if received.round != self.round() {
+            return Next::WAIT;
+        }
+        let Some(at) = self.awaited.iter().position(|(other, _)| *other == master) else {
+            return Next::WAIT;
+        };
+        let (_, token) = self.awaited.remove(at);
+        let Some(run) = &mut self.run else { return Next::WAIT };
+        if let Some(Answer::Error(error)) = answer {
+            self.trouble.remember(error);
+        }
+        let now_us = rules.unix_time.micros() as u64;
+        let ahead_ms = rules.unix_time.ahead_ms(master);
+        let mut step = match answer {
+            Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
+            None => Step::Wait,
+        };
+        if step == Step::Wait && self.awaited.is_empty() {
+            step = run.all_others_are_lost();
+        }
+        if let Some(minor) = run.minor() {
+            rules.registers.remains.see(run.looked_at(), minor, clock::now());
+        }
+        self.next(rules, step)
+    }
+
+    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
+        let Some(run) = &mut self.run else { return Next::WAIT };
+        let answered = rules.quorum.masters() - self.awaited.len();
+        match run.no_more_answers() {
+            Step::Wait if is_last => {
+                run.give_up();
+                let others = Others::silent_if(true);
+                Next::reply(self.trouble.unavailable(rules, answered, others))
+            }
+            step => self.next(rules, step),
+        }
+    }
+
+    fn next(&mut self, rules: &Rules, step: Step) -> Next {
+        match step {
+            Step::Wait => Next::WAIT,
+            Step::Send(to, token, words) => {
+                self.words = Some(words);
+                self.awaited.extend(to.iter().map(|master| (master, token)));
+                if to != rules.quorum.everybody() {
+                    return Next::then(Then::Tell(to));
+                }
+                self.awaited.retain(|(_, other)| *other == token);
+                Next::then(Then::Ask)
+            }
+            Step::Pause if self.is_tired() => {
+                Next::reply(self.trouble.undecided(rules, rules.quorum.needed()))
+            }
+            Step::Pause => {
+                self.begins_again = true;
+                Next::then(Then::Pause)
+            }
+            Step::Done(Outcome::Read(_)) => {
+                let holders = self.run.as_ref().map(Run::holders).unwrap_or_default();
+                Next::reply(Reply::Int(holders.bits().into()))
+            }
+            Step::Done(_) => Next::reply(self.trouble.undecided(rules, rules.quorum.needed())),
+            Step::Failed(error) => Next::reply(Reply::Raw(error)),
+        }
+    }
+
+    fn is_tired(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.round() > MOST_ROUNDS)
+    }
+}

@@ -1,0 +1,69 @@
+//! Emptying all masters, while others work on them.
+
+use redlock_proxy::decision::keyspace::flush::{Flush, Request, Step};
+use redlock_proxy::decision::keyspace::slot::Slots;
+use redlock_proxy::quorum::{MasterId, Quorum};
+
+use crate::bugs::Bug;
+use crate::server::Reply;
+use crate::world::{At, MASTERS, ROUND, State, World};
+
+/// A request of who flushes, on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FlushLetter {
+    client: usize,
+    request: Request,
+}
+
+impl World {
+    pub(crate) fn begin_flush(&self, state: &mut State, client: usize) {
+        state.clock += ROUND;
+        let (flush, request) = Flush::new(Quorum::of(MASTERS));
+        state.clients[client].at = At::Flushing(flush);
+        state.post_flush(client, request);
+    }
+
+    /// Gives a request to a master, and its answer to the client, if that has not gone on.
+    pub(crate) fn deliver_flush(&self, state: &mut State, index: usize, letter: FlushLetter) {
+        let FlushLetter { client, request } = letter;
+        let time = self.flush_time(state);
+        let master = &mut state.masters[index];
+        master.is_touched = true;
+        master.flushes.retain(|other| *other != letter);
+        let last = match request {
+            Request::Look if self.is(Bug::FlushesByItsOwnClock) => 0,
+            Request::Look => master.slots.last_flush(),
+            Request::Flush(counter) if self.is(Bug::FlushesWithoutATrace) => {
+                master.slots = Slots::default();
+                counter
+            }
+            Request::Flush(counter) => master.slots.flush(counter),
+        };
+        let At::Flushing(flush) = &mut state.clients[client].at else { return };
+        match flush.answer(request, MasterId::new(index), last, time) {
+            Step::Wait => {}
+            Step::Send(request) => state.post_flush(client, request),
+            Step::Done => state.answer(client, Reply::Number(1)),
+        }
+    }
+
+    /// The clock of who flushes may be far behind those of all others.
+    fn flush_time(&self, state: &State) -> u64 {
+        if self.flushes_late { 0 } else { state.clock }
+    }
+}
+
+impl State {
+    fn post_flush(&mut self, client: usize, request: Request) {
+        for master in &mut self.masters {
+            master.flushes.retain(|old| old.client != client || old.request != Request::Look);
+            master.flushes.push(FlushLetter { client, request });
+        }
+    }
+
+    /// The last flush that any master has done.
+    pub(crate) fn last_flush(&self) -> u64 {
+        let flushes = self.masters.iter().map(|master| master.slots.last_flush());
+        flushes.max().unwrap_or_default()
+    }
+}
