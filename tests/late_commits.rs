@@ -1,0 +1,142 @@
+//! Programs that masters answer late: a time to live counts from the answer, as with one Redis that was slow.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests wait for real processes")]
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Master, Masters, Proxy, Raw, Relay, Reply, encode, target_is_plain_redis, words};
+
+/// How long the masters stand still.
+const PAUSE: Duration = Duration::from_secs(6);
+
+/// What is asked for, in milliseconds, and the least that is left of it at the answer, on a slow machine, too.
+const TTL_MS: i64 = 60_000;
+const LEAST_MS: i64 = TTL_MS - 3_000;
+
+/// A lock of a hash, as Redisson takes it.
+const LOCK: &str = "if redis.call('exists', KEYS[1]) == 0 then \
+    redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return nil end \
+    return redis.call('pttl', KEYS[1])";
+
+/// Masters, and a proxy that waits for them for as long as they stand still.
+fn patient() -> (Masters, Proxy) {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--patience", "60s"]);
+    proxy.expect_warnings();
+    (masters, proxy)
+}
+
+/// Sends a request to a proxy whose masters stand still, and returns the reply.
+async fn ask_late(masters: &Masters, raw: &mut Raw, request: &[&str]) -> Reply {
+    masters.iter().for_each(Master::stop);
+    raw.send(&encode(request)).await;
+    tokio::time::sleep(PAUSE).await;
+    masters.iter().for_each(Master::cont);
+    raw.reply().await
+}
+
+async fn left(raw: &mut Raw, key: &str) -> i64 {
+    match raw.ask(&["PTTL", key]).await {
+        Reply::Int(left) => left,
+        other => panic!("no time to live: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_was_set_late_lives_as_long_as_was_asked_for() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (masters, proxy) = patient();
+    let ttl = TTL_MS.to_string();
+    let lock = ["EVAL", LOCK, "2", "lock", "other", "mine", &ttl];
+    let transaction = "return redis.call('set', KEYS[1], 'v', 'PX', ARGV[1])";
+    for is_warm in [false, true] {
+        let mut raw = proxy.raw().await;
+        if is_warm {
+            for key in ["lock", "k", "s"] {
+                raw.ask(&["SADD", key, "member"]).await;
+                raw.ask(&["DEL", key]).await;
+            }
+        }
+        assert_eq!(ask_late(&masters, &mut raw, &lock).await, Reply::Nil);
+        assert!(left(&mut raw, "lock").await > LEAST_MS, "a lock that was taken late");
+        let set = ["SET", "k", "v", "PX", &ttl];
+        assert_eq!(ask_late(&masters, &mut raw, &set).await, Reply::ok());
+        let left_of_string = left(&mut raw, "k").await;
+        assert!(left_of_string > LEAST_MS, "a string that was set late: {left_of_string}");
+        assert!(left_of_string <= TTL_MS + 3_000, "not much longer: {left_of_string}");
+        let eval = ["EVAL", transaction, "1", "s", &ttl];
+        assert_eq!(ask_late(&masters, &mut raw, &eval).await, Reply::ok());
+        assert!(left(&mut raw, "s").await > LEAST_MS, "what a script has set late");
+    }
+}
+
+/// It stays for as long as was asked for where it was taken late.
+#[tokio::test]
+async fn a_lock_that_was_taken_late_and_not_for_long_is_a_whole_one() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (masters, proxy) = patient();
+    let mut raw = proxy.raw().await;
+    raw.ask(&["EVAL", LOCK, "2", "warm", "other", "mine", "3000"]).await;
+    let lock = ["EVAL", LOCK, "2", "hash", "other", "mine", "3000"];
+    assert_eq!(ask_late(&masters, &mut raw, &lock).await, Reply::Nil);
+    let Reply::Int(left) = raw.ask(&lock).await else { panic!("another one has it") };
+    assert!(left <= 3_000 + 6_000, "not for ever: {left}");
+    let is_free = async || (proxy.raw().await.ask(&lock).await == Reply::Nil).then_some(());
+    support::eventually("the lock is free", is_free).await;
+}
+
+/// Nobody may count on a lock that the next one may have by then.
+#[tokio::test]
+async fn what_has_ended_before_it_can_be_told_is_an_error() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &["--patience", "60s"]);
+    proxy.expect_warnings();
+    let mut raw = proxy.raw().await;
+    // The masters have the script: they are not asked again once they can say so.
+    for key in ["one", "another"] {
+        raw.ask(&["EVAL", LOCK, "2", key, "other", "mine", "3000"]).await;
+    }
+    for (key, lock) in [
+        ("string", &["SET", "string", "mine", "PX", "3000"][..]),
+        ("hash", &["EVAL", LOCK, "2", "hash", "other", "mine", "3000"]),
+    ] {
+        // Who has written to a key last is not asked for a promise first.
+        raw.ask(lock).await;
+        raw.ask(&["DEL", key]).await;
+        relays.iter().for_each(|relay| relay.hold_back_answers_to(key));
+        raw.send(&encode(lock)).await;
+        tokio::time::sleep(PAUSE).await;
+        relays.iter().for_each(Relay::heal);
+        let reply = raw.reply().await;
+        assert!(reply.is_error("TRYAGAIN the reply comes so late"), "{lock:?}: {reply:?}");
+        assert_eq!(raw.ask(&["EXISTS", "string", "hash"]).await, Reply::Int(0));
+    }
+}
+
+/// An absolute time is what it is, and what lives already is not prolonged by who only adds to it.
+#[tokio::test]
+async fn what_was_not_set_to_a_time_to_live_ends_as_it_would() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (masters, proxy) = patient();
+    let mut raw = proxy.raw().await;
+    raw.ask(&words("SET k 1 PX 60000")).await;
+    let Reply::Int(end) = raw.ask(&["PEXPIRETIME", "k"]).await else { panic!("an end") };
+    assert_eq!(ask_late(&masters, &mut raw, &["INCR", "k"]).await, Reply::Int(2));
+    let at = (end + 5_000).to_string();
+    assert_eq!(ask_late(&masters, &mut raw, &["PEXPIREAT", "k", &at]).await, Reply::Int(1));
+    let Reply::Int(later) = raw.ask(&["PEXPIRETIME", "k"]).await else { panic!("an end") };
+    assert!((end + 4_000..=end + 6_000).contains(&later), "{later}, and not {at}");
+}

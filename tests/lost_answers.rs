@@ -1,0 +1,79 @@
+//! Answers that are lost with their connections: masters are asked again what became of a program, and its client waits.
+
+mod support;
+
+use support::{Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis, words};
+
+/// Far longer than a link takes to be up again.
+const PATIENCE: [&str; 2] = ["--patience", "15s"];
+
+struct Bed {
+    masters: Masters,
+    relays: Vec<Relay>,
+    proxy: Proxy,
+}
+
+fn bed() -> Option<Bed> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &PATIENCE);
+    proxy.expect_warnings();
+    Some(Bed { masters, relays, proxy })
+}
+
+impl Bed {
+    /// Lets a program run on these masters, and cuts their connections before the proxy hears of it. They are back at once.
+    async fn lose_answers(&self, client: &mut Raw, requests: &[&str], masters: &[usize]) {
+        let mut before = Vec::new();
+        for master in masters {
+            before.push(self.masters[*master].calls("evalsha").await);
+            self.relays[*master].withhold_answers();
+        }
+        let requests = requests.iter().flat_map(|line| support::encode(&words(line)));
+        client.send(&requests.collect::<Vec<u8>>()).await;
+        for (master, before) in masters.iter().zip(before) {
+            eventually("it has run there", || async {
+                (self.masters[*master].calls("evalsha").await > before).then_some(())
+            })
+            .await;
+        }
+        for master in masters {
+            self.relays[*master].cut_off().await;
+        }
+        self.relays.iter().for_each(Relay::heal);
+    }
+}
+
+#[tokio::test]
+async fn a_program_is_answered_if_all_answers_to_it_were_lost() {
+    let Some(bed) = bed() else { return };
+    let mut client = bed.proxy.raw().await;
+    assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
+    bed.lose_answers(&mut client, &["RPUSH list b"], &[0, 1, 2]).await;
+    assert_eq!(client.reply().await, Reply::Int(2));
+}
+
+#[tokio::test]
+async fn a_program_is_answered_if_one_answer_was_lost_while_another_master_was_away() {
+    let Some(bed) = bed() else { return };
+    let mut client = bed.proxy.raw().await;
+    assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
+    bed.relays[2].cut();
+    bed.proxy.knows(2, "state", "down").await;
+    bed.lose_answers(&mut client, &["RPUSH list b"], &[0]).await;
+    assert_eq!(client.reply().await, Reply::Int(2));
+}
+
+#[tokio::test]
+async fn a_transaction_that_only_reads_is_answered_as_well() {
+    let Some(bed) = bed() else { return };
+    let mut client = bed.proxy.raw().await;
+    assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
+    bed.lose_answers(&mut client, &["MULTI", "LLEN list", "EXEC"], &[0, 1]).await;
+    let replies = client.replies(3).await;
+    assert_eq!(replies[2], Reply::Array(vec![Reply::Int(1)]));
+}

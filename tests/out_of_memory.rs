@@ -1,0 +1,101 @@
+//! A master that is out of memory refuses commands that need more. What it refuses in a program it has not run: it must
+//! not come to another state under the same ballot.
+
+mod support;
+
+use std::time::Duration;
+
+use support::state::all_hold_the_same;
+use support::{Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis, words};
+
+/// One byte is less than any Redis uses.
+async fn fill(masters: &Masters, index: usize) {
+    let reply = masters[index].ask(&words("CONFIG SET maxmemory 1")).await;
+    assert_eq!(reply, Reply::ok());
+}
+
+async fn empty(masters: &Masters, index: usize) {
+    let reply = masters[index].ask(&words("CONFIG SET maxmemory 0")).await;
+    assert_eq!(reply, Reply::ok());
+}
+
+async fn are_the_same(masters: &Masters, keys: &[&str]) {
+    eventually("all masters hold the same", || async {
+        all_hold_the_same(masters, keys).await.then_some(())
+    })
+    .await;
+}
+
+fn behind_a_proxy() -> Option<(Masters, Proxy)> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    proxy.expect_warnings();
+    Some((masters, proxy))
+}
+
+/// It answers before the others do, so that its answer is among those of the first quorum.
+#[tokio::test]
+async fn a_program_that_a_master_without_memory_has_refused_ran_on_the_others() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &[]);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
+    fill(&masters, 0).await;
+    for relay in &relays[1..] {
+        relay.delay(Duration::ZERO, Duration::from_millis(100));
+    }
+    assert_eq!(client.ask(&words("RPUSH list b")).await, Reply::Int(2));
+    empty(&masters, 0).await;
+    // It has accepted nothing, so this must not run there under the ballot of what it has refused.
+    assert_eq!(client.ask(&words("RPUSH list c")).await, Reply::Int(3));
+    let all = Reply::Array(["a", "b", "c"].map(Reply::bulk).to_vec());
+    assert_eq!(client.ask(&words("LRANGE list 0 -1")).await, all);
+    are_the_same(&masters, &["list"]).await;
+}
+
+/// `DEL` needs no memory.
+#[tokio::test]
+async fn a_program_is_not_run_in_part_where_memory_is_short() {
+    let Some((masters, proxy)) = behind_a_proxy() else { return };
+    let mut client = proxy.raw().await;
+    for line in ["INCR counter", "SET other x", "SET last x"] {
+        client.ask(&words(line)).await;
+    }
+    fill(&masters, 0).await;
+    assert_eq!(transaction(&mut client).await, Reply::Array(vec![Reply::Int(2), Reply::Int(1)]));
+    let script = "redis.pcall('incr', KEYS[1]) return redis.call('del', KEYS[2])";
+    assert_eq!(client.ask(&["EVAL", script, "2", "counter", "last"]).await, Reply::Int(1));
+    empty(&masters, 0).await;
+    are_the_same(&masters, &["counter", "other", "last"]).await;
+    assert_eq!(client.ask(&words("GET counter")).await, Reply::bulk("3"));
+}
+
+async fn transaction(client: &mut Raw) -> Reply {
+    for line in ["MULTI", "INCR counter", "DEL other"] {
+        client.ask(&words(line)).await;
+    }
+    client.ask(&words("EXEC")).await
+}
+
+/// What a minority lacks keeps nobody from reading what the others hold.
+#[tokio::test]
+async fn reads_do_not_need_the_master_without_memory() {
+    let Some((masters, proxy)) = behind_a_proxy() else { return };
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
+    fill(&masters, 0).await;
+    for length in 2..20 {
+        assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(length));
+        let all = Reply::Array(vec![Reply::bulk("a"); usize::try_from(length).expect("a length")]);
+        assert_eq!(client.ask(&words("LRANGE list 0 -1")).await, all);
+    }
+}

@@ -1,0 +1,75 @@
+//! Many clients of several proxies that write the same key at the same moment. Each of them is told what became of what it
+//! has sent, however often the others have written meanwhile.
+
+mod support;
+
+use std::sync::Arc;
+
+use support::{Masters, Proxy, Raw, Reply};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+const CLIENTS: usize = 10;
+const ROUNDS: usize = 20;
+/// One after the other: while one proxy waits, another writes more often than the last programs of all are remembered.
+const COUNTS: usize = 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_two_proxies_every_client_is_told_what_its_programs_did() {
+    contend(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_three_proxies_every_client_is_told_what_its_programs_did() {
+    contend(3).await;
+}
+
+const SCRIPT: &str = "return redis.call('INCR', KEYS[1])";
+const COUNTING: [&[&str]; 2] = [&["INCR", "count"], &["EVAL", SCRIPT, "1", "count"]];
+
+async fn contend(proxies: usize) {
+    let masters = Masters::start(3);
+    let proxies: Vec<_> = (0..proxies).map(|_| Proxy::start(&masters, &[])).collect();
+    for round in 0..ROUNDS {
+        let lock = format!("lock {round}");
+        let replies = at_once(&proxies, &["SETNX", &lock, "token"], 1).await;
+        let winners = replies.iter().filter(|reply| **reply == Reply::Int(1)).count();
+        let losers = replies.iter().filter(|reply| **reply == Reply::Int(0)).count();
+        assert_eq!((winners, losers), (1, CLIENTS - 1), "round {round}: {replies:?}");
+
+        let replies = at_once(&proxies, COUNTING[round % COUNTING.len()], COUNTS).await;
+        let mut numbers: Vec<_> = replies.iter().map(|reply| number(round, reply)).collect();
+        numbers.sort_unstable();
+        let first = i64::try_from(round * CLIENTS * COUNTS).expect("few") + 1;
+        let expected: Vec<_> = (first..).take(CLIENTS * COUNTS).collect();
+        assert_eq!(numbers, expected, "round {round}");
+    }
+}
+
+/// What all clients are answered that ask the same at the same moment, so often.
+async fn at_once(proxies: &[Proxy], words: &[&str], times: usize) -> Vec<Reply> {
+    let start = Arc::new(Barrier::new(CLIENTS));
+    let mut clients = JoinSet::new();
+    for id in 0..CLIENTS {
+        let mut client = Raw::connect(proxies[id % proxies.len()].address()).await;
+        let start = Arc::clone(&start);
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        clients.spawn(async move {
+            start.wait().await;
+            let words: Vec<_> = words.iter().map(String::as_str).collect();
+            let mut replies = Vec::new();
+            for _ in 0..times {
+                replies.push(client.ask(&words).await);
+            }
+            replies
+        });
+    }
+    clients.join_all().await.concat()
+}
+
+fn number(round: usize, reply: &Reply) -> i64 {
+    match reply {
+        Reply::Int(number) => *number,
+        other => panic!("round {round}: {other:?}"),
+    }
+}

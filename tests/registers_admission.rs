@@ -1,0 +1,181 @@
+//! Registers survive one master after the other that loses everything, while they are written.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use support::{Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis};
+
+/// So that no timer ends what is to be seen.
+const FLAGS: [&str; 4] = ["--vote-timeout", "200ms", "--restart-wait", "1h"];
+
+/// How many keys there are of each type that nobody writes meanwhile.
+const STILL: usize = 100;
+
+async fn ask(client: &mut Raw, line: &str) -> Reply {
+    client.ask(&support::words(line)).await
+}
+
+async fn votes(proxy: &Proxy, master: usize) {
+    eventually("the master votes again", || async {
+        (proxy.says_of(master, "state").await == "voter").then_some(())
+    })
+    .await;
+}
+
+/// Loses everything and votes again.
+async fn forgets(proxy: &Proxy, masters: &mut Masters, at: usize) {
+    masters[at].kill_9();
+    masters[at].restart_empty();
+    eventually("it is known to have forgotten", || async {
+        (proxy.says_of(at, "state").await != "voter").then_some(())
+    })
+    .await;
+    votes(proxy, at).await;
+}
+
+/// What one client was told of a counter and a queue of its own.
+struct Told {
+    counted: i64,
+    pushed: Vec<i64>,
+    errors: i64,
+}
+
+/// Counts, and appends what it has counted, until it is told to stop.
+async fn write(address: String, name: String, is_over: Arc<AtomicBool>) -> Told {
+    let mut client = Raw::connect(&address).await;
+    let mut told = Told { counted: 0, pushed: Vec::new(), errors: 0 };
+    let (counter, queue) = (format!("counter {name}"), format!("queue {name}"));
+    while !is_over.load(Ordering::Relaxed) {
+        match client.ask(&["INCR", &counter]).await {
+            Reply::Int(number) => {
+                assert!(number > told.counted, "{number} after {}", told.counted);
+                assert!(number <= told.counted + 1 + told.errors, "{number} counts twice");
+                told.counted = number;
+            }
+            _ => told.errors += 1,
+        }
+        let number = told.counted;
+        match client.ask(&["RPUSH", &queue, &number.to_string()]).await {
+            Reply::Int(_) => told.pushed.push(number),
+            _ => told.errors += 1,
+        }
+    }
+    told
+}
+
+/// DUMP of a key on a master.
+async fn dump(masters: &Masters, at: usize, key: &str) -> Reply {
+    masters[at].ask(&["DUMP", key]).await
+}
+
+async fn survive(count: usize) {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(count);
+    let proxy = Proxy::start(&masters, &FLAGS);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    for at in 0..STILL {
+        ask(&mut client, &format!("HSET hash{at} number {at} text still")).await;
+        ask(&mut client, &format!("ZADD scores{at} {at} one 2 two")).await;
+        ask(&mut client, &format!("SET text{at} {at} PX 3600000")).await;
+        ask(&mut client, &format!("SET gone{at} {at}")).await;
+        ask(&mut client, &format!("DEL gone{at}")).await;
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = ["one", "two"]
+        .map(|name| {
+            let address = proxy.address().to_owned();
+            tokio::spawn(write(address, name.to_owned(), Arc::clone(&is_over)))
+        })
+        .into();
+    for at in [0, 1, 2] {
+        forgets(&proxy, &mut masters, at).await;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for (writer, name) in writers.into_iter().zip(["one", "two"]) {
+        let told = writer.await.expect("it writes");
+        assert!(told.counted > 100, "only {} were counted", told.counted);
+        let now = ask(&mut client, &format!("GET 'counter {name}'")).await.text();
+        let now: i64 = now.parse().expect("a number");
+        assert!(
+            (told.counted..=told.counted + told.errors).contains(&now),
+            "{now}: {}",
+            told.counted
+        );
+        let queue = ask(&mut client, &format!("LRANGE 'queue {name}' 0 -1")).await;
+        let Reply::Array(queue) = queue else { panic!("{queue:?}") };
+        let queue: Vec<i64> = queue.iter().map(|it| it.text().parse().expect("a number")).collect();
+        let mut rest = queue.iter();
+        assert!(
+            told.pushed.iter().all(|it| rest.any(|other| other == it)),
+            "one is lost: {queue:?}"
+        );
+        assert!(queue.len() as i64 <= told.pushed.len() as i64 + told.errors, "one is there twice");
+    }
+    for at in 0..STILL {
+        for key in [format!("hash{at}"), format!("scores{at}"), format!("text{at}")] {
+            let first = dump(&masters, 0, &key).await;
+            assert_ne!(first, Reply::Nil, "{key} is lost");
+            for other in 1..count {
+                assert_eq!(dump(&masters, other, &key).await, first, "{key}");
+            }
+        }
+        let gone = format!("gone{at}");
+        assert_eq!(dump(&masters, 0, &gone).await, Reply::Nil);
+        assert_eq!(ask(&mut client, &format!("GET {gone}")).await, Reply::Nil);
+    }
+}
+
+#[tokio::test]
+async fn registers_survive_three_masters_that_forget_one_after_the_other() {
+    survive(3).await;
+}
+
+#[tokio::test]
+async fn registers_survive_five_masters_that_forget_one_after_the_other() {
+    survive(5).await;
+}
+
+/// The third master has missed everything, the second loses it: what only the first has, and was answered, is made a quorum's
+/// again before the second votes.
+#[tokio::test]
+async fn what_one_master_has_left_is_settled_before_another_votes_again() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let (relay, addresses) = Relay::in_place_of(&masters, 2);
+    let proxy = Proxy::in_front_of(&addresses, &FLAGS);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    ask(&mut client, "RPUSH queue before").await;
+    relay.cut_off().await;
+    for at in 0..20 {
+        assert_eq!(ask(&mut client, &format!("RPUSH queue {at}")).await, Reply::Int(at + 2));
+        ask(&mut client, &format!("HSET hash{at} field {at}")).await;
+        ask(&mut client, "MSET left 1 right 2").await;
+    }
+    relay.heal();
+    votes(&proxy, 2).await;
+    forgets(&proxy, &mut masters, 1).await;
+    masters[0].kill_9();
+    let mut client = proxy.raw().await;
+    eventually("the other two answer", || async {
+        let queue = proxy.raw().await.ask(&["LLEN", "queue"]).await;
+        (queue == Reply::Int(21)).then_some(())
+    })
+    .await;
+    for at in 0..20 {
+        let field = ask(&mut client, &format!("HGET hash{at} field")).await;
+        assert_eq!(field.text(), at.to_string());
+    }
+    assert_eq!(ask(&mut client, "RPUSH queue after").await, Reply::Int(22));
+    assert_eq!(ask(&mut client, "GET left").await.text(), "1");
+    assert_eq!(ask(&mut client, "GET right").await.text(), "2");
+}
