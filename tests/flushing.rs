@@ -1,0 +1,335 @@
+//! `FLUSHDB` and `FLUSHALL` have one place among all that clients do, whatever masters are away meanwhile.
+
+#![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
+
+#[path = "simulation/history.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the simulation uses all of it")]
+mod history;
+#[path = "simulation/resp.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the simulation uses all of it")]
+mod resp;
+mod support;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use history::{Call, Operation};
+use redlock_proxy::operation::register::ask;
+use redlock_proxy::reserved;
+use support::{
+    Masters, Proxy, Raw, Relay, Reply, eventually, linearizable, target_is_plain_redis, words,
+};
+use tokio::time::Instant;
+
+const FLAGS: [&str; 3] = ["--allow-flush", "--vote-timeout", "100ms"];
+
+/// What the words of a flush have in them once its counter is chosen: 16 digits, until the year 2286.
+const COUNTER: &str = "$16\r\n1";
+
+async fn ask(client: &mut Raw, line: &str) -> Reply {
+    client.ask(&words(line)).await
+}
+
+/// The answer, once it is none that says to try again.
+async fn answer(client: &mut Raw, line: &str) -> Reply {
+    for _ in 0..100 {
+        let reply = ask(client, line).await;
+        if !matches!(reply, Reply::Error(_)) {
+            return reply;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{line} is never answered");
+}
+
+/// What all masters hold, or do not: nothing but the keys of the proxies, and those of these names.
+async fn all_hold(masters: &Masters, expected: &[&str]) {
+    eventually("all masters hold the same", || async {
+        for master in masters.iter() {
+            let Reply::Array(keys) = master.ask(&["KEYS", "*"]).await else { return None };
+            let names =
+                keys.iter().map(Reply::text).filter(|name| !name.starts_with("redlock-proxy:"));
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            if names != expected {
+                return None;
+            }
+        }
+        let mut tails = Vec::new();
+        for master in masters.iter() {
+            let mark = master.ask(&["GET", "redlock-proxy:mark"]).await.text();
+            tails.push(mark.rsplit(' ').next().unwrap_or_default().to_owned());
+        }
+        tails.iter().all(|tail| *tail == tails[0] && tail != "0").then_some(())
+    })
+    .await;
+}
+
+/// What is there before it is flushed.
+async fn fill(client: &mut Raw) {
+    for line in ["SET text before", "RPUSH list a b", "INCR count", "SET lock before NX PX 600000"]
+    {
+        assert!(!matches!(ask(client, line).await, Reply::Error(_)), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_rises_again_on_a_master_that_was_away() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &FLAGS);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    // Nobody comes back to this database.
+    assert_eq!(ask(&mut client, "SELECT 5").await, Reply::ok());
+    fill(&mut client).await;
+    assert_eq!(ask(&mut client, "SELECT 0").await, Reply::ok());
+    fill(&mut client).await;
+    for master in masters.iter() {
+        eventually("the keys arrive", || async { master.has("lock").await.then_some(()) }).await;
+    }
+    masters[2].stop();
+    assert_eq!(answer(&mut client, "FLUSHALL").await, Reply::ok());
+    assert_eq!(answer(&mut client, "INCR count").await, Reply::Int(1));
+    masters[0].stop();
+    masters[2].cont();
+    // The one that has missed the flush is needed now.
+    assert_eq!(answer(&mut client, "INCR count").await, Reply::Int(2));
+    for (line, expected) in [
+        ("GET text", Reply::Nil),
+        ("LLEN list", Reply::Int(0)),
+        ("EXISTS text list lock", Reply::Int(0)),
+        ("GET lock", Reply::Nil),
+        ("SET lock after NX PX 600000", Reply::ok()),
+        ("RPUSH list c", Reply::Int(1)),
+    ] {
+        assert_eq!(answer(&mut client, line).await, expected, "{line}");
+    }
+    masters[0].cont();
+    all_hold(&masters, &["count", "list", "lock"]).await;
+    eventually("the other database is empty", || async {
+        (masters[2].key_count_in(5).await == 0).then_some(())
+    })
+    .await;
+    assert_eq!(answer(&mut client, "INCR count").await, Reply::Int(3));
+    assert_eq!(answer(&mut client, "GET lock").await.text(), "after");
+}
+
+/// The proxy dies when one master has done its flush. Another proxy has none of it, or all.
+#[tokio::test]
+async fn a_flush_whose_proxy_dies_in_the_middle_happens_everywhere() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays = [Relay::to(&masters[1]), Relay::to(&masters[2])];
+    let mut addresses = masters.addresses();
+    for (at, relay) in relays.iter().enumerate() {
+        addresses[at + 1] = relay.address();
+    }
+    let other = Proxy::start(&masters, &FLAGS);
+    let proxy = Proxy::in_front_of(&addresses, &FLAGS);
+    [&proxy, &other].into_iter().for_each(Proxy::expect_warnings);
+    let mut client = proxy.raw().await;
+    fill(&mut client).await;
+    relays.iter().for_each(|relay| relay.swallow(COUNTER));
+    client.send(&support::encode(&["FLUSHDB"])).await;
+    eventually("one has done it", || async { (!masters[0].has("text").await).then_some(()) }).await;
+    proxy.kill_9();
+    let mut client = other.raw().await;
+    let mut was_gone = false;
+    let limit = Instant::now() + Duration::from_secs(10);
+    while !was_gone {
+        match answer(&mut client, "GET text").await {
+            Reply::Nil => was_gone = true,
+            // It has not happened yet.
+            text => assert_eq!(text.text(), "before"),
+        }
+        assert!(Instant::now() < limit, "the flush stays with one master");
+    }
+    all_hold(&masters, &[]).await;
+    for away in 0..3 {
+        masters[away].stop();
+        for line in ["GET text", "GET lock", "LPOP list"] {
+            assert_eq!(answer(&mut client, line).await, Reply::Nil, "{line} without {away}");
+        }
+        masters[away].cont();
+    }
+    assert_eq!(answer(&mut client, "INCR count").await, Reply::Int(1));
+}
+
+/// A master gets a flush long after it was answered. What was claimed there since is not a quorum's any more if it goes.
+#[tokio::test]
+async fn a_flush_that_comes_late_lets_nobody_take_a_lock_twice() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relay = Relay::to(&masters[2]);
+    let mut addresses = masters.addresses();
+    addresses[2] = relay.address();
+    let other = Proxy::start(&masters, &FLAGS);
+    let proxy = Proxy::in_front_of(&addresses, &FLAGS);
+    [&proxy, &other].into_iter().for_each(Proxy::expect_warnings);
+    let (mut flusher, mut client) = (proxy.raw().await, other.raw().await);
+    fill(&mut client).await;
+    relay.hold_back(COUNTER);
+    assert_eq!(ask(&mut flusher, "FLUSHALL").await, Reply::ok());
+    masters[0].stop();
+    assert_eq!(answer(&mut client, "SET fresh mine NX PX 600000").await, Reply::ok());
+    masters[0].cont();
+    relay.heal();
+    for away in 0..3 {
+        masters[away].stop();
+        // A bare majority may have it, and one of it be away.
+        let reply = ask(&mut client, "SET fresh theirs NX PX 600000").await;
+        assert_ne!(reply, Reply::ok(), "without {away}");
+        masters[away].cont();
+    }
+    assert_eq!(answer(&mut client, "GET fresh").await.text(), "mine");
+}
+
+#[tokio::test]
+async fn a_flush_keeps_what_the_proxies_keep() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &FLAGS);
+    let mut client = proxy.raw().await;
+    let before = masters[1].ask(&["GET", reserved::ROSTER]).await;
+    for line in ["FLUSHALL", "FLUSHDB", "FLUSHALL SYNC", "FLUSHDB ASYNC"] {
+        fill(&mut client).await;
+        assert_eq!(ask(&mut client, line).await, Reply::ok(), "{line}");
+        all_hold(&masters, &[]).await;
+        assert_eq!(masters[1].ask(&["GET", reserved::ROSTER]).await, before, "{line}");
+        assert!(masters[1].has(reserved::CLOCKS).await, "{line}");
+    }
+}
+
+/// What a proxy of another flush's time has left on one master: the others do it before anybody is told of it.
+#[tokio::test]
+async fn a_flush_that_one_master_has_done_is_done_by_all() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &FLAGS);
+    let mut client = proxy.raw().await;
+    for round in 0..10 {
+        fill(&mut client).await;
+        let counter = now_us();
+        let mut direct = Raw::connect(&masters[round % 3].address()).await;
+        direct.send(&ask::flush(counter, "SYNC", Some(0)).eval()).await;
+        assert_eq!(direct.reply().await, Reply::Int(counter as i64));
+        let mut was_there = true;
+        for _ in 0..20 {
+            let is_there = answer(&mut client, "GET text").await != Reply::Nil;
+            assert!(was_there || !is_there, "it has risen again");
+            was_there = is_there;
+        }
+        all_hold(&masters, &[]).await;
+    }
+}
+
+/// Microseconds since the epoch.
+fn now_us() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("a time").as_micros() as u64
+}
+
+/// All calls so far, of one counter and one queue.
+type Calls = Rc<RefCell<[Vec<Call>; 2]>>;
+
+fn told(reply: Reply) -> Option<resp::Reply> {
+    Some(match reply {
+        Reply::Int(number) => resp::Reply::Int(number),
+        Reply::Bulk(bytes) => resp::Reply::Bulk(bytes),
+        Reply::Nil => resp::Reply::Nil,
+        Reply::Error(_) => return None,
+        _ => resp::Reply::ok(),
+    })
+}
+
+/// Counts, appends and pops, and flushes now and then.
+async fn work(address: String, name: usize, until: Instant, calls: Calls, mut rng: fastrand::Rng) {
+    let mut client = Raw::connect(&address).await;
+    let mut number = 0;
+    while Instant::now() < until {
+        number += 1;
+        let element = format!("{name}-{number}");
+        let (object, operation, line) = match rng.u8(0..40) {
+            0 => (None, Operation::Flush, "FLUSHDB".to_owned()),
+            1 => (None, Operation::Flush, "FLUSHALL ASYNC".to_owned()),
+            2..20 => (Some(0), Operation::Increment, "INCR counted".to_owned()),
+            20..30 => (
+                Some(1),
+                Operation::Append(element.clone().into_bytes()),
+                format!("RPUSH queued {element}"),
+            ),
+            _ => (Some(1), Operation::Pop, "LPOP queued".to_owned()),
+        };
+        let asked = Instant::now();
+        let reply = told(ask(&mut client, &line).await);
+        let answer = reply.map(|reply| (Instant::now(), reply));
+        let call = Call { operation, asked, answer };
+        let mut calls = calls.borrow_mut();
+        match object {
+            Some(object) => calls[object].push(call),
+            None => calls.iter_mut().for_each(|calls| calls.push(call.clone())),
+        }
+    }
+}
+
+async fn one_order(seed: u64) {
+    let masters = Masters::start(3);
+    let proxies = [Proxy::start(&masters, &FLAGS), Proxy::start(&masters, &FLAGS)];
+    proxies.iter().for_each(Proxy::expect_warnings);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let calls = Calls::default();
+    let until = Instant::now() + Duration::from_secs(4);
+    let clients = (0..6).map(|name| {
+        let address = proxies[name % 2].address().to_owned();
+        work(address, name, until, Rc::clone(&calls), rng.fork())
+    });
+    let clients = futures_util::future::join_all(clients.collect::<Vec<_>>());
+    let mut rng = rng.fork();
+    let faults = async {
+        while Instant::now() < until {
+            let at = rng.usize(0..3);
+            masters[at].stop();
+            tokio::time::sleep(Duration::from_millis(rng.u64(20..400))).await;
+            masters[at].cont();
+            tokio::time::sleep(Duration::from_millis(rng.u64(1..200))).await;
+        }
+    };
+    tokio::join!(clients, faults);
+    let counts = calls.borrow().each_ref().map(Vec::len);
+    println!("{counts:?} calls");
+    for calls in calls.borrow().iter() {
+        let answered = calls.iter().filter(|call| call.answer.is_some());
+        let flushes = answered.clone().filter(|call| call.operation == Operation::Flush).count();
+        assert!(answered.count() > 50 && flushes > 2, "hardly anything has happened: {counts:?}");
+        history::check(calls).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+    eventually("all masters hold the same", || async {
+        let mut dumps = Vec::new();
+        for master in masters.iter() {
+            let counted = master.ask(&["GET", "counted"]).await;
+            dumps.push((counted, master.ask(&["LRANGE", "queued", "0", "-1"]).await));
+        }
+        dumps.iter().all(|dump| *dump == dumps[0]).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn writes_and_flushes_of_two_proxies_have_one_order() {
+    if target_is_plain_redis() {
+        return;
+    }
+    one_order(support::setting("FLUSH_SEED").unwrap_or(7)).await;
+}
