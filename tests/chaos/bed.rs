@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::disk::Disk;
 use crate::history::{MILLISECOND, Nanos, Outage, now};
 use crate::support::{Clock, Master, Proxy, Raw, Relay};
-use crate::system::{System, VOTE_TIMEOUT};
+use crate::system::VOTE_TIMEOUT;
 
 /// Whatever is dropped first ends first: proxies, networks, masters.
 pub(crate) struct Bed {
@@ -22,15 +22,18 @@ pub(crate) struct Bed {
 
 impl Bed {
     /// `master_flags` are `redis-server`'s.
-    pub(crate) fn start(system: System, master_flags: &'static [&'static str]) -> Bed {
-        let count = system.masters();
-        let clocks: Vec<Clock> = (0..count).map(|_| Clock::new()).collect();
-        let disks: Vec<Disk> = (0..count).map(|_| Disk::new()).collect();
+    pub(crate) fn start(
+        masters: usize,
+        proxies: usize,
+        master_flags: &'static [&'static str],
+    ) -> Bed {
+        let clocks: Vec<Clock> = (0..masters).map(|_| Clock::new()).collect();
+        let disks: Vec<Disk> = (0..masters).map(|_| Disk::new()).collect();
         let start = |(clock, disk)| Master::start_in(master_flags, environment(clock, disk));
         let masters: Vec<Master> = clocks.iter().zip(&disks).map(start).collect();
         let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
         let mut bed = Bed { proxies: Vec::new(), relays, masters, clocks, disks };
-        bed.proxies = (0..system.proxies()).map(|_| bed.new_proxy()).collect();
+        bed.proxies = (0..proxies).map(|_| bed.new_proxy()).collect();
         bed
     }
 

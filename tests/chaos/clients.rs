@@ -3,16 +3,20 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::rust_client::{Driver, run};
 
-/// What takes locks.
+/// What takes locks, or uses data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Program {
     RedisPy,
+    /// It uses data.
+    RedisPyForData,
     RedlockPy,
     Ioredis,
     RedisCrate,
@@ -25,6 +29,9 @@ pub(crate) fn start(programs: &[Program], journal: SocketAddr) -> JoinSet<Result
     for program in programs {
         match program {
             Program::RedisPy => clients.spawn(process("python", "redis_py.py", journal)),
+            Program::RedisPyForData => {
+                clients.spawn(process("python", "data_redis_py.py", journal))
+            }
             Program::RedlockPy => clients.spawn(process("python", "redlock_py.py", journal)),
             Program::Ioredis => clients.spawn(process("node", "ioredis.mjs", journal)),
             Program::RedisCrate => clients.spawn(run(journal, Driver::redis_crate())),
@@ -32,6 +39,29 @@ pub(crate) fn start(programs: &[Program], journal: SocketAddr) -> JoinSet<Result
         };
     }
     clients
+}
+
+/// Waits until `are_there` says that they, as many as it is told, have all begun: the first start of one may have to install
+/// what it needs.
+pub(crate) async fn all_present(
+    clients: &mut JoinSet<Result<(), String>>,
+    are_there: impl Fn(usize) -> bool,
+) {
+    let limit = Instant::now() + INSTALLATION;
+    while !are_there(clients.len()) {
+        if let Some(ended) = clients.try_join_next() {
+            panic!("a client ended before it began: {ended:?}");
+        }
+        assert!(Instant::now() < limit, "a client does not begin");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until they have ended, and well.
+pub(crate) async fn all_gone(clients: &mut JoinSet<Result<(), String>>) {
+    while let Some(ended) = timeout(FAREWELL, clients.join_next()).await.expect("clients end") {
+        ended.expect("a client that does not panic").expect("a client that does not fail");
+    }
 }
 
 /// Runs a program with the packages that `tests/clients` has pinned.
@@ -49,3 +79,9 @@ async fn process(language: &str, file: &str, journal: SocketAddr) -> Result<(), 
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(()) } else { Err(format!("{file}: {complaints}")) }
 }
+
+/// Long enough for packages to be fetched.
+const INSTALLATION: Duration = Duration::from_secs(600);
+
+/// Longer than a client holds a lock and waits for a reply.
+const FAREWELL: Duration = Duration::from_secs(60);

@@ -95,15 +95,20 @@ impl Fault {
         }
     }
 
-    /// Whether a third master is away first, so that what is held stands on two of three.
+    /// The same, where clients have no locks that could end.
+    pub(crate) fn concerns_data(self, system: System) -> bool {
+        self != Fault::Sleepers && self.concerns(system)
+    }
+
+    /// Whether a third master is away first, so that what is done stands on two of three.
     pub(crate) fn is_bare(self) -> bool {
         matches!(self, Fault::RestartEmptyBare | Fault::ClockStepBare | Fault::FlushBare)
     }
 
     /// What happens one after the other, before it begins again.
-    pub(crate) fn deck(self, system: System) -> Vec<Fault> {
+    pub(crate) fn deck(self, concerns: impl Fn(Fault) -> bool) -> Vec<Fault> {
         let all = if self == Fault::Mixed { MIXED.to_vec() } else { vec![self] };
-        all.into_iter().filter(|fault| fault.concerns(system)).collect()
+        all.into_iter().filter(|fault| concerns(*fault)).collect()
     }
 
     /// How masters are started.

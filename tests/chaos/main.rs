@@ -1,10 +1,11 @@
-//! Chaos on real servers: clients in several languages take locks while masters, proxies, networks, clocks and
-//! disks fail, and a checker reads what everybody was told.
+//! Chaos on real servers: clients in several languages take locks, and others use data, while masters, proxies, networks,
+//! clocks and disks fail. Checkers read what everybody was told.
 #![allow(clippy::disallowed_methods, reason = "black-box tests run on the real clock")]
 
 mod bed;
 mod checker;
 mod clients;
+mod data;
 mod disk;
 mod fault;
 mod history;
@@ -16,6 +17,7 @@ mod report;
 mod rust_client;
 mod strike;
 mod system;
+mod traffic;
 mod witness;
 
 #[path = "../support/mod.rs"]
@@ -24,8 +26,10 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
+use data::Front;
 use fault::Fault;
 use phase::{Outcome, Phase};
+use report::Part;
 use support::{setting, target_is_plain_redis};
 use system::System;
 
@@ -59,6 +63,30 @@ async fn without_protection_a_master_that_forgets_is_caught() {
     panic!("nobody noticed anything, {ATTEMPTS} times");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn data_is_one_servers_whatever_fails() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (front, fault) = (Front::ThreeProxies, Fault::Mixed);
+    let phase = data::Phase { front, fault, lasting: Duration::ZERO, seed: seed() };
+    let outcome = phase.seen().await;
+    let broken = outcome.findings.broken_promises();
+    assert!(broken.is_empty(), "{}\n{broken:#?}", outcome.history());
+    assert!(outcome.findings.answers > 500, "hardly anything was answered");
+}
+
+/// The test of the test: one server that forgets is no one server, and one that does not is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn data_of_one_redis_that_forgets_is_caught() {
+    for (fault, is_caught) in [(Fault::Flush, true), (Fault::RestartAlways, false)] {
+        let (front, lasting, seed) = (Front::Redis, Duration::ZERO, seed());
+        let outcome = data::Phase { front, fault, lasting, seed }.seen().await;
+        let found = &outcome.findings;
+        assert_eq!(!found.impossible.is_empty(), is_caught, "{fault:?}: {found:#?}");
+    }
+}
+
 /// Every cell of the tables, one after the other. `CHAOS_ONLY` names some of them: a part of `SYSTEM: FAULT`. What
 /// everybody said goes into the directory `CHAOS_HISTORIES`, if there is one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -81,12 +109,41 @@ async fn every_system_under_every_fault() {
         }
         rows.push((fault, cells));
     }
-    let tables = report::tables(&rows);
-    println!("{tables}");
-    if std::env::var_os("UPDATE_DOCS").is_some() && only.is_empty() {
-        report::write(&tables, lasting, seed);
-    }
+    tell(Part::Locks, &report::tables(&rows), (lasting, seed), only.is_empty());
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// The same for data. `CHAOS_ONLY` names parts of `data, FRONT: FAULT`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "takes many minutes: run by make chaos"]
+async fn every_data_under_every_fault() {
+    let lasting = Duration::from_secs(setting("CHAOS_SECONDS").unwrap_or(10));
+    let (seed, only) = (seed(), std::env::var("CHAOS_ONLY").unwrap_or_default());
+    let mut rows = Vec::new();
+    let mut broken = Vec::new();
+    for fault in Fault::ALL.into_iter().filter(|it| it.concerns_data(System::Proxies)) {
+        let mut cells = Vec::new();
+        for front in Front::ALL {
+            let name = format!("data, {}: {}", front.name(), fault.name());
+            let wanted = fault.concerns_data(front.system()) && name.contains(&only);
+            let phase = data::Phase { front, fault, lasting, seed };
+            let outcome = if wanted { Some(phase.seen().await) } else { None };
+            let own = outcome.iter().filter(|_| front != Front::Redis);
+            broken.extend(own.flat_map(|outcome| outcome.findings.broken_promises()));
+            cells.push(outcome);
+        }
+        rows.push((fault, cells));
+    }
+    tell(Part::Data, &report::tables_of_data(&rows), (lasting, seed), only.is_empty());
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Shows tables of cells that lasted so long, with this seed, and puts them into the page if that is wanted and they are whole.
+fn tell(part: Part, tables: &str, (lasting, seed): (Duration, u64), are_whole: bool) {
+    println!("{tables}");
+    if std::env::var_os("UPDATE_DOCS").is_some() && are_whole {
+        report::write(part, tables, lasting, seed);
+    }
 }
 
 /// A kind of fault without a row has been forgotten, and so has a system without a column.
@@ -95,10 +152,13 @@ fn the_page_of_reliability_has_a_row_for_each_fault() {
     let page = report::page();
     for fault in Fault::ALL {
         let rows = page.lines().filter(|line| line.starts_with(&format!("| {} |", fault.name())));
-        assert_eq!(rows.count(), 2, "{}: run `make reliability-page`", fault.name());
+        let wanted = if fault.concerns_data(System::Proxies) { 4 } else { 2 };
+        assert_eq!(rows.count(), wanted, "{}: run `make reliability-page`", fault.name());
     }
-    let columns = System::ALL.map(System::name).join(" | ");
-    assert_eq!(page.matches(&columns).count(), 2, "{columns}: run `make reliability-page`");
+    for columns in [&System::ALL.map(System::name)[..], &Front::ALL.map(Front::name)] {
+        let columns = format!(" under | {} |\n", columns.join(" | "));
+        assert_eq!(page.matches(&columns).count(), 2, "{columns}: run `make reliability-page`");
+    }
 }
 
 /// Each fault of a kind once.

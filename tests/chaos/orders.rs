@@ -11,6 +11,8 @@ pub(crate) struct Orders {
     /// Where a client may ask: the address of each proxy, or all masters at once for a library that does Redlock.
     pub(crate) routes: Vec<String>,
     pub(crate) habits: Habits,
+    /// The habits when nothing else is wanted.
+    pub(crate) usual: Habits,
     pub(crate) ended: bool,
     given: u64,
 }
@@ -96,8 +98,9 @@ impl Standing {
 }
 
 impl Orders {
-    pub(crate) fn new(seed: u64, routes: Vec<String>, habits: Habits) -> Orders {
-        Orders { random: Rng::with_seed(seed), routes, habits, ended: false, given: 0 }
+    pub(crate) fn new(seed: u64, routes: Vec<String>, usual: Habits) -> Orders {
+        let (random, habits) = (Rng::with_seed(seed), usual);
+        Orders { random, routes, habits, usual, ended: false, given: 0 }
     }
 
     /// What a client does after `last`: who was refused waits a little, who was left without an answer goes

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use fastrand::Rng;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::bed::Bed;
 use crate::checker::{Findings, check};
@@ -13,7 +11,7 @@ use crate::fault::Fault;
 use crate::history::{Answer, Call, Nanos, Operation, now};
 use crate::journal::Journal;
 use crate::orders::{Orders, keys};
-use crate::strike::strike;
+use crate::strike::strikes;
 use crate::system::System;
 
 #[derive(Clone, Copy, Debug)]
@@ -41,32 +39,18 @@ pub(crate) struct Outcome {
 impl Phase {
     pub(crate) async fn run(&self) -> Outcome {
         let Phase { system, fault, .. } = *self;
-        let mut bed = Bed::start(system, fault.master_flags());
+        let mut bed = Bed::start(system.masters(), system.proxies(), fault.master_flags());
         let orders = Orders::new(self.seed, bed.routes(), fault.habits(system));
         let journal = Journal::open(orders).await;
         let mut clients = clients::start(&system.programs(), journal.address);
-        all_present(&journal, &mut clients).await;
-        let strikes = self.strikes(&mut bed, &journal).await;
+        let are_all_present = |clients| journal.books().present >= clients;
+        clients::all_present(&mut clients, are_all_present).await;
+        let deck = fault.deck(|fault| fault.concerns(system));
+        let strikes = strikes(deck, self.lasting, self.seed, &mut bed, &journal).await.len();
         let ghosts = keys_nobody_gets(&journal).await;
         journal.books().orders.ended = true;
-        all_gone(&mut clients).await;
+        clients::all_gone(&mut clients).await;
         self.outcome(&bed, &journal, strikes, ghosts)
-    }
-
-    async fn strikes(&self, bed: &mut Bed, journal: &Journal) -> usize {
-        let mut random = Rng::with_seed(self.seed);
-        let end = Instant::now() + self.lasting;
-        let mut deck = self.fault.deck(self.system);
-        let mut strikes = 0;
-        while strikes < deck.len() || Instant::now() < end {
-            if strikes % deck.len() == 0 {
-                random.shuffle(&mut deck);
-            }
-            strike(deck[strikes % deck.len()], bed, journal, &mut random).await;
-            bed.recovers().await;
-            strikes += 1;
-        }
-        strikes
     }
 
     fn outcome(
@@ -102,24 +86,6 @@ impl Outcome {
     }
 }
 
-/// The first start of a client may have to install what it needs.
-async fn all_present(journal: &Journal, clients: &mut JoinSet<Result<(), String>>) {
-    let limit = Instant::now() + INSTALLATION;
-    while journal.books().present < clients.len() {
-        if let Some(ended) = clients.try_join_next() {
-            panic!("a client ended before it began: {ended:?}");
-        }
-        assert!(Instant::now() < limit, "a client does not begin");
-        sleep(Duration::from_millis(10)).await;
-    }
-}
-
-async fn all_gone(clients: &mut JoinSet<Result<(), String>>) {
-    while let Some(ended) = timeout(FAREWELL, clients.join_next()).await.expect("clients end") {
-        ended.expect("a client that does not panic").expect("a client that does not fail");
-    }
-}
-
 /// Those keys that are not granted to anybody once everything works again.
 async fn keys_nobody_gets(journal: &Journal) -> Vec<String> {
     let healed = now();
@@ -140,11 +106,6 @@ fn is_granted(journal: &Journal, key: &str, after: Nanos) -> bool {
             && call.key == key
     })
 }
-
-const INSTALLATION: Duration = Duration::from_secs(600);
-
-/// Longer than a client holds a lock and waits for a reply.
-const FAREWELL: Duration = Duration::from_secs(60);
 
 /// Far longer than any TTL.
 const GHOST: Duration = Duration::from_secs(30);

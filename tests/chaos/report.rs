@@ -5,20 +5,44 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::data::findings::Findings;
+use crate::data::{self, Front};
 use crate::fault::Fault;
 use crate::phase::Outcome;
 use crate::system::System;
 
 /// One line of what was found under one fault with one system; `None` where there is nothing to suffer it.
-pub(crate) type Cell = Option<Outcome>;
+pub(crate) type Cell<T> = Option<T>;
+
+/// A part of the page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Locks,
+    Data,
+}
+
+impl Part {
+    fn marks(self) -> [&'static str; 2] {
+        match self {
+            Part::Locks => {
+                ["<!-- what `make chaos` saw: -->", "<!-- end of what `make chaos` saw -->"]
+            }
+            Part::Data => [
+                "<!-- what `make chaos` saw of data: -->",
+                "<!-- end of what `make chaos` saw of data -->",
+            ],
+        }
+    }
+}
 
 /// Puts the tables into the page.
-pub(crate) fn write(tables: &str, lasting: Duration, seed: u64) {
+pub(crate) fn write(part: Part, tables: &str, lasting: Duration, seed: u64) {
     let page = page();
-    let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the tables");
-    let (_, after) = rest.split_once(END).expect("the place has an end");
+    let [begin, end] = part.marks();
+    let (before, rest) = page.split_once(begin).expect("the page has a place for the tables");
+    let (_, after) = rest.split_once(end).expect("the place has an end");
     let facts = facts(lasting, seed);
-    let page = format!("{before}{BEGIN}\n\n{tables}\n{facts}\n\n{END}{after}");
+    let page = format!("{before}{begin}\n\n{tables}\n{facts}\n\n{end}{after}");
     std::fs::write(path(), page).expect("docs/reliability.md can be written");
 }
 
@@ -27,15 +51,29 @@ pub(crate) fn page() -> String {
 }
 
 /// A table of violations and one of what clients got, for the systems in the order of [`System::ALL`].
-pub(crate) fn tables(rows: &[(Fault, Vec<Cell>)]) -> String {
-    let violations = table("violations under", rows, violations);
-    let service = table("strikes, locks granted, longest pause under", rows, service);
+pub(crate) fn tables(rows: &[(Fault, Vec<Cell<Outcome>>)]) -> String {
+    let names = System::ALL.map(System::name);
+    let violations = table("violations under", &names, rows, violations);
+    let service = table("strikes, locks granted, longest pause under", &names, rows, service);
     format!("{violations}\n{service}")
 }
 
-fn table(title: &str, rows: &[(Fault, Vec<Cell>)], cell: fn(Fault, &Outcome) -> String) -> String {
-    let names = System::ALL.map(System::name).join(" | ");
-    let mut table = format!("| {title} | {names} |\n|{}\n", " --- |".repeat(System::ALL.len() + 1));
+/// The same of data, in the order of [`Front::ALL`].
+pub(crate) fn tables_of_data(rows: &[(Fault, Vec<Cell<data::Outcome>>)]) -> String {
+    let names = Front::ALL.map(Front::name);
+    let violations = table("violations with data under", &names, rows, violations_of_data);
+    let service = table(SERVICE_OF_DATA, &names, rows, service_of_data);
+    format!("{violations}\n{service}")
+}
+
+fn table<T>(
+    title: &str,
+    names: &[&str],
+    rows: &[(Fault, Vec<Cell<T>>)],
+    cell: fn(Fault, &T) -> String,
+) -> String {
+    let mut table =
+        format!("| {title} | {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len() + 1));
     for (fault, cells) in rows {
         let cells = cells.iter().map(|it| it.as_ref().map(|outcome| cell(*fault, outcome)));
         let cells: Vec<String> = cells.map(|cell| cell.unwrap_or("–".to_owned())).collect();
@@ -48,7 +86,7 @@ fn table(title: &str, rows: &[(Fault, Vec<Cell>)], cell: fn(Fault, &Outcome) -> 
 fn violations(fault: Fault, outcome: &Outcome) -> String {
     let found = &outcome.findings;
     let trespasses = if fault == Fault::Sleepers { outcome.trespasses } else { 0 };
-    let counts = [
+    told([
         (trespasses, "beyond the TTL"),
         (found.overlaps.len(), "double"),
         (found.losses.len(), "lost"),
@@ -56,7 +94,23 @@ fn violations(fault: Fault, outcome: &Outcome) -> String {
         (found.wrong.len(), "wrong"),
         (found.missing.len(), "without reply"),
         (found.excused, "without reply as the proxy was down"),
-    ];
+    ])
+}
+
+fn violations_of_data(_: Fault, outcome: &data::Outcome) -> String {
+    let found = &outcome.findings;
+    told([
+        (found.impossible.len(), "impossible"),
+        (found.untold.len(), "undecided"),
+        (found.differing.len(), "different"),
+        (found.mute.len(), "stuck"),
+        (found.wrong.len(), "wrong"),
+        (found.missing.len(), "without reply"),
+        (found.excused, "without reply as the proxy was down"),
+    ])
+}
+
+fn told<const N: usize>(counts: [(usize, &str); N]) -> String {
     let some = counts.into_iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = some.map(|(count, kind)| format!("{count} {kind}")).collect();
     if words.is_empty() { "0".to_owned() } else { words.join(", ") }
@@ -65,6 +119,13 @@ fn violations(fault: Fault, outcome: &Outcome) -> String {
 fn service(_: Fault, outcome: &Outcome) -> String {
     let pause_ms = outcome.findings.pause / crate::history::MILLISECOND;
     format!("{}, {}, {:.1} s", outcome.strikes, outcome.findings.grants, pause_ms as f64 / 1e3)
+}
+
+fn service_of_data(_: Fault, outcome: &data::Outcome) -> String {
+    let Findings { objects, answers, open, pause, .. } = &outcome.findings;
+    let pause_ms = pause / crate::history::MILLISECOND;
+    let pause_s = pause_ms as f64 / 1e3;
+    format!("{}, {objects}, {answers}, {open}, {pause_s:.1} s", outcome.strikes.len())
 }
 
 /// What somebody needs to know who compares this with what another machine says.
@@ -84,5 +145,4 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/reliability.md")
 }
 
-const BEGIN: &str = "<!-- what `make chaos` saw: -->";
-const END: &str = "<!-- end of what `make chaos` saw -->";
+const SERVICE_OF_DATA: &str = "strikes, objects, answers, calls left open, longest pause under";

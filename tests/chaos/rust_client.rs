@@ -82,9 +82,9 @@ impl Journal {
     }
 }
 
-struct Reply {
+pub(crate) struct Reply {
     kind: &'static str,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Reply {
@@ -227,7 +227,7 @@ impl<'a> Lock<'a> {
     }
 }
 
-fn failure(error: &RedisError) -> Reply {
+pub(crate) fn failure(error: &RedisError) -> Reply {
     let kind = if error.code().is_some() { "error" } else { "lost" };
     let text = match error.code() {
         Some(code) => format!("{code} {}", error.detail().unwrap_or_default()),
@@ -236,7 +236,11 @@ fn failure(error: &RedisError) -> Reply {
     Reply { kind, text }
 }
 
-async fn connect(server: &str, patience: Duration) -> redis::RedisResult<MultiplexedConnection> {
+/// A connection that waits for so long, to be made and for each reply.
+pub(crate) async fn connect(
+    server: &str,
+    patience: Duration,
+) -> redis::RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(patience))
         .set_response_timeout(Some(patience));

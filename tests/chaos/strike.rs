@@ -7,36 +7,67 @@ use tokio::time::{Instant, sleep};
 
 use crate::bed::Bed;
 use crate::fault::Fault;
-use crate::history::{MILLISECOND, Nanos, Outage, now};
-use crate::journal::Journal;
-use crate::orders::{Habits, PATIENCE_MS, PATIENT};
+use crate::history::{Nanos, Outage, now};
+use crate::orders::PATIENCE_MS;
 use crate::support::Reply;
+use crate::traffic::Traffic;
 
-/// One fault, once, on a master that is chosen by lot while somebody holds a lock.
-pub(crate) struct Strike<'a> {
+/// Faults follow each other for so long, and until each of the deck has happened once.
+pub(crate) async fn strikes(
+    mut deck: Vec<Fault>,
+    lasting: Duration,
+    seed: u64,
+    bed: &mut Bed,
+    traffic: &impl Traffic,
+) -> Vec<Struck> {
+    let mut random = Rng::with_seed(seed);
+    let end = Instant::now() + lasting;
+    let mut struck = Vec::new();
+    while struck.len() < deck.len() || Instant::now() < end {
+        let turn = struck.len() % deck.len();
+        if turn == 0 {
+            random.shuffle(&mut deck);
+        }
+        struck.push(strike(deck[turn], bed, traffic, &mut random).await);
+        bed.recovers().await;
+    }
+    struck
+}
+
+/// What has happened, to which master if to one, and when.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "it is shown with a history")]
+pub(crate) struct Struck {
+    fault: Fault,
+    victim: usize,
+    from: Nanos,
+    until: Nanos,
+}
+
+/// One fault, once, on a master that is chosen by lot while somebody would suffer from it.
+struct Strike<'a, T> {
     bed: &'a mut Bed,
-    journal: &'a Journal,
+    traffic: &'a T,
     random: &'a mut Rng,
     victim: usize,
 }
 
 /// When it returns, the cause is gone. The effect may last.
-pub(crate) async fn strike(fault: Fault, bed: &mut Bed, journal: &Journal, random: &mut Rng) {
+async fn strike(fault: Fault, bed: &mut Bed, traffic: &impl Traffic, random: &mut Rng) -> Struck {
     let victim = random.usize(..bed.masters.len());
-    let mut strike = Strike { bed, journal, random, victim };
-    let usual = journal.books().orders.habits;
+    let mut strike = Strike { bed, traffic, random, victim };
     if fault.is_bare() {
-        journal.books().orders.habits =
-            Habits { extends: usual.extends, repeats: usual.repeats, ..PATIENT };
         strike.shut_one_out().await;
     } else {
-        strike.somebody_holds(now(), 200).await;
+        traffic.is_under_way().await;
     }
+    let from = now();
     strike.make(fault).await;
-    journal.books().orders.habits = usual;
+    traffic.is_let_alone();
+    Struck { fault, victim, from, until: now() }
 }
 
-impl Strike<'_> {
+impl<T: Traffic> Strike<'_, T> {
     async fn make(&mut self, fault: Fault) {
         match fault {
             Fault::Calm | Fault::Sleepers => sleep(Duration::from_millis(500)).await,
@@ -65,26 +96,11 @@ impl Strike<'_> {
         }
     }
 
-    /// Waits until somebody has come in who may stay for so many milliseconds more.
-    async fn somebody_holds(&self, after: Nanos, left_ms: u64) {
-        let limit = Instant::now() + WAIT_FOR_HOLDER;
-        while !self.is_held(after, left_ms) && Instant::now() < limit {
-            sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    fn is_held(&self, after: Nanos, left_ms: u64) -> bool {
-        let until = now() + left_ms * MILLISECOND;
-        let books = self.journal.books();
-        books.witness.visits().any(|visit| visit.since >= after && visit.until >= until)
-    }
-
-    /// One master is away while somebody takes a lock, and back before the lock has ended.
+    /// One master is away while something is done, and back while that is relied on.
     async fn shut_one_out(&mut self) {
         let absent = (self.victim + 1) % self.bed.masters.len();
         self.bed.relays[absent].cut();
-        // What everybody holds has to be taken without it.
-        self.somebody_holds(now(), 2500).await;
+        self.traffic.goes_on_without_the_others().await;
         self.bed.relays[absent].heal();
         self.bed.recovers().await;
     }
@@ -110,16 +126,13 @@ impl Strike<'_> {
         proxy.stop();
         sleep(LONGER_THAN_PATIENCE).await;
         proxy.cont();
-        let outage = Outage { server, from, until: now() };
-        self.journal.books().history.outages.push(outage);
+        self.traffic.suffers(Outage { server, from, until: now() });
     }
 
     fn kill_proxy(&mut self) {
         let index = self.random.usize(..self.bed.proxies.len());
-        let outage = self.bed.replace_proxy(index);
-        let mut books = self.journal.books();
-        books.history.outages.push(outage);
-        books.orders.routes = self.bed.routes();
+        self.traffic.suffers(self.bed.replace_proxy(index));
+        self.traffic.moves_to(self.bed.routes());
     }
 
     async fn reset(&mut self) {
@@ -211,6 +224,3 @@ const UNTIL_SEEN: Duration = Duration::from_millis(2000);
 
 /// The clients have to give up and go elsewhere.
 const LONGER_THAN_PATIENCE: Duration = Duration::from_millis(PATIENCE_MS + 500);
-
-/// Where nobody can take a lock, the fault comes all the same.
-const WAIT_FOR_HOLDER: Duration = Duration::from_secs(6);

@@ -4,6 +4,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from answers import failure
 from journal import obey
 
 RELEASE = """if redis.call("get", KEYS[1]) == ARGV[1] then
@@ -39,23 +40,12 @@ class Lock:
     def answer(self, action, meaning):
         try:
             reply = action()
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            # Some error replies are connection errors to redis-py (`LOADING`): the connection is still good.
-            if isinstance(error, redis.exceptions.BusyLoadingError):
-                return "error", f"LOADING {error}"
-            clients.pop(self.server, None)
-            return "lost", repr(error)
-        except redis.ResponseError as error:
-            return "error", code_and_text(error)
+        except redis.RedisError as error:
+            kind, text = failure(error)
+            if kind == "lost":
+                clients.pop(self.server, None)
+            return kind, text
         return meaning.get(reply, "odd"), repr(reply)
-
-
-def code_and_text(error):
-    """redis-py cuts the first word off the errors that it has classes for."""
-    code = {redis.exceptions.OutOfMemoryError: "OOM", redis.exceptions.NoScriptError: "NOSCRIPT"}.get(type(error), "")
-    status = getattr(error, "status_code", "") or code
-    text = str(error)
-    return text if text.startswith(status) else f"{status} {text}"
 
 
 def connect(server, patience_s):

@@ -1,0 +1,202 @@
+//! Data instead of locks: clients count, exchange values, queue, hold permits and change two keys at once while the same
+//! faults strike. One server must have been able to tell them what they were told.
+
+pub(crate) mod client;
+pub(crate) mod desk;
+pub(crate) mod findings;
+pub(crate) mod ledger;
+pub(crate) mod object;
+pub(crate) mod server;
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bed::Bed;
+use crate::clients::{self, Program};
+use crate::fault::Fault;
+use crate::strike::{Struck, strikes};
+use crate::support::state::all_hold_the_same;
+use crate::system::System;
+use client::Client;
+use findings::{Findings, find};
+use ledger::Ledger;
+use object::{Answer, Call};
+
+/// What holds the data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Front {
+    TwoProxies,
+    ThreeProxies,
+    /// One plain Redis.
+    Redis,
+}
+
+impl Front {
+    pub(crate) const ALL: [Front; 3] = [Front::TwoProxies, Front::ThreeProxies, Front::Redis];
+
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Front::TwoProxies => "two proxies",
+            Front::ThreeProxies => "three proxies",
+            Front::Redis => "one Redis",
+        }
+    }
+
+    pub(crate) fn system(self) -> System {
+        if self == Front::Redis { System::Redis } else { System::Proxies }
+    }
+
+    fn proxies(self) -> usize {
+        match self {
+            Front::TwoProxies => 2,
+            Front::ThreeProxies => 3,
+            Front::Redis => 0,
+        }
+    }
+}
+
+/// One way of holding data under one kind of fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Phase {
+    pub(crate) front: Front,
+    pub(crate) fault: Fault,
+    /// Faults follow each other for so long, and until each has happened once.
+    pub(crate) lasting: Duration,
+    pub(crate) seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) findings: Findings,
+    pub(crate) strikes: Vec<Struck>,
+    ledger: Ledger,
+    logs: Vec<Vec<String>>,
+}
+
+impl Phase {
+    /// Runs it, and tells what came of it.
+    pub(crate) async fn seen(&self) -> Outcome {
+        let outcome = self.run().await;
+        let Phase { front, fault, seed, .. } = self;
+        let (front, fault) = (front.name(), fault.name());
+        let Outcome { strikes, findings, .. } = &outcome;
+        let strikes = strikes.len();
+        println!("data, {front}: {fault}, seed {seed}: {strikes} strikes, {findings:#?}");
+        if let Some(directory) = std::env::var_os("CHAOS_HISTORIES") {
+            let file = format!("data-{front}-{fault}").replace(['/', '`', ' '], "_");
+            let file = Path::new(&directory).join(file);
+            std::fs::write(file, outcome.history()).expect("a directory for histories");
+        }
+        outcome
+    }
+
+    async fn run(&self) -> Outcome {
+        let Phase { front, fault, lasting, seed } = *self;
+        let mut bed = Bed::start(front.system().masters(), front.proxies(), fault.master_flags());
+        let ledger = Ledger::new(seed, bed.routes(), CLIENTS);
+        let others = CLIENTS - IN_PYTHON;
+        let (address, mut desks) = desk::open(&ledger, others..CLIENTS).await;
+        let mut programs = clients::start(&[Program::RedisPyForData; IN_PYTHON], address);
+        for number in 0..others {
+            desks.spawn(client::run(ledger.clone(), number));
+        }
+        let are_all_present = |_| ledger.books().is_everybody_present();
+        clients::all_present(&mut programs, are_all_present).await;
+        let deck = fault.deck(|fault| fault.concerns_data(front.system()));
+        let strikes = strikes(deck, lasting, seed, &mut bed, &ledger).await;
+        ledger.books().ended = true;
+        timeout(FAREWELL, desks.join_all()).await.expect("clients end");
+        clients::all_gone(&mut programs).await;
+        let mute = look_at_all(&ledger).await;
+        let differing = keys_that_differ(&ledger, &bed).await;
+        let mut findings = find(&ledger.books(), front.system().rules().errors);
+        (findings.mute, findings.differing) = (mute, differing);
+        Outcome { findings, strikes, ledger, logs: bed.logs() }
+    }
+}
+
+impl Outcome {
+    /// All that was said, for who wants to know why.
+    pub(crate) fn history(&self) -> String {
+        let books = self.ledger.books();
+        let mut text = format!("{:#?}\n{:#?}\n{:#?}\n", self.findings, books.outages, self.logs);
+        for struck in &self.strikes {
+            text += &format!("{struck:?}\n");
+        }
+        for object in &books.objects {
+            text += &format!("{}\n", object.keys[0]);
+            for Call { client, server, operation, asked, answered, answer } in &object.calls {
+                text += &format!(
+                    "    {asked} {answered} client {client} at {server} {operation:?}: {answer:?}\n"
+                );
+            }
+        }
+        text
+    }
+}
+
+/// Reads every object after all faults, and names those that give no answer.
+async fn look_at_all(ledger: &Ledger) -> Vec<String> {
+    let objects = ledger.books().objects.len();
+    let mut client = Client::default();
+    let limit = Instant::now() + RECOVERY;
+    let mut mute = Vec::new();
+    for object in 0..objects {
+        while let Some(why) = look_at(ledger, &mut client, object).await {
+            if Instant::now() > limit {
+                mute.push(why);
+                break;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    mute
+}
+
+/// Why there is no answer.
+async fn look_at(ledger: &Ledger, client: &mut Client, object: usize) -> Option<String> {
+    let order = ledger.look_at(0, object);
+    let answer = client.ask(&order).await;
+    ledger.answer(0, &order, answer.clone());
+    if matches!(answer, Answer::Told(_)) {
+        return None;
+    }
+    Some(format!("{} is read after all faults, and: {answer:?}", order.commands[0].join(" ")))
+}
+
+/// Those keys of which masters do not come to hold the same.
+async fn keys_that_differ(ledger: &Ledger, bed: &Bed) -> Vec<String> {
+    let mut keys: Vec<String> =
+        ledger.books().objects.iter().flat_map(|object| object.keys.clone()).collect();
+    let limit = Instant::now() + RECOVERY;
+    while !keys.is_empty() {
+        let mut differing = Vec::new();
+        for key in keys {
+            if !all_hold_the_same(&bed.masters, &[&key]).await {
+                differing.push(key);
+            }
+        }
+        if Instant::now() > limit {
+            return differing;
+        }
+        keys = differing;
+        sleep(Duration::from_millis(100)).await;
+    }
+    Vec::new()
+}
+
+/// So many that there is mostly somebody at each object, and often two.
+const CLIENTS: usize = 9;
+
+/// Those with redis-py. The others are in Rust.
+const IN_PYTHON: usize = 2;
+
+/// Longer than a client waits for a connection and a reply.
+const FAREWELL: Duration = Duration::from_secs(60);
+
+/// What was missed is made up for within seconds; a busy machine needs longer.
+const RECOVERY: Duration = Duration::from_secs(30);

@@ -1,0 +1,181 @@
+//! One or two keys that clients use together, and all that was said of them.
+
+use std::collections::VecDeque;
+
+use fastrand::Rng;
+use redis::Value;
+
+use super::server::{OneRedis, Operation};
+use crate::history::Nanos;
+use crate::support::linearizable;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Counter,
+    Value,
+    List,
+    Semaphore,
+    /// Two counters.
+    Pair,
+    /// Two lists.
+    Belt,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 6] =
+        [Kind::Counter, Kind::Value, Kind::List, Kind::Semaphore, Kind::Pair, Kind::Belt];
+
+    /// What shows all of it.
+    pub(crate) fn look(self) -> Operation {
+        match self {
+            Kind::Counter | Kind::Value => Operation::Get,
+            Kind::List => Operation::List,
+            Kind::Semaphore => Operation::Holders,
+            Kind::Pair => Operation::GetBoth,
+            Kind::Belt => Operation::ListBoth,
+        }
+    }
+}
+
+/// See the module. Few clients use it at a time and not for long, so that its history is soon checked.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) kind: Kind,
+    pub(crate) keys: [String; 2],
+    pub(crate) calls: Vec<Call>,
+    /// How many of the calls may take effect later, or have.
+    open: usize,
+    /// What was read last.
+    seen: String,
+    /// Who may hold a permit.
+    holders: VecDeque<String>,
+}
+
+/// One request of one client.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) client: usize,
+    pub(crate) server: String,
+    pub(crate) operation: Operation,
+    pub(crate) asked: Nanos,
+    /// The end of the test if there was no answer.
+    pub(crate) answered: Nanos,
+    pub(crate) answer: Answer,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    Told(Value),
+    /// An error reply, in its words. It may be done, once, at any later time.
+    Error(String),
+    /// No reply, which means the same.
+    Lost(String),
+    /// There was no connection to send it over.
+    NotSent(String),
+    Unanswered,
+}
+
+impl Answer {
+    fn is_open(&self) -> bool {
+        matches!(self, Answer::Error(_) | Answer::Lost(_) | Answer::Unanswered)
+    }
+}
+
+impl Object {
+    pub(crate) fn new(kind: Kind, number: usize) -> Object {
+        let name = format!("{kind:?}-{number}").to_lowercase();
+        let keys = [name.clone(), format!("{name}-too")];
+        let (calls, holders) = Default::default();
+        Object { kind, keys, calls, open: 0, seen: String::new(), holders }
+    }
+
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.calls.len() >= MOST_CALLS || self.open >= MOST_OPEN
+    }
+
+    /// What a client does with it next. `name` comes once only.
+    pub(crate) fn next(&mut self, random: &mut Rng, name: String) -> Operation {
+        let lot = random.u8(0..10);
+        match (self.kind, lot) {
+            (Kind::Counter, 0..6) => Operation::Increment(1),
+            (Kind::Counter, 6..8) => Operation::Increment(random.i64(2..10)),
+            (Kind::Value, 0..4) => Operation::Exchange(self.seen.clone(), name),
+            (Kind::Value, 4) => Operation::Set(name),
+            (Kind::Value, 5) => Operation::Delete,
+            (Kind::List | Kind::Belt, 0..4) => Operation::Append(name),
+            (Kind::List, 4..8) => Operation::Pop,
+            (Kind::Semaphore, 0..4) => Operation::Acquire(name),
+            (Kind::Semaphore, 4..8) => self.give_back(),
+            (Kind::Pair, 0..3) => Operation::IncrementBoth,
+            (Kind::Pair, 3..5) => Operation::Transfer,
+            (Kind::Pair, 5) => Operation::Increment(1),
+            (Kind::Pair, 6) => Operation::DeleteBoth,
+            (Kind::Belt, 4..7) => Operation::Move,
+            (Kind::Belt, 7..9) => Operation::PopMoved,
+            _ => self.kind.look(),
+        }
+    }
+
+    fn give_back(&mut self) -> Operation {
+        self.holders.pop_front().map_or(Operation::Holders, Operation::GiveBack)
+    }
+
+    /// Notes that somebody asks; the answer is a later matter.
+    pub(crate) fn ask(&mut self, call: Call) -> usize {
+        self.calls.push(call);
+        self.calls.len() - 1
+    }
+
+    pub(crate) fn answer(&mut self, at: usize, answered: Nanos, answer: Answer) {
+        let call = &mut self.calls[at];
+        (call.answered, call.answer) = (answered, answer);
+        self.open += usize::from(call.answer.is_open() && call.operation != self.kind.look());
+        match (&call.operation, &call.answer) {
+            (Operation::Get, Answer::Told(Value::BulkString(value))) => {
+                self.seen = String::from_utf8_lossy(value).into_owned();
+            }
+            (Operation::Get, Answer::Told(Value::Nil)) => self.seen.clear(),
+            (Operation::Exchange(_, new), Answer::Told(Value::Int(1))) => {
+                self.seen.clone_from(new);
+            }
+            (Operation::Acquire(_), Answer::Told(Value::Int(0)) | Answer::NotSent(_)) => {}
+            (Operation::GiveBack(_), Answer::Told(_)) => {}
+            (Operation::Acquire(name) | Operation::GiveBack(name), _) => {
+                self.holders.push_back(name.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// What has to be one server's. Looking changes nothing, so a look without an answer says nothing.
+    pub(crate) fn history(&self) -> Vec<linearizable::Call<OneRedis, Nanos>> {
+        let told = |call: &Call| match &call.answer {
+            Answer::Told(value) => Some((call.answered, call.operation.told(value.clone()))),
+            _ => None,
+        };
+        let counts = |call: &&Call| {
+            matches!(call.answer, Answer::Told(_))
+                || (call.answer.is_open() && call.operation != self.kind.look())
+        };
+        let calls = self.calls.iter().filter(counts);
+        let calls = calls.map(|call| (call, told(call)));
+        calls
+            .map(|(call, answer)| linearizable::Call {
+                operation: call.operation.clone(),
+                asked: call.asked,
+                answer,
+            })
+            .collect()
+    }
+
+    /// How many calls may have been done or not.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+}
+
+/// Long enough to be there when a deleted key's stamp is dropped.
+const MOST_CALLS: usize = 500;
+
+/// Each doubles what a checker has to look at, in the worst case.
+const MOST_OPEN: usize = 6;

@@ -1,0 +1,183 @@
+//! The keys of one object as one Redis would hold them.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use redis::Value;
+
+use crate::support::linearizable::Server;
+
+/// What is asked of an object. An object has one key or two.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Increment(i64),
+    Get,
+    Set(String),
+    Delete,
+    /// A script that replaces the first value, if it is there, by the second. No value is an empty one.
+    Exchange(String, String),
+    /// Elements and holders of permits are never the same as others.
+    Append(String),
+    Pop,
+    List,
+    /// A script that takes a permit, of which there are [`PERMITS`].
+    Acquire(String),
+    GiveBack(String),
+    Holders,
+    /// A transaction.
+    IncrementBoth,
+    /// A transaction.
+    GetBoth,
+    /// A script that moves one from the first counter to the second.
+    Transfer,
+    DeleteBoth,
+    /// Moves the first element of the first list to the end of the second.
+    Move,
+    PopMoved,
+    /// A transaction.
+    ListBoth,
+}
+
+impl Operation {
+    /// The commands for it; several make a transaction.
+    pub(crate) fn commands(&self, [one, other]: &[String; 2]) -> Vec<Vec<String>> {
+        match self {
+            Operation::Increment(1) => vec![words(["INCR", one])],
+            Operation::Increment(by) => vec![words(["INCRBY", one, &by.to_string()])],
+            Operation::Get => vec![words(["GET", one])],
+            Operation::Set(value) => vec![words(["SET", one, value])],
+            Operation::Delete => vec![words(["DEL", one])],
+            Operation::Exchange(old, new) => vec![words(["EVAL", EXCHANGE, "1", one, old, new])],
+            Operation::Append(element) => vec![words(["RPUSH", one, element])],
+            Operation::Pop => vec![words(["LPOP", one])],
+            Operation::List => vec![words(["LRANGE", one, "0", "-1"])],
+            Operation::Acquire(name) => {
+                vec![words(["EVAL", ACQUIRE, "1", one, name, &PERMITS.to_string()])]
+            }
+            Operation::GiveBack(name) => vec![words(["ZREM", one, name])],
+            Operation::Holders => vec![words(["ZRANGE", one, "0", "-1"])],
+            Operation::IncrementBoth => vec![words(["INCR", one]), words(["INCR", other])],
+            Operation::GetBoth => vec![words(["GET", one]), words(["GET", other])],
+            Operation::Transfer => vec![words(["EVAL", TRANSFER, "2", one, other])],
+            Operation::DeleteBoth => vec![words(["DEL", one, other])],
+            Operation::Move => vec![words(["LMOVE", one, other, "LEFT", "RIGHT"])],
+            Operation::PopMoved => vec![words(["LPOP", other])],
+            Operation::ListBoth => [one, other].map(|it| words(["LRANGE", it, "0", "-1"])).to_vec(),
+        }
+    }
+
+    /// An answer without what one Redis leaves open: holders come in the order of the seconds in which they came.
+    pub(crate) fn told(&self, answer: Value) -> Value {
+        match answer {
+            Value::Array(mut names) if *self == Operation::Holders => {
+                names.sort_by_key(|name| format!("{name:?}"));
+                Value::Array(names)
+            }
+            other => other,
+        }
+    }
+}
+
+/// How many may hold a permit of a semaphore.
+pub(crate) const PERMITS: usize = 2;
+
+/// See [`Operation`]. Which fields there are depends on the kind of the object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct OneRedis {
+    strings: [Option<String>; 2],
+    lists: [VecDeque<String>; 2],
+    holders: BTreeSet<String>,
+}
+
+impl Server for OneRedis {
+    type Operation = Operation;
+    type Answer = Value;
+
+    fn run(&mut self, operation: &Operation) -> Value {
+        match operation {
+            Operation::Increment(by) => self.increment(0, *by),
+            Operation::Get => text(self.strings[0].as_ref()),
+            Operation::Set(value) => {
+                self.strings[0] = Some(value.clone());
+                Value::Okay
+            }
+            Operation::Delete => yes_or_no(self.strings[0].take().is_some()),
+            Operation::Exchange(old, new) => self.exchange(old, new),
+            Operation::Append(element) => {
+                self.lists[0].push_back(element.clone());
+                Value::Int(self.lists[0].len() as i64)
+            }
+            Operation::Pop => text(self.lists[0].pop_front().as_ref()),
+            Operation::List => texts(&self.lists[0]),
+            Operation::Acquire(name) => {
+                let may = self.holders.len() < PERMITS;
+                yes_or_no(may && self.holders.insert(name.clone()))
+            }
+            Operation::GiveBack(name) => yes_or_no(self.holders.remove(name)),
+            Operation::Holders => operation.told(texts(&self.holders)),
+            Operation::IncrementBoth => Value::Array([0, 1].map(|it| self.increment(it, 1)).into()),
+            Operation::GetBoth => {
+                Value::Array(self.strings.iter().map(|it| text(it.as_ref())).collect())
+            }
+            Operation::Transfer => {
+                Value::Array([(0, -1), (1, 1)].map(|(it, by)| self.increment(it, by)).into())
+            }
+            Operation::DeleteBoth => {
+                let gone = self.strings.iter_mut().filter_map(Option::take).count();
+                Value::Int(gone as i64)
+            }
+            Operation::Move => {
+                let moved = self.lists[0].pop_front();
+                self.lists[1].extend(moved.clone());
+                text(moved.as_ref())
+            }
+            Operation::PopMoved => text(self.lists[1].pop_front().as_ref()),
+            Operation::ListBoth => Value::Array(self.lists.iter().map(texts).collect()),
+        }
+    }
+}
+
+impl OneRedis {
+    fn increment(&mut self, which: usize, by: i64) -> Value {
+        let before = self.strings[which].as_deref().unwrap_or("0");
+        let after = before.parse::<i64>().expect("a counter") + by;
+        self.strings[which] = Some(after.to_string());
+        Value::Int(after)
+    }
+
+    fn exchange(&mut self, old: &str, new: &str) -> Value {
+        let is_there = self.strings[0].as_deref().unwrap_or_default() == old;
+        if is_there {
+            self.strings[0] = Some(new.to_owned());
+        }
+        yes_or_no(is_there)
+    }
+}
+
+fn yes_or_no(it: bool) -> Value {
+    Value::Int(i64::from(it))
+}
+
+fn text(it: Option<&String>) -> Value {
+    it.map_or(Value::Nil, |it| Value::BulkString(it.clone().into_bytes()))
+}
+
+fn texts<'a>(them: impl IntoIterator<Item = &'a String>) -> Value {
+    Value::Array(them.into_iter().map(|it| text(Some(it))).collect())
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).to_vec()
+}
+
+const EXCHANGE: &str = "if (redis.call('get', KEYS[1]) or '') ~= ARGV[1] then return 0 end \
+    redis.call('set', KEYS[1], ARGV[2]) return 1";
+
+/// The score is the time, as in libraries that drop holders who have gone.
+const ACQUIRE: &str = "if redis.call('zcard', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end \
+    return redis.call('zadd', KEYS[1], redis.call('time')[1], ARGV[1])";
+
+const TRANSFER: &str = "return {redis.call('decr', KEYS[1]), redis.call('incr', KEYS[2])}";
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;
