@@ -45,7 +45,7 @@ fn run(deployment: &Deployment, words: &str, pipeline: u32, settings: &Settings)
 
 fn row(name: &str, words: &str, pipeline: u32, runs: &[Run], all: &[Vec<Run>; 3]) -> Vec<String> {
     let [direct, twemproxy, _] = all;
-    let in_between = median_of(runs, |run| run.cpu_us) > 0.0;
+    let in_between = median_of(runs, |run| run.cost.cpu_us) > 0.0;
     let cpu = |text: String| if in_between { text } else { "-".into() };
     vec![
         name.to_owned(),
@@ -55,8 +55,8 @@ fn row(name: &str, words: &str, pipeline: u32, runs: &[Run], all: &[Vec<Run>; 3]
         ratio(runs, direct, |run| run.per_second),
         ratio(runs, twemproxy, |run| run.per_second),
         format!("{:.2}", median_of(runs, |run| run.p99_ms)),
-        cpu(format!("{:.2}", median_of(runs, |run| run.cpu_us))),
-        cpu(ratio(runs, twemproxy, |run| run.cpu_us)),
+        cpu(format!("{:.2}", median_of(runs, |run| run.cost.cpu_us))),
+        cpu(ratio(runs, twemproxy, |run| run.cost.cpu_us)),
     ]
 }
 

@@ -117,16 +117,7 @@ impl Deployment {
     /// The same with more flags.
     pub(crate) fn proxy_with(binary: &Path, count: usize, flags: &[&str]) -> Result<Deployment> {
         let masters = (0..count).map(|_| Master::start()).collect::<Result<Vec<_>>>()?;
-        let mut command = Command::new(binary);
-        command.env_remove("RUST_LOG").env("NO_COLOR", "1");
-        command.args(["--listen", "127.0.0.1:0", "--max-clients", MAX_CLIENTS]);
-        // It is emptied between the rounds.
-        command.args(["--allow-flush", "--vote-timeout", VOTE_TIMEOUT]).args(flags);
-        for master in &masters {
-            command.args(["--master", &format!("127.0.0.1:{}", master.port)]);
-        }
-        let mut process = Process::start(command, tempdir()?)?;
-        let port = process.wait_for(listening_port).context("redlock-proxy")?;
+        let Proxy { process, port } = Proxy::start(binary, &masters, flags)?;
         let name = format!("redlock-proxy to {count} masters");
         let middle = Some(process);
         let mut deployment = Deployment { name, port, masters, middle, keeps_marks: true };
@@ -144,6 +135,13 @@ impl Deployment {
         // What is measured happens there.
         deployment.masters.insert(0, data);
         Ok(deployment)
+    }
+
+    /// Starts another proxy in front of the same masters.
+    pub(crate) fn another_proxy(&self, binary: &Path) -> Result<Proxy> {
+        let mut proxy = Proxy::start(binary, &self.masters, &[])?;
+        proxy.process.wait_for(|_| all_are_reached(proxy.port, &self.masters))?;
+        Ok(proxy)
     }
 
     /// Whether there is a process between clients and masters.
@@ -184,21 +182,60 @@ impl Deployment {
         self.masters.iter().map(|master| master.calls(commands)).sum()
     }
 
+    /// Scripts that each master was sent, on average, once the slowest has run all of them.
+    pub(crate) fn scripts(&self) -> Result<f64> {
+        let mut before = None;
+        loop {
+            let scripts = self.calls(&["eval", "evalsha"])?;
+            if before.replace(scripts) == Some(scripts) {
+                return Ok(scripts as f64 / self.masters.len() as f64);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Waits until a claim reaches every master: all links are up and nothing lies in front of it.
     pub(crate) fn wait_until_complete(&mut self) -> Result<()> {
         let (port, masters) = (self.port, &self.masters);
         let Some(middle) = &mut self.middle else { return Ok(()) };
-        middle.wait_for(|_| claim_reaches_all(port, masters).ok().filter(|reached| *reached))?;
+        middle.wait_for(|_| all_are_reached(port, masters))?;
         self.flush()
     }
 }
 
-fn connection(port: u16) -> Result<redis::Connection> {
+/// A proxy in front of masters that others own.
+pub(crate) struct Proxy {
+    process: Process,
+    pub(crate) port: u16,
+}
+
+impl Proxy {
+    fn start(binary: &Path, masters: &[Master], flags: &[&str]) -> Result<Proxy> {
+        let mut command = Command::new(binary);
+        command.env_remove("RUST_LOG").env("NO_COLOR", "1");
+        command.args(["--listen", "127.0.0.1:0", "--max-clients", MAX_CLIENTS]);
+        // It is emptied between the rounds.
+        command.args(["--allow-flush", "--vote-timeout", VOTE_TIMEOUT]).args(flags);
+        for master in masters {
+            command.args(["--master", &format!("127.0.0.1:{}", master.port)]);
+        }
+        let mut process = Process::start(command, tempdir()?)?;
+        let port = process.wait_for(listening_port).context("redlock-proxy")?;
+        Ok(Proxy { process, port })
+    }
+}
+
+/// A connection to a front door on this machine.
+pub(crate) fn connection(port: u16) -> Result<redis::Connection> {
     Ok(redis::Client::open(url(port))?.get_connection_with_timeout(Duration::from_secs(5))?)
 }
 
 fn url(port: u16) -> String {
     format!("redis://127.0.0.1:{port}")
+}
+
+fn all_are_reached(port: u16, masters: &[Master]) -> Option<()> {
+    claim_reaches_all(port, masters).ok().filter(|reached| *reached).map(|_| ())
 }
 
 fn claim_reaches_all(port: u16, masters: &[Master]) -> Result<bool> {

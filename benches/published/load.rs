@@ -1,4 +1,4 @@
-//! `redis-benchmark`, the load that Redis users know, and what it reports.
+//! `redis-benchmark`, the load that Redis users know, what it reports, and what that costs.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,16 +8,54 @@ use anyhow::{Context, Result, ensure};
 use crate::deployment::Deployment;
 use crate::settings::Settings;
 
-/// One run of `redis-benchmark` against one deployment.
+/// One run of a load against one deployment.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
+    pub(crate) requests: u32,
     pub(crate) per_second: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
-    /// CPU time per operation of the process between client and master.
+    pub(crate) cost: Cost,
+}
+
+/// CPU time per request, user and system.
+#[derive(Clone, Copy)]
+pub(crate) struct Cost {
+    /// That of the process between client and master.
     pub(crate) cpu_us: f64,
-    /// CPU time per operation of a master, on average.
+    /// That of a master, on average.
     pub(crate) master_cpu_us: f64,
+}
+
+impl Cost {
+    /// Does `work`, which sends that many requests to the deployment.
+    pub(crate) fn of<T>(
+        deployment: &Deployment,
+        requests: u32,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Cost)> {
+        let before = (deployment.middle_cpu_time()?, deployment.masters_cpu_time()?);
+        let done = work()?;
+        let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / f64::from(requests);
+        let cpu_us = each(deployment.middle_cpu_time()? - before.0);
+        let masters_cpu_us = each(deployment.masters_cpu_time()? - before.1);
+        let master_cpu_us = masters_cpu_us / deployment.masters.len() as f64;
+        Ok((done, Cost { cpu_us, master_cpu_us }))
+    }
+}
+
+impl Run {
+    /// Tells whoever waits for the tables what it came to.
+    pub(crate) fn show(&self, deployment: &Deployment) {
+        eprintln!(
+            "{:<28} {:>8.0}/s  p99 {:>6.2} ms  CPU {:.2} µs, of a master {:.2} µs",
+            deployment.name,
+            self.per_second,
+            self.p99_ms,
+            self.cost.cpu_us,
+            self.cost.master_cpu_us
+        );
+    }
 }
 
 /// What `redis-benchmark` sends: `__rand_int__` in it is a number below `keys`.
@@ -47,20 +85,20 @@ pub(crate) fn claims_as_is(
 
 /// Runs any load over what the masters hold.
 pub(crate) fn run(deployment: &Deployment, load: &Load, pipeline: u32) -> Result<Run> {
-    let requests = if pipeline == 1 { load.requests } else { 4 * load.requests };
-    let before = (deployment.middle_cpu_time()?, deployment.masters_cpu_time()?);
-    let csv = redis_benchmark(deployment.port, load, pipeline, requests)?;
-    let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / f64::from(requests);
-    let cpu_us = each(deployment.middle_cpu_time()? - before.0);
-    let masters_cpu_us = each(deployment.masters_cpu_time()? - before.1);
-    let run = parse(&csv).with_context(|| format!("redis-benchmark printed: {csv}"))?;
-    let run =
-        Run { cpu_us, master_cpu_us: masters_cpu_us / deployment.masters.len() as f64, ..run };
-    eprintln!(
-        "{:<28} -P {pipeline:<2} {:>8.0}/s  p99 {:>6.2} ms  CPU {:.2} µs, of a master {:.2} µs",
-        deployment.name, run.per_second, run.p99_ms, run.cpu_us, run.master_cpu_us
-    );
+    let requests = at_depth(load.requests, pipeline);
+    let benchmark = || redis_benchmark(deployment.port, load, pipeline, requests);
+    let (csv, cost) = Cost::of(deployment, requests, benchmark)?;
+    let (per_second, p50_ms, p99_ms) =
+        parse(&csv).with_context(|| format!("redis-benchmark printed: {csv}"))?;
+    let run = Run { requests, per_second, p50_ms, p99_ms, cost };
+    eprint!("-P {pipeline:<2} ");
+    run.show(deployment);
     Ok(run)
+}
+
+/// The requests of a run that has so many at -P 1: deeper pipelines need more for as long a run.
+pub(crate) fn at_depth(requests: u32, pipeline: u32) -> u32 {
+    if pipeline == 1 { requests } else { 4 * requests }
 }
 
 fn redis_benchmark(port: u16, load: &Load, pipeline: u32, requests: u32) -> Result<String> {
@@ -75,15 +113,15 @@ fn redis_benchmark(port: u16, load: &Load, pipeline: u32, requests: u32) -> Resu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Reads the last line: test, rps, then the latencies avg, min, p50, p95, p99, max in milliseconds.
-fn parse(csv: &str) -> Result<Run> {
+/// Reads the last line: test, rps, then the latencies avg, min, p50, p95, p99, max in milliseconds. Returns
+/// rps, p50 and p99.
+fn parse(csv: &str) -> Result<(f64, f64, f64)> {
     let line = csv.lines().last().context("nothing")?;
     let fields: Vec<&str> = line.split(',').map(|field| field.trim_matches('"')).collect();
     let field = |index: usize| -> Result<f64> {
         Ok(fields.get(index).context("too few fields")?.parse::<f64>()?)
     };
-    let (per_second, p50_ms, p99_ms) = (field(1)?, field(4)?, field(6)?);
-    Ok(Run { per_second, p50_ms, p99_ms, cpu_us: 0.0, master_cpu_us: 0.0 })
+    Ok((field(1)?, field(4)?, field(6)?))
 }
 
 const CLAIM: &str = "SET key:__rand_int__ v NX PX 5000";

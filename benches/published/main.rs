@@ -16,14 +16,18 @@ mod data;
 mod deployment;
 mod hiccups;
 mod idle;
+mod large_keys;
 mod load;
 mod paused;
 mod process;
 mod programs;
+mod queue;
 mod report;
 mod restarted;
+mod round_trips;
 mod settings;
 mod stats;
+mod sweep;
 mod throughput;
 mod wire;
 
@@ -65,5 +69,8 @@ fn measure(group: Group, settings: &Settings) -> Result<Table> {
         Group::Data => data::measure(settings),
         Group::LargeData => data::measure_large(settings),
         Group::IdleData => data::measure_idle(settings),
+        Group::LargeKeys => large_keys::measure(settings),
+        Group::RoundTrips => round_trips::measure(settings),
+        Group::Queue => queue::measure(settings),
     }
 }

@@ -6,10 +6,11 @@
 use anyhow::Result;
 
 use crate::deployment::Deployment;
-use crate::load::{self, Load, Run};
+use crate::load::{self, Cost, Load, Run};
 use crate::report::Table;
 use crate::settings::Settings;
 use crate::stats::{median_of, ratio};
+use crate::sweep::{KEY, Sweep, Words, with_key};
 use crate::wire;
 
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
@@ -35,94 +36,184 @@ struct Case {
     script: &'static str,
     /// Its arguments, behind one key.
     arguments: &'static [&'static str],
-    /// What every key is given first.
-    held: Option<Held>,
+    keys: Keys,
+    /// The most CPU time of a master at `-P 16`, in that of one `redis-server`.
+    goal: Option<&'static str>,
 }
 
-/// How a key is taken before the run: by a command, with the key where `KEY` is.
-type Held = &'static [&'static str];
+/// What the script finds under its key.
+enum Keys {
+    /// Nothing, and nobody has ever written it: almost every call finds another key.
+    New,
+    /// What this command has left, which the script does not change much.
+    Held(Words),
+    /// Nothing: what the script has left the last time was taken away by this command.
+    GivenBack(Words),
+}
 
 impl Case {
-    fn run(&self, deployment: &Deployment, pipeline: u32, settings: &Settings) -> Result<Run> {
+    fn run(&self, deployment: &Deployment, pipeline: u32, settings: &Settings) -> Result<Calls> {
         eprint!("{:<42} ", self.name);
         deployment.flush()?;
         let mut connection = deployment.connection()?;
         let sha: String =
             redis::cmd("SCRIPT").arg("LOAD").arg(self.script).query(&mut connection)?;
-        if let Some(held) = self.held {
-            hold(held, &mut connection)?;
-        }
-        // Almost every claim of a free key finds another one.
-        let keys = if self.held.is_some() { HELD_KEYS } else { 10_000_000 };
-        let call = ["EVALSHA", &sha, "1", "key:__rand_int__"];
-        let words = call.iter().chain(self.arguments).map(ToString::to_string).collect();
+        let mut call = vec!["EVALSHA", &sha, "1", KEY];
+        call.extend(self.arguments);
         // Three masters with a program each take several times as long as with a claim.
         let requests = settings.requests.div_ceil(4);
-        load::run(deployment, &Load { keys, words, requests }, pipeline)
+        let keys = match self.keys {
+            Keys::New => 10_000_000,
+            Keys::Held(by) => {
+                each_key(by, PREPARING).send_to(deployment.port)?;
+                HELD_KEYS
+            }
+            Keys::GivenBack(by) => {
+                let times = load::at_depth(requests, pipeline).div_ceil(HELD_KEYS);
+                return in_turn(
+                    deployment,
+                    &each_key(&call, pipeline),
+                    &each_key(by, PREPARING),
+                    times,
+                );
+            }
+        };
+        let drawn = |word: &&str| if *word == KEY { DRAWN } else { word }.to_owned();
+        let words = call.iter().map(drawn).collect();
+        Calls::of(deployment, || load::run(deployment, &Load { keys, words, requests }, pipeline))
     }
 }
 
-/// Takes all keys that `redis-benchmark` may name: it writes twelve digits.
-fn hold(held: Held, connection: &mut redis::Connection) -> Result<()> {
-    for key in 0..HELD_KEYS {
-        let key = format!("key:{key:012}");
-        let mut command = redis::Cmd::new();
-        for word in held {
-            command.arg(if *word == KEY { &key } else { *word });
+/// Sends the command for each of the keys that are held.
+fn each_key<'a>(
+    words: &'a [&'a str],
+    pipeline: u32,
+) -> Sweep<impl Fn(u32) -> redis::Cmd + Sync + 'a> {
+    let request = |number| with_key(words, number);
+    Sweep { connections: 50, pipeline, requests: HELD_KEYS, request }
+}
+
+/// Gives all keys back and takes them, again and again; only the taking is measured.
+fn in_turn(
+    deployment: &Deployment,
+    take: &Sweep<impl Fn(u32) -> redis::Cmd + Sync>,
+    give_back: &Sweep<impl Fn(u32) -> redis::Cmd + Sync>,
+    times: u32,
+) -> Result<Calls> {
+    take.send_to(deployment.port)?;
+    let mut calls = Vec::new();
+    for _ in 0..times {
+        give_back.send_to(deployment.port)?;
+        calls.push(Calls::of(deployment, || take.run(deployment))?);
+    }
+    let calls = Calls::mean(&calls);
+    eprint!("-P {:<2} ", take.pipeline);
+    calls.run.show(deployment);
+    Ok(calls)
+}
+
+/// What calls of a script came to.
+struct Calls {
+    run: Run,
+    /// Scripts that each master was sent per call.
+    round_trips: f64,
+}
+
+impl Calls {
+    fn of(deployment: &Deployment, work: impl FnOnce() -> Result<Run>) -> Result<Calls> {
+        let before = deployment.scripts()?;
+        let run = work()?;
+        let round_trips = (deployment.scripts()? - before) / f64::from(run.requests);
+        Ok(Calls { run, round_trips })
+    }
+
+    /// The average of each figure, after as many requests each.
+    fn mean(all: &[Calls]) -> Calls {
+        let mean =
+            |figure: fn(&Calls) -> f64| all.iter().map(figure).sum::<f64>() / all.len() as f64;
+        Calls {
+            run: Run {
+                requests: all.iter().map(|calls| calls.run.requests).sum(),
+                per_second: mean(|calls| calls.run.per_second),
+                p50_ms: mean(|calls| calls.run.p50_ms),
+                p99_ms: mean(|calls| calls.run.p99_ms),
+                cost: Cost {
+                    cpu_us: mean(|calls| calls.run.cost.cpu_us),
+                    master_cpu_us: mean(|calls| calls.run.cost.master_cpu_us),
+                },
+            },
+            round_trips: mean(|calls| calls.round_trips),
         }
-        command.exec(connection)?;
     }
-    Ok(())
 }
 
-fn row(case: &Case, pipeline: u32, direct: &[Run], through: &[Run]) -> Vec<String> {
+fn row(case: &Case, pipeline: u32, direct: &[Calls], through: &[Calls]) -> Vec<String> {
     vec![
         case.name.to_owned(),
         pipeline.to_string(),
-        format!("{:.0}", median_of(direct, |run| run.per_second)),
-        format!("{:.0}", median_of(through, |run| run.per_second)),
-        ratio(through, direct, |run| run.per_second),
-        format!("{:.2}", median_of(direct, |run| run.master_cpu_us)),
-        format!("{:.2}", median_of(through, |run| run.master_cpu_us)),
-        ratio(through, direct, |run| run.master_cpu_us),
-        format!("{:.2}", median_of(through, |run| run.cpu_us)),
+        format!("{:.0}", median_of(direct, |calls| calls.run.per_second)),
+        format!("{:.0}", median_of(through, |calls| calls.run.per_second)),
+        ratio(through, direct, |calls| calls.run.per_second),
+        format!("{:.2}", median_of(direct, |calls| calls.run.cost.master_cpu_us)),
+        format!("{:.2}", median_of(through, |calls| calls.run.cost.master_cpu_us)),
+        ratio(through, direct, |calls| calls.run.cost.master_cpu_us),
+        case.goal.filter(|_| pipeline == GOAL_PIPELINE).unwrap_or("-").to_owned(),
+        format!("{:.2}", median_of(through, |calls| calls.round_trips)),
+        format!("{:.2}", median_of(through, |calls| calls.run.cost.cpu_us)),
     ]
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case {
         name: "release, held by another (recognised)",
         script: wire::RELEASE,
         arguments: &["mine"],
-        held: Some(&["SET", KEY, "another's", "PX", "3600000"]),
+        keys: Keys::Held(&["SET", KEY, "another's", "NX", "PX", "3600000"]),
+        goal: None,
     },
     Case {
         name: "redis-py extend, own lock (program)",
         script: EXTEND,
         arguments: &["mine", "1", "0"],
-        held: Some(&["SET", KEY, "mine", "PX", "3600000"]),
+        keys: Keys::Held(&["SET", KEY, "mine", "NX", "PX", "3600000"]),
+        goal: None,
     },
     Case {
-        name: "Redisson lock, free (program)",
+        name: "Redisson lock, new key (program)",
         script: REDISSON_LOCK,
         arguments: &["30000", "mine"],
-        held: None,
+        keys: Keys::New,
+        goal: None,
+    },
+    Case {
+        name: "Redisson lock, free again (program)",
+        script: REDISSON_LOCK,
+        arguments: &["30000", "mine"],
+        keys: Keys::GivenBack(&["DEL", KEY]),
+        goal: Some(GOAL),
     },
     Case {
         name: "Redisson lock, once more (program)",
         script: REDISSON_LOCK,
         arguments: &["30000", "mine"],
-        held: Some(&["EVAL", REDISSON_LOCK, "1", KEY, "3600000", "mine"]),
+        keys: Keys::Held(&["EVAL", REDISSON_LOCK, "1", KEY, "3600000", "mine"]),
+        goal: Some(GOAL),
     },
     Case {
         name: "Redisson lock, held by another (program)",
         script: REDISSON_LOCK,
         arguments: &["30000", "mine"],
-        held: Some(&["EVAL", REDISSON_LOCK, "1", KEY, "3600000", "another's"]),
+        keys: Keys::Held(&["EVAL", REDISSON_LOCK, "1", KEY, "3600000", "another's"]),
+        goal: Some(GOAL),
     },
 ];
 
-const COLUMNS: [&str; 9] = [
+const GOAL: &str = "≤ 2.0";
+
+/// The depth that the goal is for: with less, what the script costs is hidden behind the reads and writes of sockets.
+const GOAL_PIPELINE: u32 = 16;
+
+const COLUMNS: [&str; 11] = [
     "script",
     "-P",
     "redis-server/s",
@@ -131,18 +222,26 @@ const COLUMNS: [&str; 9] = [
     "CPU µs of redis-server",
     "CPU µs of each master",
     "of redis-server",
+    "goal",
+    "scripts sent per call",
     "CPU µs of the proxy",
 ];
 
 const READING: &str = "`redis-benchmark -c 50`, `EVALSHA` with a random key each time, to one `redis-server` \
 and through the proxy to three masters. The release answers 0 and writes nothing; the extension adds a \
-millisecond; the lock is taken, taken once more (a count and its end are written), or refused with the time \
-that it is still held. CPU is per call, user and system.";
+millisecond; the lock is taken on a key that nobody has written, or that was just given back (each key in its turn, \
+by 50 connections), taken once more (a count and its end are written), or refused with the time \
+that it is still held. CPU is per call, user and system. A call takes one script per master on a key that this \
+proxy wrote last, and two on any other.";
 
 /// Lets `redis-benchmark` hit the same key twice at once only now and then.
 const HELD_KEYS: u32 = 10_000;
 
-const KEY: &str = "KEY";
+/// The pipeline by which keys are prepared: fast enough for the first of them to be fresh at the end.
+const PREPARING: u32 = 4;
+
+/// How `redis-benchmark` is told to name one of them.
+const DRAWN: &str = "key:__rand_int__";
 
 /// redis-py's `Lock.extend`: adds to the time that is left, or replaces it.
 const EXTEND: &str = "local token = redis.call('get', KEYS[1])
@@ -167,7 +266,7 @@ const EXTEND: &str = "local token = redis.call('get', KEYS[1])
 
 /// Redisson's `RLock.tryLock`: takes it, or takes it once more; answers nil then, and otherwise how long
 /// it is still held.
-const REDISSON_LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) \
+pub(crate) const REDISSON_LOCK: &str = "if ((redis.call('exists', KEYS[1]) == 0) \
 or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then \
 redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; \
 return redis.call('pttl', KEYS[1]);";

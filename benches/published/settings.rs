@@ -82,6 +82,12 @@ pub(crate) enum Group {
     LargeData,
     #[value(alias = "13")]
     IdleData,
+    #[value(alias = "14")]
+    LargeKeys,
+    #[value(alias = "15")]
+    RoundTrips,
+    #[value(alias = "16")]
+    Queue,
 }
 
 impl Settings {

@@ -40,7 +40,7 @@ fn interleaved(
 
 fn row(name: &str, pipeline: u32, runs: &[Run], all: &[Vec<Run>]) -> Vec<String> {
     let (direct, twemproxy) = (&all[0], &all[1]);
-    let in_between = median_of(runs, |run| run.cpu_us) > 0.0;
+    let in_between = median_of(runs, |run| run.cost.cpu_us) > 0.0;
     let cpu = |text: String| if in_between { text } else { "-".into() };
     vec![
         name.to_owned(),
@@ -50,8 +50,8 @@ fn row(name: &str, pipeline: u32, runs: &[Run], all: &[Vec<Run>]) -> Vec<String>
         ratio(runs, twemproxy, |run| run.per_second),
         format!("{:.2}", median_of(runs, |run| run.p50_ms)),
         format!("{:.2}", median_of(runs, |run| run.p99_ms)),
-        cpu(format!("{:.2}", median_of(runs, |run| run.cpu_us))),
-        cpu(ratio(runs, twemproxy, |run| run.cpu_us)),
+        cpu(format!("{:.2}", median_of(runs, |run| run.cost.cpu_us))),
+        cpu(ratio(runs, twemproxy, |run| run.cost.cpu_us)),
     ]
 }
 
