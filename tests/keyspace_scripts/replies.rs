@@ -4,6 +4,7 @@ use redlock_proxy::decision::keyspace::proposer::Answer;
 use redlock_proxy::operation::register::said::Said;
 use redlock_proxy::operation::register::{Reply, packed};
 
+use crate::now_us;
 use crate::single::{apply, place, run, start, wrap};
 use crate::support::{encode, target_is_plain_redis};
 
@@ -67,6 +68,13 @@ const ANSWERS: [&str; 8] = [
     "(function() redis.setresp(3) return false end)()",
 ];
 
+/// What a program may do before, and the time to live that it has set by that.
+const WRITES: [(&str, Option<u64>); 3] = [
+    ("", None),
+    ("redis.call('lset', KEYS[1], 0, 'x')", None),
+    ("redis.call('pexpire', KEYS[1], 100000)", Some(100_000)),
+];
+
 #[tokio::test]
 async fn the_answer_of_a_program_on_one_key_has_its_reply_as_it_is() {
     if target_is_plain_redis() {
@@ -76,19 +84,22 @@ async fn the_answer_of_a_program_on_one_key_has_its_reply_as_it_is() {
     let keys = [place("a")];
     let first = wrap("return redis.call('rpush', KEYS[1], 'x')");
     for reply in REPLIES.iter().chain(&ANSWERS) {
-        for write in ["", "redis.call('lset', KEYS[1], 0, 'x')"] {
+        for (write, ttl_ms) in WRITES {
             master.ask(&["FLUSHALL"]).await;
-            run(&mut raw, &apply(&first, &keys, 0, 10)).await;
+            let now_us = now_us();
+            run(&mut raw, &apply(&first, &keys, 0, now_us)).await;
             let text = format!("{write} return {reply}");
             raw.send(&encode(&["EVAL", &text, "1", "a"])).await;
             let (_, expected) = raw.frame().await;
+            master.ask(&["PERSIST", "a"]).await;
             let Said::Answer(Answer::Applied(ran)) =
-                run(&mut raw, &apply(&wrap(&text), &keys, 10, 11)).await
+                run(&mut raw, &apply(&wrap(&text), &keys, now_us, now_us + 1)).await
             else {
                 panic!("{text}");
             };
             assert_eq!(ran.wrote, !write.is_empty(), "{text}");
-            let Reply::Frame(frame, ..) = ran.reply else { panic!("{text}") };
+            let Reply::Frame(frame, _, dated) = ran.reply else { panic!("{text}") };
+            assert_eq!(dated, ttl_ms, "{text}");
             let (frame, expected) =
                 (String::from_utf8_lossy(&frame), String::from_utf8_lossy(&expected));
             assert_eq!(frame, expected, "{text}");

@@ -1,4 +1,3 @@
-IS_REFUSAL
 -- Calls that scripts make most often, of the one key of a program. They are one function, as a master makes each anew for
 -- every run. What this one does not know, `handled` does, whose functions are made when they are needed.
 local function one(what, run, name, key, ...)
@@ -52,12 +51,15 @@ local function one(what, run, name, key, ...)
     writes = true
     local reply = real.pcall(name, key, ...)
     local has_failed = type(reply) == 'table' and reply.err
-    if has_failed and (refusal or not had_written and is_refusal(reply.err)) then
-      -- Nothing was written, and nothing must be: what needs no memory would be.
-      refusal, writes = refusal or reply.err, false
-      error({ err = refusal }, 0)
-    elseif has_failed and run == call then
-      error(reply, 0)
+    if has_failed then
+      IS_REFUSAL
+      if refusal or not had_written and is_refusal(reply.err) then
+        -- Nothing was written, and nothing must be: what needs no memory would be.
+        refusal, writes = refusal or reply.err, false
+        error({ err = refusal }, 0)
+      elseif run == call then
+        error(reply, 0)
+      end
     end
     local is_idle = (reply == 0 or reply == -1) and string.find(' hsetnx linsert sadd ', ' ' .. string.lower(name) .. ' ', 1, true)
     if has_failed or is_idle then

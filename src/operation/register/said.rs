@@ -1,5 +1,7 @@
 //! What a master answered.
 
+use std::str::FromStr;
+
 use bytes::Bytes;
 
 use super::stamp::{parse_ballot, parse_head, parse_lease, parse_with_floor};
@@ -48,11 +50,7 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
         (b"wrote", Request::Apply(_)) => Answer::Applied(ran(rest, true, true)?),
         (b"dated", Request::Apply(_)) => {
             let (ttl_ms, rest) = rest.split_first()?;
-            let mut ran = ran(rest, true, true)?;
-            if let Reply::Frame(_, _, told) = &mut ran.reply {
-                *told = Some(u64::try_from(resp3::int(ttl_ms)?).ok()?);
-            }
-            Answer::Applied(ran)
+            Answer::Applied(dated(u64::try_from(resp3::int(ttl_ms)?).ok()?, rest)?)
         }
         (b"ended", Request::Apply(_)) => Answer::Applied(ran(rest, false, true)?),
         (b"read", Request::Apply(_)) => Answer::Applied(ran(rest, false, false)?),
@@ -72,7 +70,7 @@ pub fn refused(frame: &[u8]) -> Option<Refusal> {
 fn refusal(rest: &[&[u8]]) -> Option<Refusal> {
     let promised = parse_ballot(resp3::bulk(rest.first()?)?)?;
     let latest_us = match rest.get(1) {
-        Some(latest_us) => Some(std::str::from_utf8(resp3::bulk(latest_us)?).ok()?.parse().ok()?),
+        Some(latest_us) => Some(digits(resp3::bulk(latest_us)?)?),
         None => None,
     };
     Some(Refusal { promised, latest_us })
@@ -119,20 +117,36 @@ pub fn sight(shown: &[u8], place: &Place) -> Option<Sight<Job>> {
         None => None,
     };
     let (state, floor) = parse_with_floor(resp3::bulk(stamp)?, place)?;
-    let flush = std::str::from_utf8(resp3::bulk(flush)?).ok()?.parse().ok()?;
+    let flush = digits(resp3::bulk(flush)?)?;
     Some(Sight { state, floor, is_gone: resp3::int(is_gone)? == 1, lease, flush })
 }
 
-/// What ran, of an answer without words around the reply: nothing if it wrote; or twice a number, and one more if it only
-/// read. Scripts' own replies are never without words otherwise.
+/// What ran, of an answer without words around the reply: nothing if it wrote, or if it has set one, the time to live that says
+/// so; or twice a number, and one more if it only read. Scripts' own replies are never without words otherwise.
 fn bare(frame: &[u8]) -> Option<Ran<Job>> {
     let is_nothing = matches!(frame, b"_\r\n" | b"#f\r\n" | b"$-1\r\n");
     if is_nothing {
         return ran(&[frame], true, true);
     }
+    if let Some(ttl_ms) = resp3::bulk(frame) {
+        return dated(digits(ttl_ms)?, &[b"_\r\n"]);
+    }
     let number = resp3::int(frame)?;
     let wrote = number & 1 == 0;
     ran(&[format!(":{}\r\n", number >> 1).as_bytes()], wrote, wrote)
+}
+
+/// What ran, and has set this time to live.
+fn dated(ttl_ms: u64, rest: &[&[u8]]) -> Option<Ran<Job>> {
+    let mut ran = ran(rest, true, true)?;
+    if let Reply::Frame(_, _, told) = &mut ran.reply {
+        *told = Some(ttl_ms);
+    }
+    Some(ran)
+}
+
+fn digits<Number: FromStr>(text: &[u8]) -> Option<Number> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 fn ran(rest: &[&[u8]], wrote: bool, is_promised: bool) -> Option<Ran<Job>> {
@@ -146,6 +160,6 @@ fn ran(rest: &[&[u8]], wrote: bool, is_promised: bool) -> Option<Ran<Job>> {
 
 fn place(rest: &[&[u8]]) -> Option<Place> {
     let [db, key] = rest else { return None };
-    let db = std::str::from_utf8(resp3::bulk(db)?).ok()?.parse().ok()?;
+    let db = digits(resp3::bulk(db)?)?;
     Some(Place { db, key: Bytes::copy_from_slice(resp3::bulk(key)?) })
 }
