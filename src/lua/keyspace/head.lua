@@ -5,9 +5,10 @@
 -- the time in microseconds in 16, and the ballot to promise.
 if now then
   -- Those of one key, in full. A ballot is accepted between two flushes, and says which.
-  local expected, where = ARGV[own - 3], ARGV[own - 1]
+  local expected, where = ARGV[own - 3], sub(here_and_mode, 1, 7)
+  local flush = #here_and_mode > 7 and sub(here_and_mode, 8) or '----------------'
   local common = '0001' .. where .. ARGV[own] .. ARGV[own - 2]
-  ARGV[own - 3], ARGV[own - 2] = KEYS[1], sub(expected, 17) .. sub(expected, 1, 16) .. sub(where, 1, 5) .. '----------------'
+  ARGV[own - 3], ARGV[own - 2] = KEYS[1], sub(expected, 17) .. sub(expected, 1, 16) .. sub(where, 1, 5) .. flush
   ARGV[own - 1], ARGV[own] = common, nil
   own = own - 1
 end

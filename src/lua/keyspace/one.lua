@@ -3,7 +3,8 @@
 --
 -- * the ballot that it may be changed under, and its accepted ballot: what its stamp begins with;
 -- * the ballot to promise;
--- * the database in 5 digits, and 'ro' for a script that must not change anything;
+-- * the database in 5 digits, 'ro' for a script that must not change anything or 'rw', and if nothing was accepted yet, the
+--   flush after which that was promised, in 16 digits;
 -- * the time in microseconds in 16 digits.
 --
 -- Whatever else the stamp says is looked at by the program in general, whose last word is no number.
@@ -17,7 +18,14 @@ if now then
   companion_key = 'redlock-proxy:s:' .. only
   stamp = call('GET', companion_key)
 end
-if stamp and sub(stamp, 1, 32) == expected then
+local is_promised = stamp and sub(stamp, 1, 32) == expected
+if is_promised and #here_and_mode > 7 then
+  -- As `stamp_of` and the program in general have it.
+  local floor, last = string.match(call('GET', 'redlock-proxy:mark') or '', ';(%d+) (%d+)$')
+  local is_above = struct.unpack('>I8', expected) > tonumber(floor or 0)
+  is_promised = is_above and tonumber(last or 0) == tonumber(sub(here_and_mode, 8))
+end
+if is_promised then
   clean_text = sub(stamp, 50, 65)
   clean = tonumber(clean_text)
   local found, noted = call('PEXPIRETIME', only), sub(stamp, 49, 49)

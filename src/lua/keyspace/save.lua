@@ -13,7 +13,7 @@ local popped = 0
 if whole then
   db, mode, databases, written = unpack(whole)
 else
-  db, mode = string.format('%d', sub(here_and_mode, 1, 5)), sub(here_and_mode, 6)
+  db, mode = string.format('%d', sub(here_and_mode, 1, 5)), sub(here_and_mode, 6, 7)
   databases, written = { [db] = { [only] = 1 } }, {}
 end
 home, seen = db, databases[db] or {}

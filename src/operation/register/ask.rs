@@ -122,7 +122,11 @@ pub fn apply(apply: &Apply<Job>) -> Words {
     let next = ballot(*next);
     if let Some(basis) = of_one_key(job, basis) {
         let expected = [ballot(basis.ballot), ballot(basis.accepted)].concat();
-        words.extend([expected, next.into(), format!("{:05}{mode}", job.db).into()]);
+        let mut how = format!("{:05}{mode}", job.db);
+        if basis.accepted == Ballot::NONE {
+            how.push_str(&format!("{:016}", basis.flush));
+        }
+        words.extend([expected, next.into(), how.into()]);
         words.push(format!("{now_us:016}").into());
         return Words::of_job(job, words);
     }
@@ -135,13 +139,12 @@ pub fn apply(apply: &Apply<Job>) -> Words {
     Words::of_job(job, words)
 }
 
-/// What a program expects that uses one key, its first, in the selected database, of which a state was accepted and which
-/// holds no lease: masters have a shorter way for that.
+/// What a program expects that uses one key, its first, in the selected database, which holds no lease: masters have a shorter
+/// way for that.
 fn of_one_key<'a>(job: &Job, basis: &'a [Basis<Job>]) -> Option<&'a Basis<Job>> {
     let ([place], [basis]) = (&job.places[..], basis) else { return None };
     let is_first = place.db == job.db && job.keys.first() == Some(&place.key);
-    let is_stamped = basis.accepted != Ballot::NONE && basis.lease.is_none();
-    (is_first && is_stamped).then_some(basis)
+    (is_first && basis.lease.is_none()).then_some(basis)
 }
 
 /// What a program expects under a key: accepted ballot, its own, database, last flush, and a lease.
