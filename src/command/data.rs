@@ -49,19 +49,26 @@ fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
     if moves(spec) {
         keys.truncate(1);
     }
+    let several = keys.iter().filter(|_| keys.len() > 1);
+    let alone =
+        several.map(|key| OneCommand::taking_from(front, spec, args, key)).collect::<Vec<_>>();
     let waiting = Waiting {
         keys: keys.into_iter().map(Into::into).collect(),
         has_options: spec.name == "blmove" || spec.has_counted_keys(),
         db: front.db,
         until: (timeout > 0.0).then(|| clock::now() + Duration::from_secs_f64(timeout)),
-        awaited: Awaited::Element(Box::new(move || command.operation())),
+        awaited: Awaited::Element {
+            first: Box::new(move || command.operation()),
+            alone: alone.into_iter().map(|it| Box::new(move || it.operation()) as _).collect(),
+        },
     };
     Ok(Action::Wait(Box::new(waiting)))
 }
 
 /// Whether it changes nothing, because it does not store what it finds.
 fn only_reads(spec: &Spec, args: Args<'_>) -> bool {
-    matches!(spec.name, "sort" | "georadius") && keys::of(spec, args).len() == 1
+    matches!(spec.name, "sort" | "georadius" | "georadiusbymember")
+        && keys::of(spec, args).len() == 1
 }
 
 /// Whether it puts what it takes out of its first key into its second, for which it does not wait.

@@ -71,13 +71,13 @@ static ROWS: &[(Flags, Flags, &str)] = &[
         &["RO", "access"],
         &["RO", "access"],
         "bitcount bitfield_ro bitpos dump eval_ro evalsha_ro expiretime fcall_ro geodist geohash geopos georadius_ro \
-         geosearch get getbit getrange hget hgetall hkeys hmget hrandfield hscan hvals lcs lindex lpos lrange \
+         georadiusbymember_ro geosearch get getbit getrange hget hgetall hkeys hmget hrandfield hscan hvals lcs lindex lpos lrange \
          mget pexpiretime pttl sdiff sinter sintercard smembers smismember sort_ro srandmember sscan substr sunion \
          ttl xinfo|consumers xinfo|groups xinfo|stream xpending xrange xrevrange zcount zdiff zinter \
          zintercard zlexcount zmscore zrandmember zrange zrangebylex zrangebyscore zrank zrevrange \
          zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion xread xreadgroup",
     ),
-    (&["RO", "access"], &["OW", "update"], "copy georadius sort"),
+    (&["RO", "access"], &["OW", "update"], "copy georadius georadiusbymember sort"),
     (&["RW", "access"], &["RW", "access"], "pfcount"),
     (
         &["RW", "access", "update"],

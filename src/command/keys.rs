@@ -35,16 +35,6 @@ pub(super) fn of_other(args: Args<'_>) -> Vec<&[u8]> {
     match &name[..] {
         b"memory" | b"debug" | b"pfdebug" => one(2),
         b"migrate" => migrated(args),
-        b"georadiusbymember" => {
-            let options =
-                options(
-                    args,
-                    5,
-                    |word| if is(word, &["store", "storedist", "count"]) { 2 } else { 1 },
-                );
-            let stores = options.filter(|(word, _)| is(word, &["store", "storedist"]));
-            args.get(1).into_iter().chain(stores.map(|(_, rest)| rest.at(0))).collect()
-        }
         name if without_keys(name) => Vec::new(),
         _ => one(1),
     }
@@ -144,8 +134,8 @@ fn leading_number(word: &[u8]) -> Option<i64> {
     number.parse().ok()
 }
 
-/// The keys that `SORT` and `GEORADIUS` name to store their result in. The last one counts; of `GEORADIUS` Redis
-/// checks others, too.
+/// The keys that `SORT`, `GEORADIUS` and `GEORADIUSBYMEMBER` name to store their result in. The last one counts; of the
+/// latter two Redis checks others, too.
 fn stored<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     let named = |(_, rest): (&'a [u8], Args<'a>)| rest.at(0);
     match spec.name {
@@ -154,9 +144,10 @@ fn stored<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
             let stores = sort_options(args).filter(|(word, _)| is(word, &["store"]));
             stores.map(named).last().into_iter().collect()
         }
-        _ => {
+        name => {
+            let first = if name == "georadius" { 6 } else { 5 };
             let options =
-                options(args, 6, |word| match is(word, &["store", "storedist", "count"]) {
+                options(args, first, |word| match is(word, &["store", "storedist", "count"]) {
                     true => 2,
                     false => 1,
                 });

@@ -36,6 +36,7 @@ pub(super) fn run(front: &mut Front, args: Args<'_>, refused: Reply) -> Action {
 fn may_be_served(front: &Front, args: Args<'_>) -> bool {
     let hears_only = front.has_subscriptions() && front.outbox.protocol() == Protocol::Resp2;
     let is_free = front.login.is_free() && front.transaction.is_none() && !hears_only;
-    let is_new = !table::known_to_redis(args.at(0));
+    // Redis keeps subcommands under such names, and takes none for a command.
+    let is_new = !table::known_to_redis(args.at(0)) && !args.at(0).contains(&b'|');
     is_free && is_new && front.worker.gate().is_none() && args.len() <= MAX_WORDS
 }

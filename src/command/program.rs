@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::table::Spec;
+use super::table::{Run, Spec};
 use super::{Action, error, keys, operation, stream};
 use crate::client::decoder::Args;
 use crate::client::session::Front;
@@ -73,6 +73,12 @@ impl OneCommand {
         Self::of(front, &keys, &command_words(spec, args), rendering)
     }
 
+    /// One that takes an element out of `key` instead of out of one of several keys.
+    pub(super) fn taking_from(front: &Front, spec: &Spec, args: Args<'_>, key: &[u8]) -> Self {
+        let command = counted(taking_words(spec, args, &[key]));
+        Self::of(front, &[key], &command, rendering(front, spec, args))
+    }
+
     /// These words, as masters know them, on these keys.
     pub(super) fn on_keys(
         front: &Front,
@@ -121,29 +127,36 @@ pub(super) fn transaction(
 
 /// A command as [`transaction`] wants it. Those that wait become those that do not.
 pub(super) fn command_words(spec: &Spec, args: Args<'_>) -> Vec<Vec<u8>> {
-    let keys = keys::of(spec, args);
     let words: Vec<_> = args.iter().collect();
-    let count = keys.len().to_string();
-    let pop = |name: &'static str, end: &'static str| {
-        let head = [name.as_bytes(), count.as_bytes()].into_iter();
-        head.chain(keys.iter().copied()).chain([end.as_bytes()]).map(<[u8]>::to_vec).collect()
-    };
-    let renamed = |name: &'static str, rest: &[&[u8]]| {
-        std::iter::once(name.as_bytes()).chain(rest.iter().copied()).map(<[u8]>::to_vec).collect()
+    let renamed = |name: &'static str| {
+        let words =
+            std::iter::once(name.as_bytes()).chain(words[1..words.len() - 1].iter().copied());
+        words.map(<[u8]>::to_vec).collect()
     };
     let words: Vec<Vec<u8>> = match spec.name {
-        "blpop" => pop("LMPOP", "LEFT"),
-        "brpop" => pop("LMPOP", "RIGHT"),
-        "bzpopmin" => pop("ZMPOP", "MIN"),
-        "bzpopmax" => pop("ZMPOP", "MAX"),
-        "blmove" => renamed("LMOVE", &words[1..words.len() - 1]),
-        "brpoplpush" => renamed("RPOPLPUSH", &words[1..words.len() - 1]),
-        "blmpop" => renamed("LMPOP", &words[2..]),
-        "bzmpop" => renamed("ZMPOP", &words[2..]),
+        "blmove" => renamed("LMOVE"),
+        "brpoplpush" => renamed("RPOPLPUSH"),
         "xread" | "xreadgroup" => stream::without_block(spec, args),
+        _ if spec.run == Run::Wait => taking_words(spec, args, &keys::of(spec, args)),
         _ => words.into_iter().map(<[u8]>::to_vec).collect(),
     };
     counted(words)
+}
+
+/// The words of a command that takes elements out of the first of `keys` that has any.
+fn taking_words(spec: &Spec, args: Args<'_>, keys: &[&[u8]]) -> Vec<Vec<u8>> {
+    let words: Vec<_> = args.iter().collect();
+    let (name, end): (&str, &[&[u8]]) = match spec.name {
+        "blpop" => ("LMPOP", &[b"LEFT"]),
+        "brpop" => ("LMPOP", &[b"RIGHT"]),
+        "bzpopmin" => ("ZMPOP", &[b"MIN"]),
+        "bzpopmax" => ("ZMPOP", &[b"MAX"]),
+        "blmpop" => ("LMPOP", &words[3 + keys::of(spec, args).len()..]),
+        _ => ("ZMPOP", &words[3 + keys::of(spec, args).len()..]),
+    };
+    let count = keys.len().to_string();
+    let head = [name.as_bytes(), count.as_bytes()].into_iter();
+    head.chain(keys.iter().copied()).chain(end.iter().copied()).map(<[u8]>::to_vec).collect()
 }
 
 /// Words behind their number.

@@ -116,7 +116,10 @@ impl Spec {
     /// Whether the number of its keys comes before them.
     pub fn has_counted_keys(&self) -> bool {
         self.flags.contains(&"movablekeys")
-            && !matches!(self.name, "sort" | "sort_ro" | "georadius" | "xread" | "xreadgroup")
+            && !matches!(
+                self.name,
+                "sort" | "sort_ro" | "georadius" | "georadiusbymember" | "xread" | "xreadgroup"
+            )
     }
 
     /// Whether clients may send it before `AUTH`.
@@ -213,23 +216,32 @@ pub fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-/// A name in lower case as one number, in the order of the alphabet, so that looking one up is a
-/// few comparisons of registers. `None`: longer than any name in the table may be.
+/// A name in lower case as two numbers, in the order of the alphabet, so that looking one up is a
+/// few comparisons of registers.
+type Packed = (u128, u64);
+
+/// Packs a name. `None`: it is longer than any name in the table may be.
 #[inline]
-const fn pack(name: &[u8]) -> Option<u128> {
-    if name.len() > NAME_MAX {
+const fn pack(name: &[u8]) -> Option<Packed> {
+    let (mut first, mut rest) = ([0; size_of::<u128>()], [0; size_of::<u64>()]);
+    if name.len() > first.len() + rest.len() {
         return None;
     }
-    let mut packed = [0; NAME_MAX];
     let mut at = 0;
     while at < name.len() {
-        packed[at] = name[at].to_ascii_lowercase();
+        let letter = name[at].to_ascii_lowercase();
+        match at < first.len() {
+            true => first[at] = letter,
+            false => rest[at - first.len()] = letter,
+        }
         at += 1;
     }
-    Some(u128::from_be_bytes(packed))
+    Some((u128::from_be_bytes(first), u64::from_be_bytes(rest)))
 }
 
-const NAME_MAX: usize = size_of::<u128>();
+const fn is_before(one: Packed, other: Packed) -> bool {
+    one.0 < other.0 || one.0 == other.0 && one.1 < other.1
+}
 
 /// Both tables in one, in alphabetical order.
 static ALL: [Spec; SPECS.len() + DATA.len()] = {
@@ -237,7 +249,7 @@ static ALL: [Spec; SPECS.len() + DATA.len()] = {
     let (mut own, mut data) = (0, 0);
     while own + data < all.len() {
         let own_is_next = data == DATA.len()
-            || own < SPECS.len() && packed(SPECS[own].name) < packed(DATA[data].name);
+            || own < SPECS.len() && is_before(packed(SPECS[own].name), packed(DATA[data].name));
         let mut spec = if own_is_next { SPECS[own] } else { DATA[data] };
         spec.place = (own + data) as u16;
         all[own + data] = spec;
@@ -247,19 +259,22 @@ static ALL: [Spec; SPECS.len() + DATA.len()] = {
 };
 
 /// The names of [`ALL`], packed. Does not compile when a table is out of order.
-static PACKED: [u128; ALL.len()] = {
-    let mut names = [0; ALL.len()];
+static PACKED: [Packed; ALL.len()] = {
+    let mut names = [(0, 0); ALL.len()];
     let mut row = 0;
     while row < names.len() {
         names[row] = packed(ALL[row].name);
-        assert!(row == 0 || names[row - 1] < names[row], "the tables are in alphabetical order");
+        assert!(
+            row == 0 || is_before(names[row - 1], names[row]),
+            "the tables are in alphabetical order"
+        );
         assert!(row >= SPECS.len() || SPECS[row].id as usize == row);
         row += 1;
     }
     names
 };
 
-const fn packed(name: &str) -> u128 {
+const fn packed(name: &str) -> Packed {
     pack(name.as_bytes()).expect("a name that fits")
 }
 

@@ -58,6 +58,12 @@ pub(crate) const LOADING: &str = r##"
     FUNCTION LIST
     FCALL 1 0
     FUNCTION LOAD "#!lua name=a\nredis.register_function('b', function() return 'two' end)"
+    FUNCTION LOAD "#!lua name=version\nlocal number = redis.REDIS_VERSION_NUM + #redis.REDIS_VERSION redis.register_function('number', function() return number > 458752 end)"
+    FCALL number 0
+    FUNCTION DELETE version
+    FUNCTION LOAD "#!lua name=late\nlocal lib = redis redis.register_function('late', function() lib.register_function('later', function() end) end)"
+    FCALL late 0
+    FUNCTION DELETE late
     FUNCTION LOAD "#!lua name=a\nthis is no Lua"
     FUNCTION LOAD REPLACE "#!lua name=a\nthis is no Lua"
     FCALL 1 0

@@ -369,5 +369,11 @@ pub(crate) const PLACES: &str = r#"
     ZRANGE d 0 -1
     GEORADIUS g 15 37 200 km ASC
     GEORADIUS_RO g 15 37 200 km ASC
+    GEORADIUSBYMEMBER g Palermo 200 km ASC WITHDIST
+    GEORADIUSBYMEMBER g Palermo 200 km STORE near
+    ZRANGE near 0 -1
+    GEORADIUSBYMEMBER_RO g Catania 100 km
+    GEORADIUSBYMEMBER g nobody 100 km
+    GEORADIUSBYMEMBER g Palermo
     ZCARD g
 "#;

@@ -27,6 +27,8 @@ data_commands! {
     "geopos" -2 ONE_KEY ["readonly"] "3.2.0" Geo Read(Again) "Longitude and latitude of members";
     "georadius" -6 ONE_KEY ["write" "denyoom" "movablekeys"] "3.2.0" Geo Write "Members within a distance of a point";
     "georadius_ro" -6 ONE_KEY ["readonly"] "3.2.10" Geo Read(List) "Members within a distance of a point, without storing";
+    "georadiusbymember" -5 ONE_KEY ["write" "denyoom" "movablekeys"] "3.2.0" Geo Write "Members within a distance of another member";
+    "georadiusbymember_ro" -5 ONE_KEY ["readonly"] "3.2.10" Geo Read(List) "Members within a distance of another member, without storing";
     "geosearch" -7 ONE_KEY ["readonly"] "6.2.0" Geo Read(List) "Members inside a circle or a box";
     "geosearchstore" -8 TWO_KEYS ["write" "denyoom"] "6.2.0" Geo Write "Store the members inside a circle or a box";
     "getbit" 3 ONE_KEY ["readonly" "fast"] "2.2.0" Bitmap Read(Zero) "Returns the bit value at offset in the string value stored at key";

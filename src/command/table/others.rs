@@ -9,8 +9,6 @@ pub(super) static OTHERS: &[(&str, &str)] = &[
     ("bgsave", "admin"),
     ("debug", "admin"),
     ("failover", "admin"),
-    ("georadiusbymember", "write geo"),
-    ("georadiusbymember_ro", "read geo"),
     ("lastsave", "admin fast"),
     ("lolwut", "read fast"),
     ("memory", ""),

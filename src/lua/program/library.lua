@@ -88,15 +88,22 @@ local function of_library(inner, wanted)
     end
   end
 
+  local function registers_late()
+    refuse('redis.register_function can only be called on FUNCTION LOAD command')
+  end
+
   local at_load = { register_function = register, log = inner.log }
-  for _, level in ipairs({ 'DEBUG', 'VERBOSE', 'NOTICE', 'WARNING' }) do
-    at_load['LOG_' .. level] = inner['LOG_' .. level]
+  local constants = { 'LOG_DEBUG', 'LOG_VERBOSE', 'LOG_NOTICE', 'LOG_WARNING', 'REDIS_VERSION', 'REDIS_VERSION_NUM' }
+  for _, name in ipairs(constants) do
+    at_load[name] = inner[name]
   end
   local of_scripts = { breakpoint = true, debug = true, replicate_commands = true }
 
   local given = setmetatable({}, {
     __index = function(_, name)
-      if not is_loading then
+      if not is_loading and name == 'register_function' then
+        return registers_late
+      elseif not is_loading then
         return not of_scripts[name] and inner[name] or nil
       elseif at_load[name] == nil then
         error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
