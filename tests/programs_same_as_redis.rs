@@ -225,6 +225,45 @@ async fn clients_that_wait_are_woken() {
     }
 }
 
+/// Who waits already passes over what has become something else, and is not told of it.
+#[tokio::test]
+async fn clients_that_wait_pass_over_keys_of_another_type() {
+    let redis = Master::start();
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    for (waiting, steps) in PASSED_OVER {
+        let expected = passed_over(&redis.address(), waiting, steps).await;
+        let actual = passed_over(proxy.address(), waiting, steps).await;
+        assert_eq!(actual, expected, "{waiting} behind {steps:?}");
+    }
+}
+
+const PASSED_OVER: [(&str, &[&str]); 8] = [
+    ("BLPOP k 0", &["SET k v", "DEL k", "RPUSH k a"]),
+    ("BRPOP k 0", &["SET k v NX PX 60000", "DEL k", "RPUSH k a b"]),
+    ("BLPOP k other 0", &["SET k v", "RPUSH other a"]),
+    ("BLMPOP 0 2 k other RIGHT COUNT 2", &["SADD k v", "RPUSH other a b c"]),
+    ("BZMPOP 0 2 k other MIN", &["RPUSH k v", "ZADD other 1 a"]),
+    ("BLMOVE k to LEFT RIGHT 0", &["SET k v", "DEL k", "RPUSH k a"]),
+    ("BRPOPLPUSH k to 0", &["SET to v", "RPUSH k a"]),
+    ("XREAD BLOCK 0 STREAMS k $", &["SET k v", "DEL k", "XADD k 1-1 field value"]),
+];
+
+/// What the waiting client is answered.
+async fn passed_over(address: &str, waiting: &str, steps: &[&str]) -> Vec<u8> {
+    let mut other = connect(address, "2").await;
+    other.ask(&["DEL", "k", "to", "other"]).await;
+    let mut waiter = connect(address, "2").await;
+    waiter.send(&encode(&words(waiting))).await;
+    for step in steps {
+        // So that it is looked at in between.
+        tokio::time::sleep(SETTLES_DOWN).await;
+        other.send(&encode(&words(step))).await;
+        other.frame().await;
+    }
+    waiter.frame().await.1
+}
+
 /// Each line with the one that wakes it.
 const WOKEN: [(&str, &str); 12] = [
     ("BLPOP k 0", "LPUSH k a b"),

@@ -42,8 +42,13 @@ pub struct Waiting {
 
 /// For what a client waits.
 pub enum Awaited {
-    /// An element, which this operation takes if there is one.
-    Element(Box<dyn Fn() -> Operation>),
+    /// An element.
+    Element {
+        /// Takes it out of the first key that has one.
+        first: Box<dyn Fn() -> Operation>,
+        /// If there are several keys: the same for each of them.
+        alone: Vec<Box<dyn Fn() -> Operation>>,
+    },
     /// Entries of streams.
     Entries(Entries),
 }
@@ -72,6 +77,15 @@ fn is_nothing(reply: &Reply) -> bool {
     match reply {
         Reply::Raw(frame) => &frame[..] == b"_\r\n",
         _ => *reply == Reply::NilArray,
+    }
+}
+
+/// A key holds something else than what is waited for.
+fn is_of_wrong_type(reply: &Reply) -> bool {
+    match reply {
+        Reply::Raw(frame) => frame.starts_with(b"-WRONGTYPE"),
+        Reply::Error(text) => text.starts_with("WRONGTYPE"),
+        _ => false,
     }
 }
 
@@ -105,7 +119,7 @@ impl Waiting {
             // Who is not first leaves what there is to others.
             let tries = changes.is_first() || std::mem::take(&mut may_be_wrong);
             let reply = match tries || line == Line::Readers {
-                true => self.attempt(&asking, &target).await,
+                true => self.attempt(&asking, &target, blocked.is_some()).await,
                 false => Reply::NilArray,
             };
             if !is_nothing(&reply) && !is_split(&reply) {
@@ -154,16 +168,38 @@ impl Waiting {
         withdrawal.is_withdrawn.set(true);
     }
 
-    async fn attempt(&self, asking: &Asking, target: &Target) -> Reply {
-        match &self.awaited {
-            Awaited::Element(attempt) => asking.engine.run_now(attempt()).await,
-            Awaited::Entries(entries) => entries.attempt(self, asking, target).await,
+    async fn attempt(&self, asking: &Asking, target: &Target, is_blocked: bool) -> Reply {
+        let (first, alone) = match &self.awaited {
+            Awaited::Element { first, alone } => (first, alone),
+            Awaited::Entries(entries) => return entries.attempt(self, asking, target).await,
+        };
+        let reply = asking.engine.run_now(first()).await;
+        if !is_blocked || !is_of_wrong_type(&reply) {
+            return reply;
         }
+        // Who waits already passes over keys of another type (`handleClientsBlockedOnKeys` in `blocked.c`).
+        for attempt in alone {
+            let reply = asking.engine.run_now(attempt()).await;
+            if !is_nothing(&reply) && !is_of_wrong_type(&reply) {
+                return reply;
+            }
+        }
+        match alone.is_empty() && self.first_is_a_list(asking).await {
+            // So it is where the element would be moved to that holds something else.
+            true => reply,
+            false => Reply::NilArray,
+        }
+    }
+
+    async fn first_is_a_list(&self, asking: &Asking) -> bool {
+        let (key, kind) = (self.keys[0].clone(), Kind::Read(Read::new(Question::Type)));
+        let operation = Operation { db: self.db, key, kind };
+        asking.engine.run_now(operation).await == Reply::Simple("list")
     }
 
     async fn is_worth_a_try(&self, worker: &Worker, changes: &Listener) -> bool {
         match &self.awaited {
-            Awaited::Element(_) => self.is_there(worker).await,
+            Awaited::Element { .. } => self.is_there(worker).await,
             Awaited::Entries(entries) => {
                 let has_changed = entries.have_changed(self, worker).await;
                 if has_changed && entries.line == Line::Readers {
@@ -190,7 +226,7 @@ impl Waiting {
 impl Awaited {
     fn line(&self) -> Line {
         match self {
-            Self::Element(_) => Line::Elements,
+            Self::Element { .. } => Line::Elements,
             Self::Entries(entries) => entries.line,
         }
     }

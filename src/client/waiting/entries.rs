@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use super::{Waiting, is_nothing};
+use super::{Waiting, is_nothing, is_of_wrong_type};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::command::table::Nothing;
@@ -72,7 +72,12 @@ impl Entries {
             }
         }
         let operation = (self.next)(&self.ids.borrow());
-        asking.engine.run_now(operation).await
+        let reply = asking.engine.run_now(operation).await;
+        // Redis passes over streams that have become something else; who reads for a group is told.
+        match self.line == Line::Readers && is_of_wrong_type(&reply) {
+            true => Reply::NilArray,
+            false => reply,
+        }
     }
 
     /// Puts ids in the place of every `$`. Says whether there were any.
