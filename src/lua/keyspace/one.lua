@@ -20,10 +20,10 @@ if now then
 end
 local is_promised = stamp and sub(stamp, 1, 32) == expected
 if is_promised and #here_and_mode > 7 then
-  -- As `stamp_of` and the program in general have it.
+  -- As `stamp_of` and the program in general have it. A floor that the stamp knows is below what it has promised.
   local floor, last = string.match(call('GET', 'redlock-proxy:mark') or '', ';(%d+) (%d+)$')
-  local is_above = struct.unpack('>I8', expected) > tonumber(floor or 0)
-  is_promised = is_above and tonumber(last or 0) == tonumber(sub(here_and_mode, 8))
+  local is_known = struct.unpack('>I8', sub(stamp, 77, 84)) >= tonumber(floor or 0)
+  is_promised = is_known and tonumber(last or 0) == tonumber(sub(here_and_mode, 8))
 end
 if is_promised then
   clean_text = sub(stamp, 50, 65)
