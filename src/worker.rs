@@ -388,6 +388,7 @@ impl Worker {
         }
         tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
         tokio::task::spawn_local(Rc::clone(&self.engine).keep_settling());
+        tokio::task::spawn_local(Rc::clone(&self.engine).keep_closing());
         tokio::task::spawn_local(chores::look_at_itself(Rc::clone(self)));
         if self.index == 0 {
             tokio::task::spawn_local(chores::changes(Rc::clone(self)));

@@ -32,6 +32,51 @@ async fn what_differs_between_servers_is_the_same_on_all_masters() {
     }
 }
 
+/// A script that names a key that it has not declared begins anew, and would name another one each time.
+#[tokio::test]
+async fn a_script_may_make_up_its_keys_out_of_the_time_or_of_dice() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut raw = proxy.raw().await;
+    for script in MADE_UP {
+        for _ in 0..3 {
+            let reply = raw.ask(&["EVAL", script, "0"]).await;
+            let Reply::Bulk(key) = &reply else { panic!("{script}: {reply:?}") };
+            let key = String::from_utf8_lossy(key).into_owned();
+            assert_eq!(raw.ask(&["GET", &key]).await, Reply::bulk("1"), "{script}");
+            equal_everywhere(&masters, &key).await;
+        }
+    }
+    let read = "local now = redis.call('time') return redis.call('get', 't' .. now[1] .. now[2])";
+    assert_eq!(raw.ask(&["EVAL_RO", read, "0"]).await, Reply::Nil);
+}
+
+/// Each run of a script finds one more, in no time.
+#[tokio::test]
+async fn a_script_that_comes_to_undeclared_keys_without_end_is_told_so() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--patience", "500ms", "--vote-timeout", "500ms"]);
+    let mut raw = proxy.raw().await;
+    let script = "for number = 1, 1000000 do redis.call('get', 'k' .. number) end";
+    let reply = raw.ask(&["EVAL", script, "0"]).await;
+    let Reply::Error(error) = &reply else { panic!("{reply:?}") };
+    assert!(error.starts_with("TRYAGAIN the script came to one undeclared key"), "{error}");
+    assert_eq!(ask(&mut raw, "INCR counter").await, Reply::Int(1));
+}
+
+const MADE_UP: [&str; 3] = [
+    "local now = redis.call('time') local key = 't' .. now[1] .. now[2] redis.call('set', key, 1) return key",
+    "local key = 'r' .. math.random(1000000000) redis.call('set', key, 1) return key",
+    "local a, b = redis.call('time'), redis.call('time') \
+     redis.call('set', 'a' .. a[2], 1) redis.call('set', 'b' .. b[2], 1) return 'b' .. b[2]",
+];
+
 const BY_CHANCE: [&str; 3] = [
     "local now = redis.call('time') return redis.call('set', KEYS[2], now[1] .. '.' .. now[2])",
     "return redis.call('set', KEYS[2], math.random(1000000))",

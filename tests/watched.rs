@@ -8,11 +8,12 @@ use support::{Masters, Proxy, Raw, Reply, target_is_plain_redis, words};
 const BEFORE: [&str; 4] = ["DEL k d other", "SADD k a b", "SADD other b c", "SET d v"];
 
 /// They only read the watched key.
-const READERS: [&str; 5] = [
+const READERS: [&str; 6] = [
     "SINTERSTORE d k other",
     "SUNIONSTORE d other k",
     "COPY k d REPLACE",
     "SORT k ALPHA STORE d",
+    "EVAL \"redis.call('del', KEYS[2]) return redis.call('bitfield', KEYS[2], 'get', 'u8', 0, 'overflow', 'sat')\" 2 k d",
     "EVAL \"if redis.call('scard', KEYS[1]) == 2 then return redis.call('set', KEYS[2], 1) end\" 2 k d",
 ];
 

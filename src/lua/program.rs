@@ -336,8 +336,8 @@ impl Wrapped {
     fn around(&self, scan: &Scan<'_>) -> String {
         let mut text = self.frame.head.clone();
         if scan.draws {
-            // Without this, masters of different ages would draw different numbers.
-            text.push_str("math.randomseed(seconds + micros)\n");
+            // Without this, masters of different ages would draw different numbers. A program that begins anew draws the same.
+            text.push_str("math.randomseed(seconds + micros - (whole and whole[5] or 0))\n");
         }
         text.push_str(&if scan.is_dynamic {
             any_call(self.frame, scan)

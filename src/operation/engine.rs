@@ -7,6 +7,7 @@
 mod aftermath;
 mod ahead;
 mod aside;
+mod closing;
 mod comparing;
 mod deadlines;
 mod later;
@@ -227,6 +228,9 @@ impl Engine {
     /// Starts `operation` on the key with this [`Engine::fingerprint`]; its reply goes to `target`,
     /// perhaps before this returns.
     pub fn start(self: &Rc<Self>, operation: Operation, key: u64, target: Target) {
+        if operation.has_too_many_keys() {
+            return target.deliver(verdict::too_many_keys());
+        }
         let turn = operation.turn().map(|kind| (kind, key));
         let serial = self.serial.get().wrapping_add(1);
         self.serial.set(serial);
@@ -439,7 +443,10 @@ impl Engine {
         }
         match next.then {
             Then::Wait => {}
-            Then::Ask => self.ask(id),
+            Then::Ask => match self.widened_for_too_long(id) {
+                Some(reply) => self.reply(id, reply, turn::End::Lost),
+                None => self.ask(id),
+            },
             Then::Tell(masters) => self.tell(id, masters),
             Then::Pause => self.pause(id),
             Then::Otherwise => self.go_on_as_program(id),
@@ -448,6 +455,17 @@ impl Engine {
             }
             Then::Reply(reply, end) => self.reply(id, reply, end),
         }
+    }
+
+    /// The reply to a program that has come to one undeclared key after the other until the client's patience has passed: each
+    /// of its rounds is answered in time.
+    fn widened_for_too_long(&self, id: OperationId) -> Option<Reply> {
+        let now = clock::now();
+        let reply = self.with(id, |flight| {
+            let is_over = flight.last(&self.rules).is_some_and(|last| now >= last);
+            is_over.then(|| flight.operation.give_up_widening()).flatten()
+        });
+        reply.flatten()
     }
 
     /// Sends each of these masters what it is told in the current round.

@@ -52,6 +52,11 @@ impl Load {
         Self { script, then, verdicts: None, trouble: Trouble::default() }
     }
 
+    /// Whether the program behind it is refused for the number of its keys.
+    pub(super) fn has_too_many_keys(&self) -> bool {
+        matches!(&self.then, Then::Run(program) if program.has_too_many_keys())
+    }
+
     /// Whether the script is run, if it is one.
     pub(super) fn runs(&self) -> bool {
         matches!(self.then, Then::Run(_))

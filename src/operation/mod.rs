@@ -43,6 +43,7 @@ use crate::client::outbox::Order;
 use crate::client::reply::Reply;
 use crate::clock::Instant;
 use crate::decision::lease::attempt::{Attempt, Tag};
+use crate::decision::register::ballot::Ballot;
 use crate::lua;
 use crate::master::deferred::{Debt, Lease, Over};
 use crate::master::reply::Answer;
@@ -580,6 +581,31 @@ impl Operation {
         match &self.kind {
             Kind::Program(program) => program.behind(),
             _ => None,
+        }
+    }
+
+    /// What all masters hold now, if their stamps are long: keys, and the ballots that it was accepted under.
+    fn decided(&self) -> Option<Vec<(register::Place, Ballot)>> {
+        match &self.kind {
+            Kind::Program(program) => program.decided(),
+            _ => None,
+        }
+    }
+
+    /// Ends a program that goes on as it came to a key that it has not declared. Returns the reply.
+    fn give_up_widening(&mut self) -> Option<Reply> {
+        match &mut self.kind {
+            Kind::Program(program) => program.give_up_widening(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is refused for the number of its keys.
+    fn has_too_many_keys(&self) -> bool {
+        match &self.kind {
+            Kind::Program(program) => program.has_too_many_keys(),
+            Kind::Load(load) => load.has_too_many_keys(),
+            _ => false,
         }
     }
 

@@ -18,6 +18,7 @@ use crate::clock::Instant;
 use crate::command::number::parse_i64;
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::lease::attempt::Stored;
+use crate::decision::register::ballot::Ballot;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
 use crate::master::reply::Answer;
@@ -453,6 +454,23 @@ impl Program {
         }
     }
 
+    /// What all masters hold now, if their stamps are long.
+    pub(super) fn decided(&self) -> Option<Vec<(Place, Ballot)>> {
+        self.run.as_ref().and_then(Run::decided)
+    }
+
+    /// Ends one that goes on as it came to a key that it has not declared.
+    pub(super) fn give_up_widening(&mut self) -> Option<Reply> {
+        let run = self.run.as_mut().filter(|run| run.is_widened())?;
+        run.give_up();
+        Some(verdict::undeclared_without_end())
+    }
+
+    /// Whether it is refused for the number of its keys.
+    pub(super) fn has_too_many_keys(&self) -> bool {
+        self.call.writes_too_many_keys()
+    }
+
     /// The keys that it has changed.
     pub(super) fn changed_keys(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
         let places = self.own_run().into_iter().filter(|_| self.has_changed).flat_map(Run::places);
@@ -488,9 +506,18 @@ impl Call {
 
     /// Whether this is one of its keys.
     fn names(&self, place: &Place) -> bool {
+        self.key_names().any(|key| *key == place.key)
+    }
+
+    fn key_names(&self) -> impl Iterator<Item = &[u8]> {
         let mut words = resp3::elements(&self.words).filter_map(|word| word.body);
         let count = words.next().and_then(parse_i64).unwrap_or_default() as usize;
-        words.take(count).any(|key| *key == place.key)
+        words.take(count)
+    }
+
+    fn writes_too_many_keys(&self) -> bool {
+        let may_write = !self.read_only && !self.text.is_read_only();
+        may_write && register::are_too_many(self.key_names())
     }
 
     fn job(&self, db: u32) -> Job {

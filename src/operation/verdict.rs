@@ -3,6 +3,7 @@
 use crate::client::reply::Reply;
 use crate::master::electorate::Obstacle;
 use crate::operation::Rules;
+use crate::operation::register::TOO_MANY_KEYS;
 use crate::quorum::MasterSet;
 
 /// Masters without an answer that counts, when an operation ends without a verdict.
@@ -162,6 +163,18 @@ pub fn undecided(rules: &Rules, answered: usize) -> Reply {
 /// Too many clients wait for one key.
 pub fn too_many_waiting() -> Reply {
     Reply::error("TRYAGAIN too many clients are waiting for this key: try again")
+}
+
+/// A script goes from one key to the next that it has not declared.
+pub fn undeclared_without_end() -> Reply {
+    Reply::error(
+        "TRYAGAIN the script came to one undeclared key after the other for longer than --patience: declare its keys",
+    )
+}
+
+/// What one program would write to is too much to be kept track of.
+pub fn too_many_keys() -> Reply {
+    Reply::Error(TOO_MANY_KEYS.into())
 }
 
 /// What a program is answered whose client would take for a lock what has ended.

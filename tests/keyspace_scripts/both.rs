@@ -291,7 +291,7 @@ impl Both {
         let words = match &asked {
             Request::Prepare(keys, ballot) => ask::prepare(keys, *ballot, 0),
             Request::Adopt(adopt) => ask::adopt(adopt, &[held], 0),
-            Request::Apply(apply) => ask::apply(apply),
+            Request::Apply(apply) => ask::apply(apply, None),
         };
         self.connections[at].send(&words.eval()).await;
         let (reply, frame) = self.connections[at].frame().await;

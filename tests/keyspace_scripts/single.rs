@@ -64,7 +64,7 @@ pub(crate) fn apply(
 
 pub(crate) async fn run(raw: &mut Raw, request: &Request<Job>) -> Said {
     let Request::Apply(apply) = request else { unreachable!("a program") };
-    raw.send(&ask::apply(apply).eval()).await;
+    raw.send(&ask::apply(apply, None).eval()).await;
     let (reply, frame) = raw.frame().await;
     said(request, &frame).unwrap_or_else(|| panic!("{reply:?}"))
 }

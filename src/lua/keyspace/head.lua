@@ -2,7 +2,8 @@
 -- that it may be changed under, its database in 5 digits, the flush after which that was promised in 16, and if it is to hold a
 -- lease, when that ends in 16, and its value.
 -- The last word: how many keys there are in 4 digits, the database in 5, 'ro' for a script that must not change anything,
--- the time in microseconds in 16, and the ballot to promise.
+-- the time in microseconds in 16, the ballot to promise, and if the program has begun before at another time, that time in 16:
+-- it is the one that the program is told.
 if now then
   -- Those of one key, in full. A ballot is accepted between two flushes, and says which.
   local expected, where = ARGV[own - 3], sub(here_and_mode, 1, 7)
@@ -42,7 +43,7 @@ for at = 1, count do
   then
     is_refused = true
   end
-  latest = latest_of(stamp, sub(common, 28), latest)
+  latest = latest_of(stamp, sub(common, 28, 43), latest)
   has_ended = has_ended or lives(stamp, counter_of(sub(basis, 17, 32))) and not lives(stamp, now)
   if is_below(highest, promised) then
     highest = promised
@@ -76,7 +77,7 @@ end
 choose(db)
 -- To which of its keys the program has written.
 local written = {}
-whole = { db, mode, databases, written }
+whole = { db, mode, databases, written, now - (tonumber(sub(common, 44)) or now) }
 local keys = {}
 for at = 1, count do
   keys[at] = ARGV[first + 2 * at - 2]

@@ -3,6 +3,8 @@
 local db, home, mode
 -- Keys of the program by database and name, as numbers, those of this database, and which of them it has written.
 local databases, seen, written
+-- By how much the time is later, in microseconds, than the one that the program is told.
+local later
 -- Whether it had written before the present command.
 local wrote = false
 -- What keys held that the program has changed: database, key, what DUMP gave, and when masters clean up.
@@ -11,10 +13,10 @@ IMAGES
 local messages
 local popped = 0
 if whole then
-  db, mode, databases, written = unpack(whole)
+  db, mode, databases, written, later = unpack(whole)
 else
   db, mode = string.format('%d', sub(here_and_mode, 1, 5)), sub(here_and_mode, 6, 7)
-  databases, written = { [db] = { [only] = 1 } }, {}
+  databases, written, later = { [db] = { [only] = 1 } }, {}, 0
 end
 home, seen = db, databases[db] or {}
 rest = function()

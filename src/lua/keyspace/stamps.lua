@@ -9,7 +9,7 @@ for at = 1, count do
     put_back(keys[at], lease)
   end
 end
-local next_ballot = sub(common, 28)
+local next_ballot = sub(common, 28, 43)
 if missing or not writes then
   -- Who comes later must not find alive what this program has found ended, and has cleaned up.
   for at = 1, has_ended and count or 0 do
@@ -28,26 +28,29 @@ local packed = cmsgpack.pack(reply)
 if #packed > LONGEST_REPLY then
   packed = ''
 end
--- A key that is alone is not named.
-local group = string.format('%04d', count > 1 and count or 0)
+-- A key that is alone is not named. All keys have the same group, which may be long: it is put together once.
+local group = { string.format('%04d', count > 1 and count or 0) }
 for at = 1, count > 1 and count or 0 do
   local where, basis = slots[5 * at - 1], slots[5 * at]
-  group = group .. string.format('%05d%08d', where, #keys[at]) .. keys[at] .. sub(basis, 17, 32)
+  group[at + 1] = string.format('%05d%08d', where, #keys[at]) .. keys[at] .. sub(basis, 17, 32)
 end
+group = table.concat(group)
+local without_lease = '00000000' .. group
 -- Until when what ends so stays: at least as long as what has had that end before, which may have been moved.
+local longest_before
 local function stays_until(clean)
   local the_end = (tonumber(clean) - SLACK_MS) * 1000
   if the_end <= 0 then
     return sub(NONE, 1, 8)
-  end
-  local longest = own_us() + math.max(the_end - now, 0)
-  for at = 1, count do
-    local stamp = slots[5 * at - 4]
-    if sub(stamp, 50, 65) == clean then
-      longest = math.max(longest, (struct.unpack('>I8', sub(stamp, 66, 73))))
+  elseif not longest_before then
+    longest_before = {}
+    for at = 1, count do
+      local stamp = slots[5 * at - 4]
+      local before = sub(stamp, 50, 65)
+      longest_before[before] = math.max(longest_before[before] or 0, (struct.unpack('>I8', sub(stamp, 66, 73))))
     end
   end
-  return struct.pack('>I8', longest)
+  return struct.pack('>I8', math.max(own_us() + math.max(the_end - now, 0), longest_before[clean] or 0))
 end
 
 for at = 1, count do
@@ -65,8 +68,10 @@ for at = 1, count do
   if sub(stamp, 49, 49) ~= '-' and sub(stamp, 50, 50) ~= '-' and lives(stamp, now) then
     until_clean = sub(stamp, 50, 65)
   end
-  local how, found = written[at] and 'w' or 'k', string.format('%08d', lease and #lease or 0) .. (lease or '') .. group
-  if count == 1 and not lease then
+  local how, found = written[at] and 'w' or 'k', without_lease
+  if lease then
+    found = string.format('%08d', #lease) .. lease .. group
+  elseif count == 1 then
     how, found = 'a', ''
   end
   call('SET', companion(keys[at]), table.concat({

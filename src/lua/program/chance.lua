@@ -5,12 +5,12 @@
 local NOWHERE = RESERVED_PREFIX
 
 -- A whole number from 1 to `count`, by the generator of Park and Miller, all of whose steps are exact in a double. Its first
--- steps part the seeds of programs that begin one microsecond after the other.
+-- steps part the seeds of programs that begin one microsecond after the other. One that begins anew draws the same.
 local dice
 local function draw(count)
   local steps = 1
   if not dice then
-    dice, steps = now % 2147483646 + 1, 5
+    dice, steps = (now - later) % 2147483646 + 1, 5
   end
   for _ = 1, steps do
     dice = dice * 48271 % 2147483647

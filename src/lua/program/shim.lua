@@ -94,6 +94,17 @@ local function set_nothing(reply, words)
   return not reply
 end
 
+-- Whether a BITFIELD has no part that changes anything.
+local function only_gets(words)
+  for at = 3, #words do
+    local part = string.upper(words[at])
+    if part == 'SET' or part == 'INCRBY' then
+      return false
+    end
+  end
+  return true
+end
+
 -- Whether a command has changed nothing, as far as its reply tells.
 local function is_idle(reply, words)
   local name, is_table = string.lower(words[1]), type(reply) == 'table'
@@ -101,6 +112,8 @@ local function is_idle(reply, words)
     return true
   elseif name == 'set' then
     return set_nothing(reply, words)
+  elseif name == 'bitfield' then
+    return only_gets(words)
   end
   local is_nothing = not reply or reply == 0 or reply == -1 or is_table and next(reply.set or reply) == nil
   return is_nothing and string.find(idle, ' ' .. name .. ' ', 1, true)
@@ -256,12 +269,14 @@ local function publish(run, ...)
   return 0
 end
 
--- The same on all masters. It goes on with each call, as scripts may wait for that.
+-- The same on all masters, and when the program begins anew with another key: it may have made up the key out of it. It goes
+-- on with each call, as scripts may wait for that.
 local function time(run, ...)
   if select('#', ...) ~= 1 then
     return run(...)
   end
-  local told = { string.format('%d', seconds), string.format('%d', micros) }
+  local told_us = seconds * 1000000 + micros - later
+  local told = { string.format('%d', math.floor(told_us / 1000000)), string.format('%d', told_us % 1000000) }
   micros = micros + 1
   if micros == 1000000 then
     seconds, micros = seconds + 1, 0

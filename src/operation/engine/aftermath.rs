@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Engine, Flight, OperationId};
 use crate::clock;
+use crate::decision::register::ballot::Ballot;
 use crate::lua::program::Program as Text;
 use crate::master::deferred::Note;
 use crate::operation::Owed;
@@ -28,6 +29,7 @@ pub(super) struct Aftermath {
 pub(super) struct Left {
     owed: Option<(u32, Box<[u8]>, Owed)>,
     behind: Option<(Vec<Place>, MasterSet)>,
+    decided: Option<Vec<(Place, Ballot)>>,
     differing: Option<(Arc<Text>, Vec<Place>)>,
 }
 
@@ -64,6 +66,7 @@ impl Engine {
         Left {
             owed: self.last_owed(operation),
             behind: operation.behind(),
+            decided: operation.decided(),
             differing: operation.differing(),
         }
     }
@@ -76,6 +79,9 @@ impl Engine {
         if let Some((places, masters)) = left.behind {
             let behind = &self.rules.registers.behind;
             places.into_iter().for_each(|place| behind.note(place, masters));
+        }
+        if let Some(keys) = left.decided {
+            self.rules.registers.decided.note(keys);
         }
         if let Some((program, places)) = left.differing {
             self.metrics.replies_differing.one();

@@ -94,7 +94,7 @@ impl Sweeping {
                 .filter(|_| is_open)
                 .map(|accepted| (place, accepted))
         });
-        close(engine, db, open.collect()).await;
+        engine.close(db, &open.collect::<Vec<_>>()).await;
     }
 
     /// A pass has ended: what was considered before it is dropped if it was whole.
@@ -149,15 +149,6 @@ impl Sweeping {
         let youngest = head.promised.max(head.sight.state.accepted);
         youngest.counter.saturating_add(self.age.as_micros() as u64) < now_us
     }
-}
-
-async fn close(engine: &Engine, db: u32, keys: Vec<(Place, Ballot)>) {
-    if keys.is_empty() {
-        return;
-    }
-    let words = ask::close(&keys);
-    let masters = engine.rules.quorum.everybody();
-    join_all(masters.iter().map(|master| engine.ask_words(master, db, &words))).await;
 }
 
 fn are_all_in(engine: &Engine) -> bool {

@@ -113,8 +113,8 @@ fn of_stamps(script: &'static Text, keys: &[(Place, Ballot)]) -> Words {
     Words::ours(script, words)
 }
 
-/// Returns the call that runs a program.
-pub fn apply(apply: &Apply<Job>) -> Words {
+/// Returns the call that runs a program, which is told another time than its own if it has begun before.
+pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> Words {
     let Apply { program: job, basis, now_us, next } = apply;
     let mut words = vec![digits(job.keys.len())];
     words.extend(job.keys.iter().chain(&job.argv).map(|word| word.to_vec()));
@@ -135,7 +135,8 @@ pub fn apply(apply: &Apply<Job>) -> Words {
     }
     let count = job.places.len();
     let last = format!("{count:04}{:05}{mode}{now_us:016}", job.db);
-    words.push([last.as_bytes(), &next].concat());
+    let told = begun_us.map(|begun_us| format!("{begun_us:016}")).unwrap_or_default();
+    words.push([last.as_bytes(), &next, told.as_bytes()].concat());
     Words::of_job(job, words)
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::behind::Behind;
+use super::decided::Decided;
 use super::remains::Remains;
 use super::{Job, Place};
 use crate::clock::{self, Instant};
@@ -25,6 +26,8 @@ pub struct Registers {
     pub(in crate::operation) warned: Cell<Option<Instant>>,
     /// What masters have missed.
     pub behind: Behind,
+    /// What all of them hold, and may forget the group of.
+    pub decided: Decided,
     /// Leases of a minority.
     pub remains: Remains,
 }
@@ -41,10 +44,11 @@ pub const TOMBSTONE_AGE: Duration = Duration::from_secs(10);
 
 impl Default for Registers {
     fn default() -> Self {
-        let (behind, remains) = (Behind::default(), Remains::default());
+        let (behind, decided, remains) =
+            (Behind::default(), Decided::default(), Remains::default());
         let (edition, flushes, held) = (Cell::new(0), Cell::new(0), RefCell::default());
         let (worker, warned) = (fastrand::u64(1..), Cell::new(None));
-        Self { worker, edition, flushes, held, warned, behind, remains }
+        Self { worker, edition, flushes, held, warned, behind, decided, remains }
     }
 }
 

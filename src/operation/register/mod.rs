@@ -11,6 +11,7 @@
 
 pub mod ask;
 pub mod behind;
+pub mod decided;
 pub mod held;
 pub mod look;
 pub mod packed;
@@ -93,6 +94,22 @@ pub struct Job {
     pub places: Vec<Place>,
     /// Those of them that must still hold what they held when they were watched; `None`: they certainly do not.
     pub watched: Vec<(Place, Option<Name>)>,
+}
+
+/// What a program is answered that has too many keys. Not one of Redis's texts.
+pub const TOO_MANY_KEYS: &str =
+    "ERR too many keys for one command, script or transaction: split it";
+
+/// Whether a program of keys with these names is refused: the stamp of each names all of them until it is settled, so what
+/// masters keep grows with the square of their number.
+pub fn are_too_many<'a>(names: impl Iterator<Item = &'a [u8]>) -> bool {
+    /// What masters keep at most for that, in bytes.
+    const MOST: usize = 64 << 20;
+    /// What the name of a key takes besides itself: `stamps.lua`.
+    const AROUND: usize = 29;
+    let (count, bytes) =
+        names.fold((0, 0), |(count, bytes), name| (count + 1, bytes + name.len() + AROUND));
+    count * bytes > MOST
 }
 
 /// Names what a key holds, for `WATCH`. The same value again has another name; what was only adopted keeps its own.

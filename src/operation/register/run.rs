@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::ask::{self, Words};
 use super::replies::{self, Replies};
 use super::said::{self, Said};
-use super::{Job, Lease, Place};
+use super::{Job, Lease, Place, TOO_MANY_KEYS, are_too_many, decided};
 use crate::decision::keyspace::proposer::{self, Answer, Outcome, Proposer, Request, Wish};
 use crate::decision::keyspace::remains::Over;
 use crate::decision::keyspace::slot::{Basis, Refusal};
@@ -43,6 +43,8 @@ pub struct Run {
     replies: Replies,
     /// Masters that have run what was sent last.
     ran_on: MasterSet,
+    /// Those of them that have written.
+    wrote_on: MasterSet,
     /// Masters that have refused it.
     refused: MasterSet,
     /// Masters that could not run what was sent last, and why.
@@ -53,6 +55,9 @@ pub struct Run {
     began_us: u64,
     /// When the program was sent first.
     first: Option<Moment>,
+    /// The same for one that begins anew with another key, by the time of programs in microseconds: it may have made up that
+    /// key out of the time or of dice, so it is told the same.
+    begun_us: Option<u64>,
 }
 
 /// When a program ran, in microseconds since the epoch.
@@ -154,11 +159,13 @@ impl Run {
             wrote: false,
             replies: Replies::default(),
             ran_on,
+            wrote_on: MasterSet::EMPTY,
             refused,
             failed: Vec::new(),
             is_over: false,
             began_us: now_us,
             first: None,
+            begun_us: None,
         };
         let step = it.send();
         (it, step)
@@ -211,12 +218,20 @@ impl Run {
             Answer::Applied(ran) => {
                 self.wrote |= ran.wrote;
                 self.ran_on.insert(master);
+                if ran.wrote {
+                    self.wrote_on.insert(master);
+                }
                 self.replies.add(&ran.reply);
             }
             Answer::Refused(_) => self.refused.insert(master),
             Answer::Adopted => self.copying.adopted.insert(master),
             Answer::Promised(_) => {}
         }
+    }
+
+    /// Whether it goes on as its program came to a key that it has not declared.
+    pub fn is_widened(&self) -> bool {
+        self.begun_us.is_some() && matches!(self.request, Request::Prepare(..))
     }
 
     /// The client is told an error. Nothing begins that might let its program run after that: late answers
@@ -352,6 +367,17 @@ impl Run {
         }
     }
 
+    /// What all masters hold now, if their stamps are long: its keys, and the ballots that it was accepted under.
+    pub fn decided(&self) -> Option<Vec<(Place, Ballot)>> {
+        let Request::Apply(apply) = &self.request else { return None };
+        let places = &apply.program.places;
+        let names: usize = places.iter().map(|place| place.key.len()).sum();
+        let is_long = places.len() > 1 && names > decided::SHORT;
+        let is_everywhere = self.wrote_on == self.worker.quorum.everybody();
+        let ballots = apply.basis.iter().map(|basis| basis.ballot);
+        (is_long && is_everywhere).then(|| places.iter().cloned().zip(ballots).collect())
+    }
+
     /// Keys of which some masters are not known to hold what the others do, and those masters, when nothing of it is on its
     /// way any more.
     pub fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
@@ -431,12 +457,14 @@ impl Run {
             let chosen_us = self.began_us;
             self.first.get_or_insert(Moment { ran_us: apply.now_us, chosen_us });
         }
+        self.begun_us = self.begun_us.filter(|begun_us| self.is_last_since(*begun_us));
         (self.ran_on, self.refused) = (MasterSet::EMPTY, MasterSet::EMPTY);
+        self.wrote_on = MasterSet::EMPTY;
         self.replies = Replies::default();
         let words = match &self.request {
             Request::Prepare(keys, ballot) => ask::prepare(keys, *ballot, NOT_KNOWN),
             Request::Adopt(adopt) => ask::adopt(adopt, &vec![None; adopt.states.len()], NOT_KNOWN),
-            Request::Apply(apply) => ask::apply(apply),
+            Request::Apply(apply) => ask::apply(apply, self.begun_us),
         };
         Step::Send(self.worker.quorum.everybody(), self.token(Part::Request), words)
     }
@@ -494,10 +522,32 @@ impl Run {
     }
 
     /// The program needs another key. No master has run it: the others have the same state, and stop at the same key.
+    /// Whether no other program has changed one of its keys since, as far as ballots tell: time goes on from program to program of
+    /// a key.
+    fn is_last_since(&self, begun_us: u64) -> bool {
+        let is_older = |ballot: Ballot| ballot.counter < begun_us;
+        match &self.request {
+            Request::Prepare(..) => true,
+            Request::Adopt(adopt) => {
+                adopt.states.iter().all(|it| it.state.recent.last().is_none_or(is_older))
+            }
+            // What this worker has adopted for it was looked at then.
+            Request::Apply(apply) => apply
+                .basis
+                .iter()
+                .all(|basis| is_older(basis.accepted) || basis.accepted.worker == self.worker.id),
+        }
+    }
+
     fn with_key(&mut self, place: Place, now_us: u64) -> Step {
         let Request::Apply(apply) = &self.request else { return Step::Wait };
         let mut job = apply.program.clone();
         job.places.push(place);
+        if are_too_many(job.places.iter().map(|place| &place.key[..])) {
+            self.give_up();
+            return Step::Failed(format!("-{TOO_MANY_KEYS}\r\n").into());
+        }
+        self.begun_us.get_or_insert(apply.now_us);
         self.began_us = now_us;
         self.request = self.proposer.with_keys(job, now_us);
         self.send()
