@@ -70,7 +70,8 @@ applications-page: ## the same, and write docs/applications.md
 	UPDATE_DOCS=1 $(MAKE) test-applications
 
 chaos: ## let everything fail under clients of this proxy and of others, CHAOS_SECONDS for each kind, from CHAOS_SEED
-	@scripts/install-missing redis-server redis-tools python3 python3-venv npm
+	@scripts/install-missing redis-server redis-tools python3 python3-venv npm \
+		$$(cat tests/clients/java/debian-packages)
 	$(CARGO) test --locked --test chaos every_ -- --include-ignored --nocapture --test-threads 1
 
 reliability-page: ## the same, and write what was seen into docs/reliability.md

@@ -9,6 +9,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::data::REDISSON_THREADS;
 use crate::rust_client::{Driver, run};
 
 /// What takes locks, or uses data.
@@ -17,6 +18,8 @@ pub(crate) enum Program {
     RedisPy,
     /// It uses data.
     RedisPyForData,
+    /// Several clients in one process use its objects.
+    RedissonForData,
     RedlockPy,
     Ioredis,
     RedisCrate,
@@ -28,12 +31,11 @@ pub(crate) fn start(programs: &[Program], journal: SocketAddr) -> JoinSet<Result
     let mut clients = JoinSet::new();
     for program in programs {
         match program {
-            Program::RedisPy => clients.spawn(process("python", "redis_py.py", journal)),
-            Program::RedisPyForData => {
-                clients.spawn(process("python", "data_redis_py.py", journal))
-            }
-            Program::RedlockPy => clients.spawn(process("python", "redlock_py.py", journal)),
-            Program::Ioredis => clients.spawn(process("node", "ioredis.mjs", journal)),
+            Program::RedisPy => clients.spawn(python("redis_py.py", journal)),
+            Program::RedisPyForData => clients.spawn(python("data_redis_py.py", journal)),
+            Program::RedissonForData => clients.spawn(java("DataRedisson.java", journal)),
+            Program::RedlockPy => clients.spawn(python("redlock_py.py", journal)),
+            Program::Ioredis => clients.spawn(node("ioredis.mjs", journal)),
             Program::RedisCrate => clients.spawn(run(journal, Driver::redis_crate())),
             Program::Rslock => clients.spawn(run(journal, Driver::rslock())),
         };
@@ -64,15 +66,41 @@ pub(crate) async fn all_gone(clients: &mut JoinSet<Result<(), String>>) {
     }
 }
 
+/// What the programs in Java need and is not there.
+pub(crate) async fn java_lacks() -> Option<&'static str> {
+    for program in ["javac", "mvn"] {
+        let asked = Command::new(program).arg("-version").output().await;
+        if !asked.is_ok_and(|output| output.status.success()) {
+            return Some(program);
+        }
+    }
+    None
+}
+
+async fn python(file: &str, journal: SocketAddr) -> Result<(), String> {
+    process(&["python", "program", "redis-8"], file, &[], journal).await
+}
+
+async fn node(file: &str, journal: SocketAddr) -> Result<(), String> {
+    process(&["node", "program"], file, &[], journal).await
+}
+
+async fn java(file: &str, journal: SocketAddr) -> Result<(), String> {
+    let threads = REDISSON_THREADS.to_string();
+    process(&["java", "program", "redisson-4"], file, &[&threads], journal).await
+}
+
 /// Runs a program with the packages that `tests/clients` has pinned.
-async fn process(language: &str, file: &str, journal: SocketAddr) -> Result<(), String> {
+async fn process(
+    with: &[&str],
+    file: &str,
+    arguments: &[&str],
+    journal: SocketAddr,
+) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut command = Command::new(root.join("clients/run"));
-    command.args([language, "program"]);
-    if language == "python" {
-        command.arg("redis-8");
-    }
-    command.arg(root.join("chaos/clients").join(file)).env("CHAOS_JOURNAL", journal.to_string());
+    command.args(with).arg(root.join("chaos/clients").join(file)).args(arguments);
+    command.env("CHAOS_JOURNAL", journal.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
     let output =
         command.stderr(Stdio::piped()).output().await.map_err(|error| error.to_string())?;

@@ -4,8 +4,10 @@
 pub(crate) mod client;
 pub(crate) mod desk;
 pub(crate) mod findings;
+pub(crate) mod judges;
 pub(crate) mod ledger;
 pub(crate) mod object;
+pub(crate) mod redisson;
 pub(crate) mod server;
 
 use std::path::Path;
@@ -22,7 +24,7 @@ use crate::system::System;
 use client::Client;
 use findings::{Findings, find};
 use ledger::Ledger;
-use object::{Answer, Call};
+use object::{Answer, Call, Kind};
 
 /// What holds the data.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,9 +60,59 @@ impl Front {
     }
 }
 
+/// Who uses which objects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Cast {
+    /// Seven clients in Rust and two with redis-py use what any client can.
+    Plain,
+    /// Six threads of one process use Redisson's own objects.
+    Redisson,
+}
+
+impl Cast {
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Cast::Plain => "data",
+            Cast::Redisson => "Redisson",
+        }
+    }
+
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Cast::Plain => &Kind::PLAIN,
+            Cast::Redisson => &Kind::REDISSON,
+        }
+    }
+
+    /// So many that there is mostly somebody at each object, and often two.
+    fn clients(self) -> usize {
+        match self {
+            Cast::Plain => 9,
+            Cast::Redisson => REDISSON_THREADS,
+        }
+    }
+
+    /// Those that are no tasks in Rust.
+    fn programs(self) -> &'static [Program] {
+        match self {
+            Cast::Plain => &[Program::RedisPyForData; 2],
+            Cast::Redisson => &[Program::RedissonForData],
+        }
+    }
+
+    fn in_rust(self) -> usize {
+        match self {
+            Cast::Plain => self.clients() - self.programs().len(),
+            Cast::Redisson => 0,
+        }
+    }
+}
+
 /// One way of holding data under one kind of fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Phase {
+    pub(crate) cast: Cast,
     pub(crate) front: Front,
     pub(crate) fault: Fault,
     /// Faults follow each other for so long, and until each has happened once.
@@ -81,13 +133,13 @@ impl Phase {
     /// Runs it, and tells what came of it.
     pub(crate) async fn seen(&self) -> Outcome {
         let outcome = self.run().await;
-        let Phase { front, fault, seed, .. } = self;
-        let (front, fault) = (front.name(), fault.name());
+        let Phase { cast, front, fault, seed, .. } = self;
+        let (cast, front, fault) = (cast.name(), front.name(), fault.name());
         let Outcome { strikes, findings, .. } = &outcome;
         let strikes = strikes.len();
-        println!("data, {front}: {fault}, seed {seed}: {strikes} strikes, {findings:#?}");
+        println!("{cast}, {front}: {fault}, seed {seed}: {strikes} strikes, {findings:#?}");
         if let Some(directory) = std::env::var_os("CHAOS_HISTORIES") {
-            let file = format!("data-{front}-{fault}").replace(['/', '`', ' '], "_");
+            let file = format!("{cast}-{front}-{fault}").replace(['/', '`', ' '], "_");
             let file = Path::new(&directory).join(file);
             std::fs::write(file, outcome.history()).expect("a directory for histories");
         }
@@ -95,13 +147,13 @@ impl Phase {
     }
 
     async fn run(&self) -> Outcome {
-        let Phase { front, fault, lasting, seed } = *self;
+        let Phase { cast, front, fault, lasting, seed } = *self;
         let mut bed = Bed::start(front.system().masters(), front.proxies(), fault.master_flags());
-        let ledger = Ledger::new(seed, bed.routes(), CLIENTS);
-        let others = CLIENTS - IN_PYTHON;
-        let (address, mut desks) = desk::open(&ledger, others..CLIENTS).await;
-        let mut programs = clients::start(&[Program::RedisPyForData; IN_PYTHON], address);
-        for number in 0..others {
+        let ledger = Ledger::new(seed, bed.routes(), cast.clients(), cast.kinds());
+        let in_rust = cast.in_rust();
+        let (address, mut desks) = desk::open(&ledger, in_rust..cast.clients()).await;
+        let mut programs = clients::start(cast.programs(), address);
+        for number in 0..in_rust {
             desks.spawn(client::run(ledger.clone(), number));
         }
         let are_all_present = |_| ledger.books().is_everybody_present();
@@ -113,7 +165,7 @@ impl Phase {
         clients::all_gone(&mut programs).await;
         let mute = look_at_all(&ledger).await;
         let differing = keys_that_differ(&ledger, &bed).await;
-        let mut findings = find(&ledger.books(), front.system().rules().errors);
+        let mut findings = find(&ledger.books(), front.system().rules());
         (findings.mute, findings.differing) = (mute, differing);
         Outcome { findings, strikes, ledger, logs: bed.logs() }
     }
@@ -189,11 +241,8 @@ async fn keys_that_differ(ledger: &Ledger, bed: &Bed) -> Vec<String> {
     Vec::new()
 }
 
-/// So many that there is mostly somebody at each object, and often two.
-const CLIENTS: usize = 9;
-
-/// Those with redis-py. The others are in Rust.
-const IN_PYTHON: usize = 2;
+/// As many clients. Those that ask the same proxy share one Redisson.
+pub(crate) const REDISSON_THREADS: usize = 6;
 
 /// Longer than a client waits for a connection and a reply.
 const FAREWELL: Duration = Duration::from_secs(60);

@@ -26,7 +26,7 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use data::Front;
+use data::{Cast, Front};
 use fault::Fault;
 use phase::{Outcome, Phase};
 use report::Part;
@@ -68,8 +68,8 @@ async fn data_is_one_servers_whatever_fails() {
     if target_is_plain_redis() {
         return;
     }
-    let (front, fault) = (Front::ThreeProxies, Fault::Mixed);
-    let phase = data::Phase { front, fault, lasting: Duration::ZERO, seed: seed() };
+    let (cast, front, fault) = (Cast::Plain, Front::ThreeProxies, Fault::Mixed);
+    let phase = data::Phase { cast, front, fault, lasting: Duration::ZERO, seed: seed() };
     let outcome = phase.seen().await;
     let broken = outcome.findings.broken_promises();
     assert!(broken.is_empty(), "{}\n{broken:#?}", outcome.history());
@@ -80,8 +80,9 @@ async fn data_is_one_servers_whatever_fails() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn data_of_one_redis_that_forgets_is_caught() {
     for (fault, is_caught) in [(Fault::Flush, true), (Fault::RestartAlways, false)] {
-        let (front, lasting, seed) = (Front::Redis, Duration::ZERO, seed());
-        let outcome = data::Phase { front, fault, lasting, seed }.seen().await;
+        let (cast, front, lasting) = (Cast::Plain, Front::Redis, Duration::ZERO);
+        let seed = seed();
+        let outcome = data::Phase { cast, front, fault, lasting, seed }.seen().await;
         let found = &outcome.findings;
         assert_eq!(!found.impossible.is_empty(), is_caught, "{fault:?}: {found:#?}");
     }
@@ -117,6 +118,20 @@ async fn every_system_under_every_fault() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "takes many minutes: run by make chaos"]
 async fn every_data_under_every_fault() {
+    data_under_every_fault(Cast::Plain).await;
+}
+
+/// The same for Redisson's own objects. `CHAOS_ONLY` names parts of `Redisson, FRONT: FAULT`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "takes many minutes: run by make chaos"]
+async fn every_object_of_redisson_under_every_fault() {
+    match clients::java_lacks().await {
+        Some(program) => println!("skipped: {program} is missing, which builds Redisson's client"),
+        None => data_under_every_fault(Cast::Redisson).await,
+    }
+}
+
+async fn data_under_every_fault(cast: Cast) {
     let lasting = Duration::from_secs(setting("CHAOS_SECONDS").unwrap_or(10));
     let (seed, only) = (seed(), std::env::var("CHAOS_ONLY").unwrap_or_default());
     let mut rows = Vec::new();
@@ -124,9 +139,9 @@ async fn every_data_under_every_fault() {
     for fault in Fault::ALL.into_iter().filter(|it| it.concerns_data(System::Proxies)) {
         let mut cells = Vec::new();
         for front in Front::ALL {
-            let name = format!("data, {}: {}", front.name(), fault.name());
+            let name = format!("{}, {}: {}", cast.name(), front.name(), fault.name());
             let wanted = fault.concerns_data(front.system()) && name.contains(&only);
-            let phase = data::Phase { front, fault, lasting, seed };
+            let phase = data::Phase { cast, front, fault, lasting, seed };
             let outcome = if wanted { Some(phase.seen().await) } else { None };
             let own = outcome.iter().filter(|_| front != Front::Redis);
             broken.extend(own.flat_map(|outcome| outcome.findings.broken_promises()));
@@ -134,7 +149,9 @@ async fn every_data_under_every_fault() {
         }
         rows.push((fault, cells));
     }
-    tell(Part::Data, &report::tables_of_data(&rows), (lasting, seed), only.is_empty());
+    let is_for_the_page = cast == Cast::Plain && only.is_empty();
+    let tables = report::tables_of_data(cast.name(), &rows);
+    tell(Part::Data, &tables, (lasting, seed), is_for_the_page);
     assert!(broken.is_empty(), "{broken:#?}");
 }
 

@@ -58,10 +58,11 @@ pub(crate) fn tables(rows: &[(Fault, Vec<Cell<Outcome>>)]) -> String {
     format!("{violations}\n{service}")
 }
 
-/// The same of data, in the order of [`Front::ALL`].
-pub(crate) fn tables_of_data(rows: &[(Fault, Vec<Cell<data::Outcome>>)]) -> String {
+/// The same of data, of this name, in the order of [`Front::ALL`].
+pub(crate) fn tables_of_data(data: &str, rows: &[(Fault, Vec<Cell<data::Outcome>>)]) -> String {
     let names = Front::ALL.map(Front::name);
-    let violations = table("violations with data under", &names, rows, violations_of_data);
+    let violations =
+        table(&format!("violations with {data} under"), &names, rows, violations_of_data);
     let service = table(SERVICE_OF_DATA, &names, rows, service_of_data);
     format!("{violations}\n{service}")
 }

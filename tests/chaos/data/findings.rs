@@ -1,7 +1,9 @@
 //! Reads what clients were told and says what should not be in it.
 
+use super::judges;
 use super::ledger::Books;
-use super::object::{Answer, Call, Object};
+use super::object::{Answer, Call, Kind, Object};
+use crate::checker::Rules;
 use crate::history::{Nanos, Outage};
 use crate::support::linearizable::{Doubt, check};
 
@@ -31,6 +33,16 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
+    /// Looks for an order in which one server can have answered the calls of an object.
+    fn explain(&mut self, object: &Object) {
+        let name = &object.keys[0];
+        match check(&object.history(), MOST_WAYS) {
+            Ok(()) => {}
+            Err(Doubt::Violation(why)) => self.impossible.push(format!("{name}: {why}")),
+            Err(doubt) => self.untold.push(format!("{name}: {doubt:?}")),
+        }
+    }
+
     /// Everything that the proxy promises not to let happen and that did. Of some objects so much may be left open that
     /// nobody knows, but not of many.
     pub(crate) fn broken_promises(&self) -> Vec<String> {
@@ -40,11 +52,10 @@ impl Findings {
     }
 }
 
-/// `errors`: how a server's may begin.
-pub(crate) fn find(books: &Books, errors: &[&str]) -> Findings {
+pub(crate) fn find(books: &Books, rules: Rules) -> Findings {
     let calls = || books.objects.iter().flat_map(|object| &object.calls);
     let mut findings = Findings {
-        wrong: calls().filter(|call| is_wrong(call, errors)).map(describe).collect(),
+        wrong: calls().filter(|call| is_wrong(call, rules.errors)).map(describe).collect(),
         objects: books.objects.len(),
         answers: calls().filter(|call| is_told(call)).count(),
         open: books.objects.iter().map(Object::open).sum(),
@@ -52,11 +63,12 @@ pub(crate) fn find(books: &Books, errors: &[&str]) -> Findings {
         ..Findings::default()
     };
     for object in &books.objects {
-        let name = &object.keys[0];
-        match check(&object.history(), MOST_WAYS) {
-            Ok(()) => {}
-            Err(Doubt::Violation(why)) => findings.impossible.push(format!("{name}: {why}")),
-            Err(doubt) => findings.untold.push(format!("{name}: {doubt:?}")),
+        match object.kind {
+            Kind::Limiter => findings.impossible.extend(judges::of_a_limiter(&object.calls)),
+            Kind::FencedLock | Kind::FairLock => {
+                findings.impossible.extend(judges::of_a_lock(object, rules));
+            }
+            _ => findings.explain(object),
         }
     }
     for call in calls().filter(|call| is_lost(call)) {

@@ -26,7 +26,7 @@ pub(crate) struct Books {
     /// Those used up, too.
     pub(crate) objects: Vec<Object>,
     /// Where in `objects` those stand that are in use, one of each kind.
-    in_use: [usize; Kind::ALL.len()],
+    in_use: Vec<usize>,
     /// How often each client had to look for another server.
     detours: Vec<usize>,
     pub(crate) outages: Vec<Outage>,
@@ -49,13 +49,13 @@ pub(crate) struct Order {
 }
 
 impl Ledger {
-    pub(crate) fn new(seed: u64, routes: Vec<String>, clients: usize) -> Ledger {
-        let objects = Kind::ALL.into_iter().enumerate();
+    pub(crate) fn new(seed: u64, routes: Vec<String>, clients: usize, kinds: &[Kind]) -> Ledger {
+        let objects = kinds.iter().copied().enumerate();
         Ledger(Arc::new(Mutex::new(Books {
             random: Rng::with_seed(seed),
             routes,
             objects: objects.map(|(number, kind)| Object::new(kind, number)).collect(),
-            in_use: std::array::from_fn(|at| at),
+            in_use: (0..kinds.len()).collect(),
             detours: vec![0; clients],
             outages: Vec::new(),
             ended: false,
@@ -74,9 +74,8 @@ impl Ledger {
             return None;
         }
         let object = books.choose();
-        let name = format!("it-{client}-{}", books.given);
-        let Books { random, objects, .. } = &mut *books;
-        let operation = objects[object].next(random, name);
+        let Books { random, objects, given, .. } = &mut *books;
+        let operation = objects[object].next(random, client, *given);
         Some(books.give(client, object, operation))
     }
 
@@ -146,7 +145,11 @@ impl Books {
 
     fn give(&mut self, client: usize, object: usize, operation: Operation) -> Order {
         let route = (client + self.detours[client]) % self.routes.len();
-        let server = self.routes[route].clone();
+        let bound = match &operation {
+            Operation::Redisson(method) => self.objects[object].locked.server(method),
+            _ => None,
+        };
+        let server = bound.unwrap_or(&self.routes[route]).clone();
         let commands = operation.commands(&self.objects[object].keys);
         let call = self.objects[object].ask(Call {
             client,
@@ -160,10 +163,13 @@ impl Books {
         Order { server, commands, rest_ms, patience_ms: PATIENCE_MS, object, call }
     }
 
-    /// Whether every client has asked something: the first start of one may have to install what it needs.
+    /// Whether every client has asked something, and knows what became of it: the first start of one may have to install
+    /// what it needs, and the first call takes long in Java.
     pub(crate) fn is_everybody_present(&self) -> bool {
         let calls = || self.objects.iter().flat_map(|object| &object.calls);
-        (0..self.detours.len()).all(|client| calls().any(|call| call.client == client))
+        let has_come =
+            |client| calls().any(|call| call.client == client && call.answer != Answer::Unanswered);
+        (0..self.detours.len()).all(has_come)
     }
 
     /// How many answers there are to what was asked after a time, of the object in use of which there are fewest.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use fastrand::Rng;
 use redis::Value;
 
+use super::redisson::Holders;
 use super::server::{OneRedis, Operation};
 use crate::history::Nanos;
 use crate::support::linearizable;
@@ -19,20 +20,43 @@ pub(crate) enum Kind {
     Pair,
     /// Two lists.
     Belt,
+    /// Redisson's semaphore, and so on.
+    Permits,
+    Latch,
+    Limiter,
+    FencedLock,
+    FairLock,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 6] =
+    /// Those of any client.
+    pub(crate) const PLAIN: [Kind; 6] =
         [Kind::Counter, Kind::Value, Kind::List, Kind::Semaphore, Kind::Pair, Kind::Belt];
+
+    /// Those of Redisson.
+    pub(crate) const REDISSON: [Kind; 5] =
+        [Kind::Permits, Kind::Latch, Kind::Limiter, Kind::FencedLock, Kind::FairLock];
+
+    /// Keys of which all masters come to hold the same.
+    fn keys(self, name: String) -> [String; 2] {
+        let other = match self {
+            Kind::Limiter => format!("{{{name}}}:value"),
+            Kind::FencedLock => format!("redisson_lock_token:{{{name}}}"),
+            Kind::FairLock => format!("redisson_lock_queue:{{{name}}}"),
+            _ => format!("{name}-too"),
+        };
+        [name, other]
+    }
 
     /// What shows all of it.
     pub(crate) fn look(self) -> Operation {
         match self {
-            Kind::Counter | Kind::Value => Operation::Get,
+            Kind::Counter | Kind::Value | Kind::Permits | Kind::Latch => Operation::Get,
             Kind::List => Operation::List,
             Kind::Semaphore => Operation::Holders,
             Kind::Pair => Operation::GetBoth,
             Kind::Belt => Operation::ListBoth,
+            Kind::Limiter | Kind::FencedLock | Kind::FairLock => Operation::Exists,
         }
     }
 }
@@ -49,6 +73,8 @@ pub(crate) struct Object {
     seen: String,
     /// Who may hold a permit.
     holders: VecDeque<String>,
+    /// The same of an object of Redisson.
+    pub(crate) locked: Holders,
 }
 
 /// One request of one client.
@@ -76,7 +102,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self, Answer::Error(_) | Answer::Lost(_) | Answer::Unanswered)
     }
 }
@@ -84,17 +110,20 @@ impl Answer {
 impl Object {
     pub(crate) fn new(kind: Kind, number: usize) -> Object {
         let name = format!("{kind:?}-{number}").to_lowercase();
-        let keys = [name.clone(), format!("{name}-too")];
-        let (calls, holders) = Default::default();
-        Object { kind, keys, calls, open: 0, seen: String::new(), holders }
+        let (calls, holders, locked) = Default::default();
+        Object { kind, keys: kind.keys(name), calls, open: 0, seen: String::new(), holders, locked }
     }
 
     pub(crate) fn is_used_up(&self) -> bool {
         self.calls.len() >= MOST_CALLS || self.open >= MOST_OPEN
     }
 
-    /// What a client does with it next. `name` comes once only.
-    pub(crate) fn next(&mut self, random: &mut Rng, name: String) -> Operation {
+    /// What a client does with it next. `number` comes once only.
+    pub(crate) fn next(&mut self, random: &mut Rng, client: usize, number: u64) -> Operation {
+        if Kind::REDISSON.contains(&self.kind) {
+            return Operation::Redisson(self.locked.next(self.kind, client, number, random));
+        }
+        let name = format!("it-{client}-{number}");
         let lot = random.u8(0..10);
         match (self.kind, lot) {
             (Kind::Counter, 0..6) => Operation::Increment(1),
@@ -129,7 +158,7 @@ impl Object {
     pub(crate) fn answer(&mut self, at: usize, answered: Nanos, answer: Answer) {
         let call = &mut self.calls[at];
         (call.answered, call.answer) = (answered, answer);
-        self.open += usize::from(call.answer.is_open() && call.operation != self.kind.look());
+        self.open += usize::from(call.answer.is_open() && !call.operation.only_looks());
         match (&call.operation, &call.answer) {
             (Operation::Get, Answer::Told(Value::BulkString(value))) => {
                 self.seen = String::from_utf8_lossy(value).into_owned();
@@ -143,6 +172,9 @@ impl Object {
             (Operation::Acquire(name) | Operation::GiveBack(name), _) => {
                 self.holders.push_back(name.clone());
             }
+            (Operation::Redisson(method), answer) => {
+                self.locked.answer(call.client, &call.server, method, answer);
+            }
             _ => {}
         }
     }
@@ -155,7 +187,7 @@ impl Object {
         };
         let counts = |call: &&Call| {
             matches!(call.answer, Answer::Told(_))
-                || (call.answer.is_open() && call.operation != self.kind.look())
+                || (call.answer.is_open() && !call.operation.only_looks())
         };
         let calls = self.calls.iter().filter(counts);
         let calls = calls.map(|call| (call, told(call)));

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use redis::Value;
 
+use super::redisson::Method;
 use crate::support::linearizable::Server;
 
 /// What is asked of an object. An object has one key or two.
@@ -35,6 +36,8 @@ pub(crate) enum Operation {
     PopMoved,
     /// A transaction.
     ListBoth,
+    Exists,
+    Redisson(Method),
 }
 
 impl Operation {
@@ -62,6 +65,18 @@ impl Operation {
             Operation::Move => vec![words(["LMOVE", one, other, "LEFT", "RIGHT"])],
             Operation::PopMoved => vec![words(["LPOP", other])],
             Operation::ListBoth => [one, other].map(|it| words(["LRANGE", it, "0", "-1"])).to_vec(),
+            Operation::Exists => vec![words(["EXISTS", one])],
+            Operation::Redisson(method) => vec![method.words(one)],
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn only_looks(&self) -> bool {
+        match self {
+            Operation::Get | Operation::List | Operation::Holders | Operation::Exists => true,
+            Operation::GetBoth | Operation::ListBoth => true,
+            Operation::Redisson(method) => method.only_looks(),
+            _ => false,
         }
     }
 
@@ -83,7 +98,7 @@ pub(crate) const PERMITS: usize = 2;
 /// See [`Operation`]. Which fields there are depends on the kind of the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct OneRedis {
-    strings: [Option<String>; 2],
+    pub(super) strings: [Option<String>; 2],
     lists: [VecDeque<String>; 2],
     holders: BTreeSet<String>,
 }
@@ -132,14 +147,19 @@ impl Server for OneRedis {
             }
             Operation::PopMoved => text(self.lists[1].pop_front().as_ref()),
             Operation::ListBoth => Value::Array(self.lists.iter().map(texts).collect()),
+            Operation::Exists => yes_or_no(self.strings[0].is_some()),
+            Operation::Redisson(method) => method.run(self),
         }
     }
 }
 
 impl OneRedis {
+    pub(super) fn count(&self, which: usize) -> Option<i64> {
+        self.strings[which].as_ref().map(|it| it.parse().expect("a counter"))
+    }
+
     fn increment(&mut self, which: usize, by: i64) -> Value {
-        let before = self.strings[which].as_deref().unwrap_or("0");
-        let after = before.parse::<i64>().expect("a counter") + by;
+        let after = self.count(which).unwrap_or(0) + by;
         self.strings[which] = Some(after.to_string());
         Value::Int(after)
     }
@@ -153,7 +173,7 @@ impl OneRedis {
     }
 }
 
-fn yes_or_no(it: bool) -> Value {
+pub(super) fn yes_or_no(it: bool) -> Value {
     Value::Int(i64::from(it))
 }
 
@@ -165,7 +185,7 @@ fn texts<'a>(them: impl IntoIterator<Item = &'a String>) -> Value {
     Value::Array(them.into_iter().map(|it| text(Some(it))).collect())
 }
 
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+pub(super) fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
