@@ -75,7 +75,7 @@ public final class DataRedisson {
         } catch (RedisTimeoutException | RedisConnectionException | TimeoutException lost) {
             return failure("lost", lost.toString());
         } catch (RedisException error) {
-            return failure("error", asTheServerSaidIt(error));
+            return failure(error.getCause() == null ? "error" : "lost", asTheServerSaidIt(error));
         }
     }
 
@@ -179,13 +179,12 @@ public final class DataRedisson {
         return "[\"" + kind + "\", \"" + line + "\"]";
     }
 
-    /** Redisson cuts the first word off the errors that it has classes for. */
+    /** Redisson cuts the first word off one error. One that has a cause is its own: a command that was interrupted. */
     private static String asTheServerSaidIt(RedisException error) {
-        String text = String.valueOf(error.getMessage());
-        if (error instanceof RedisOutOfMemoryException) {
-            return "OOM " + text;
+        if (error.getCause() != null) {
+            return error + ": " + error.getCause();
         }
-        return text;
+        return error instanceof RedisOutOfMemoryException ? "OOM " + error.getMessage() : error.getMessage();
     }
 
     private static final TimeUnit MILLISECONDS = TimeUnit.MILLISECONDS;
