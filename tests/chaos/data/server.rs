@@ -36,6 +36,7 @@ pub(crate) enum Operation {
     PopMoved,
     /// A transaction.
     ListBoth,
+    /// Of both keys. What nobody reads may stay undecided.
     Exists,
     Redisson(Method),
 }
@@ -65,7 +66,7 @@ impl Operation {
             Operation::Move => vec![words(["LMOVE", one, other, "LEFT", "RIGHT"])],
             Operation::PopMoved => vec![words(["LPOP", other])],
             Operation::ListBoth => [one, other].map(|it| words(["LRANGE", it, "0", "-1"])).to_vec(),
-            Operation::Exists => vec![words(["EXISTS", one])],
+            Operation::Exists => vec![words(["EXISTS", one, other])],
             Operation::Redisson(method) => vec![method.words(one)],
         }
     }
@@ -147,7 +148,7 @@ impl Server for OneRedis {
             }
             Operation::PopMoved => text(self.lists[1].pop_front().as_ref()),
             Operation::ListBoth => Value::Array(self.lists.iter().map(texts).collect()),
-            Operation::Exists => yes_or_no(self.strings[0].is_some()),
+            Operation::Exists => Value::Int(self.strings.iter().flatten().count() as i64),
             Operation::Redisson(method) => method.run(self),
         }
     }
