@@ -40,6 +40,9 @@ const STAYS: std::ops::Range<usize> = 65..73;
 /// What the clock of a master and ours may differ by when they are read for the same purpose, and more.
 const SOON_US: u64 = 100_000;
 
+/// By how much a master may take something to stay longer than we do: it runs later, and counts in milliseconds.
+const LATE_US: u64 = 10_000;
+
 /// The mark up to its tail.
 pub(crate) const MARK: &str = "c 1 1 1 0;";
 
@@ -275,12 +278,14 @@ impl Both {
         }
     }
 
-    /// The clocks of masters are not read at the same moment as ours: what ends soon would have ended for one of them.
+    /// The clocks of masters are not read at the same moment as ours: what ends soon would have ended for one of them, and what
+    /// has just ended not yet.
     pub(crate) async fn let_short_ends_pass(&self) {
         let all = self.slots.iter().flat_map(Slots::iter);
-        let left = all.map(|(_, slot)| slot.state.stays_us.saturating_sub(now_us()));
+        let ends = all.map(|(_, slot)| slot.state.stays_us).filter(|stays_us| *stays_us > 0);
+        let left = ends.map(|stays_us| (stays_us + LATE_US).saturating_sub(now_us()));
         if let Some(left) = left.filter(|left| (1..SOON_US).contains(left)).max() {
-            tokio::time::sleep(Duration::from_micros(left + 1_000)).await;
+            tokio::time::sleep(Duration::from_micros(left)).await;
         }
     }
 
