@@ -146,7 +146,7 @@ mod tests {
         let (mut flush, look) = Flush::new(Quorum::of(3));
         masters()[..2].iter().for_each(|master| _ = flush.answer(look, *master, 0, 50));
         let request = flush.request();
-        assert_eq!(flush.answer(request, masters()[0], 49, 60), Step::Wait, "not done");
+        assert_eq!(flush.answer(request, masters()[1], 49, 60), Step::Wait, "not done");
         assert_eq!(flush.answer(request, masters()[0], 50, 60), Step::Wait);
         assert_eq!(flush.answer(request, masters()[0], 50, 60), Step::Wait, "the same master");
         assert_eq!(flush.answer(request, masters()[2], 80, 60), Step::Done);

@@ -638,7 +638,10 @@ fn settle_without(
     let again = proposer.again(now_us);
     let (mut proposer, step) = run((proposer, again), masters, asked);
     let step = if step == Step::Wait { proposer.no_more_answers() } else { step };
-    (proposer, step)
+    match step {
+        Step::Send(request) => run((proposer, request), masters, asked),
+        step => (proposer, step),
+    }
 }
 
 #[test]
