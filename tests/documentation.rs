@@ -320,13 +320,14 @@ fn error(literal: &str) -> Option<String> {
 }
 
 /// The first words of our errors, which clients tell them apart by.
-const CODES: [&str; 14] = [
+const CODES: [&str; 15] = [
     "ERR",
     "LOADING",
     "CLUSTERDOWN",
     "CROSSSLOT",
     "EXECABORT",
     "TRYAGAIN",
+    "UNKNOWN",
     "NOAUTH",
     "NOPERM",
     "NOPROTO",

@@ -428,7 +428,9 @@ async fn values_that_end_one_redis_are_errors_here() {
 
 fn is_an_error_of_the_script(said: &Reply) -> bool {
     match said {
-        Reply::Error(why) => !["TRYAGAIN", "CLUSTERDOWN"].iter().any(|code| why.starts_with(code)),
+        Reply::Error(why) => {
+            !["TRYAGAIN", "CLUSTERDOWN", "UNKNOWN"].iter().any(|code| why.starts_with(code))
+        }
         Reply::Array(items) => items.iter().any(is_an_error_of_the_script),
         _ => false,
     }

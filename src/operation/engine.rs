@@ -502,7 +502,8 @@ impl Engine {
         let term = self.term();
         let voters = asked.and(term.voters());
         if let Some(reply) = self.too_few(needs_quorum, asked, voters) {
-            self.reply(id, reply, turn::End::Lost);
+            let known = self.with(id, |flight| flight.operation.as_known(reply));
+            known.into_iter().for_each(|reply| self.reply(id, reply, turn::End::Lost));
             return self.retire(id);
         }
         let now = clock::now();

@@ -592,6 +592,14 @@ impl Operation {
         }
     }
 
+    /// What a client is told instead of this error, by what is known of the operation.
+    fn as_known(&self, reply: Reply) -> Reply {
+        match &self.kind {
+            Kind::Program(program) => program.as_known(reply),
+            _ => reply,
+        }
+    }
+
     /// Ends a program that goes on as it came to a key that it has not declared. Returns the reply.
     fn give_up_widening(&mut self) -> Option<Reply> {
         match &mut self.kind {

@@ -326,7 +326,8 @@ impl Program {
             _ if is_last => {
                 run.give_up();
                 let others = Others::silent_if(true);
-                Next::reply(self.trouble.unavailable(rules, answered, others))
+                let reply = self.trouble.unavailable(rules, answered, others);
+                Next::reply(self.as_known(reply))
             }
             step => self.next(rules, step),
         }
@@ -382,14 +383,12 @@ impl Program {
             return match self.is_dated(rules, &outcome) {
                 Ok(raw) => raw.map(|raw| self.shape.reply(raw)),
                 Err(Untold::Over) => Some(verdict::over()),
-                Err(Untold::Undecided) => {
-                    Some(self.trouble.undecided(rules, rules.quorum.needed()))
-                }
+                Err(Untold::Undecided) => Some(self.undecided(rules)),
             };
         }
         self.has_changed = self.run.as_ref().is_some_and(Run::has_written);
         if self.is_begun && !self.has_changed {
-            return Some(self.trouble.undecided(rules, rules.quorum.needed()));
+            return Some(self.undecided(rules));
         }
         let ttl_ms = time_to_live(&outcome).ok().flatten();
         let raw = match outcome {
@@ -406,7 +405,20 @@ impl Program {
         match raw {
             Some(raw) if self.is_dated_anew(rules, ttl_ms, &raw) => None,
             Some(raw) => Some(self.shape.reply(raw)),
-            None => Some(self.trouble.undecided(rules, rules.quorum.needed())),
+            None => Some(self.undecided(rules)),
+        }
+    }
+
+    fn undecided(&self, rules: &Rules) -> Reply {
+        self.as_known(self.trouble.undecided(rules, rules.quorum.needed()))
+    }
+
+    /// What its client is told instead of this: clients that repeat what was not done must not repeat what may have been.
+    pub(super) fn as_known(&self, reply: Reply) -> Reply {
+        let may_write = !self.is_fresh && self.call.may_write();
+        match may_write && self.own_run().is_some_and(Run::may_have_run) {
+            true => verdict::unknown(reply),
+            false => reply,
         }
     }
 
@@ -515,9 +527,12 @@ impl Call {
         words.take(count)
     }
 
+    fn may_write(&self) -> bool {
+        !self.read_only && !self.text.is_read_only()
+    }
+
     fn writes_too_many_keys(&self) -> bool {
-        let may_write = !self.read_only && !self.text.is_read_only();
-        may_write && register::are_too_many(self.key_names())
+        self.may_write() && register::are_too_many(self.key_names())
     }
 
     fn job(&self, db: u32) -> Job {

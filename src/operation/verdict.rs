@@ -184,9 +184,22 @@ pub fn over() -> Reply {
     )
 }
 
+/// What was sent, and of which nobody knows whether it was done. Redisson and clients of clusters repeat what they are told by
+/// `CLUSTERDOWN`, `TRYAGAIN` or `LOADING`, which mean with Redis that nothing was: it must not be one of these.
+pub fn unknown(reply: Reply) -> Reply {
+    match &reply {
+        Reply::Error(error) if is_undecided(error) => {
+            let why = error.split_once(' ').map_or(&error[..], |(_, why)| why);
+            Reply::error(format!("UNKNOWN whether it was done: {why}"))
+        }
+        _ => reply,
+    }
+}
+
 /// Whether a client that was told this does not know what became of its request, or has to come again.
 pub fn is_undecided(error: &str) -> bool {
-    ["CLUSTERDOWN ", "TRYAGAIN ", "LOADING "].iter().any(|code| error.starts_with(code))
+    let codes = ["CLUSTERDOWN ", "TRYAGAIN ", "LOADING ", "UNKNOWN "];
+    codes.iter().any(|code| error.starts_with(code))
 }
 
 /// Whether an error is a master's answer to the question; others it gives for want of something of its own.

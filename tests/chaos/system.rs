@@ -70,7 +70,7 @@ impl System {
                 validity: Validity::FromReply(VOTE_TIMEOUT_MS * MILLISECOND),
                 pad: PAD_MS * MILLISECOND,
                 // A master's own error is told when it keeps the others from a quorum.
-                errors: &["CLUSTERDOWN", "LOADING", "TRYAGAIN", "OOM"],
+                errors: &["CLUSTERDOWN", "LOADING", "TRYAGAIN", "UNKNOWN", "OOM"],
             },
             System::Redis => Rules {
                 validity: Validity::FromRequest,

@@ -34,7 +34,7 @@ pub const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Errors that tell a client to try again. (`NOSCRIPT` is answered to `EVALSHA` only.)
-const SENSIBLE: [&str; 3] = ["CLUSTERDOWN", "LOADING", "TRYAGAIN"];
+const SENSIBLE: [&str; 4] = ["CLUSTERDOWN", "LOADING", "TRYAGAIN", "UNKNOWN"];
 
 /// The connection is gone: the proxy has died.
 #[derive(Debug)]

@@ -229,6 +229,11 @@ impl Run {
         }
     }
 
+    /// Whether its program was sent to anybody.
+    pub fn may_have_run(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// Whether it goes on as its program came to a key that it has not declared.
     pub fn is_widened(&self) -> bool {
         self.begun_us.is_some() && matches!(self.request, Request::Prepare(..))
