@@ -124,6 +124,28 @@ async fn what_has_ended_before_it_can_be_told_is_an_error() {
     }
 }
 
+/// symfony/lock asks for `TIME` beside a key of one millisecond before its first lock, and Redisson's `unlock` can leave such a key.
+#[tokio::test]
+async fn what_lives_too_short_for_a_lock_is_told_however_late() {
+    if target_is_plain_redis() {
+        return;
+    }
+    const MARK: &str = "redis.call('TIME') redis.call('SET', KEYS[1], '1', 'PX', 1) return 1";
+    const LATCH: &str =
+        "redis.call('SADD', KEYS[1], 'a') redis.call('PEXPIRE', KEYS[1], 2) return 1";
+    let (masters, proxy) = patient();
+    let mut raw = proxy.raw().await;
+    for request in [
+        &["EVAL", MARK, "1", "mark"][..],
+        &["EVAL", LATCH, "1", "latch"],
+        &["SET", "string", "1", "PX", "1"],
+        &["PSETEX", "other", "2", "1"],
+    ] {
+        let reply = ask_late(&masters, &mut raw, request).await;
+        assert!(matches!(reply, Reply::Int(1) | Reply::Simple(_)), "{request:?}: {reply:?}");
+    }
+}
+
 /// An absolute time is what it is, and what lives already is not prolonged by who only adds to it.
 #[tokio::test]
 async fn what_was_not_set_to_a_time_to_live_ends_as_it_would() {

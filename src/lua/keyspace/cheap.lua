@@ -36,7 +36,7 @@ local function one(what, run, name, key, ...)
       local reply = run('PEXPIREAT', key, text)
       if reply == 1 then
         new_clean = text
-        dated = (not dated or left < dated) and left or dated
+        dated = left > 2 and (not dated or left < dated) and left or dated
       else
         writes = had_written
       end

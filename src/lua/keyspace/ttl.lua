@@ -31,7 +31,8 @@ local function clean_at(word, unit, now)
   -- Up to there a double is exact.
   if ttl and ttl > 0 and ttl < 2 ^ 52 then
     local fresh = freshness(ttl / 10)
-    if now == 0 then
+    if now == 0 and ttl > 2 then
+      -- What lives for less is never a lock: Redlock's validity of it, `TTL - elapsed - drift - 2 ms`, is never above 0.
       dated = math.min(dated or ttl, ttl)
     end
     return string.format('%.0f', now_ms() + ttl + math.ceil((ttl + fresh) * CLOCK_DRIFT) + fresh + 2 + SLACK_MS)

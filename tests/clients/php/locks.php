@@ -86,7 +86,7 @@ function expect(bool $condition, string $complaint): void
 }
 
 set_exception_handler(function (Throwable $error): never {
-    fwrite(STDERR, $error->getMessage() . "\n");
+    fwrite(STDERR, causes($error) . "\n");
     leave_without_cleaning_up('/bin/false');
 });
 main(...array_slice($argv, 1));
