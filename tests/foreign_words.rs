@@ -141,6 +141,30 @@ async fn a_call_with_a_word_that_is_no_text_is_refused() {
     }
 }
 
+/// A master takes such a name for the subcommand that ends at its zero byte if chance has brought both to one place of its table.
+#[tokio::test]
+async fn a_subcommand_with_a_zero_byte_is_unknown_to_every_master() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.raw().await;
+    for number in 0..100 {
+        for call in
+            ["'XGROUP','CREATE\\000N',KEYS[1],'g','$','MKSTREAM'", "'OBJECT','FREQ\\000N',KEYS[1]"]
+        {
+            let text = format!("return redis.pcall({})", call.replace('N', &number.to_string()));
+            let reply = client.ask(&["EVAL", &text, "1", "k"]).await;
+            assert!(
+                reply.is_error("ERR Unknown Redis command called from script"),
+                "{text}: {reply:?}"
+            );
+        }
+    }
+    assert_eq!(client.ask(&["EXISTS", "k"]).await, Reply::Int(0));
+}
+
 /// Scripts of the call with one word that is no text.
 fn with_no_texts(words: &[String]) -> Vec<String> {
     let mut scripts = Vec::new();

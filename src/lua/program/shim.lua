@@ -39,6 +39,15 @@ local function names_reserved(words, ...)
   return false
 end
 
+-- Whether a command is named, or a command inside a container, by a name with a zero byte.
+local function has_cut_name(words)
+  local names = words[1]
+  if words[2] and string.find(' command memory object pubsub xgroup xinfo ', ' ' .. string.lower(names) .. ' ', 1, true) then
+    names = names .. words[2]
+  end
+  return string.find(names, '\0', 1, true)
+end
+
 -- Whether one of the words that may be options is one for Redis only, which reads it up to its zero byte.
 local function has_cut_option(words)
   local first = ({ CUTTABLE })[string.lower(words[1])]
@@ -142,7 +151,8 @@ end
 
 -- Every call comes through here, on its way to its handler; reads may have none. Redis refuses what is no text
 -- before it looks at anything else, and a handler that changes the words could make a right call of a wrong one.
--- It may also take a name with a zero byte for the command that ends there.
+-- It may also take a name with a zero byte for the command that ends there: on one master, if that has drawn a seed for its
+-- table by which both come to the same place (`dictSdsCaseHash` in `server.c`), and not on another.
 local function screened(run, handle, ...)
   begins()
   local words, looks_reserved, looks_cut = { ... }, false, false
@@ -155,7 +165,7 @@ local function screened(run, handle, ...)
       return run(...)
     end
   end
-  if looks_cut and string.find(words[1], '\0', 1, true) then
+  if looks_cut and has_cut_name(words) then
     return run(' ')
   elseif looks_cut and has_cut_option(words) then
     return fail(run, 'ERR syntax error')
