@@ -277,16 +277,6 @@ impl Link {
         state.last_error.clone().filter(|_| state.is_misfit)
     }
 
-    /// The operations that wait for an answer on this link, in the order in which they were sent.
-    pub fn operations(&self) -> Vec<OperationId> {
-        let state = self.state.borrow();
-        let operation = |expected: &Expected| match expected {
-            Expected::Operation { waiting, .. } => Some(waiting.operation),
-            _ => None,
-        };
-        state.expected.iter().filter_map(operation).collect()
-    }
-
     /// How many releases and rollbacks wait for the link to come back.
     pub fn deferred(&self) -> usize {
         self.state.borrow().deferred.count(clock::now())

@@ -299,7 +299,8 @@ impl Operation {
         matches!(self.kind, Kind::Claim(_))
     }
 
-    /// Whether a master that could not take part has to be told again.
+    /// Whether a master that could not take part has to be told again, whatever was sent to it since. A deletion names the
+    /// attempt, and without a name it leaves alone what has a tag or a stamp.
     pub fn must_arrive(&self) -> bool {
         matches!(self.kind, Kind::Delete(_))
     }
