@@ -40,14 +40,7 @@ fn behind_a_proxy() -> Option<(Masters, Proxy)> {
 /// It answers before the others do, so that its answer is among those of the first quorum.
 #[tokio::test]
 async fn a_program_that_a_master_without_memory_has_refused_ran_on_the_others() {
-    if target_is_plain_redis() {
-        return;
-    }
-    let masters = Masters::start(3);
-    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
-    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
-    let proxy = Proxy::in_front_of(&addresses, &[]);
-    proxy.expect_warnings();
+    let Some((masters, relays, proxy)) = behind_relays() else { return };
     let mut client = proxy.raw().await;
     assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
     fill(&masters, 0).await;
@@ -60,6 +53,109 @@ async fn a_program_that_a_master_without_memory_has_refused_ran_on_the_others() 
     assert_eq!(client.ask(&words("RPUSH list c")).await, Reply::Int(3));
     let all = Reply::Array(["a", "b", "c"].map(Reply::bulk).to_vec());
     assert_eq!(client.ask(&words("LRANGE list 0 -1")).await, all);
+    are_the_same(&masters, &["list"]).await;
+}
+
+/// Three masters, each behind a relay.
+fn behind_relays() -> Option<(Masters, Vec<Relay>, Proxy)> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &[]);
+    proxy.expect_warnings();
+    Some((masters, relays, proxy))
+}
+
+fn assert_unknown(reply: &Reply) {
+    let Reply::Error(error) = reply else { panic!("{reply:?}") };
+    assert!(error.starts_with("UNKNOWN whether it was done: "), "{error}");
+    assert!(error.contains("OOM command not allowed"), "{error}");
+}
+
+/// One master refuses, one runs it, and one is silent.
+#[tokio::test]
+async fn a_refusal_is_not_told_where_a_silent_master_may_make_a_quorum_with_who_ran_it() {
+    let Some((masters, relays, proxy)) = behind_relays() else { return };
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
+    fill(&masters, 0).await;
+    relays[2].hold_back("silent");
+    assert_unknown(&client.ask(&words("RPUSH list silent")).await);
+    empty(&masters, 0).await;
+    relays[2].heal();
+    eventually("it is done", || async {
+        (proxy.raw().await.ask(&words("LLEN list")).await == Reply::Int(2)).then_some(())
+    })
+    .await;
+}
+
+/// A quorum refuses. What the third has done is adopted by one of them when it is the other one that is away.
+#[tokio::test]
+async fn a_refusal_is_not_told_where_one_master_has_run_it() {
+    let Some((masters, relays, proxy)) = behind_relays() else { return };
+    let mut client = proxy.raw().await;
+    for key in ["first", "last"] {
+        assert_eq!(client.ask(&["RPUSH", key, "a"]).await, Reply::Int(1));
+    }
+    fill(&masters, 0).await;
+    fill(&masters, 1).await;
+    // The one that runs it answers before the others refuse, or after that.
+    for (key, late) in [("first", 0..2), ("last", 2..3)] {
+        let delay = |relay: &Relay| relay.delay(Duration::ZERO, Duration::from_millis(100));
+        relays[late].iter().for_each(delay);
+        assert_unknown(&client.ask(&["RPUSH", key, "b"]).await);
+        relays.iter().for_each(Relay::heal);
+    }
+    relays[0].cut();
+    proxy.knows(0, "state", "down").await;
+    empty(&masters, 1).await;
+    for key in ["first", "last"] {
+        eventually("it is done", || async {
+            (proxy.raw().await.ask(&["LLEN", key]).await == Reply::Int(2)).then_some(())
+        })
+        .await;
+    }
+}
+
+/// A quorum refuses, and the third gets it late.
+#[tokio::test]
+async fn a_refusal_is_not_told_where_a_silent_master_may_run_it() {
+    let Some((masters, relays, proxy)) = behind_relays() else { return };
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
+    fill(&masters, 0).await;
+    fill(&masters, 1).await;
+    relays[2].hold_back("silent");
+    assert_unknown(&client.ask(&words("RPUSH list silent")).await);
+}
+
+/// Then it is certain that it was not done, and never will be.
+#[tokio::test]
+async fn a_refusal_is_told_where_every_master_that_was_asked_refuses() {
+    let Some((masters, relays, proxy)) = behind_relays() else { return };
+    let mut client = proxy.raw().await;
+    assert_eq!(client.ask(&words("RPUSH list a")).await, Reply::Int(1));
+    for master in 0..3 {
+        fill(&masters, master).await;
+    }
+    for relay in &relays[1..] {
+        relay.delay(Duration::ZERO, Duration::from_millis(100));
+    }
+    let reply = client.ask(&words("RPUSH list b")).await;
+    assert!(reply.is_error("OOM command not allowed"), "{reply:?}");
+    relays[1].heal();
+    relays[2].cut();
+    proxy.knows(2, "state", "down").await;
+    let reply = client.ask(&words("RPUSH list c")).await;
+    assert!(reply.is_error("OOM command not allowed"), "{reply:?}");
+    relays[2].heal();
+    for master in 0..3 {
+        empty(&masters, master).await;
+    }
+    assert_eq!(client.ask(&words("RPUSH list d")).await, Reply::Int(2));
     are_the_same(&masters, &["list"]).await;
 }
 

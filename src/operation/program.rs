@@ -322,12 +322,12 @@ impl Program {
         let Some(run) = &mut self.run else { return Next::WAIT };
         let answered = rules.quorum.masters() - self.awaited.len();
         match run.no_more_answers() {
-            step @ Step::Done(_) => self.next(rules, step),
+            step @ (Step::Done(_) | Step::Failed(_)) => self.next(rules, step),
             _ if is_last => {
                 run.give_up();
                 let others = Others::silent_if(true);
                 let reply = self.trouble.unavailable(rules, answered, others);
-                Next::reply(self.as_known(reply))
+                Next::reply(self.as_far_as_known(reply))
             }
             step => self.next(rules, step),
         }
@@ -361,7 +361,10 @@ impl Program {
                 Some(reply) => Then::Reply(reply, turn::End::Done),
                 None => Then::Ask,
             },
-            Step::Failed(error) => Then::Reply(Reply::Raw(error), turn::End::Done),
+            Step::Failed(error) => {
+                Then::Reply(self.as_far_as_known(Reply::Raw(error)), turn::End::Done)
+            }
+            Step::TooManyKeys => Then::Reply(verdict::too_many_keys(), turn::End::Done),
         })
     }
 
@@ -410,16 +413,22 @@ impl Program {
     }
 
     fn undecided(&self, rules: &Rules) -> Reply {
-        self.as_known(self.trouble.undecided(rules, rules.quorum.needed()))
+        self.as_far_as_known(self.trouble.undecided(rules, rules.quorum.needed()))
+    }
+
+    /// The same as [`Program::as_known`], where a master's own error may be why.
+    fn as_far_as_known(&self, reply: Reply) -> Reply {
+        if self.may_be_done() { self.trouble.unknown(reply) } else { reply }
     }
 
     /// What its client is told instead of this: clients that repeat what was not done must not repeat what may have been.
     pub(super) fn as_known(&self, reply: Reply) -> Reply {
+        if self.may_be_done() { verdict::unknown(reply) } else { reply }
+    }
+
+    fn may_be_done(&self) -> bool {
         let may_write = !self.is_fresh && self.call.may_write();
-        match may_write && self.own_run().is_some_and(Run::may_have_run) {
-            true => verdict::unknown(reply),
-            false => reply,
-        }
+        may_write && self.own_run().is_some_and(Run::may_have_run)
     }
 
     /// How it ran, or runs.

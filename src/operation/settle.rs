@@ -4,7 +4,7 @@ use super::register::ask::Words;
 use super::register::remains::Remains;
 use super::register::run::{Run, Step, Token, Worker};
 use super::register::{Job, Place};
-use super::verdict::{Others, Trouble};
+use super::verdict::{self, Others, Trouble};
 use super::{Next, Received, Rules, Then};
 use crate::client::reply::Reply;
 use crate::clock;
@@ -180,6 +180,7 @@ impl Settle {
             }
             Step::Done(_) => Next::reply(self.trouble.undecided(rules, rules.quorum.needed())),
             Step::Failed(error) => Next::reply(Reply::Raw(error)),
+            Step::TooManyKeys => Next::reply(verdict::too_many_keys()),
         }
     }
 

@@ -63,6 +63,17 @@ impl Trouble {
         }
     }
 
+    /// What was sent, and of which nobody knows whether it was done. What a master has said is no answer: it has not done it, and
+    /// others may have. `otherwise` says why if none has said anything.
+    pub fn unknown(&self, otherwise: Reply) -> Reply {
+        match &self.0 {
+            Some(error) => {
+                Reply::error(format!("UNKNOWN whether it was done: a master answered: {error}"))
+            }
+            None => unknown(otherwise),
+        }
+    }
+
     /// A quorum answered, but it takes the others to know.
     pub fn undecided(&self, rules: &Rules, answered: usize) -> Reply {
         match &self.0 {
@@ -234,5 +245,17 @@ mod tests {
         assert_eq!(trouble.or(Reply::OK), Reply::OK);
         trouble.remember(b"OOM command not allowed");
         assert_eq!(trouble.or(Reply::OK), Reply::error("OOM command not allowed".to_owned()));
+    }
+
+    #[test]
+    fn what_a_master_has_said_is_named_where_nobody_knows_whether_it_was_done() {
+        let (mut trouble, too_few) = (Trouble::default(), || Reply::error("CLUSTERDOWN too few"));
+        let unknown = |why: &str| Reply::error(format!("UNKNOWN whether it was done: {why}"));
+        assert_eq!(trouble.unknown(too_few()), unknown("too few"));
+        trouble.remember(b"OOM command not allowed");
+        assert_eq!(
+            trouble.unknown(too_few()),
+            unknown("a master answered: OOM command not allowed")
+        );
     }
 }

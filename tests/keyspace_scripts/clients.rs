@@ -169,6 +169,7 @@ async fn run(
                 }
                 Step::Done(_) => return (None, None),
                 Step::Failed(error) => panic!("{}", String::from_utf8_lossy(&error)),
+                Step::TooManyKeys => panic!("too many keys"),
             };
         }
         tokio::time::sleep(Duration::from_micros(rng.u64(0..20_000))).await;

@@ -275,6 +275,11 @@ impl<P: Program> Proposer<P> {
         });
     }
 
+    /// Whether the program was sent, and some master may have run it or may run it yet.
+    pub fn may_have_run(&self) -> bool {
+        !self.attempts.is_empty()
+    }
+
     /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot, and what hung on who is
     /// silent may hang on nobody the next time.
     pub fn no_more_answers(&mut self) -> Step<P> {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::ask::{self, Words};
 use super::replies::{self, Replies};
 use super::said::{self, Said};
-use super::{Job, Lease, Place, TOO_MANY_KEYS, are_too_many, decided};
+use super::{Job, Lease, Place, are_too_many, decided};
 use crate::decision::keyspace::proposer::{self, Answer, Outcome, Proposer, Request, Wish};
 use crate::decision::keyspace::remains::Over;
 use crate::decision::keyspace::slot::{Basis, Refusal};
@@ -105,8 +105,10 @@ pub enum Step {
     Pause,
     /// The operation has ended.
     Done(Outcome<Job>),
-    /// A quorum of masters could not run it, and this is why: an error frame.
+    /// So many masters could not run it that no quorum is left, and this is why: an error frame. Others may have run it.
     Failed(Bytes),
+    /// It uses too many keys, and no master has run it.
+    TooManyKeys,
 }
 
 /// The database of a connection, where keys of several databases are asked about: no key is in it, so each is chosen.
@@ -201,10 +203,20 @@ impl Run {
                 self.copying.lacking.insert(master);
                 return self.fetch();
             }
+            Some(Said::Missing(_)) if self.is_failing() => {
+                self.never_runs(master);
+                return self.fail();
+            }
             Some(Said::Missing(place)) => return self.with_key(place, now_us),
             Some(Said::Failed(error)) => return self.has_failed(master, error),
             None => return Step::Wait,
         };
+        if self.is_failing() {
+            if matches!(answer, Answer::Refused(refusal) if refusal.promised != Ballot::NONE) {
+                self.never_runs(master);
+            }
+            return self.fail();
+        }
         let step = self.tell(master, answer);
         match self.agreed(step) {
             Step::Wait => self.fetch(),
@@ -229,9 +241,9 @@ impl Run {
         }
     }
 
-    /// Whether its program was sent to anybody.
+    /// Whether its program was sent, and some master may have run it or may run it yet.
     pub fn may_have_run(&self) -> bool {
-        self.first.is_some()
+        self.proposer.may_have_run()
     }
 
     /// Whether it goes on as its program came to a key that it has not declared.
@@ -257,9 +269,7 @@ impl Run {
 
     /// These masters do not get what was sent last.
     pub fn not_sent_to(&mut self, masters: MasterSet) {
-        if let (Request::Apply(_), Some(ballot)) = (&self.request, self.proposer.ballot()) {
-            masters.iter().for_each(|master| self.proposer.never_runs(ballot, master));
-        }
+        masters.iter().for_each(|master| self.never_runs(master));
     }
 
     /// Nobody else answers what was sent last.
@@ -275,6 +285,9 @@ impl Run {
     fn ended_by(&mut self, end: fn(&mut Proposer<Job>) -> proposer::Step<Job>) -> Step {
         if self.is_over {
             return Step::Wait;
+        }
+        if self.is_failing() {
+            return self.fail_now();
         }
         if std::mem::take(&mut self.replies.is_open) {
             return Step::Done(Outcome::Ran(replies::differing()));
@@ -550,7 +563,7 @@ impl Run {
         job.places.push(place);
         if are_too_many(job.places.iter().map(|place| &place.key[..])) {
             self.give_up();
-            return Step::Failed(format!("-{TOO_MANY_KEYS}\r\n").into());
+            return Step::TooManyKeys;
         }
         self.begun_us.get_or_insert(apply.now_us);
         self.began_us = now_us;
@@ -559,14 +572,39 @@ impl Run {
     }
 
     fn has_failed(&mut self, master: MasterId, error: Bytes) -> Step {
+        if said::has_changed_nothing(&error) {
+            self.never_runs(master);
+        }
         self.failed.push((master, error));
         self.refused.insert(master);
-        if let Some((_, error)) = self.failed.get(self.worker.quorum.tolerates()) {
-            let error = error.clone();
-            self.give_up();
-            return Step::Failed(error);
+        if self.is_failing() {
+            return self.fail();
         }
         self.tell(master, Answer::Refused(Refusal::UNTOLD))
+    }
+
+    fn never_runs(&mut self, master: MasterId) {
+        if let (Request::Apply(_), Some(ballot)) = (&self.request, self.proposer.ballot()) {
+            self.proposer.never_runs(ballot, master);
+        }
+    }
+
+    /// Whether no quorum is left for what was sent last.
+    fn is_failing(&self) -> bool {
+        self.failed.len() > self.worker.quorum.tolerates()
+    }
+
+    /// It has failed. What a single master has run may be adopted by all, so the others are waited for: they may all have refused.
+    fn fail(&mut self) -> Step {
+        let is_sent = matches!(self.request, Request::Apply(_));
+        let is_open = is_sent && self.ran_on.is_empty() && self.may_have_run();
+        if is_open { Step::Wait } else { self.fail_now() }
+    }
+
+    fn fail_now(&mut self) -> Step {
+        self.give_up();
+        let error = self.failed.last().map(|(_, error)| error.clone());
+        Step::Failed(error.unwrap_or_default())
     }
 }
 

@@ -59,6 +59,14 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
     Some(Said::Answer(answer))
 }
 
+/// Whether a master that gives this error, a frame, has certainly changed nothing. Others come from within a script, too, which
+/// may have written before.
+pub fn has_changed_nothing(error: &[u8]) -> bool {
+    let codes: [&[u8]; 6] = [b"OOM", b"MISCONF", b"NOREPLICAS", b"READONLY", b"LOADING", b"BUSY"];
+    let code = error.strip_prefix(b"-").and_then(|text| text.split(|byte| *byte == b' ').next());
+    code.is_some_and(|code| codes.contains(&code))
+}
+
 /// Reads a refusal; `None`: it is something else.
 pub fn refused(frame: &[u8]) -> Option<Refusal> {
     let items = resp3::items(frame)?;
