@@ -56,6 +56,10 @@ pub struct OperationId {
     serial: u32,
 }
 
+/// How often the longest pause is doubled, and what it grows to at most.
+const MOST_DOUBLINGS: u32 = 10;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// All operations of one worker, and what they share.
 pub struct Engine {
     rules: Rules,
@@ -107,6 +111,8 @@ struct Flight {
     is_noted: bool,
     /// A pause after a split vote is running.
     pausing: bool,
+    /// How many such pauses there were.
+    pauses: u32,
     /// When the current round ends for a silent minority; `None` before the first.
     deadline: Option<Instant>,
     /// When the first round was sent.
@@ -249,6 +255,7 @@ impl Engine {
             awaited: MasterSet::EMPTY,
             is_noted: false,
             pausing: false,
+            pauses: 0,
             deadline: None,
             began: None,
         };
@@ -581,11 +588,13 @@ impl Engine {
 
     /// A split vote: wait a random time, so that those who split it do not meet again.
     fn pause(self: &Rc<Self>, id: OperationId) {
-        self.with(id, |flight| {
+        let pauses = self.with(id, |flight| {
             flight.pausing = true;
+            flight.pauses += 1;
             self.metrics.retried(flight.operation.question());
+            flight.pauses
         });
-        let longest_ms = self.split_vote_delay.as_millis().max(1) as u64;
+        let longest_ms = self.longest_pause(pauses.unwrap_or_default()).as_millis().max(1) as u64;
         let pause = Duration::from_millis(fastrand::u64(1..=longest_ms));
         let engine = Rc::clone(self);
         tokio::task::spawn_local(async move {
@@ -601,6 +610,14 @@ impl Engine {
             engine.retire(id);
             engine.start_ready();
         });
+    }
+
+    /// The longest that the pause with this number may be. Whoever loses more often than a lock may has met others whose rounds
+    /// take longer than such pauses, as of many keys or on slow machines: each then waits up to twice as long as before.
+    fn longest_pause(&self, number: u32) -> Duration {
+        let doublings = number.saturating_sub(self.rules.split_vote_retries).min(MOST_DOUBLINGS);
+        let longest = self.split_vote_delay.saturating_mul(1 << doublings);
+        longest.min(LONGEST_PAUSE).max(self.split_vote_delay)
     }
 
     /// What to do if the client's patience has passed while the operation paused. Who has forgotten what masters said before
@@ -743,6 +760,13 @@ mod tests {
         let electorate = Arc::new(Electorate::new(terms, 0.01, addresses));
         let metrics = Arc::new(Metrics::new(3));
         Engine::new(rules, vote_timeout, Vec::new(), electorate, metrics, Arc::default())
+    }
+
+    #[tokio::test]
+    async fn pauses_grow_for_who_has_lost_more_often_than_a_lock_may() {
+        let engine = engine();
+        let pauses = [0, 1, 2, 3, 4, 5, 40].map(|number| engine.longest_pause(number).as_millis());
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1_000, 1_000]);
     }
 
     #[tokio::test]
