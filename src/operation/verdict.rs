@@ -191,7 +191,7 @@ pub fn too_many_keys() -> Reply {
 /// What a program is answered whose client would take for a lock what has ended.
 pub fn over() -> Reply {
     Reply::error(
-        "TRYAGAIN the reply comes so late that a time to live that was set is over: try again",
+        "UNKNOWN what is left of it: the reply comes so late that a time to live that was set is over",
     )
 }
 
