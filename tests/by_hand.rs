@@ -92,6 +92,7 @@ async fn a_value_that_two_masters_have_lost_waits_for_the_third() {
     let Some((masters, proxy)) = three_masters() else { return };
     let mut client = proxy.raw().await;
     ask(&mut client, "SET string x").await;
+    all_hold(&masters, "string", "x").await;
     masters[2].stop();
     proxy.knows(2, "state", "down").await;
     for master in &masters[..2] {
