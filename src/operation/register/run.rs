@@ -197,26 +197,19 @@ impl Run {
         if self.is_over {
             return Step::Wait;
         }
+        if self.is_failing() {
+            return self.still_fails(master, said);
+        }
         let answer = match said {
             Some(Said::Answer(answer)) => by_our_clock(answer, ahead_ms),
             Some(Said::Lacking(_)) => {
                 self.copying.lacking.insert(master);
                 return self.fetch();
             }
-            Some(Said::Missing(_)) if self.is_failing() => {
-                self.never_runs(master);
-                return self.fail();
-            }
             Some(Said::Missing(place)) => return self.with_key(place, now_us),
             Some(Said::Failed(error)) => return self.has_failed(master, error),
             None => return Step::Wait,
         };
-        if self.is_failing() {
-            if matches!(answer, Answer::Refused(refusal) if refusal.promised != Ballot::NONE) {
-                self.never_runs(master);
-            }
-            return self.fail();
-        }
         let step = self.tell(master, answer);
         match self.agreed(step) {
             Step::Wait => self.fetch(),
@@ -581,6 +574,19 @@ impl Run {
             return self.fail();
         }
         self.tell(master, Answer::Refused(Refusal::UNTOLD))
+    }
+
+    /// One of those answers that are only waited for because they may all have refused.
+    fn still_fails(&mut self, master: MasterId, said: Option<Said>) -> Step {
+        match said {
+            Some(Said::Failed(error)) => return self.has_failed(master, error),
+            Some(Said::Missing(_)) => self.never_runs(master),
+            Some(Said::Answer(Answer::Refused(refusal))) if refusal.promised != Ballot::NONE => {
+                self.never_runs(master);
+            }
+            _ => {}
+        }
+        self.fail()
     }
 
     fn never_runs(&mut self, master: MasterId) {
