@@ -56,8 +56,7 @@ pub struct OperationId {
     serial: u32,
 }
 
-/// How often the longest pause is doubled, and what it grows to at most.
-const MOST_DOUBLINGS: u32 = 10;
+/// What pauses after lost rounds grow to at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// All operations of one worker, and what they share.
@@ -615,8 +614,8 @@ impl Engine {
     /// The longest that the pause with this number may be. Whoever loses more often than a lock may has met others whose rounds
     /// take longer than such pauses, as of many keys or on slow machines: each then waits up to twice as long as before.
     fn longest_pause(&self, number: u32) -> Duration {
-        let doublings = number.saturating_sub(self.rules.split_vote_retries).min(MOST_DOUBLINGS);
-        let longest = self.split_vote_delay.saturating_mul(1 << doublings);
+        let doublings = number.saturating_sub(self.rules.split_vote_retries);
+        let longest = self.split_vote_delay.saturating_mul(2_u32.saturating_pow(doublings));
         longest.min(LONGEST_PAUSE).max(self.split_vote_delay)
     }
 
