@@ -1,11 +1,12 @@
 //! A master that has forgotten is put out, is given what the others have, and comes in again.
 
 use redlock_proxy::decision::keyspace::copying::{Given, known};
-use redlock_proxy::decision::keyspace::settle::{Copied, copy};
+use redlock_proxy::decision::keyspace::settle::{Contested, Copied, copy};
 use redlock_proxy::decision::keyspace::slot::{self, Adopt, Sight};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::quorum::Quorum;
 
+use crate::bugs::Bug;
 use crate::claims::LeaseRequest;
 use crate::server::{Job, Operation};
 use crate::world::{At, MASTERS, Master, ROUND, State, World};
@@ -57,7 +58,7 @@ impl State {
         let sights: Vec<_> = sights.iter().collect();
         let given = match known(Quorum::of(MASTERS), &sights, now_us) {
             Some(state) => Given { state, promised, lease },
-            None => match settled(others, key, &mut self.clock, own_us) {
+            None => match settled(world, others, key, &mut self.clock, own_us) {
                 Some(given) => given,
                 // It is tried again when something has ended.
                 None => return self.copied -= 1,
@@ -85,7 +86,13 @@ impl State {
 }
 
 /// What the last master is given of a key that the others do not hold alike; `None`: they promise nothing now.
-fn settled(others: &mut [Master], key: u8, clock: &mut u64, own_us: u64) -> Option<Given<Job>> {
+fn settled(
+    world: &World,
+    others: &mut [Master],
+    key: u8,
+    clock: &mut u64,
+    own_us: u64,
+) -> Option<Given<Job>> {
     *clock += ROUND;
     let keys = [key, 1 - key];
     let promised = |master: &Master| keys.iter().map(|key| master.slots.get(key).promised).max();
@@ -103,7 +110,12 @@ fn settled(others: &mut [Master], key: u8, clock: &mut u64, own_us: u64) -> Opti
             }
             Given { state, promised: ballot, lease }
         }
-        Copied::Contested(state, lease) => Given { state, promised: ballot, lease },
+        Copied::Contested(_) if world.is(Bug::LetsClaimsPass) => {
+            Given { state: slot::State::unknown_up_to(ballot), promised: ballot, lease: None }
+        }
+        Copied::Contested(Contested { state, lease, .. }) => {
+            Given { state, promised: ballot, lease }
+        }
         Copied::More(_) => unreachable!("both keys are shown"),
     })
 }

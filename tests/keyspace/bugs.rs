@@ -55,6 +55,8 @@ pub(crate) enum Bug {
     MixesVersions,
     /// Who is yet to be admitted runs programs.
     RunsBeforeItIsIn,
+    /// Who is admitted gets nothing of what nobody else can tell about.
+    LetsClaimsPass,
     /// What depends on another key is adopted without it.
     AdoptsKeysAlone,
     /// Copies on a minority are removed while their claims still count votes.
@@ -243,6 +245,15 @@ fn a_program_that_ran_before_its_master_was_in_leaves_a_lease_behind() {
     let bug = Some(Bug::RunsBeforeItIsIn);
     let world = World::of(&[&[Claim(0)], &[Delete(0), Read(0)]]);
     goes_wrong(World { bug, forgets: true, is_cut_off: true, ..world }, LINEARIZABLE);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn a_claim_passes_where_only_who_has_forgotten_knew_better() {
+    let bug = Some(Bug::LetsClaimsPass);
+    let world = World::of(&[&[Claim(0)], &[Touch(0)]]);
+    let world = World { is_stocked: true, is_stock_short: true, forgets: true, ..world };
+    goes_wrong(World { bug, claims_once_admitted: true, ..world }, LINEARIZABLE);
 }
 
 #[test]

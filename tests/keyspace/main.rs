@@ -359,6 +359,26 @@ fn no_lease_beside_a_program_is_lost_by_who_removes_remains() {
     holds(world(&[&[Claim(0)], &[Increment(0)], &[Settle(0)]]), 1_000);
 }
 
+/// A program that took an end away may have been decided with the vote of a master that has forgotten it, and of the others
+/// one has run it as well, and one has cleaned up what there was.
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_claim_passes_after_an_admission_beside_what_took_an_end_away() {
+    for clients in [[&[Claim(0)][..], &[Touch(0)]], [&[Claim(0), Read(0)], &[Touch(0)]]] {
+        let world = World { is_stocked: true, is_stock_short: true, ..world(&clients) };
+        holds(World { forgets: true, claims_once_admitted: true, ..world }, 1_000);
+    }
+}
+
+/// What it has left has ended as well.
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn what_ran_before_an_admission_is_told_once_it_is_over() {
+    let world = world(&[&[Read(0)], &[Increment(0)]]);
+    let world = World { is_stocked: true, is_stock_short: true, ..world };
+    holds(World { forgets: true, is_told_by_all: true, ..world }, 1_000);
+}
+
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn no_lease_is_lost_by_who_removes_remains_around_an_admission() {

@@ -102,12 +102,12 @@ impl World {
         state.masters.iter().map(|master| sights(&master.slots)).collect()
     }
 
-    /// With all masters asked nothing can hang on who is silent, unless a claim is not over. Of worlds in which stamps are
-    /// dropped.
+    /// With all masters asked nothing can hang on who is silent, unless a claim is not over.
     pub(crate) fn can_be_settled(&self, state: &State) -> bool {
         let are_all_in = state.masters.iter().all(|master| master.version == Some(state.version()));
         let claims = |operation: &Operation| matches!(operation, Operation::Claim(_));
-        if self.sweeps == 0 || !are_all_in || self.clients.iter().flatten().any(claims) {
+        let is_asked = self.sweeps > 0 || self.is_told_by_all;
+        if !is_asked || !are_all_in || self.clients.iter().flatten().any(claims) {
             return true;
         }
         let ballot = Ballot { epoch: 0, counter: state.clock + 10, worker: 0 };

@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) losses: u8,
     /// Whether the last master may forget, once, and be admitted again.
     pub(crate) forgets: bool,
+    /// Whether claims begin only after that. What is left of one that was refused before is a lease for who is admitted.
+    pub(crate) claims_once_admitted: bool,
     /// Whether its connections end before it is admitted, so that nothing from before is late.
     pub(crate) is_cut_off: bool,
     /// Whether leases end by themselves.
@@ -60,6 +62,8 @@ pub(crate) struct World {
     pub(crate) litter: Litter,
     /// How often stamps are swept for what can be dropped.
     pub(crate) sweeps: u8,
+    /// Whether all masters together can always tell what the keys hold, once they are in. Where stamps are dropped they can.
+    pub(crate) is_told_by_all: bool,
     /// Whether any two masters, too, can always tell what the keys hold.
     pub(crate) is_told_by_any_two: bool,
     /// Whether the first key holds something from the beginning.
@@ -204,6 +208,7 @@ impl World {
             retries: 0,
             losses: 0,
             forgets: false,
+            claims_once_admitted: false,
             is_cut_off: false,
             ends: false,
             fades: false,
@@ -215,6 +220,7 @@ impl World {
             flushes_late: false,
             litter: Litter::Nothing,
             sweeps: 0,
+            is_told_by_all: false,
             is_told_by_any_two: false,
             is_stocked: false,
             is_stock_short: false,
@@ -230,6 +236,11 @@ impl World {
 
     pub(crate) fn operation(&self, state: &State, client: usize) -> Option<Operation> {
         self.clients[client].get(state.clients[client].ended).copied()
+    }
+
+    fn may_begin(&self, state: &State, client: usize) -> bool {
+        let is_claim = matches!(self.operation(state, client), Some(Operation::Claim(_)));
+        !(self.claims_once_admitted && is_claim) || state.version() == 3
     }
 
     fn begin(&self, state: &mut State, client: usize) -> Option<()> {
@@ -610,7 +621,9 @@ impl Model for World {
                 actions.push(Action::GiveUp(index));
             }
             match &client.at {
-                At::Rest if is_open(index) => actions.push(Action::Begin(index)),
+                At::Rest if is_open(index) && self.may_begin(state, index) => {
+                    actions.push(Action::Begin(index));
+                }
                 At::Program(proposer)
                     if state.retries < self.retries
                         && (self.slow == 0 || proposer.ballot().is_none()) =>

@@ -26,7 +26,7 @@ impl Both {
         let shown = Sight::of(&source, own_us);
         let state = match is_known {
             true => State { open: None, ..shown.state },
-            false => unknown(&[&shown]),
+            false => unknown(&[&shown], now_us).state,
         };
         let lives = state.stays(now_us);
         let lease = source.lease.clone().filter(|_| !lives);

@@ -17,6 +17,7 @@
 //! deletion that it has helped to decide.
 
 use super::Program;
+use super::settle::Contested;
 use super::slot::{Sight, Slot, Slots, State, lease_without};
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::Quorum;
@@ -51,11 +52,16 @@ pub fn known<P: Program>(quorum: Quorum, sights: &[&Sight<P>], now_us: u64) -> O
 }
 
 /// What is given where nothing else can be told in time, by what the sources have shown: nothing that they have accepted is
-/// denied, and nothing is told of it.
-pub fn unknown<P: Program>(sights: &[&Sight<P>]) -> State<P> {
-    let newest = sights.iter().map(|sight| sight.state.accepted).max().unwrap_or_default();
-    let state = State::default();
-    State { recent: state.recent.without_those_before(newest), ..state }
+/// denied, nothing is told of it, and no claim passes where any of them holds something at `now_us`.
+pub fn unknown<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
+    let newest = sights.iter().max_by_key(|sight| sight.state.accepted);
+    let newest = newest.map(|sight| sight.state.clone()).unwrap_or_default();
+    let from = newest.accepted;
+    let state = match newest.stays(now_us) {
+        true => newest.as_taken_over(None, now_us),
+        false => State::unknown_up_to(from),
+    };
+    Contested { from, state, lease: None }
 }
 
 impl<P: Program> Slots<P> {
@@ -77,7 +83,8 @@ impl<P: Program> Slots<P> {
 
     /// No source has a stamp of `key`. What this master has accepted there up to the floor came too late.
     pub fn clear_late(&mut self, key: &P::Key) {
-        let floor = self.floor;
+        // The mark has room for a counter only.
+        let floor = Ballot { worker: u64::MAX, ..self.floor };
         let slot = self.of(key);
         if slot.state.accepted <= floor {
             let lease = lease_without(&slot.state, slot.lease.as_ref(), &State::default()).cloned();

@@ -354,7 +354,10 @@ impl<P: Program> Proposer<P> {
             Wish::Run(_) | Wish::Read(_) => vec![Vec::new(); self.keys.len()],
         };
         let is_clear = over.iter().all(Vec::is_empty);
-        let cleared = remains::without(&sights, &over);
+        let cleared = match self.wish {
+            Wish::Settle(_) => self.over.without(&sights, &over),
+            Wish::Run(_) | Wish::Read(_) => sights.iter().map(|sights| sights.to_vec()).collect(),
+        };
         let sights: Vec<&[Sight<P>]> = cleared.iter().map(Vec::as_slice).collect();
         let finding = settle(self.quorum, ballot, &self.keys, asked, &sights);
         let has_nothing_to_send = is_clear && self.has_nothing_to_send(&sights, ballot);

@@ -26,7 +26,8 @@ use crate::quorum::Quorum;
 pub enum Over<P: Program> {
     /// These leases, if fewer than a quorum hold them. They have been seen for long enough.
     These(Vec<(P::Key, P::Lease)>),
-    /// All, whoever holds them: somebody has said so.
+    /// All, whoever holds them, or has held them: somebody has said so. What was accepted last counts then, whatever was
+    /// taken over for it.
     All,
 }
 
@@ -45,7 +46,7 @@ impl<P: Program> Over<P> {
         sights: &[&[Sight<P>]],
     ) -> Vec<Vec<P::Lease>> {
         let over = |(place, key): (usize, &P::Key)| match self {
-            Self::All => shown(place, sights).cloned().collect(),
+            Self::All => shown(place, sights).chain(taken(place, sights)).cloned().collect(),
             Self::These(these) => {
                 let mut leases = of_a_minority(quorum, place, sights);
                 leases.retain(|lease| {
@@ -55,6 +56,25 @@ impl<P: Program> Over<P> {
             }
         };
         keys.iter().enumerate().map(over).collect()
+    }
+
+    /// What masters show, without what is over under each key.
+    pub(super) fn without(
+        &self,
+        sights: &[&[Sight<P>]],
+        over: &[Vec<P::Lease>],
+    ) -> Vec<Vec<Sight<P>>> {
+        let cleared = |sights: &&[Sight<P>]| {
+            let mut sights = sights.to_vec();
+            for (sight, over) in sights.iter_mut().zip(over) {
+                sight.lease.take_if(|lease| over.contains(lease));
+                if let (Self::All, Some(open)) = (self, &mut sight.state.open) {
+                    (open.found, open.until_us) = (None, None);
+                }
+            }
+            sights
+        };
+        sights.iter().map(cleared).collect()
     }
 }
 
@@ -70,21 +90,6 @@ pub(super) fn minor<P: Program>(
     };
     let are_all = sights.len() == quorum.masters();
     are_all.then(|| keys.iter().enumerate().flat_map(of).collect())
-}
-
-/// What masters show, without what is over under each key.
-pub(super) fn without<P: Program>(
-    sights: &[&[Sight<P>]],
-    over: &[Vec<P::Lease>],
-) -> Vec<Vec<Sight<P>>> {
-    let cleared = |sights: &&[Sight<P>]| {
-        let mut sights = sights.to_vec();
-        for (sight, over) in sights.iter_mut().zip(over) {
-            sight.lease.take_if(|lease| over.contains(lease));
-        }
-        sights
-    };
-    sights.iter().map(cleared).collect()
 }
 
 /// The leases of one key that fewer than a quorum of all masters hold, and of which it is known how long votes count.
@@ -113,6 +118,15 @@ fn shown<'a, P: Program>(
     sights: &'a [&[Sight<P>]],
 ) -> impl Iterator<Item = &'a P::Lease> {
     sights.iter().filter_map(move |sights| sights[place].lease.as_ref())
+}
+
+/// What programs have taken over that are not known to be decided.
+fn taken<'a, P: Program>(
+    place: usize,
+    sights: &'a [&[Sight<P>]],
+) -> impl Iterator<Item = &'a P::Lease> {
+    let open = sights.iter().filter_map(move |sights| sights[place].state.open.as_ref());
+    open.filter_map(|open| open.found.as_ref())
 }
 
 /// What a program has taken over that is not decided may stand there again.

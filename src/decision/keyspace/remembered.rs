@@ -113,6 +113,14 @@ impl<R: Clone> Remembered<R> {
         Self { dropped: self.dropped.max(ballot), ..self.clone() }
     }
 
+    /// The list as one that does not tell whether the last program ran, nor others up to it that are not in it.
+    pub fn without_the_last(&self) -> Self {
+        let Some(((last, _), before)) = self.entries.split_last() else { return self.clone() };
+        let changed = self.last_change().filter(|_| !before.is_empty());
+        let dropped = self.dropped.max(*last);
+        Self { entries: before.to_vec(), dropped, changed, ..self.clone() }
+    }
+
     /// The list after one more program, which `changes` the key or has only read it.
     pub fn with(&self, ballot: Ballot, reply: R, changes: bool, keep: Keep) -> Self {
         let changed = (!changes).then(|| self.last_change().unwrap_or(Ballot::NONE));

@@ -56,9 +56,20 @@ pub enum Copied<P: Program> {
     /// These keys have to be looked at as well.
     More(Vec<P::Key>),
     /// Only the forgotten master could have told whether an open register counts, or the lease that it found or stands
-    /// beside it. It gets this lease, so that nobody else takes the key, and this state, which knows nothing of the
-    /// register.
-    Contested(State<P>, Option<P::Lease>),
+    /// beside it. It gets this, so that no claim passes there meanwhile.
+    Contested(Contested<P>),
+}
+
+/// What a master gets that does not know whether it has had what is [contested](Copied::Contested).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contested<P: Program> {
+    /// The ballot under which a source has accepted what the state holds.
+    pub from: Ballot,
+    /// What the register holds if it counts, as accepted before all else, with no word of what ran. Where that is absent, what
+    /// was there before.
+    pub state: State<P>,
+    /// The lease, if it is absent.
+    pub lease: Option<P::Lease>,
 }
 
 /// What promises of all other masters that can be reached, a quorum, say of the first of `keys`, for a master that has
@@ -82,18 +93,34 @@ pub fn copy<P: Program>(
         Err(Obstacle::Unseen(keys)) => return Copied::More(keys),
         Err(obstacle) => obstacle,
     };
-    let states = sights.iter().map(|sights| &sights[0].state);
-    let newest = states.clone().max_by_key(|state| state.accepted).cloned().unwrap_or_default();
+    let firsts: Vec<&Sight<P>> = sights.iter().map(|sights| &sights[0]).collect();
     if matches!(obstacle, Obstacle::Blocked) {
-        let oldest = states.min_by_key(|state| state.accepted).cloned().unwrap_or_default();
-        let recent = oldest.recent.without_those_before(newest.accepted);
-        let state = State { recent, ..oldest };
-        let lease = sights.iter().find_map(|sights| sights[0].lease_under(&state)).cloned();
-        return Copied::Contested(state, lease);
+        return Copied::Contested(contested(&firsts, ballot.counter));
     }
+    let newest = newest(&firsts).map(|sight| sight.state.clone()).unwrap_or_default();
     let floor = settling.floor(0);
-    let newest = Chosen { key: 0, state: &newest, floor, is_decided: true };
+    let newest = Chosen { key: 0, state: &newest, floor, is_decided: true, is_told: true };
     Copied::Settled(vec![settling.adopted(&newest)], settling.lease_to_copy(&newest))
+}
+
+fn newest<'a, P: Program>(sights: &[&'a Sight<P>]) -> Option<&'a Sight<P>> {
+    sights.iter().copied().max_by_key(|sight| sight.state.accepted)
+}
+
+/// What is given where only the forgotten one could have told at `now_us` what counts, of what the sources show of a key.
+fn contested<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
+    let newest = newest(sights).map(|sight| &sight.state).cloned().unwrap_or_default();
+    let oldest = sights.iter().map(|sight| &sight.state).min_by_key(|state| state.accepted);
+    let oldest = oldest.cloned().unwrap_or_default();
+    let stands = sights.iter().find_map(|sight| sight.lease.as_ref());
+    let taken = || sights.iter().find_map(|sight| sight.lease_under(&oldest));
+    let lease = stands.or_else(taken).cloned();
+    let from = newest.accepted;
+    if newest.stays(now_us) {
+        return Contested { from, state: newest.as_taken_over(lease, now_us), lease: None };
+    }
+    let recent = oldest.recent.without_those_before(from);
+    Contested { from: oldest.accepted, state: State { recent, ..oldest }, lease }
 }
 
 /// What the promises of a quorum say of the first `asked` of `keys`, each of which every master of `sights` shows after the
@@ -147,6 +174,8 @@ struct Chosen<'a, P: Program> {
     /// Up to here nobody knows what ran, if nothing was accepted.
     floor: Ballot,
     is_decided: bool,
+    /// Whether the last program is known to have run.
+    is_told: bool,
 }
 
 enum Obstacle<P: Program> {
@@ -161,6 +190,8 @@ enum Obstacle<P: Program> {
 enum Verdict {
     Decided,
     Open,
+    /// What it left has ended, and what was there before: whether it counts or not, nothing is there any more.
+    Over,
 }
 
 impl<'a, P: Program> Settling<'a, P> {
@@ -186,14 +217,15 @@ impl<'a, P: Program> Settling<'a, P> {
                 Verdict::Open if self.is_with_nobody(key, state) => self.ran_on_quorum(open)?,
                 verdict => verdict,
             };
-            if let (Verdict::Open, Some(open)) = (&verdict, open) {
+            if let (Verdict::Open | Verdict::Over, Some(open)) = (&verdict, open) {
                 let group = self.places(open)?;
                 wanted.extend(
                     group.into_iter().filter(|place| !wanted.contains(place)).collect::<Vec<_>>(),
                 );
             }
-            let is_decided = matches!(verdict, Verdict::Decided);
-            chosen.push(Chosen { key, state, floor: self.floor(key), is_decided });
+            let is_decided = !matches!(verdict, Verdict::Open);
+            let is_told = !matches!(verdict, Verdict::Over);
+            chosen.push(Chosen { key, state, floor: self.floor(key), is_decided, is_told });
         }
         Ok(chosen)
     }
@@ -223,9 +255,24 @@ impl<'a, P: Program> Settling<'a, P> {
         let can_adopt = |sights: &&&[Sight<P>]| self.can_adopt(sights, &places, open);
         match self.sights.iter().filter(can_adopt).count() >= self.quorum.needed() {
             true if is_known => Ok(Verdict::Open),
+            _ if places.iter().all(|place| self.is_over(*place)) => Ok(Verdict::Over),
             true => Err(Obstacle::Undecided),
             false => Err(Obstacle::Blocked),
         }
+    }
+
+    /// Whether a key is absent by now, whatever became of the program that has run on its newest state.
+    fn is_over(&self, key: usize) -> bool {
+        let now_us = self.ballot.counter;
+        let had_ended = |state: &State<P>| match &state.open {
+            Some(Open { found: Some(_), .. }) | None => false,
+            Some(open) => open.is_kept || open.until_us.is_some_and(|end_us| end_us <= now_us),
+        };
+        let lives = |sights: &&[Sight<P>]| {
+            let sight = &sights[key];
+            P::lives(&sight.state.value, now_us) && !sight.is_lost(now_us)
+        };
+        self.newest(key).is_some_and(had_ended) && !self.sights.iter().any(lives)
     }
 
     /// Whether all have lost this value: it cannot be adopted as it was.
@@ -354,8 +401,7 @@ impl<'a, P: Program> Settling<'a, P> {
             };
             is_known &= self.sights.iter().filter(holds).count() >= self.quorum.needed()
                 && !one.has_ended_since(ballot.counter);
-            let recent = recent(one.state, one.floor);
-            let state = State { recent, ..one.state.clone() };
+            let state = State { recent: one.recent(), ..one.state.clone() };
             holdings.push(Holding { state, lease, flush: self.flush(one.key) });
         }
         if is_known {
@@ -432,13 +478,21 @@ impl<P: Program> Chosen<'_, P> {
 
     fn under(&self, ballot: Ballot) -> State<P> {
         let open = self.state.open.clone().filter(|_| !self.is_decided);
-        let recent = recent(self.state, self.floor);
+        let recent = self.recent();
         State { accepted: ballot, open, recent, ..self.state.clone() }
+    }
+
+    fn recent(&self) -> Remembered<P::Reply> {
+        match self.is_told {
+            true => recent(self.state, self.floor),
+            false => self.state.recent.without_the_last(),
+        }
     }
 }
 
 impl<P: Program> Sight<P> {
-    fn lease_under(&self, state: &State<P>) -> Option<&P::Lease> {
+    /// The lease that its master has once `state` has taken the place of what is there.
+    pub(super) fn lease_under(&self, state: &State<P>) -> Option<&P::Lease> {
         lease_without(&self.state, self.lease.as_ref(), state)
     }
 }

@@ -429,7 +429,8 @@ impl<P: Program> Slot<P> {
         let is_same = self.state.accepted == *from && !self.is_lost(state.accepted.counter);
         let has_room = || {
             let mut sight = Sight::of(self, 0);
-            sight.lease.take_if(|lease| over.contains(lease));
+            sight.lease = sight.lease_under(state).filter(|lease| !over.contains(lease)).cloned();
+            sight.state.open = None;
             sight.has_room_for(state, state.accepted.counter)
         };
         self.promised <= state.accepted && (is_same || has_room())
@@ -441,7 +442,8 @@ impl<P: Program> Slot<P> {
         let kept = self.kept(adopted, own_us);
         self.lease.take_if(|lease| over.contains(lease));
         if self.state.accepted != *from || self.is_lost(now_us) {
-            self.lease = lease_without(&self.state, self.lease.as_ref(), state).cloned();
+            let left = lease_without(&self.state, self.lease.as_ref(), state);
+            self.lease = left.filter(|lease| !over.contains(lease)).cloned();
             self.is_gone = !P::lives(&state.value, now_us);
         }
         if let Some(open) = state.open.as_ref().filter(|open| !open.is_kept) {
@@ -480,19 +482,20 @@ impl<P: Program> Sight<P> {
     /// [`settle::copy`]: super::settle::copy
     pub fn has_room_for(&self, new: &State<P>, now_us: u64) -> bool {
         let lease = lease_without(&self.state, self.lease.as_ref(), new);
-        let is_unknown =
-            || new.ran().is_some_and(|ran| self.state.recent.fate(ran) == Fate::NotKnown);
+        let is_unknown = new.ran().is_some_and(|ran| self.state.recent.fate(ran) == Fate::NotKnown);
         match &new.open {
-            Some(open) if self.may_have_been_claimed(open, now_us) => false,
-            Some(open) => open.found.as_ref() == lease || lease.is_none() && is_unknown(),
+            Some(open) if self.may_have_been_claimed(open, is_unknown, now_us) => false,
+            Some(open) => open.found.as_ref() == lease || lease.is_none() && is_unknown,
             None => lease.is_none() || !P::lives(&new.value, now_us),
         }
     }
 
-    /// Whether claims may have found nothing here, and be gone again, since what an open program found has ended.
-    fn may_have_been_claimed(&self, open: &Open<P>, now_us: u64) -> bool {
+    /// Whether claims may have found nothing here, and be gone again, since what an open program found has ended. Who does
+    /// not know whether the program ran here does not know since when there is something, either.
+    fn may_have_been_claimed(&self, open: &Open<P>, is_unknown: bool, now_us: u64) -> bool {
         let is_there = P::is_present(&self.state.value) && !self.is_gone;
-        !is_there && open.until_us.is_some_and(|end_us| end_us <= now_us)
+        let was_there = is_there && !is_unknown;
+        !was_there && open.until_us.is_some_and(|end_us| end_us <= now_us)
     }
 }
 
@@ -532,6 +535,20 @@ impl<P: Program> State<P> {
     pub(super) fn stays_from(&self, own_us: u64) -> u64 {
         let has_end = P::end_if_present(&self.value).is_some();
         if has_end { own_us.saturating_add(self.stays_us) } else { 0 }
+    }
+
+    /// That of a master which has accepted nothing, as far as it knows, and does not know of what is as old as `ballot`.
+    pub fn unknown_up_to(ballot: Ballot) -> Self {
+        Self { recent: Remembered::default().without_those_before(ballot), ..Self::default() }
+    }
+
+    /// The state as that of a master which does not know whether it has ever accepted it, taken over from a lease. Its ballot,
+    /// which nobody else has who is given something at another time, is older than whatever was accepted.
+    pub(super) fn as_taken_over(self, lease: Option<P::Lease>, given_us: u64) -> Self {
+        let accepted = Ballot { epoch: 0, counter: 0, worker: given_us };
+        let recent = Remembered::default().without_those_before(self.accepted);
+        let open = self.open.map(|open| Open { found: lease, is_kept: false, ..open });
+        Self { accepted, basis: Ballot::NONE, recent, open, ..self }
     }
 
     /// Whether a master with this state knows what it had accepted after `ballot`.

@@ -2,13 +2,15 @@
 
 mod ends;
 
+use super::copying::Given;
 use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
 use super::remains::Over;
 use super::remembered::Keep;
-use super::settle::{Copied, Finding, copy, settle};
+use super::settle::{Contested, Copied, Finding, copy, settle};
 use super::slot::{Sight, Slots};
 use super::tombstone::droppable;
 use super::{Program, Runs, Seen};
+use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::{MasterId, Quorum};
 
@@ -35,7 +37,7 @@ impl Program for Count {
     }
 
     fn end_us(value: &u8) -> Option<u64> {
-        (*value >= SHORT).then_some(END_US)
+        (SHORT..LASTING).contains(value).then_some(END_US)
     }
 }
 
@@ -51,8 +53,9 @@ impl Runs for Count {
     }
 }
 
-/// Values from here on end.
+/// Values from here on end, up to those that do not.
 const SHORT: u8 = 100;
+const LASTING: u8 = 110;
 const END_US: u64 = 250;
 
 const KEEP: Keep = Keep { last: 4, workers: 4, age_us: u64::MAX };
@@ -327,8 +330,9 @@ fn who_was_admitted_to_a_contested_key_does_not_say_that_nothing_ran() {
     assert!([0, 2].iter().all(|at| masters[*at].claim(&'a', "mine")));
     let (_, step) = run(start(7, count("a"), 100), &mut masters, &[0, 2]);
     assert_eq!(step, done(1));
-    let Copied::Contested(state, lease) = copied(&masters) else { panic!("it was not seen") };
-    assert_eq!(lease, Some("mine"), "nobody else may take the key");
+    let Copied::Contested(contested) = copied(&masters) else { panic!("it was not seen") };
+    let Contested { state, lease, .. } = contested;
+    assert_eq!((state.value, lease), (1, None), "nobody else may take the key");
     masters[2] = Slots::default();
     (masters[2].of(&'a').state, masters[2].of(&'a').lease) = (state, lease);
     assert!(masters[1].claim(&'a', "mine"), "the claim was late");
@@ -522,11 +526,15 @@ fn what_a_quorum_has_dropped_is_absent() {
 
 /// Every master has a value that ends.
 fn short() -> Masters {
+    all_with(SHORT)
+}
+
+fn all_with(value: u8) -> Masters {
     let mut masters = Masters::default();
     for slots in &mut masters {
         let slot = slots.of(&'a');
         slot.state.accepted = Ballot { epoch: 0, counter: 50, worker: 7 };
-        (slot.promised, slot.state.value) = (slot.state.accepted, SHORT);
+        (slot.promised, slot.state.value) = (slot.state.accepted, value);
     }
     masters
 }
@@ -556,18 +564,59 @@ fn what_was_cleaned_up_is_promised_at_its_end() {
     assert!(masters[1].prepare(&['a'], ballot(END_US - 1), 0, OWN_US).is_ok(), "lost, not ended");
 }
 
-/// A claim may have found nothing on two masters, and have been given back.
-#[test]
-fn what_ran_before_an_end_is_not_adopted_where_nothing_is_left() {
-    let mut masters = short();
+/// What only the first master has counted on, until the end has passed on the others.
+fn counted_alone(masters: &mut Masters) {
     let (mut proposer, request) = start(7, count("a"), 200);
-    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+    let Step::Send(apply) = ask(&mut proposer, masters, &[0, 1], &request) else {
         panic!("both show the same");
     };
     execute(&mut masters[0], &apply);
     masters[1..].iter_mut().for_each(|slots| slots.clean_up(&'a'));
+}
+
+/// A claim may have found nothing on two masters, and have been given back.
+#[test]
+fn what_ran_before_an_end_is_not_adopted_where_nothing_is_left() {
+    let mut masters = all_with(LASTING - 1);
+    counted_alone(&mut masters);
     assert_eq!(run(start(8, read("a"), 300), &mut masters, &[0, 1]).1, Step::Wait);
-    assert_eq!(values(&run(start(9, read("a"), 400), &mut masters, &[0, 1, 2]).1), [SHORT]);
+    let (_, step) = run(start(9, read("a"), 400), &mut masters, &[0, 1, 2]);
+    assert_eq!(values(&step), [LASTING - 1], "the third has not run it");
+}
+
+#[test]
+fn what_ran_before_an_end_is_over_with_what_it_left() {
+    let mut masters = short();
+    counted_alone(&mut masters);
+    let (_, step) = run(start(8, read("a"), 300), &mut masters, &[0, 1]);
+    assert_eq!(values(&step), [SHORT + 1], "it is past its end");
+    let kept = masters[1].get(&'a').state;
+    assert_eq!((kept.ran(), kept.open), (None, None));
+    let ran = Ballot { epoch: 0, counter: 200, worker: 7 };
+    assert_eq!(kept.recent.fate(ran), Fate::NotKnown);
+}
+
+/// Which of two masters it was counted by is not known any more.
+#[test]
+fn who_was_admitted_after_an_end_lets_no_claim_pass_beside_what_took_it_away() {
+    let mut masters = all_with(LASTING - 1);
+    counted_alone(&mut masters);
+    let Copied::Contested(Contested { from, state, lease }) = copied(&masters) else {
+        panic!("it may have run on the third one");
+    };
+    assert_eq!(from, masters[0].get(&'a').state.accepted);
+    masters[2] = Slots::default();
+    let given = Given { state, promised: Ballot::NONE, lease };
+    masters[2].give(&'a', &given, 300, OWN_US);
+    assert!(!masters[2].claim(&'a', "mine"));
+    let (_, step) = run(start(9, read("a"), 1_000), &mut masters, &[0, 1, 2]);
+    assert_eq!(step, Step::Pause, "nobody can tell");
+
+    let (mut settling, request) = settle_key(9, "a", 2_000);
+    settling.take_for_remains(Over::All);
+    let (_, step) = run((settling, request), &mut masters, &[0, 1, 2]);
+    assert_eq!(values(&step), [LASTING], "somebody has said that no claim counts");
+    assert!(masters.iter().all(|slots| slots.get(&'a').state.value == LASTING));
 }
 
 fn settle_key(worker: u64, keys: &str, now_us: u64) -> (Proposer<Count>, Request<Count>) {

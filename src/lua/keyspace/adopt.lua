@@ -31,15 +31,15 @@ local function has_room(old, is_gone, lease, new, now)
   if not is_open then
     return not lease or not lives(new, now)
   end
-  -- Claims may have found nothing here, and be gone again, since what the program found has ended.
-  local is_there = sub(old, 49, 49) ~= '-' and not is_gone
-  if not is_there and until_clean >= 0 and (until_clean - SLACK_MS) * 1000 <= now then
-    return false
-  end
   local ran = last_of(new)
   -- As long as nothing was accepted, only the floor stands there, which is no word about this key, unless it says so.
   local tells = sub(old, 17, 32) ~= NONE or sub(old, 74, 74) == '?'
   local is_unknown = ran and tells and fate(old, ran) == 'not known'
+  -- Claims may have found nothing here, and be gone again, since what the program found has ended.
+  local was_there = sub(old, 49, 49) ~= '-' and not is_gone and not is_unknown
+  if not was_there and until_clean >= 0 and (until_clean - SLACK_MS) * 1000 <= now then
+    return false
+  end
   return is_same(lease, found) or not lease and is_unknown
 end
 
@@ -69,6 +69,7 @@ for at, key in ipairs(KEYS) do
   local left = lease
   if not has_it then
     left = lease_without(old, lease, new)
+    left = not is_over(left, ARGV[6 * at + 1]) and left
   end
   may = may and tonumber(ARGV[6 * at + 2]) == last_flush()
   may = may and not is_below(accepted, promised) and (has_it or has_room(old, is_gone, left, new, now))

@@ -11,7 +11,7 @@ use super::{Copying, Source};
 use crate::decision::keyspace::copying::{Given, known, unknown};
 use crate::decision::keyspace::early::Early;
 use crate::decision::keyspace::proposer::{Answer, Request};
-use crate::decision::keyspace::settle::{Copied, copy};
+use crate::decision::keyspace::settle::{Contested, Copied, copy};
 use crate::decision::keyspace::slot::{Adopt, Adopted, Sight, State};
 use crate::decision::register::ballot::Ballot;
 use crate::decision::roster::mark::Mark;
@@ -100,7 +100,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                     let given = Given { state, promised, lease: None };
                     gifts.push(Gift { key: key.clone(), given, dump: None });
                 }
-                None => unsettled.push((key.clone(), unknown(&sights), promised)),
+                None => unsettled.push((key.clone(), unknown(&sights, now_us), promised)),
             }
         }
         let (all, given) = (keys.len(), gifts.len());
@@ -112,13 +112,20 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             let kept: Vec<&Kept> = theirs.iter().map(|kept| &kept[at].1).collect();
             let sights: Vec<&Sight<Job>> = kept.iter().map(|kept| &kept.sight).collect();
             let promised = kept.iter().map(|kept| kept.promised).max().unwrap_or_default();
-            unsettled.push((key, unknown(&sights), promised));
+            unsettled.push((key, unknown(&sights, now_us), promised));
         }
-        let settle = |(key, state, promised): (Vec<u8>, State<Job>, Ballot)| async move {
+        let settle = |(key, unknown, promised): (Vec<u8>, Contested<Job>, Ballot)| async move {
             match self.settle_one(db, &key).await? {
                 Settled::Open(key) if is_last_look => {
-                    let given = Given { state, promised, lease: None };
-                    Ok(Settled::Gift(Gift { key, given, dump: None }))
+                    let from = unknown.from;
+                    match self.give_contested(db, &key, promised, unknown).await? {
+                        Settled::Open(key) => {
+                            let state = State::unknown_up_to(from);
+                            let given = Given { state, promised, lease: None };
+                            Ok(Settled::Gift(Gift { key, given, dump: None }))
+                        }
+                        settled => Ok(settled),
+                    }
                 }
                 settled => Ok::<_, Failed>(settled),
             }
@@ -231,25 +238,33 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             match copy(self.quorum, ballot, &keys, &sights) {
                 Copied::More(more) => keys.extend(more),
                 Copied::Settled(states, _) => return self.adopt(db, key, ballot, states).await,
-                Copied::Contested(state, lease) => {
-                    let from = state.accepted;
-                    let adopted = Adopted {
-                        key: keys[0].clone(),
-                        from,
-                        state: state.clone(),
-                        over: Vec::new(),
-                        flush: 0,
-                    };
-                    let dump = self.fetch_one(db, &adopted, ballot).await?;
-                    if dump.is_none() && state.stays(ballot.counter) {
-                        return open();
-                    }
-                    let given = Given { state, promised: ballot, lease };
-                    return Ok(Settled::Contested(Gift { key: key.to_vec(), given, dump }));
+                Copied::Contested(contested) => {
+                    return self.give_contested(db, key, ballot, contested).await;
                 }
             }
         }
         open()
+    }
+
+    /// Whether this counts nobody can tell. It goes on where nobody holds it any more.
+    async fn give_contested(
+        &self,
+        db: u32,
+        key: &[u8],
+        promised: Ballot,
+        Contested { from, state, lease }: Contested<Job>,
+    ) -> Result<Settled, Failed> {
+        let place = Place { db: db as u16, key: Bytes::copy_from_slice(key) };
+        let adopted = Adopted { key: place, from, state, over: Vec::new(), flush: 0 };
+        let dump = self.fetch_one(db, &adopted, promised).await?;
+        let state = adopted.state;
+        let is_there = state.stays((self.now_us)());
+        if dump.is_none() && is_there {
+            return Ok(Settled::Open(key.to_vec()));
+        }
+        let is_absent = !is_there && lease.is_none();
+        let gift = Gift { key: key.to_vec(), given: Given { state, promised, lease }, dump };
+        Ok(if is_absent { Settled::Gift(gift) } else { Settled::Contested(gift) })
     }
 
     /// A quorum holds this and has promised a higher ballot.
