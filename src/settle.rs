@@ -228,7 +228,8 @@ impl Settling {
 
 /// What may help where nothing can be told.
 const HINT: &str = "If strings that somebody wrote by hand are in the way, they may have an end. --release-locks \
-                    removes every lock on the key, whoever holds it, and nobody tells its holder.\n";
+                    removes every lock on the key, whoever holds it, and lets what was written last count. Nobody tells \
+                    the holder.\n";
 
 /// The token of a lease, as text.
 fn shown(lease: &Lease) -> String {
