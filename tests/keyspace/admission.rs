@@ -1,7 +1,7 @@
 //! A master that has forgotten is put out, is given what the others have, and comes in again.
 
 use redlock_proxy::decision::keyspace::copying::{Given, known};
-use redlock_proxy::decision::keyspace::settle::{Contested, Copied, copy};
+use redlock_proxy::decision::keyspace::settle::{Copied, copy};
 use redlock_proxy::decision::keyspace::slot::{self, Adopt, Sight};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::quorum::Quorum;
@@ -113,8 +113,8 @@ fn settled(
         Copied::Contested(_) if world.is(Bug::LetsClaimsPass) => {
             Given { state: slot::State::unknown_up_to(ballot), promised: ballot, lease: None }
         }
-        Copied::Contested(Contested { state, lease, .. }) => {
-            Given { state, promised: ballot, lease }
+        Copied::Contested(contested) => {
+            Given { state: contested.state, promised: ballot, lease: contested.lease }
         }
         Copied::More(_) => unreachable!("both keys are shown"),
     })

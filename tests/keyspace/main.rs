@@ -370,13 +370,27 @@ fn no_claim_passes_after_an_admission_beside_what_took_an_end_away() {
     }
 }
 
+/// It keeps the end, or leaves nothing: what claims find after that is no other.
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_claim_after_an_end_that_a_program_has_kept_breaks_a_key() {
+    for operation in [Increment(0), Delete(0)] {
+        let world = world(&[&[Claim(0), Read(0)], &[operation]]);
+        holds(World { is_stocked: true, is_stock_short: true, ..world }, 1_000);
+    }
+    let world = world(&[&[Claim(0), Read(1)], &[Both]]);
+    holds(World { is_stocked: true, is_stock_short: true, retries: 1, ..world }, 1_000);
+}
+
 /// What it has left has ended as well.
 #[test]
 #[ignore = "takes minutes: make test-model"]
 fn what_ran_before_an_admission_is_told_once_it_is_over() {
-    let world = world(&[&[Read(0)], &[Increment(0)]]);
-    let world = World { is_stocked: true, is_stock_short: true, ..world };
-    holds(World { forgets: true, is_told_by_all: true, ..world }, 1_000);
+    for operation in [Increment(0), Pass(0)] {
+        let world = World { fades: true, ..world(&[&[Read(0)], &[operation]]) };
+        let world = World { is_stocked: true, is_stock_short: true, ..world };
+        holds(World { forgets: true, is_told_by_all: true, ..world }, 1_000);
+    }
 }
 
 #[test]

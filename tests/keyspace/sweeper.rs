@@ -110,7 +110,9 @@ impl World {
         if !is_asked || !are_all_in || self.clients.iter().flatten().any(claims) {
             return true;
         }
-        let ballot = Ballot { epoch: 0, counter: state.clock + 10, worker: 0 };
+        // Once all has ended that ends.
+        let counter = state.clock + if self.is_told_by_all { 100 } else { 10 };
+        let ballot = Ballot { epoch: 0, counter, worker: 0 };
         let sights = self.sights(state);
         let sights = slices(&sights);
         let can = |sights: &[&[Sight<Job>]]| {

@@ -62,7 +62,7 @@ pub(crate) struct World {
     pub(crate) litter: Litter,
     /// How often stamps are swept for what can be dropped.
     pub(crate) sweeps: u8,
-    /// Whether all masters together can always tell what the keys hold, once they are in. Where stamps are dropped they can.
+    /// Whether all masters together can tell what the keys hold, once they are in and what ends has ended.
     pub(crate) is_told_by_all: bool,
     /// Whether any two masters, too, can always tell what the keys hold.
     pub(crate) is_told_by_any_two: bool,

@@ -58,7 +58,7 @@ pub fn unknown<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
     let newest = newest.map(|sight| sight.state.clone()).unwrap_or_default();
     let from = newest.accepted;
     let state = match newest.stays(now_us) {
-        true => newest.as_taken_over(None, now_us),
+        true => newest.as_unknown(None, now_us),
         false => State::unknown_up_to(from),
     };
     Contested { from, state, lease: None }

@@ -57,7 +57,7 @@ pub enum Copied<P: Program> {
     More(Vec<P::Key>),
     /// Only the forgotten master could have told whether an open register counts, or the lease that it found or stands
     /// beside it. It gets this, so that no claim passes there meanwhile.
-    Contested(Contested<P>),
+    Contested(Box<Contested<P>>),
 }
 
 /// What a master gets that does not know whether it has had what is [contested](Copied::Contested).
@@ -95,7 +95,7 @@ pub fn copy<P: Program>(
     };
     let firsts: Vec<&Sight<P>> = sights.iter().map(|sights| &sights[0]).collect();
     if matches!(obstacle, Obstacle::Blocked) {
-        return Copied::Contested(contested(&firsts, ballot.counter));
+        return Copied::Contested(Box::new(contested(&firsts, ballot.counter)));
     }
     let newest = newest(&firsts).map(|sight| sight.state.clone()).unwrap_or_default();
     let floor = settling.floor(0);
@@ -117,7 +117,7 @@ fn contested<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
     let lease = stands.or_else(taken).cloned();
     let from = newest.accepted;
     if newest.stays(now_us) {
-        return Contested { from, state: newest.as_taken_over(lease, now_us), lease: None };
+        return Contested { from, state: newest.as_unknown(lease, now_us), lease: None };
     }
     let recent = oldest.recent.without_those_before(from);
     Contested { from: oldest.accepted, state: State { recent, ..oldest }, lease }
@@ -190,7 +190,7 @@ enum Obstacle<P: Program> {
 enum Verdict {
     Decided,
     Open,
-    /// What it left has ended, and what was there before: whether it counts or not, nothing is there any more.
+    /// Whether it counts or not, its keys are the same by now.
     Over,
 }
 
@@ -261,18 +261,21 @@ impl<'a, P: Program> Settling<'a, P> {
         }
     }
 
-    /// Whether a key is absent by now, whatever became of the program that has run on its newest state.
+    /// Whether a key is the same by now whatever became of the program that has run on its newest state: that has only read it,
+    /// or what it has left has ended, and what was there before.
     fn is_over(&self, key: usize) -> bool {
         let now_us = self.ballot.counter;
-        let had_ended = |state: &State<P>| match &state.open {
-            Some(Open { found: Some(_), .. }) | None => false,
-            Some(open) => open.is_kept || open.until_us.is_some_and(|end_us| end_us <= now_us),
-        };
         let lives = |sights: &&[Sight<P>]| {
             let sight = &sights[key];
             P::lives(&sight.state.value, now_us) && !sight.is_lost(now_us)
         };
-        self.newest(key).is_some_and(had_ended) && !self.sights.iter().any(lives)
+        match self.newest(key).and_then(|state| state.open.as_ref()) {
+            Some(Open { found: None, is_kept: true, .. }) => true,
+            Some(Open { found: None, until_us: Some(end_us), .. }) => {
+                *end_us <= now_us && !self.sights.iter().any(lives)
+            }
+            _ => false,
+        }
     }
 
     /// Whether all have lost this value: it cannot be adopted as it was.
@@ -427,10 +430,13 @@ impl<'a, P: Program> Settling<'a, P> {
         if P::lives(&chosen.state.value, self.ballot.counter) {
             return Some(None);
         }
-        if let Some(open) = chosen.state.open.as_ref().filter(|_| !chosen.is_decided) {
-            return Some(open.found.clone().filter(|_| open.is_kept));
+        let open = chosen.state.open.as_ref().filter(|_| !chosen.is_decided);
+        let found = open.and_then(|open| open.found.as_ref());
+        if open.is_some_and(|open| open.is_kept) && found.is_some() {
+            return Some(found.cloned());
         }
-        let leases = self.leases(chosen);
+        // Once it is adopted, what it has taken over is gone.
+        let leases = self.leases(chosen).map(|lease| lease.filter(|lease| Some(*lease) != found));
         let alike = |lease: &Option<&P::Lease>| {
             leases.clone().filter(|other| other == lease).count() >= self.quorum.needed()
         };

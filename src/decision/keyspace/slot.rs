@@ -484,18 +484,20 @@ impl<P: Program> Sight<P> {
         let lease = lease_without(&self.state, self.lease.as_ref(), new);
         let is_unknown = new.ran().is_some_and(|ran| self.state.recent.fate(ran) == Fate::NotKnown);
         match &new.open {
-            Some(open) if self.may_have_been_claimed(open, is_unknown, now_us) => false,
+            Some(_) if self.may_have_been_claimed(new, is_unknown, now_us) => false,
             Some(open) => open.found.as_ref() == lease || lease.is_none() && is_unknown,
             None => lease.is_none() || !P::lives(&new.value, now_us),
         }
     }
 
-    /// Whether claims may have found nothing here, and be gone again, since what an open program found has ended. Who does
-    /// not know whether the program ran here does not know since when there is something, either.
-    fn may_have_been_claimed(&self, open: &Open<P>, is_unknown: bool, now_us: u64) -> bool {
+    /// Whether claims may have found nothing here, and be gone again, between the end of what an open program found and that
+    /// of what it has left. Who does not know whether the program ran here does not know since when there is something, either.
+    fn may_have_been_claimed(&self, new: &State<P>, is_unknown: bool, now_us: u64) -> bool {
         let is_there = P::is_present(&self.state.value) && !self.is_gone;
         let was_there = is_there && !is_unknown;
-        !was_there && open.until_us.is_some_and(|end_us| end_us <= now_us)
+        let until_us = new.open.as_ref().and_then(|open| open.until_us);
+        !was_there
+            && until_us.is_some_and(|end_us| end_us <= now_us && P::lives(&new.value, end_us))
     }
 }
 
@@ -544,11 +546,12 @@ impl<P: Program> State<P> {
 
     /// The state as that of a master which does not know whether it has ever accepted it, taken over from a lease. Its ballot,
     /// which nobody else has who is given something at another time, is older than whatever was accepted.
-    pub(super) fn as_taken_over(self, lease: Option<P::Lease>, given_us: u64) -> Self {
+    pub(super) fn as_unknown(&self, lease: Option<P::Lease>, given_us: u64) -> Self {
         let accepted = Ballot { epoch: 0, counter: 0, worker: given_us };
         let recent = Remembered::default().without_those_before(self.accepted);
-        let open = self.open.map(|open| Open { found: lease, is_kept: false, ..open });
-        Self { accepted, basis: Ballot::NONE, recent, open, ..self }
+        let open = self.open.clone();
+        let open = open.map(|open| Open { found: lease, is_kept: false, ..open });
+        Self { accepted, basis: Ballot::NONE, recent, open, ..self.clone() }
     }
 
     /// Whether a master with this state knows what it had accepted after `ballot`.

@@ -5,9 +5,9 @@ mod ends;
 use super::copying::Given;
 use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
 use super::remains::Over;
-use super::remembered::Keep;
+use super::remembered::{Keep, Remembered};
 use super::settle::{Contested, Copied, Finding, copy, settle};
-use super::slot::{Sight, Slots};
+use super::slot::{Open, Sight, Slots, State};
 use super::tombstone::droppable;
 use super::{Program, Runs, Seen};
 use crate::decision::register::acceptor::Fate;
@@ -37,7 +37,8 @@ impl Program for Count {
     }
 
     fn end_us(value: &u8) -> Option<u64> {
-        (SHORT..LASTING).contains(value).then_some(END_US)
+        let end_us = if *value == EXTENDED { LATER_US } else { END_US };
+        (SHORT..LASTING).contains(value).then_some(end_us)
     }
 }
 
@@ -53,10 +54,12 @@ impl Runs for Count {
     }
 }
 
-/// Values from here on end, up to those that do not.
+/// Values from here on end, one of them later, up to those that do not.
 const SHORT: u8 = 100;
+const EXTENDED: u8 = 105;
 const LASTING: u8 = 110;
 const END_US: u64 = 250;
+const LATER_US: u64 = 500;
 
 const KEEP: Keep = Keep { last: 4, workers: 4, age_us: u64::MAX };
 
@@ -331,7 +334,7 @@ fn who_was_admitted_to_a_contested_key_does_not_say_that_nothing_ran() {
     let (_, step) = run(start(7, count("a"), 100), &mut masters, &[0, 2]);
     assert_eq!(step, done(1));
     let Copied::Contested(contested) = copied(&masters) else { panic!("it was not seen") };
-    let Contested { state, lease, .. } = contested;
+    let Contested { state, lease, .. } = *contested;
     assert_eq!((state.value, lease), (1, None), "nobody else may take the key");
     masters[2] = Slots::default();
     (masters[2].of(&'a').state, masters[2].of(&'a').lease) = (state, lease);
@@ -586,14 +589,48 @@ fn what_ran_before_an_end_is_not_adopted_where_nothing_is_left() {
 
 #[test]
 fn what_ran_before_an_end_is_over_with_what_it_left() {
-    let mut masters = short();
+    let mut masters = all_with(EXTENDED - 1);
     counted_alone(&mut masters);
-    let (_, step) = run(start(8, read("a"), 300), &mut masters, &[0, 1]);
-    assert_eq!(values(&step), [SHORT + 1], "it is past its end");
+    assert_eq!(run(start(8, read("a"), 300), &mut masters, &[0, 1]).1, Step::Wait);
+    let (_, step) = run(start(8, read("a"), 600), &mut masters, &[0, 1]);
+    assert_eq!(values(&step), [EXTENDED], "it is past its end");
     let kept = masters[1].get(&'a').state;
     assert_eq!((kept.ran(), kept.open), (None, None));
     let ran = Ballot { epoch: 0, counter: 200, worker: 7 };
     assert_eq!(kept.recent.fate(ran), Fate::NotKnown);
+}
+
+/// The second key holds the same whether it counts or not.
+#[test]
+fn what_ran_before_an_end_is_over_with_what_it_has_only_read() {
+    let mut masters = all_with(SHORT);
+    masters[1..].iter_mut().for_each(|slots| slots.clean_up(&'a'));
+    let (before, ran) = (masters[0].get(&'a').promised, Ballot { counter: 200, ..Ballot::NONE });
+    masters.iter_mut().for_each(|slots| {
+        (slots.of(&'b').state.accepted, slots.of(&'b').state.value) = (before, 5);
+    });
+    let group = vec![('a', ran), ('b', ran)];
+    for (key, value, until_us) in [('a', EXTENDED, Some(END_US)), ('b', 5, None)] {
+        let is_kept = until_us.is_none();
+        let recent = Remembered::default().with(ran, 1, !is_kept, KEEP);
+        let open = Some(Open { group: group.clone(), found: None, until_us, is_kept });
+        let slot = masters[0].of(&key);
+        slot.promised = ran;
+        slot.state = State { accepted: ran, basis: before, value, recent, open, stays_us: 0 };
+    }
+    assert_eq!(run(start(8, read("b"), 300), &mut masters, &[0, 1]).1, Step::Wait);
+    let (_, step) = run(start(8, read("b"), 600), &mut masters, &[0, 1]);
+    assert_eq!(values(&step), [5]);
+}
+
+/// Whatever has come and gone since then came after it.
+#[test]
+fn what_ran_before_an_end_that_it_kept_is_adopted_where_nothing_is_left() {
+    let mut masters = short();
+    counted_alone(&mut masters);
+    let (_, step) = run(start(8, read("a"), 300), &mut masters, &[0, 1]);
+    assert_eq!(values(&step), [SHORT + 1], "it is past its end");
+    assert_eq!(masters[1].get(&'a').state.ran().map(|ran| ran.counter), Some(200));
 }
 
 /// Which of two masters it was counted by is not known any more.
@@ -601,9 +638,10 @@ fn what_ran_before_an_end_is_over_with_what_it_left() {
 fn who_was_admitted_after_an_end_lets_no_claim_pass_beside_what_took_it_away() {
     let mut masters = all_with(LASTING - 1);
     counted_alone(&mut masters);
-    let Copied::Contested(Contested { from, state, lease }) = copied(&masters) else {
+    let Copied::Contested(contested) = copied(&masters) else {
         panic!("it may have run on the third one");
     };
+    let Contested { from, state, lease } = *contested;
     assert_eq!(from, masters[0].get(&'a').state.accepted);
     masters[2] = Slots::default();
     let given = Given { state, promised: Ballot::NONE, lease };
@@ -617,6 +655,23 @@ fn who_was_admitted_after_an_end_lets_no_claim_pass_beside_what_took_it_away() {
     let (_, step) = run((settling, request), &mut masters, &[0, 1, 2]);
     assert_eq!(values(&step), [LASTING], "somebody has said that no claim counts");
     assert!(masters.iter().all(|slots| slots.get(&'a').state.value == LASTING));
+}
+
+/// Two masters have run the program, cleaned up what it left, and granted a claim. The third one has missed all of that.
+#[test]
+fn a_claim_after_an_end_is_told_beside_what_ran_before_it() {
+    let mut masters = short();
+    let (mut proposer, request) = start(7, count("a"), 200);
+    let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1], &request) else {
+        panic!("both show the same");
+    };
+    masters[..2].iter_mut().for_each(|slots| _ = execute(slots, &apply));
+    masters.iter_mut().for_each(|slots| slots.clean_up(&'a'));
+    assert!(masters[..2].iter_mut().all(|slots| slots.claim(&'a', "mine")));
+    assert_eq!(run(start(8, read("a"), 300), &mut masters, &[1, 2]).1, Step::Wait);
+    let (_, step) = run(start(8, read("a"), 400), &mut masters, &[1, 2, 0]);
+    let Step::Done(Outcome::Read(holdings)) = step else { panic!("{step:?}") };
+    assert_eq!(holdings[0].lease, Some("mine"));
 }
 
 fn settle_key(worker: u64, keys: &str, now_us: u64) -> (Proposer<Count>, Request<Count>) {

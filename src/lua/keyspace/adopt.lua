@@ -35,9 +35,10 @@ local function has_room(old, is_gone, lease, new, now)
   -- As long as nothing was accepted, only the floor stands there, which is no word about this key, unless it says so.
   local tells = sub(old, 17, 32) ~= NONE or sub(old, 74, 74) == '?'
   local is_unknown = ran and tells and fate(old, ran) == 'not known'
-  -- Claims may have found nothing here, and be gone again, since what the program found has ended.
+  -- Claims may have found nothing here, and be gone again, between the end of what the program found and that of what it left.
   local was_there = sub(old, 49, 49) ~= '-' and not is_gone and not is_unknown
-  if not was_there and until_clean >= 0 and (until_clean - SLACK_MS) * 1000 <= now then
+  local the_end = until_clean >= 0 and (until_clean - SLACK_MS) * 1000
+  if not was_there and the_end and the_end <= now and lives(new, the_end) then
     return false
   end
   return is_same(lease, found) or not lease and is_unknown

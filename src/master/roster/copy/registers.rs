@@ -100,33 +100,17 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                     let given = Given { state, promised, lease: None };
                     gifts.push(Gift { key: key.clone(), given, dump: None });
                 }
-                None => unsettled.push((key.clone(), unknown(&sights, now_us), promised)),
+                None => unsettled.push(key.clone()),
             }
         }
         let (all, given) = (keys.len(), gifts.len());
         tracing::debug!(all, given, unsettled = unsettled.len(), late = late.len(), "registers");
         self.clear(db, &late).await?;
-        for key in self.fetch_values(db, &mut gifts, now_us).await? {
-            // It was decided without the target, which may have missed it.
-            let at = keys.iter().position(|other| *other == key).unwrap_or_default();
-            let kept: Vec<&Kept> = theirs.iter().map(|kept| &kept[at].1).collect();
-            let sights: Vec<&Sight<Job>> = kept.iter().map(|kept| &kept.sight).collect();
-            let promised = kept.iter().map(|kept| kept.promised).max().unwrap_or_default();
-            unsettled.push((key, unknown(&sights, now_us), promised));
-        }
-        let settle = |(key, unknown, promised): (Vec<u8>, Contested<Job>, Ballot)| async move {
+        // What no source holds any more was decided without the target, which may have missed it.
+        unsettled.extend(self.fetch_values(db, &mut gifts, now_us).await?);
+        let settle = |key: Vec<u8>| async move {
             match self.settle_one(db, &key).await? {
-                Settled::Open(key) if is_last_look => {
-                    let from = unknown.from;
-                    match self.give_contested(db, &key, promised, unknown).await? {
-                        Settled::Open(key) => {
-                            let state = State::unknown_up_to(from);
-                            let given = Given { state, promised, lease: None };
-                            Ok(Settled::Gift(Gift { key, given, dump: None }))
-                        }
-                        settled => Ok(settled),
-                    }
-                }
+                Settled::Open(key) if is_last_look => self.give_unknown(db, key).await,
                 settled => Ok::<_, Failed>(settled),
             }
         };
@@ -239,11 +223,33 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                 Copied::More(more) => keys.extend(more),
                 Copied::Settled(states, _) => return self.adopt(db, key, ballot, states).await,
                 Copied::Contested(contested) => {
-                    return self.give_contested(db, key, ballot, contested).await;
+                    return self.give_contested(db, key, ballot, *contested).await;
                 }
             }
         }
         open()
+    }
+
+    /// Others change the key, or settle it, all the time.
+    async fn give_unknown(&self, db: u32, key: Vec<u8>) -> Result<Settled, Failed> {
+        let keys = [key];
+        let mut given = Given { state: State::default(), promised: Ballot::NONE, lease: None };
+        for _ in 0..ROUNDS {
+            let read = self.sources.iter().map(|source| self.kept(source, db, &keys));
+            let theirs = try_join_all(read).await?;
+            let kept = theirs.iter().flatten().map(|(_, kept)| kept);
+            let sights: Vec<&Sight<Job>> = kept.clone().map(|kept| &kept.sight).collect();
+            let promised = kept.map(|kept| kept.promised).max().unwrap_or_default();
+            let unknown = unknown(&sights, (self.now_us)());
+            let state = State::unknown_up_to(unknown.from);
+            given = Given { state, promised, lease: None };
+            match self.give_contested(db, &keys[0], promised, unknown).await? {
+                Settled::Open(_) => {}
+                settled => return Ok(settled),
+            }
+        }
+        let [key] = keys;
+        Ok(Settled::Gift(Gift { key, given, dump: None }))
     }
 
     /// Whether this counts nobody can tell. It goes on where nobody holds it any more.
