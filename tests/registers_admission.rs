@@ -4,8 +4,10 @@
 
 mod support;
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use support::{Masters, Proxy, Raw, Relay, Reply, eventually, target_is_plain_redis};
 
@@ -178,4 +180,53 @@ async fn what_one_master_has_left_is_settled_before_another_votes_again() {
     assert_eq!(ask(&mut client, "RPUSH queue after").await, Reply::Int(22));
     assert_eq!(ask(&mut client, "GET left").await.text(), "1");
     assert_eq!(ask(&mut client, "GET right").await.text(), "2");
+}
+
+/// Makes all masters hold the same under a key, and gives back every lock on it.
+fn release_locks(masters: &Masters, key: &str) -> (String, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
+    for address in masters.addresses() {
+        command.args(["--master", &address]);
+    }
+    let output = command.args(["settle", "--release-locks", key]).output();
+    let output = output.expect("the binary starts");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
+}
+
+/// The third master has missed what took the end away, and has cleaned up what ended. The second has forgotten it: only the
+/// first still has what was answered.
+#[tokio::test]
+async fn no_claim_passes_where_only_one_master_has_what_took_an_end_away() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let (relay, addresses) = Relay::in_place_of(&masters, 2);
+    let proxy = Proxy::in_front_of(&addresses, &FLAGS);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    ask(&mut client, "SET lock mine PX 1500").await;
+    eventually("all masters have it", || async {
+        (masters.having("lock").await == 3).then_some(())
+    })
+    .await;
+    relay.cut_off().await;
+    assert_eq!(ask(&mut client, "PERSIST lock").await, Reply::Int(1));
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    // A minute later its own clock does so.
+    masters[2].ask(&["DEL", "lock"]).await;
+    masters[1].kill_9();
+    relay.heal();
+    masters[1].restart_empty();
+    for at in [2, 1] {
+        votes(&proxy, at).await;
+    }
+
+    let mut client = proxy.raw().await;
+    let claimed = ask(&mut client, "SET lock other NX PX 60000").await;
+    assert_ne!(claimed, Reply::ok(), "it is held for ever");
+    let (said, code) = release_locks(&masters, "lock");
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(ask(&mut client, "GET lock").await.text(), "mine");
+    assert_eq!(ask(&mut client, "PTTL lock").await, Reply::Int(-1));
 }

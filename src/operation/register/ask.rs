@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::stamp::{self, ballot};
 use super::{Job, Place};
-use crate::decision::keyspace::slot::{Adopt, Apply, Basis};
+use crate::decision::keyspace::slot::{Adopt, Adopted, Apply, Basis};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::keyspace::{ADOPT, CLOSE, FETCH, FLUSH, FORGET, HEADS, PREPARE, Text};
 use crate::lua::program::Program;
@@ -62,21 +62,23 @@ pub fn adopt(adopt: &Adopt<Job>, held: &[Option<Bytes>], db: u16) -> Words {
 
 /// Returns the call that fetches what the states of `adopt` hold from a master that has accepted them.
 pub fn fetch(adopt: &Adopt<Job>, db: u16) -> Words {
-    let accepted = adopt.states.iter().map(|adopted| adopted.state.accepted);
-    fetch_under(adopt, accepted, db)
+    let of = |adopted: &Adopted<Job>| (adopted.key.clone(), adopted.state.accepted);
+    fetch_under(&adopt.states.iter().map(of).collect::<Vec<_>>(), db)
 }
 
 /// The same from one that has accepted some of them under the ballots that they were found under.
 pub fn fetch_as_found(adopt: &Adopt<Job>, db: u16) -> Words {
-    fetch_under(adopt, adopt.states.iter().map(|adopted| adopted.from), db)
+    let of = |adopted: &Adopted<Job>| (adopted.key.clone(), adopted.from);
+    fetch_under(&adopt.states.iter().map(of).collect::<Vec<_>>(), db)
 }
 
-fn fetch_under(adopt: &Adopt<Job>, accepted: impl Iterator<Item = Ballot>, db: u16) -> Words {
-    let keys: Vec<Place> = adopt.states.iter().map(|adopted| adopted.key.clone()).collect();
-    let mut words = on_keys(&keys);
+/// Returns the call that fetches what keys hold from a master that has accepted it under these ballots.
+pub fn fetch_under(keys: &[(Place, Ballot)], db: u16) -> Words {
+    let places: Vec<Place> = keys.iter().map(|(key, _)| key.clone()).collect();
+    let mut words = on_keys(&places);
     words.push(digits(db));
-    for (key, accepted) in keys.iter().zip(accepted) {
-        words.extend([digits(key.db), ballot(accepted).into()]);
+    for (key, accepted) in keys {
+        words.extend([digits(key.db), ballot(*accepted).into()]);
     }
     Words::ours(&FETCH, words)
 }

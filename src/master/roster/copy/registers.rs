@@ -217,7 +217,9 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             let sights: Vec<&[Sight<Job>]> = promises.iter().map(|sights| &sights[..]).collect();
             let firsts: Vec<&Sight<Job>> = sights.iter().map(|sights| &sights[0]).collect();
             if let Some(state) = known(self.quorum, &firsts, ballot.counter) {
-                return self.give_known(db, keys.swap_remove(0), ballot, state).await;
+                let (under, now_us) = (state.accepted, ballot.counter);
+                let given = Given { state, promised: ballot, lease: None };
+                return self.fetch_gift(db, key, under, given, now_us).await;
             }
             match copy(self.quorum, ballot, &keys, &sights) {
                 Copied::More(more) => keys.extend(more),
@@ -232,27 +234,28 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 
     /// Others change the key, or settle it, all the time.
     async fn give_unknown(&self, db: u32, key: Vec<u8>) -> Result<Settled, Failed> {
-        let keys = [key];
-        let mut given = Given { state: State::default(), promised: Ballot::NONE, lease: None };
-        for _ in 0..ROUNDS {
+        let (keys, mut rounds) = ([key], ROUNDS);
+        loop {
+            rounds -= 1;
             let read = self.sources.iter().map(|source| self.kept(source, db, &keys));
             let theirs = try_join_all(read).await?;
             let kept = theirs.iter().flatten().map(|(_, kept)| kept);
             let sights: Vec<&Sight<Job>> = kept.clone().map(|kept| &kept.sight).collect();
             let promised = kept.map(|kept| kept.promised).max().unwrap_or_default();
             let unknown = unknown(&sights, (self.now_us)());
-            let state = State::unknown_up_to(unknown.from);
-            given = Given { state, promised, lease: None };
+            let from = unknown.from;
             match self.give_contested(db, &keys[0], promised, unknown).await? {
-                Settled::Open(_) => {}
+                Settled::Open(_) if rounds > 0 => {}
+                Settled::Open(key) => {
+                    let given = Given { state: State::unknown_up_to(from), promised, lease: None };
+                    return Ok(Settled::Gift(Gift { key, given, dump: None }));
+                }
                 settled => return Ok(settled),
             }
         }
-        let [key] = keys;
-        Ok(Settled::Gift(Gift { key, given, dump: None }))
     }
 
-    /// Whether this counts nobody can tell. It goes on where nobody holds it any more.
+    /// Whether this counts nobody can tell.
     async fn give_contested(
         &self,
         db: u32,
@@ -260,41 +263,31 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         promised: Ballot,
         Contested { from, state, lease }: Contested<Job>,
     ) -> Result<Settled, Failed> {
-        let place = Place { db: db as u16, key: Bytes::copy_from_slice(key) };
-        let adopted = Adopted { key: place, from, state, over: Vec::new(), flush: 0 };
-        let dump = self.fetch_one(db, &adopted, promised).await?;
-        let state = adopted.state;
-        let is_there = state.stays((self.now_us)());
-        if dump.is_none() && is_there {
-            return Ok(Settled::Open(key.to_vec()));
-        }
-        let is_absent = !is_there && lease.is_none();
-        let gift = Gift { key: key.to_vec(), given: Given { state, promised, lease }, dump };
-        Ok(if is_absent { Settled::Gift(gift) } else { Settled::Contested(gift) })
+        let now_us = (self.now_us)();
+        let is_absent = !state.stays(now_us) && lease.is_none();
+        let given = Given { state, promised, lease };
+        Ok(match self.fetch_gift(db, key, from, given, now_us).await? {
+            Settled::Gift(gift) if !is_absent => Settled::Contested(gift),
+            settled => settled,
+        })
     }
 
-    /// A quorum holds this and has promised a higher ballot.
-    async fn give_known(
+    /// Fetches what is given, which a source has accepted `under` a ballot. It is looked at again where none holds it any more.
+    async fn fetch_gift(
         &self,
         db: u32,
-        place: Place,
-        ballot: Ballot,
-        state: State<Job>,
+        key: &[u8],
+        under: Ballot,
+        given: Given<Job>,
+        now_us: u64,
     ) -> Result<Settled, Failed> {
-        let key = place.key.to_vec();
-        let adopted = Adopted {
-            key: place,
-            from: state.accepted,
-            state: state.clone(),
-            over: Vec::new(),
-            flush: 0,
-        };
-        let dump = self.fetch_one(db, &adopted, ballot).await?;
-        if dump.is_none() && state.stays(ballot.counter) {
-            return Ok(Settled::Open(key));
-        }
-        let given = Given { state, promised: ballot, lease: None };
-        Ok(Settled::Gift(Gift { key, given, dump }))
+        let place = Place { db: db as u16, key: Bytes::copy_from_slice(key) };
+        let dump = self.fetch_one(db, &place, under).await?;
+        let key = key.to_vec();
+        Ok(match dump.is_none() && given.state.stays(now_us) {
+            true => Settled::Open(key),
+            false => Settled::Gift(Gift { key, given, dump }),
+        })
     }
 
     /// Makes a quorum of the sources adopt these states, the first of which is given to the target.
@@ -306,7 +299,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         states: Vec<Adopted<Job>>,
     ) -> Result<Settled, Failed> {
         let next = Ballot::above(ballot, 0, self.worker);
-        let first = states[0].clone();
+        let state = State { open: None, ..states[0].state.clone() };
         let mut held: Vec<Option<Bytes>> = vec![None; states.len()];
         let adopt = Adopt { states, next };
         let request = Request::Adopt(adopt.clone());
@@ -321,31 +314,25 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             if !said.iter().any(lacks) {
                 break;
             }
-            for (held, state) in held.iter_mut().zip(&adopt.states) {
-                *held = self.fetch_one(db, state, next).await?;
+            for (held, Adopted { key, state, .. }) in held.iter_mut().zip(&adopt.states) {
+                *held = self.fetch_one(db, key, state.accepted).await?;
             }
         }
         if adopted.iter().filter(|adopted| **adopted).count() < self.quorum.needed() {
             return Ok(Settled::Open(key.to_vec()));
         }
-        let state = State { open: None, ..first.state.clone() };
-        let dump = self.fetch_one(db, &first, next).await?;
-        if dump.is_none() && state.stays(ballot.counter) {
-            return Ok(Settled::Open(key.to_vec()));
-        }
-        let given = Given { state, promised: next, lease: None };
-        Ok(Settled::Gift(Gift { key: key.to_vec(), given, dump }))
+        let (under, given) = (state.accepted, Given { state, promised: next, lease: None });
+        self.fetch_gift(db, key, under, given, ballot.counter).await
     }
 
-    /// What a state holds, from any source that has accepted it.
+    /// What a key holds, from any source that has accepted it under this ballot.
     async fn fetch_one(
         &self,
         db: u32,
-        adopted: &Adopted<Job>,
-        next: Ballot,
+        key: &Place,
+        accepted: Ballot,
     ) -> Result<Option<Bytes>, Failed> {
-        let adopt = Adopt { states: vec![adopted.clone()], next };
-        let words = ask::fetch(&adopt, db as u16);
+        let words = ask::fetch_under(&[(key.clone(), accepted)], db as u16);
         for source in &self.sources {
             let frame = self.ask(source, db, &words).await?;
             if let Some(Some(dump)) = said::fetched(&frame).and_then(|mut held| held.pop()) {
