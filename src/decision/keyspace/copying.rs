@@ -17,7 +17,7 @@
 //! deletion that it has helped to decide.
 
 use super::Program;
-use super::settle::Contested;
+use super::settle::{Contested, newest};
 use super::slot::{Sight, Slot, Slots, State, lease_without};
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::Quorum;
@@ -54,8 +54,7 @@ pub fn known<P: Program>(quorum: Quorum, sights: &[&Sight<P>], now_us: u64) -> O
 /// What is given where nothing else can be told in time, by what the sources have shown: nothing that they have accepted is
 /// denied, nothing is told of it, and no claim passes where any of them holds something at `now_us`.
 pub fn unknown<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
-    let newest = sights.iter().max_by_key(|sight| sight.state.accepted);
-    let newest = newest.map(|sight| sight.state.clone()).unwrap_or_default();
+    let newest = newest(sights);
     let from = newest.accepted;
     let state = match newest.stays(now_us) {
         true => newest.as_unknown(None, now_us),

@@ -349,15 +349,18 @@ impl<P: Program> Proposer<P> {
             return Step::Send(self.again(0));
         }
         let minor = remains::minor(self.quorum, &self.keys, &sights);
-        let over = match self.wish {
-            Wish::Settle(_) => self.over.of(self.quorum, &self.keys, &sights),
-            Wish::Run(_) | Wish::Read(_) => vec![Vec::new(); self.keys.len()],
+        let (over, cleared) = match self.wish {
+            Wish::Settle(_) => {
+                let over = self.over.of(self.quorum, &self.keys, &sights);
+                let cleared = self.over.without(&sights, &over);
+                (over, cleared)
+            }
+            Wish::Run(_) | Wish::Read(_) => {
+                let cleared = sights.iter().map(|sights| sights.to_vec()).collect();
+                (vec![Vec::new(); self.keys.len()], cleared)
+            }
         };
         let is_clear = over.iter().all(Vec::is_empty);
-        let cleared = match self.wish {
-            Wish::Settle(_) => self.over.without(&sights, &over),
-            Wish::Run(_) | Wish::Read(_) => sights.iter().map(|sights| sights.to_vec()).collect(),
-        };
         let sights: Vec<&[Sight<P>]> = cleared.iter().map(Vec::as_slice).collect();
         let finding = settle(self.quorum, ballot, &self.keys, asked, &sights);
         let has_nothing_to_send = is_clear && self.has_nothing_to_send(&sights, ballot);

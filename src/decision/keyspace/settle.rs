@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Program;
 use super::remembered::Remembered;
-use super::slot::{Adopted, Open, Sight, State, lease_without};
+use super::slot::{Adopted, Open, Sight, State};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::Quorum;
@@ -97,19 +97,20 @@ pub fn copy<P: Program>(
     if matches!(obstacle, Obstacle::Blocked) {
         return Copied::Contested(Box::new(contested(&firsts, ballot.counter)));
     }
-    let newest = newest(&firsts).map(|sight| sight.state.clone()).unwrap_or_default();
-    let floor = settling.floor(0);
+    let (newest, floor) = (newest(&firsts), settling.floor(0));
     let newest = Chosen { key: 0, state: &newest, floor, is_decided: true, is_told: true };
     Copied::Settled(vec![settling.adopted(&newest)], settling.lease_to_copy(&newest))
 }
 
-fn newest<'a, P: Program>(sights: &[&'a Sight<P>]) -> Option<&'a Sight<P>> {
-    sights.iter().copied().max_by_key(|sight| sight.state.accepted)
+/// What was accepted last of a key, as far as it is shown.
+pub(super) fn newest<P: Program>(sights: &[&Sight<P>]) -> State<P> {
+    let newest = sights.iter().max_by_key(|sight| sight.state.accepted);
+    newest.map(|sight| sight.state.clone()).unwrap_or_default()
 }
 
 /// What is given where only the forgotten one could have told at `now_us` what counts, of what the sources show of a key.
 fn contested<P: Program>(sights: &[&Sight<P>], now_us: u64) -> Contested<P> {
-    let newest = newest(sights).map(|sight| &sight.state).cloned().unwrap_or_default();
+    let newest = newest(sights);
     let oldest = sights.iter().map(|sight| &sight.state).min_by_key(|state| state.accepted);
     let oldest = oldest.cloned().unwrap_or_default();
     let stands = sights.iter().find_map(|sight| sight.lease.as_ref());
@@ -493,12 +494,5 @@ impl<P: Program> Chosen<'_, P> {
             true => recent(self.state, self.floor),
             false => self.state.recent.without_the_last(),
         }
-    }
-}
-
-impl<P: Program> Sight<P> {
-    /// The lease that its master has once `state` has taken the place of what is there.
-    pub(super) fn lease_under(&self, state: &State<P>) -> Option<&P::Lease> {
-        lease_without(&self.state, self.lease.as_ref(), state)
     }
 }

@@ -425,14 +425,11 @@ impl<P: Program> Slot<P> {
     }
 
     fn may_adopt(&self, adopted: &Adopted<P>) -> bool {
-        let Adopted { from, state, over, .. } = adopted;
-        let is_same = self.state.accepted == *from && !self.is_lost(state.accepted.counter);
-        let has_room = || {
-            let mut sight = Sight::of(self, 0);
-            sight.lease = sight.lease_under(state).filter(|lease| !over.contains(lease)).cloned();
-            sight.state.open = None;
-            sight.has_room_for(state, state.accepted.counter)
-        };
+        let Adopted { from, state, .. } = adopted;
+        let now_us = state.accepted.counter;
+        let is_same = self.state.accepted == *from && !self.is_lost(now_us);
+        let has_room =
+            || Sight::of(self, 0).has_room_beside(self.left_beside(adopted), state, now_us);
         self.promised <= state.accepted && (is_same || has_room())
     }
 
@@ -442,14 +439,19 @@ impl<P: Program> Slot<P> {
         let kept = self.kept(adopted, own_us);
         self.lease.take_if(|lease| over.contains(lease));
         if self.state.accepted != *from || self.is_lost(now_us) {
-            let left = lease_without(&self.state, self.lease.as_ref(), state);
-            self.lease = left.filter(|lease| !over.contains(lease)).cloned();
+            self.lease = self.left_beside(adopted).cloned();
             self.is_gone = !P::lives(&state.value, now_us);
         }
         if let Some(open) = state.open.as_ref().filter(|open| !open.is_kept) {
             self.lease.take_if(|lease| Some(&*lease) == open.found.as_ref());
         }
         (self.promised, self.floor, self.state) = (next, Ballot::NONE, kept);
+    }
+
+    /// The lease that the master has once it has adopted what it lacked, without what is over.
+    fn left_beside(&self, Adopted { state, over, .. }: &Adopted<P>) -> Option<&P::Lease> {
+        let lease = self.lease.as_ref().filter(|lease| !over.contains(lease));
+        lease_without(&self.state, lease, state).filter(|lease| !over.contains(lease))
     }
 
     /// What is kept of a state that is adopted. Who has it already knows how long it stays.
@@ -481,7 +483,15 @@ impl<P: Program> Sight<P> {
     ///
     /// [`settle::copy`]: super::settle::copy
     pub fn has_room_for(&self, new: &State<P>, now_us: u64) -> bool {
-        let lease = lease_without(&self.state, self.lease.as_ref(), new);
+        self.has_room_beside(self.lease_under(new), new, now_us)
+    }
+
+    /// The lease that the master has once `new` has taken the place of what is there.
+    pub(super) fn lease_under(&self, new: &State<P>) -> Option<&P::Lease> {
+        lease_without(&self.state, self.lease.as_ref(), new)
+    }
+
+    fn has_room_beside(&self, lease: Option<&P::Lease>, new: &State<P>, now_us: u64) -> bool {
         let is_unknown = new.ran().is_some_and(|ran| self.state.recent.fate(ran) == Fate::NotKnown);
         match &new.open {
             Some(_) if self.may_have_been_claimed(new, is_unknown, now_us) => false,
