@@ -365,3 +365,40 @@ async fn ask(proxy: &Proxy, words: &[String]) -> RedisResult<Value> {
 async fn claim(client: &mut MultiplexedConnection, key: &str) -> RedisResult<Value> {
     value(client, &["SET", key, "mine", "NX", "PX", TEN_MINUTES]).await
 }
+
+/// Each waited for all its patience, one after the other: the last of them for a minute here.
+#[tokio::test]
+async fn who_stands_in_line_for_what_nobody_can_tell_waits_no_longer_than_the_first() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "50ms", "--patience", "5s"]);
+    proxy.expect_warnings();
+    let mut client = proxy.connection().await;
+    let push = ["RPUSH", "list", "a"];
+    assert_eq!(value(&mut client, &push).await, Ok(Value::Int(1)));
+    eventually("all masters have it", || async {
+        (masters.having("list").await == 3).then_some(())
+    })
+    .await;
+    masters[2].stop();
+    proxy.knows(2, "state", "down").await;
+    for master in &masters[..2] {
+        assert_eq!(master.ask(&["DEL", "list"]).await, Reply::Int(1));
+    }
+    let push = push.map(str::to_owned);
+    let in_line = (0..12).map(|_| ask(&proxy, &push));
+    let asking = tokio::time::timeout(LIMIT, join_all(in_line)).await;
+    for reply in asking.expect("all of them are answered in time") {
+        let error = reply.expect_err("only the third knows what was there");
+        let code = error.code().unwrap_or_default();
+        assert!(["CLUSTERDOWN", "TRYAGAIN"].contains(&code), "{error}");
+    }
+    masters[2].cont();
+    eventually("it is there again", || {
+        let again = ask(&proxy, &push);
+        async move { (again.await == Ok(Value::Int(2))).then_some(()) }
+    })
+    .await;
+}

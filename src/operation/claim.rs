@@ -112,7 +112,8 @@ impl Claim {
         }
         let freshness = rules.freshness(self.ttl_ms);
         let attempt = rules.leases.next_attempt();
-        let decision = decision::Claim::new(rules.terms(), freshness, attempt, asked.all, at);
+        let decision =
+            decision::Claim::new(rules.terms(asked.patience), freshness, attempt, asked.all, at);
         let earlier = Vec::new();
         let (since, held, others) = (now, Tag::NONE, MasterSet::EMPTY);
         let sent = Sent { decision, asked, earlier, since, held, others };

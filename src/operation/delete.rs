@@ -51,7 +51,7 @@ impl Delete {
             sent.shown.look_again();
             return sent.decision.ask(asked.all, at);
         }
-        let decision = decision::Delete::new(rules.terms(), asked.all, at);
+        let decision = decision::Delete::new(rules.terms(asked.patience), asked.all, at);
         let shown = Shown::new(MasterSet::EMPTY);
         self.sent = Some(Sent { decision, voters, since: now, shown });
     }

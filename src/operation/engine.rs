@@ -114,8 +114,8 @@ struct Flight {
     pauses: u32,
     /// When the current round ends for a silent minority; `None` before the first.
     deadline: Option<Instant>,
-    /// When the first round was sent.
-    began: Option<Instant>,
+    /// When its client's patience ends; `None`: that is not known before the first round.
+    last: Option<Instant>,
 }
 
 impl Flight {
@@ -130,9 +130,9 @@ impl Flight {
         }
     }
 
-    /// When its client's patience ends; `None`: it was not sent yet.
-    fn last(&self, rules: &Rules) -> Option<Instant> {
-        Some(self.began? + rules.patience)
+    /// Whether its client's patience has passed.
+    fn is_over(&self, now: Instant) -> bool {
+        self.last.is_some_and(|last| now >= last)
     }
 
     /// The newest term that a vote was counted in.
@@ -256,7 +256,7 @@ impl Engine {
             pausing: false,
             pauses: 0,
             deadline: None,
-            began: None,
+            last: None,
         };
         let slot = self.flights.borrow_mut().insert(flight) as u32;
         let id = OperationId { slot, serial };
@@ -431,7 +431,7 @@ impl Engine {
         }
         let (rules, now) = (&self.rules, clock::now());
         let next = self.with(id, |flight| {
-            let last = flight.last(rules).unwrap_or(now);
+            let last = flight.last.unwrap_or(now);
             (flight.operation.deadline(rules, now, now >= last), last)
         });
         let Some((next, last)) = next else { return };
@@ -468,8 +468,7 @@ impl Engine {
     fn widened_for_too_long(&self, id: OperationId) -> Option<Reply> {
         let now = clock::now();
         let reply = self.with(id, |flight| {
-            let is_over = flight.last(&self.rules).is_some_and(|last| now >= last);
-            is_over.then(|| flight.operation.give_up_widening()).flatten()
+            flight.is_over(now).then(|| flight.operation.give_up_widening()).flatten()
         });
         reply.flatten()
     }
@@ -522,13 +521,14 @@ impl Engine {
             let flush = self.links.iter().map(|link| link.last_flush(db)).max();
             flight.poll = Some(flight.poll_in(&term, flush.unwrap_or_default())?);
             let operation = &mut flight.operation;
-            operation.ask(&self.rules, Asked { all: asked, voters }, now);
+            let last = *flight.last.get_or_insert(now + self.rules.patience);
+            let patience = last.saturating_duration_since(now);
+            operation.ask(&self.rules, Asked { all: asked, voters, patience }, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += asked.len() as u16;
             flight.started_us.get_or_insert(asked_us);
             flight.asked_us = asked_us;
             flight.deadline = Some(now + self.rules.vote_timeout);
-            flight.began.get_or_insert(now);
             let round = operation.round();
             flight.asked_round = round;
             if !operation.only_looks() {
@@ -587,14 +587,18 @@ impl Engine {
 
     /// A split vote: wait a random time, so that those who split it do not meet again.
     fn pause(self: &Rc<Self>, id: OperationId) {
-        let pauses = self.with(id, |flight| {
+        let paused = self.with(id, |flight| {
             flight.pausing = true;
             flight.pauses += 1;
             self.metrics.retried(flight.operation.question());
-            flight.pauses
+            (flight.pauses, flight.last)
         });
-        let longest_ms = self.longest_pause(pauses.unwrap_or_default()).as_millis().max(1) as u64;
+        let Some((pauses, last)) = paused else { return };
+        let longest_ms = self.longest_pause(pauses).as_millis().max(1) as u64;
         let pause = Duration::from_millis(fastrand::u64(1..=longest_ms));
+        // Nobody pauses beyond the patience.
+        let left = last.map_or(pause, |last| last.saturating_duration_since(clock::now()));
+        let pause = pause.min(left.max(Duration::from_millis(1)));
         let engine = Rc::clone(self);
         tokio::task::spawn_local(async move {
             tokio::time::sleep(pause).await;
@@ -624,8 +628,7 @@ impl Engine {
     fn end_of_patience(&self, id: OperationId, now: Instant) -> Option<Next> {
         let rules = &self.rules;
         let next = self.with(id, |flight| {
-            let last = flight.last(rules)?;
-            (now >= last).then(|| flight.operation.deadline(rules, now, true))
+            flight.is_over(now).then(|| flight.operation.deadline(rules, now, true))
         });
         next.flatten().filter(|next| !matches!(next.then, Then::Wait))
     }
@@ -633,8 +636,7 @@ impl Engine {
     /// Whether masters may know soon what became of a program, while too few of them can be asked.
     fn may_be_told_later(&self, id: OperationId, now: Instant) -> bool {
         let is_patient = |flight: &mut Flight| {
-            let is_in_time = flight.last(&self.rules).is_some_and(|last| now < last);
-            is_in_time && matches!(flight.operation.kind, Kind::Program(_))
+            !flight.is_over(now) && matches!(flight.operation.kind, Kind::Program(_))
         };
         self.with(id, is_patient) == Some(true) && !self.rules.quorum.reached_by(self.voters())
     }
@@ -646,17 +648,17 @@ impl Engine {
             self.count_verdict(&flight.operation, &reply);
             self.count_time(flight, &target);
             self.remember_lease(&flight.operation);
-            Some((target, flight.turn.take(), self.aftermath(flight)))
+            Some((target, flight.turn.take(), self.aftermath(flight, &reply)))
         });
         let Some((target, turn, aftermath)) = taken.flatten() else { return };
-        let is_noted = aftermath.note.is_some();
+        let (is_noted, was_in_vain) = (aftermath.note.is_some(), aftermath.was_in_vain);
         self.follow_up(id, aftermath);
         let concerned = turn.map(|key| self.turns.borrow_mut().leave(key, end));
         if let Some(concerned) = concerned {
             for waiting in concerned.sharing {
                 self.share(waiting, &reply);
             }
-            self.ready.borrow_mut().extend(concerned.next);
+            self.hand_over(concerned.next, was_in_vain);
         }
         if is_noted {
             return self.deliver_behind_notes(target, reply);
@@ -665,7 +667,7 @@ impl Engine {
     }
 
     fn waits_since(&self, id: OperationId) {
-        self.with(id, |flight| flight.started_us = Some(self.stopwatch.us()));
+        self.with(id, |flight| _ = flight.started_us.get_or_insert(self.stopwatch.us()));
     }
 
     fn count_time(&self, flight: &Flight, target: &Target) {

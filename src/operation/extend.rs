@@ -80,7 +80,7 @@ impl Extend {
         // Its generation is another one from now on.
         rules.leases.take(name.0, name.1, &self.token);
         let freshness = rules.freshness(self.ttl_ms);
-        let decision = decision::Extend::new(rules.terms(), freshness, asked.all, at);
+        let decision = decision::Extend::new(rules.terms(asked.patience), freshness, asked.all, at);
         self.sent = Some(Box::new(Sent {
             decision,
             voters,

@@ -38,6 +38,7 @@ pub mod watch;
 pub mod wish;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::client::outbox::Order;
 use crate::client::reply::Reply;
@@ -166,6 +167,8 @@ pub struct Asked {
     pub all: MasterSet,
     /// Those of them whose answers count.
     pub voters: MasterSet,
+    /// How long the client goes on to wait.
+    pub patience: Duration,
 }
 
 /// A lease that was given back, and the masters that may have missed it.

@@ -80,8 +80,8 @@ impl Release {
         }
         self.known = rules.leases.take(name.0, name.1, &self.token);
         let decision = match self.known {
-            Some(tag) => decision::Release::known(rules.terms(), tag, asked.all, at),
-            None => decision::Release::new(rules.terms(), asked.all, at),
+            Some(tag) => decision::Release::known(rules.terms(asked.patience), tag, asked.all, at),
+            None => decision::Release::new(rules.terms(asked.patience), asked.all, at),
         };
         // A tag that is known needs no look.
         let shown = Shown::new(self.known.map_or(MasterSet::EMPTY, |_| asked.all));

@@ -45,9 +45,9 @@ impl Rules {
         u32::from(tried) < self.split_vote_retries
     }
 
-    /// What all decisions on leases have in common.
-    pub(super) fn terms(&self) -> Terms {
-        let Self { quorum, vote_timeout, patience, split_vote_retries: retries, .. } = *self;
+    /// What all decisions on leases have in common whose client goes on to wait for `patience`.
+    pub(super) fn terms(&self, patience: Duration) -> Terms {
+        let Self { quorum, vote_timeout, split_vote_retries: retries, .. } = *self;
         Terms { quorum, vote_timeout, patience, retries }
     }
 

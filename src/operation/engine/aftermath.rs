@@ -6,19 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Engine, Flight, OperationId};
+use crate::client::reply::Reply;
 use crate::clock;
 use crate::decision::register::ballot::Ballot;
 use crate::lua::program::Program as Text;
 use crate::master::deferred::Note;
-use crate::operation::Owed;
 use crate::operation::program::Message;
 use crate::operation::register::Place;
+use crate::operation::{Owed, verdict};
 use crate::quorum::MasterSet;
 
 /// What follows an answer.
 pub(super) struct Aftermath {
     /// What masters without a link have missed.
     pub(super) note: Option<Note>,
+    /// Its client's patience has passed, and nothing was decided.
+    pub(super) was_in_vain: bool,
     /// Keys whose turns it held.
     turns: Vec<u64>,
     changed: Vec<(u32, Vec<u8>)>,
@@ -37,12 +40,14 @@ pub(super) struct Left {
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// What follows the answer that an operation is about to be given.
-    pub(super) fn aftermath(&self, flight: &mut Flight) -> Aftermath {
+    /// What follows `reply`, which an operation is about to be given.
+    pub(super) fn aftermath(&self, flight: &mut Flight, reply: &Reply) -> Aftermath {
         let turns = std::mem::take(&mut flight.turns);
         let operation = &flight.operation;
+        let is_undecided = matches!(reply, Reply::Error(error) if verdict::is_undecided(error));
         Aftermath {
             note: self.missed(operation),
+            was_in_vain: is_undecided && flight.is_over(clock::now()),
             turns: operation.turns()[..turns].to_vec(),
             changed: self.changed_keys(operation),
             messages: operation.messages(),
@@ -51,11 +56,11 @@ impl Engine {
 
     /// Does it.
     pub(super) fn follow_up(&self, id: OperationId, aftermath: Aftermath) {
-        let Aftermath { note, turns, changed, messages } = aftermath;
+        let Aftermath { note, was_in_vain, turns, changed, messages } = aftermath;
         if let Some(note) = note {
             self.note_over(id, note);
         }
-        self.leave_turns(turns);
+        self.leave_turns(turns, was_in_vain);
         self.tell_changes(changed);
         self.announce(messages);
     }

@@ -1,11 +1,13 @@
 //! Taking turns on keys, and starting what waited for its turn.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::{Engine, OperationId};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
-use crate::operation::verdict;
+use crate::clock;
+use crate::operation::{Rules, verdict};
 use crate::quorum::turn;
 
 impl Engine {
@@ -18,7 +20,7 @@ impl Engine {
             let entry = self.turns.borrow_mut().enter(key, id, turn::Kind::Alone);
             match entry {
                 turn::Entry::Now => _ = self.with(id, |flight| flight.turns += 1),
-                turn::Entry::Wait => return,
+                turn::Entry::Wait => return self.waits_since(id),
                 turn::Entry::Full => return self.turn_away(id),
             }
         }
@@ -76,11 +78,26 @@ impl Engine {
         abandoned == Some(true)
     }
 
-    pub(super) fn leave_turns(&self, held: Vec<u64>) {
+    pub(super) fn leave_turns(&self, held: Vec<u64>, was_in_vain: bool) {
         for key in held {
             let concerned = self.turns.borrow_mut().leave(key, turn::End::Done);
-            self.ready.borrow_mut().extend(concerned.next);
+            self.hand_over(concerned.next, was_in_vain);
         }
+    }
+
+    /// The turn on a key is `next`'s. Whoever stood in line behind one that waited for masters in vain has waited for
+    /// them as well: it has what is left of its patience, and one round at least.
+    pub(super) fn hand_over(&self, next: Option<OperationId>, was_in_vain: bool) {
+        let Some(next) = next else { return };
+        if was_in_vain {
+            let Rules { patience, vote_timeout, .. } = self.rules;
+            self.with(next, |flight| {
+                let waited = flight.started_us.map_or(0, |since| self.stopwatch.since(since));
+                let left = patience.saturating_sub(Duration::from_micros(waited));
+                flight.last = Some(clock::now() + left.max(vote_timeout));
+            });
+        }
+        self.ready.borrow_mut().push_back(next);
     }
 
     /// A claim that waited while another one decided its fate.

@@ -75,7 +75,7 @@ impl Sent {
 
 fn everybody() -> Asked {
     let all = MasterSet::first(3);
-    Asked { all, voters: all }
+    Asked { all, voters: all, patience: Duration::from_secs(2) }
 }
 
 fn deletion() -> Sent {

@@ -67,7 +67,8 @@ fn promised(program: &mut Program, rules: &Rules) -> Then {
 }
 
 fn everybody() -> Asked {
-    Asked { all: MasterSet::first(3), voters: MasterSet::first(3) }
+    let all = MasterSet::first(3);
+    Asked { all, voters: all, patience: Duration::from_secs(2) }
 }
 
 /// Whether it is the program that is sent, and not a question for promises.
