@@ -18,7 +18,8 @@
 //! * `guard.lua` keeps the script to the rules of a user who may not do everything, and `known.lua` away from
 //!   globals that nobody knows;
 //! * `tags.lua` takes the tags off the leases among its keys, and `tags_back.lua` puts them back;
-//! * `run.lua` calls the script and gathers what it did, `explain.lua` says why it failed, and `harmless.lua`
+//! * `run.lua` calls the script and gathers what it did, `together.lua` and `each.lua` do so for several calls of one script,
+//!   `explain.lua` says why it failed, and `harmless.lua`
 //!   takes out of its reply what could end a master;
 //! * `library.lua` is the `redis` of a library, and calls the function that is wanted of it;
 //! * `transaction.lua` is the script of a `MULTI`.
@@ -30,7 +31,7 @@ mod place;
 mod scan;
 pub(super) mod shebang;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use sha1_smol::Sha1;
@@ -65,6 +66,16 @@ pub struct Program {
     is_read_only: bool,
     /// Whether masters keep it.
     pub(super) place: Place,
+    /// What runs several calls of it at once.
+    together: Together,
+}
+
+/// Several calls at once of one script, if they can be.
+#[derive(Debug, Default)]
+struct Together {
+    /// What it is made of: the client's script.
+    script: Option<(Box<[u8]>, Ttls)>,
+    made: OnceLock<Arc<Program>>,
 }
 
 /// Declares what masters say of calls that have no keys.
@@ -146,7 +157,41 @@ impl Program {
         };
         // Masters note a promise where something has ended for the script: it is kept from writing by what is around it.
         let sent = if is_read_only { b"" } else { shebang };
-        Self { is_read_only, ..wrapped.program(sent, script, &scan, sha, ttls) }
+        let can_be_together = shebang.is_empty()
+            && scan.has_cheap
+            && !(scan.is_dynamic || scan.makes_up_keys || scan.has_other_arguments)
+            && !(scan.draws || wrapped.disarms)
+            && !names::change_what_follows(script);
+        let together = Together {
+            script: can_be_together.then(|| (text.into(), ttls)),
+            made: OnceLock::new(),
+        };
+        Self { is_read_only, together, ..wrapped.program(sent, script, &scan, sha, ttls) }
+    }
+
+    /// Whether several calls can be sent as one.
+    pub fn can_be_together(&self) -> bool {
+        self.together.script.is_some()
+    }
+
+    /// What runs several calls of this at once, each with one key of its own: see `together.lua`. `None`: there is none.
+    pub fn together(&self) -> Option<&Arc<Self>> {
+        let (script, ttls) = self.together.script.as_ref()?;
+        let make = || Arc::new(Self::wrap_together(script, &self.name, *ttls));
+        Some(self.together.made.get_or_init(make))
+    }
+
+    fn wrap_together(script: &[u8], sha: &str, ttls: Ttls) -> Self {
+        let scan = Scan::of(script);
+        let wrapped = Wrapped {
+            frame: &TOGETHER,
+            parameters: "redis",
+            names: String::new(),
+            before: String::new(),
+            disarms: false,
+            lines: line_feeds(script) + 1,
+        };
+        wrapped.program(b"", script, &scan, sha, ttls)
     }
 
     /// A library's `code` that calls one of its functions. The function says what Redis asks of a script's shebang.
@@ -275,7 +320,8 @@ impl Program {
 
     fn of(text: Vec<u8>, shebang: usize, place: Place) -> Self {
         let sha = Sha1::from(&text).hexdigest();
-        Self { text, sha, name: Box::default(), shebang, is_read_only: false, place }
+        let (name, together) = (Box::default(), Together::default());
+        Self { text, sha, name, shebang, is_read_only: false, place, together }
     }
 }
 
@@ -346,7 +392,8 @@ impl Wrapped {
         });
         text.push_str(&self.before);
         let disarmed = if self.disarms { DISARM.as_str() } else { "" };
-        text + &self.frame.run.replace("DISARM\n", disarmed)
+        let forget = if scan.careful.is_empty() { "" } else { "made=nil\n" };
+        text + &self.frame.run.replace("DISARM\n", disarmed).replace("FORGET_HANDLERS\n", forget)
     }
 }
 
@@ -504,6 +551,13 @@ fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
     lua
 }
 
+/// How many calls of a script a master is sent at once.
+#[derive(Clone, Copy)]
+enum Calls {
+    One,
+    Several,
+}
+
 static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
 /// What comes after the client's text.
 struct Frame {
@@ -550,7 +604,7 @@ impl Frame {
     }
 
     /// What is done about images of what keys held: where they are, and how one is made and all are given back.
-    fn on_registers([images, keep, give_back]: [&str; 3]) -> Self {
+    fn on_registers(calls: Calls, [images, keep, give_back]: [&str; 3]) -> Self {
         let finish = format!(
             "finish = function(reply, messages, db, remembered)\n{}end\n",
             include_str!("keyspace/stamps.lua")
@@ -558,7 +612,10 @@ impl Frame {
         let general =
             [keyspace::KIND, keyspace::STAMP, include_str!("keyspace/head.lua"), &finish].concat();
         let whole = |lua: &str| {
-            lua.replace("GENERAL", &general)
+            lua.replace("EXPECTED\n", include_str!("keyspace/expected.lua"))
+                .replace("KEPT\n", include_str!("keyspace/kept.lua"))
+                .replace("RAN\n", include_str!("keyspace/ran.lua"))
+                .replace("GENERAL", &general)
                 .replace("REMEMBERED", keyspace::REMEMBERED)
                 .replace("RECENT_OF", keyspace::RECENT)
                 .replace("IS_BELOW", keyspace::BELOW)
@@ -571,8 +628,22 @@ impl Frame {
             .replace("IMAGES\n", images)
             .replace("  KEEP_IMAGE\n", &indented(keep))
             .replace("  GIVE_BACK\n", &indented(give_back));
-        let head = whole(include_str!("keyspace/one.lua"));
-        let run = whole(include_str!("keyspace/run.lua"));
+        let (head, run) = match calls {
+            Calls::One => (
+                whole(include_str!("keyspace/one.lua"))
+                    .replace("THE_FLUSH", "#here_and_mode > 7 and sub(here_and_mode, 8)"),
+                whole(include_str!("keyspace/run.lua"))
+                    .replace("OWN_TIME", include_str!("keyspace/own_time.lua"))
+                    .replace("KEEP_STAMP", "call('SET', companion_key, stamp)"),
+            ),
+            Calls::Several => (
+                include_str!("keyspace/together.lua").to_owned(),
+                whole(include_str!("keyspace/each.lua"))
+                    .replace("THE_FLUSH", "#word > 64 and sub(word, 65)")
+                    .replace("OWN_TIME\n", "")
+                    .replace("KEEP_STAMP", KEEP_FOR_ALL),
+            ),
+        };
         let keys = include_str!("keyspace/keys.lua").replace("WITHOUT_KEYS", WITHOUT_KEYS);
         let ttl = include_str!("keyspace/ttl.lua");
         Self::new(handlers::on_registers, &head, [&save, &keys, ttl], &run)
@@ -591,16 +662,26 @@ impl Frame {
 
 /// For scripts that use no key but those that they declare. Should one come to another all the same, it is not run again.
 static DECLARED: LazyLock<Frame> = LazyLock::new(|| {
-    let frame = Frame::on_registers(["", "", include_str!("keyspace/too_late.lua")]);
+    let frame = Frame::on_registers(Calls::One, ["", "", include_str!("keyspace/too_late.lua")]);
     Frame { is_cheap: true, ..frame }
 });
+
+/// The same for several calls of one script at once.
+static TOGETHER: LazyLock<Frame> = LazyLock::new(|| {
+    let parts = ["", "", include_str!("keyspace/too_late.lua")];
+    Frame { is_cheap: true, ..Frame::on_registers(Calls::Several, parts) }
+});
+
+/// All stamps are written at once.
+const KEEP_FOR_ALL: &str =
+    "stamps_kept[#stamps_kept + 1] = companion_key\nstamps_kept[#stamps_kept + 1] = stamp";
 
 /// For scripts that may come to another key after they have written: then all that they have written is given back, in the
 /// same run, and they run again with that key.
 static MADE_UP: LazyLock<Frame> = LazyLock::new(|| {
     let (keep, give_back) =
         (include_str!("keyspace/keep_image.lua"), include_str!("keyspace/give_back.lua"));
-    Frame::on_registers(["local images = {}\n", keep, give_back])
+    Frame::on_registers(Calls::One, ["local images = {}\n", keep, give_back])
 });
 static CHEAP: LazyLock<String> = LazyLock::new(|| {
     let cheap = include_str!("keyspace/cheap.lua");

@@ -15,6 +15,7 @@
 
 mod connect;
 pub(super) mod stretch;
+mod together;
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -53,6 +54,7 @@ use crate::operation::engine::{Engine, OperationId};
 use crate::operation::request::{self, Form, Number};
 use crate::quorum::MasterId;
 use crate::resp3::Malformed;
+use together::Gathered;
 
 /// What a frame on a link was sent for.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,11 @@ enum Expected {
     /// Its answer is a vote if it `is_due` and a proof comes behind it.
     Operation {
         waiting: Waiting,
+        is_due: bool,
+    },
+    /// Several such answers in one.
+    Together {
+        waiting: Box<[Waiting]>,
         is_due: bool,
     },
     Deferred(Box<Debt>),
@@ -147,6 +154,8 @@ struct State {
     out: BytesMut,
     /// The database that the last request in `out` goes to.
     db: u32,
+    /// Calls that come behind `out`.
+    gathered: Option<Gathered>,
     expected: VecDeque<Expected>,
     /// Whether the process at the other end votes in this term.
     voted: Option<(Rc<Term>, bool)>,
@@ -337,15 +346,13 @@ impl Link {
     /// The same, behind the program that the request calls, if the master was not given that yet.
     pub fn send_program(
         &self,
-        program: Option<&Program>,
+        program: &Program,
         db: u32,
         request: &[u8],
         waiting: Waiting,
         term: &Rc<Term>,
     ) {
-        if let Some(program) = program {
-            self.load(program);
-        }
+        self.load(program);
         self.send(db, request, waiting, term);
     }
 
@@ -353,16 +360,9 @@ impl Link {
     /// `NOSCRIPT`: what is sent after it must find it done.
     fn load(&self, program: &Program) {
         self.keep_in_step();
-        let mut state = self.state.borrow_mut();
-        if state.loaded.contains(&program.sha) {
-            return;
+        if self.state.borrow_mut().has_to_load(program) {
+            self.append_words(&[b"SCRIPT", b"LOAD", &program.text], Expected::Load);
         }
-        if state.loaded.len() >= MAX_LOADED {
-            state.loaded.clear();
-        }
-        state.loaded.insert(program.sha.clone());
-        drop(state);
-        self.append_words(&[b"SCRIPT", b"LOAD", &program.text], Expected::Load);
     }
 
     /// The master has forgotten a program, and with it all others.
@@ -416,7 +416,7 @@ impl Link {
 
     /// Whether requests have still to be written.
     pub fn has_unsent(&self) -> bool {
-        !self.state.borrow().out.is_empty()
+        self.state.borrow().has_unsent()
     }
 
     /// Tells the master, now or when the link is back, and again until it has done it.
@@ -484,6 +484,16 @@ impl Link {
         term: Option<&Rc<Term>>,
     ) {
         let state = &mut *self.state.borrow_mut();
+        self.goes_to(state, db, term);
+        state.out.extend_from_slice(request);
+        state.expected.extend((0..parts).map(|_| Expected::Part));
+        state.expected.push_back(expected);
+        self.is_to_be_written(state);
+    }
+
+    /// What comes next goes to this database, and if there is a `term`, its answer may be a vote.
+    fn goes_to(&self, state: &mut State, db: u32, term: Option<&Rc<Term>>) {
+        self.end_gathering(state);
         if state.db != db {
             self.close(state);
             state.select(db);
@@ -491,9 +501,9 @@ impl Link {
         if let Some(term) = term {
             self.open(state, term);
         }
-        state.out.extend_from_slice(request);
-        state.expected.extend((0..parts).map(|_| Expected::Part));
-        state.expected.push_back(expected);
+    }
+
+    fn is_to_be_written(&self, state: &mut State) {
         if state.expected.len() > MAX_BACKLOG || state.out.len() > self.max_backlog_bytes {
             self.break_down(state, "too many requests are waiting for it");
         } else if let Some(waker) = state.waker.take() {
@@ -583,13 +593,17 @@ impl Link {
         self.up.set(false);
         self.not_up(down);
         let lost = {
-            let mut state = self.state.borrow_mut();
+            let state = &mut *self.state.borrow_mut();
+            self.end_gathering(state);
             (state.out, state.open, state.passed) = (BytesMut::new(), None, 0);
             std::mem::take(&mut state.expected)
         };
         for expected in lost {
             match expected {
                 Expected::Operation { waiting, .. } => engine.lost(self.master, waiting),
+                Expected::Together { waiting, .. } => {
+                    waiting.iter().for_each(|waiting| engine.lost(self.master, *waiting));
+                }
                 Expected::Deferred(debt) => self.defer(*debt),
                 Expected::Flush => self.residents.flush_lost(self.master),
                 Expected::Load | Expected::Select | Expected::Ping | Expected::Part => {}
@@ -606,7 +620,7 @@ impl Link {
         let mut reader = Reader::default();
         let mut stream = Pin::new(&mut stream);
         loop {
-            let has_requests = |state: &State| !state.out.is_empty();
+            let has_requests = State::has_unsent;
             let turn = poll_fn(|cx| {
                 self.poll_read(stream.as_mut(), &mut reader, engine, has_requests, cx)
             });
@@ -677,7 +691,9 @@ impl Link {
         let state = &mut *self.state.borrow_mut();
         let passed = match state.expected.get(state.passed) {
             None => return Err(Malformed.into()),
-            Some(Expected::Operation { is_due: true, .. }) => Passed::Waits,
+            Some(
+                Expected::Operation { is_due: true, .. } | Expected::Together { is_due: true, .. },
+            ) => Passed::Waits,
             Some(Expected::Time(sent_us)) => {
                 let sent_us = *sent_us;
                 self.read_time(state, sent_us, answer, now);
@@ -724,10 +740,16 @@ impl Link {
         now: Instant,
     ) -> Result<(), Down> {
         match expected {
-            Expected::Operation { waiting, is_due } => match seal {
-                Some(seal) if is_due => engine.answered(waiting, seal.proves(heard), now),
-                _ => engine.overheard(self.master, waiting, heard, now),
-            },
+            Expected::Operation { waiting, is_due } => {
+                self.operation_answered(engine, waiting, heard, seal.filter(|_| is_due), now);
+            }
+            Expected::Together { waiting, is_due } => {
+                let seal = seal.filter(|_| is_due);
+                together::split(&waiting, heard, |waiting, heard| match heard {
+                    Some(heard) => self.operation_answered(engine, waiting, heard, seal, now),
+                    None => engine.has_to_go_alone(self.master, waiting),
+                })?;
+            }
             Expected::Deferred(debt) => self.deferred_answered(debt, heard.answer),
             Expected::Flush => self.flush_answered(heard.answer),
             Expected::Select if *heard.answer != Answer::Simple(b"OK") => {
@@ -737,6 +759,20 @@ impl Link {
             Expected::Time(_) | Expected::Mark(..) => {}
         }
         Ok(())
+    }
+
+    fn operation_answered(
+        &self,
+        engine: &Rc<Engine>,
+        waiting: Waiting,
+        heard: Heard<'_>,
+        seal: Option<Seal>,
+        now: Instant,
+    ) {
+        match seal {
+            Some(seal) => engine.answered(waiting, seal.proves(heard), now),
+            None => engine.overheard(self.master, waiting, heard, now),
+        }
     }
 
     fn deferred_answered(&self, debt: Box<Debt>, answer: &Answer<'_>) {
@@ -768,6 +804,21 @@ impl Link {
 }
 
 impl State {
+    fn has_unsent(&self) -> bool {
+        !self.out.is_empty() || self.gathered.is_some()
+    }
+
+    /// Whether the master was not given this program yet. From now on it was.
+    fn has_to_load(&mut self, program: &Program) -> bool {
+        if self.loaded.contains(&program.sha) {
+            return false;
+        }
+        if self.loaded.len() >= MAX_LOADED {
+            self.loaded.clear();
+        }
+        self.loaded.insert(program.sha.clone())
+    }
+
     fn select(&mut self, db: u32) {
         let mut request = Vec::new();
         request::encode(&mut request, &[b"SELECT", Number::default().digits(i64::from(db))]);

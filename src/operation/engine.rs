@@ -41,7 +41,7 @@ use crate::metrics::{Metrics, Outcome, Question};
 use crate::operation::changes::Changes;
 use crate::operation::program::Message;
 use crate::operation::request::Form;
-use crate::operation::{Asked, Heard, Kind, Next, Operation, Received, Rules, Then, verdict};
+use crate::operation::{Asked, Heard, Kind, Next, Operation, Received, Rules, Sent, Then, verdict};
 use crate::pubsub::envelope::Stamps;
 use crate::quorum::turn::{self, Turns};
 use crate::quorum::{MasterId, MasterSet};
@@ -535,19 +535,24 @@ impl Engine {
                 flight.awaited = flight.awaited.union(asked);
             }
             let waiting = Waiting { operation: id, round };
-            Some((operation.db, waiting, operation.program(), operation.parts()))
+            Some((operation.db, waiting, operation.sent()))
         });
-        let Some((db, waiting, program, parts)) = sent.flatten() else {
+        let Some((db, waiting, sent)) = sent.flatten() else {
             drop(scratch);
             self.reply(id, verdict::undecided(&self.rules, 0), turn::End::Lost);
             return self.retire(id);
         };
         for master in asked.iter() {
             let link = &self.links[master.index()];
-            if parts > 0 {
-                link.send_parts(parts, db, &scratch, waiting, &term);
-            } else {
-                link.send_program(program.as_deref(), db, &scratch, waiting, &term);
+            match &sent {
+                Sent::Parts(parts) => link.send_parts(*parts, db, &scratch, waiting, &term),
+                Sent::Together(member) => {
+                    link.send_together(member, db, &scratch, waiting, &term);
+                }
+                Sent::Program(program) => {
+                    link.send_program(program, db, &scratch, waiting, &term);
+                }
+                Sent::Alone => link.send(db, &scratch, waiting, &term),
             }
         }
         self.deadlines.push(now + self.rules.vote_timeout, id, waiting.round);

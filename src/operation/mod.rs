@@ -105,6 +105,19 @@ pub struct Heard<'a> {
     pub raw: &'a [u8],
 }
 
+/// How a round gets to the masters.
+#[derive(Debug)]
+pub enum Sent {
+    /// By itself.
+    Alone,
+    /// As a transaction: so many replies come before the one that counts.
+    Parts(usize),
+    /// Behind this program, which masters must have before they are asked.
+    Program(Arc<lua::program::Program>),
+    /// Perhaps as one call with others of the same program.
+    Together(register::ask::Member),
+}
+
 /// An answer, and where and when it came from.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
@@ -249,12 +262,20 @@ impl Operation {
         }
     }
 
-    /// The program that masters must have before they are asked.
-    pub fn program(&self) -> Option<Arc<lua::program::Program>> {
-        match &self.kind {
-            Kind::Program(program) => program.text(),
+    /// How its round is sent.
+    pub fn sent(&self) -> Sent {
+        let program = match &self.kind {
+            Kind::Program(program) => match program.member() {
+                Some(member) => return Sent::Together(member),
+                None => program.text(),
+            },
             Kind::Settling(settling) => settling.0.text(),
             _ => None,
+        };
+        match (program, self.parts()) {
+            (Some(program), _) => Sent::Program(program),
+            (None, 0) => Sent::Alone,
+            (None, parts) => Sent::Parts(parts),
         }
     }
 
@@ -368,7 +389,7 @@ impl Operation {
     }
 
     /// How many replies of a master come before the one that counts: those of the commands in a transaction.
-    pub fn parts(&self) -> usize {
+    fn parts(&self) -> usize {
         match &self.kind {
             Kind::Read(read) => read.parts(),
             Kind::Query(query) => query.parts(),

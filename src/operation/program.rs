@@ -22,7 +22,7 @@ use crate::decision::register::ballot::Ballot;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
 use crate::master::reply::Answer;
-use crate::operation::register::ask::Words;
+use crate::operation::register::ask::{Member, Words};
 use crate::operation::register::run::{Run, Step, Token, Worker};
 use crate::operation::register::{self, Job, Name, Place, packed};
 use crate::operation::request::{self, Form};
@@ -224,6 +224,11 @@ impl Program {
     /// What masters must know by its SHA1.
     pub(super) fn text(&self) -> Option<Arc<Text>> {
         self.words.as_ref()?.text().cloned()
+    }
+
+    /// What is sent, if that may be along with others.
+    pub(super) fn member(&self) -> Option<Member> {
+        self.words.as_ref()?.member()
     }
 
     /// The keys whose turns it takes: two programs of one worker do not run into each other.

@@ -26,6 +26,11 @@ pub(super) fn set_metatables(text: &[u8]) -> bool {
     words(text).any(|word| MAKING.contains(&word))
 }
 
+/// Whether the script could change what becomes of all replies or effects that follow.
+pub(super) fn change_what_follows(text: &[u8]) -> bool {
+    words(text).any(|word| LASTING.contains(&word))
+}
+
 /// The names that Redis 7.0 has no global for, each once, with blanks between them.
 pub(super) fn unknown(text: &[u8]) -> String {
     let is_known = |word: &str| {
@@ -47,6 +52,8 @@ const LEADING: [&[u8]; 8] =
     [b"_G", b"load", b"loadstring", b"server", b"os", b"getmetatable", b"setmetatable", b"rawset"];
 
 const MAKING: [&[u8]; 4] = [b"setmetatable", b"_G", b"load", b"loadstring"];
+
+const LASTING: [&[u8]; 3] = [b"setresp", b"set_repl", b"replicate_commands"];
 
 const KEYWORDS: &str = "and break do else elseif end false for function if in local nil not or repeat return \
      then true until while";

@@ -40,6 +40,8 @@ pub(super) struct Scan<'a> {
     keys_of_locals: HashSet<usize>,
     /// It does more with `KEYS` than to read elements of it: who knows what is in it.
     has_other_keys: bool,
+    /// The same of `ARGV`.
+    pub(super) has_other_arguments: bool,
     /// What the table of its keys is called: `KEYS`, in a library the first parameter of its functions.
     keys: &'a [u8],
     /// Where those parameters are.
@@ -85,7 +87,10 @@ impl<'a> Scan<'a> {
         name_keys(&mut scan);
         scan.select_is_lua = scan.has_select();
         (scan.locals, scan.keys_of_locals) = scan.locals_of_keys();
-        scan.has_other_keys = (0..scan.tokens.len()).any(|at| scan.may_change_keys(at));
+        let places = 0..scan.tokens.len();
+        scan.has_other_keys = places.clone().any(|at| scan.is_keys(at) && scan.may_change(at));
+        let is_argv = |at: &usize| scan.token(*at) == Some(&Token::Name(b"ARGV"));
+        scan.has_other_arguments = places.filter(is_argv).any(|at| scan.may_change(at));
         for at in 0..scan.tokens.len() {
             scan.look_at(at);
         }
@@ -187,10 +192,10 @@ impl<'a> Scan<'a> {
             && (is_sign(comma + 5, b',') || is_sign(comma + 5, b')'))
     }
 
-    /// Whether the token at `at` is a `KEYS` that may be written to, handed on or replaced. An element in a list may
-    /// be one that is assigned to, unless it is the first argument of a command.
-    fn may_change_keys(&self, at: usize) -> bool {
-        if !self.is_keys(at) || self.parameters.contains(&at) {
+    /// Whether the table that is named at `at`, `KEYS` or `ARGV`, may be written to there, handed on or replaced. An element
+    /// in a list may be one that is assigned to, unless it is the first argument of a command.
+    fn may_change(&self, at: usize) -> bool {
+        if self.parameters.contains(&at) {
             return false;
         }
         let before = |tokens: usize| at.checked_sub(tokens).and_then(|at| self.token(at));

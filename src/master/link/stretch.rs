@@ -42,6 +42,7 @@ impl Link {
 
     /// Ends the stretch that is open, if one is.
     pub(super) fn close(&self, state: &mut State) {
+        self.end_gathering(state);
         let Some(term) = state.open.take() else { return };
         state.out.extend_from_slice(&PROOF);
         let sent_us = self.electorate.unix_time().elapsed_us(clock::now());

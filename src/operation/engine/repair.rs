@@ -1,5 +1,7 @@
 //! What masters missed, and what has to be taken back.
 
+use std::rc::Rc;
+
 use super::{Engine, OperationId};
 use crate::master::link::Waiting;
 use crate::operation::request::Form;
@@ -17,6 +19,18 @@ impl Engine {
     /// `master` has forgotten our script and gets its text, if its answer still matters. What has been decided is sent
     /// again only to catch up with the others, and only if it can hit nothing that has come after it.
     pub(super) fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
+        self.links[master.index()].forgot();
+        self.send_once_more(master, waiting, Form::Text)
+    }
+
+    /// `master` has done nothing with a call that was sent [together](crate::lua::program::Program::together) with others.
+    pub fn has_to_go_alone(self: &Rc<Self>, master: MasterId, waiting: Waiting) {
+        if !self.send_once_more(master, waiting, Form::Sha) {
+            self.lost(master, waiting);
+        }
+    }
+
+    fn send_once_more(&self, master: MasterId, waiting: Waiting, form: Form) -> bool {
         let mut scratch = self.scratch.borrow_mut();
         scratch.clear();
         let round = waiting.round;
@@ -25,12 +39,11 @@ impl Engine {
             let is_round = round == flight.operation.round();
             let is_open = is_round && flight.target.is_some() && !flight.pausing;
             if is_open || operation.must_arrive() {
-                operation.encode_for(master, &self.rules, Form::Text, &mut scratch);
+                operation.encode_for(master, &self.rules, form, &mut scratch);
             }
             (operation.db, flight.term())
         });
         let Some((db, term)) = db else { return false };
-        self.links[master.index()].forgot();
         if !scratch.is_empty() {
             self.links[master.index()].send(db, &scratch, waiting, &term);
         }

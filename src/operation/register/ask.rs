@@ -18,7 +18,27 @@ pub struct Words {
     script: Source,
     /// How many keys there are, they, and the arguments.
     words: Vec<Vec<u8>>,
+    /// It is a program of one key, by the shortest way, that can be sent along with others.
+    can_be_together: bool,
 }
+
+/// A call of a program that may be sent as one with others of the same text: see `together.lua`.
+#[derive(Debug)]
+pub struct Member {
+    /// The program of each of them.
+    pub program: Arc<Program>,
+    /// The one key, encoded.
+    pub key: Vec<u8>,
+    /// Its arguments and the word behind them, encoded.
+    pub argv: Vec<u8>,
+    /// How many these are.
+    pub width: usize,
+    /// The last word of all: in which database, and how.
+    pub how: Vec<u8>,
+}
+
+/// The database in 5 digits, and the mode: how a program of one key runs.
+const HOW_BYTES: usize = 7;
 
 /// What a master is to run.
 #[derive(Clone, Debug)]
@@ -130,7 +150,11 @@ pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> Words {
         }
         words.extend([expected, next.into(), how.into()]);
         words.push(format!("{now_us:016}").into());
-        return Words::of_job(job, words);
+        let can_be_together = job.keys.len() == 1
+            && !job.is_read_only
+            && job.runner.is_none()
+            && job.program.can_be_together();
+        return Words { can_be_together, ..Words::of_job(job, words) };
     }
     for (place, basis) in job.places.iter().zip(basis) {
         words.extend([place.key.to_vec(), expected(place, basis)]);
@@ -168,7 +192,7 @@ fn digits(number: impl ToString) -> Vec<u8> {
 
 impl Words {
     fn ours(script: &'static Text, words: Vec<Vec<u8>>) -> Self {
-        Self { script: Source::Ours(script), words }
+        Self { script: Source::Ours(script), words, can_be_together: false }
     }
 
     fn of_job(job: &Job, mut words: Vec<Vec<u8>>) -> Self {
@@ -176,7 +200,8 @@ impl Words {
         if job.runner.is_some() {
             words.push(job.program.code().to_vec());
         }
-        Self { script: Source::Program(Arc::clone(program)), words }
+        let script = Source::Program(Arc::clone(program));
+        Self { script, words, can_be_together: false }
     }
 
     /// The program that masters must have before they are asked, if it is one.
@@ -185,6 +210,19 @@ impl Words {
             Source::Program(program) => Some(program),
             Source::Ours(_) => None,
         }
+    }
+
+    /// What is sent, if that may be along with others.
+    pub fn member(&self) -> Option<Member> {
+        let program = self.text().filter(|_| self.can_be_together)?;
+        let [_, name, argv @ .., expected, next, how, now] = &self.words[..] else { return None };
+        let (how, flush) = how.split_at(how.len().min(HOW_BYTES));
+        let (mut key, mut words) = (Vec::new(), Vec::new());
+        request::word(&mut key, name);
+        argv.iter().for_each(|word| request::word(&mut words, word));
+        request::word(&mut words, &[expected, next, now, flush].concat());
+        let (program, width, how) = (Arc::clone(program), argv.len() + 1, how.to_vec());
+        Some(Member { program, key, argv: words, width, how })
     }
 
     /// The text of the script, and what stands behind it.

@@ -1,0 +1,23 @@
+-- Whether the one key holds what its program expects, as its stamp says: then `kind` is its type, and nil else.
+local is_promised = stamp and sub(stamp, 1, 32) == expected
+local flush = is_promised and THE_FLUSH
+if flush then
+  -- As `stamp_of` and the program in general have it. A floor that the stamp knows is below what it has promised.
+  local floor, last = string.match(call('GET', 'redlock-proxy:mark') or '', ';(%d+) (%d+)$')
+  local is_known = struct.unpack('>I8', sub(stamp, 77, 84)) >= tonumber(floor or 0)
+  is_promised = is_known and tonumber(last or 0) == tonumber(flush)
+end
+if is_promised then
+  clean_text = sub(stamp, 50, 65)
+  clean = tonumber(clean_text)
+  local found, noted = call('PEXPIRETIME', only), sub(stamp, 49, 49)
+  -- A lease is taken where nothing is, so it ends later than what masters have cleaned up before it, and nothing of ours
+  -- brings a value back with the same end. Without an end there is the type to tell by.
+  -- The ballot to promise is not later than a microsecond after the time.
+  if found > 0 and found == clean and now + 1 < (clean - SLACK_MS) * 1000 or found == -2 and noted == '-' then
+    kind = noted
+  elseif found == -1 and clean == -1 then
+    KIND_OF
+    kind = noted == kind_of(only) and noted
+  end
+end

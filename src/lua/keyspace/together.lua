@@ -1,0 +1,37 @@
+-- Several calls of one script, each with a key of its own, in the database that is selected. Each is a program by itself, as
+-- `one.lua` has it, with the same number of arguments. Behind those of each stands one word:
+--
+-- * the ballot that its key may be changed under, and its accepted ballot;
+-- * the ballot to promise;
+-- * the time in microseconds in 16 digits;
+-- * and if nothing was accepted yet, the flush after which that was promised, in 16 digits.
+--
+-- The last word is the database in 5 digits, and 'rw'. A call that cannot go this way is answered 'again', and has done
+-- nothing.
+local call, sub = redis.call, string.sub
+local real = redis
+local keys, words = { unpack(KEYS) }, { unpack(ARGV) }
+local here_and_mode = words[#words]
+local width = (#words - 1) / #keys
+-- Scripts find one key, and the arguments of their call. Those that do more with these tables than to read their elements are
+-- called alone.
+for at = 2, #keys do
+  KEYS[at] = nil
+end
+for at = width, #words do
+  ARGV[at] = nil
+end
+local names, stamps_kept = {}, {}
+for at = 1, #keys do
+  names[at] = 'redlock-proxy:s:' .. keys[at]
+end
+local stamps = call('MGET', unpack(names))
+local time = call('TIME')
+local own_us = time[1] * 1000000 + time[2]
+-- What `one.lua` has of its one call, of the one that runs.
+local only, now, companion_key, stamp, kind, clean_text, clean
+local expected, next_ballot
+local writes, missing, refusal
+local is_unknown, new_clean, dated
+local whole, rest
+local micros, seconds

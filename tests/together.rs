@@ -1,0 +1,283 @@
+//! Calls of one script that come at once, for different keys, and that masters are sent as one: each is answered as if it had
+//! been sent alone.
+
+mod support;
+
+use std::time::Duration;
+
+use support::{
+    Master, Masters, Proxy, Raw, Reply, Subscriber, encode, eventually, target_is_plain_redis,
+};
+
+/// A lock of a hash, as Redisson takes it.
+const LOCK: &str = "if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then \
+    redis.call('hincrby', KEYS[1], ARGV[2], 1) redis.call('pexpire', KEYS[1], ARGV[1]) return nil end \
+    return redis.call('pttl', KEYS[1])";
+
+/// Adds to a list, and says what it has found, in every kind of reply.
+const PUSH: &str = "local length = redis.call('rpush', KEYS[1], ARGV[1]) \
+    if ARGV[2] == 'fail' then return redis.error_reply('MINE failed') end \
+    if ARGV[2] == 'raise' then error('raised') end \
+    if ARGV[2] == 'call' then redis.call('rpush', KEYS[1]) end \
+    if ARGV[2] == 'other' then return redis.call('exists', KEYS[1]) end \
+    if ARGV[2] == 'list' then return {length, ARGV[1] .. '', KEYS[1] .. '', ARGV[3] == nil, KEYS[2] == nil, false, \
+        {ok = 'FINE'}} end \
+    if ARGV[2] == 'none' then return end \
+    if ARGV[2] == 'text' then return ARGV[1] end \
+    return length";
+
+/// Adds to a list, and does something more with it or not.
+const MORE: &str = "local length = redis.call('rpush', KEYS[1], ARGV[1]) \
+    if ARGV[2] == 'end' then redis.call('pexpire', KEYS[1], 60000) end \
+    if ARGV[2] == 'tell' then redis.call('publish', 'told', KEYS[1]) end \
+    return length";
+
+/// How each of the calls goes on, over and over.
+const HOW: [&str; 8] = ["fail", "raise", "call", "list", "none", "text", "other", "length"];
+
+const KEYS: usize = 40;
+
+/// Each of a client of its own, at the same moment: a proxy that was standing still hears all of them before it writes to a
+/// master.
+async fn ask_all(proxy: &Proxy, requests: &[Vec<String>]) -> Vec<Reply> {
+    let mut clients = Vec::new();
+    for _ in requests {
+        let mut client = proxy.raw().await;
+        assert_eq!(client.ask(&["PING"]).await, Reply::Simple("PONG".to_owned()));
+        clients.push(client);
+    }
+    proxy.stop();
+    for (client, request) in clients.iter_mut().zip(requests) {
+        client.send(&encode(request)).await;
+    }
+    proxy.cont();
+    let mut replies = Vec::new();
+    for client in &mut clients {
+        replies.push(client.reply().await);
+    }
+    replies
+}
+
+fn calls(script: &str, arguments: impl Fn(usize) -> Vec<String>) -> Vec<Vec<String>> {
+    let call = |number: usize| {
+        let words = ["EVAL".to_owned(), script.to_owned(), "1".to_owned(), format!("key:{number}")];
+        words.into_iter().chain(arguments(number)).collect()
+    };
+    (0..KEYS).map(call).collect()
+}
+
+fn locks(owner: &str) -> Vec<Vec<String>> {
+    calls(LOCK, |_| vec!["60000".to_owned(), owner.to_owned()])
+}
+
+/// Masters keep a script that is run for the second time.
+async fn make_known(client: &mut Raw, script: &str) {
+    for number in 0..3 {
+        let key = format!("known:{number}");
+        client.ask(&["EVAL", script, "1", &key, "60000", "nobody"]).await;
+    }
+}
+
+/// Whether every master was sent several calls at once, a few times. Whatever a worker begins before it writes to a master
+/// goes together: how much that is depends on the machine.
+async fn were_together(masters: &Masters) -> bool {
+    for master in masters.iter() {
+        if master.calls("mset").await < 6 {
+            return false;
+        }
+    }
+    true
+}
+
+#[tokio::test]
+async fn locks_that_are_taken_at_once_are_each_taken_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.raw().await;
+    make_known(&mut client, LOCK).await;
+    let mut times = 0;
+    while times < 2 || !were_together(&masters).await {
+        assert_eq!(ask_all(&proxy, &locks("mine")).await, vec![Reply::Nil; KEYS]);
+        times += 1;
+        assert!(times < 1_000, "they are never sent together");
+    }
+    for reply in ask_all(&proxy, &locks("other")).await {
+        assert!(matches!(reply, Reply::Int(1..=60_000)), "it is another's: {reply:?}");
+    }
+    for number in 0..KEYS {
+        let key = format!("key:{number}");
+        for master in masters.iter() {
+            assert_eq!(
+                master.ask(&["HGET", &key, "mine"]).await.text(),
+                times.to_string(),
+                "{key}"
+            );
+            assert_eq!(master.ask(&["HLEN", &key]).await, Reply::Int(1), "{key}");
+        }
+    }
+}
+
+/// The same calls, one by one, to a single Redis.
+#[tokio::test]
+async fn each_is_answered_as_if_it_had_come_alone() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.raw().await;
+    let one = Master::start();
+    make_known(&mut client, PUSH).await;
+    let mut turn = 0;
+    while turn < 3 || !were_together(&masters).await {
+        assert!(turn < 100, "they are never sent together");
+        let arguments = |number: usize| vec![format!("value {number}"), HOW[number % 8].to_owned()];
+        let requests = calls(PUSH, arguments);
+        if turn == 1 {
+            for key in ["key:3", "key:17"] {
+                assert_eq!(client.ask(&["SET", key, "a string"]).await, Reply::ok());
+                assert_eq!(one.ask(&["SET", key, "a string"]).await, Reply::ok());
+            }
+        }
+        let replies = ask_all(&proxy, &requests).await;
+        for (request, reply) in requests.iter().zip(replies) {
+            assert_eq!(reply, one.ask(request).await, "{request:?}");
+        }
+        turn += 1;
+    }
+    for number in 0..KEYS {
+        let key = format!("key:{number}");
+        let dump = one.ask(&["DUMP", &key]).await;
+        for master in masters.iter() {
+            assert_eq!(master.ask(&["DUMP", &key]).await, dump, "{key}");
+        }
+    }
+}
+
+/// What the stamp of a key says of it: its type, when it is cleaned up, and the last reply that is remembered, in its bytes.
+async fn noted(master: &Master, key: &str) -> Option<(u8, String, u8)> {
+    let stamp = master.get(&format!("redlock-proxy:s:{key}")).await?;
+    let end = String::from_utf8(stamp[49..65].to_vec()).expect("digits");
+    Some((stamp[48], end, stamp[stamp.len() - 17]))
+}
+
+#[tokio::test]
+async fn each_leaves_a_stamp_of_its_own_and_is_told_of_once() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.raw().await;
+    make_known(&mut client, MORE).await;
+    let mut subscriber = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "told"]).await;
+    let how = |number: usize| ["tell", "tell", "tell", "end", "nothing"][number % 5].to_owned();
+    let mut times = 0;
+    while times < 2 || !were_together(&masters).await {
+        times += 1;
+        assert!(times < 100, "they are never sent together");
+        let requests = calls(MORE, |number| vec!["value".to_owned(), how(number)]);
+        let lengths = vec![Reply::Int(times); KEYS];
+        assert_eq!(ask_all(&proxy, &requests).await, lengths);
+        let mut told = Vec::new();
+        while told.len() < (0..KEYS).filter(|number| how(*number) == "tell").count() {
+            told.push(subscriber.text().await);
+        }
+        told.sort_unstable();
+        told.dedup();
+        assert_eq!(told.len(), 3 * KEYS / 5, "each once: {told:?}");
+        subscriber.nothing_more().await;
+        for (master, number) in masters.iter().flat_map(|it| (0..KEYS).map(move |key| (it, key))) {
+            let key = format!("key:{number}");
+            let reply = u8::try_from(times).expect("less than 100");
+            let what = format!("the stamp of {key} says what it holds");
+            let told = eventually(&what, || async {
+                let end = master.ask(&["PEXPIRETIME", &key]).await;
+                let Reply::Int(end) = end else { panic!("{end:?}") };
+                let (is_lasting, holds) = (end == -1, Some((b'l', format!("{end:016}"), reply)));
+                (noted(master, &key).await == holds).then_some(is_lasting)
+            });
+            assert_eq!(told.await, how(number) != "end", "{key}");
+        }
+    }
+}
+
+/// All of them are told that a master has forgotten their script. With this `--vote-timeout` the test does not end in time if
+/// one is not.
+#[tokio::test]
+async fn what_is_said_to_all_is_told_to_each() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "10s", "--patience", "60s"]);
+    let mut client = proxy.raw().await;
+    make_known(&mut client, PUSH).await;
+    let pushes = calls(PUSH, |number| vec![number.to_string(), "length".to_owned()]);
+    let mut times = 0;
+    while times < 6 || !were_together(&masters).await {
+        times += 1;
+        assert!(times < 100, "they are never sent together");
+        if times % 2 == 0 {
+            for master in masters.iter() {
+                assert_eq!(master.ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
+            }
+        }
+        let replies = tokio::time::timeout(Duration::from_secs(8), ask_all(&proxy, &pushes));
+        assert_eq!(replies.await.expect("nobody waits"), vec![Reply::Int(times); KEYS]);
+    }
+}
+
+/// What was written through another proxy, or by hand, is no reason to run the others again.
+#[tokio::test]
+async fn those_that_have_to_be_asked_again_are_asked_alone() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let (proxy, other) = (Proxy::start(&masters, &[]), Proxy::start(&masters, &[]));
+    let (mut client, mut stranger) = (proxy.raw().await, other.raw().await);
+    make_known(&mut client, PUSH).await;
+    let pushes = calls(PUSH, |number| vec![number.to_string(), "length".to_owned()]);
+    let mut turn = 0;
+    while turn < 6 || !were_together(&masters).await {
+        if turn % 3 == 2 {
+            for master in masters.iter().skip(1) {
+                assert_eq!(master.ask(&["SCRIPT", "FLUSH"]).await, Reply::ok());
+            }
+        }
+        turn += 1;
+        assert!(turn < 100, "they are never sent together");
+        let length = |number| if number % 5 == 0 { 2 * turn - 1 } else { turn };
+        let expected: Vec<_> = (0..KEYS).map(length).map(Reply::Int).collect();
+        assert_eq!(ask_all(&proxy, &pushes).await, expected, "turn {turn}");
+        for number in (0..KEYS).step_by(5) {
+            let key = format!("key:{number}");
+            assert_eq!(stranger.ask(&["RPUSH", &key, "theirs"]).await, Reply::Int(2 * turn));
+        }
+    }
+}
+
+/// A master that goes in the middle of it has done all of a call or nothing of it, whatever became of the others.
+#[tokio::test]
+async fn a_master_that_goes_meanwhile_costs_none_of_them() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--patience", "30s"]);
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    make_known(&mut client, PUSH).await;
+    let pushes = calls(PUSH, |number| vec![number.to_string(), "length".to_owned()]);
+    assert_eq!(ask_all(&proxy, &pushes).await, vec![Reply::Int(1); KEYS]);
+    masters.minority()[0].stop();
+    assert_eq!(ask_all(&proxy, &pushes).await, vec![Reply::Int(2); KEYS]);
+    masters.minority()[0].cont();
+    assert_eq!(ask_all(&proxy, &pushes).await, vec![Reply::Int(3); KEYS]);
+    masters.minority()[0].kill_9();
+    assert_eq!(ask_all(&proxy, &pushes).await, vec![Reply::Int(4); KEYS]);
+}
