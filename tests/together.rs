@@ -261,6 +261,35 @@ async fn those_that_have_to_be_asked_again_are_asked_alone() {
     }
 }
 
+/// Each finds that there is no memory, as long as none has written.
+#[tokio::test]
+async fn those_that_find_no_memory_are_all_refused() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--vote-timeout", "5s", "--patience", "60s"]);
+    let mut client = proxy.raw().await;
+    make_known(&mut client, PUSH).await;
+    let pushes = calls(PUSH, |number| vec![number.to_string(), "length".to_owned()]);
+    let limit = async |bytes: &str| {
+        for master in masters.iter() {
+            assert_eq!(master.ask(&["CONFIG", "SET", "maxmemory", bytes]).await, Reply::ok());
+        }
+    };
+    let mut times = 0;
+    while times < 3 || !were_together(&masters).await {
+        times += 1;
+        assert!(times < 100, "they are never sent together");
+        assert_eq!(ask_all(&proxy, &pushes).await, vec![Reply::Int(times); KEYS]);
+        limit("1").await;
+        for reply in ask_all(&proxy, &pushes).await {
+            assert!(reply.is_error("OOM"), "{reply:?}");
+        }
+        limit("0").await;
+    }
+}
+
 /// A master that goes in the middle of it has done all of a call or nothing of it, whatever became of the others.
 #[tokio::test]
 async fn a_master_that_goes_meanwhile_costs_none_of_them() {
