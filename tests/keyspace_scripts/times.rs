@@ -6,11 +6,11 @@ use std::time::Duration;
 use redlock_proxy::decision::keyspace::proposer::Answer;
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::lua::program::{Program, Ttls};
-use redlock_proxy::operation::register::Reply;
+use redlock_proxy::operation::register;
 use redlock_proxy::operation::register::said::Said;
 
 use crate::single::{apply, place, run, start, wrap};
-use crate::support::{Master, Raw, target_is_plain_redis};
+use crate::support::{Master, Raw, Reply, target_is_plain_redis};
 
 /// In 2100, the beginning of a millisecond.
 const NOW_US: u64 = 4_102_444_800_000_000;
@@ -51,7 +51,7 @@ impl World {
             if ran.wrote {
                 accepted = counter;
             }
-            let Reply::Frame(frame, ..) = ran.reply else { panic!("{text}") };
+            let register::Reply::Frame(frame, ..) = ran.reply else { panic!("{text}") };
             reply = String::from_utf8_lossy(&frame).into_owned();
         }
         (reply, format!("{:?}", self.master.ask(&["PEXPIRETIME", "a"]).await))
@@ -113,5 +113,32 @@ async fn what_is_not_as_the_stamp_says_is_not_run_on() {
             );
             master.ask(instead).await;
         }
+    }
+}
+
+/// Stamps below a floor are dropped: what this master would know of older programs is gone. A flush has ended all that was
+/// promised before.
+#[tokio::test]
+async fn a_promise_below_the_floor_or_before_a_flush_runs_nothing() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let (master, mut raw) = start().await;
+    let promised = [NOW_US.to_be_bytes(), 1_u64.to_be_bytes()].concat();
+    let absent = [&[0; 32][..], b"-0000000000000000", &[0; 8], b"-00", &[0; 32]].concat();
+    let stamp = [promised, absent].concat();
+    let push = wrap("return redis.call('rpush', KEYS[1], 'x')");
+    for (floor, flush, length) in [(0, 0, 1), (NOW_US + 1_000_000, 0, 0), (0, NOW_US, 0)] {
+        master.ask(&["FLUSHALL"]).await;
+        master.ask(&["SET", "redlock-proxy:mark", &format!("1 0;{floor} {flush}")]).await;
+        master.ask(&[&b"SET"[..], b"redlock-proxy:s:a", &stamp]).await;
+        let said = run(&mut raw, &apply(&push, &[place("a")], 0, NOW_US)).await;
+        let is_refused = matches!(said, Said::Answer(Answer::Refused(_)));
+        assert_eq!(is_refused, length == 0, "floor {floor}, flush {flush}: {said:?}");
+        assert_eq!(
+            master.ask(&["LLEN", "a"]).await,
+            Reply::Int(length),
+            "floor {floor}, flush {flush}"
+        );
     }
 }
