@@ -165,3 +165,39 @@ async fn what_was_not_set_to_a_time_to_live_ends_as_it_would() {
     let Reply::Int(later) = raw.ask(&["PEXPIRETIME", "k"]).await else { panic!("an end") };
     assert!((end + 4_000..=end + 6_000).contains(&later), "{later}, and not {at}");
 }
+
+/// The master that answered last counted as behind, and was given anew what it had: a busy proxy became busier.
+#[tokio::test]
+async fn a_master_that_answers_last_is_given_nothing_anew() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let relays: Vec<Relay> = masters.iter().map(Relay::to).collect();
+    let addresses: Vec<String> = relays.iter().map(Relay::address).collect();
+    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "200ms", "--patience", "60s"]);
+    proxy.expect_warnings();
+    let mut raw = proxy.raw().await;
+    let changes = 8;
+    // Two rounds take longer than the vote timeout, and one does not.
+    let late = Duration::from_millis(130);
+    for (relay, towards_proxy) in relays.iter().zip([late, late, 2 * late]) {
+        relay.delay(Duration::ZERO, towards_proxy);
+    }
+    let ttl = TTL_MS.to_string();
+    let before = calls(&masters).await;
+    for number in 0..changes {
+        let lock = ["EVAL", LOCK, "1", &format!("lock:{number}"), "mine", &ttl];
+        assert_eq!(raw.ask(&lock).await, Reply::Nil);
+    }
+    relays.iter().for_each(|relay| relay.delay(Duration::ZERO, Duration::ZERO));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // It is prepared, done, and its end is put off; whatever else a proxy looks at comes once a second or so.
+    let sent = calls(&masters).await - before;
+    assert!(sent < 6 * changes, "{sent} scripts for {changes} changes");
+}
+
+/// The scripts that the last master was sent with a key.
+async fn calls(masters: &Masters) -> u64 {
+    masters[2].calls("evalsha").await + masters[2].calls("eval").await
+}

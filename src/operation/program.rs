@@ -296,9 +296,7 @@ impl Program {
         let Received { master, answer, raw, now, .. } = received;
         self.heard = Some(now);
         if received.round != self.round() {
-            if let Some(run) = &mut self.run {
-                run.answered_late(master, received.round.wrapping_sub(self.before), raw);
-            }
+            self.received_late(received);
             return Next::WAIT;
         }
         let Some(at) = self.awaited.iter().position(|(other, _)| *other == master) else {
@@ -321,6 +319,23 @@ impl Program {
             self.was_refused |= step == Step::Pause;
         }
         self.next(rules, step)
+    }
+
+    /// One master has answered what was sent before this round, or will not.
+    fn received_late(&mut self, received: Received<'_>) {
+        let Received { master, round, answer, raw, .. } = received;
+        match &mut self.dating {
+            Some(dating) if dating.round == round => {
+                if answer.is_some() {
+                    dating.run.answered_at_last(master, raw);
+                }
+            }
+            _ => {
+                if let Some(run) = &mut self.run {
+                    run.answered_late(master, round.wrapping_sub(self.before), raw);
+                }
+            }
+        }
     }
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {

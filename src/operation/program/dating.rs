@@ -23,6 +23,8 @@ const UNKNOWN_TTL_MS: u64 = 0;
 pub(super) struct Dating {
     /// How it ran.
     pub(super) run: Run,
+    /// The number of its last round: masters that were not needed answer it yet.
+    pub(super) round: u8,
     /// What it replied.
     reply: Bytes,
     /// What puts off the ends in one of the databases.
@@ -105,12 +107,13 @@ impl Program {
         if !is_late(now_us, ran_at, fresh_us) {
             return false;
         }
+        let round = self.round();
         let Some(run) = self.run.take() else { return false };
         self.before = self.before.wrapping_add(run.round() as u8);
         let dated = Dated::of(&run, ran_at);
         let (reply, call) = (reply.clone(), self.call.clone());
         let (at, over_us) = (0, 0);
-        let dating = Dating { run, reply, call, dated, at, fresh_us, ttl_ms, over_us };
+        let dating = Dating { run, round, reply, call, dated, at, fresh_us, ttl_ms, over_us };
         self.dating = Some(Box::new(dating));
         self.put_off(rules, 0, now_us);
         true

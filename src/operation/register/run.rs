@@ -260,6 +260,13 @@ impl Run {
         }
     }
 
+    /// Takes the answer of a master to what was sent last, once that is decided. It tells only who has it.
+    pub fn answered_at_last(&mut self, master: MasterId, frame: &[u8]) {
+        if let Some(Said::Answer(answer)) = said::said(&self.request, frame) {
+            self.note(master, &answer);
+        }
+    }
+
     /// These masters do not get what was sent last.
     pub fn not_sent_to(&mut self, masters: MasterSet) {
         masters.iter().for_each(|master| self.never_runs(master));
