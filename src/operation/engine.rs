@@ -116,6 +116,8 @@ struct Flight {
     deadline: Option<Instant>,
     /// When its client's patience ends; `None`: that is not known before the first round.
     last: Option<Instant>,
+    /// That was so when its turn came, behind one that waited in vain: it is not sent.
+    came_to_nothing: bool,
 }
 
 impl Flight {
@@ -257,6 +259,7 @@ impl Engine {
             pauses: 0,
             deadline: None,
             last: None,
+            came_to_nothing: false,
         };
         let slot = self.flights.borrow_mut().insert(flight) as u32;
         let id = OperationId { slot, serial };

@@ -340,7 +340,9 @@ impl Program {
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(run) = &mut self.run else { return Next::WAIT };
-        let answered = rules.quorum.masters() - self.awaited.len();
+        // One may owe two answers: to what it was asked, and of what it has.
+        let silent: MasterSet = self.awaited.iter().map(|(master, _)| *master).collect();
+        let answered = rules.quorum.masters() - silent.len();
         match run.no_more_answers() {
             step @ (Step::Done(_) | Step::Failed(_)) => self.next(rules, step),
             _ if is_last => {

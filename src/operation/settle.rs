@@ -144,7 +144,9 @@ impl Settle {
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(run) = &mut self.run else { return Next::WAIT };
-        let answered = rules.quorum.masters() - self.awaited.len();
+        // One may owe two answers: to what it was asked, and of what it has.
+        let silent: MasterSet = self.awaited.iter().map(|(master, _)| *master).collect();
+        let answered = rules.quorum.masters() - silent.len();
         match run.no_more_answers() {
             Step::Wait if is_last => {
                 run.give_up();

@@ -176,6 +176,13 @@ pub fn too_many_waiting() -> Reply {
     Reply::error("TRYAGAIN too many clients are waiting for this key: try again")
 }
 
+/// Masters could not tell about a key for as long as a client has waited for its turn on it: nothing was sent.
+pub fn waited_in_line() -> Reply {
+    Reply::error(
+        "TRYAGAIN masters could not tell what the key holds while the requests before this one waited: try again",
+    )
+}
+
 /// A script goes from one key to the next that it has not declared.
 pub fn undeclared_without_end() -> Reply {
     Reply::error(

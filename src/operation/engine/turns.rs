@@ -40,11 +40,18 @@ impl Engine {
 
     /// A turn that was waited for has come.
     pub(super) fn go_on(&self, id: OperationId) {
-        self.with(id, |flight| {
+        let in_vain = self.with(id, |flight| {
             let waited = flight.turns < flight.operation.turns().len();
             flight.turns += usize::from(waited && flight.deadline.is_none());
+            flight.came_to_nothing.then(|| flight.operation.as_known(verdict::waited_in_line()))
         });
-        self.take_turns(id);
+        match in_vain.flatten() {
+            Some(reply) => {
+                self.reply(id, reply, turn::End::Done);
+                self.retire(id);
+            }
+            None => self.take_turns(id),
+        }
     }
 
     pub(super) fn turn_away(&self, id: OperationId) {
@@ -86,7 +93,7 @@ impl Engine {
     }
 
     /// The turn on a key is `next`'s. Whoever stood in line behind one that waited for masters in vain has waited for
-    /// them as well: it has what is left of its patience, and one round at least.
+    /// them as well: it has what is left of its patience.
     pub(super) fn hand_over(&self, next: Option<OperationId>, was_in_vain: bool) {
         let Some(next) = next else { return };
         if was_in_vain {
@@ -95,6 +102,7 @@ impl Engine {
                 let waited = flight.started_us.map_or(0, |since| self.stopwatch.since(since));
                 let left = patience.saturating_sub(Duration::from_micros(waited));
                 flight.last = Some(clock::now() + left.max(vote_timeout));
+                flight.came_to_nothing = left.is_zero();
             });
         }
         self.ready.borrow_mut().push_back(next);

@@ -95,3 +95,15 @@ fn a_program_asks_again_for_promises_when_the_roster_has_changed() {
     program.ask(&rules, 0, everybody());
     assert!(!is_sent(&program), "the promises were given under the edition before");
 }
+
+/// The worker's task ended there, and the key was stuck.
+#[test]
+fn a_master_that_owes_two_answers_is_one_that_is_silent() {
+    let (rules, mut program) = (rules(), program());
+    program.ask(&rules, 0, everybody());
+    let twice = [program.awaited.clone(), program.awaited.clone()].concat();
+    program.awaited = twice.into_iter().take(5).collect();
+    let next = program.deadline(&rules, true);
+    let Then::Reply(reply, _) = next.then else { panic!("{next:?}") };
+    assert!(format!("{reply:?}").contains("0 of 3 masters"), "{reply:?}");
+}
