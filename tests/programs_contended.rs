@@ -29,7 +29,8 @@ const COUNTING: [&[&str]; 2] = [&["INCR", "count"], &["EVAL", SCRIPT, "1", "coun
 
 async fn contend(proxies: usize) {
     let masters = Masters::start(3);
-    let proxies: Vec<_> = (0..proxies).map(|_| Proxy::start(&masters, &[])).collect();
+    let proxies: Vec<_> =
+        (0..proxies).map(|_| Proxy::start(&masters, &["--patience", "60s"])).collect();
     for round in 0..ROUNDS {
         let lock = format!("lock {round}");
         let replies = at_once(&proxies, &["SETNX", &lock, "token"], 1).await;
@@ -44,6 +45,39 @@ async fn contend(proxies: usize) {
         let expected: Vec<_> = (first..).take(CLIENTS * COUNTS).collect();
         assert_eq!(numbers, expected, "round {round}");
     }
+}
+
+/// A key that is not declared had no line: of 50 clients of one proxy, half were told that nobody knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_to_an_undeclared_key_stands_in_line_for_it() {
+    let masters = Masters::start(3);
+    let proxies = [Proxy::start(&masters, &["--patience", "60s"])];
+    let counting = "return redis.call('INCR', 'made' .. ' up')";
+    let replies = at_once(&proxies, &["EVAL", counting, "0"], COUNTS).await;
+    let mut numbers: Vec<_> = replies.iter().map(|reply| number(0, reply)).collect();
+    numbers.sort_unstable();
+    let all = i64::try_from(CLIENTS * COUNTS).expect("few");
+    assert_eq!(numbers, (1..=all).collect::<Vec<_>>());
+}
+
+/// Each has the turn of one key and comes to the other's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_to_the_keys_of_each_other_waits_for_nobody_in_a_ring() {
+    let masters = Masters::start(3);
+    let proxies = [Proxy::start(&masters, &["--patience", "60s"])];
+    let both = "redis.call('INCR', KEYS[1]) return redis.call('INCR', ARGV[1] .. '')";
+    let [one, other] =
+        [["a", "b"], ["b", "a"]].map(|[first, second]| ["EVAL", both, "1", first, second]);
+    let (ours, theirs) =
+        tokio::join!(at_once(&proxies, &one, COUNTS), at_once(&proxies, &other, COUNTS));
+    // A master that is far behind may not have said yet that it came to the same key: then nobody knows.
+    let is_not_known = |reply: &&Reply| reply.is_error("UNKNOWN");
+    let (not_known, known): (Vec<_>, Vec<_>) = ours.iter().chain(&theirs).partition(is_not_known);
+    known.iter().for_each(|reply| assert!(number(0, reply) > 0));
+    let counted = at_once(&proxies, &["GET", "a"], 1).await;
+    let count: usize = counted[0].text().parse().expect("a number");
+    assert!((known.len()..=known.len() + not_known.len()).contains(&count), "{count}");
+    assert_eq!(at_once(&proxies, &["GET", "b"], 1).await, counted);
 }
 
 /// What all clients are answered that ask the same at the same moment, so often.

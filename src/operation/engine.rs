@@ -452,9 +452,10 @@ impl Engine {
         }
         match next.then {
             Then::Wait => {}
-            Then::Ask => match self.widened_for_too_long(id) {
-                Some(reply) => self.reply(id, reply, turn::End::Lost),
-                None => self.ask(id),
+            then @ (Then::Ask | Then::TakeOn) => match (self.widened_for_too_long(id), then) {
+                (Some(reply), _) => self.reply(id, reply, turn::End::Lost),
+                (None, Then::TakeOn) => self.take_on(id),
+                (None, _) => self.ask(id),
             },
             Then::Tell(masters) => self.tell(id, masters),
             Then::Pause => self.pause(id),

@@ -71,6 +71,8 @@ pub enum Then {
     Wait,
     /// Send the request of the next round to all voters.
     Ask,
+    /// The same, once it is its turn on a key that it has come to as well ([`Operation::take_on`]).
+    TakeOn,
     /// Send each of these masters a request of its own, in the same round.
     Tell(MasterSet),
     /// Wait a random time, then ask.
@@ -259,6 +261,21 @@ impl Operation {
             Kind::Load(load) => load.turns(),
             Kind::Settle(settle) => settle.turns(),
             _ => &[],
+        }
+    }
+
+    /// Keys that it has come to, among others: its script has, or one of them was changed along with them.
+    pub fn come_to(&self) -> &[register::Place] {
+        match &self.kind {
+            Kind::Program(program) => program.looked_at(),
+            _ => &[],
+        }
+    }
+
+    /// Adds to the keys whose turns it takes. It has none of them now, and begins its round anew once it has.
+    pub fn take_on(&mut self, keys: Vec<u64>) {
+        if let Kind::Program(program) = &mut self.kind {
+            program.take_on(keys);
         }
     }
 

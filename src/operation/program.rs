@@ -135,6 +135,8 @@ pub struct Program {
     splits: u8,
     /// It begins with a prepare, whatever this worker holds.
     is_fresh: bool,
+    /// How many keys it takes turns on, or has just come to: its script, or a group that one of them was changed with.
+    looks_at: usize,
     /// When a master has answered last.
     heard: Option<Instant>,
     /// What has changed: nothing, before it ran.
@@ -167,6 +169,7 @@ impl Program {
             refused: None,
             splits: 0,
             is_fresh: false,
+            looks_at: 0,
             heard: None,
             has_changed: false,
             is_begun: false,
@@ -262,6 +265,7 @@ impl Program {
                 let is_held = !self.is_fresh && job.watched.is_empty();
                 let held = is_held.then(|| rules.registers.held(&job.places)).flatten();
                 let (run, step) = Run::new(worker, job, held, now_us);
+                self.looks_at = run.looked_at().len();
                 self.run = Some(run);
                 Some(step)
             }
@@ -361,11 +365,14 @@ impl Program {
             Step::Send(to, token, words) => {
                 self.words = Some(words);
                 self.awaited.extend(to.iter().map(|master| (master, token)));
-                if to == rules.quorum.everybody() {
-                    self.awaited.retain(|(_, other)| *other == token);
-                    Then::Ask
-                } else {
-                    Then::Tell(to)
+                if to != rules.quorum.everybody() {
+                    return Next::then(Then::Tell(to));
+                }
+                self.awaited.retain(|(_, other)| *other == token);
+                let looks_at = self.looked_at().len();
+                match std::mem::replace(&mut self.looks_at, looks_at) < looks_at {
+                    true => Then::TakeOn,
+                    false => Then::Ask,
                 }
             }
             // The first time at once: what became of it is soon not known any more. Who loses again lets others go first.
@@ -451,6 +458,19 @@ impl Program {
     fn may_be_done(&self) -> bool {
         let may_write = !self.is_fresh && self.call.may_write();
         may_write && self.own_run().is_some_and(Run::may_have_run)
+    }
+
+    /// All keys that it looks at now.
+    pub(super) fn looked_at(&self) -> &[Place] {
+        self.run.as_ref().map_or(&[], Run::looked_at)
+    }
+
+    /// See [`Operation::take_on`](super::Operation::take_on).
+    pub(super) fn take_on(&mut self, keys: Vec<u64>) {
+        self.call.keys.extend(keys);
+        self.call.keys.sort_unstable();
+        self.call.keys.dedup();
+        self.begins_again = true;
     }
 
     /// How it ran, or runs.

@@ -38,6 +38,22 @@ impl Engine {
         self.take_turns(id);
     }
 
+    /// A program takes the turns of keys that it has come to, along with those that it had: it gives these back first, as all
+    /// turns are taken in order.
+    pub(super) fn take_on(&self, id: OperationId) {
+        let held = self.with(id, |flight| {
+            let held = flight.operation.turns()[..std::mem::take(&mut flight.turns)].to_vec();
+            let places = flight.operation.come_to().iter();
+            let keys = places.map(|place| self.fingerprint(place.db.into(), &place.key)).collect();
+            flight.operation.take_on(keys);
+            // As before its first round: whoever waits for a turn then has not had it.
+            flight.deadline = None;
+            held
+        });
+        self.leave_turns(held.unwrap_or_default(), false);
+        self.take_turns(id);
+    }
+
     /// A turn that was waited for has come.
     pub(super) fn go_on(&self, id: OperationId) {
         let in_vain = self.with(id, |flight| {

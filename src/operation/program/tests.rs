@@ -107,3 +107,21 @@ fn a_master_that_owes_two_answers_is_one_that_is_silent() {
     let Then::Reply(reply, _) = next.then else { panic!("{next:?}") };
     assert!(format!("{reply:?}").contains("0 of 3 masters"), "{reply:?}");
 }
+
+/// Masters that come to the same key which is not declared say so one after the other, and the first is enough to go on.
+#[test]
+fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run() {
+    let (rules, mut program) = (rules(), program());
+    program.ask(&rules, 0, everybody());
+    assert!(matches!(promised(&mut program, &rules), Then::Ask));
+    program.ask(&rules, 0, everybody());
+    let (raw, now, round) =
+        (b"*3\r\n$7\r\nmissing\r\n$1\r\n0\r\n$5\r\nother\r\n", clock::now(), program.round());
+    let answer = Some(&Answer::Simple(b"missing"));
+    let from = |master| Received { master: MasterId::new(master), round, answer, raw, now };
+    assert!(matches!(program.received(&rules, from(0)).then, Then::TakeOn));
+    program.received(&rules, from(1));
+    assert!(program.may_be_done());
+    program.received(&rules, from(2));
+    assert!(!program.may_be_done());
+}

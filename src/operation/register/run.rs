@@ -206,7 +206,10 @@ impl Run {
                 self.copying.lacking.insert(master);
                 return self.fetch();
             }
-            Some(Said::Missing(place)) => return self.with_key(place, now_us),
+            Some(Said::Missing(place)) => {
+                self.never_runs(master);
+                return self.with_key(place, now_us);
+            }
             Some(Said::Failed(error)) => return self.has_failed(master, error),
             None => return Step::Wait,
         };
@@ -253,8 +256,11 @@ impl Run {
     /// Takes the answer of a master to a round before, the low bits of which are known. It tells only whether the program
     /// may have run there.
     pub fn answered_late(&mut self, master: MasterId, round: u8, frame: &[u8]) {
-        let ballot = self.applied.iter().find(|(applied, _)| *applied as u8 == round);
-        if let (Some((_, ballot)), Some(refusal)) = (ballot, said::refused(frame)) {
+        let sent = self.applied.iter().find(|(applied, _)| *applied as u8 == round);
+        let Some((_, ballot)) = sent else { return };
+        if said::is_missing(frame) {
+            self.proposer.never_runs(*ballot, master);
+        } else if let Some(refusal) = said::refused(frame) {
             let refused = Answer::Refused(refusal);
             self.proposer.answer(*ballot, master, self.worker.version, refused);
         }

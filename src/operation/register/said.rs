@@ -67,6 +67,12 @@ pub fn has_changed_nothing(error: &[u8]) -> bool {
     code.is_some_and(|code| codes.contains(&code))
 }
 
+/// Whether a master has not run a program, as it came to a key that it lacks.
+pub fn is_missing(frame: &[u8]) -> bool {
+    let how = resp3::items(frame).and_then(|items| resp3::bulk(items.first()?));
+    how == Some(b"missing")
+}
+
 /// Reads a refusal; `None`: it is something else.
 pub fn refused(frame: &[u8]) -> Option<Refusal> {
     let items = resp3::items(frame)?;
