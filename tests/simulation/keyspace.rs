@@ -41,6 +41,13 @@ impl Keyspace {
             b"GET" => self.get(key),
             b"MGET" => Reply::Array(words[1..].iter().map(|key| self.text(key)).collect()),
             b"SET" => self.set(now_ms, words),
+            b"MSET" => {
+                let pairs = words[1..].chunks_exact(2);
+                pairs.for_each(|pair| {
+                    self.set(now_ms, &[b"SET".to_vec(), pair[0].clone(), pair[1].clone()]);
+                });
+                Reply::ok()
+            }
             b"DEL" | b"UNLINK" => {
                 Reply::Int(words[1..].iter().filter(|it| self.delete(it)).count() as i64)
             }
