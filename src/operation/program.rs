@@ -23,13 +23,14 @@ use crate::lua::Script;
 use crate::lua::program::Program as Text;
 use crate::master::reply::Answer;
 use crate::operation::register::ask::{Member, Words};
-use crate::operation::register::run::{Run, Step, Token, Worker};
+use crate::operation::register::awaited::Awaited;
+use crate::operation::register::run::{Run, Step, Worker};
 use crate::operation::register::{self, Job, Name, Place, packed};
 use crate::operation::request::{self, Form};
 use crate::operation::verdict::{self, Others, Trouble};
 use crate::operation::wish::Wish;
 use crate::operation::{Asked, Next, Owed, Received, Rules, Then, streams};
-use crate::quorum::{MasterId, MasterSet, turn};
+use crate::quorum::{MasterSet, turn};
 use crate::resp3;
 pub use message::Message;
 
@@ -124,7 +125,7 @@ pub struct Program {
     /// What is sent next, or was sent last.
     words: Option<Words>,
     /// What it belongs to, by the masters that have not answered it.
-    awaited: Vec<(MasterId, Token)>,
+    awaited: Awaited,
     /// A pause is over, or there was none yet.
     begins_again: bool,
     /// It has been refused before.
@@ -163,7 +164,7 @@ impl Program {
             before: 0,
             edition: 0,
             words: None,
-            awaited: Vec::new(),
+            awaited: Awaited::default(),
             begins_again: false,
             was_refused: false,
             refused: None,
@@ -275,9 +276,9 @@ impl Program {
         self.begins_again = false;
         if let Some(Step::Send(to, token, words)) = step {
             self.words = Some(words);
-            self.awaited = to.iter().map(|master| (master, token)).collect();
+            self.awaited.ask_only(to, token);
         }
-        self.awaited.retain(|(master, _)| asked.voters.contains(*master));
+        self.awaited.keep(asked.voters);
         if let Some(run) = &mut self.run {
             run.not_sent_to(rules.quorum.everybody().without(asked.all));
         }
@@ -303,10 +304,7 @@ impl Program {
             self.received_late(received);
             return Next::WAIT;
         }
-        let Some(at) = self.awaited.iter().position(|(other, _)| *other == master) else {
-            return Next::WAIT;
-        };
-        let (_, token) = self.awaited.remove(at);
+        let Some(token) = self.awaited.answered(master) else { return Next::WAIT };
         let Some(run) = &mut self.run else { return Next::WAIT };
         if let Some(Answer::Error(error)) = answer {
             self.trouble.remember(error);
@@ -344,9 +342,7 @@ impl Program {
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(run) = &mut self.run else { return Next::WAIT };
-        // One may owe two answers: to what it was asked, and of what it has.
-        let silent: MasterSet = self.awaited.iter().map(|(master, _)| *master).collect();
-        let answered = rules.quorum.masters() - silent.len();
+        let answered = rules.quorum.everybody().without(self.awaited.masters()).len();
         match run.no_more_answers() {
             step @ (Step::Done(_) | Step::Failed(_)) => self.next(rules, step),
             _ if is_last => {
@@ -364,11 +360,11 @@ impl Program {
             Step::Wait => Then::Wait,
             Step::Send(to, token, words) => {
                 self.words = Some(words);
-                self.awaited.extend(to.iter().map(|master| (master, token)));
                 if to != rules.quorum.everybody() {
+                    self.awaited.ask(to, token);
                     return Next::then(Then::Tell(to));
                 }
-                self.awaited.retain(|(_, other)| *other == token);
+                self.awaited.ask_only(to, token);
                 let looks_at = self.looked_at().len();
                 match std::mem::replace(&mut self.looks_at, looks_at) < looks_at {
                     true => Then::TakeOn,

@@ -1,8 +1,9 @@
 //! Making all masters hold the same under one key: for those that have missed something, and for people who ask.
 
 use super::register::ask::Words;
+use super::register::awaited::Awaited;
 use super::register::remains::Remains;
-use super::register::run::{Run, Step, Token, Worker};
+use super::register::run::{Run, Step, Worker};
 use super::register::{Job, Place};
 use super::verdict::{self, Others, Trouble};
 use super::{Next, Received, Rules, Then};
@@ -12,7 +13,7 @@ use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::keyspace::remains::Over;
 use crate::master::reply::Answer;
 use crate::operation::request::Form;
-use crate::quorum::{MasterId, MasterSet};
+use crate::quorum::MasterSet;
 
 /// So often a round is begun again that others have come between. Whoever asked may ask again.
 const MOST_ROUNDS: u32 = 40;
@@ -29,7 +30,7 @@ pub struct Settle {
     edition: u64,
     words: Option<Words>,
     /// What was sent last belongs to, by the masters that have not answered it.
-    awaited: Vec<(MasterId, Token)>,
+    awaited: Awaited,
     begins_again: bool,
     /// Leases go whoever holds them.
     releases: bool,
@@ -45,7 +46,7 @@ impl Settle {
             run: None,
             edition: 0,
             words: None,
-            awaited: Vec::new(),
+            awaited: Awaited::default(),
             begins_again: false,
             releases: false,
             trouble: Trouble::default(),
@@ -103,9 +104,9 @@ impl Settle {
         self.begins_again = false;
         if let Some(Step::Send(to, token, words)) = step {
             self.words = Some(words);
-            self.awaited = to.iter().map(|master| (master, token)).collect();
+            self.awaited.ask_only(to, token);
         }
-        self.awaited.retain(|(master, _)| asked.contains(*master));
+        self.awaited.keep(asked);
     }
 
     pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
@@ -119,10 +120,7 @@ impl Settle {
         if received.round != self.round() {
             return Next::WAIT;
         }
-        let Some(at) = self.awaited.iter().position(|(other, _)| *other == master) else {
-            return Next::WAIT;
-        };
-        let (_, token) = self.awaited.remove(at);
+        let Some(token) = self.awaited.answered(master) else { return Next::WAIT };
         let Some(run) = &mut self.run else { return Next::WAIT };
         if let Some(Answer::Error(error)) = answer {
             self.trouble.remember(error);
@@ -144,9 +142,7 @@ impl Settle {
 
     pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
         let Some(run) = &mut self.run else { return Next::WAIT };
-        // One may owe two answers: to what it was asked, and of what it has.
-        let silent: MasterSet = self.awaited.iter().map(|(master, _)| *master).collect();
-        let answered = rules.quorum.masters() - silent.len();
+        let answered = rules.quorum.everybody().without(self.awaited.masters()).len();
         match run.no_more_answers() {
             Step::Wait if is_last => {
                 run.give_up();
@@ -162,11 +158,11 @@ impl Settle {
             Step::Wait => Next::WAIT,
             Step::Send(to, token, words) => {
                 self.words = Some(words);
-                self.awaited.extend(to.iter().map(|master| (master, token)));
                 if to != rules.quorum.everybody() {
+                    self.awaited.ask(to, token);
                     return Next::then(Then::Tell(to));
                 }
-                self.awaited.retain(|(_, other)| *other == token);
+                self.awaited.ask_only(to, token);
                 Next::then(Then::Ask)
             }
             Step::Pause if self.is_tired() => {

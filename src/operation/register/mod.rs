@@ -6,10 +6,12 @@
 //! * [`packed`] is a reply out of a stamp;
 //! * `replies` are what masters said to one program;
 //! * [`run`] is one operation on its way through the masters;
+//! * [`awaited`] is what masters have still to answer;
 //! * [`behind`] is what masters have missed;
 //! * [`remains`] is since when leases of a minority have been seen.
 
 pub mod ask;
+pub mod awaited;
 pub mod behind;
 pub mod decided;
 pub mod held;
