@@ -526,7 +526,8 @@ impl Engine {
             flight.poll = Some(flight.poll_in(&term, flush.unwrap_or_default())?);
             let operation = &mut flight.operation;
             let last = *flight.last.get_or_insert(now + self.rules.patience);
-            let patience = last.saturating_duration_since(now);
+            // A round that is sent gets the time that any has.
+            let patience = last.saturating_duration_since(now).max(self.rules.vote_timeout);
             operation.ask(&self.rules, Asked { all: asked, voters, patience }, now);
             operation.encode(&self.rules, Form::Sha, &mut scratch);
             flight.outstanding += asked.len() as u16;

@@ -325,18 +325,11 @@ impl Program {
 
     /// One master has answered what was sent before this round, or will not.
     fn received_late(&mut self, received: Received<'_>) {
-        let Received { master, round, answer, raw, .. } = received;
-        match &mut self.dating {
-            Some(dating) if dating.round == round => {
-                if answer.is_some() {
-                    dating.run.answered_at_last(master, raw);
-                }
-            }
-            _ => {
-                if let Some(run) = &mut self.run {
-                    run.answered_late(master, round.wrapping_sub(self.before), raw);
-                }
-            }
+        let Received { master, round, raw, .. } = received;
+        match (&mut self.dating, &mut self.run) {
+            (Some(dating), _) if dating.round == round => dating.run.answered_at_last(master, raw),
+            (_, Some(run)) => run.answered_late(master, round.wrapping_sub(self.before), raw),
+            (_, None) => {}
         }
     }
 

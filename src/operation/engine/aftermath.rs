@@ -47,7 +47,7 @@ impl Engine {
         let is_undecided = matches!(reply, Reply::Error(error) if verdict::is_undecided(error));
         Aftermath {
             note: self.missed(operation),
-            was_in_vain: is_undecided && (flight.came_to_nothing || flight.is_over(clock::now())),
+            was_in_vain: is_undecided && flight.is_over(clock::now()),
             turns: operation.turns()[..turns].to_vec(),
             changed: self.changed_keys(operation),
             messages: operation.messages(),

@@ -7,7 +7,7 @@ use super::{Engine, OperationId};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::clock;
-use crate::operation::{Rules, verdict};
+use crate::operation::verdict;
 use crate::quorum::turn;
 
 impl Engine {
@@ -113,11 +113,10 @@ impl Engine {
     pub(super) fn hand_over(&self, next: Option<OperationId>, was_in_vain: bool) {
         let Some(next) = next else { return };
         if was_in_vain {
-            let Rules { patience, vote_timeout, .. } = self.rules;
             self.with(next, |flight| {
                 let waited = flight.started_us.map_or(0, |since| self.stopwatch.since(since));
-                let left = patience.saturating_sub(Duration::from_micros(waited));
-                flight.last = Some(clock::now() + left.max(vote_timeout));
+                let left = self.rules.patience.saturating_sub(Duration::from_micros(waited));
+                flight.last = Some(clock::now() + left);
                 flight.came_to_nothing = left.is_zero();
             });
         }
