@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::process::Command;
 use std::time::Duration;
 
 use support::{Masters, Proxy, Raw, Reply, eventually, state, target_is_plain_redis, words};
@@ -159,15 +158,6 @@ async fn stamps_of_absent_keys_stay_while_a_master_is_away() {
     }
 }
 
-fn settle(masters: &Masters, words: &[&str]) -> (String, Option<i32>) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
-    for address in masters.addresses() {
-        command.args(["--master", &address]);
-    }
-    let output = command.arg("settle").args(words).output().expect("the binary starts");
-    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
-}
-
 #[tokio::test]
 async fn settle_shows_what_each_master_holds_and_settles_it() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -181,14 +171,14 @@ async fn settle_shows_what_each_master_holds_and_settles_it() {
     proxy.kill_9();
     masters[2].cont();
     let address = masters[2].address();
-    let (said, code) = settle(&masters, &["list"]);
+    let (said, code) = masters.settle(&[], &["list"]);
     assert_eq!(code, Some(0), "{said}");
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].starts_with("master ") && lines[0].ends_with("ends"), "{said}");
     assert!(lines[3].starts_with(&address) && lines[3].contains(" list "), "{said}");
     assert!(said.contains(&format!("{address} took over what a quorum holds.")), "{said}");
     assert_eq!(masters[2].ask(&["LLEN", "list"]).await, Reply::Int(3));
-    let (said, code) = settle(&masters, &["list"]);
+    let (said, code) = masters.settle(&[], &["list"]);
     assert!(code == Some(0) && said.ends_with("nothing was changed.\n"), "{said}");
 }
 
@@ -198,22 +188,22 @@ async fn settle_says_why_it_cannot() {
         return;
     }
     let masters = Masters::start(3);
-    let (said, code) = settle(&masters, &["list"]);
+    let (said, code) = masters.settle(&[], &["list"]);
     assert!(
         code == Some(1) && said.contains("no master that answers was used by a proxy"),
         "{said}"
     );
     let proxy = Proxy::start(&masters, &[]);
     proxy.expect_warnings();
-    let (said, code) = settle(&masters, &["list", "--db", "99"]);
+    let (said, code) = masters.settle(&[], &["list", "--db", "99"]);
     assert!(code == Some(1) && said.contains("16 databases"), "{said}");
-    let (said, code) = settle(&masters, &["redlock-proxy:mark"]);
+    let (said, code) = masters.settle(&[], &["redlock-proxy:mark"]);
     assert!(code == Some(1) && said.contains("are no registers"), "{said}");
-    let (said, _) = settle(&masters, &["nothing"]);
+    let (said, _) = masters.settle(&[], &["nothing"]);
     assert!(said.contains("no register"), "{said}");
     masters[1].stop();
     masters[2].stop();
-    let (said, code) = settle(&masters, &["list"]);
+    let (said, code) = masters.settle(&[], &["list"]);
     assert!(code == Some(1) && said.contains("It could not be settled"), "{said}");
     masters[1].cont();
     masters[2].cont();

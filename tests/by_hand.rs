@@ -2,8 +2,6 @@
 
 mod support;
 
-use std::process::Command;
-
 use support::{Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
 
 /// Copies of a minority are removed after four times that.
@@ -57,16 +55,6 @@ async fn all_hold(masters: &Masters, key: &str, value: &str) {
     .await;
 }
 
-fn settle(masters: &Masters, words: &[&str]) -> (String, Option<i32>) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
-    for address in masters.addresses() {
-        command.args(["--master", &address]);
-    }
-    command.args(PATIENCE);
-    let output = command.arg("settle").args(words).output().expect("the binary starts");
-    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
-}
-
 #[tokio::test]
 async fn a_value_that_is_deleted_on_all_masters_is_absent() {
     let Some((masters, proxy)) = three_masters() else { return };
@@ -82,7 +70,7 @@ async fn a_value_that_is_deleted_on_all_masters_is_absent() {
     assert_eq!(ask(&mut client, "RPUSH list b").await, Reply::Int(1));
     proxy.kill_9();
     on_all(&masters, "DEL list").await;
-    let (said, code) = settle(&masters, &["list"]);
+    let (said, code) = masters.settle(&PATIENCE, &["list"]);
     assert!(code == Some(0) && said.contains("All masters had lost what it held"), "{said}");
 }
 
@@ -146,7 +134,7 @@ async fn a_lock_that_a_quorum_holds_stays() {
     masters[0].ask(&["DEL", "lock"]).await;
     masters[0].ask(&["SET", "lock", "other"]).await;
     proxy.kill_9();
-    let (said, code) = settle(&masters, &["lock"]);
+    let (said, code) = masters.settle(&PATIENCE, &["lock"]);
     assert!(code == Some(0) && said.contains("no lock is: 'other'"), "{said}");
     let other = Proxy::start(&masters, &PATIENCE);
     other.expect_warnings();
@@ -162,9 +150,9 @@ async fn what_is_left_of_locks_of_others_is_removed_when_somebody_says_so() {
     for (at, master) in masters.iter().enumerate() {
         master.ask(&["SET", "lock", &format!("value {at}"), "PX", "600000"]).await;
     }
-    let (said, code) = settle(&masters, &["lock"]);
+    let (said, code) = masters.settle(&PATIENCE, &["lock"]);
     assert!(code == Some(1) && said.contains("--release-locks"), "{said}");
-    let (said, code) = settle(&masters, &["--release-locks", "lock"]);
+    let (said, code) = masters.settle(&PATIENCE, &["--release-locks", "lock"]);
     assert!(code == Some(0) && said.contains("is released"), "{said}");
     for master in masters.iter() {
         assert!(!master.has("lock").await);

@@ -81,9 +81,7 @@ async fn nothing_rises_again_on_a_master_that_was_away() {
     }
     let masters = Masters::start(3);
     // What is sent to a stopped master waits there, and is done once it goes on.
-    let (relay, addresses) = Relay::in_place_of(&masters, 2);
-    let proxy = Proxy::in_front_of(&addresses, &FLAGS);
-    proxy.expect_warnings();
+    let (relay, proxy) = Relay::between(&masters, 2, &FLAGS);
     let mut client = proxy.raw().await;
     // Nobody comes back to this database, and it has no stamps: where those differ, masters are asked, and told of the flush.
     assert_eq!(ask(&mut client, "SELECT 5").await, Reply::ok());

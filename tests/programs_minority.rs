@@ -157,9 +157,7 @@ async fn scripts_go_on_behind_a_broken_network() {
         return;
     }
     let masters = Masters::start(3);
-    let (relay, addresses) = Relay::in_place_of(&masters, 0);
-    let proxy = Proxy::in_front_of(&addresses, &LONG_VOTE);
-    proxy.expect_warnings();
+    let (relay, proxy) = Relay::between(&masters, 0, &LONG_VOTE);
     let mut client = proxy.connection().await;
     for worsen in [Relay::reset, Relay::black_hole, Relay::heal, Relay::cut, Relay::heal] {
         worsen(&relay);

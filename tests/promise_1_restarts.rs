@@ -120,9 +120,7 @@ where
         return;
     }
     let mut masters = Masters::start(3);
-    let (far, addresses) = Relay::in_place_of(&masters, 2);
-    let proxy = Proxy::in_front_of(&addresses, &LONG_WAIT);
-    proxy.expect_warnings();
+    let (far, proxy) = Relay::between(&masters, 2, &LONG_WAIT);
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
     forget(&masters[2], "lock").await;
@@ -735,9 +733,7 @@ async fn one_behind_a_relay_with(
         return None;
     }
     let masters = Masters::start_with(3, flags);
-    let (relay, addresses) = Relay::in_place_of(&masters, index);
-    let proxy = Proxy::in_front_of(&addresses, &LONG_WAIT);
-    proxy.expect_warnings();
+    let (relay, proxy) = Relay::between(&masters, index, &LONG_WAIT);
     Some((masters, relay, proxy))
 }
 

@@ -100,9 +100,7 @@ async fn a_master_that_comes_back_takes_part_again() {
         return;
     }
     let mut masters = Masters::start(3);
-    let (relay, addresses) = Relay::in_place_of(&masters, 1);
-    let proxy = Proxy::in_front_of(&addresses, &[]);
-    proxy.expect_warnings();
+    let (relay, proxy) = Relay::between(&masters, 1, &[]);
     let mut client = proxy.connection().await;
 
     masters[0].kill_9();

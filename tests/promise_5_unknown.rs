@@ -191,9 +191,7 @@ async fn a_late_answer_counts_only_for_the_claim_it_belongs_to() {
         return;
     }
     let masters = Masters::start(3);
-    let (relay, addresses) = Relay::in_place_of(&masters, 2);
-    let proxy = Proxy::in_front_of(&addresses, &["--vote-timeout", "3s"]);
-    proxy.expect_warnings();
+    let (relay, proxy) = Relay::between(&masters, 2, &["--vote-timeout", "3s"]);
     for master in [&masters[0], &masters[2]] {
         let mut theirs = master.connection().await;
         assert_eq!(claim(&mut theirs, "held", "theirs").await, Ok(Value::Okay));

@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -152,9 +151,7 @@ async fn what_one_master_has_left_is_settled_before_another_votes_again() {
         return;
     }
     let mut masters = Masters::start(3);
-    let (relay, addresses) = Relay::in_place_of(&masters, 2);
-    let proxy = Proxy::in_front_of(&addresses, &FLAGS);
-    proxy.expect_warnings();
+    let (relay, proxy) = Relay::between(&masters, 2, &FLAGS);
     let mut client = proxy.raw().await;
     ask(&mut client, "RPUSH queue before").await;
     relay.cut_off().await;
@@ -182,17 +179,6 @@ async fn what_one_master_has_left_is_settled_before_another_votes_again() {
     assert_eq!(ask(&mut client, "GET right").await.text(), "2");
 }
 
-/// Makes all masters hold the same under a key, and gives back every lock on it.
-fn release_locks(masters: &Masters, key: &str) -> (String, Option<i32>) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
-    for address in masters.addresses() {
-        command.args(["--master", &address]);
-    }
-    let output = command.args(["settle", "--release-locks", key]).output();
-    let output = output.expect("the binary starts");
-    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
-}
-
 /// The third master has missed what took the end away, and has cleaned up what ended. The second has forgotten it: only the
 /// first still has what was answered.
 #[tokio::test]
@@ -201,9 +187,7 @@ async fn no_claim_passes_where_only_one_master_has_what_took_an_end_away() {
         return;
     }
     let mut masters = Masters::start(3);
-    let (relay, addresses) = Relay::in_place_of(&masters, 2);
-    let proxy = Proxy::in_front_of(&addresses, &FLAGS);
-    proxy.expect_warnings();
+    let (relay, proxy) = Relay::between(&masters, 2, &FLAGS);
     let mut client = proxy.raw().await;
     ask(&mut client, "SET lock mine PX 1500").await;
     eventually("all masters have it", || async {
@@ -225,7 +209,7 @@ async fn no_claim_passes_where_only_one_master_has_what_took_an_end_away() {
     let mut client = proxy.raw().await;
     let claimed = ask(&mut client, "SET lock other NX PX 60000").await;
     assert_ne!(claimed, Reply::ok(), "it is held for ever");
-    let (said, code) = release_locks(&masters, "lock");
+    let (said, code) = masters.settle(&[], &["--release-locks", "lock"]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(ask(&mut client, "GET lock").await.text(), "mine");
     assert_eq!(ask(&mut client, "PTTL lock").await, Reply::Int(-1));

@@ -70,12 +70,28 @@ fn locks(owner: &str) -> Vec<Vec<String>> {
     calls(LOCK, |_| vec!["60000".to_owned(), owner.to_owned()])
 }
 
+/// Each adds to a list of its own, and is told how long that is.
+fn pushes() -> Vec<Vec<String>> {
+    calls(PUSH, |number| vec![number.to_string(), "length".to_owned()])
+}
+
 /// Masters keep a script that is run for the second time.
 async fn make_known(client: &mut Raw, script: &str) {
     for number in 0..3 {
         let key = format!("known:{number}");
         client.ask(&["EVAL", script, "1", &key, "60000", "nobody"]).await;
     }
+}
+
+/// Masters that keep this script, and a proxy with these flags.
+async fn start(flags: &[&str], script: &str) -> Option<(Masters, Proxy)> {
+    if target_is_plain_redis() {
+        return None;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, flags);
+    make_known(&mut proxy.raw().await, script).await;
+    Some((masters, proxy))
 }
 
 /// Whether every master was sent several calls at once, a few times. Whatever a worker begins before it writes to a master
@@ -91,13 +107,7 @@ async fn were_together(masters: &Masters) -> bool {
 
 #[tokio::test]
 async fn locks_that_are_taken_at_once_are_each_taken_once() {
-    if target_is_plain_redis() {
-        return;
-    }
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &[]);
-    let mut client = proxy.raw().await;
-    make_known(&mut client, LOCK).await;
+    let Some((masters, proxy)) = start(&[], LOCK).await else { return };
     let mut times = 0;
     while times < 2 || !were_together(&masters).await {
         assert_eq!(ask_all(&proxy, &locks("mine")).await, vec![Reply::Nil; KEYS]);
@@ -123,14 +133,8 @@ async fn locks_that_are_taken_at_once_are_each_taken_once() {
 /// The same calls, one by one, to a single Redis.
 #[tokio::test]
 async fn each_is_answered_as_if_it_had_come_alone() {
-    if target_is_plain_redis() {
-        return;
-    }
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &[]);
-    let mut client = proxy.raw().await;
-    let one = Master::start();
-    make_known(&mut client, PUSH).await;
+    let Some((masters, proxy)) = start(&[], PUSH).await else { return };
+    let (mut client, one) = (proxy.raw().await, Master::start());
     let mut turn = 0;
     while turn < 3 || !were_together(&masters).await {
         assert!(turn < 100, "they are never sent together");
@@ -166,13 +170,7 @@ async fn noted(master: &Master, key: &str) -> Option<(u8, String, u8)> {
 
 #[tokio::test]
 async fn each_leaves_a_stamp_of_its_own_and_is_told_of_once() {
-    if target_is_plain_redis() {
-        return;
-    }
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &[]);
-    let mut client = proxy.raw().await;
-    make_known(&mut client, MORE).await;
+    let Some((masters, proxy)) = start(&[], MORE).await else { return };
     let mut subscriber = Subscriber::new(proxy.address(), "2", &["SUBSCRIBE", "told"]).await;
     let how = |number: usize| ["tell", "tell", "tell", "end", "nothing"][number % 5].to_owned();
     let mut times = 0;
@@ -209,14 +207,11 @@ async fn each_leaves_a_stamp_of_its_own_and_is_told_of_once() {
 /// one is not.
 #[tokio::test]
 async fn what_is_said_to_all_is_told_to_each() {
-    if target_is_plain_redis() {
+    let Some((masters, proxy)) = start(&["--vote-timeout", "10s", "--patience", "60s"], PUSH).await
+    else {
         return;
-    }
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--vote-timeout", "10s", "--patience", "60s"]);
-    let mut client = proxy.raw().await;
-    make_known(&mut client, PUSH).await;
-    let pushes = calls(PUSH, |number| vec![number.to_string(), "length".to_owned()]);
+    };
+    let pushes = pushes();
     let mut times = 0;
     while times < 6 || !were_together(&masters).await {
         times += 1;
@@ -241,7 +236,7 @@ async fn those_that_have_to_be_asked_again_are_asked_alone() {
     let (proxy, other) = (Proxy::start(&masters, &[]), Proxy::start(&masters, &[]));
     let (mut client, mut stranger) = (proxy.raw().await, other.raw().await);
     make_known(&mut client, PUSH).await;
-    let pushes = calls(PUSH, |number| vec![number.to_string(), "length".to_owned()]);
+    let pushes = pushes();
     let mut turn = 0;
     while turn < 6 || !were_together(&masters).await {
         if turn % 3 == 2 {
@@ -264,14 +259,11 @@ async fn those_that_have_to_be_asked_again_are_asked_alone() {
 /// Each finds that there is no memory, as long as none has written.
 #[tokio::test]
 async fn those_that_find_no_memory_are_all_refused() {
-    if target_is_plain_redis() {
+    let Some((masters, proxy)) = start(&["--vote-timeout", "5s", "--patience", "60s"], PUSH).await
+    else {
         return;
-    }
-    let masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--vote-timeout", "5s", "--patience", "60s"]);
-    let mut client = proxy.raw().await;
-    make_known(&mut client, PUSH).await;
-    let pushes = calls(PUSH, |number| vec![number.to_string(), "length".to_owned()]);
+    };
+    let pushes = pushes();
     let limit = async |bytes: &str| {
         for master in masters.iter() {
             assert_eq!(master.ask(&["CONFIG", "SET", "maxmemory", bytes]).await, Reply::ok());
@@ -293,15 +285,11 @@ async fn those_that_find_no_memory_are_all_refused() {
 /// A master that goes in the middle of it has done all of a call or nothing of it, whatever became of the others.
 #[tokio::test]
 async fn a_master_that_goes_meanwhile_costs_none_of_them() {
-    if target_is_plain_redis() {
+    let Some((mut masters, proxy)) = start(&["--patience", "30s"], PUSH).await else {
         return;
-    }
-    let mut masters = Masters::start(3);
-    let proxy = Proxy::start(&masters, &["--patience", "30s"]);
+    };
     proxy.expect_warnings();
-    let mut client = proxy.raw().await;
-    make_known(&mut client, PUSH).await;
-    let pushes = calls(PUSH, |number| vec![number.to_string(), "length".to_owned()]);
+    let pushes = pushes();
     assert_eq!(ask_all(&proxy, &pushes).await, vec![Reply::Int(1); KEYS]);
     masters.minority()[0].stop();
     assert_eq!(ask_all(&proxy, &pushes).await, vec![Reply::Int(2); KEYS]);

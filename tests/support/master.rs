@@ -238,6 +238,18 @@ impl Masters {
         self.0.iter().map(Master::address).collect()
     }
 
+    /// Runs `redlock-proxy settle` on them with `flags` before it and these words behind. Returns what it says, and its exit
+    /// code.
+    pub fn settle(&self, flags: &[&str], words: &[&str]) -> (String, Option<i32>) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_redlock-proxy"));
+        for address in self.addresses() {
+            command.args(["--master", &address]);
+        }
+        let output = command.args(flags).arg("settle").args(words).output();
+        let output = output.expect("the binary starts");
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code())
+    }
+
     /// How many masters hold `value` under `key` at this moment.
     pub async fn holding(&self, key: &str, value: &[u8]) -> usize {
         let mut count = 0;

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::{Master, Masters};
+use super::{Master, Masters, Proxy};
 
 /// Forwards TCP connections to one master. It runs on a thread of its own, so that a busy test does
 /// not slow it down.
@@ -117,6 +117,14 @@ impl Relay {
         let mut addresses = masters.addresses();
         addresses[index] = relay.address();
         (relay, addresses)
+    }
+
+    /// In front of one of `masters`, and a proxy that reaches it through the relay: it may warn of what is done to it.
+    pub fn between(masters: &Masters, index: usize, flags: &[&str]) -> (Relay, Proxy) {
+        let (relay, addresses) = Relay::in_place_of(masters, index);
+        let proxy = Proxy::in_front_of(&addresses, flags);
+        proxy.expect_warnings();
+        (relay, proxy)
     }
 
     pub fn address(&self) -> String {
