@@ -510,6 +510,30 @@ async fn a_script_that_a_transaction_loads_runs_on_data_as_well() {
 }
 
 #[tokio::test]
+async fn exec_with_too_many_words_discards_a_transaction_of_data() {
+    let it = OneAddress::start();
+    for address in [it.proxy.address(), &it.data.address()] {
+        let mut client = Raw::connect(address).await;
+        for line in ["MULTI", "SET page 1"] {
+            client.ask(&words(line)).await;
+        }
+        let refused = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+        assert_eq!(client.ask(&words("EXEC now")).await, Reply::Error(refused.into()), "{address}");
+        assert!(client.ask(&words("EXEC")).await.is_error("ERR EXEC without MULTI"), "{address}");
+        for line in ["MULTI", "SET page 1", "DISCARD now"] {
+            client.ask(&words(line)).await;
+        }
+        assert!(
+            client
+                .ask(&words("EXEC"))
+                .await
+                .is_error("EXECABORT Transaction discarded because of prev")
+        );
+        assert_eq!(client.ask(&words("EXISTS page")).await, int(0), "{address}");
+    }
+}
+
+#[tokio::test]
 async fn what_changes_the_client_is_refused_in_a_transaction_of_data() {
     let it = OneAddress::start();
     let mut client = it.proxy.raw().await;

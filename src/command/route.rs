@@ -349,30 +349,41 @@ fn in_transaction(
             let refused = error::lock_and_data(lock, key);
             Some(refuse(front, side, refused))
         }
-        (Word::Exec, _) if is_refused => {
-            let action = pass(front, side, args)?;
-            if !matches!(action, Action::Pass(_)) {
-                return Some(action);
-            }
-            if let Some(connection) = side.connection() {
-                connection.say(b"*1\r\n$7\r\nDISCARD\r\n", 1);
-            }
-            (side.transaction, side.watched) = (Transaction::None, None);
-            Some(Action::Reply(error::EXEC_ABORT))
-        }
-        (Word::Exec | Word::Discard, _) => {
-            let action = pass(front, side, args)?;
-            if matches!(action, Action::Pass(_)) {
+        (Word::Exec, _) => exec_data(front, side, args, is_refused, selects),
+        _ => match pass(front, side, args)? {
+            Action::Reply(refused) => Some(refuse(front, side, refused)),
+            Action::Pass(ticket) if word == Word::Discard => {
                 (side.transaction, side.watched) = (Transaction::None, None);
-                side.has_selected = selects && word == Word::Exec;
+                Some(Action::Pass(ticket))
             }
-            Some(action)
-        }
-        _ => match pass(front, side, args) {
-            Some(Action::Reply(refused)) => Some(refuse(front, side, refused)),
-            action => action,
+            action => Some(action),
         },
     }
+}
+
+/// `EXEC` of data. The data Redis discards what it has queued if any of it was refused, or `EXEC` itself is.
+fn exec_data(
+    front: &mut Front,
+    side: &mut Side,
+    args: Args<'_>,
+    is_refused: bool,
+    selects: bool,
+) -> Option<Action> {
+    let action = match pass(front, side, args)? {
+        Action::Later => return Some(Action::Later),
+        Action::Reply(Reply::Error(why)) => Action::Reply(error::exec_aborted_by(&why)),
+        Action::Pass(_) if is_refused => Action::Reply(error::EXEC_ABORT),
+        passed => passed,
+    };
+    if !matches!(action, Action::Pass(_)) {
+        if let Some(connection) = side.connection() {
+            connection.say(b"*1\r\n$7\r\nDISCARD\r\n", 1);
+        }
+    } else {
+        side.has_selected = selects;
+    }
+    (side.transaction, side.watched) = (Transaction::None, None);
+    Some(action)
 }
 
 fn name_of(args: Args<'_>) -> String {
