@@ -161,6 +161,32 @@ async fn each_is_answered_as_if_it_had_come_alone() {
     }
 }
 
+#[tokio::test]
+async fn each_gets_its_own_time_to_live() {
+    const ENDS: &str = "redis.call('SADD', KEYS[1], 'a') \
+        if ARGV[2] == 'ms' then return redis.call('PEXPIRE', KEYS[1], ARGV[1]) end \
+        return redis.call('EXPIRE', KEYS[1], ARGV[1])";
+    let Some((masters, proxy)) = start(&[], ENDS).await else { return };
+    let mut client = proxy.raw().await;
+    let ttl = |number: usize| 1000 * (1 + number % 3);
+    let unit = |number: usize| if number % 6 < 3 { "s" } else { "ms" };
+    let mut turn = 0;
+    while turn < 3 || !were_together(&masters).await {
+        assert!(turn < 100, "they are never sent together");
+        let requests = calls(ENDS, |number| vec![ttl(number).to_string(), unit(number).to_owned()]);
+        for reply in ask_all(&proxy, &requests).await {
+            assert_eq!(reply, Reply::Int(1));
+        }
+        turn += 1;
+    }
+    for number in (0..KEYS).filter(|number| unit(*number) == "s") {
+        let left = client.ask(&["TTL", &format!("key:{number}")]).await;
+        let Reply::Int(left) = left else { panic!("key:{number}: {left:?}") };
+        let ttl = ttl(number) as i64;
+        assert!((ttl - 600..=ttl).contains(&left), "key:{number}: {left} of {ttl}");
+    }
+}
+
 /// What the stamp of a key says of it: its type, when it is cleaned up, and the last reply that is remembered, in its bytes.
 async fn noted(master: &Master, key: &str) -> Option<(u8, String, u8)> {
     let stamp = master.get(&format!("redlock-proxy:s:{key}")).await?;

@@ -639,7 +639,7 @@ impl Frame {
             Calls::Several => (
                 include_str!("keyspace/together.lua").to_owned(),
                 whole(include_str!("keyspace/each.lua"))
-                    .replace("THE_FLUSH", "#word > 64 and sub(word, 65)")
+                    .replace("THE_FLUSH", "#word > 56 and sub(word, 57)")
                     .replace("OWN_TIME\n", "")
                     .replace("KEEP_STAMP", KEEP_FOR_ALL),
             ),

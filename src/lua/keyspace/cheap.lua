@@ -1,3 +1,5 @@
+-- The last end that a call has set, in numbers and digits, and from what it was reckoned: the next call mostly sets the same.
+local set_by, set_ttl, set_ms, set_clean, set_text, set_padded
 -- Calls that scripts make most often, of the one key of a program. They are one function, as a master makes each anew for
 -- every run. What this one does not know, `handled` does, whose functions are made when they are needed.
 local function one(what, run, name, key, ...)
@@ -21,22 +23,28 @@ local function one(what, run, name, key, ...)
   elseif what == 'expire' or what == 'pexpire' then
     -- As `clean_at` has it. Where that would be in the past of this master, its clock is wrong by more than the slack, and
     -- the key is as the other masters have it, and cleaned up.
-    local ttl = ...
-    local is_word = type(ttl) == 'string' or type(ttl) == 'number'
-    local is_plain = is_word and not string.find(ttl, '%D') and string.byte(ttl) ~= 48 and ttl ~= ''
-    local left = is_plain and ttl * (what == 'expire' and 1000 or 1)
-    if left and left <= MAX_TTL_MS and left < 2 ^ 52 then
+    local ttl, now_ms = ..., seconds * 1000 + (micros - micros % 1000) / 1000
+    if ttl ~= set_ttl or what ~= set_by or now_ms ~= set_ms then
+      set_ttl, set_by, set_ms, set_clean = ttl, what, now_ms, nil
+      local is_word = type(ttl) == 'string' or type(ttl) == 'number'
+      local is_plain = is_word and not string.find(ttl, '%D') and byte(ttl) ~= 48 and ttl ~= ''
+      local left = is_plain and ttl * (what == 'expire' and 1000 or 1)
+      if left and left <= MAX_TTL_MS and left < 2 ^ 52 then
+        local fresh = left / 10 - left / 10 % 1
+        fresh = fresh > VOTE_TIMEOUT_MS and VOTE_TIMEOUT_MS or fresh < 5 and math.min(5, VOTE_TIMEOUT_MS) or fresh
+        local drift = (left + fresh) * CLOCK_DRIFT
+        set_clean = now_ms + left + drift + -drift % 1 + fresh + 2 + SLACK_MS
+        set_text, told_ms, told = string.format('%d', set_clean), left, string.format('%d', left)
+        set_padded = sub('0000000000000000', #set_text + 1) .. set_text
+      end
+    end
+    if set_clean then
       local had_written = writes
       writes = true
-      local fresh = left / 10 - left / 10 % 1
-      fresh = fresh > VOTE_TIMEOUT_MS and VOTE_TIMEOUT_MS or fresh < 5 and math.min(5, VOTE_TIMEOUT_MS) or fresh
-      local drift = (left + fresh) * CLOCK_DRIFT
-      local now_ms = seconds * 1000 + (micros - micros % 1000) / 1000
-      local text = string.format('%d', now_ms + left + drift + -drift % 1 + fresh + 2 + SLACK_MS)
-      local reply = run('PEXPIREAT', key, text)
+      local reply = run('PEXPIREAT', key, set_text)
       if reply == 1 then
-        new_clean = text
-        dated = left > 2 and (not dated or left < dated) and left or dated
+        new_clean, new_text = set_clean, set_padded
+        dated = told_ms > 2 and (not dated or told_ms < dated) and told_ms or dated
       else
         writes = had_written
       end

@@ -8,7 +8,7 @@ local function run(number)
   local first = (number - 1) * width
   local word = words[first + width]
   only, companion_key, stamp, kind = keys[number], names[number], stamps[number], nil
-  expected, next_ballot, now = sub(word, 1, 32), sub(word, 33, 48), tonumber(sub(word, 49, 64))
+  expected, next_ballot, now = fields('c32c16>I8', word)
   EXPECTED
   if not kind then
     return 'again'

@@ -3,7 +3,6 @@
 -- keys or a lease before them. Bytes are cheaper to look at than strings: 45 is '-', 97 is 'a', and digits begin at 48.
 local before, counted, dropped = nil, '0LAST_PROGRAMS', ''
 if only and writes then
-  local byte = string.byte
   local how, from = byte(stamp, 74), 91
   if how == 45 then
     from = 75

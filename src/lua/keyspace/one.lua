@@ -8,7 +8,7 @@
 -- * the time in microseconds in 16 digits.
 --
 -- Whatever else the stamp says is looked at by the program in general, whose last word is no number.
-local call, sub = redis.call, string.sub
+local call, sub, fields, byte = redis.call, string.sub, struct.unpack, string.byte
 local real, own, only = redis, #ARGV, KEYS[1]
 local now = tonumber(ARGV[own])
 -- Of this one key: its stamp, type and end. What is at hand is as the stamp says.
@@ -21,10 +21,12 @@ end
 EXPECTED
 -- Whether the program writes, a key that it lacks, and why this master takes no writes.
 local writes, missing, refusal = false, nil, nil
--- Whether it may have changed the type or the end of the one key, and an end that it is known to have now.
-local is_unknown, new_clean
+-- Whether it may have changed the type or the end of the one key, and an end that it is known to have now, also in 16 digits.
+local is_unknown, new_clean, new_text
 -- The shortest time to live that it has set, in milliseconds: what it was padded by is how late the program may be answered.
 local dated
+-- A time to live in milliseconds, and its digits.
+local told_ms, told
 -- What the calls know of a program in general, and who tells what they have done: most know no more than the above, and
 -- each variable of functions costs as well.
 local whole, rest

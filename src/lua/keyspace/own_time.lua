@@ -1,6 +1,6 @@
 -- PTTL tells this master's own time for less than TIME does, and at most a millisecond late, unless the key has ended by it.
 local left = call('PTTL', only)
-local own_us = (text - left + 1) * 1000
+local own_us = (ends - left + 1) * 1000
 if left <= 0 then
   local time = call('TIME')
   own_us = time[1] * 1000000 + time[2]

@@ -6,19 +6,20 @@ elseif refusal then
 else
   -- Whole numbers go without a table around them, which costs more than to read one: twice the number, and one more if
   -- nothing was written. So does nothing at all, if something was: then a time to live is told by its digits alone.
-  local is_whole = not messages and type(reply) == 'number' and reply % 1 == 0 and reply > -2 ^ 51 and reply < 2 ^ 51
+  local is_whole = reply and not messages and type(reply) == 'number' and reply % 1 == 0 and reply > -2 ^ 51 and reply < 2 ^ 51
   if writes then
     -- When masters would have cleaned up what it found, and what there is now.
-    local until_clean, text = kind == '-' and '-000000000000001' or clean_text, clean_text
+    local until_clean, text, ends = kind == '-' and '-000000000000001' or clean_text, clean_text, clean
     if is_unknown then
       KIND_OF
       kind = kind_of(only)
-      text = string.format('%016.0f', kind == '-' and 0 or call('PEXPIRETIME', only))
+      ends = kind == '-' and 0 or call('PEXPIRETIME', only)
+      text = string.format('%016.0f', ends)
     elseif new_clean then
-      text = sub('0000000000000000', #new_clean + 1) .. new_clean
+      text, ends = new_text, new_clean
     end
     -- With the same end it stays at least as long as before. That may have been set anew, at a time that a promise has stopped.
-    local the_end, stays = (tonumber(text) - SLACK_MS) * 1000, '\0\0\0\0\0\0\0\0'
+    local the_end, stays = (ends - SLACK_MS) * 1000, '\0\0\0\0\0\0\0\0'
     if the_end > 0 then
       OWN_TIME
       local until_us = own_us + (the_end > now and the_end - now or 0)
@@ -34,18 +35,19 @@ else
     elseif #packed > 1 then
       length = string.format('%04d', #packed)
     end
+    local ran_under = sub(expected, 1, 16)
     if not counted then
-      counted, before = remembered(stamp, before, sub(expected, 1, 16), true), #stamp + 1
+      counted, before = remembered(stamp, before, ran_under, true), #stamp + 1
     end
     stamp = next_ballot .. expected .. kind .. text .. stays .. 'a' .. until_clean
-      .. counted .. dropped .. sub(stamp, before) .. length .. packed .. sub(expected, 1, 16)
+      .. counted .. dropped .. sub(stamp, before) .. length .. packed .. ran_under
     KEEP_STAMP
   end
   local ttl = writes and dated
   if is_whole and not ttl then
     answer = writes and 2 * reply or 2 * reply + 1
   elseif ttl and reply == nil and not messages then
-    answer = string.format('%d', ttl)
+    answer = ttl == told_ms and told or string.format('%d', ttl)
   elseif writes and not ttl and not reply and not messages then
     answer = reply
   else

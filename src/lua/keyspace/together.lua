@@ -3,12 +3,12 @@
 --
 -- * the ballot that its key may be changed under, and its accepted ballot;
 -- * the ballot to promise;
--- * the time in microseconds in 16 digits;
+-- * the time in microseconds in 8 bytes;
 -- * and if nothing was accepted yet, the flush after which that was promised, in 16 digits.
 --
 -- The last word is the database in 5 digits, and 'rw'. A call that cannot go this way is answered 'again', and has done
 -- nothing.
-local call, sub = redis.call, string.sub
+local call, sub, fields, byte = redis.call, string.sub, struct.unpack, string.byte
 local real = redis
 local keys, words = { unpack(KEYS) }, { unpack(ARGV) }
 local here_and_mode = words[#words]
@@ -32,6 +32,7 @@ local own_us = time[1] * 1000000 + time[2]
 local only, now, companion_key, stamp, kind, clean_text, clean
 local expected, next_ballot
 local writes, missing, refusal
-local is_unknown, new_clean, dated
+local is_unknown, new_clean, new_text, dated
+local told_ms, told
 local whole, rest
 local micros, seconds

@@ -18,8 +18,8 @@ pub struct Words {
     script: Source,
     /// How many keys there are, they, and the arguments.
     words: Vec<Vec<u8>>,
-    /// It is a program of one key, by the shortest way, that can be sent along with others.
-    can_be_together: bool,
+    /// The time, in microseconds, of a program of one key, by the shortest way, that can be sent along with others.
+    together_us: Option<u64>,
 }
 
 /// A call of a program that may be sent as one with others of the same text: see `together.lua`.
@@ -154,7 +154,8 @@ pub fn apply(apply: &Apply<Job>, begun_us: Option<u64>) -> Words {
             && !job.is_read_only
             && job.runner.is_none()
             && job.program.can_be_together();
-        return Words { can_be_together, ..Words::of_job(job, words) };
+        let together_us = can_be_together.then_some(*now_us);
+        return Words { together_us, ..Words::of_job(job, words) };
     }
     for (place, basis) in job.places.iter().zip(basis) {
         words.extend([place.key.to_vec(), expected(place, basis)]);
@@ -192,7 +193,7 @@ fn digits(number: impl ToString) -> Vec<u8> {
 
 impl Words {
     fn ours(script: &'static Text, words: Vec<Vec<u8>>) -> Self {
-        Self { script: Source::Ours(script), words, can_be_together: false }
+        Self { script: Source::Ours(script), words, together_us: None }
     }
 
     fn of_job(job: &Job, mut words: Vec<Vec<u8>>) -> Self {
@@ -201,7 +202,7 @@ impl Words {
             words.push(job.program.code().to_vec());
         }
         let script = Source::Program(Arc::clone(program));
-        Self { script, words, can_be_together: false }
+        Self { script, words, together_us: None }
     }
 
     /// The program that masters must have before they are asked, if it is one.
@@ -214,13 +215,13 @@ impl Words {
 
     /// What is sent, if that may be along with others.
     pub fn member(&self) -> Option<Member> {
-        let program = self.text().filter(|_| self.can_be_together)?;
-        let [_, name, argv @ .., expected, next, how, now] = &self.words[..] else { return None };
+        let (program, now_us) = (self.text()?, self.together_us?);
+        let [_, name, argv @ .., expected, next, how, _] = &self.words[..] else { return None };
         let (how, flush) = how.split_at(how.len().min(HOW_BYTES));
         let (mut key, mut words) = (Vec::new(), Vec::new());
         request::word(&mut key, name);
         argv.iter().for_each(|word| request::word(&mut words, word));
-        request::word(&mut words, &[expected, next, now, flush].concat());
+        request::word(&mut words, &[expected, next, &now_us.to_be_bytes()[..], flush].concat());
         let (program, width, how) = (Arc::clone(program), argv.len() + 1, how.to_vec());
         Some(Member { program, key, argv: words, width, how })
     }
