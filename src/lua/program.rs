@@ -565,6 +565,8 @@ struct Frame {
     handler: fn(&str, Handler) -> Handler,
     /// It has functions for what scripts do most often with one key.
     is_cheap: bool,
+    /// Declares the tables that the script finds keys and arguments in, where they are not those of the master.
+    tables: &'static str,
     head: String,
     library: Vec<Statement>,
     run: String,
@@ -595,7 +597,7 @@ impl Frame {
         let parts = [save, &shim, keys, chance, ttl, completes, hidden, streams, &rare];
         let library = statements(&parts.concat());
         let run = compact(&run.replace("EXPLAIN", &EXPLAIN));
-        Self { handler, is_cheap: false, head: compact(head), library, run }
+        Self { handler, is_cheap: false, tables: "", head: compact(head), library, run }
     }
 
     /// The one for scripts that may use keys which they do not declare, or not.
@@ -654,9 +656,10 @@ impl Frame {
         if !self.is_cheap {
             return "local careful={}".to_owned();
         }
+        let tables = self.tables.to_owned();
         let careful = if scan.has_others { "local careful={}" } else { "" };
         let one = if scan.has_cheap { " local careful_one" } else { "" };
-        careful.to_owned() + one
+        tables + careful + one
     }
 }
 
@@ -669,7 +672,8 @@ static DECLARED: LazyLock<Frame> = LazyLock::new(|| {
 /// The same for several calls of one script at once.
 static TOGETHER: LazyLock<Frame> = LazyLock::new(|| {
     let parts = ["", "", include_str!("keyspace/too_late.lua")];
-    Frame { is_cheap: true, ..Frame::on_registers(Calls::Several, parts) }
+    let tables = "local KEYS,ARGV={},{} ";
+    Frame { is_cheap: true, tables, ..Frame::on_registers(Calls::Several, parts) }
 });
 
 /// All stamps are written at once.

@@ -10,17 +10,11 @@
 -- nothing.
 local call, sub, fields, byte = redis.call, string.sub, struct.unpack, string.byte
 local real = redis
-local keys, words = { unpack(KEYS) }, { unpack(ARGV) }
+-- Scripts find the one key of a call and its arguments in two tables of ours. Those that do more with them than to read
+-- their elements are called alone.
+local keys, words = _G.KEYS, _G.ARGV
 local here_and_mode = words[#words]
 local width = (#words - 1) / #keys
--- Scripts find one key, and the arguments of their call. Those that do more with these tables than to read their elements are
--- called alone.
-for at = 2, #keys do
-  KEYS[at] = nil
-end
-for at = width, #words do
-  ARGV[at] = nil
-end
 local names, stamps_kept = {}, {}
 for at = 1, #keys do
   names[at] = 'redlock-proxy:s:' .. keys[at]
