@@ -13,7 +13,7 @@ pub const SLACK_MS: u64 = 60_000;
 pub const LONGEST_REPLY: usize = 1024;
 
 /// How many programs a stamp remembers. Ten minutes are far longer than anybody waits for one.
-pub const KEEP: Keep = Keep { last: 4, workers: 16, age_us: 600_000_000 };
+pub const KEEP: Keep = Keep { last: 2, workers: 16, age_us: 600_000_000 };
 
 /// Tells types.
 pub(super) const KIND: &str = include_str!("keyspace/kind.lua");

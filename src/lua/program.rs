@@ -636,6 +636,8 @@ impl Frame {
                     .replace("THE_FLUSH", "#here_and_mode > 7 and sub(here_and_mode, 8)"),
                 whole(include_str!("keyspace/run.lua"))
                     .replace("OWN_TIME", include_str!("keyspace/own_time.lua"))
+                    .replace("SAME_STAYS", "nil")
+                    .replace("KEEP_STAYS\n", "")
                     .replace("KEEP_STAMP", "call('SET', companion_key, stamp)"),
             ),
             Calls::Several => (
@@ -643,6 +645,8 @@ impl Frame {
                 whole(include_str!("keyspace/each.lua"))
                     .replace("THE_FLUSH", "#word > 56 and sub(word, 57)")
                     .replace("OWN_TIME\n", "")
+                    .replace("SAME_STAYS", SAME_STAYS)
+                    .replace("KEEP_STAYS", "last_end, at_us, last_stays = the_end, now, stays")
                     .replace("KEEP_STAMP", KEEP_FOR_ALL),
             ),
         };
@@ -675,6 +679,9 @@ static TOGETHER: LazyLock<Frame> = LazyLock::new(|| {
     let tables = "local KEYS,ARGV={},{} ";
     Frame { is_cheap: true, tables, ..Frame::on_registers(Calls::Several, parts) }
 });
+
+/// Of the same end a moment later: it stays so long, and less than a millisecond more.
+const SAME_STAYS: &str = "text ~= clean_text and the_end == last_end and now >= at_us and now - at_us < 1000 and last_stays";
 
 /// All stamps are written at once.
 const KEEP_FOR_ALL: &str =

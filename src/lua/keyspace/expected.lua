@@ -13,7 +13,7 @@ if flush then
   is_promised = is_known and tonumber(last or 0) == tonumber(flush)
 end
 if is_promised then
-  clean = tonumber(clean_text)
+  clean = clean_text + 0
   local found = call('PEXPIRETIME', only)
   -- A lease is taken where nothing is, so it ends later than what masters have cleaned up before it, and nothing of ours
   -- brings a value back with the same end. Without an end there is the type to tell by.

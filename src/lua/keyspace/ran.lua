@@ -21,13 +21,17 @@ else
     -- With the same end it stays at least as long as before. That may have been set anew, at a time that a promise has stopped.
     local the_end, stays = (ends - SLACK_MS) * 1000, '\0\0\0\0\0\0\0\0'
     if the_end > 0 then
-      OWN_TIME
-      local until_us = own_us + (the_end > now and the_end - now or 0)
-      if text == clean_text then
-        local before = struct.unpack('>I8', sub(stamp, 66, 73))
-        until_us = before > until_us and before or until_us
+      stays = SAME_STAYS
+      if not stays then
+        OWN_TIME
+        local until_us = own_us + (the_end > now and the_end - now or 0)
+        if text == clean_text then
+          local before = struct.unpack('>I8', sub(stamp, 66, 73))
+          until_us = before > until_us and before or until_us
+        end
+        stays = struct.pack('>I8', until_us)
+        KEEP_STAYS
       end
-      stays = struct.pack('>I8', until_us)
     end
     local packed, length = reply and cmsgpack.pack(reply) or '\194', '0001'
     if #packed > LONGEST_REPLY then

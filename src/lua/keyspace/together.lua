@@ -28,5 +28,7 @@ local expected, next_ballot
 local writes, missing, refusal
 local is_unknown, new_clean, new_text, dated
 local told_ms, told
+-- The last end, the time of its call, and until when what ends so stays.
+local last_end, at_us, last_stays
 local whole, rest
 local micros, seconds
