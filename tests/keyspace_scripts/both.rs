@@ -183,9 +183,9 @@ impl Both {
         let slots = task.keys().into_iter().map(|key| self.slots[at].get(&key));
         let mut basis: Vec<_> = slots
             .map(|slot| {
-                // Whoever was promised nothing takes a ballot of its own.
+                // Whoever was promised nothing takes a ballot of its own: that of a flush is nobody's.
                 let own = Ballot { epoch: 0, counter: self.counter, worker: 7 };
-                let ballot = if slot.promised == Ballot::NONE { own } else { slot.promised };
+                let ballot = if slot.promised <= slot.floor { own } else { slot.promised };
                 let flush = self.slots[at].last_flush();
                 Basis { accepted: slot.state.accepted, lease: slot.lease, ballot, flush }
             })
