@@ -6,7 +6,9 @@ mod support;
 
 use std::time::Duration;
 
-use support::{Master, Masters, Proxy, Raw, Relay, Reply, encode, target_is_plain_redis, words};
+use support::{
+    Master, Masters, Proxy, Raw, Relay, Reply, Stage, encode, target_is_plain_redis, words,
+};
 
 /// How long the masters stand still.
 const PAUSE: Duration = Duration::from_secs(6);
@@ -71,6 +73,33 @@ async fn what_was_set_late_lives_as_long_as_was_asked_for() {
         let eval = ["EVAL", transaction, "1", "s", &ttl];
         assert_eq!(ask_late(&masters, &mut raw, &eval).await, Reply::ok());
         assert!(left(&mut raw, "s").await > LEAST_MS, "what a script has set late");
+    }
+}
+
+/// The keys were looked for in the database that the client had selected, until the patience was over.
+#[tokio::test]
+async fn what_was_set_late_in_another_database_is_answered() {
+    const BOTH: &str = "redis.call('set', KEYS[1], 'v', 'PX', ARGV[1]) redis.call('select', 1) \
+        return redis.call('set', KEYS[1], 'v', 'PX', ARGV[1])";
+    let Some(stage) = Stage::set(&["--vote-timeout", "60ms", "--patience", "10s"]) else { return };
+    stage.complete().await;
+    // Two rounds take longer than the vote timeout, and one does not.
+    let late = Duration::from_millis(40);
+    stage.relays.iter().for_each(|relay| relay.delay(Duration::ZERO, late));
+    let mut raw = stage.far.raw().await;
+    let ttl = TTL_MS.to_string();
+    for request in [&["MULTI"][..], &["SELECT", "1"], &["HSET", "one", "f", "v"]] {
+        raw.ask(request).await;
+    }
+    raw.ask(&["PEXPIRE", "one", &ttl]).await;
+    let done = Reply::Array(vec![Reply::ok(), Reply::Int(1), Reply::Int(1)]);
+    assert_eq!(raw.ask(&["EXEC"]).await, done);
+    assert_eq!(raw.ask(&["SELECT", "0"]).await, Reply::ok());
+    assert_eq!(raw.ask(&["EVAL", BOTH, "1", "both", &ttl]).await, Reply::ok());
+    for (db, key) in [("1", "one"), ("1", "both"), ("0", "both")] {
+        assert_eq!(raw.ask(&["SELECT", db]).await, Reply::ok());
+        let left = left(&mut raw, key).await;
+        assert!(left > LEAST_MS && left <= TTL_MS + 3_000, "{key} in {db}: {left}");
     }
 }
 

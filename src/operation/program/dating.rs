@@ -27,12 +27,11 @@ pub(super) struct Dating {
     pub(super) round: u8,
     /// What it replied.
     reply: Bytes,
-    /// What puts off the ends in one of the databases.
+    /// What puts off the ends of its keys.
     pub(super) call: Call,
-    /// Its keys, by database.
-    dated: Vec<Dated>,
-    /// Those that are put off now.
-    at: usize,
+    keys: Vec<Place>,
+    /// Their ends are those of a program that ran then.
+    as_of: Moment,
     /// How fresh the reply has to be, in microseconds.
     fresh_us: u64,
     /// The shortest time to live that it has set, if that is known.
@@ -49,47 +48,13 @@ pub(super) enum Untold {
     Over,
 }
 
-/// The keys of one database.
-#[derive(Debug)]
-struct Dated {
-    db: u16,
-    keys: Vec<Place>,
-    /// Their ends are those of a program that ran then.
-    as_of: Moment,
-}
-
 impl Dating {
-    /// The database whose keys are put off now.
-    pub(super) fn db(&self) -> u32 {
-        self.dated.get(self.at).map_or(0, |dated| dated.db.into())
-    }
-
     /// Keys of which some masters may not hold what the others do, and those masters.
     pub(super) fn behind(&self, last: Option<&Run>) -> Option<(Vec<Place>, MasterSet)> {
         match (self.run.behind(), last.and_then(Run::behind)) {
             (Some((keys, masters)), Some((_, others))) => Some((keys, masters.union(others))),
             (one, other) => one.or(other),
         }
-    }
-
-    /// Keys whose ends come too early for a client that hears of them now.
-    fn late(&self, now_us: u64) -> Option<usize> {
-        let is_late = |dated: &Dated| is_late(now_us, dated.as_of, self.fresh_us);
-        self.dated.iter().position(is_late)
-    }
-}
-
-impl Dated {
-    /// The keys of this program as it has dated them.
-    fn of(run: &Run, as_of: Moment) -> Vec<Self> {
-        let mut dated: Vec<Self> = Vec::new();
-        for place in run.keys() {
-            match dated.iter_mut().find(|it| it.db == place.db) {
-                Some(it) => it.keys.push(place),
-                None => dated.push(Self { db: place.db, keys: vec![place], as_of }),
-            }
-        }
-        dated
     }
 }
 
@@ -110,12 +75,11 @@ impl Program {
         let round = self.round();
         let Some(run) = self.run.take() else { return false };
         self.before = self.before.wrapping_add(run.round() as u8);
-        let dated = Dated::of(&run, ran_at);
-        let (reply, call) = (reply.clone(), self.call.clone());
-        let (at, over_us) = (0, 0);
-        let dating = Dating { run, round, reply, call, dated, at, fresh_us, ttl_ms, over_us };
+        let (reply, call, keys) = (reply.clone(), self.call.clone(), run.keys());
+        let (as_of, over_us) = (ran_at, 0);
+        let dating = Dating { run, round, reply, call, keys, as_of, fresh_us, ttl_ms, over_us };
         self.dating = Some(Box::new(dating));
-        self.put_off(rules, 0, now_us);
+        self.put_off(rules, now_us);
         true
     }
 
@@ -138,32 +102,38 @@ impl Program {
         let fresh_us = ttl_ms.map_or(u64::MAX, |ttl_ms| freshness_us(rules, ttl_ms));
         dating.fresh_us = dating.fresh_us.min(fresh_us);
         let now_us = rules.unix_time.micros() as u64;
-        let Some(at) = dating.late(now_us) else { return Ok(Some(dating.reply.clone())) };
+        if !is_late(now_us, dating.as_of, dating.fresh_us) {
+            return Ok(Some(dating.reply.clone()));
+        }
         let run = self.run.take();
         self.before = self.before.wrapping_add(run.map_or(0, |run| run.round() as u8));
-        self.put_off(rules, at, now_us);
+        self.put_off(rules, now_us);
         Ok(None)
     }
 
-    /// Puts off the ends of these keys, by as much as they are late now: when that has run is another matter.
-    fn put_off(&mut self, rules: &Rules, at: usize, now_us: u64) {
+    /// Puts off the ends of its keys, by as much as they are late now: when that has run is another matter.
+    fn put_off(&mut self, rules: &Rules, now_us: u64) {
         let Some(dating) = &mut self.dating else { return };
-        let Some(dated) = dating.dated.get_mut(at) else { return };
-        let Moment { ran_us, chosen_us } = dated.as_of;
+        let Moment { ran_us, chosen_us } = dating.as_of;
         let late_ms = now_us.saturating_sub(chosen_us).div_ceil(1000);
         dating.over_us = ran_us + dating.ttl_ms * 1000;
         let (ran_us, chosen_us) = (ran_us + late_ms * 1000, chosen_us + late_ms * 1000);
-        dated.as_of = Moment { ran_us, chosen_us };
-        dating.call = putting_off(rules, &self.call, &dated.keys, late_ms);
-        dating.at = at;
+        dating.as_of = Moment { ran_us, chosen_us };
+        dating.call = putting_off(rules, &self.call, (self.db, &dating.keys), late_ms);
     }
 }
 
-fn putting_off(rules: &Rules, call: &Call, places: &[Place], late_ms: u64) -> Call {
-    let text = rules.texts.putting_off();
+/// Its client has selected this database; other keys have to be gone to.
+fn putting_off(rules: &Rules, call: &Call, (db, keys): (u32, &[Place]), late_ms: u64) -> Call {
+    let is_here = keys.iter().all(|place| u32::from(place.db) == db);
+    let text = rules.texts.putting_off(is_here);
     let (runner, turns) = (rules.texts.runner_of(&text), call.keys.clone());
-    let (keys, late_ms) = (places.iter().map(|place| &place.key[..]), late_ms.to_string());
-    Call::new(text, runner, turns, keys, std::iter::once(late_ms.as_bytes()))
+    let dbs: Vec<u16> = keys.iter().filter(|_| !is_here).map(|place| place.db).collect();
+    let argv = std::iter::once(late_ms).chain(dbs.iter().map(|&db| db.into()));
+    let argv: Vec<String> = argv.map(|number: u64| number.to_string()).collect();
+    let names = keys.iter().map(|place| &place.key[..]);
+    let putting_off = Call::new(text, runner, turns, names, argv.iter().map(String::as_bytes));
+    Call { dbs, ..putting_off }
 }
 
 /// How long after the moment that its ends are as of a reply may be told: they are padded for it.
