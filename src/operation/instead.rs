@@ -151,7 +151,9 @@ impl Texts {
     /// next arguments say.
     pub(super) fn putting_off(&self, is_here: bool) -> Arc<Text> {
         let script = if is_here { PUT_OFF } else { PUT_OFF_ELSEWHERE };
-        self.ours(&self.put_off[usize::from(is_here)], script)
+        // From now on it may be a moment more than clients may ask for.
+        let ttls = Ttls { longest: None, ..self.ttls };
+        ours(&self.put_off[usize::from(is_here)], script, ttls)
     }
 
     /// What changes the register of libraries.
@@ -185,9 +187,13 @@ impl Texts {
     }
 
     fn ours(&self, made: &OnceCell<Arc<Text>>, script: &[u8]) -> Arc<Text> {
-        let sha = || Sha1::from(script).hexdigest();
-        Arc::clone(made.get_or_init(|| Arc::new(Text::wrap(script, &sha(), self.ttls))))
+        ours(made, script, self.ttls)
     }
+}
+
+fn ours(made: &OnceCell<Arc<Text>>, script: &[u8], ttls: Ttls) -> Arc<Text> {
+    let sha = || Sha1::from(script).hexdigest();
+    Arc::clone(made.get_or_init(|| Arc::new(Text::wrap(script, &sha(), ttls))))
 }
 
 impl Instead<'_> {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dating::{Dating, Untold, time_to_live};
+use dating::{Dating, Rounds, Untold, time_to_live};
 
 use crate::client::reply::{Done, Protocol, Reply};
 use crate::clock::Instant;
@@ -154,6 +154,7 @@ pub struct Program {
     trouble: Trouble,
     /// It has run, and its ends are put off before its client hears of it.
     dating: Option<Box<Dating>>,
+    rounds: Rounds,
 }
 
 impl Program {
@@ -183,6 +184,7 @@ impl Program {
             wish: None,
             trouble: Trouble::default(),
             dating: None,
+            rounds: Rounds::default(),
         }
     }
 
@@ -260,6 +262,7 @@ impl Program {
     pub(super) fn ask(&mut self, rules: &Rules, db: u32, asked: Asked) {
         let now_us = rules.unix_time.micros() as u64;
         self.db = db;
+        self.rounds.begin(now_us);
         let edition = rules.registers.edition();
         let is_new = std::mem::replace(&mut self.edition, edition) != edition;
         let step = match &mut self.run {
