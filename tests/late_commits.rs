@@ -4,9 +4,11 @@
 
 mod support;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use support::{Master, Masters, Proxy, Raw, Relay, Reply, encode, target_is_plain_redis, words};
+use support::{
+    Master, Masters, Proxy, Raw, Relay, Reply, Stage, encode, target_is_plain_redis, words,
+};
 
 /// How long the masters stand still.
 const PAUSE: Duration = Duration::from_secs(6);
@@ -71,6 +73,33 @@ async fn what_was_set_late_lives_as_long_as_was_asked_for() {
         let eval = ["EVAL", transaction, "1", "s", &ttl];
         assert_eq!(ask_late(&masters, &mut raw, &eval).await, Reply::ok());
         assert!(left(&mut raw, "s").await > LEAST_MS, "what a script has set late");
+    }
+}
+
+/// The keys were looked for in the database that the client had selected, until the patience was over.
+#[tokio::test]
+async fn what_was_set_late_in_another_database_is_answered() {
+    const BOTH: &str = "redis.call('set', KEYS[1], 'v', 'PX', ARGV[1]) redis.call('select', 1) \
+        return redis.call('set', KEYS[1], 'v', 'PX', ARGV[1])";
+    let Some(stage) = Stage::set(&["--vote-timeout", "60ms", "--patience", "10s"]) else { return };
+    stage.complete().await;
+    // Two rounds take longer than the vote timeout, and one does not.
+    let late = Duration::from_millis(40);
+    stage.relays.iter().for_each(|relay| relay.delay(Duration::ZERO, late));
+    let mut raw = stage.far.raw().await;
+    let ttl = TTL_MS.to_string();
+    for request in [&["MULTI"][..], &["SELECT", "1"], &["HSET", "one", "f", "v"]] {
+        raw.ask(request).await;
+    }
+    raw.ask(&["PEXPIRE", "one", &ttl]).await;
+    let done = Reply::Array(vec![Reply::ok(), Reply::Int(1), Reply::Int(1)]);
+    assert_eq!(raw.ask(&["EXEC"]).await, done);
+    assert_eq!(raw.ask(&["SELECT", "0"]).await, Reply::ok());
+    assert_eq!(raw.ask(&["EVAL", BOTH, "1", "both", &ttl]).await, Reply::ok());
+    for (db, key) in [("1", "one"), ("1", "both"), ("0", "both")] {
+        assert_eq!(raw.ask(&["SELECT", db]).await, Reply::ok());
+        let left = left(&mut raw, key).await;
+        assert!(left > LEAST_MS && left <= TTL_MS + 3_000, "{key} in {db}: {left}");
     }
 }
 
@@ -195,6 +224,44 @@ async fn a_master_that_answers_last_is_given_nothing_anew() {
     // It is prepared, done, and its end is put off; whatever else a proxy looks at comes once a second or so.
     let sent = calls(&masters).await - before;
     assert!(sent < 6 * changes, "{sent} scripts for {changes} changes");
+}
+
+/// How far the masters are, there and back, from a proxy whose vote timeout is shorter.
+const FAR: Duration = Duration::from_millis(400);
+
+/// What put an end off was late itself, and was put off again until the patience was over.
+#[tokio::test]
+async fn a_proxy_far_from_its_masters_answers_what_sets_a_ttl() {
+    const ELSEWHERE: &str = "redis.call('select', 1) redis.call('sadd', KEYS[1], 'm') \
+        return redis.call('pexpire', KEYS[1], ARGV[1])";
+    let flags = ["--vote-timeout", "50ms", "--patience", "10s", "--max-ttl", "60s"];
+    let Some(stage) = Stage::set(&flags) else { return };
+    stage.complete().await;
+    stage.relays.iter().for_each(|relay| relay.delay(FAR / 2, FAR / 2));
+    let (mut far, mut near) = (stage.far.raw().await, stage.near.raw().await);
+    let ttl = TTL_MS.to_string();
+    for turn in ["first", "second", "third"] {
+        for (key, request) in [
+            ("lock", &["EVAL", LOCK, "1", "lock", "mine", &ttl][..]),
+            ("string", &["SETEX", "string", "60", "v"]),
+            ("string", &["GETEX", "string", "PX", &ttl]),
+            ("lock", &["PEXPIRE", "lock", &ttl]),
+        ] {
+            let began = Instant::now();
+            let reply = far.ask(request).await;
+            let took = began.elapsed();
+            assert!(!matches!(reply, Reply::Error(_)), "{turn}, {request:?}: {reply:?}");
+            let left = left(&mut near, key).await;
+            // It is prepared and done, and its end is put off twice; a slow machine takes longer.
+            assert!(took < 8 * FAR, "{turn}, {request:?}: {took:?}");
+            assert!(left > TTL_MS - 300, "{turn}, {request:?}: it ends in {left} ms");
+            assert!(left < TTL_MS + 1_200, "{turn}, {request:?}: it stays for {left} ms");
+        }
+        assert_eq!(near.ask(&["DEL", "lock"]).await, Reply::Int(1));
+        // It is run again with the key that it has not declared.
+        let reply = far.ask(&["EVAL", ELSEWHERE, "1", turn, &ttl]).await;
+        assert_eq!(reply, Reply::Int(1), "{turn}");
+    }
 }
 
 /// The scripts that the last master was sent with a key.

@@ -77,7 +77,7 @@ pub struct Texts {
     residents: Arc<Residents>,
     take: OnceCell<Arc<Text>>,
     give_back: OnceCell<Arc<Text>>,
-    put_off: OnceCell<Arc<Text>>,
+    put_off: [OnceCell<Arc<Text>>; 2],
     libraries: [OnceCell<Arc<Text>>; 3],
     commands: RefCell<BTreeMap<&'static str, Arc<Text>>>,
 }
@@ -96,7 +96,7 @@ impl Texts {
             residents,
             take: OnceCell::new(),
             give_back: OnceCell::new(),
-            put_off: OnceCell::new(),
+            put_off: Default::default(),
             libraries: Default::default(),
             commands: RefCell::default(),
         }
@@ -125,8 +125,8 @@ impl Texts {
         [b"1", key].iter().for_each(|word| request::word(&mut words, word));
         let count = 2 + instead.append(&mut words, db, key);
         let runner = self.residents.runner_of(&text);
-        let (keys, watched) = (vec![turn], Vec::new());
-        let call = Call { text, runner, read_only: false, words, count, keys, watched };
+        let (keys, watched, dbs) = (vec![turn], Vec::new(), Vec::new());
+        let call = Call { text, runner, read_only: false, words, count, keys, watched, dbs };
         let program = Program::new(call, instead.shape());
         match instead {
             Instead::Take { is_counted: true, .. } => program.or_refused(Reply::Int(0)),
@@ -147,9 +147,13 @@ impl Texts {
         }
     }
 
-    /// What lets its keys end `ARGV[1]` milliseconds later.
-    pub(super) fn putting_off(&self) -> Arc<Text> {
-        self.ours(&self.put_off, PUT_OFF)
+    /// What lets its keys end `ARGV[1]` milliseconds later: all of them in the selected database, or each in that which the
+    /// next arguments say.
+    pub(super) fn putting_off(&self, is_here: bool) -> Arc<Text> {
+        let script = if is_here { PUT_OFF } else { PUT_OFF_ELSEWHERE };
+        // From now on it may be a moment more than clients may ask for.
+        let ttls = Ttls { longest: None, ..self.ttls };
+        ours(&self.put_off[usize::from(is_here)], script, ttls)
     }
 
     /// What changes the register of libraries.
@@ -183,9 +187,13 @@ impl Texts {
     }
 
     fn ours(&self, made: &OnceCell<Arc<Text>>, script: &[u8]) -> Arc<Text> {
-        let sha = || Sha1::from(script).hexdigest();
-        Arc::clone(made.get_or_init(|| Arc::new(Text::wrap(script, &sha(), self.ttls))))
+        ours(made, script, self.ttls)
     }
+}
+
+fn ours(made: &OnceCell<Arc<Text>>, script: &[u8], ttls: Ttls) -> Arc<Text> {
+    let sha = || Sha1::from(script).hexdigest();
+    Arc::clone(made.get_or_init(|| Arc::new(Text::wrap(script, &sha(), ttls))))
 }
 
 impl Instead<'_> {
@@ -267,6 +275,15 @@ return value == ARGV[1] and redis.call('DEL', KEYS[1]) or 0";
 
 /// Of programs that are answered late ([`super::program`]).
 const PUT_OFF: &[u8] = b"for at = 1, #KEYS do
+  local left = redis.call('PTTL', KEYS[at])
+  if left > 0 then
+    redis.call('PEXPIRE', KEYS[at], left + ARGV[1])
+  end
+end";
+
+/// The same, in several databases.
+const PUT_OFF_ELSEWHERE: &[u8] = b"for at = 1, #KEYS do
+  redis.call('SELECT', ARGV[at + 1])
   local left = redis.call('PTTL', KEYS[at])
   if left > 0 then
     redis.call('PEXPIRE', KEYS[at], left + ARGV[1])

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dating::{Dating, Untold, time_to_live};
+use dating::{Dating, Rounds, Untold, time_to_live};
 
 use crate::client::reply::{Done, Protocol, Reply};
 use crate::clock::Instant;
@@ -51,6 +51,8 @@ pub struct Call {
     pub keys: Vec<u64>,
     /// Keys that must hold what they held when they were watched.
     pub watched: Vec<(Place, Option<Name>)>,
+    /// The databases of its keys, to which the text goes itself; none: they are in the one that its client has selected.
+    pub dbs: Vec<u16>,
 }
 
 /// How the reply gets to the client.
@@ -122,6 +124,8 @@ pub struct Program {
     before: u8,
     /// The edition of the roster under which it was sent last.
     edition: u64,
+    /// The database that its client has selected.
+    db: u32,
     /// What is sent next, or was sent last.
     words: Option<Words>,
     /// What it belongs to, by the masters that have not answered it.
@@ -150,6 +154,7 @@ pub struct Program {
     trouble: Trouble,
     /// It has run, and its ends are put off before its client hears of it.
     dating: Option<Box<Dating>>,
+    rounds: Rounds,
 }
 
 impl Program {
@@ -163,6 +168,7 @@ impl Program {
             run: None,
             before: 0,
             edition: 0,
+            db: 0,
             words: None,
             awaited: Awaited::default(),
             begins_again: false,
@@ -178,6 +184,7 @@ impl Program {
             wish: None,
             trouble: Trouble::default(),
             dating: None,
+            rounds: Rounds::default(),
         }
     }
 
@@ -254,14 +261,15 @@ impl Program {
     /// under, and what is built on them is not sent any more.
     pub(super) fn ask(&mut self, rules: &Rules, db: u32, asked: Asked) {
         let now_us = rules.unix_time.micros() as u64;
+        self.db = db;
+        self.rounds.begin(now_us);
         let edition = rules.registers.edition();
         let is_new = std::mem::replace(&mut self.edition, edition) != edition;
         let step = match &mut self.run {
             None => {
                 let worker =
                     Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
-                let (call, db) = self.call_now(db);
-                let job = call.job(db);
+                let job = self.call_now().job(db);
                 // What is expected of keys is compared with what a prepare finds.
                 let is_held = !self.is_fresh && job.watched.is_empty();
                 let held = is_held.then(|| rules.registers.held(&job.places)).flatten();
@@ -282,12 +290,12 @@ impl Program {
         if let Some(run) = &mut self.run {
             run.not_sent_to(rules.quorum.everybody().without(asked.all));
         }
-        self.call_now(db).0.text.runs();
+        self.call_now().text.runs();
     }
 
-    /// What is run now, in the database that is then selected; its client selected `db`.
-    fn call_now(&self, db: u32) -> (&Call, u32) {
-        self.dating.as_ref().map_or((&self.call, db), |dating| (&dating.call, dating.db()))
+    /// What is run now.
+    fn call_now(&self) -> &Call {
+        self.dating.as_ref().map_or(&self.call, |dating| &dating.call)
     }
 
     pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
@@ -552,8 +560,8 @@ impl Call {
             request::word(&mut words, word);
             count += 1;
         }
-        let watched = Vec::new();
-        Self { text, runner, read_only: false, words, count, keys: turns, watched }
+        let (watched, dbs) = (Vec::new(), Vec::new());
+        Self { text, runner, read_only: false, words, count, keys: turns, watched, dbs }
     }
 
     /// Whether this is one of its keys.
@@ -581,8 +589,9 @@ impl Call {
         let count = words.first().and_then(|count| parse_i64(count)).unwrap_or_default() as usize;
         let (keys, argv) = words[1..].split_at(count);
         let mut places: Vec<Place> = Vec::new();
-        for key in keys {
-            let place = Place { db: db as u16, key: key.clone() };
+        for (at, key) in keys.iter().enumerate() {
+            let db = self.dbs.get(at).map_or(db as u16, |&db| db);
+            let place = Place { db, key: key.clone() };
             if !places.contains(&place) {
                 places.push(place);
             }

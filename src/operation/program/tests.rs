@@ -43,6 +43,7 @@ fn program() -> Program {
         count: 2,
         keys: vec![1],
         watched: Vec::new(),
+        dbs: Vec::new(),
     };
     Program::new(call, Shape::Script)
 }
