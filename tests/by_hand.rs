@@ -2,7 +2,8 @@
 
 mod support;
 
-use support::{Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
+use support::scripts::{EXTEND, RELEASE};
+use support::{Master, Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
 
 /// Copies of a minority are removed after four times that.
 const PATIENCE: [&str; 2] = ["--patience", "500ms"];
@@ -176,4 +177,185 @@ async fn a_key_that_cannot_be_settled_does_not_pile_up() {
     let in_flight = info.lines().find_map(|line| line.strip_prefix("operations_in_flight:"));
     let in_flight: usize = in_flight.and_then(|it| it.trim().parse().ok()).expect("a number");
     assert!(in_flight <= 2, "{in_flight}");
+}
+
+/// What somebody has done to a stamp. The documentation says what happens when it was deleted: all else comes to the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoiled {
+    Deleted,
+    Junk,
+    LongJunk,
+    CutOff,
+    List,
+    Hash,
+}
+
+impl Spoiled {
+    const ALL: [Self; 6] =
+        [Self::Deleted, Self::Junk, Self::LongJunk, Self::CutOff, Self::List, Self::Hash];
+
+    async fn on(self, master: &Master, key: &str) {
+        const INSTEAD: &str = "redis.call('DEL', ARGV[2]) return redis.call(unpack(ARGV))";
+        let stamp = stamp(key);
+        let whole = master.ask(&["GET", &stamp]).await;
+        let long: Vec<u8> = (0..1000_u32).map(|at| ((at * at * 31) >> 3) as u8).collect();
+        let (command, value): (&str, &[u8]) = match (self, &whole) {
+            (Self::Deleted, _) => ("DEL", b""),
+            (Self::CutOff, Reply::Bulk(whole)) => ("SET", &whole[..whole.len() - 20]),
+            (Self::Junk | Self::CutOff, _) => ("SET", b"junk"),
+            (Self::LongJunk, _) => ("SET", &long),
+            (Self::List, _) => ("RPUSH", b"x"),
+            (Self::Hash, _) => ("HSET", b"x"),
+        };
+        let mut words: Vec<&[u8]> = vec![b"EVAL", INSTEAD.as_bytes(), b"0"];
+        words.extend([command.as_bytes(), stamp.as_bytes(), value]);
+        words.extend((self == Self::Hash).then_some(&b"y"[..]));
+        let reply = master.ask(&words).await;
+        assert!(!reply.is_error(""), "{reply:?}");
+    }
+
+    /// Two keys of its own.
+    fn keys(self) -> [String; 2] {
+        [format!("list:{self:?}"), format!("string:{self:?}")]
+    }
+}
+
+/// Makes a list and a string for each way to spoil their stamps, and spoils these on the first `count` masters.
+async fn spoil(masters: &Masters, client: &mut Raw, count: usize) {
+    for spoiled in Spoiled::ALL {
+        let [list, string] = spoiled.keys();
+        ask(client, &format!("RPUSH {list} a")).await;
+        ask(client, &format!("SET {string} x")).await;
+        for key in [&list, &string] {
+            stamps_are_whole(masters, key).await;
+            for master in &masters[..count] {
+                spoiled.on(master, key).await;
+            }
+        }
+    }
+}
+
+/// All masters have a stamp that says that they hold the same.
+async fn stamps_are_whole(masters: &Masters, key: &str) {
+    eventually(&format!("all masters have the same stamp of {key}"), || async {
+        let mut accepted = Vec::new();
+        for master in masters.iter() {
+            let said = master.ask(&["GETRANGE", &stamp(key), "16", "64"]).await;
+            accepted.push(if said.is_error("") { Vec::new() } else { said.bytes() });
+        }
+        accepted.iter().all(|said| said.len() == 49 && *said == accepted[0]).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_master_whose_stamps_were_overwritten_is_not_behind_for_good() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    spoil(&masters, &mut proxy.raw().await, 1).await;
+    for spoiled in Spoiled::ALL {
+        let [list, string] = spoiled.keys();
+        stamps_are_whole(&masters, &list).await;
+        stamps_are_whole(&masters, &string).await;
+        all_hold(&masters, &string, "x").await;
+        assert_eq!(masters[0].ask(&["LLEN", &list]).await, Reply::Int(1));
+    }
+    for master in 0..3 {
+        proxy.knows(master, "registers_behind", "0").await;
+    }
+}
+
+/// Where the masters differ, somebody may be about to make them the same: then a client may have to try again.
+#[tokio::test]
+async fn keys_whose_stamps_were_overwritten_are_not_stuck() {
+    const LINES: [&str; 6] = ["GET", "APPEND y", "SET z", "EXPIRE 1000", "GETDEL", "SET x"];
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.raw().await;
+    for (count, begins) in [(1, 0), (2, 0), (3, 0), (3, 1), (3, 2), (3, 3)] {
+        spoil(&masters, &mut client, count).await;
+        for spoiled in Spoiled::ALL {
+            let [list, string] = spoiled.keys();
+            for line in &LINES[begins..] {
+                let (command, word) = line.split_once(' ').unwrap_or((line, ""));
+                in_the_end(&proxy, &format!("{command} {string} {word}")).await;
+            }
+            let (list, string) = (format!("LLEN {list}"), format!("GET {string}"));
+            assert_eq!(in_the_end(&proxy, &string).await, Reply::bulk("x"), "{spoiled:?}");
+            assert_eq!(in_the_end(&proxy, &list).await, Reply::Int(1), "{spoiled:?}");
+            let [list, string] = spoiled.keys();
+            in_the_end(&proxy, &format!("RPUSH {list} b")).await;
+            in_the_end(&proxy, &format!("DEL {list} {string}")).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn settle_makes_stamps_whole_that_were_overwritten() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    spoil(&masters, &mut proxy.raw().await, 3).await;
+    proxy.kill_9();
+    for spoiled in Spoiled::ALL {
+        for key in spoiled.keys() {
+            let (said, code) = masters.settle(&PATIENCE, &[&key]);
+            assert_eq!(code, Some(0), "{spoiled:?}: {said}");
+        }
+    }
+}
+
+/// One that is asked has forgotten what it holds, as if the stamps had been deleted. Nobody can tell then whether a string is
+/// a lock.
+#[tokio::test]
+async fn a_master_is_admitted_beside_stamps_that_were_overwritten() {
+    let Some((mut masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.raw().await;
+    spoil(&masters, &mut client, 1).await;
+    Spoiled::Hash.on(&masters[0], "nothing").await;
+    masters[2].kill_9();
+    masters[2].restart_empty();
+    proxy.knows(2, "state", "voter").await;
+    for spoiled in Spoiled::ALL {
+        let [list, _] = spoiled.keys();
+        assert_eq!(ask(&mut client, &format!("RPUSH {list} b")).await, Reply::Int(2));
+        stamps_are_whole(&masters, &list).await;
+    }
+    proxy.kill_9();
+    for spoiled in Spoiled::ALL {
+        let [_, string] = spoiled.keys();
+        let (said, code) = masters.settle(&PATIENCE, &["--release-locks", &string]);
+        assert_eq!(code, Some(0), "{spoiled:?}: {said}");
+        all_hold(&masters, &string, "x").await;
+        stamps_are_whole(&masters, &string).await;
+    }
+}
+
+/// Beside a lock there is none.
+#[tokio::test]
+async fn locks_do_not_mind_what_was_written_in_the_place_of_stamps() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let mut client = proxy.raw().await;
+    for spoiled in [Spoiled::Junk, Spoiled::LongJunk, Spoiled::List] {
+        for master in masters.iter() {
+            spoiled.on(master, "lock").await;
+        }
+        for _ in 0..2 {
+            let claimed = ask(&mut client, "SET lock token NX PX 60000").await;
+            assert_eq!(claimed, Reply::ok(), "{spoiled:?}");
+            assert_eq!(ask(&mut client, "GET lock").await, Reply::bulk("token"));
+            assert_eq!(ask(&mut client, "SET lock other NX PX 60000").await, Reply::Nil);
+            assert_eq!(
+                client.ask(&["EVAL", EXTEND, "1", "lock", "token", "30000"]).await,
+                Reply::Int(1)
+            );
+            assert_eq!(client.ask(&["EVAL", RELEASE, "1", "lock", "other"]).await, Reply::Int(0));
+            assert_eq!(client.ask(&["EVAL", RELEASE, "1", "lock", "token"]).await, Reply::Int(1));
+        }
+        eventually("what stands there for nothing is removed", || async {
+            for master in masters.iter() {
+                if master.has(&stamp("lock")).await {
+                    return None;
+                }
+            }
+            Some(())
+        })
+        .await;
+    }
 }

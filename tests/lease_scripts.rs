@@ -89,6 +89,8 @@ enum Companion {
     /// A ballot was promised, and nothing accepted.
     Promised,
     Accepted,
+    /// Somebody has put something else in its place.
+    Junk,
 }
 
 /// The tag that a command names.
@@ -350,11 +352,15 @@ impl Step {
 impl Companion {
     /// The beginning of a stamp: the ballots that were promised and accepted, and more.
     fn text(self) -> Option<Vec<u8>> {
-        let ballots = |accepted: u8| [vec![7; 16], vec![accepted; 16], vec![b'-'; 40]].concat();
+        let ballots = |accepted: u8| {
+            let content = b"s-000000000000001 and more";
+            [&[7; 16], &[accepted; 16], &[0; 16], &content[..]].concat()
+        };
         match self {
             Self::Absent => None,
             Self::Promised => Some(ballots(0)),
             Self::Accepted => Some(ballots(7)),
+            Self::Junk => Some(vec![7; 100]),
         }
     }
 }
@@ -437,7 +443,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn companion() -> impl Strategy<Value = Companion> {
-    prop::sample::select(vec![Companion::Absent, Companion::Promised, Companion::Accepted])
+    prop::sample::select(vec![
+        Companion::Absent,
+        Companion::Promised,
+        Companion::Accepted,
+        Companion::Junk,
+    ])
 }
 
 fn which() -> impl Strategy<Value = Which> {

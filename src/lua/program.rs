@@ -24,6 +24,7 @@
 //! * `library.lua` is the `redis` of a library, and calls the function that is wanted of it;
 //! * `transaction.lua` is the script of a `MULTI`.
 
+mod assigned;
 mod handlers;
 mod names;
 mod parts;
@@ -140,6 +141,7 @@ impl Program {
     ) -> Self {
         // A wrong shebang has been refused when the script was loaded.
         let (shebang, script) = split_shebang(text).unwrap_or((b"", text));
+        let script = &*assigned::refused(script);
         let mut scan = Scan::of(script);
         let is_read_only = shebang::is_read_only(shebang);
         scan.is_dynamic |= is_looked_at || is_read_only;
@@ -210,6 +212,8 @@ impl Program {
 
     /// All that a library calls is looked at: what `redis` is depends on whether it is loaded or called.
     fn of_library(part: Part<'_>, shebang: &[u8], ttls: Ttls, guard: Option<&Guard>) -> Self {
+        let code = &*assigned::refused(part.code);
+        let part = Part { code, ..part };
         let mut scan = Scan::of_library(part.code);
         scan.is_dynamic = true;
         scan.sees_globals |= names::lead_to_globals(part.code);
@@ -236,6 +240,9 @@ impl Program {
         guard: Option<&Guard>,
         databases: Databases,
     ) -> (Self, Vec<(usize, usize)>) {
+        let renamed: Vec<_> = scripts.iter().map(|part| assigned::refused(part.code)).collect();
+        let parts = scripts.iter().zip(&renamed);
+        let scripts = &parts.map(|(part, code)| Part { code, ..*part }).collect::<Vec<_>>()[..];
         let lead = |script: &Part<'_>| names::lead_to_globals(script.code);
         let open = Open { guard, globals: scripts.iter().any(lead) };
         let parameters = if open.globals { names::GIVEN } else { "redis,KEYS,ARGV" };

@@ -169,7 +169,7 @@ impl Read {
         if self.question.is_of_string() {
             let [value, stamp, mark] = replies[..] else { return None };
             let flush = look::last_flush(resp3::bulk(mark))?;
-            return string_seen(flush, resp3::bulk(value), resp3::bulk(stamp), now_us);
+            return Some(string_seen(flush, resp3::bulk(value), resp3::bulk(stamp), now_us));
         }
         let (mark, replies) = replies.split_first()?;
         let (left, replies) = replies.split_last()?;
@@ -285,12 +285,12 @@ fn string_seen(
     value: Option<&[u8]>,
     stamp: Option<&[u8]>,
     now_us: u64,
-) -> Option<(View<Accepted, Bytes>, Option<Held>)> {
-    let (accepted, _, standing) = look::of_string(value, stamp, now_us)?;
+) -> (View<Accepted, Bytes>, Option<Held>) {
+    let (accepted, _, standing) = look::of_string(value, stamp, now_us);
     let accepted = (flush, accepted);
     let value = value.unwrap_or_default();
     let held = |value: Bytes| Some(Held { kind: b's', value, end: End::Left(-1) });
-    Some(match standing {
+    match standing {
         Standing::There => (View::Plain(accepted), held(Bytes::copy_from_slice(value))),
         Standing::Absent(None) => (View::Plain(accepted), None),
         Standing::Absent(Some(())) => {
@@ -298,7 +298,7 @@ fn string_seen(
             (View::Lease(accepted, token.clone()), held(token))
         }
         Standing::Unclear => (View::Unclear, None),
-    })
+    }
 }
 
 impl Question {
@@ -383,7 +383,7 @@ mod tests {
     /// Neither has the key, and one may have had it before a flush that the other has missed.
     #[test]
     fn what_masters_show_after_different_flushes_does_not_go_together() {
-        let view = |flush| string_seen(flush, None, None, 0).expect("nothing is there").0;
+        let view = |flush| string_seen(flush, None, None, 0).0;
         assert_eq!(view(7), view(7));
         assert_ne!(view(7), view(8));
     }

@@ -216,12 +216,14 @@ pub(crate) const FOUND: &str = r##"
     FCALL f 0 nil
     FCALL f 0 cjson.encode({1})
     FCALL f 0 type(_G)
-    FUNCTION LOAD REPLACE "#!lua name=lib\nlocal state = 10\nredis.register_function('f', function(keys, args) local x = state state = state + 1 return x end)\nredis.register_function('global', function() x = 1 end)\nredis.register_function('read', function() return x end)\nredis.register_function('assign', function() redis.x = 1 end)\nredis.register_function('inside', function() return redis.register_function('z', function() end) end)\nredis.register_function('deep', function()\nlocal function one()\nreturn redis.call('nonsense')\nend\nlocal x = one()\nreturn x end)"
+    FUNCTION LOAD REPLACE "#!lua name=lib\nlocal state = 10\nredis.register_function('f', function(keys, args) local x = state state = state + 1 return x end)\nredis.register_function('global', function() x = 1 end)\nredis.register_function('read', function() return x end)\nredis.register_function('assign', function() redis.x = 1 end)\nredis.register_function('replace', function() redis = nil return 1 end)\nredis.register_function('inside', function() return redis.register_function('z', function() end) end)\nredis.register_function('deep', function()\nlocal function one()\nreturn redis.call('nonsense')\nend\nlocal x = one()\nreturn x end)"
     FCALL f 0
     FCALL global 0
     FCALL read 0
     FCALL assign 0
+    FCALL replace 0
     FCALL inside 0
     FCALL deep 0
+    FUNCTION LOAD REPLACE "#!lua name=lib\nredis = nil\nredis.register_function('f', function() end)"
     FUNCTION FLUSH
 "##;

@@ -25,6 +25,29 @@ pub(crate) const GLOBALS: &str = r#"
     EVAL "table.insert = nil" 0
     EVAL "redis.mine = 1" 0
     EVAL "redis.call = nil" 0
+    EVAL "redis = nil return 1" 0
+    EVAL "redis = nil return redis.call('ping')" 0
+    EVAL "
+        redis = 1" 0
+    EVAL "return {pcall(function() redis = {} end), redis.call('get', 'k')}" 0
+    EVAL "local ok, why = pcall(function() redis = nil end) return why" 0
+    EVAL "for i = 1, 2 do redis = i end" 0
+    EVAL "local redis = redis redis = { call = function() return 'mine' end } return redis.call('ping')" 0
+    EVAL "local mine = { redis = 1 } return mine.redis" 0
+    EVAL "_G = {} return 1" 0
+    EVAL "_G = nil return _G.x" 0
+    EVAL "local g = _G KEYS = nil return 1" 1 k
+    EVAL "local g = _G ARGV = {} return 1" 0
+    EVAL "local g = _G load = nil return 1" 0
+    EVAL "local g = _G pairs = 1 return 1" 0
+    EVAL "local g = _G string = 1 return 1" 0
+    EVAL "KEYS = nil return 1" 1 k
+    EVAL "string = nil return 1" 0
+    MULTI
+    EVAL "redis = nil return 1" 0
+    EVAL "_G = nil return 1" 0
+    EVAL "return redis.call('ping')" 0
+    EXEC
     EVAL "redis.call = function() return 'mine' end return redis.call('ping')" 0
     EVAL "KEYS = {}" 0
     EVAL "ARGV = nil" 0

@@ -7,7 +7,9 @@ local function look(key)
   elseif tag_of(value) ~= '' then
     return value, false
   end
-  -- Its accepted ballot: some companions only hold a promise.
-  local accepted = redis.call('GETRANGE', 'redlock-proxy:s:' .. key, 16, 31)
-  return value, accepted ~= '' and accepted ~= string.rep('\0', 16)
+  -- Its accepted ballot, as some companions only hold a promise, and what follows up to its end: what does not look so was put
+  -- there by somebody else, and is no stamp.
+  local stamp = redis.pcall('GETRANGE', 'redlock-proxy:s:' .. key, 16, 64)
+  local has_form = type(stamp) == 'string' and string.find(stamp, '^[-slezhx?][-%d]' .. string.rep('%d', 15), 33)
+  return value, has_form and string.sub(stamp, 1, 16) ~= string.rep('\0', 16)
 end

@@ -9,7 +9,7 @@ end
 floor = struct.pack('>I8', tonumber(floor)) .. string.rep('\255', 8)
 local dropped = 0
 for _, key in ipairs(KEYS) do
-  local stamp = call('GET', companion(key))
+  local stamp = stored(key)
   if stamp and not is_below(floor, sub(stamp, 17, 32)) then
     local _, lease = look(key, stamp)
     local left = lease_without(stamp, lease, NEW)

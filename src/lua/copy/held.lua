@@ -6,7 +6,7 @@ call('SELECT', here)
 local held, length = { call('GET', 'redlock-proxy:mark') or '' }, 0
 for at, key in ipairs(KEYS) do
   held[at + 1] = 0
-  local stamp = call('GET', companion(key))
+  local stamp = stored(key)
   if stamp and sub(stamp, 17, 32) == ARGV[at + 2] then
     local is_gone, lease = look(key, stamp)
     if not is_gone and not lease then

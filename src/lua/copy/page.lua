@@ -9,7 +9,7 @@ for at = 2, #KEYS do
   local key = KEYS[at]
   local kind = call('TYPE', key).ok
   local ttl = call('PTTL', key)
-  local stamp = call('GET', companion(key))
+  local stamp = stored(key)
   if stamp and ARGV[3] ~= '1' then
     page[at] = { 'r' }
   elseif kind == 'none' or stamp and not select(2, look(key, stamp)) then

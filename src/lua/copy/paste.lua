@@ -21,7 +21,7 @@ end
 
 -- A register that has come meanwhile is newer than any lease that was copied.
 local function is_register(key)
-  local stamp = call('GET', companion(key))
+  local stamp = stored(key)
   return stamp and call('EXISTS', key) == 1 and not select(2, look(key, stamp))
 end
 

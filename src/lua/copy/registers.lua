@@ -7,7 +7,7 @@ local last = string.format('%.0f', last_flush())
 local shown = { call('GET', 'redlock-proxy:mark') or '' }
 for at, key in ipairs(KEYS) do
   shown[at + 1] = {}
-  if call('EXISTS', companion(key)) == 1 then
+  if stored(key) then
     local stamp = stamp_of(key)
     local is_gone, lease, promised = look(key, stamp)
     shown[at + 1] = { promised, sub(shown_as(stamp), 17), is_gone and 1 or 0, lease, last }

@@ -2,7 +2,7 @@
 -- of the selected database; ARGV: the accepted ballot of each. Returns how many of them this master has.
 local closed = 0
 for at, key in ipairs(KEYS) do
-  local stamp = call('GET', companion(key))
+  local stamp = stored(key)
   if stamp and sub(stamp, 17, 32) == ARGV[at] then
     -- Who does not know what was accepted does not know it now.
     if sub(stamp, 74, 74) ~= '?' then

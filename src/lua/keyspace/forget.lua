@@ -12,8 +12,11 @@ if head ~= ARGV[#KEYS + 1] then
 end
 local highest, dropped = tonumber(floor), 0
 for at, key in ipairs(KEYS) do
-  local stamp = call('GET', companion(key))
-  if stamp and sub(stamp, 17, 32) == ARGV[at] and left_of(stamp) == 0 then
+  local stamp = stored(key)
+  if not stamp then
+    -- What somebody has put in its place.
+    dropped = dropped + call('DEL', companion(key))
+  elseif sub(stamp, 17, 32) == ARGV[at] and left_of(stamp) == 0 then
     stamp = stamp_of(key)
     local is_gone, lease, promised = look(key, stamp)
     local kind, clean = sub(stamp, 49, 49), tonumber(sub(stamp, 50, 65))

@@ -16,7 +16,8 @@ local companion_key, stamp, kind, clean_text, clean
 local expected, next_ballot, here_and_mode = ARGV[own - 3], ARGV[own - 2], ARGV[own - 1]
 if now then
   companion_key = 'redlock-proxy:s:' .. only
-  stamp = call('GET', companion_key)
+  stamp = real.pcall('GET', companion_key)
+  stamp = type(stamp) == 'string' and stamp
 end
 EXPECTED
 -- Whether the program writes, a key that it lacks, and why this master takes no writes.

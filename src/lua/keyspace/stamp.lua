@@ -99,6 +99,26 @@ local function companion(key)
   return 'redlock-proxy:s:' .. key
 end
 
+RECENT_OF
+
+-- What has the form of a stamp, up to its end. Else false, or an error.
+local function whole_of(stamp)
+  local match = string.match
+  local at = match(stamp, '^[-slezhx?][-%d]' .. string.rep('%d', 15) .. '........[-?akw]', 49) and recent_of(stamp)
+  local count = match(stamp, '^%d%d', at) + 0
+  at = at + (count < 50 and 34 or 50)
+  for _ = 1, count % 50 do
+    at = at + 20 + match(stamp, '^%d%d%d%d', at)
+  end
+  return at == #stamp + 1 and stamp
+end
+
+-- The stamp that stands beside a key, if any. If somebody has put something else in its place, this master has forgotten it.
+local function stored(key)
+  local done, stamp = pcall(whole_of, redis.pcall('GET', companion(key)))
+  return done and stamp
+end
+
 -- What a key of several elements holds, in a few bytes: the same for the same content, in whatever order a master keeps it.
 local function digest(key, kind)
   local parts
@@ -148,7 +168,7 @@ end
 -- The stamp of a key. As long as nothing was accepted, the floor of the database counts as promised, and nobody knows what
 -- ran up to there: it stands behind the semicolon of the mark.
 local function stamp_of(key)
-  local stamp = call('GET', companion(key)) or stamp_anew(key)
+  local stamp = stored(key) or stamp_anew(key)
   if stamp and sub(stamp, 17, 32) ~= NONE then
     return stamp
   end
@@ -168,8 +188,6 @@ end
 local function last_flush()
   return tonumber(string.match(call('GET', 'redlock-proxy:mark') or '', ';%d+ (%d+)$') or 0)
 end
-
-RECENT_OF
 
 -- The ballot of the last program, if there is any.
 local function last_of(stamp)

@@ -16,6 +16,11 @@ pub(super) const GIVEN: &str = "redis,KEYS,ARGV,_G,load,loadstring,server,os,get
 pub(super) const GLOBALS: &str = "_VERSION assert bit cjson cmsgpack collectgarbage coroutine error gcinfo \
      ipairs math pcall rawequal select string struct table tonumber tostring type unpack xpcall";
 
+/// Whether a script may get something of ours under this name.
+pub(super) fn is_given(name: &[u8]) -> bool {
+    GIVEN.split(',').any(|given| given.as_bytes() == name)
+}
+
 /// Whether there is a name through which a script could find the real `redis`, or change what others use.
 pub(super) fn lead_to_globals(text: &[u8]) -> bool {
     words(text).any(|word| LEADING.contains(&word))

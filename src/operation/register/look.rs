@@ -40,6 +40,9 @@ pub const BEFORE: usize = 2;
 /// How many bytes of a value tell leases apart: a tag, and more than tokens have.
 const ENOUGH: &[u8] = b"1023";
 
+/// The types that stamps know.
+const KINDS: &[u8] = b"-slezhx?";
+
 /// Where a stamp has what is read of it: its content, and the text behind that.
 const CONTENT: std::ops::Range<usize> = 3 * BALLOT..3 * BALLOT + 17;
 
@@ -76,10 +79,11 @@ pub fn companion(key: &[u8]) -> Vec<u8> {
 }
 
 impl Look {
-    /// Reads the replies to the [`COMMANDS`] on a key; `None`: they are none.
+    /// Reads the replies to the [`COMMANDS`] on a key; `None`: they are none. Where something else is in the place of the
+    /// stamp, there is none.
     pub fn of(replies: &[&[u8]]) -> Option<Self> {
         let [stamp, kind, clean, value] = replies else { return None };
-        let (promised, state) = Glance::read(resp3::bulk(stamp))?;
+        let (promised, state) = glance(resp3::bulk(stamp));
         let kind = kind_of(kind)?;
         let clean_ms = resp3::int(clean)?;
         let noted = state.value;
@@ -105,13 +109,13 @@ impl Look {
     }
 }
 
-/// What a string, or none, says beside a stamp; `None`: it is no stamp. Another type looks like none.
+/// What a string, or none, says beside a stamp. Another type looks like none.
 pub fn of_string(
     value: Option<&[u8]>,
     stamp: Option<&[u8]>,
     now_us: u64,
-) -> Option<(Ballot, Content, Standing<()>)> {
-    let (promised, state) = Glance::read(stamp)?;
+) -> (Ballot, Content, Standing<()>) {
+    let (promised, state) = glance(stamp);
     let (accepted, noted) = (state.accepted, state.value);
     let is_present = noted.kind != b'-';
     let is_lease = value.is_some_and(|value| noted.kind != b's' || value.starts_with(&MARKER));
@@ -127,7 +131,7 @@ pub fn of_string(
         Standing::There => Standing::There,
         Standing::Unclear => Standing::Unclear,
     };
-    Some((accepted, noted, standing))
+    (accepted, noted, standing)
 }
 
 /// The token of a lease, less its tag.
@@ -135,20 +139,19 @@ pub fn token(value: &[u8]) -> &[u8] {
     Stored::decode(value).token
 }
 
-/// What a reader takes of a stamp.
-struct Glance;
+/// What a reader takes of a stamp: what was promised, and the state without its last programs. What does not have the form
+/// of one was put there by somebody else, and is none.
+fn glance(stamp: Option<&[u8]>) -> (Ballot, State<Job>) {
+    stamp.and_then(glance_at).unwrap_or_default()
+}
 
-impl Glance {
-    /// What was promised, and the state without its last programs.
-    fn read(text: Option<&[u8]>) -> Option<(Ballot, State<Job>)> {
-        let Some(text) = text else { return Some((Ballot::NONE, State::default())) };
-        let ballot = |at: usize| stamp::parse_ballot(text.get(at * BALLOT..(at + 1) * BALLOT)?);
-        let (kind, clean) = text.get(CONTENT)?.split_first()?;
-        let clean_ms = parse_digits(clean)?;
-        let value = Content { kind: *kind, clean_ms };
-        let state = State { accepted: ballot(1)?, basis: ballot(2)?, value, ..State::default() };
-        Some((ballot(0)?, state))
-    }
+fn glance_at(stamp: &[u8]) -> Option<(Ballot, State<Job>)> {
+    let ballot = |at: usize| stamp::parse_ballot(stamp.get(at * BALLOT..(at + 1) * BALLOT)?);
+    let (kind, clean) = stamp.get(CONTENT)?.split_first()?;
+    let kind = *kind;
+    let value = Content { kind, clean_ms: parse_digits(clean)? };
+    let state = State { accepted: ballot(1)?, basis: ballot(2)?, value, ..State::default() };
+    Some((ballot(0)?, state)).filter(|_| KINDS.contains(&kind))
 }
 
 fn parse_digits(digits: &[u8]) -> Option<i64> {
