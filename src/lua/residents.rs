@@ -157,8 +157,8 @@ const FIRST_GENERATION: u64 = 1;
 /// As many as there are scripts in the [cache](super::ScriptCache).
 const MAX_RESIDENTS: usize = 500;
 
-/// Room for as many with 18 KiB of our own around them. A master needs three times as much.
-const MAX_BYTES: usize = MAX_RESIDENTS * 20 * 1024;
+/// Room for as many with 19 KiB of our own around them. A master needs three times as much.
+const MAX_BYTES: usize = MAX_RESIDENTS * 21 * 1024;
 
 /// A master that forgets spends a millisecond on that, and everybody gives it their scripts again.
 const PAUSE: Duration = Duration::from_secs(10);
