@@ -24,6 +24,7 @@ const PUSH: &str = "local length = redis.call('rpush', KEYS[1], ARGV[1]) \
         {ok = 'FINE'}} end \
     if ARGV[2] == 'none' then return end \
     if ARGV[2] == 'text' then return ARGV[1] end \
+    if ARGV[2] == 'assign' then KEYS = {} end \
     return length";
 
 /// Adds to a list, and does something more with it or not.
@@ -33,7 +34,8 @@ const MORE: &str = "local length = redis.call('rpush', KEYS[1], ARGV[1]) \
     return length";
 
 /// How each of the calls goes on, over and over.
-const HOW: [&str; 8] = ["fail", "raise", "call", "list", "none", "text", "other", "length"];
+const HOW: [&str; 9] =
+    ["fail", "raise", "call", "list", "none", "text", "other", "assign", "length"];
 
 const KEYS: usize = 40;
 
@@ -138,7 +140,8 @@ async fn each_is_answered_as_if_it_had_come_alone() {
     let mut turn = 0;
     while turn < 3 || !were_together(&masters).await {
         assert!(turn < 100, "they are never sent together");
-        let arguments = |number: usize| vec![format!("value {number}"), HOW[number % 8].to_owned()];
+        let arguments =
+            |number: usize| vec![format!("value {number}"), HOW[number % HOW.len()].to_owned()];
         let requests = calls(PUSH, arguments);
         if turn == 1 {
             for key in ["key:3", "key:17"] {

@@ -165,7 +165,7 @@ impl Program {
             && !(scan.draws || wrapped.disarms)
             && !names::change_what_follows(script);
         let together = Together {
-            script: can_be_together.then(|| (text.into(), ttls)),
+            script: can_be_together.then(|| (script.into(), ttls)),
             made: OnceLock::new(),
         };
         Self { is_read_only, together, ..wrapped.program(sent, script, &scan, sha, ttls) }
