@@ -1,7 +1,7 @@
-//! The libraries of Redis's Lua that pack values, as far as the proxy's scripts use them: `struct`, of 8 bytes, and
+//! The libraries of Redis's Lua that pack values, as far as the proxy's scripts use them: `struct`, of bytes and numbers of 8, and
 //! `cmsgpack.pack`.
 
-use mlua::{Lua, LuaString, Table, Value};
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use rmp::encode::{self, ByteBuf};
 
 /// `cmsgpack` goes no deeper (`LUACMSGPACK_MAX_NESTING` in `lua_cmsgpack.c`).
@@ -10,7 +10,7 @@ const DEEPEST: usize = 16;
 pub fn add_to(lua: &Lua) -> mlua::Result<()> {
     let numbers = lua.create_table()?;
     numbers.set("pack", lua.create_function(pack_number)?)?;
-    numbers.set("unpack", lua.create_function(|_, it| unpack_number(&it))?)?;
+    numbers.set("unpack", lua.create_function(unpack)?)?;
     lua.globals().set("struct", numbers)?;
     let messages = lua.create_table()?;
     messages.set("pack", lua.create_function(|lua, value| pack(lua, &value))?)?;
@@ -25,12 +25,32 @@ fn pack_number(lua: &Lua, (format, number): (String, f64)) -> mlua::Result<LuaSt
     lua.create_string(bits.to_be_bytes())
 }
 
-/// `struct.unpack('>I8', text)`: the number, and where the text goes on.
-fn unpack_number((format, text): &(String, LuaString)) -> mlua::Result<(f64, usize)> {
-    assert_eq!(format, ">I8", "masters of a simulation unpack 8 bytes");
-    let text = text.as_bytes();
-    let bytes = text.first_chunk().ok_or_else(|| mlua::Error::runtime("data string too short"))?;
-    Ok((u64::from_be_bytes(*bytes) as f64, 9))
+/// `struct.unpack(format, text)`: what is in it, and where the text goes on. A format is a row of `c` and a length, for so many
+/// bytes, and `>I8`, for a number.
+fn unpack(lua: &Lua, (format, text): (String, LuaString)) -> mlua::Result<MultiValue> {
+    let (mut fields, text) = (MultiValue::new(), text.as_bytes());
+    let (mut format, mut at) = (format.as_str(), 0);
+    let take = |at: usize, length: usize| {
+        let taken = text.get(at..at + length);
+        taken.ok_or_else(|| mlua::Error::runtime("data string too short"))
+    };
+    while !format.is_empty() {
+        if let Some(rest) = format.strip_prefix(">I8") {
+            let bytes = take(at, 8)?.first_chunk().expect("8 bytes");
+            fields.push_back(Value::Number(u64::from_be_bytes(*bytes) as f64));
+            (format, at) = (rest, at + 8);
+        } else {
+            let rest = format
+                .strip_prefix('c')
+                .expect("masters of a simulation unpack bytes and numbers of 8");
+            let digits = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(rest.len());
+            let length = rest[..digits].parse().expect("a length");
+            fields.push_back(Value::String(lua.create_string(take(at, length)?)?));
+            (format, at) = (&rest[digits..], at + length);
+        }
+    }
+    fields.push_back(Value::Number((at + 1) as f64));
+    Ok(fields)
 }
 
 fn pack(lua: &Lua, value: &Value) -> mlua::Result<LuaString> {
