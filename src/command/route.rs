@@ -370,18 +370,21 @@ fn exec_data(
     selects: bool,
 ) -> Option<Action> {
     let action = match pass(front, side, args)? {
-        Action::Later => return Some(Action::Later),
-        Action::Reply(Reply::Error(why)) => Action::Reply(error::exec_aborted_by(&why)),
-        Action::Pass(_) if is_refused => Action::Reply(error::EXEC_ABORT),
-        passed => passed,
-    };
-    if !matches!(action, Action::Pass(_)) {
-        if let Some(connection) = side.connection() {
-            connection.say(b"*1\r\n$7\r\nDISCARD\r\n", 1);
+        Action::Pass(ticket) if !is_refused => {
+            side.has_selected = selects;
+            Action::Pass(ticket)
         }
-    } else {
-        side.has_selected = selects;
-    }
+        Action::Later => return Some(Action::Later),
+        refused => {
+            if let Some(connection) = side.connection() {
+                connection.say(b"*1\r\n$7\r\nDISCARD\r\n", 1);
+            }
+            Action::Reply(match refused {
+                Action::Reply(Reply::Error(why)) => error::exec_aborted_by(&why),
+                _ => error::EXEC_ABORT,
+            })
+        }
+    };
     (side.transaction, side.watched) = (Transaction::None, None);
     Some(action)
 }
