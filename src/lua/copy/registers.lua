@@ -7,8 +7,9 @@ local last = string.format('%.0f', last_flush())
 local shown = { call('GET', 'redlock-proxy:mark') or '' }
 for at, key in ipairs(KEYS) do
   shown[at + 1] = {}
-  if stored(key) then
-    local stamp = stamp_of(key)
+  local stamp = stored(key)
+  if stamp then
+    stamp = stamp_of(key, stamp)
     local is_gone, lease, promised = look(key, stamp)
     shown[at + 1] = { promised, sub(shown_as(stamp), 17), is_gone and 1 or 0, lease, last }
   end

@@ -17,7 +17,7 @@ for at, key in ipairs(KEYS) do
     -- What somebody has put in its place.
     dropped = dropped + call('DEL', companion(key))
   elseif sub(stamp, 17, 32) == ARGV[at] and left_of(stamp) == 0 then
-    stamp = stamp_of(key)
+    stamp = stamp_of(key, stamp)
     local is_gone, lease, promised = look(key, stamp)
     local kind, clean = sub(stamp, 49, 49), tonumber(sub(stamp, 50, 65))
     highest = math.max(highest, counter_of(promised))

@@ -166,9 +166,9 @@ local function stamp_anew(key)
 end
 
 -- The stamp of a key. As long as nothing was accepted, the floor of the database counts as promised, and nobody knows what
--- ran up to there: it stands behind the semicolon of the mark.
-local function stamp_of(key)
-  local stamp = stored(key) or stamp_anew(key)
+-- ran up to there: it stands behind the semicolon of the mark. Who has read what is stored gives it.
+local function stamp_of(key, stamp)
+  stamp = stamp or stored(key) or stamp_anew(key)
   if stamp and sub(stamp, 17, 32) ~= NONE then
     return stamp
   end
