@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use tempfile::tempdir;
 
 use crate::process::Process;
-use crate::wire;
+use crate::{relay, wire};
 
 /// One Redis server.
 pub(crate) struct Master {
@@ -76,14 +76,19 @@ pub(crate) struct Deployment {
     /// The process in between; none when clients talk to the master itself.
     middle: Option<Process>,
     /// The middle is a proxy that proves what masters remember.
-    keeps_marks: bool,
+    pub(crate) keeps_marks: bool,
 }
 
 impl Deployment {
     /// Clients talk to one Redis server.
     pub(crate) fn direct() -> Result<Deployment> {
+        Deployment::distant(Duration::ZERO)
+    }
+
+    /// The same across a network.
+    pub(crate) fn distant(delay: Duration) -> Result<Deployment> {
         let master = Master::start()?;
-        let port = master.port;
+        let port = reached_on(&master, delay)?;
         Ok(Deployment {
             name: "redis-server".into(),
             port,
@@ -116,8 +121,20 @@ impl Deployment {
 
     /// The same with more flags.
     pub(crate) fn proxy_with(binary: &Path, count: usize, flags: &[&str]) -> Result<Deployment> {
+        Deployment::proxy_to_distant(binary, count, flags, Duration::ZERO)
+    }
+
+    /// The same with masters across a network.
+    pub(crate) fn proxy_to_distant(
+        binary: &Path,
+        count: usize,
+        flags: &[&str],
+        delay: Duration,
+    ) -> Result<Deployment> {
         let masters = (0..count).map(|_| Master::start()).collect::<Result<Vec<_>>>()?;
-        let Proxy { process, port } = Proxy::start(binary, &masters, flags)?;
+        let ports: Result<Vec<_>> =
+            masters.iter().map(|master| reached_on(master, delay)).collect();
+        let Proxy { process, port } = Proxy::start(binary, &ports?, flags)?;
         let name = format!("redlock-proxy to {count} masters");
         let middle = Some(process);
         let mut deployment = Deployment { name, port, masters, middle, keeps_marks: true };
@@ -139,7 +156,8 @@ impl Deployment {
 
     /// Starts another proxy in front of the same masters.
     pub(crate) fn another_proxy(&self, binary: &Path) -> Result<Proxy> {
-        let mut proxy = Proxy::start(binary, &self.masters, &[])?;
+        let ports: Vec<u16> = self.masters.iter().map(|master| master.port).collect();
+        let mut proxy = Proxy::start(binary, &ports, &[])?;
         proxy.process.wait_for(|_| all_are_reached(proxy.port, &self.masters))?;
         Ok(proxy)
     }
@@ -210,19 +228,24 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    fn start(binary: &Path, masters: &[Master], flags: &[&str]) -> Result<Proxy> {
+    fn start(binary: &Path, masters: &[u16], flags: &[&str]) -> Result<Proxy> {
         let mut command = Command::new(binary);
         command.env_remove("RUST_LOG").env("NO_COLOR", "1");
         command.args(["--listen", "127.0.0.1:0", "--max-clients", MAX_CLIENTS]);
         // It is emptied between the rounds.
         command.args(["--allow-flush", "--vote-timeout", VOTE_TIMEOUT]).args(flags);
-        for master in masters {
-            command.args(["--master", &format!("127.0.0.1:{}", master.port)]);
+        for port in masters {
+            command.args(["--master", &format!("127.0.0.1:{port}")]);
         }
         let mut process = Process::start(command, tempdir()?)?;
         let port = process.wait_for(listening_port).context("redlock-proxy")?;
         Ok(Proxy { process, port })
     }
+}
+
+/// The port on which a master is reached across a network that delays what passes.
+fn reached_on(master: &Master, delay: Duration) -> Result<u16> {
+    if delay.is_zero() { Ok(master.port) } else { relay::before(master.port, delay) }
 }
 
 /// A connection to a front door on this machine.

@@ -22,6 +22,7 @@ mod paused;
 mod process;
 mod programs;
 mod queue;
+mod relay;
 mod report;
 mod restarted;
 mod round_trips;

@@ -1,6 +1,6 @@
 //! One client fills a queue, one job after the other, as Celery or BullMQ do.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -12,18 +12,22 @@ use crate::stats::{median_of, ratio};
 use crate::wire;
 
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
-    let deployments =
-        [Deployment::direct()?, Deployment::twemproxy()?, Deployment::proxy(&settings.proxy, 3)?];
-    let mut runs = deployments.each_ref().map(|_| Vec::new());
-    for _ in 0..settings.rounds {
-        for (deployment, runs) in deployments.iter().zip(&mut runs) {
-            runs.push(Filling::measure(deployment)?);
-        }
-    }
     let heading = format!("One client pushes {PUSHES} jobs of 1 KB");
     let mut table = Table::new(&heading, READING, &COLUMNS);
-    for ((deployment, of_one), goal) in deployments.iter().zip(&runs).zip(["-", "-", GOAL]) {
-        table.row(row(deployment, of_one, &runs[0], goal));
+    let proxy = &settings.proxy;
+    let near = [Deployment::direct()?, Deployment::twemproxy()?, Deployment::proxy(proxy, 3)?];
+    let distant =
+        [Deployment::distant(NETWORK)?, Deployment::proxy_to_distant(proxy, 3, &[], NETWORK)?];
+    for (place, deployments) in [("on this machine", &near[..]), ("across a network", &distant)] {
+        let mut runs: Vec<_> = deployments.iter().map(|_| Vec::new()).collect();
+        for _ in 0..settings.rounds {
+            for (deployment, runs) in deployments.iter().zip(&mut runs) {
+                runs.push(Filling::measure(deployment)?);
+            }
+        }
+        for (deployment, of_one) in deployments.iter().zip(&runs) {
+            table.row(row(deployment, place, of_one, &runs[0]));
+        }
     }
     Ok(table)
 }
@@ -62,10 +66,12 @@ fn push_all(connection: &mut std::net::TcpStream) -> Result<u32> {
     Ok(failed)
 }
 
-fn row(deployment: &Deployment, runs: &[Filling], direct: &[Filling], goal: &str) -> Vec<String> {
+fn row(deployment: &Deployment, place: &str, runs: &[Filling], direct: &[Filling]) -> Vec<String> {
     let cpu = format!("{:.1}", median_of(runs, |run| run.cost.cpu_us));
+    let goal = if deployment.keeps_marks { GOAL } else { "-" };
     vec![
         deployment.name.clone(),
+        place.to_owned(),
         format!("{:.0}", median_of(runs, |run| run.per_second)),
         ratio(runs, direct, |run| run.per_second),
         goal.to_owned(),
@@ -75,8 +81,9 @@ fn row(deployment: &Deployment, runs: &[Filling], direct: &[Filling], goal: &str
     ]
 }
 
-const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 8] = [
     "client talks to",
+    "servers",
     "pushes/s",
     "of redis-server",
     "goal",
@@ -86,8 +93,12 @@ const COLUMNS: [&str; 7] = [
 ];
 
 const READING: &str = "One client sends `LPUSH queue <1,024 bytes>` and waits for the reply before it sends the \
-next. A push fails when it is answered with anything but the next length. CPU is per push, user and system.";
+next. A push fails when it is answered with anything but the next length. CPU is per push, user and system. A relay is \
+the network, and delays what passes by a quarter of a millisecond in each direction.";
 
 const GOAL: &str = "≥ 0.5, 0 failed";
+/// How long the way to a server takes, and the way back: about as long as within a data centre.
+const NETWORK: Duration = Duration::from_micros(250);
+
 const PUSHES: u32 = 6_000;
 const JOB_BYTES: usize = 1_024;
