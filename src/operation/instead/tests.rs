@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::client::reply::Reply;
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::decision::lease::attempt::{self, Attempt, Tag, WorkerId};
 use crate::decision::lease::pad::Pad;
 use crate::lua::transactions::Transactions;
@@ -41,8 +41,12 @@ fn tag() -> Tag {
     Attempt::new(WorkerId::new(1), 7).fresh()
 }
 
-/// An operation that was sent to all masters.
-struct Sent(Rules, Operation);
+/// An operation that was sent to all masters, and is answered at that moment.
+struct Sent {
+    rules: Rules,
+    operation: Operation,
+    now: Instant,
+}
 
 impl Sent {
     fn of(kind: Kind) -> Self {
@@ -51,15 +55,16 @@ impl Sent {
 
     fn with(rules: Rules, kind: Kind) -> Self {
         let mut operation = Operation { db: 0, key: (*b"key").into(), kind };
-        operation.ask(&rules, everybody(), clock::now());
-        Self(rules, operation)
+        let now = clock::now();
+        operation.ask(&rules, everybody(), now);
+        Self { rules, operation, now }
     }
 
     fn answer(&mut self, master: usize, answer: Option<&Answer<'_>>) -> Then {
-        let round = self.1.round();
-        let (master, now) = (MasterId::new(master), clock::now());
-        let received = Received { master, round, answer, raw: b"", now };
-        self.1.received(&self.0, received).then
+        let round = self.operation.round();
+        let received =
+            Received { master: MasterId::new(master), round, answer, raw: b"", now: self.now };
+        self.operation.received(&self.rules, received).then
     }
 
     /// What is to be done after the last of these, from the first masters of the list.
@@ -69,7 +74,7 @@ impl Sent {
     }
 
     fn deadline(&mut self) -> Then {
-        self.1.deadline(&self.0, clock::now(), false).then
+        self.operation.deadline(&self.rules, self.now, false).then
     }
 }
 
@@ -192,12 +197,12 @@ fn a_claim_is_refused_by_leases_and_goes_on_beside_anything_else() {
 #[test]
 fn a_program_has_other_rounds_than_what_it_is_run_instead_of() {
     for mut sent in [deletion(), giving_back(), claim()] {
-        let before = sent.1.round();
-        sent.1.go_on_as_program(&sent.0, 7);
-        assert_eq!(sent.1.turns(), [7]);
-        let unsent = sent.1.round();
-        sent.1.ask(&sent.0, everybody(), clock::now());
-        let rounds = [before, unsent, sent.1.round()];
+        let before = sent.operation.round();
+        sent.operation.go_on_as_program(&sent.rules, 7);
+        assert_eq!(sent.operation.turns(), [7]);
+        let unsent = sent.operation.round();
+        sent.operation.ask(&sent.rules, everybody(), sent.now);
+        let rounds = [before, unsent, sent.operation.round()];
         assert!(rounds.is_sorted_by(|one, next| one < next), "{rounds:?}");
     }
 }
