@@ -75,3 +75,23 @@ async fn by_transaction(client: &mut Raw, names: &[String]) -> Reply {
     }
     client.ask(&words("EXEC")).await
 }
+
+/// Each counts once, and stamps name it once.
+#[tokio::test]
+async fn one_key_that_is_named_very_often_is_no_reason_to_refuse() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.raw().await;
+    let names = vec!["key".to_owned(); TIMES];
+    assert_eq!(client.ask(&mset(&names)).await, Reply::ok());
+    assert_eq!(by_script(&mut client, &names).await, Reply::Nil);
+    let oks = Reply::Array(vec![Reply::ok(); TIMES]);
+    assert_eq!(by_transaction(&mut client, &names).await, oks);
+    let del: Vec<&str> = std::iter::once("DEL").chain(names.iter().map(|name| &name[..])).collect();
+    assert_eq!(client.ask(&del).await, Reply::Int(1));
+}
+
+const TIMES: usize = 2_000;

@@ -7,6 +7,7 @@ mod message;
 mod tests;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -580,7 +581,15 @@ impl Call {
     }
 
     fn writes_too_many_keys(&self) -> bool {
-        self.may_write() && register::are_too_many(self.key_names())
+        // Few calls name so many that it matters whether some are the same.
+        self.may_write()
+            && register::are_too_many(self.key_names())
+            && register::are_too_many(self.different_keys().into_iter().map(|(_, key)| key))
+    }
+
+    /// Its keys, each once in each database.
+    fn different_keys(&self) -> HashSet<(Option<&u16>, &[u8])> {
+        self.key_names().enumerate().map(|(at, key)| (self.dbs.get(at), key)).collect()
     }
 
     fn job(&self, db: u32) -> Job {
@@ -588,20 +597,11 @@ impl Call {
         let words: Vec<Bytes> = words.map(Bytes::copy_from_slice).collect();
         let count = words.first().and_then(|count| parse_i64(count)).unwrap_or_default() as usize;
         let (keys, argv) = words[1..].split_at(count);
-        let mut places: Vec<Place> = Vec::new();
-        for (at, key) in keys.iter().enumerate() {
-            let db = self.dbs.get(at).map_or(db as u16, |&db| db);
-            let place = Place { db, key: key.clone() };
-            if !places.contains(&place) {
-                places.push(place);
-            }
-        }
+        let db_of = |at| self.dbs.get(at).map_or(db as u16, |&db| db);
+        let place_of = |(at, key): (usize, &Bytes)| Place { db: db_of(at), key: key.clone() };
         let watched = self.watched.clone();
-        for (place, _) in &watched {
-            if !places.contains(place) {
-                places.push(place.clone());
-            }
-        }
+        let places = keys.iter().enumerate().map(place_of);
+        let places = each_once(places.chain(watched.iter().map(|(place, _)| place.clone())));
         Job {
             program: Arc::clone(&self.text),
             runner: self.runner.clone(),
@@ -613,6 +613,27 @@ impl Call {
             watched,
         }
     }
+}
+
+/// Returns them in their order, each once. Most calls have one or two.
+fn each_once(places: impl Iterator<Item = Place>) -> Vec<Place> {
+    const FEW: usize = 8;
+    let (mut once, mut many) = (Vec::new(), HashSet::new());
+    for place in places {
+        if once.len() < FEW {
+            if !once.contains(&place) {
+                once.push(place);
+            }
+            continue;
+        }
+        if many.is_empty() {
+            many.extend(once.iter().cloned());
+        }
+        if many.insert(place.clone()) {
+            once.push(place);
+        }
+    }
+    once
 }
 
 impl Shape {
