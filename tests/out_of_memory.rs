@@ -204,3 +204,95 @@ async fn reads_do_not_need_the_master_without_memory() {
         assert_eq!(client.ask(&words("LRANGE list 0 -1")).await, all);
     }
 }
+
+/// Redis reads, and deletes, whatever memory it has. A proxy that has written none of the keys needs a promise for each, and a
+/// master that is full queues nothing.
+#[tokio::test]
+async fn where_all_masters_are_full_what_needs_no_memory_is_answered_as_by_one_redis() {
+    let Some((masters, writer)) = behind_a_proxy() else { return };
+    let one = Masters::start(1);
+    let proxy = Proxy::start(&masters, &[]);
+    proxy.expect_warnings();
+    let mut sessions = [writer.raw().await, Raw::connect(&one[0].address()).await];
+    let mut library = words("FUNCTION LOAD");
+    library.push(LIBRARY.to_owned());
+    for request in WRITTEN.map(words).into_iter().chain([library]) {
+        compare(&mut sessions, &request).await;
+    }
+    for master in 0..3 {
+        fill(&masters, master).await;
+    }
+    fill(&one, 0).await;
+    let mut sessions = [proxy.raw().await, Raw::connect(&one[0].address()).await];
+    let scripts = SCRIPTS.map(|(verb, text, rest)| {
+        let rest = words(rest);
+        [vec![verb.to_owned(), text.to_owned(), "1".to_owned()], rest].concat()
+    });
+    for request in ON_FULL_MASTERS.map(words).into_iter().chain(scripts) {
+        compare(&mut sessions, &request).await;
+    }
+    for master in 0..3 {
+        empty(&masters, master).await;
+    }
+    assert_eq!(sessions[0].ask(&words("RPUSH list c")).await, Reply::Int(2));
+    are_the_same(&masters, &["list", "hash", "string", "gone"]).await;
+}
+
+async fn compare([proxy, one]: &mut [Raw; 2], request: &[String]) {
+    assert_eq!(proxy.ask(request).await, one.ask(request).await, "{request:?}");
+}
+
+const WRITTEN: [&str; 7] = [
+    "SET string v",
+    "RPUSH list a b",
+    "RPUSH gone a",
+    "HSET hash f v",
+    "ZADD sorted 1 m",
+    "XADD stream 1-1 f v",
+    "SET lock token NX PX 3600000",
+];
+
+const LIBRARY: &str = "#!lua name=lib
+    local function of(keys) return redis.call('GET', keys[1]) end
+    redis.register_function{function_name='reads', callback=of, flags={'no-writes'}}";
+
+const ON_FULL_MASTERS: [&str; 24] = [
+    "GET string",
+    "EXISTS string",
+    "TYPE hash",
+    "TTL list",
+    "PTTL none",
+    "HGETALL hash",
+    "HLEN none",
+    "LRANGE list 0 -1",
+    "ZRANGE sorted 0 -1 WITHSCORES",
+    "XREAD COUNT 1 STREAMS stream 0",
+    "MGET string none",
+    "SINTER none another",
+    "WATCH string",
+    "UNWATCH",
+    "FCALL reads 1 string",
+    "FCALL_RO reads 1 string",
+    "RPUSH list c",
+    "SET string w",
+    "LPOP list",
+    "PERSIST string",
+    "EXPIRE hash 1000",
+    "DEL gone",
+    "UNLINK none",
+    "HDEL hash g",
+];
+
+const SCRIPTS: [(&str, &str, &str); 6] = [
+    ("EVAL", "return redis.call('GET', KEYS[1])", "string"),
+    ("EVAL_RO", "return redis.call('LRANGE', KEYS[1], 0, -1)", "list"),
+    ("EVAL", "#!lua flags=no-writes\nreturn redis.call('GET', KEYS[1])", "string"),
+    ("EVAL", "#!lua\nreturn redis.call('GET', KEYS[1])", "string"),
+    ("EVAL", "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], 1)", "new"),
+    (
+        "EVAL",
+        "if redis.call('get', KEYS[1]) == ARGV[1] then \
+         return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end",
+        "lock token 7200000",
+    ),
+];

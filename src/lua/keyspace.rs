@@ -76,6 +76,9 @@ pub static FLOORS: LazyLock<Text> = LazyLock::new(|| {
     Text::of(concat!(include_str!("keyspace/begin.lua"), include_str!("copy/floors.lua")))
 });
 
+/// The script that shows a key to who only reads, where masters queue no commands.
+pub const LOOK: &str = include_str!("keyspace/look.lua");
+
 /// Those that are loaded on every master.
 pub fn all() -> [&'static Text; 7] {
     [&FLUSH, &PREPARE, &ADOPT, &FETCH, &CLOSE, &FORGET, &HEADS]

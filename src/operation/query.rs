@@ -11,7 +11,7 @@ use crate::master::reply::Answer;
 use crate::operation::program::{Program, Rendering};
 use crate::operation::read::{LOOKS_AGAIN, Looked, round};
 use crate::operation::register::look::{self, BEFORE, COMMANDS, Look};
-use crate::operation::verdict::{Trouble, is_reply};
+use crate::operation::verdict::{Discarded, Trouble, is_reply};
 use crate::operation::{Next, Received, Rules, Then, settling, streams};
 use crate::quorum::{MasterId, MasterSet};
 use crate::resp3;
@@ -30,8 +30,7 @@ pub struct Query {
     looks_up: bool,
     /// Masters have refused to queue it: what is wrong with it they say when they are asked alone.
     is_wrong: bool,
-    /// Masters that have.
-    aborted: MasterSet,
+    discarded: Discarded,
     reading: Option<Reading<Shown, Bytes>>,
     replies: Vec<(MasterId, Bytes)>,
     /// How often it has been asked in vain.
@@ -64,7 +63,7 @@ impl Query {
             nothing,
             looks_up: false,
             is_wrong: false,
-            aborted: MasterSet::EMPTY,
+            discarded: Discarded::default(),
             reading: None,
             replies: Vec::new(),
             tried: 0,
@@ -92,7 +91,7 @@ impl Query {
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
         self.reading = Some(Reading::new(rules.quorum, asked));
-        self.aborted = MasterSet::EMPTY;
+        self.discarded = Discarded::default();
         self.replies.clear();
     }
 
@@ -113,19 +112,17 @@ impl Query {
         if received.round != self.round() {
             return Looked::WAIT;
         }
+        if self.discarded.notes(rules, master, answer) {
+            (self.is_wrong, self.tried, self.reading) = (true, self.tried + 1, None);
+            return Looked::Next(Next::then(Then::Ask));
+        }
         match answer {
             Some(Answer::Error(error)) if self.is_wrong && is_reply(error) => {
                 return Looked::Next(Next::reply(Reply::Raw(Bytes::copy_from_slice(raw))));
             }
-            // One that is out of memory queues nothing, either.
-            Some(Answer::Error(error)) if error.starts_with(b"EXECABORT") => {
-                self.aborted.insert(master);
-                if self.aborted.len() > rules.quorum.tolerates() {
-                    (self.is_wrong, self.tried, self.reading) = (true, self.tried + 1, None);
-                    return Looked::Next(Next::then(Then::Ask));
-                }
-            }
             Some(Answer::Error(error)) => self.trouble.remember(error),
+            // Nothing is wrong with it: masters are out of memory.
+            Some(_) if self.is_wrong => return Looked::Settle(self.program(rules, key)),
             _ => {}
         }
         let Some(reading) = &mut self.reading else { return Looked::WAIT };

@@ -11,7 +11,7 @@ use crate::master::reply::Answer;
 use crate::operation::program::{Program, Rendering};
 use crate::operation::register::look::{self, Accepted, Look};
 use crate::operation::request::{self, Number};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Discarded, Trouble};
 use crate::operation::{Next, Received, Rules, Then, settling};
 use crate::quorum::read::{comparable_ttl_ms, guaranteed_ttl_ms};
 use crate::quorum::{MasterId, MasterSet};
@@ -79,6 +79,7 @@ pub struct Read {
     held: Vec<(MasterId, Held)>,
     /// How often it has been read in vain.
     tried: u8,
+    discarded: Discarded,
     trouble: Trouble,
 }
 
@@ -107,11 +108,19 @@ pub(super) const LOOKS_AGAIN: u8 = 1;
 impl Read {
     /// A read that nobody was asked for yet.
     pub fn new(question: Question) -> Self {
-        Self { question, reading: None, held: Vec::new(), tried: 0, trouble: Trouble::default() }
+        Self {
+            question,
+            reading: None,
+            held: Vec::new(),
+            tried: 0,
+            discarded: Discarded::default(),
+            trouble: Trouble::default(),
+        }
     }
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
         self.reading = Some(Reading::new(rules.quorum, asked));
+        self.discarded = Discarded::default();
         self.held.clear();
     }
 
@@ -137,6 +146,9 @@ impl Read {
         let Received { master, answer, raw, .. } = received;
         if received.round != self.round() {
             return Looked::WAIT;
+        }
+        if self.discarded.notes(rules, master, answer) {
+            return Looked::Settle(self.program(rules, key));
         }
         if let Some(Answer::Error(error)) = answer {
             self.trouble.remember(error);

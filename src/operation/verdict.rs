@@ -2,9 +2,10 @@
 
 use crate::client::reply::Reply;
 use crate::master::electorate::Obstacle;
+use crate::master::reply::Answer;
 use crate::operation::Rules;
 use crate::operation::register::TOO_MANY_KEYS;
-use crate::quorum::MasterSet;
+use crate::quorum::{MasterId, MasterSet};
 
 /// Masters without an answer that counts, when an operation ends without a verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,16 +36,32 @@ impl Others {
     }
 }
 
+/// Masters that have discarded the transaction in which they were to show keys. One that is out of memory queues nothing at all
+/// (`processCommand` in `server.c`), but it runs scripts that read.
+#[derive(Debug, Default)]
+pub struct Discarded(MasterSet);
+
+impl Discarded {
+    /// Notes what a master says. Returns whether so many have discarded it that no quorum shows anything.
+    pub fn notes(&mut self, rules: &Rules, master: MasterId, answer: Option<&Answer<'_>>) -> bool {
+        let is_one = matches!(answer, Some(Answer::Error(why)) if why.starts_with(b"EXECABORT"));
+        if is_one {
+            self.0.insert(master);
+        }
+        is_one && self.0.len() > rules.quorum.tolerates()
+    }
+}
+
 /// The first error a master gave to an operation, e.g. `OOM command not allowed ...`: what a single
 /// Redis would have said.
 #[derive(Debug, Default)]
 pub struct Trouble(Option<Box<str>>);
 
 impl Trouble {
-    /// Remembers `error` unless there was one before. A script that is not known is one of ours: it is for us
-    /// to send it again, and the client has no other to send.
+    /// Remembers `error` unless there was one before. A script that is not known, or a transaction that was discarded, is one of
+    /// ours: it is for us to send it again, and the client has no other to send.
     pub fn remember(&mut self, error: &[u8]) {
-        if error.starts_with(b"NOSCRIPT") {
+        if error.starts_with(b"NOSCRIPT") || error.starts_with(b"EXECABORT") {
             return;
         }
         self.0.get_or_insert_with(|| String::from_utf8_lossy(error).into());

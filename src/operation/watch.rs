@@ -16,7 +16,7 @@ use crate::operation::read::{LOOKS_AGAIN, round};
 use crate::operation::register::look::{self, Accepted, BEFORE, COMMANDS, Look};
 use crate::operation::register::stamp::{self, BALLOT};
 use crate::operation::register::{Name, Place};
-use crate::operation::verdict::Trouble;
+use crate::operation::verdict::{Discarded, Trouble};
 use crate::operation::{Next, Received, Rules, Then, settling};
 use crate::quorum::{MasterId, MasterSet};
 use crate::resp3;
@@ -64,6 +64,9 @@ pub struct Watch {
     names: Vec<(MasterId, Name)>,
     /// How often it has been looked in vain.
     tried: u8,
+    discarded: Discarded,
+    /// Masters are out of memory, and show it by a script only.
+    is_short: bool,
     trouble: Trouble,
 }
 
@@ -81,7 +84,15 @@ pub(super) enum Looked {
 impl Watch {
     /// Finds out what `watched` holds.
     pub fn new(watched: Rc<Watched>) -> Self {
-        Self { watched, reading: None, names: Vec::new(), tried: 0, trouble: Trouble::default() }
+        Self {
+            watched,
+            reading: None,
+            names: Vec::new(),
+            tried: 0,
+            discarded: Discarded::default(),
+            is_short: false,
+            trouble: Trouble::default(),
+        }
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -90,23 +101,31 @@ impl Watch {
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
         self.reading = Some(Reading::new(rules.quorum, asked));
+        self.discarded = Discarded::default();
         self.names.clear();
     }
 
     pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
+        if self.is_short {
+            return look::without_queue(out, key);
+        }
         look::begin(out, std::iter::once(key));
         look::end(out);
     }
 
     /// How many replies come before the one that counts.
     pub(super) fn parts(&self) -> usize {
-        BEFORE + COMMANDS
+        if self.is_short { 0 } else { BEFORE + COMMANDS }
     }
 
     pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Looked {
         let Received { master, answer, raw, .. } = received;
         if received.round != self.round() {
             return Looked::Next(Next::WAIT);
+        }
+        if self.discarded.notes(rules, master, answer) {
+            (self.is_short, self.tried, self.reading) = (true, self.tried + 1, None);
+            return Looked::Next(Next::then(Then::Ask));
         }
         if let Some(Answer::Error(error)) = answer {
             self.trouble.remember(error);

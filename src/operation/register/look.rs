@@ -13,6 +13,7 @@ use crate::decision::keyspace::slot::{Sight, State};
 use crate::decision::lease::attempt::{MARKER, Stored};
 use crate::decision::register::ballot::Ballot;
 use crate::decision::roster::mark::Tail;
+use crate::lua::keyspace;
 use crate::operation::request;
 use crate::reserved;
 use crate::resp3;
@@ -61,6 +62,12 @@ pub fn begin<'a>(out: &mut Vec<u8>, keys: impl Iterator<Item = &'a [u8]>) {
 /// Appends its end.
 pub fn end(out: &mut Vec<u8>) {
     request::encode(out, &[b"EXEC"]);
+}
+
+/// Appends what shows a key in the same way where masters are out of memory, and so do not queue commands. Costs a script.
+pub fn without_queue(out: &mut Vec<u8>, key: &[u8]) {
+    let (mark, stamp) = (reserved::MARK.as_bytes(), companion(key));
+    request::encode(out, &[b"EVAL", keyspace::LOOK.as_bytes(), b"3", mark, &stamp, key, ENOUGH]);
 }
 
 /// Appends the request that shows a string and its stamp.
