@@ -18,6 +18,8 @@ pub(crate) const GLOBALS: &str = r#"
     EVAL "return rawget(_G, 'x')" 0
     EVAL "return type(getmetatable(_G))" 0
     EVAL "return getmetatable(_G).__index" 0
+    EVAL "getmetatable(_G).__index = nil" 0
+    EVAL "local shared = getmetatable(_G) shared.__index = {} return 1" 0
     [shape: in words of Lua] EVAL "setmetatable(_G, {})" 0
     EVAL "setfenv(1, {})" 0
     EVAL "return type(getfenv(1))" 0

@@ -27,6 +27,10 @@ local function globals_of(redis, KEYS, ARGV)
     error('Attempt to modify a readonly table', 2)
   end
 
+  local function sealed(fields)
+    return setmetatable({}, { __index = fields, __newindex = readonly, __metatable = false })
+  end
+
   own._G = setmetatable({}, {
     __index = function(_, name)
       local value = value_of(name)
@@ -36,14 +40,14 @@ local function globals_of(redis, KEYS, ARGV)
       return value
     end,
     __newindex = readonly,
-    __metatable = {
+    __metatable = sealed({
       __index = function(_, name)
         missing(name, 2)
       end,
-    },
+    }),
   })
   -- All strings of a master share one metatable, which older masters let everybody write to.
-  local of_strings = setmetatable({}, { __index = { __index = string }, __newindex = readonly, __metatable = false })
+  local of_strings = sealed({ __index = string })
 
   local function copy_of(table)
     local from = table == redis and rawget(globals, 'redis') or table == own._G and globals
