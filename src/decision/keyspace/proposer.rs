@@ -128,6 +128,8 @@ struct Attempt<P: Program> {
     ballots: Vec<(P::Key, Ballot, u64)>,
     /// Masters that have refused it, and so never run it.
     refused: MasterSet,
+    /// Whether some master has stopped, so that nobody runs it.
+    has_stopped: bool,
 }
 
 /// Votes on what was sent.
@@ -275,9 +277,22 @@ impl<P: Program> Proposer<P> {
         });
     }
 
+    /// A master has stopped what was sent under this ballot at a key that it was not sent for. So does any other that would run it,
+    /// as that holds the same.
+    pub fn stops(&mut self, ballot: Ballot, master: MasterId) {
+        let is_one = |attempt: &&mut Attempt<P>| attempt.ballot() == ballot;
+        self.attempts.iter_mut().filter(is_one).for_each(|attempt| attempt.has_stopped = true);
+        self.never_runs(ballot, master);
+    }
+
     /// Whether the program was sent, and some master may have run it or may run it yet.
     pub fn may_have_run(&self) -> bool {
-        !self.attempts.is_empty()
+        self.attempts.iter().any(|attempt| !attempt.has_stopped)
+    }
+
+    /// Whether it will ask again by itself, whatever masters still answer.
+    pub fn is_pausing(&self) -> bool {
+        matches!(self.phase, Phase::Pausing { .. })
     }
 
     /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot, and what hung on who is
@@ -504,7 +519,10 @@ impl<P: Program> Proposer<P> {
                 true => holding.state.recent.fate(*ballot),
                 false => Fate::NotKnown,
             });
-            fates.reduce(Fate::of_one).unwrap_or(Fate::DidNotRun)
+            match fates.reduce(Fate::of_one) {
+                Some(Fate::NotKnown) if attempt.has_stopped => Fate::DidNotRun,
+                fate => fate.unwrap_or(Fate::DidNotRun),
+            }
         });
         attempts.reduce(Fate::of_any).unwrap_or(Fate::DidNotRun)
     }
@@ -512,7 +530,7 @@ impl<P: Program> Proposer<P> {
     fn apply(&mut self, program: P, basis: Vec<Basis<P>>, now_us: u64) -> Request<P> {
         let ballots = program.keys().into_iter().zip(&basis);
         let ballots = ballots.map(|(key, basis)| (key, basis.ballot, basis.flush)).collect();
-        let attempt = Attempt { ballots, refused: MasterSet::EMPTY };
+        let attempt = Attempt { ballots, refused: MasterSet::EMPTY, has_stopped: false };
         let highest = attempt.ballot();
         self.attempts.push(attempt);
         let now_us = now_us.max(highest.counter);

@@ -56,6 +56,10 @@ impl Engine {
 
     /// A turn that was waited for has come.
     pub(super) fn go_on(&self, id: OperationId) {
+        debug_assert!(
+            self.with(id, |_| ()).is_some(),
+            "who waits for a turn is not answered before"
+        );
         let in_vain = self.with(id, |flight| {
             let waited = flight.turns < flight.operation.turns().len();
             flight.turns += usize::from(waited && flight.deadline.is_none());

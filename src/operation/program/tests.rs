@@ -109,6 +109,8 @@ fn a_master_that_owes_two_answers_is_one_that_is_silent() {
     assert!(format!("{reply:?}").contains("0 of 3 masters"), "{reply:?}");
 }
 
+const MISSING: &[u8] = b"*3\r\n$7\r\nmissing\r\n$1\r\n0\r\n$5\r\nother\r\n";
+
 /// Masters that come to the same key which is not declared say so one after the other, and the first is enough to go on.
 #[test]
 fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run() {
@@ -116,13 +118,42 @@ fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run
     program.ask(&rules, 0, everybody());
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
     program.ask(&rules, 0, everybody());
-    let (raw, now, round) =
-        (b"*3\r\n$7\r\nmissing\r\n$1\r\n0\r\n$5\r\nother\r\n", clock::now(), program.round());
+    let (raw, now, round) = (MISSING, clock::now(), program.round());
     let answer = Some(&Answer::Simple(b"missing"));
     let from = |master| Received { master: MasterId::new(master), round, answer, raw, now };
     assert!(matches!(program.received(&rules, from(0)).then, Then::TakeOn));
+    assert!(!program.may_be_done());
     program.received(&rules, from(1));
-    assert!(program.may_be_done());
     program.received(&rules, from(2));
     assert!(!program.may_be_done());
+}
+
+/// Its turns were given back for the key, and then it asked without them when the pause was over. They were lost with it, and nobody
+/// else who wrote to the key got a reply.
+#[test]
+fn a_program_that_pauses_takes_on_no_key_from_who_answers_last() {
+    let (rules, mut program) = (rules(), program());
+    program.ask(&rules, 0, everybody());
+    let now = clock::now();
+    let mut last = Then::Wait;
+    // The first time it begins again at once.
+    for _ in 0..2 {
+        assert!(matches!(promised(&mut program, &rules), Then::Ask));
+        program.ask(&rules, 0, everybody());
+        let round = program.round();
+        let raw = b"*2\r\n$7\r\nrefused\r\n$16\r\n\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\r\n";
+        let answer = Some(&Answer::Simple(b"refused"));
+        for master in 0..2 {
+            let master = MasterId::new(master);
+            last = program.received(&rules, Received { master, round, answer, raw, now }).then;
+        }
+        if matches!(last, Then::Ask) {
+            program.ask(&rules, 0, everybody());
+        }
+    }
+    assert!(matches!(last, Then::Pause), "{last:?}");
+    let (raw, answer) = (MISSING, Some(&Answer::Simple(b"missing")));
+    let (master, round) = (MasterId::new(2), program.round());
+    let next = program.received(&rules, Received { master, round, answer, raw, now });
+    assert!(matches!(next.then, Then::Wait), "{next:?}");
 }

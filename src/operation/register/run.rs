@@ -207,8 +207,10 @@ impl Run {
                 return self.fetch();
             }
             Some(Said::Missing(place)) => {
-                self.never_runs(master);
-                return self.with_key(place, now_us);
+                self.stops(master);
+                // Who pauses asks again by itself, and comes to the key then.
+                let is_pausing = self.proposer.is_pausing();
+                return if is_pausing { Step::Wait } else { self.with_key(place, now_us) };
             }
             Some(Said::Failed(error)) => return self.has_failed(master, error),
             None => return Step::Wait,
@@ -259,7 +261,7 @@ impl Run {
         let sent = self.applied.iter().find(|(applied, _)| *applied as u8 == round);
         let Some((_, ballot)) = sent else { return };
         if said::is_missing(frame) {
-            self.proposer.never_runs(*ballot, master);
+            self.proposer.stops(*ballot, master);
         } else if let Some(refusal) = said::refused(frame) {
             let refused = Answer::Refused(refusal);
             self.proposer.answer(*ballot, master, self.worker.version, refused);
@@ -593,7 +595,7 @@ impl Run {
     fn still_fails(&mut self, master: MasterId, said: Option<Said>) -> Step {
         match said {
             Some(Said::Failed(error)) => return self.has_failed(master, error),
-            Some(Said::Missing(_)) => self.never_runs(master),
+            Some(Said::Missing(_)) => self.stops(master),
             Some(Said::Answer(Answer::Refused(refusal))) if refusal.promised != Ballot::NONE => {
                 self.never_runs(master);
             }
@@ -603,9 +605,21 @@ impl Run {
     }
 
     fn never_runs(&mut self, master: MasterId) {
-        if let (Request::Apply(_), Some(ballot)) = (&self.request, self.proposer.ballot()) {
+        if let Some(ballot) = self.sent_under() {
             self.proposer.never_runs(ballot, master);
         }
+    }
+
+    fn stops(&mut self, master: MasterId) {
+        if let Some(ballot) = self.sent_under() {
+            self.proposer.stops(ballot, master);
+        }
+    }
+
+    /// The ballot of the program, if that was sent last.
+    fn sent_under(&self) -> Option<Ballot> {
+        let (round, ballot) = self.applied.last()?;
+        (*round == self.round).then_some(*ballot)
     }
 
     /// Whether no quorum is left for what was sent last.
