@@ -128,32 +128,49 @@ fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run
     assert!(!program.may_be_done());
 }
 
+/// Two masters refuse it, as another worker was faster.
+fn refused(program: &mut Program, rules: &Rules) -> Then {
+    let raw = b"*2\r\n$7\r\nrefused\r\n$16\r\n\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\r\n";
+    let (answer, now, round) = (Some(&Answer::Simple(b"refused")), clock::now(), program.round());
+    let from = |master| Received { master: MasterId::new(master), round, answer, raw, now };
+    program.received(rules, from(0));
+    program.received(rules, from(1)).then
+}
+
+/// The third master stops it.
+fn stopped(program: &mut Program, rules: &Rules, round: u8) -> Then {
+    let (answer, now) = (Some(&Answer::Simple(b"missing")), clock::now());
+    let master = MasterId::new(2);
+    program.received(rules, Received { master, round, answer, raw: MISSING, now }).then
+}
+
+#[test]
+fn a_master_that_stops_late_at_an_undeclared_key_tells_that_nobody_has_run_the_program() {
+    let (rules, mut program) = (rules(), program());
+    program.ask(&rules, 0, everybody());
+    assert!(matches!(promised(&mut program, &rules), Then::Ask));
+    program.ask(&rules, 0, everybody());
+    let round = program.round();
+    assert!(matches!(refused(&mut program, &rules), Then::Ask), "the first time at once");
+    program.ask(&rules, 0, everybody());
+    assert!(program.may_be_done());
+    assert!(matches!(stopped(&mut program, &rules, round), Then::Wait));
+    assert!(!program.may_be_done());
+}
+
 /// Its turns were given back for the key, and then it asked without them when the pause was over. They were lost with it, and nobody
 /// else who wrote to the key got a reply.
 #[test]
 fn a_program_that_pauses_takes_on_no_key_from_who_answers_last() {
     let (rules, mut program) = (rules(), program());
     program.ask(&rules, 0, everybody());
-    let now = clock::now();
-    let mut last = Then::Wait;
-    // The first time it begins again at once.
-    for _ in 0..2 {
-        assert!(matches!(promised(&mut program, &rules), Then::Ask));
-        program.ask(&rules, 0, everybody());
-        let round = program.round();
-        let raw = b"*2\r\n$7\r\nrefused\r\n$16\r\n\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\r\n";
-        let answer = Some(&Answer::Simple(b"refused"));
-        for master in 0..2 {
-            let master = MasterId::new(master);
-            last = program.received(&rules, Received { master, round, answer, raw, now }).then;
-        }
-        if matches!(last, Then::Ask) {
-            program.ask(&rules, 0, everybody());
-        }
-    }
-    assert!(matches!(last, Then::Pause), "{last:?}");
-    let (raw, answer) = (MISSING, Some(&Answer::Simple(b"missing")));
-    let (master, round) = (MasterId::new(2), program.round());
-    let next = program.received(&rules, Received { master, round, answer, raw, now });
-    assert!(matches!(next.then, Then::Wait), "{next:?}");
+    assert!(matches!(promised(&mut program, &rules), Then::Ask));
+    program.ask(&rules, 0, everybody());
+    assert!(matches!(refused(&mut program, &rules), Then::Ask), "the first time at once");
+    program.ask(&rules, 0, everybody());
+    assert!(matches!(promised(&mut program, &rules), Then::Ask));
+    program.ask(&rules, 0, everybody());
+    assert!(matches!(refused(&mut program, &rules), Then::Pause));
+    let round = program.round();
+    assert!(matches!(stopped(&mut program, &rules, round), Then::Wait));
 }
