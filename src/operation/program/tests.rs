@@ -137,6 +137,15 @@ fn refused(program: &mut Program, rules: &Rules) -> Then {
     program.received(rules, from(1)).then
 }
 
+/// Two masters adopt what it has found, as nobody knows yet what became of it.
+fn adopted(program: &mut Program, rules: &Rules) -> Then {
+    let raw = b"*1\r\n$7\r\nadopted\r\n";
+    let (answer, now, round) = (Some(&Answer::Simple(b"adopted")), clock::now(), program.round());
+    let from = |master| Received { master: MasterId::new(master), round, answer, raw, now };
+    program.received(rules, from(0));
+    program.received(rules, from(1)).then
+}
+
 /// The third master stops it.
 fn stopped(program: &mut Program, rules: &Rules, round: u8) -> Then {
     let (answer, now) = (Some(&Answer::Simple(b"missing")), clock::now());
@@ -170,6 +179,9 @@ fn a_program_that_pauses_takes_on_no_key_from_who_answers_last() {
     program.ask(&rules, 0, everybody());
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
     program.ask(&rules, 0, everybody());
+    assert!(matches!(adopted(&mut program, &rules), Then::Ask));
+    program.ask(&rules, 0, everybody());
+    assert!(is_sent(&program));
     assert!(matches!(refused(&mut program, &rules), Then::Pause));
     let round = program.round();
     assert!(matches!(stopped(&mut program, &rules, round), Then::Wait));
