@@ -290,11 +290,6 @@ impl<P: Program> Proposer<P> {
         self.attempts.iter().any(|attempt| !attempt.has_stopped)
     }
 
-    /// Whether it will ask again by itself, whatever masters still answer.
-    pub fn is_pausing(&self) -> bool {
-        matches!(self.phase, Phase::Pausing { .. })
-    }
-
     /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot, and what hung on who is
     /// silent may hang on nobody the next time.
     pub fn no_more_answers(&mut self) -> Step<P> {

@@ -209,8 +209,8 @@ impl Run {
             Some(Said::Missing(place)) => {
                 self.stops(master);
                 // Who pauses asks again by itself, and comes to the key then.
-                let is_pausing = self.proposer.is_pausing();
-                return if is_pausing { Step::Wait } else { self.with_key(place, now_us) };
+                let is_open = self.proposer.ballot().is_some();
+                return if is_open { self.with_key(place, now_us) } else { Step::Wait };
             }
             Some(Said::Failed(error)) => return self.has_failed(master, error),
             None => return Step::Wait,
