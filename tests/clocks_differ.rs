@@ -155,7 +155,12 @@ async fn a_proxy_whose_time_is_ahead_takes_no_lock_before_its_time_is_over() {
             Reply::Nil => break,
             // The first knows of nobody else yet.
             Reply::Int(left) => assert!(left <= TTL.as_millis() as i64, "{left}"),
-            Reply::Error(error) => assert!(error.starts_with("TRYAGAIN"), "{error}"),
+            // On a busy machine the patience may pass before the two have found out.
+            Reply::Error(error) => {
+                let is_not_done =
+                    ["TRYAGAIN", "CLUSTERDOWN"].iter().any(|it| error.starts_with(it));
+                assert!(is_not_done, "{error}");
+            }
             reply => panic!("{reply:?}"),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
