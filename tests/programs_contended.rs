@@ -40,11 +40,8 @@ async fn contend(proxies: usize) {
         assert_eq!((winners, losers), (1, CLIENTS - 1), "round {round}: {replies:?}");
 
         let replies = at_once(&proxies, COUNTING[round % COUNTING.len()], COUNTS).await;
-        let mut numbers: Vec<_> = replies.iter().map(|reply| number(round, reply)).collect();
-        numbers.sort_unstable();
         let first = i64::try_from(round * CLIENTS * COUNTS).expect("few") + 1;
-        let expected: Vec<_> = (first..).take(CLIENTS * COUNTS).collect();
-        assert_eq!(numbers, expected, "round {round}");
+        assert_counted(round, first, &replies);
     }
 }
 
@@ -55,10 +52,7 @@ async fn who_comes_to_an_undeclared_key_stands_in_line_for_it() {
     let proxies = [Proxy::start(&masters, &["--patience", "60s"])];
     let counting = "return redis.call('INCR', 'made' .. ' up')";
     let replies = at_once(&proxies, &["EVAL", counting, "0"], COUNTS).await;
-    let mut numbers: Vec<_> = replies.iter().map(|reply| number(0, reply)).collect();
-    numbers.sort_unstable();
-    let all = i64::try_from(CLIENTS * COUNTS).expect("few");
-    assert_eq!(numbers, (1..=all).collect::<Vec<_>>());
+    assert_counted(0, 1, &replies);
 }
 
 /// Each has the turn of one key and comes to the other's.
@@ -83,10 +77,7 @@ async fn who_comes_to_the_keys_of_each_other_waits_for_nobody_in_a_ring() {
 async fn a_late_master_keeps_nobody_from_knowing_that_a_script_stopped_at_an_undeclared_key() {
     let (_masters, _relays, proxy) = with_a_late_master("1", 300);
     let replies = at_once(&[proxy], &LOGGING, COUNTS).await;
-    let mut numbers: Vec<_> = replies.iter().map(|reply| number(0, reply)).collect();
-    numbers.sort_unstable();
-    let all = i64::try_from(CLIENTS * COUNTS).expect("few");
-    assert_eq!(numbers, (1..=all).collect::<Vec<_>>());
+    assert_counted(0, 1, &replies);
 }
 
 /// The late one names the key while the program pauses, as another worker was faster. It took its turns then, and lost them with
@@ -137,6 +128,15 @@ async fn at_once(proxies: &[Proxy], words: &[&str], times: usize) -> Vec<Reply> 
         });
     }
     clients.join_all().await.concat()
+}
+
+/// All clients have counted up from `first`, each call by one.
+#[track_caller]
+fn assert_counted(round: usize, first: i64, replies: &[Reply]) {
+    let mut numbers: Vec<_> = replies.iter().map(|reply| number(round, reply)).collect();
+    numbers.sort_unstable();
+    let expected: Vec<_> = (first..).take(CLIENTS * COUNTS).collect();
+    assert_eq!(numbers, expected, "round {round}");
 }
 
 fn number(round: usize, reply: &Reply) -> i64 {

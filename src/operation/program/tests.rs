@@ -60,11 +60,26 @@ fn promise() -> Vec<u8> {
 
 /// Two masters promise; what the program does then.
 fn promised(program: &mut Program, rules: &Rules) -> Then {
-    let (raw, now, round) = (promise(), clock::now(), program.round());
-    let answer = Some(&Answer::Simple(b"promised"));
-    let from = |master| Received { master: MasterId::new(master), round, answer, raw: &raw, now };
-    program.received(rules, from(0));
-    program.received(rules, from(1)).then
+    answered_by_two(program, rules, &promise())
+}
+
+/// Two masters answer this; what the program does then.
+fn answered_by_two(program: &mut Program, rules: &Rules, raw: &[u8]) -> Then {
+    let round = program.round();
+    answered(program, rules, (0, round), raw);
+    answered(program, rules, (1, round), raw)
+}
+
+/// A master answers this to what was sent in a round. What kind of reply it is matters only for errors.
+fn answered(
+    program: &mut Program,
+    rules: &Rules,
+    (master, round): (usize, u8),
+    raw: &[u8],
+) -> Then {
+    let (master, now) = (MasterId::new(master), clock::now());
+    let answer = Some(&Answer::Simple(b"an array"));
+    program.received(rules, Received { master, round, answer, raw, now }).then
 }
 
 fn everybody() -> Asked {
@@ -118,39 +133,28 @@ fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run
     program.ask(&rules, 0, everybody());
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
     program.ask(&rules, 0, everybody());
-    let (raw, now, round) = (MISSING, clock::now(), program.round());
-    let answer = Some(&Answer::Simple(b"missing"));
-    let from = |master| Received { master: MasterId::new(master), round, answer, raw, now };
-    assert!(matches!(program.received(&rules, from(0)).then, Then::TakeOn));
+    let round = program.round();
+    assert!(matches!(answered(&mut program, &rules, (0, round), MISSING), Then::TakeOn));
     assert!(!program.may_be_done());
-    program.received(&rules, from(1));
-    program.received(&rules, from(2));
+    answered(&mut program, &rules, (1, round), MISSING);
+    answered(&mut program, &rules, (2, round), MISSING);
     assert!(!program.may_be_done());
 }
 
 /// Two masters refuse it, as another worker was faster.
 fn refused(program: &mut Program, rules: &Rules) -> Then {
     let raw = b"*2\r\n$7\r\nrefused\r\n$16\r\n\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01\r\n";
-    let (answer, now, round) = (Some(&Answer::Simple(b"refused")), clock::now(), program.round());
-    let from = |master| Received { master: MasterId::new(master), round, answer, raw, now };
-    program.received(rules, from(0));
-    program.received(rules, from(1)).then
+    answered_by_two(program, rules, raw)
 }
 
 /// Two masters adopt what it has found, as nobody knows yet what became of it.
 fn adopted(program: &mut Program, rules: &Rules) -> Then {
-    let raw = b"*1\r\n$7\r\nadopted\r\n";
-    let (answer, now, round) = (Some(&Answer::Simple(b"adopted")), clock::now(), program.round());
-    let from = |master| Received { master: MasterId::new(master), round, answer, raw, now };
-    program.received(rules, from(0));
-    program.received(rules, from(1)).then
+    answered_by_two(program, rules, b"*1\r\n$7\r\nadopted\r\n")
 }
 
 /// The third master stops it.
 fn stopped(program: &mut Program, rules: &Rules, round: u8) -> Then {
-    let (answer, now) = (Some(&Answer::Simple(b"missing")), clock::now());
-    let master = MasterId::new(2);
-    program.received(rules, Received { master, round, answer, raw: MISSING, now }).then
+    answered(program, rules, (2, round), MISSING)
 }
 
 #[test]

@@ -547,7 +547,6 @@ impl Run {
         Step::Send(lacking, self.token(Part::Request), words)
     }
 
-    /// The program needs another key. No master has run it: the others have the same state, and stop at the same key.
     /// Whether no other program has changed one of its keys since, as far as ballots tell: time goes on from program to program of
     /// a key.
     fn is_last_since(&self, begun_us: u64) -> bool {
@@ -565,6 +564,7 @@ impl Run {
         }
     }
 
+    /// The program needs another key. No master has run it: the others have the same state, and stop at the same key.
     fn with_key(&mut self, place: Place, now_us: u64) -> Step {
         let Request::Apply(apply) = &self.request else { return Step::Wait };
         let mut job = apply.program.clone();
