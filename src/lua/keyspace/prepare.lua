@@ -27,11 +27,14 @@ end
 if latest or not is_below(highest, ballot) then
   return refused(highest, latest)
 end
--- A master that is out of memory has to promise as well, or nothing could be read or deleted there. It refuses what needs
--- memory only as long as the script has written nothing.
-call('DEL', 'redlock-proxy:none')
 for at, key in ipairs(KEYS) do
   choose(ARGV[2 * at + 1])
-  call('SET', companion(key), ballot .. stamps[at])
+  local promised = ballot .. stamps[at]
+  if redis.pcall('SET', companion(key), promised).err then
+    -- A master that is out of memory has to promise as well, or nothing could be read or deleted there. It refuses what needs
+    -- memory only as long as the script has written nothing.
+    call('DEL', 'redlock-proxy:none')
+    call('SET', companion(key), promised)
+  end
 end
 return shown
