@@ -253,7 +253,7 @@ impl Program {
             let last = line + line_feeds(script);
             places.push((line, last));
             text.extend_from_slice(
-                format!("function({parameters}) return function(...) ").as_bytes(),
+                format!("function({parameters}) return {}", opening(script)).as_bytes(),
             );
             text.extend_from_slice(script);
             text.extend_from_slice(b"\nend end,\n");
@@ -337,6 +337,14 @@ fn line_feeds(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
+/// How a script begins as a function. Nobody gives it arguments, so it takes some only if it asks for those: else it would find
+/// a table `arg`, which Lua makes anew for every call, and Redis does not know.
+fn opening(text: &[u8]) -> &'static str {
+    steps(text.len());
+    let names_arguments = text.windows(3).any(|bytes| bytes == b"...");
+    if names_arguments { "function(...) " } else { "function() " }
+}
+
 /// A text that becomes a function of its own, and what is particular about it.
 struct Wrapped {
     frame: &'static Frame,
@@ -366,10 +374,10 @@ impl Wrapped {
         }
         let (head, end) = match scan.is_dynamic {
             true => (
-                format!("local program=function({}) return function(...) ", self.parameters),
+                format!("local program=function({}) return {}", self.parameters, opening(text)),
                 " end",
             ),
-            false => (self.frame.names(scan) + " local program=function(...) ", ""),
+            false => (format!("{} local program={}", self.frame.names(scan), opening(text)), ""),
         };
         wrapped.extend_from_slice(head.as_bytes());
         let first_line = usize::from(text.starts_with(b"\n"));
@@ -735,7 +743,7 @@ mod tests {
         let free = wrapped(GET, None);
         assert!(!free.contains("guarded") && free.starts_with(" local program="));
         let guarded = wrapped(GET, Some("alice +get"));
-        assert!(guarded.starts_with("local program=function(redis) return function(...) return "));
+        assert!(guarded.starts_with("local program=function(redis) return function() return "));
         assert!(guarded.contains("\ngiven=guarded(given)\nprogram=program(given)\n"));
         assert!(!guarded.contains("globals_of"));
     }

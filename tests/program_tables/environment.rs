@@ -118,6 +118,9 @@ pub(crate) const KEYS_AND_ARGUMENTS: &str = r##"
     EVAL "local KEYS = {'mine'} return {KEYS[1], _G.KEYS[1]}" 1 a
     EVAL "return (function(...) return select('#', ...) end)(unpack(ARGV))" 0 a b c
     EVAL "local function first(a, ...) return a end return first(unpack(ARGV))" 0 a b c
+    EVAL "return #arg" 0
+    EVAL "local ok, why = pcall(function() return arg end) return {ok, why}" 0
+    EVAL "arg = 1" 0
     EVAL "return next(KEYS)" 0
     EVAL "return {next(ARGV)}" 0 only
 "##;
@@ -246,6 +249,7 @@ pub(crate) const CLOSED: &str = r#"
     EVAL "return {0,select(2,loadstring('end, (function(...) return 1'))}" 0
     EVAL "return {0,select(2,loadstring('return 1 end local x=function()'))}" 0
     EVAL "return {loadstring('return ...')(1,2,3)}" 0
+    EVAL "return {pcall(loadstring('return #arg'))}" 0
     EVAL "return load('x')" 0
     EVAL "return load()" 0
     EVAL "return load(nil)" 0

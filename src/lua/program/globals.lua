@@ -130,7 +130,10 @@ local function globals_of(redis, KEYS, ARGV)
         missing(word, 3)
       end
     end
-    local chunk, why = compile('local ' .. given .. '=... return function(...) ' .. text .. '\nend', name)
+    -- As `opening` has it.
+    local arguments = string.find(text, '...', 1, true) and '...' or ''
+    local opening = 'local ' .. given .. '=... return function(' .. arguments .. ') '
+    local chunk, why = compile(opening .. text .. '\nend', name)
     if not chunk then
       return nil, why
     end
