@@ -169,18 +169,21 @@ async fn a_program_is_not_run_in_part_where_memory_is_short() {
     let proxy = Proxy::start(&masters, &["--admin", "127.0.0.1:0"]);
     proxy.expect_warnings();
     let mut client = proxy.raw().await;
-    for line in ["INCR counter", "SET other x", "SET last x"] {
+    for line in ["INCR counter", "SET other x", "SET last x", "SET timed x"] {
         client.ask(&words(line)).await;
     }
     fill(&masters, 0).await;
     assert_eq!(transaction(&mut client).await, Reply::Array(vec![Reply::Int(2), Reply::Int(1)]));
     let script = "redis.pcall('incr', KEYS[1]) return redis.call('del', KEYS[2])";
     assert_eq!(client.ask(&["EVAL", script, "2", "counter", "last"]).await, Reply::Int(1));
+    let script = "pcall(function() redis.call('set', KEYS[1], 'y') end) return redis.call('pexpire', KEYS[1], 60000)";
+    assert_eq!(client.ask(&["EVAL", script, "1", "timed"]).await, Reply::Int(1));
+    assert_eq!(masters[0].ask(&["PTTL", "timed"]).await, Reply::Int(-1));
     // The master has run nothing of it. Else it would be brought to what the others hold all the same.
     let metrics = http(&proxy.admin_address(), "GET", "/metrics", "").body;
     assert!(metrics.contains("\nredlock_replies_differing_total 0\n"), "{metrics}");
     empty(&masters, 0).await;
-    are_the_same(&masters, &["counter", "other", "last"]).await;
+    are_the_same(&masters, &["counter", "other", "last", "timed"]).await;
     assert_eq!(client.ask(&words("GET counter")).await, Reply::bulk("3"));
 }
 

@@ -160,7 +160,7 @@ impl Program {
         // Masters note a promise where something has ended for the script: it is kept from writing by what is around it.
         let sent = if is_read_only { b"" } else { shebang };
         let can_be_together = shebang.is_empty()
-            && scan.has_cheap
+            && !scan.cheap.is_empty()
             && !(scan.is_dynamic || scan.makes_up_keys || scan.has_other_arguments)
             && !(scan.draws || wrapped.disarms)
             && !names::change_what_follows(script);
@@ -398,7 +398,7 @@ impl Wrapped {
         let mut text = self.frame.head.clone();
         if scan.draws {
             // Without this, masters of different ages would draw different numbers. A program that begins anew draws the same.
-            text.push_str("math.randomseed(seconds + micros - (whole and whole[5] or 0))\n");
+            text.push_str("math.randomseed((now - (whole and whole[5] or 0)) % 2147483647)\n");
         }
         text.push_str(&if scan.is_dynamic {
             any_call(self.frame, scan)
@@ -560,10 +560,13 @@ fn careful_calls(frame: &Frame, scan: &Scan<'_>) -> String {
             "setmetatable(careful,{__index=function(_,name)\nreturn handled(name)\nend})\n",
         );
     }
-    if scan.has_cheap {
-        lua.push_str(&CHEAP);
-    }
-    lua
+    let cheap: String = scan.cheap.iter().map(|it| format!("careful_{it}={it}\n")).collect();
+    lua + &parts::before(&CHEAP, &cheap)
+}
+
+/// As part of a function.
+fn indented(lua: &str) -> String {
+    lua.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 /// How many calls of a script a master is sent at once.
@@ -639,8 +642,6 @@ impl Frame {
                 .replace("KIND_OF", keyspace::KIND)
                 .replace("NIL_AS_NULL", include_str!("keyspace/null.lua"))
         };
-        let indented =
-            |lua: &str| lua.lines().map(|line| format!("  {line}\n")).collect::<String>();
         let save = include_str!("keyspace/save.lua")
             .replace("IMAGES\n", images)
             .replace("  KEEP_IMAGE\n", &indented(keep))
@@ -677,8 +678,8 @@ impl Frame {
         }
         let tables = self.tables.to_owned();
         let careful = if scan.has_others { "local careful={}" } else { "" };
-        let one = if scan.has_cheap { " local careful_one" } else { "" };
-        tables + careful + one
+        let cheap = scan.cheap.iter().map(|it| format!(" local careful_{it}"));
+        tables + careful + &cheap.collect::<String>()
     }
 }
 
@@ -700,7 +701,7 @@ const SAME_STAYS: &str = "text ~= clean_text and the_end == last_end and now >= 
 
 /// All stamps are written at once.
 const KEEP_FOR_ALL: &str =
-    "stamps_kept[#stamps_kept + 1] = companion_key\nstamps_kept[#stamps_kept + 1] = stamp";
+    "stamps_kept[places + 1], stamps_kept[places + 2] = companion_key, stamp\nplaces = places + 2";
 
 /// For scripts that may come to another key after they have written: then all that they have written is given back, in the
 /// same run, and they run again with that key.
@@ -709,10 +710,9 @@ static MADE_UP: LazyLock<Frame> = LazyLock::new(|| {
         (include_str!("keyspace/keep_image.lua"), include_str!("keyspace/give_back.lua"));
     Frame::on_registers(Calls::One, ["local images = {}\n", keep, give_back])
 });
-static CHEAP: LazyLock<String> = LazyLock::new(|| {
+static CHEAP: LazyLock<Vec<Statement>> = LazyLock::new(|| {
     let cheap = include_str!("keyspace/cheap.lua");
-    let cheap = cheap.replace("IS_REFUSAL", include_str!("keyspace/refusal.lua"));
-    compact(&cheap) + "careful_one=one\n"
+    statements(&cheap.replace("IS_REFUSAL\n", &indented(include_str!("keyspace/refusal.lua"))))
 });
 static CLOSED: LazyLock<String> = LazyLock::new(|| {
     let lua = compact(include_str!("program/globals.lua"));

@@ -1,79 +1,91 @@
+-- Calls that scripts make most often, of the one key of a program, as functions with the fewest steps. A master makes each of
+-- them anew for every run, so there are only those that the script uses. What they do not know, `handled` does, whose functions
+-- are made when they are needed.
+local function exists(run, name, key)
+  if key ~= direct or writes then
+    return handled(name)(run, name, key)
+  end
+  return kind == '-' and 0 or 1
+end
+local function pttl(run, name, key)
+  if key ~= direct or writes or clean <= 0 then
+    return handled(name)(run, name, key)
+  end
+  -- As `without_pad` has it.
+  local left = clean - SLACK_MS - (told_us - told_us % 1000) / 1000 - 2
+  left = left > 0 and left / (1 + CLOCK_DRIFT) or 0
+  left = left - left % 1
+  local fresh = left / 11
+  fresh = fresh - fresh % 1
+  fresh = fresh > VOTE_TIMEOUT_MS and VOTE_TIMEOUT_MS or fresh < 5 and math.min(5, VOTE_TIMEOUT_MS) or fresh
+  return left > fresh and left - fresh or 0
+end
 -- The last end that a call has set, in numbers and digits, and from what it was reckoned: the next call mostly sets the same.
-local set_by, set_ttl, set_ms, set_clean, set_text, set_padded
--- Calls that scripts make most often, of the one key of a program. They are one function, as a master makes each anew for
--- every run. What this one does not know, `handled` does, whose functions are made when they are needed.
-local function one(what, run, name, key, ...)
-  if key ~= only or missing or refusal then
-    return handled(name)(run, name, key, ...)
-  elseif what == 'exists' then
-    if not writes then
-      return kind == '-' and 0 or 1
-    end
-  elseif what == 'pttl' then
-    -- As `without_pad` has it.
-    if not writes and clean > 0 then
-      local left = clean - SLACK_MS - seconds * 1000 - (micros - micros % 1000) / 1000 - 2
-      left = left > 0 and left / (1 + CLOCK_DRIFT) or 0
-      left = left - left % 1
-      local fresh = left / 11
-      fresh = fresh - fresh % 1
+local set_unit, set_ttl, set_ms, set_clean, set_text, set_padded, set_dated
+-- EXPIRE and PEXPIRE. `unit`: of the time to live, in milliseconds.
+local function expire(unit, run, name, key, ttl)
+  if key ~= direct then
+    return handled(name)(run, name, key, ttl)
+  end
+  -- As `clean_at` has it. Where that would be in the past of this master, its clock is wrong by more than the slack, and
+  -- the key is as the other masters have it, and cleaned up.
+  local now_ms = (told_us - told_us % 1000) / 1000
+  if ttl ~= set_ttl or unit ~= set_unit or now_ms ~= set_ms then
+    set_ttl, set_unit, set_ms, set_clean = ttl, unit, now_ms, nil
+    local is_word = type(ttl) == 'string' or type(ttl) == 'number'
+    local is_plain = is_word and not string.find(ttl, '%D') and byte(ttl) ~= 48 and ttl ~= ''
+    local left = is_plain and ttl * unit
+    if left and left <= MAX_TTL_MS and left < 2 ^ 52 then
+      local fresh = left / 10 - left / 10 % 1
       fresh = fresh > VOTE_TIMEOUT_MS and VOTE_TIMEOUT_MS or fresh < 5 and math.min(5, VOTE_TIMEOUT_MS) or fresh
-      return left > fresh and left - fresh or 0
+      local drift = (left + fresh) * CLOCK_DRIFT
+      set_clean = now_ms + left + drift + -drift % 1 + fresh + 2 + SLACK_MS
+      set_text, told_ms, told = string.format('%d', set_clean), left, string.format('%d', left)
+      set_padded = sub('0000000000000000', #set_text + 1) .. set_text
+      set_dated = left > 2 and left
     end
-  elseif what == 'expire' or what == 'pexpire' then
-    -- As `clean_at` has it. Where that would be in the past of this master, its clock is wrong by more than the slack, and
-    -- the key is as the other masters have it, and cleaned up.
-    local ttl, now_ms = ..., seconds * 1000 + (micros - micros % 1000) / 1000
-    if ttl ~= set_ttl or what ~= set_by or now_ms ~= set_ms then
-      set_ttl, set_by, set_ms, set_clean = ttl, what, now_ms, nil
-      local is_word = type(ttl) == 'string' or type(ttl) == 'number'
-      local is_plain = is_word and not string.find(ttl, '%D') and byte(ttl) ~= 48 and ttl ~= ''
-      local left = is_plain and ttl * (what == 'expire' and 1000 or 1)
-      if left and left <= MAX_TTL_MS and left < 2 ^ 52 then
-        local fresh = left / 10 - left / 10 % 1
-        fresh = fresh > VOTE_TIMEOUT_MS and VOTE_TIMEOUT_MS or fresh < 5 and math.min(5, VOTE_TIMEOUT_MS) or fresh
-        local drift = (left + fresh) * CLOCK_DRIFT
-        set_clean = now_ms + left + drift + -drift % 1 + fresh + 2 + SLACK_MS
-        set_text, told_ms, told = string.format('%d', set_clean), left, string.format('%d', left)
-        set_padded = sub('0000000000000000', #set_text + 1) .. set_text
-      end
-    end
-    if set_clean then
-      local had_written = writes
-      writes = true
-      local reply = run('PEXPIREAT', key, set_text)
-      if reply == 1 then
-        new_clean, new_text = set_clean, set_padded
-        dated = told_ms > 2 and (not dated or told_ms < dated) and told_ms or dated
-      else
-        writes = had_written
-      end
-      return reply
+  end
+  if not set_clean then
+    return handled(name)(run, name, key, ttl)
+  end
+  local had_written = writes
+  writes = true
+  local reply = run('PEXPIREAT', key, set_text)
+  if reply == 1 then
+    new_clean, new_text = set_clean, set_padded
+    if set_dated and (not dated or set_dated < dated) then
+      dated = set_dated
     end
   else
-    -- A command that adds to a value of this type: it never removes it, and leaves its end as it is.
-    if kind ~= what or new_clean then
-      is_unknown = true
-    end
-    local had_written = writes
-    writes = true
-    local reply = real.pcall(name, key, ...)
-    local has_failed = type(reply) == 'table' and reply.err
-    if has_failed then
-      IS_REFUSAL
-      if refusal or not had_written and is_refusal(reply.err) then
-        -- Nothing was written, and nothing must be: what needs no memory would be.
-        refusal, writes = refusal or reply.err, false
-        error({ err = refusal }, 0)
-      elseif run == call then
-        error(reply, 0)
-      end
-    end
-    local is_idle = (reply == 0 or reply == -1) and string.find(' hsetnx linsert sadd ', ' ' .. string.lower(name) .. ' ', 1, true)
-    if has_failed or is_idle then
-      writes = had_written
-    end
-    return reply
+    writes = had_written
   end
-  return handled(name)(run, name, key, ...)
+  return reply
+end
+-- A command that adds to a value of the type `what`: it never removes it, and leaves its end as it is.
+local function grow(what, run, name, key, ...)
+  if key ~= direct then
+    return handled(name)(run, name, key, ...)
+  end
+  if kind ~= what or new_clean then
+    is_unknown = true
+  end
+  local had_written = writes
+  writes = true
+  local reply = real.pcall(name, key, ...)
+  local has_failed = type(reply) == 'table' and reply.err
+  if has_failed then
+    IS_REFUSAL
+    if refusal or not had_written and is_refusal(reply.err) then
+      -- Nothing was written, and nothing must be: what needs no memory would be.
+      refusal, writes, direct = refusal or reply.err, false, false
+      error({ err = refusal }, 0)
+    elseif run == call then
+      error(reply, 0)
+    end
+  end
+  local is_idle = (reply == 0 or reply == -1) and string.find(' hsetnx linsert sadd ', ' ' .. string.lower(name) .. ' ', 1, true)
+  if has_failed or is_idle then
+    writes = had_written
+  end
+  return reply
 end

@@ -1,30 +1,38 @@
+-- The call that is under way, the last one whose program has begun, whether that runs now, and how it has failed.
+local under_way, ran, is_running, failure = 1, nil, false, nil
+local answers = {}
+
 local function failed(raised)
+  if not is_running then
+    return raised
+  end
   EXPLAIN
   return explain(raised, SCRIPT_SHA, 1, LAST_LINE)
 end
 
-local answers, running = {}, nil
 local function run(number)
-  local first = (number - 1) * width
-  local word = words[first + width]
-  only, companion_key, stamp, kind = keys[number], names[number], stamps[number], nil
-  expected, next_ballot, now = fields('c32c16>I8', word)
-  EXPECTED
-  if not kind then
-    return 'again'
-  end
-  writes, missing, refusal, is_unknown, new_clean, dated, rest = false, nil, nil, nil, nil, nil, nil
-  FORGET_HANDLERS
-  micros = now % 1000000
-  seconds = (now - micros) / 1000000
-  KEYS[1] = only
-  for at = 1, width - 1 do
-    ARGV[at] = words[first + at]
-  end
-  running = number
-  local done, reply = xpcall(program, failed)
-  if not done then
-    reply = { err = reply }
+  local reply = failure
+  failure = nil
+  if not reply then
+    local first = (number - 1) * width
+    local word = words[first + width]
+    only, companion_key, stamp, kind = keys[number], names[number], stamps[number], nil
+    direct = only
+    expected, next_ballot, now = fields('c32c16>I8', word)
+    EXPECTED
+    if not kind then
+      return 'again'
+    end
+    writes, missing, refusal, is_unknown, new_clean, dated, rest = false, nil, nil, nil, nil, nil, nil
+    FORGET_HANDLERS
+    told_us = now
+    KEYS[1] = only
+    for at = 1, width - 1 do
+      ARGV[at] = words[first + at]
+    end
+    ran, is_running = number, true
+    reply = program()
+    is_running = false
   end
   local messages, db, home
   if rest then
@@ -39,18 +47,24 @@ local function run(number)
   return answer or false
 end
 
--- Whatever fails here ends no other call: those before have run, and have to be accepted.
+-- One that fails is concluded all the same, and those after it run.
 local function run_all()
-  for number = 1, #keys do
-    running = nil
+  for number = under_way, #keys do
+    under_way = number
     answers[number] = run(number)
   end
 end
-local done, why = pcall(run_all)
+local done, why
+repeat
+  done, why = xpcall(run_all, failed)
+  failure = is_running and { err = why }
+  is_running = false
+until not failure
+-- Whatever else fails here ends no other call: those before have run, and have to be accepted.
 if stamps_kept[1] then
   call('MSET', unpack(stamps_kept))
 end
-for number = #answers + 1, #keys do
-  answers[number] = not done and number == running and { err = 'ERR ' .. tostring(why) } or 'again'
+for at = #answers + 1, #keys do
+  answers[at] = not done and at == ran and { err = 'ERR ' .. tostring(why) } or 'again'
 end
 return answers

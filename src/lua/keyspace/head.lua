@@ -15,7 +15,7 @@ if now then
 end
 local common = ARGV[own]
 local count = tonumber(sub(common, 1, 4))
-now, only = tonumber(sub(common, 12, 27)), false
+now, only, direct = tonumber(sub(common, 12, 27)), false, false
 local db, mode = string.format('%d', sub(common, 5, 9)), sub(common, 10, 11)
 local first = own - 2 * count
 here = db

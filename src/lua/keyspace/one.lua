@@ -11,6 +11,8 @@
 local call, sub, fields, byte = redis.call, string.sub, struct.unpack, string.byte
 local real, own, only = redis, #ARGV, KEYS[1]
 local now = tonumber(ARGV[own])
+-- The same one key as long as its calls may go the shortest way: until something refuses the program.
+local direct = only
 -- Of this one key: its stamp, type and end. What is at hand is as the stamp says.
 local companion_key, stamp, kind, clean_text, clean
 local expected, next_ballot, here_and_mode = ARGV[own - 3], ARGV[own - 2], ARGV[own - 1]
@@ -38,5 +40,5 @@ end
 if only then
   ARGV[own - 3], ARGV[own - 2], ARGV[own - 1], ARGV[own] = nil, nil, nil, nil
 end
-local micros = now % 1000000
-local seconds = (now - micros) / 1000000
+-- The time that its calls are told next, in microseconds.
+local told_us = now

@@ -38,7 +38,7 @@ end
 -- and they keep images.
 local function stop(key)
   GIVE_BACK
-  missing = missing or { db, key }
+  missing, direct = missing or { db, key }, false
   error({ err = 'stopped' }, 0)
 end
 

@@ -15,7 +15,7 @@ local real = redis
 local keys, words = _G.KEYS, _G.ARGV
 local here_and_mode = words[#words]
 local width = (#words - 1) / #keys
-local names, stamps_kept = {}, {}
+local names, stamps_kept, places = {}, {}, 0
 for at = 1, #keys do
   names[at] = 'redlock-proxy:s:' .. keys[at]
 end
@@ -23,7 +23,7 @@ local stamps = call('MGET', unpack(names))
 local time = call('TIME')
 local own_us = time[1] * 1000000 + time[2]
 -- What `one.lua` has of its one call, of the one that runs.
-local only, now, companion_key, stamp, kind, clean_text, clean
+local only, direct, now, companion_key, stamp, kind, clean_text, clean
 local expected, next_ballot
 local writes, missing, refusal
 local is_unknown, new_clean, new_text, dated
@@ -31,4 +31,5 @@ local told_ms, told
 -- The last end, the time of its call, and until when what ends so stays.
 local last_end, at_us, last_stays
 local whole, rest
-local micros, seconds
+-- The time that its calls are told next, in microseconds.
+local told_us

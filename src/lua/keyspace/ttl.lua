@@ -2,7 +2,7 @@
 -- proxy sends: what a master's own clock does, SLACK_MS later, only cleans up.
 
 local function now_ms()
-  return seconds * 1000 + math.floor(micros / 1000)
+  return math.floor(told_us / 1000)
 end
 
 -- How long after its sending a program may set this time, of which a tenth is the part that is longer on masters.

@@ -111,21 +111,23 @@ pub(super) fn on_registers(name: &str, handler: Handler) -> Handler {
     }
 }
 
-/// How a call of the one key of a program on registers is told to `cheap.lua`.
+/// How a call of the one key of a program on registers is made by `cheap.lua`.
 pub(super) struct Cheap {
-    /// What it is, there.
-    pub(super) what: &'static str,
+    /// The function there.
+    pub(super) function: &'static str,
+    /// What it is given first, before the call itself, with a comma.
+    pub(super) first: &'static str,
     /// How many words it has, with the name of the command; `None`: any number.
     pub(super) words: Option<usize>,
 }
 
 /// Commands that add to a value of the type before them, never remove it, and leave its end as it is.
 const GROWTH: [(&str, &[&str]); 5] = [
-    ("s", &["append", "decr", "decrby", "incr", "incrby", "incrbyfloat", "setbit"]),
-    ("l", &["linsert", "lpush", "lpushx", "lset", "rpush", "rpushx"]),
-    ("e", &["sadd"]),
-    ("z", &["zadd", "zincrby"]),
-    ("h", &["hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx"]),
+    ("'s',", &["append", "decr", "decrby", "incr", "incrby", "incrbyfloat", "setbit"]),
+    ("'l',", &["linsert", "lpush", "lpushx", "lset", "rpush", "rpushx"]),
+    ("'e',", &["sadd"]),
+    ("'z',", &["zadd", "zincrby"]),
+    ("'h',", &["hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx"]),
 ];
 
 /// The commands that write, and need memory for that or not.
@@ -138,18 +140,23 @@ pub(super) fn writing(needs_memory: bool) -> String {
 
 /// Whether this command only adds to its one key, and its reply is the same in both protocols.
 pub fn adds(name: &str) -> bool {
-    GROWTH.iter().any(|(what, names)| *what != "z" && names.contains(&name))
+    GROWTH.iter().any(|(what, names)| *what != "'z'," && names.contains(&name))
 }
 
-/// What a call of this command is to `cheap.lua`; `None`: nothing.
+/// How `cheap.lua` makes a call of this command; `None`: not at all.
 pub(super) fn cheap(name: &str) -> Option<Cheap> {
     let name = name.to_ascii_lowercase();
-    if let Some((what, _)) = GROWTH.iter().find(|(_, names)| names.contains(&&*name)) {
-        return Some(Cheap { what, words: None });
+    if let Some((first, _)) = GROWTH.iter().find(|(_, names)| names.contains(&&*name)) {
+        return Some(Cheap { function: "grow", first, words: None });
     }
-    let others = [("expire", 3), ("pexpire", 3), ("exists", 2), ("pttl", 2)];
-    let (what, words) = others.into_iter().find(|(what, _)| *what == name)?;
-    Some(Cheap { what, words: Some(words) })
+    let (function, first, words) = match name.as_str() {
+        "expire" => ("expire", "1000,", 3),
+        "pexpire" => ("expire", "1,", 3),
+        "exists" => ("exists", "", 2),
+        "pttl" => ("pttl", "", 2),
+        _ => return None,
+    };
+    Some(Cheap { function, first, words: Some(words) })
 }
 
 /// `rare.lua`, with what it has to know about every command; `of` is what a handler is where it is used.

@@ -3,7 +3,7 @@
 mod declared;
 mod library;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
 use super::handlers::{Handler, cheap, handler, only_reads};
@@ -18,9 +18,9 @@ pub(super) struct Scan<'a> {
     pub(super) handlers: BTreeMap<String, Handler>,
     /// Those of them that some call in the script has to go through.
     pub(super) careful: BTreeMap<String, Handler>,
-    /// Some of these calls are cheap if they are of the one key of a program.
-    pub(super) has_cheap: bool,
-    /// Others are not.
+    /// Functions of `cheap.lua` that make some of these calls, if they are of the one key of a program.
+    pub(super) cheap: BTreeSet<&'static str>,
+    /// Others are not made so.
     pub(super) has_others: bool,
     /// It may call commands that are not among those.
     pub(super) is_dynamic: bool,
@@ -125,7 +125,7 @@ impl<'a> Scan<'a> {
             }
             Some(Token::Name(b"math")) => self.draws = true,
             // Ours, in a script that names all its commands.
-            Some(Token::Name(b"careful" | b"careful_one")) => self.is_dynamic = true,
+            Some(Token::Name(name)) if name.starts_with(b"careful") => self.is_dynamic = true,
             Some(Token::Name(b"redis")) => match self.called_command(at) {
                 Called::Named(name) => self.names(at, name),
                 Called::Harmless => {}
@@ -157,11 +157,11 @@ impl<'a> Scan<'a> {
             let cheap =
                 cheap(&name).filter(|it| it.words.is_none_or(|it| self.has_words(at + 3, it)));
             self.has_others |= cheap.is_none();
-            self.has_cheap |= cheap.is_some();
+            self.cheap.extend(cheap.as_ref().map(|it| it.function));
             self.edits.push(Edit {
                 place: call,
                 text: format!("careful.{name}({rest}"),
-                cheap: cheap.map(|it| format!("careful_one('{}',{rest}", it.what)),
+                cheap: cheap.map(|it| format!("careful_{}({}{rest}", it.function, it.first)),
             });
         }
         self.handlers.insert(name, handler);
@@ -441,13 +441,13 @@ mod tests {
             (String::from_utf8(rewritten).expect("text"), scan.has_others)
         };
         for (text, expected) in [
-            ("redis.call('HSET', k, f(), 1)", "careful_one('h',redis.call,'HSET', k, f(), 1)"),
+            ("redis.call('HSET', k, f(), 1)", "careful_grow('h',redis.call,'HSET', k, f(), 1)"),
             (
                 "redis.pcall('expire', k, t[1])",
-                "careful_one('expire',redis.pcall,'expire', k, t[1])",
+                "careful_expire(1000,redis.pcall,'expire', k, t[1])",
             ),
-            ("redis.call('exists', KEYS[1])", "careful_one('exists',redis.call,'exists', KEYS[1])"),
-            ("redis.call('pttl', k)", "careful_one('pttl',redis.call,'pttl', k)"),
+            ("redis.call('exists', KEYS[1])", "careful_exists(redis.call,'exists', KEYS[1])"),
+            ("redis.call('pttl', k)", "careful_pttl(redis.call,'pttl', k)"),
         ] {
             assert_eq!(cheap(text), (expected.to_owned(), false));
         }
@@ -463,7 +463,7 @@ mod tests {
             let (rewritten, has_others) = cheap(text);
             assert!(rewritten.starts_with("careful.") && has_others, "{rewritten}");
         }
-        assert!(Scan::of(b"local careful_one = redis.call('get', 'x')").is_dynamic);
+        assert!(Scan::of(b"local careful_grow = redis.call('get', 'x')").is_dynamic);
     }
 
     #[test]

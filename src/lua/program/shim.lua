@@ -145,6 +145,7 @@ local function require_writes(word)
     refusal = type(tried) == 'table' and tried.err and is_refusal(tried.err) and tried.err
   end
   if refusal then
+    direct = false
     error({ err = refusal }, 0)
   end
 end
@@ -285,11 +286,8 @@ local function time(run, ...)
   if select('#', ...) ~= 1 then
     return run(...)
   end
-  local told_us = seconds * 1000000 + micros - later
-  local told = { string.format('%d', math.floor(told_us / 1000000)), string.format('%d', told_us % 1000000) }
-  micros = micros + 1
-  if micros == 1000000 then
-    seconds, micros = seconds + 1, 0
-  end
+  local us = told_us - later
+  local told = { string.format('%d', math.floor(us / 1000000)), string.format('%d', us % 1000000) }
+  told_us = told_us + 1
   return told
 end
