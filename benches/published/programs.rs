@@ -15,16 +15,18 @@ use crate::wire;
 
 pub(crate) fn measure(settings: &Settings) -> Result<Table> {
     let one = Deployment::direct()?;
+    let three = [Deployment::direct()?, Deployment::direct()?, Deployment::direct()?];
     let proxy = Deployment::proxy(&settings.proxy, 3)?;
     let mut table = Table::new("Scripts by EVALSHA", READING, &COLUMNS);
     for case in &CASES {
         for &pipeline in &settings.pipelines {
-            let (mut direct, mut through) = (Vec::new(), Vec::new());
+            let (mut direct, mut beside, mut through) = (Vec::new(), Vec::new(), Vec::new());
             for _ in 0..settings.rounds {
                 direct.push(case.run(&one, pipeline, settings)?);
+                beside.push(case.run_on_all(&three, pipeline, settings)?);
                 through.push(case.run(&proxy, pipeline, settings)?);
             }
-            table.row(row(case, pipeline, &direct, &through));
+            table.row(row(case, pipeline, [&direct, &beside, &through]));
         }
     }
     Ok(table)
@@ -81,6 +83,21 @@ impl Case {
         let drawn = |word: &&str| if *word == KEY { DRAWN } else { word }.to_owned();
         let words = call.iter().map(drawn).collect();
         Calls::of(deployment, || load::run(deployment, &Load { keys, words, requests }, pipeline))
+    }
+
+    /// Runs it on all of them at once: they share the machine as the masters behind a proxy do.
+    fn run_on_all(
+        &self,
+        deployments: &[Deployment],
+        pipeline: u32,
+        settings: &Settings,
+    ) -> Result<Calls> {
+        let calls: Result<Vec<_>> = std::thread::scope(|threads| {
+            let run = |deployment| threads.spawn(move || self.run(deployment, pipeline, settings));
+            let runs: Vec<_> = deployments.iter().map(run).collect();
+            runs.into_iter().map(|run| run.join().expect("a load does not panic")).collect()
+        });
+        Ok(Calls::mean(&calls?))
     }
 }
 
@@ -147,16 +164,19 @@ impl Calls {
     }
 }
 
-fn row(case: &Case, pipeline: u32, direct: &[Calls], through: &[Calls]) -> Vec<String> {
+fn row(case: &Case, pipeline: u32, [direct, beside, through]: [&[Calls]; 3]) -> Vec<String> {
+    let cpu_us = |calls: &Calls| calls.run.cost.master_cpu_us;
     vec![
         case.name.to_owned(),
         pipeline.to_string(),
         format!("{:.0}", median_of(direct, |calls| calls.run.per_second)),
         format!("{:.0}", median_of(through, |calls| calls.run.per_second)),
         ratio(through, direct, |calls| calls.run.per_second),
-        format!("{:.2}", median_of(direct, |calls| calls.run.cost.master_cpu_us)),
-        format!("{:.2}", median_of(through, |calls| calls.run.cost.master_cpu_us)),
-        ratio(through, direct, |calls| calls.run.cost.master_cpu_us),
+        format!("{:.2}", median_of(direct, cpu_us)),
+        format!("{:.2}", median_of(beside, cpu_us)),
+        format!("{:.2}", median_of(through, cpu_us)),
+        ratio(through, direct, cpu_us),
+        ratio(through, beside, cpu_us),
         case.goal.filter(|_| pipeline == GOAL_PIPELINE).unwrap_or("-").to_owned(),
         format!("{:.2}", median_of(through, |calls| calls.round_trips)),
         format!("{:.2}", median_of(through, |calls| calls.run.cost.cpu_us)),
@@ -213,15 +233,17 @@ const GOAL: &str = "≤ 2.0";
 /// The depth that the goal is for: with less, what the script costs is hidden behind the reads and writes of sockets.
 const GOAL_PIPELINE: u32 = 16;
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 13] = [
     "script",
     "-P",
     "redis-server/s",
     "redlock-proxy/s",
     "of redis-server",
     "CPU µs of redis-server",
+    "CPU µs of each of three at once",
     "CPU µs of each master",
     "of redis-server",
+    "of each of three",
     "goal",
     "scripts sent per call",
     "CPU µs of the proxy",
@@ -231,7 +253,8 @@ const READING: &str = "`redis-benchmark -c 50`, `EVALSHA` with a random key each
 and through the proxy to three masters. The release answers 0 and writes nothing; the extension adds a \
 millisecond; the lock is taken on a key that nobody has written, or that was just given back (each key in its turn, \
 by 50 connections), taken once more (a count and its end are written), or refused with the time \
-that it is still held. CPU is per call, user and system. A call takes one script per master on a key that this \
+that it is still held. CPU is per call, user and system. Three `redis-server`s that are each sent the same at once share \
+the cores and caches as the masters of a proxy do; the goal is for that ratio. A call takes one script per master on a key that this \
 proxy wrote last, and two on any other.";
 
 /// Lets `redis-benchmark` hit the same key twice at once only now and then.
