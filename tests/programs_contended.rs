@@ -92,6 +92,43 @@ async fn clients_of_two_workers_are_answered_that_come_to_an_undeclared_key() {
     }
 }
 
+/// What one of them had left on a single master stayed undecided for ever, once the other key had forgotten it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_is_stuck_that_two_proxies_use_alone_and_with_another() {
+    let masters = Masters::start(3);
+    let flags = ["--patience", "10s", "--vote-timeout", "50ms"];
+    let proxies = [0, 1].map(|_| Proxy::start(&masters, &flags));
+    let mut clients = JoinSet::new();
+    for id in 0..CLIENTS {
+        let mut client = Raw::connect(proxies[id % 2].address()).await;
+        let mut random = fastrand::Rng::with_seed(id as u64);
+        clients.spawn(async move {
+            for _ in 0..MIXED {
+                let words = MIXING[random.usize(..MIXING.len())];
+                if client.ask(words).await.is_error("CLUSTERDOWN") {
+                    break; // It has had no luck, or nobody has any more.
+                }
+            }
+        });
+    }
+    clients.join_all().await;
+    for key in ["from", "to"] {
+        let length = at_once(&proxies, &["LLEN", key], 1).await;
+        assert!(length.iter().all(|length| matches!(length, Reply::Int(_))), "{length:?}");
+    }
+}
+
+/// How often each client asks.
+const MIXED: usize = 3_000;
+
+const MIXING: [&[&str]; 5] = [
+    &["RPUSH", "from", "element"],
+    &["LMOVE", "from", "to", "LEFT", "RIGHT"],
+    &["RPUSH", "from", "element"],
+    &["LPOP", "from"],
+    &["LPOP", "to"],
+];
+
 const LOGGING: [&str; 4] = [
     "EVAL",
     "redis.call('RPUSH', KEYS[1] .. ':more', 'entry') return redis.call('INCR', KEYS[1])",

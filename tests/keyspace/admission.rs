@@ -18,7 +18,7 @@ impl World {
     /// What is under way when the version changes is sent again, or taken back.
     pub(crate) fn learn(&self, state: &mut State, client: usize) -> Option<()> {
         state.clients[client].version = state.version();
-        state.clients[client].held = None;
+        state.clients[client].held.clear();
         let operation = self.operation(state, client);
         match (&state.clients[client].at, operation) {
             (At::Program(_), _) => self.again(state, client)?,

@@ -100,7 +100,7 @@ impl World {
             state.answer(client, Reply::Number(u8::from(!votes.yes.is_empty())));
         } else if answered == MASTERS {
             let job = Job(Operation::Release(key), name(client));
-            state.clients[client].held = None;
+            state.clients[client].held.clear();
             state.clients[client].has_released = !votes.yes.is_empty();
             self.propose(state, client, Wish::Run(job));
         }

@@ -15,11 +15,13 @@ mod claims;
 #[path = "../support/exhaustive.rs"]
 mod exhaustive;
 mod flushing;
+mod lot;
 mod server;
 mod sweeper;
 mod world;
 
 use exhaustive::holds;
+use lot::holds_by_lot;
 use redlock_proxy::decision::keyspace::remembered::Keep;
 use server::Operation::{
     self, Both, Claim, Delete, Flush, Guarded, Increment, Pass, Read, Release, Settle, Take, Touch,
@@ -147,6 +149,28 @@ fn no_worker_that_is_away_for_long_runs_a_program_twice() {
 fn no_group_that_its_worker_has_followed_up_is_torn_apart() {
     let clients: [&[Operation]; 2] = [&[Both, Increment(1), Increment(1)], &[Read(0)]];
     holds(World { keep: keep(1, 1), ..world(&clients) }, 1_000);
+}
+
+/// Three clients that mix programs on one key with those on both, for long enough that a key forgets what the other one still
+/// shows.
+fn mixing() -> World {
+    let clients: [&[Operation]; 3] = [
+        &[Increment(0), Both, Increment(1), Both, Increment(0), Increment(0), Increment(0), Both],
+        &[Increment(1), Both, Increment(0), Increment(0), Both, Increment(1), Increment(1), Both],
+        &[Both, Increment(0), Both, Increment(1), Both, Increment(0), Increment(1)],
+    ];
+    World { retries: 100, slow: 1, is_told_by_all: true, keep: keep(2, 1), ..world(&clients) }
+}
+
+#[test]
+fn no_key_is_stuck_by_programs_on_it_and_another() {
+    holds_by_lot(mixing(), 1, 200_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_key_is_stuck_by_programs_on_it_and_another_for_long() {
+    holds_by_lot(mixing(), 2, 3_000_000);
 }
 
 #[test]

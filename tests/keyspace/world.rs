@@ -147,8 +147,8 @@ pub(crate) struct Client {
     pub(crate) at: At,
     /// The version of the roster that it works under.
     pub(crate) version: u64,
-    /// What the last program left for the next one.
-    pub(crate) held: Option<(Vec<u8>, Vec<Basis<Job>>)>,
+    /// What the last program on a key left for the next one, by key.
+    pub(crate) held: Vec<(u8, Basis<Job>)>,
     /// How many of its operations have ended.
     pub(crate) ended: usize,
     /// Its release goes on as a program, and has deleted a copy before.
@@ -248,7 +248,9 @@ impl World {
         // What begins under a version that is over could as well have begun before, and be on its way.
         let version = state.version();
         let me = &mut state.clients[client];
-        me.held.take_if(|_| me.version < version);
+        if me.version < version {
+            me.held.clear();
+        }
         me.version = version;
         let owner = name(client);
         state.fade(ROUND);
@@ -275,9 +277,13 @@ impl World {
         let (quorum, clock) = (Quorum::of(MASTERS), self.clock_of(state, client));
         let me = &mut state.clients[client];
         let version = me.version;
-        let held = me.held.take().filter(|(keys, _)| *keys == wish.keys());
-        let (proposer, request) = match (wish, held) {
-            (Wish::Run(job), Some((_, basis))) => {
+        let keys = wish.keys();
+        let held: Vec<_> = me.held.extract_if(.., |(key, _)| keys.contains(key)).collect();
+        let basis =
+            |key| held.iter().find(|(other, _)| other == key).map(|(_, basis)| basis.clone());
+        let basis: Option<Vec<_>> = keys.iter().map(basis).collect();
+        let (proposer, request) = match (wish, basis) {
+            (Wish::Run(job), Some(basis)) => {
                 Proposer::with_promises(quorum, client as u64, version, job, basis, clock)
             }
             (wish, _) => Proposer::new(quorum, client as u64, version, wish, clock),
@@ -398,10 +404,10 @@ impl World {
             Step::Wait | Step::Pause => {}
             Step::Send(request) => self.send(state, client, request),
             Step::Done(outcome) => {
-                me.held = proposer.held().map(<[_]>::to_vec).map(|basis| {
-                    let keys = self.clients[client][me.ended];
-                    (Wish::Run(Job(keys, 0)).keys(), basis)
-                });
+                let keys = Wish::Run(Job(self.clients[client][me.ended], 0)).keys();
+                let held = keys.into_iter().zip(proposer.held().unwrap_or_default().to_vec());
+                me.held.extend(held);
+                me.held.sort_by_key(|(key, _)| *key);
                 self.done(state, client, ballot, outcome);
             }
         }
@@ -559,7 +565,8 @@ impl Model for World {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let client = Client { at: At::Rest, version: 1, held: None, ended: 0, has_released: false };
+        let client =
+            Client { at: At::Rest, version: 1, held: Vec::new(), ended: 0, has_released: false };
         let mut master = Master {
             slots: Slots::default(),
             version: Some(1),

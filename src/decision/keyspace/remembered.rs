@@ -75,6 +75,20 @@ impl<R> Remembered<R> {
         self.entries.last().map(|(ballot, _)| *ballot)
     }
 
+    /// Whether the last program ran on what `other` led to: that ends with the program before it, and none between them was
+    /// dropped.
+    pub fn follows(&self, other: &Self) -> bool {
+        let forgotten = self.dropped.max(self.thinned);
+        match &self.entries[..] {
+            [.., (before, _), _] => *before > forgotten && other.last() == Some(*before),
+            [_] => {
+                forgotten.max(other.dropped).max(other.thinned) == Ballot::NONE
+                    && other.entries.is_empty()
+            }
+            [] => false,
+        }
+    }
+
     /// The ballot of the last program that has changed the key, if there is any: one of several keys may have only read this one.
     pub fn last_change(&self) -> Option<Ballot> {
         self.changed.or_else(|| self.last()).filter(|changed| *changed != Ballot::NONE)

@@ -3,9 +3,14 @@
 //! The newest state that somebody accepted may have been decided, so it has to be adopted, unless something shows that
 //! it never can be:
 //!
-//! * a quorum lacks it, and has promised a higher ballot;
+//! * a quorum lacks it, and has promised a higher ballot. That gives it up only where it cannot be adopted: others may have been
+//!   accepted along with it;
 //! * another key of its group was accepted under a higher ballot without it: had the group been decided, every later
 //!   state of that key would have come from it.
+//!
+//! A group that is given up is so on all its keys, which are accepted without it together. A key remembers its last programs only, so
+//! the others could not find out later. For the same reason a group counts as decided where no key can have been gone on with
+//! without it, although some have forgotten it.
 //!
 //! What is overwritten in place is lost on that master, but not what it was: the state that a program ran on was decided,
 //! so a quorum had it, and somebody still has.
@@ -82,8 +87,8 @@ pub fn copy<P: Program>(
 ) -> Copied<P> {
     // The forgotten one may have what the others have lost.
     let lost = Lost::new();
-    let mut settling =
-        Settling { quorum, ballot, keys, sights, lost: &lost, dead: BTreeSet::new() };
+    let dead = BTreeSet::new();
+    let mut settling = Settling { quorum, ballot, keys, sights, lost: &lost, are_all: true, dead };
     let obstacle = match settling.without_dead(1) {
         Ok(chosen) => {
             let adopted = |one: &Chosen<'_, P>| settling.adopted(one);
@@ -134,8 +139,8 @@ pub fn settle<P: Program>(
     sights: &[&[Sight<P>]],
 ) -> Finding<P> {
     let lost = lost(quorum, ballot, sights);
-    let mut settling =
-        Settling { quorum, ballot, keys, sights, lost: &lost, dead: BTreeSet::new() };
+    let (are_all, dead) = (sights.len() == quorum.masters(), BTreeSet::new());
+    let mut settling = Settling { quorum, ballot, keys, sights, lost: &lost, are_all, dead };
     match settling.without_dead(asked) {
         Ok(chosen) => settling.finding(ballot, asked, &chosen).unwrap_or(Finding::Undecided),
         Err(Obstacle::Unseen(keys)) => Finding::More(keys),
@@ -164,6 +169,8 @@ struct Settling<'a, P: Program> {
     keys: &'a [P::Key],
     sights: &'a [&'a [Sight<P>]],
     lost: &'a Lost<P>,
+    /// No other master can tell more.
+    are_all: bool,
     /// Programs, by key and ballot, that are no part of what is decided.
     dead: BTreeSet<(P::Key, Ballot)>,
 }
@@ -209,15 +216,18 @@ impl<'a, P: Program> Settling<'a, P> {
     /// The states of the keys that were asked about, and of those that must be adopted along with them.
     fn chosen(&self, asked: usize) -> Result<Vec<Chosen<'a, P>>, Obstacle<P>> {
         let mut wanted: Vec<usize> = (0..asked).collect();
+        wanted.extend(self.buried().filter(|place| *place >= asked));
         let mut chosen = Vec::new();
         while let Some(key) = wanted.get(chosen.len()).copied() {
             let state = self.newest(key).filter(|state| self.can_tell(key, state));
             let state = state.ok_or(Obstacle::Undecided)?;
-            let open = state.open.as_ref().filter(|_| !self.is_held(key, state.accepted));
+            let is_decided = self.is_held(key, state.accepted) || self.was_decided(key, state);
+            let open = state.open.as_ref().filter(|_| !is_decided);
             let verdict = match open.map_or(Ok(Verdict::Decided), |open| self.judge(open))? {
                 Verdict::Open if self.is_with_nobody(key, state) => self.ran_on_quorum(open)?,
                 verdict => verdict,
             };
+            self.find_what_came_to_nothing(key, state)?;
             if let (Verdict::Open | Verdict::Over, Some(open)) = (&verdict, open) {
                 let group = self.places(open)?;
                 wanted.extend(
@@ -229,6 +239,43 @@ impl<'a, P: Program> Settling<'a, P> {
             chosen.push(Chosen { key, state, floor: self.floor(key), is_decided, is_told });
         }
         Ok(chosen)
+    }
+
+    /// The places of keys that a dead group was accepted for. Who goes on with one of them has all of them accepted without it:
+    /// else the one would forget what has become of it, and the others could not tell any more.
+    ///
+    /// That takes what they held before. As long as some master is out of view, the group may have been adopted there, over the
+    /// last copy of that. Where nobody can have it any more, the others go on.
+    fn buried(&self) -> impl Iterator<Item = usize> {
+        let is_of = |key: &P::Key| self.dead.iter().any(|(other, _)| other == key);
+        let is_to_be_shown = |place: &usize| !self.are_all || self.newest(*place).is_some();
+        (0..self.keys.len()).filter(move |place| is_of(&self.keys[*place])).filter(is_to_be_shown)
+    }
+
+    /// Whether no key of a group can have been gone on with without it. Who does that has it accepted by a quorum that never had
+    /// the group, or has it [buried](Self::buried) by one. Of each such quorum some master is among these.
+    fn cannot_be_dead(&self, places: &[usize], open: &Open<P>) -> bool {
+        let ran_on = |sights: &&&[Sight<P>]| {
+            places.iter().zip(&open.group).any(|(place, (_, ballot))| {
+                matches!(sights[*place].state.recent.fate(*ballot), Fate::Ran(_))
+            })
+        };
+        let others = self.quorum.masters() - self.sights.iter().filter(ran_on).count();
+        others < self.quorum.needed() && places.iter().all(|place| self.newest(*place).is_some())
+    }
+
+    /// A group that some master shows under this key, and that `state` has come about without, is dead on its other keys as well.
+    fn find_what_came_to_nothing(&self, key: usize, state: &State<P>) -> Result<(), Obstacle<P>> {
+        let recent = recent(state, self.floor(key));
+        for State { open, recent: its, .. } in self.sights.iter().map(|sights| &sights[key].state) {
+            let (Some(open), Some(ran)) = (open, its.last()) else { continue };
+            let is_known = self.dead.contains(&(self.keys[key].clone(), ran));
+            if open.group.len() > 1 && !is_known && recent.fate(ran) == Fate::DidNotRun {
+                self.places(open)?;
+                return Err(Obstacle::Dead(open.group.clone()));
+            }
+        }
+        Ok(())
     }
 
     fn judge(&self, open: &Open<P>) -> Result<Verdict, Obstacle<P>> {
@@ -249,17 +296,26 @@ impl<'a, P: Program> Settling<'a, P> {
         if is_decided {
             return Ok(Verdict::Decided);
         }
-        let lacks = |sights: &&&[Sight<P>]| self.lacks(sights, &places, open);
-        if self.sights.iter().filter(lacks).count() >= self.quorum.needed() {
-            return Err(Obstacle::Dead(open.group.clone()));
-        }
         let can_adopt = |sights: &&&[Sight<P>]| self.can_adopt(sights, &places, open);
-        match self.sights.iter().filter(can_adopt).count() >= self.quorum.needed() {
-            true if is_known => Ok(Verdict::Open),
+        let can_be_adopted = self.sights.iter().filter(can_adopt).count() >= self.quorum.needed();
+        let lacks = |sights: &&&[Sight<P>]| self.lacks(sights, &places, open);
+        let is_lacking = self.sights.iter().filter(lacks).count() >= self.quorum.needed();
+        match can_be_adopted {
+            // What is newest goes on, also where it need not: others may have been accepted along with it. But a lease is not taken
+            // away for a program that has come to nothing.
+            true if is_known && !(is_lacking && self.takes_a_lease(&places)) => Ok(Verdict::Open),
+            _ if is_lacking => Err(Obstacle::Dead(open.group.clone())),
             _ if places.iter().all(|place| self.is_over(*place)) => Ok(Verdict::Over),
+            true if self.cannot_be_dead(&places, open) => Ok(Verdict::Decided),
             true => Err(Obstacle::Undecided),
             false => Err(Obstacle::Blocked),
         }
+    }
+
+    /// Whether a program has found a lease under one of its keys.
+    fn takes_a_lease(&self, places: &[usize]) -> bool {
+        let open = |place: &usize| self.newest(*place).and_then(|state| state.open.as_ref());
+        places.iter().filter_map(open).any(|open| open.found.is_some())
     }
 
     /// Whether a key is the same by now whatever became of the program that has run on its newest state: that has only read it,
@@ -343,10 +399,15 @@ impl<'a, P: Program> Settling<'a, P> {
     /// What was accepted under this ballot and is lost, from before it was adopted: the last program is the same.
     fn elsewhere(&self, key: usize, accepted: Ballot) -> Option<&'a State<P>> {
         let mut states = self.sights.iter().map(|sights| &sights[key].state);
-        let lost = states.find(|state| state.accepted == accepted)?;
         let others = self.sights.iter().filter_map(|sights| self.known(&sights[key], key).1);
-        let is_same = |state: &&State<P>| state.ran() == lost.ran() && state.value == lost.value;
-        others.filter(is_same).max_by_key(|state| state.accepted)
+        if let Some(lost) = states.clone().find(|state| state.accepted == accepted) {
+            let is_same =
+                |state: &&State<P>| state.ran() == lost.ran() && state.value == lost.value;
+            return others.filter(is_same).max_by_key(|state| state.accepted);
+        }
+        let followed = &states.find(|state| state.basis == accepted)?.recent;
+        let is_before = |state: &&State<P>| followed.follows(&state.recent);
+        others.filter(is_before).max_by_key(|state| state.accepted)
     }
 
     /// Whether enough masters know that nothing newer was accepted. One that was admitted while a key was contested does not
@@ -371,12 +432,11 @@ impl<'a, P: Program> Settling<'a, P> {
     /// How far a master has come, and the state if it is still there.
     fn known(&self, sight: &'a Sight<P>, key: usize) -> (Ballot, Option<&'a State<P>>) {
         let state = &sight.state;
-        match (&state.open, state.ran()) {
-            (Some(_), Some(ran)) if self.dead.contains(&(self.keys[key].clone(), ran)) => {
-                (state.basis, None)
-            }
-            _ => (state.accepted, Some(state).filter(|_| !sight.is_lost(self.ballot.counter))),
+        let ran = state.ran().filter(|_| state.open.is_some());
+        if ran.is_some_and(|ran| self.dead.contains(&(self.keys[key].clone(), ran))) {
+            return (state.basis, None);
         }
+        (state.accepted, Some(state).filter(|_| !sight.is_lost(self.ballot.counter)))
     }
 
     fn is_held(&self, key: usize, accepted: Ballot) -> bool {
@@ -385,6 +445,16 @@ impl<'a, P: Program> Settling<'a, P> {
             sight.state.accepted == accepted && !sight.is_lost(self.ballot.counter)
         };
         self.sights.iter().filter(holds).count() >= self.quorum.needed()
+    }
+
+    /// Whether some program ran on this state, dead or not: then it was decided before.
+    fn was_decided(&self, key: usize, state: &State<P>) -> bool {
+        let has_followed = |other: &State<P>| {
+            let is_among = |ran| matches!(other.recent.fate(ran), Fate::Ran(_));
+            [Some(state.accepted), state.ran()].contains(&Some(other.basis))
+                || other.ran() != state.ran() && state.ran().is_some_and(is_among)
+        };
+        self.sights.iter().any(|sights| has_followed(&sights[key].state))
     }
 
     fn finding(
@@ -408,6 +478,7 @@ impl<'a, P: Program> Settling<'a, P> {
             let state = State { recent: one.recent(), ..one.state.clone() };
             holdings.push(Holding { state, lease, flush: self.flush(one.key) });
         }
+        is_known &= chosen[asked..].iter().all(|one| self.is_held(one.key, one.state.accepted));
         if is_known {
             return Some(Finding::Known(holdings));
         }

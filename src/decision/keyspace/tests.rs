@@ -261,6 +261,86 @@ fn a_group_that_one_of_its_keys_has_left_behind_is_no_part_of_the_others() {
     assert_eq!(values(&step), [0]);
 }
 
+/// What a master shows of a key whose last two programs ran under these ballots, on the state of that one.
+fn shown(ran: [u64; 2], basis: u64, group: &str) -> Sight<Count> {
+    let ballot = |counter| Ballot { epoch: 0, counter, worker: 7 };
+    let last = ballot(ran[1]);
+    let open = (!group.is_empty()).then(|| Open {
+        group: group.chars().map(|key| (key, last)).collect(),
+        found: None,
+        until_us: None,
+        is_kept: false,
+    });
+    let entries = ran.map(|counter| (ballot(counter), 1)).to_vec();
+    let forgotten = ballot(ran[0] - 1);
+    let recent = Remembered::of(entries, forgotten, Ballot::NONE);
+    let (accepted, basis) = (last, ballot(basis));
+    let state = State { accepted, basis, value: 1, recent, open, stays_us: 0 };
+    Sight { state, floor: Ballot::NONE, is_gone: false, lease: None, flush: 0 }
+}
+
+/// One of five still shows the group, and what has run on that elsewhere came to nothing. The other key has forgotten both.
+#[test]
+fn a_group_that_another_program_has_run_on_was_decided() {
+    let b = || shown([80, 90], 80, "");
+    let group = [shown([20, 30], 20, "ab"), b()];
+    let dead = [shown([30, 40], 30, "ab"), b()];
+    let behind = [shown([10, 20], 10, "a"), b()];
+    let sights: [&[Sight<Count>]; 4] = [&group, &dead, &behind, &behind];
+    let ballot = Ballot { epoch: 0, counter: 100, worker: 9 };
+    let finding = settle(Quorum::of(5), ballot, &['a', 'b'], 1, &sights);
+    let Finding::Adopt(states, _) = finding else { panic!("{finding:?}") };
+    assert_eq!(states[0].state.ran().map(|ran| ran.counter), Some(30));
+    assert_eq!(states[0].state.open, None);
+}
+
+/// Somebody may have adopted it on the master that is silent, over the last copy of what the other key held before.
+#[test]
+fn a_group_is_given_up_only_where_what_was_before_is_in_view() {
+    let group = [shown([50, 61], 50, "ab"), shown([45, 61], 45, "ab")];
+    let mut without = [shown([40, 50], 40, ""), shown([20, 30], 20, "")];
+    without[0].state.accepted.counter = 70;
+    let before = [shown([40, 50], 40, ""), shown([30, 45], 30, "")];
+    let ballot = Ballot { epoch: 0, counter: 100, worker: 9 };
+    let settled =
+        |sights: &[&[Sight<Count>]]| settle(Quorum::of(3), ballot, &['a', 'b'], 1, sights);
+    assert_eq!(settled(&[&group, &without]), Finding::Undecided);
+    let Finding::Adopt(states, _) = settled(&[&group, &without, &before]) else { panic!("it is") };
+    let ran: Vec<_> = states.iter().map(|one| one.state.ran().map(|ran| ran.counter)).collect();
+    assert_eq!(ran, [Some(50), Some(45)], "both keys are accepted without it");
+}
+
+#[test]
+fn what_a_dead_group_ran_on_is_found_where_it_was_accepted_before() {
+    let b = || shown([55, 90], 55, "");
+    let mut dead = [shown([50, 61], 50, "ab"), b()];
+    dead[0].state.basis.counter = 60;
+    let before = [shown([40, 50], 40, ""), b()];
+    let behind = [shown([20, 30], 20, ""), b()];
+    let ballot = Ballot { epoch: 0, counter: 100, worker: 9 };
+    let sights: [&[Sight<Count>]; 3] = [&dead, &before, &behind];
+    let finding = settle(Quorum::of(3), ballot, &['a', 'b'], 1, &sights);
+    let Finding::Adopt(states, _) = finding else { panic!("{finding:?}") };
+    assert_eq!(states[0].state.ran().map(|ran| ran.counter), Some(50));
+}
+
+/// Two have a group, and one has accepted both keys without it, with something else on one of them. Nobody shows what was before:
+/// were that given up as well, nothing would be left.
+#[test]
+fn the_newest_is_not_given_up_where_it_can_go_on() {
+    let group = [shown([5, 10], 5, "ab"), shown([5, 10], 5, "ab")];
+    let mut without = [shown([4, 5], 4, ""), shown([5, 19], 5, "b")];
+    for sight in &mut without {
+        sight.state.accepted.counter = 50;
+    }
+    let ballot = Ballot { epoch: 0, counter: 100, worker: 9 };
+    let sights: [&[Sight<Count>]; 3] = [&group, &group, &without];
+    let finding = settle(Quorum::of(3), ballot, &['a', 'b'], 2, &sights);
+    let Finding::Adopt(states, _) = finding else { panic!("{finding:?}") };
+    let ran: Vec<_> = states.iter().map(|one| one.state.ran().map(|ran| ran.counter)).collect();
+    assert_eq!(ran, [Some(5), Some(19)]);
+}
+
 #[test]
 fn a_minority_that_lacks_the_lease_holds_nothing_up() {
     let mut masters = Masters::default();
