@@ -269,8 +269,8 @@ impl<'a, P: Program> Settling<'a, P> {
         let recent = recent(state, self.floor(key));
         for State { open, recent: its, .. } in self.sights.iter().map(|sights| &sights[key].state) {
             let (Some(open), Some(ran)) = (open, its.last()) else { continue };
-            let is_known = self.dead.contains(&(self.keys[key].clone(), ran));
-            if open.group.len() > 1 && !is_known && recent.fate(ran) == Fate::DidNotRun {
+            let is_group = open.group.len() > 1 && !self.is_dead(key, ran);
+            if is_group && recent.fate(ran) == Fate::DidNotRun {
                 self.places(open)?;
                 return Err(Obstacle::Dead(open.group.clone()));
             }
@@ -432,11 +432,14 @@ impl<'a, P: Program> Settling<'a, P> {
     /// How far a master has come, and the state if it is still there.
     fn known(&self, sight: &'a Sight<P>, key: usize) -> (Ballot, Option<&'a State<P>>) {
         let state = &sight.state;
-        let ran = state.ran().filter(|_| state.open.is_some());
-        if ran.is_some_and(|ran| self.dead.contains(&(self.keys[key].clone(), ran))) {
-            return (state.basis, None);
+        match (&state.open, state.ran()) {
+            (Some(_), Some(ran)) if self.is_dead(key, ran) => (state.basis, None),
+            _ => (state.accepted, Some(state).filter(|_| !sight.is_lost(self.ballot.counter))),
         }
-        (state.accepted, Some(state).filter(|_| !sight.is_lost(self.ballot.counter)))
+    }
+
+    fn is_dead(&self, key: usize, ran: Ballot) -> bool {
+        self.dead.contains(&(self.keys[key].clone(), ran))
     }
 
     fn is_held(&self, key: usize, accepted: Ballot) -> bool {

@@ -116,18 +116,18 @@ pub(super) struct Cheap {
     /// The function there.
     pub(super) function: &'static str,
     /// What it is given first, before the call itself, with a comma.
-    pub(super) first: &'static str,
+    pub(super) first: String,
     /// How many words it has, with the name of the command; `None`: any number.
     pub(super) words: Option<usize>,
 }
 
 /// Commands that add to a value of the type before them, never remove it, and leave its end as it is.
 const GROWTH: [(&str, &[&str]); 5] = [
-    ("'s',", &["append", "decr", "decrby", "incr", "incrby", "incrbyfloat", "setbit"]),
-    ("'l',", &["linsert", "lpush", "lpushx", "lset", "rpush", "rpushx"]),
-    ("'e',", &["sadd"]),
-    ("'z',", &["zadd", "zincrby"]),
-    ("'h',", &["hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx"]),
+    ("s", &["append", "decr", "decrby", "incr", "incrby", "incrbyfloat", "setbit"]),
+    ("l", &["linsert", "lpush", "lpushx", "lset", "rpush", "rpushx"]),
+    ("e", &["sadd"]),
+    ("z", &["zadd", "zincrby"]),
+    ("h", &["hincrby", "hincrbyfloat", "hmset", "hset", "hsetnx"]),
 ];
 
 /// The commands that write, and need memory for that or not.
@@ -140,14 +140,14 @@ pub(super) fn writing(needs_memory: bool) -> String {
 
 /// Whether this command only adds to its one key, and its reply is the same in both protocols.
 pub fn adds(name: &str) -> bool {
-    GROWTH.iter().any(|(what, names)| *what != "'z'," && names.contains(&name))
+    GROWTH.iter().any(|(what, names)| *what != "z" && names.contains(&name))
 }
 
 /// How `cheap.lua` makes a call of this command; `None`: not at all.
 pub(super) fn cheap(name: &str) -> Option<Cheap> {
     let name = name.to_ascii_lowercase();
-    if let Some((first, _)) = GROWTH.iter().find(|(_, names)| names.contains(&&*name)) {
-        return Some(Cheap { function: "grow", first, words: None });
+    if let Some((what, _)) = GROWTH.iter().find(|(_, names)| names.contains(&&*name)) {
+        return Some(Cheap { function: "grow", first: format!("'{what}',"), words: None });
     }
     let (function, first, words) = match name.as_str() {
         "expire" => ("expire", "1000,", 3),
@@ -156,7 +156,7 @@ pub(super) fn cheap(name: &str) -> Option<Cheap> {
         "pttl" => ("pttl", "", 2),
         _ => return None,
     };
-    Some(Cheap { function, first, words: Some(words) })
+    Some(Cheap { function, first: first.to_owned(), words: Some(words) })
 }
 
 /// `rare.lua`, with what it has to know about every command; `of` is what a handler is where it is used.
