@@ -179,6 +179,65 @@ async fn what_one_master_has_left_is_settled_before_another_votes_again() {
     assert_eq!(ask(&mut client, "GET right").await.text(), "2");
 }
 
+/// A proxy that reaches each master through a relay of its own.
+fn beside(masters: &Masters, flags: &[&str]) -> ([Relay; 3], Proxy) {
+    let relays = [0, 1, 2].map(|at| Relay::to(&masters[at]));
+    let addresses = relays.each_ref().map(Relay::address);
+    let proxy = Proxy::in_front_of(&addresses, flags);
+    proxy.expect_warnings();
+    (relays, proxy)
+}
+
+/// The second master has missed what a key holds. A program on that and another key runs on the first only, and comes to nothing, as
+/// the other key is gone on with: the third master was the last one to have what was answered, and forgets it. An element came
+/// twice from a queue like this.
+#[tokio::test]
+async fn what_a_key_holds_outlives_a_program_on_two_that_came_to_nothing_and_a_master_that_forgets()
+{
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let (of_one, one) = beside(&masters, &FLAGS);
+    let (of_other, other) = beside(&masters, &FLAGS);
+    let (of_third, third) = beside(&masters, &["--vote-timeout", "5s"]);
+
+    let mut client = one.raw().await;
+    assert_eq!(ask(&mut client, "SET key before").await, Reply::ok());
+    eventually("all masters have it", || async {
+        (masters.having("key").await == 3).then_some(())
+    })
+    .await;
+    of_one[1].cut_off().await;
+    assert_eq!(ask(&mut client, "SET key decided").await, Reply::ok());
+    one.kill_9();
+
+    // The second answers after the third, and both are not told the program.
+    of_third[1].delay(Duration::from_millis(100), Duration::ZERO);
+    of_third[1..].iter().for_each(|relay| relay.swallow("lost"));
+    let mut client = third.raw().await;
+    let both = "redis.call('SET', KEYS[1], ARGV[1]) redis.call('SET', KEYS[2], ARGV[1])";
+    client.send(&support::encode(&["EVAL", both, "2", "key", "other", "lost"])).await;
+    eventually("the first has run it", || async {
+        (masters[0].ask(&["GET", "other"]).await != Reply::Nil).then_some(())
+    })
+    .await;
+    third.kill_9();
+
+    of_other[0].cut_off().await;
+    let mut client = other.raw().await;
+    assert_eq!(ask(&mut client, "SET other alone").await, Reply::ok());
+    masters[2].kill_9();
+    of_other[0].heal();
+    masters[2].restart_empty();
+    for at in [0, 2] {
+        votes(&other, at).await;
+    }
+    let mut client = other.raw().await;
+    assert_eq!(ask(&mut client, "GET key").await.text(), "decided");
+    assert_eq!(ask(&mut client, "GET other").await.text(), "alone");
+}
+
 /// The third master has missed what took the end away, and has cleaned up what ended. The second has forgotten it: only the
 /// first still has what was answered.
 #[tokio::test]

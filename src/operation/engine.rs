@@ -399,6 +399,9 @@ impl Engine {
         let asked_us = settled.as_ref().and_then(|(_, asked_us, _)| *asked_us);
         self.count_ballot(master, is_trusted, asked_us);
         let Some((next, _, is_late)) = settled else { return };
+        if is_trusted && asked_us.is_some() && !is_late {
+            rules.registers.is_heard(master);
+        }
         self.act(id, next);
         if is_late {
             self.deadline(id, waiting.round);
@@ -434,6 +437,9 @@ impl Engine {
         }
         let (rules, now) = (&self.rules, clock::now());
         let next = self.with(id, |flight| {
+            if flight.awaited.len() <= rules.quorum.tolerates() {
+                rules.registers.miss(flight.awaited);
+            }
             let last = flight.last.unwrap_or(now);
             (flight.operation.deadline(rules, now, now >= last), last)
         });
@@ -676,7 +682,7 @@ impl Engine {
         target.deliver(reply);
     }
 
-    fn waits_since(&self, id: OperationId) {
+    pub(super) fn waits_since(&self, id: OperationId) {
         self.with(id, |flight| _ = flight.started_us.get_or_insert(self.stopwatch.us()));
     }
 

@@ -272,6 +272,14 @@ impl Operation {
         }
     }
 
+    /// The keys of a program that waits before it is sent, as masters may still say that they hold what it is to run on.
+    pub fn waits_for_holders(&mut self, rules: &Rules) -> Option<&[register::Place]> {
+        match &mut self.kind {
+            Kind::Program(program) => program.waits_for_holders(rules, self.db),
+            _ => None,
+        }
+    }
+
     /// Adds to the keys whose turns it takes. It has none of them now, and begins its round anew once it has.
     pub fn take_on(&mut self, keys: Vec<u64>) {
         if let Kind::Program(program) = &mut self.kind {

@@ -17,6 +17,7 @@ use dating::{Dating, Rounds, Untold, time_to_live};
 use crate::client::reply::{Done, Protocol, Reply};
 use crate::clock::Instant;
 use crate::command::number::parse_i64;
+use crate::decision::keyspace::Program as _;
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::lease::attempt::Stored;
 use crate::decision::register::ballot::Ballot;
@@ -25,6 +26,7 @@ use crate::lua::program::Program as Text;
 use crate::master::reply::Answer;
 use crate::operation::register::ask::{Member, Words};
 use crate::operation::register::awaited::Awaited;
+use crate::operation::register::held::Told;
 use crate::operation::register::run::{Run, Step, Worker};
 use crate::operation::register::{self, Job, Name, Place, packed};
 use crate::operation::request::{self, Form};
@@ -120,6 +122,8 @@ pub enum Queued {
 pub struct Program {
     call: Call,
     shape: Shape,
+    /// The same in words, if that is known already.
+    job: Option<Box<Job>>,
     run: Option<Run>,
     /// The number of the round before its first: answers to another operation, which it is run instead of, are none to it.
     before: u8,
@@ -166,6 +170,7 @@ impl Program {
         Self {
             call,
             shape,
+            job: None,
             run: None,
             before: 0,
             edition: 0,
@@ -270,10 +275,15 @@ impl Program {
             None => {
                 let worker =
                     Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
-                let job = self.call_now().job(db);
+                let job = self.job.take();
+                let job = job.map_or_else(|| self.call_now().job(db), |job| *job);
                 // What is expected of keys is compared with what a prepare finds.
                 let is_held = !self.is_fresh && job.watched.is_empty();
-                let held = is_held.then(|| rules.registers.held(&job.places)).flatten();
+                let needed = match job.needs_all() {
+                    true => asked.voters.without(rules.registers.silent()),
+                    false => MasterSet::EMPTY,
+                };
+                let held = is_held.then(|| rules.registers.held(&job.places, needed)).flatten();
                 let (run, step) = Run::new(worker, job, held, now_us);
                 self.looks_at = run.looked_at().len();
                 self.run = Some(run);
@@ -292,6 +302,17 @@ impl Program {
             run.not_sent_to(rules.quorum.everybody().without(asked.all));
         }
         self.call_now().text.runs();
+    }
+
+    /// The keys of one that is about to be sent, if masters may still say that they hold what the last programs on these keys have
+    /// left, and it is sent only where all hold it.
+    pub(super) fn waits_for_holders(&mut self, rules: &Rules, db: u32) -> Option<&[Place]> {
+        if self.run.is_some() || self.is_fresh || self.call.keys.len() < 2 {
+            return None;
+        }
+        let job = self.job.insert(Box::new(self.call.job(db)));
+        let is_waiting = job.needs_all() && !rules.registers.awaited(&job.places).is_empty();
+        is_waiting.then_some(&job.places)
     }
 
     /// What is run now.
@@ -324,10 +345,18 @@ impl Program {
             Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
             None => register::run::Step::Wait,
         };
+        if let Some(left) = run.left() {
+            let awaited = self.awaited.masters();
+            rules.registers.hear(Some(left), Told { holders: run.left_on(), awaited });
+        }
         if step == Step::Wait && self.awaited.is_empty() {
             step = run.all_others_are_lost();
             // Connections are not back at once.
             self.was_refused |= step == Step::Pause;
+        } else if step == Step::Wait
+            && self.awaited.masters().without(rules.registers.silent()).is_empty()
+        {
+            step = run.without_the_silent();
         }
         self.next(rules, step)
     }
@@ -407,7 +436,9 @@ impl Program {
     /// What its client is told; `None`: something else comes first.
     fn reply(&mut self, rules: &Rules, outcome: Outcome<Job>) -> Option<Reply> {
         if let Some(run) = &self.run {
-            rules.registers.keep(self.edition, run.left());
+            let awaited = self.awaited.masters();
+            let told = Told { holders: run.left_on(), awaited };
+            rules.registers.keep(self.edition, run.left(), told);
         }
         if self.dating.is_some() {
             return match self.is_dated(rules, &outcome) {

@@ -93,7 +93,7 @@ impl Settle {
                 let worker =
                     Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
                 // What this worker holds ends with the promises that are about to be given.
-                rules.registers.held(&places);
+                rules.registers.held(&places, MasterSet::EMPTY);
                 let (run, step) = Run::settle(worker, places, over, now_us);
                 self.run = Some(run);
                 Some(step)

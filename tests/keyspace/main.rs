@@ -21,7 +21,7 @@ mod sweeper;
 mod world;
 
 use exhaustive::holds;
-use lot::holds_by_lot;
+use lot::{breaks_nothing_by_lot, holds_by_lot};
 use redlock_proxy::decision::keyspace::remembered::Keep;
 use server::Operation::{
     self, Both, Claim, Delete, Flush, Guarded, Increment, Pass, Read, Release, Settle, Take, Touch,
@@ -171,6 +171,27 @@ fn no_key_is_stuck_by_programs_on_it_and_another() {
 #[ignore = "takes minutes: make test-model"]
 fn no_key_is_stuck_by_programs_on_it_and_another_for_long() {
     holds_by_lot(mixing(), 2, 3_000_000);
+}
+
+/// The same, and the last master forgets once both keys have gone on for a while.
+fn forgetting() -> World {
+    World { forgets: true, forgets_after: 300, is_told_by_all: false, keep: keep(2, 2), ..mixing() }
+}
+
+/// A program on both keys may come to nothing on one master, and have overwritten one of two copies of what a key held.
+#[test]
+fn no_key_loses_what_it_held_as_a_master_forgets() {
+    holds_by_lot(forgetting(), 1, 500_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_key_loses_what_it_held_as_a_master_forgets_after_long() {
+    let first: u64 = std::env::var("SEED").map_or(2, |it| it.parse().unwrap());
+    for seed in first..first + 2 {
+        breaks_nothing_by_lot(World { slow: 0, ..forgetting() }, seed, 1_500_000);
+        holds_by_lot(forgetting(), seed, 1_500_000);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use redlock_proxy::decision::keyspace::remembered::Keep;
 use redlock_proxy::decision::keyspace::slot::{Basis, Slot, Slots};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
-use redlock_proxy::quorum::{MasterId, Quorum};
+use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 use stateright::{Model, Property};
 
@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) losses: u8,
     /// Whether the last master may forget, once, and be admitted again.
     pub(crate) forgets: bool,
+    /// When it does so at the earliest. It learns what the others had in between, and knows it no more.
+    pub(crate) forgets_after: u64,
     /// Whether claims begin only after that. What is left of one that was refused before is a lease for who is admitted.
     pub(crate) claims_once_admitted: bool,
     /// Whether its connections end before it is admitted, so that nothing from before is late.
@@ -148,7 +150,7 @@ pub(crate) struct Client {
     /// The version of the roster that it works under.
     pub(crate) version: u64,
     /// What the last program on a key left for the next one, by key.
-    pub(crate) held: Vec<(u8, Basis<Job>)>,
+    pub(crate) held: Vec<(u8, Basis<Job>, MasterSet)>,
     /// How many of its operations have ended.
     pub(crate) ended: usize,
     /// Its release goes on as a program, and has deleted a copy before.
@@ -208,6 +210,7 @@ impl World {
             retries: 0,
             losses: 0,
             forgets: false,
+            forgets_after: 0,
             claims_once_admitted: false,
             is_cut_off: false,
             ends: false,
@@ -278,9 +281,13 @@ impl World {
         let me = &mut state.clients[client];
         let version = me.version;
         let keys = wish.keys();
-        let held: Vec<_> = me.held.extract_if(.., |(key, _)| keys.contains(key)).collect();
-        let basis =
-            |key| held.iter().find(|(other, _)| other == key).map(|(_, basis)| basis.clone());
+        let held: Vec<_> = me.held.extract_if(.., |(key, ..)| keys.contains(key)).collect();
+        let needs_all = matches!(&wish, Wish::Run(job) if job.needs_all());
+        let is_enough = |on: &MasterSet| !needs_all || on.len() == MASTERS;
+        let basis = |key| {
+            let held = held.iter().find(|(other, _, on)| other == key && is_enough(on));
+            held.map(|(_, basis, _)| basis.clone())
+        };
         let basis: Option<Vec<_>> = keys.iter().map(basis).collect();
         let (proposer, request) = match (wish, basis) {
             (Wish::Run(job), Some(basis)) => {
@@ -376,6 +383,15 @@ impl World {
         let answer = bugs::execute(self, &mut master.slots, &letter.request, own_us)
             .unwrap_or_else(|| letter.request.execute(&mut master.slots, self.keep, own_us));
         let is_heard = is_heard && is_proved;
+        let me = &mut state.clients[letter.client];
+        let is_of_last = is_heard && me.ended == letter.operation + 1;
+        if let (true, Answer::Applied(_), Request::Apply(apply)) =
+            (is_of_last, &answer, &letter.request)
+        {
+            let keys = apply.program.keys();
+            let of_it = me.held.iter_mut().filter(|(key, ..)| keys.contains(key));
+            of_it.for_each(|(.., on)| on.insert(MasterId::new(index)));
+        }
         if is_heard && state.clients[letter.client].ended == letter.operation {
             self.hear(state, index, letter, answer);
         }
@@ -405,9 +421,10 @@ impl World {
             Step::Send(request) => self.send(state, client, request),
             Step::Done(outcome) => {
                 let keys = Wish::Run(Job(self.clients[client][me.ended], 0)).keys();
-                let held = keys.into_iter().zip(proposer.held().unwrap_or_default().to_vec());
-                me.held.extend(held);
-                me.held.sort_by_key(|(key, _)| *key);
+                let held = proposer.held().unwrap_or_default().to_vec();
+                let on = proposer.holders();
+                me.held.extend(keys.into_iter().zip(held).map(|(key, basis)| (key, basis, on)));
+                me.held.sort_by_key(|(key, ..)| *key);
                 self.done(state, client, ballot, outcome);
             }
         }
@@ -618,8 +635,10 @@ impl Model for World {
             if client.version < state.version() && client.is_at_work() {
                 actions.push(Action::Learn(index));
             }
+            let is_settling = matches!(self.operation(state, index), Some(Operation::Settle(_)));
+            let is_alone = state.version() == 2;
             if let At::Program(proposer) = &client.at
-                && matches!(self.operation(state, index), Some(Operation::Settle(_)))
+                && (is_settling || is_alone)
                 && proposer.ballot().is_some()
             {
                 actions.push(Action::Settle(index));
@@ -686,7 +705,10 @@ impl Model for World {
         self.sweeping(state, actions);
         if self.forgets {
             match (state.masters[MASTERS - 1].version, state.version()) {
-                (Some(1), 1) if state.masters[MASTERS - 1].is_touched => {
+                (Some(1), 1)
+                    if state.masters[MASTERS - 1].is_touched
+                        && state.clock >= self.forgets_after =>
+                {
                     actions.push(Action::Empty);
                 }
                 (None, 2) if state.copied < 2 => actions.push(Action::Copy),

@@ -76,6 +76,13 @@ pub trait Program: Clone + Debug + Eq + Hash {
         true
     }
 
+    /// Whether it is sent only where all masters that answer hold what it runs on. A program that may change several keys is: it may
+    /// have been run by one master, and come to nothing as another key was gone on with. What that master held before is
+    /// overwritten then, and one of the others may forget it.
+    fn needs_all(&self) -> bool {
+        self.keys().len() > 1
+    }
+
     /// Whether it is to run on what its keys turned out to hold. Otherwise it ends without having run.
     fn may_run(&self, _holdings: &[Holding<Self>], _now_us: u64) -> bool {
         true

@@ -101,6 +101,8 @@ pub struct Proposer<P: Program> {
     over: Over<P>,
     /// Leases that fewer than a quorum have, by key, when all masters have shown theirs last.
     minor: Option<Vec<(P::Key, P::Lease)>>,
+    /// Masters that could not do what was sent last, whatever it was.
+    unable: MasterSet,
     phase: Phase<P>,
 }
 
@@ -117,8 +119,8 @@ enum Phase<P: Program> {
     Pausing {
         is_split: bool,
     },
-    /// With what the keys hold now, if this worker may go on with them.
-    Ended(Option<Vec<Basis<P>>>),
+    /// With what the keys hold now, if this worker may go on with them, and the masters that are known to hold that.
+    Ended(Option<Vec<Basis<P>>>, MasterSet),
 }
 
 /// A program that was sent to every master, once.
@@ -187,6 +189,7 @@ impl<P: Program> Proposer<P> {
             flushes: BTreeMap::new(),
             over: Over::default(),
             minor: None,
+            unable: MasterSet::EMPTY,
             phase: Phase::Pausing { is_split: false },
         }
     }
@@ -201,6 +204,7 @@ impl<P: Program> Proposer<P> {
         };
         self.early = None;
         self.highest = ballot;
+        self.unable = MasterSet::EMPTY;
         self.phase = Phase::Preparing { ballot, promises: Vec::new(), no: MasterSet::EMPTY };
         let met = |key: &P::Key| self.flushes.get(key).copied().unwrap_or_default();
         Request::Prepare(self.keys.iter().map(|key| (key.clone(), met(key))).collect(), ballot)
@@ -293,7 +297,7 @@ impl<P: Program> Proposer<P> {
     /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot, and what hung on who is
     /// silent may hang on nobody the next time.
     pub fn no_more_answers(&mut self) -> Step<P> {
-        if let Some(step) = self.settle_without_the_silent() {
+        if let Some(step) = self.without_the_silent() {
             return step;
         }
         let may_be_better = match &self.phase {
@@ -301,7 +305,7 @@ impl<P: Program> Proposer<P> {
                 !no.is_empty() || promises.len() >= self.quorum.needed()
             }
             Phase::Adopting(round, _) | Phase::Applying(round, ..) => !round.no.is_empty(),
-            Phase::Pausing { .. } | Phase::Ended(_) => false,
+            Phase::Pausing { .. } | Phase::Ended(..) => false,
         };
         if may_be_better { self.pause() } else { Step::Wait }
     }
@@ -319,7 +323,7 @@ impl<P: Program> Proposer<P> {
         match &self.phase {
             Phase::Preparing { ballot, .. } => Some(*ballot),
             Phase::Adopting(round, _) | Phase::Applying(round, ..) => Some(round.ballot),
-            Phase::Pausing { .. } | Phase::Ended(_) => None,
+            Phase::Pausing { .. } | Phase::Ended(..) => None,
         }
     }
 
@@ -333,10 +337,11 @@ impl<P: Program> Proposer<P> {
         if promises.len() < self.quorum.needed() {
             return Step::Wait;
         }
+        let no = *no;
         let have_all_answered = promises.len() + no.len() == self.quorum.masters();
-        match (&self.wish, have_all_answered, no.is_empty()) {
-            (Wish::Settle(_), false, _) => Step::Wait,
-            (Wish::Settle(_), true, false) => self.pause(),
+        match (self.wish.needs_all(), have_all_answered) {
+            (true, false) => Step::Wait,
+            (true, true) if self.is_outbid(no) => self.pause(),
             _ => self.look(have_all_answered),
         }
     }
@@ -354,8 +359,8 @@ impl<P: Program> Proposer<P> {
         let met: Vec<u64> = self.keys.iter().map(|key| self.flushes[key]).collect();
         let promised = sights.len();
         let sights = flush::after(&sights, &met);
-        let is_to_settle = matches!(self.wish, Wish::Settle(_));
-        if sights.len() < self.quorum.needed() || is_to_settle && sights.len() < promised {
+        let needs_all = self.wish.needs_all();
+        if sights.len() < self.quorum.needed() || needs_all && sights.len() < promised {
             return Step::Send(self.again(0));
         }
         let minor = remains::minor(self.quorum, &self.keys, &sights);
@@ -397,28 +402,40 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// Whether what a quorum holds can be gone on with. Who settles lets the others adopt it.
+    /// Whether what a quorum holds can be gone on with. Who wants all to hold it lets the others adopt it.
     fn has_nothing_to_send(&self, sights: &[&[Sight<P>]], ballot: Ballot) -> bool {
-        match &self.wish {
-            Wish::Settle(keys) => {
-                let all = self.quorum;
-                (0..keys.len()).all(|place| alike(all, place, sights, ballot.counter).is_some())
-            }
+        let are_alike = |members| {
+            let mut places = 0..self.wish.keys().len();
+            places.all(|place| alike(members, place, sights, ballot.counter).is_some())
+        };
+        match self.wish {
+            Wish::Settle(_) => are_alike(self.quorum.masters()),
+            // A master that is away is not waited for.
+            _ if self.wish.needs_all() => self.attempts.is_empty() && are_alike(sights.len()),
             _ => self.attempts.is_empty(),
         }
     }
 
-    /// What is settled is so for all that answer; nobody waits for the others.
-    fn settle_without_the_silent(&mut self) -> Option<Step<P>> {
-        let Wish::Settle(_) = self.wish else { return None };
+    /// What all are to hold is held by all that have answered; nobody waits for the others any more.
+    pub fn without_the_silent(&mut self) -> Option<Step<P>> {
+        if !self.wish.needs_all() {
+            return None;
+        }
         match &self.phase {
             Phase::Preparing { promises, no, .. } => {
-                let is_enough = no.is_empty() && promises.len() >= self.quorum.needed();
+                let is_enough = promises.len() >= self.quorum.needed() && !self.is_outbid(*no);
                 is_enough.then(|| self.look(true))
             }
-            Phase::Adopting(round, _) if self.quorum.reached_by(round.yes) => Some(self.settled()),
+            Phase::Adopting(round, _) if self.quorum.reached_by(round.yes) => {
+                Some(self.all_have_adopted())
+            }
             _ => None,
         }
+    }
+
+    /// Whether one of those that have refused may agree to a higher ballot.
+    fn is_outbid(&self, no: MasterSet) -> bool {
+        !no.without(self.unable).is_empty()
     }
 
     /// A quorum holds what was to be adopted.
@@ -426,13 +443,6 @@ impl<P: Program> Proposer<P> {
         let Phase::Adopting(round, holdings) = &mut self.phase else { return Step::Wait };
         let (next, holdings) = (round.next, std::mem::take(holdings));
         self.decided(next, holdings)
-    }
-
-    /// Who settles waits for the votes of all.
-    fn is_over(&self, round: &Round) -> bool {
-        let have_all_answered = round.yes.union(round.no).len() == self.quorum.masters();
-        let is_to_settle = matches!(self.wish, Wish::Settle(_));
-        self.quorum.reached_by(round.yes) && (have_all_answered || !is_to_settle)
     }
 
     fn as_they_are(&self, holdings: &[Holding<P>], ballot: Ballot) -> Vec<slot::Adopted<P>> {
@@ -477,8 +487,26 @@ impl<P: Program> Proposer<P> {
         let Phase::Adopting(round, _) = &mut self.phase else { return Step::Wait };
         round.yes.insert(master);
         round.no.remove(master);
-        let round = *round;
-        if self.is_over(&round) { self.settled() } else { Step::Wait }
+        self.look_who_adopted()
+    }
+
+    /// Goes on once a quorum holds what was to be adopted, and all have answered that are waited for.
+    fn look_who_adopted(&mut self) -> Step<P> {
+        let Phase::Adopting(round, _) = &self.phase else { return Step::Wait };
+        let have_all_answered = round.yes.union(round.no).len() == self.quorum.masters();
+        match self.quorum.reached_by(round.yes) {
+            true if have_all_answered => self.all_have_adopted(),
+            true if !self.wish.needs_all() => self.settled(),
+            _ => Step::Wait,
+        }
+    }
+
+    /// A quorum holds what was to be adopted, and nobody else answers. A program on several keys is not sent around a master
+    /// that was promised to another worker: it may lack what the program runs on.
+    fn all_have_adopted(&mut self) -> Step<P> {
+        let Phase::Adopting(round, _) = &self.phase else { return Step::Wait };
+        let is_in_vain = self.is_outbid(round.no) && matches!(self.wish, Wish::Run(_));
+        if is_in_vain && self.wish.needs_all() { self.pause() } else { self.settled() }
     }
 
     /// A quorum holds this, and has promised `ballot`.
@@ -545,17 +573,25 @@ impl<P: Program> Proposer<P> {
         let Some(Ran { reply, wrote, is_promised }) = ran else {
             return Step::Wait;
         };
-        let next = is_promised.then_some(round.next);
+        let (next, yes) = (is_promised.then_some(round.next), round.yes);
         let held = basis.iter().map(|basis| basis.after(wrote, next)).collect();
-        self.phase = Phase::Ended(held);
+        self.phase = Phase::Ended(held, yes);
         Step::Done(Outcome::Ran(reply))
     }
 
     /// What this worker's next program may be built on with [`Proposer::with_promises`], once this one ran.
     pub fn held(&self) -> Option<&[Basis<P>]> {
         match &self.phase {
-            Phase::Ended(held) => held.as_deref(),
+            Phase::Ended(held, _) => held.as_deref(),
             _ => None,
+        }
+    }
+
+    /// The masters that are known to hold that.
+    pub fn holders(&self) -> MasterSet {
+        match &self.phase {
+            Phase::Ended(_, holders) => *holders,
+            _ => MasterSet::EMPTY,
         }
     }
 
@@ -563,20 +599,28 @@ impl<P: Program> Proposer<P> {
     fn refused(&mut self, master: MasterId, refusal: Refusal) -> Step<P> {
         self.highest = self.highest.max(refusal.promised);
         Early::hear(&mut self.early, refusal);
+        let is_outbid = self.ballot().is_some_and(|ballot| ballot <= refusal.promised);
+        if !is_outbid && refusal.latest_us.is_none() {
+            self.unable.insert(master);
+        }
         let no = match &mut self.phase {
             Phase::Preparing { no, .. } => no,
             Phase::Adopting(round, _) | Phase::Applying(round, ..) => &mut round.no,
-            Phase::Pausing { .. } | Phase::Ended(_) => return Step::Wait,
+            Phase::Pausing { .. } | Phase::Ended(..) => return Step::Wait,
         };
         no.insert(master);
         if no.len() > self.quorum.tolerates() {
             return self.pause();
         }
         match &self.phase {
-            Phase::Adopting(round, _) if self.is_over(&round.clone()) => self.settled(),
-            Phase::Preparing { promises, no, .. } if matches!(self.wish, Wish::Settle(_)) => {
+            Phase::Adopting(..) => self.look_who_adopted(),
+            Phase::Preparing { promises, no, .. } if self.wish.needs_all() => {
                 let have_all_answered = promises.len() + no.len() == self.quorum.masters();
-                if have_all_answered { self.pause() } else { Step::Wait }
+                match (have_all_answered, self.is_outbid(*no)) {
+                    (false, _) => Step::Wait,
+                    (true, true) => self.pause(),
+                    (true, false) => self.look(true),
+                }
             }
             _ => Step::Wait,
         }
@@ -597,7 +641,7 @@ impl<P: Program> Proposer<P> {
     }
 
     fn end(&mut self, outcome: Outcome<P>) -> Step<P> {
-        self.phase = Phase::Ended(None);
+        self.phase = Phase::Ended(None, MasterSet::EMPTY);
         Step::Done(outcome)
     }
 
@@ -647,6 +691,15 @@ impl<P: Program> Wish<P> {
         match self {
             Self::Run(program) => program.keys(),
             Self::Read(keys) | Self::Settle(keys) => keys.clone(),
+        }
+    }
+
+    /// Whether all masters that answer are to hold the same.
+    fn needs_all(&self) -> bool {
+        match self {
+            Self::Run(program) => program.needs_all(),
+            Self::Read(_) => false,
+            Self::Settle(_) => true,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::proposer::{Answer, Outcome, Proposer, Request, Step, Wish};
 use super::remains::Over;
 use super::remembered::{Keep, Remembered};
 use super::settle::{Contested, Copied, Finding, copy, settle};
-use super::slot::{Open, Sight, Slots, State};
+use super::slot::{Open, Refusal, Sight, Slots, State};
 use super::tombstone::droppable;
 use super::{Program, Runs, Seen};
 use crate::decision::register::acceptor::Fate;
@@ -84,7 +84,7 @@ fn execute(slots: &mut Slots<Count>, request: &Request<Count>) -> Answer<Count> 
     request.execute(slots, KEEP, OWN_US)
 }
 
-/// Sends a request to some masters, and returns the last step that was more than waiting.
+/// Sends a request to some masters, and returns the last step that was more than waiting. The others are silent.
 fn ask(
     proposer: &mut Proposer<Count>,
     masters: &mut Masters,
@@ -96,6 +96,20 @@ fn ask(
 
 /// The same, when it is `own_us` by the clocks of masters.
 fn ask_at(
+    own_us: u64,
+    proposer: &mut Proposer<Count>,
+    masters: &mut Masters,
+    asked: &[usize],
+    request: &Request<Count>,
+) -> Step<Count> {
+    match hear(own_us, proposer, masters, asked, request) {
+        Step::Wait => proposer.without_the_silent().unwrap_or(Step::Wait),
+        step => step,
+    }
+}
+
+/// The same, when the others may still answer.
+fn hear(
     own_us: u64,
     proposer: &mut Proposer<Count>,
     masters: &mut Masters,
@@ -788,10 +802,54 @@ fn who_settles_ends_without_the_silent_and_waits_for_all_others() {
     let mut masters = Masters::default();
     run(start(1, count("a"), 10), &mut masters, &[0, 1]);
     let (mut settling, prepare) = settle_key(2, "a", 20);
-    assert_eq!(ask(&mut settling, &mut masters, &[0, 1], &prepare), Step::Wait);
+    assert_eq!(hear(OWN_US, &mut settling, &mut masters, &[0, 1], &prepare), Step::Wait);
     let Step::Send(adopt) = settling.no_more_answers() else { panic!("two are a quorum") };
-    assert_eq!(ask(&mut settling, &mut masters, &[0, 1], &adopt), Step::Wait);
+    assert_eq!(hear(OWN_US, &mut settling, &mut masters, &[0, 1], &adopt), Step::Wait);
     assert_eq!(values(&settling.no_more_answers()), [1]);
+}
+
+/// It may come to nothing on one master as another key is gone on with, and has overwritten one of two copies there.
+#[test]
+fn a_program_on_several_keys_is_sent_where_all_hold_what_it_runs_on() {
+    let mut masters = Masters::default();
+    run(start(1, count("b"), 10), &mut masters, &[0, 1]);
+    let (mut proposer, prepare) = start(2, count("ab"), 20);
+    assert_eq!(hear(OWN_US, &mut proposer, &mut masters, &[0, 1], &prepare), Step::Wait);
+    let Step::Send(adopt) = hear(OWN_US, &mut proposer, &mut masters, &[2], &prepare) else {
+        panic!("all have answered");
+    };
+    assert_eq!(hear(OWN_US, &mut proposer, &mut masters, &[0, 1], &adopt), Step::Wait);
+    let step = hear(OWN_US, &mut proposer, &mut masters, &[2], &adopt);
+    assert!(matches!(step, Step::Send(Request::Apply(_))), "{step:?}");
+    assert_eq!(masters[2].get(&'b').state.value, 1);
+}
+
+#[test]
+fn a_program_on_several_keys_is_not_sent_around_who_was_promised_to_another() {
+    let mut masters = Masters::default();
+    run(start(1, count("b"), 10), &mut masters, &[0, 1]);
+    let (mut proposer, prepare) = start(2, count("ab"), 20);
+    let step = ask(&mut proposer, &mut masters, &[0, 1, 2], &prepare);
+    let Step::Send(adopt) = step else { panic!("all have answered") };
+    let (mut other, promise) = start(3, read("b"), 30);
+    ask(&mut other, &mut masters, &[2], &promise);
+    for order in [[0, 1, 2], [2, 1, 0]] {
+        let mut proposer = proposer.clone();
+        assert_eq!(ask(&mut proposer, &mut masters, &order, &adopt), Step::Pause, "{order:?}");
+    }
+}
+
+/// Out of memory, or without a mark: it is as one that is away.
+#[test]
+fn a_program_on_several_keys_is_sent_around_who_can_do_nothing() {
+    let mut masters = Masters::default();
+    run(start(1, count("b"), 10), &mut masters, &[0, 1]);
+    let (mut proposer, prepare) = start(2, count("ab"), 20);
+    let ballot = proposer.ballot().expect("a round");
+    assert_eq!(hear(OWN_US, &mut proposer, &mut masters, &[0, 1], &prepare), Step::Wait);
+    let unable = Answer::Refused(Refusal::UNTOLD);
+    let step = proposer.answer(ballot, MasterId::new(2), 1, unable);
+    assert!(matches!(step, Step::Send(Request::Apply(_))), "the others hold the same: {step:?}");
 }
 
 /// Whoever has promised more to somebody else may hold something else, and is what this is about.

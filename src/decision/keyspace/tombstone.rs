@@ -21,10 +21,10 @@ use super::slot::{Sight, Slot, Slots, State};
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::Quorum;
 
-/// The accepted ballot that every member shows of the key at `place`: it is decided. `None` if they differ, or one has
-/// lost the value.
+/// The accepted ballot that so many `members` show of the key at `place`; if that is all of them, it is decided. `None` if they
+/// differ, or one has lost the value.
 pub fn alike<P: Program>(
-    members: Quorum,
+    members: usize,
     place: usize,
     sights: &[&[Sight<P>]],
     now_us: u64,
@@ -34,7 +34,7 @@ pub fn alike<P: Program>(
         let sight = &sights[place];
         sight.state.accepted == accepted && !(sight.is_gone && P::lives(&sight.state.value, now_us))
     };
-    (sights.len() == members.everybody().len() && sights.iter().all(is_alike)).then_some(accepted)
+    (sights.len() == members && sights.iter().all(is_alike)).then_some(accepted)
 }
 
 /// Stamps that may be dropped, found while all keys of all members are looked at, page by page.
@@ -63,7 +63,7 @@ impl<P: Program> Sweep<P> {
     ) {
         for (place, key) in keys.iter().enumerate() {
             let is_absent = |sights: &&[Sight<P>]| !P::lives(&sights[place].state.value, now_us);
-            let accepted = alike(members, place, sights, now_us);
+            let accepted = alike(members.masters(), place, sights, now_us);
             if let Some(accepted) = accepted.filter(|_| sights.iter().all(is_absent)) {
                 self.found.insert(key.clone(), accepted);
             }

@@ -90,7 +90,7 @@ impl Sweeping {
         }
         let open = keys.into_iter().enumerate().filter_map(|(at, place)| {
             let is_open = sights.iter().any(|sights| sights[at].state.open.is_some());
-            alike(members, at, &sights, now_us)
+            alike(members.masters(), at, &sights, now_us)
                 .filter(|_| is_open)
                 .map(|accepted| (place, accepted))
         });

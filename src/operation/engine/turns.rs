@@ -13,10 +13,10 @@ use crate::quorum::turn;
 impl Engine {
     /// Asks the masters once the turns on all its keys are its own. They are taken one after the other,
     /// always in the same order, so that no two operations wait for each other.
-    pub(super) fn take_turns(&self, id: OperationId) {
+    pub(super) fn take_turns(self: &Rc<Self>, id: OperationId) {
         loop {
             let next = self.with(id, |flight| flight.operation.turns().get(flight.turns).copied());
-            let Some(key) = next.flatten() else { return self.ask(id) };
+            let Some(key) = next.flatten() else { return self.ask_once_told(id) };
             let entry = self.turns.borrow_mut().enter(key, id, turn::Kind::Alone);
             match entry {
                 turn::Entry::Now => _ = self.with(id, |flight| flight.turns += 1),
@@ -26,8 +26,35 @@ impl Engine {
         }
     }
 
+    /// A program on several keys waits for masters that have yet to say whether they hold what it is to run on, but not for
+    /// longer than for a vote.
+    fn ask_once_told(self: &Rc<Self>, id: OperationId) {
+        let places = self.with(id, |flight| {
+            let places = flight.operation.waits_for_holders(&self.rules)?.to_vec();
+            flight.pausing = true;
+            Some(places)
+        });
+        let Some(places) = places.flatten() else { return self.ask(id) };
+        self.waits_since(id);
+        let engine = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let registers = &engine.rules.registers;
+            let told = registers.heard(&places);
+            if tokio::time::timeout(engine.rules.vote_timeout, told).await.is_err() {
+                // This worker may have stood still itself: what has come meanwhile is read first.
+                tokio::task::yield_now().await;
+                registers.miss(registers.awaited(&places));
+            }
+            engine.see(clock::now());
+            engine.with(id, |flight| flight.pausing = false);
+            engine.ask(id);
+            engine.retire(id);
+            engine.start_ready();
+        });
+    }
+
     /// What a client has sent for a lease runs as a program. A turn that it has on the key is the program's.
-    pub(super) fn go_on_as_program(&self, id: OperationId) {
+    pub(super) fn go_on_as_program(self: &Rc<Self>, id: OperationId) {
         self.with(id, |flight| {
             let turn = self.fingerprint(flight.operation.db, &flight.operation.key);
             flight.operation.go_on_as_program(&self.rules, turn);
@@ -40,7 +67,7 @@ impl Engine {
 
     /// A program takes the turns of keys that it has come to, along with those that it had: it gives these back first, as all
     /// turns are taken in order.
-    pub(super) fn take_on(&self, id: OperationId) {
+    pub(super) fn take_on(self: &Rc<Self>, id: OperationId) {
         let held = self.with(id, |flight| {
             let held = flight.operation.turns()[..std::mem::take(&mut flight.turns)].to_vec();
             let places = flight.operation.come_to().iter();
@@ -55,7 +82,7 @@ impl Engine {
     }
 
     /// A turn that was waited for has come.
-    pub(super) fn go_on(&self, id: OperationId) {
+    pub(super) fn go_on(self: &Rc<Self>, id: OperationId) {
         debug_assert!(
             self.with(id, |_| ()).is_some(),
             "who waits for a turn is not answered before"

@@ -187,6 +187,10 @@ impl Program for Job {
         self.places.clone()
     }
 
+    fn needs_all(&self) -> bool {
+        !self.is_read_only && self.places.len() > 1
+    }
+
     fn may_run(&self, holdings: &[Holding<Self>], now_us: u64) -> bool {
         let holdings = self.places.iter().zip(holdings);
         let is_met = |(watched, name): &(Place, Option<Name>)| {

@@ -290,6 +290,15 @@ impl Run {
         self.ended_by(Proposer::all_others_are_lost)
     }
 
+    /// Those that have not answered are silent. Who wants all to hold something goes on without them.
+    pub fn without_the_silent(&mut self) -> Step {
+        if self.is_over || self.is_failing() {
+            return Step::Wait;
+        }
+        let step = self.proposer.without_the_silent();
+        self.step(step.unwrap_or(proposer::Step::Wait))
+    }
+
     fn ended_by(&mut self, end: fn(&mut Proposer<Job>) -> proposer::Step<Job>) -> Step {
         if self.is_over {
             return Step::Wait;
@@ -383,6 +392,11 @@ impl Run {
     /// What this worker's next program on these keys may be built on.
     pub fn left(&self) -> Option<(&[Place], &[Basis<Job>])> {
         self.held().map(|held| (self.places(), held))
+    }
+
+    /// The masters that are known to hold it.
+    pub fn left_on(&self) -> MasterSet {
+        if self.wrote { self.wrote_on } else { self.ran_on }
     }
 
     /// The masters that hold the same once it is settled.
