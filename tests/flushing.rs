@@ -216,6 +216,31 @@ async fn a_flush_keeps_what_the_proxies_keep() {
     }
 }
 
+/// The first deletion or release through another proxy was answered `CLUSTERDOWN`: nobody can tell whether it was done before the flush.
+#[tokio::test]
+async fn what_is_deleted_through_another_proxy_after_a_flush_is_answered() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxies = [0, 1].map(|_| Proxy::start(&masters, &FLAGS));
+    let (mut one, mut other) = (proxies[0].raw().await, proxies[1].raw().await);
+    let release = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+    for held in [Reply::Int(0), Reply::Int(1)] {
+        for delete in
+            [&["DEL", "lock"][..], &["UNLINK", "lock"], &["EVAL", release, "1", "lock", "mine"]]
+        {
+            assert_eq!(ask(&mut other, "SET lock mine NX PX 60000").await, Reply::ok());
+            assert_eq!(ask(&mut one, "FLUSHDB").await, Reply::ok());
+            if held == Reply::Int(1) {
+                assert_eq!(ask(&mut one, "SET lock mine NX PX 60000").await, Reply::ok());
+            }
+            assert_eq!(other.ask(delete).await, held, "{delete:?}");
+            assert_eq!(ask(&mut one, "GET lock").await, Reply::Nil);
+        }
+    }
+}
+
 /// What a proxy of another flush's time has left on one master: the others do it before anybody is told of it.
 #[tokio::test]
 async fn a_flush_that_one_master_has_done_is_done_by_all() {

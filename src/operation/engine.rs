@@ -311,6 +311,9 @@ impl Engine {
         if counting == Some(Counting::Ahead) {
             return self.wait_for_version(waiting, vote);
         }
+        if counting == Some(Counting::Void) && self.is_asked_again_after_a_flush(&vote, waiting) {
+            return;
+        }
         let counts = counting == Some(Counting::Counts);
         self.settle(master, waiting, Some(heard).filter(|_| counts), now);
     }
@@ -546,9 +549,9 @@ impl Engine {
                 flight.awaited = flight.awaited.union(asked);
             }
             let waiting = Waiting { operation: id, round };
-            Some((operation.db, waiting, operation.sent()))
+            Some((operation.db, waiting, operation.sent(), operation.needs_all()))
         });
-        let Some((db, waiting, sent)) = sent.flatten() else {
+        let Some((db, waiting, sent, needs_all)) = sent.flatten() else {
             drop(scratch);
             self.reply(id, verdict::undecided(&self.rules, 0), turn::End::Lost);
             return self.retire(id);
@@ -567,6 +570,9 @@ impl Engine {
             }
         }
         self.deadlines.push(now + self.rules.vote_timeout, id, waiting.round);
+        if needs_all && self.rules.wait_for_all() < self.rules.vote_timeout {
+            self.deadlines.push_last(now + self.rules.wait_for_all(), id, waiting.round);
+        }
     }
 
     /// The reply when there are not enough masters to ask.

@@ -280,6 +280,11 @@ impl Operation {
         }
     }
 
+    /// Whether it waits for masters that no quorum needs.
+    pub fn needs_all(&self) -> bool {
+        matches!(&self.kind, Kind::Program(program) if program.needs_all())
+    }
+
     /// Adds to the keys whose turns it takes. It has none of them now, and begins its round anew once it has.
     pub fn take_on(&mut self, keys: Vec<u64>) {
         if let Kind::Program(program) = &mut self.kind {

@@ -315,6 +315,11 @@ impl Program {
         is_waiting.then_some(&job.places)
     }
 
+    /// Whether what it runs on is to be held by all masters that answer.
+    pub(super) fn needs_all(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::needs_all)
+    }
+
     /// What is run now.
     fn call_now(&self) -> &Call {
         self.dating.as_ref().map_or(&self.call, |dating| &dating.call)

@@ -45,6 +45,12 @@ impl Rules {
         u32::from(tried) < self.split_vote_retries
     }
 
+    /// How long a program on several keys waits for masters that no quorum needs. It has several rounds, and its client is to be
+    /// answered after them.
+    pub(super) fn wait_for_all(&self) -> Duration {
+        self.vote_timeout.min(self.patience / 4)
+    }
+
     /// What all decisions on leases have in common whose client goes on to wait for `patience`.
     pub(super) fn terms(&self, patience: Duration) -> Terms {
         let Self { quorum, vote_timeout, split_vote_retries: retries, .. } = *self;

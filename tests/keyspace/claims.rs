@@ -25,6 +25,12 @@ pub(crate) enum LeaseRequest {
     TakeBack,
 }
 
+impl LeaseLetter {
+    pub(crate) fn is_release(self) -> bool {
+        self.what == LeaseRequest::Release
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Votes {
     pub(crate) yes: MasterSet,
@@ -78,6 +84,14 @@ impl World {
             LeaseRequest::Claim => state.claimed(client, key, votes),
             _ => self.released(state, client, key, votes),
         }
+    }
+
+    /// A master does what a release asks for, and is flushed before it shows its mark: nobody can tell in which order. It is
+    /// asked again.
+    pub(crate) fn release_between(&self, state: &mut State, index: usize, letter: LeaseLetter) {
+        let LeaseLetter { client, key, .. } = letter;
+        let owner = Lease(name(client));
+        state.masters[index].slots.give_back(&key, |it| *it == owner);
     }
 
     /// Nobody was told, so a quorum may have the lease until it is taken back.

@@ -5,7 +5,7 @@ use redlock_proxy::decision::keyspace::slot::Slots;
 use redlock_proxy::quorum::{MasterId, Quorum};
 
 use crate::bugs::Bug;
-use crate::server::Reply;
+use crate::server::{Job, Reply};
 use crate::world::{At, MASTERS, ROUND, State, World};
 
 /// A request of who flushes, on its way.
@@ -13,6 +13,21 @@ use crate::world::{At, MASTERS, ROUND, State, World};
 pub(crate) struct FlushLetter {
     client: usize,
     request: Request,
+}
+
+impl FlushLetter {
+    /// That of the flush which it asks for.
+    pub(crate) fn counter(self) -> Option<u64> {
+        match self.request {
+            Request::Look => None,
+            Request::Flush(counter) => Some(counter),
+        }
+    }
+
+    /// Whether a master does a flush by it that it has not done.
+    pub(crate) fn is_new(self, slots: &Slots<Job>) -> bool {
+        self.counter().is_some_and(|counter| counter > slots.last_flush())
+    }
 }
 
 impl World {

@@ -472,6 +472,18 @@ fn no_lease_is_granted_twice_across_a_flush() {
 }
 
 #[test]
+fn no_release_tells_anything_else_across_a_flush() {
+    for flushes_late in [false, true] {
+        let one = world(&[&[Claim(0), Release(0)], &[Flush, Read(0)]]);
+        holds(World { catches_up: true, flushes_late, ..one }, 1_000);
+        let one = world(&[&[Claim(0), Release(0), Claim(0)], &[Flush]]);
+        holds(World { catches_up: true, flushes_late, ..one }, 1_000);
+        let one = world(&[&[Claim(0), Release(0)], &[Flush, Claim(0)]]);
+        holds(World { flushes_late, ..one }, 1_000);
+    }
+}
+
+#[test]
 fn no_flush_tears_two_keys_apart() {
     let world = world(&[&[Both], &[Flush, Read(1)]]);
     holds(World { is_stocked: true, flushes_late: true, ..world }, 1_000);

@@ -175,6 +175,8 @@ pub(crate) enum Action {
     DeliverUnheard(usize, Letter),
     DeliverLease(usize, LeaseLetter),
     DeliverFlush(usize, FlushLetter),
+    /// A master answers a release, and is flushed before it shows its mark: nobody can tell in which order.
+    ReleaseBetween(usize, LeaseLetter, FlushLetter),
     /// A master does a flush that it has missed.
     CatchUp(usize),
     /// A lease that was granted ends.
@@ -680,6 +682,11 @@ impl Model for World {
             for client in 0..self.clients.len() {
                 let letter = master.leases.iter().find(|letter| letter.client == client);
                 actions.extend(letter.map(|letter| Action::DeliverLease(index, *letter)));
+                if let Some(letter) = letter.filter(|letter| letter.is_release()) {
+                    let flushes = master.flushes.iter().filter(|flush| flush.is_new(&master.slots));
+                    let between = |flush| Action::ReleaseBetween(index, *letter, flush);
+                    actions.extend(flushes.copied().map(between));
+                }
             }
             for (owner, key) in &state.ended {
                 if master.slots.get(key).lease == Some(Lease(*owner)) {
@@ -737,6 +744,10 @@ impl Model for World {
             }
             Action::DeliverLease(master, letter) => self.deliver_lease(&mut state, master, letter),
             Action::DeliverFlush(master, letter) => self.deliver_flush(&mut state, master, letter),
+            Action::ReleaseBetween(master, lease, flush) => {
+                self.release_between(&mut state, master, lease);
+                self.deliver_flush(&mut state, master, flush);
+            }
             Action::CatchUp(master) => {
                 let last = state.last_flush();
                 state.masters[master].slots.flush(last);

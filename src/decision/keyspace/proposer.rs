@@ -215,6 +215,11 @@ impl<P: Program> Proposer<P> {
         self.over = over;
     }
 
+    /// Whether all masters that answer are to hold the same.
+    pub fn needs_all(&self) -> bool {
+        self.wish.needs_all()
+    }
+
     /// The keys that are looked at: those of the wish first.
     pub fn keys(&self) -> &[P::Key] {
         &self.keys

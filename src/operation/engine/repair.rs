@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
-use super::{Engine, OperationId};
+use super::{Engine, Flight, OperationId};
+use crate::decision::roster::mark::Proven;
 use crate::master::link::Waiting;
+use crate::operation::Heard;
 use crate::operation::request::Form;
 use crate::quorum::MasterId;
 
@@ -28,6 +30,19 @@ impl Engine {
         if !self.send_once_more(master, waiting, Form::Sha) {
             self.lost(master, waiting);
         }
+    }
+
+    /// Whether a master is asked once more that was flushed before or after it answered: nobody can tell which. Where a lease is
+    /// to go, the second answer will do: if the first was given before the flush, that went on at the same time.
+    pub(super) fn is_asked_again_after_a_flush(
+        &self,
+        vote: &Proven<Heard<'_>>,
+        waiting: Waiting,
+    ) -> bool {
+        let ends_leases = |flight: &mut Flight| flight.operation.builds_on_earlier_votes();
+        vote.flush().is_none()
+            && self.with(waiting.operation, ends_leases) == Some(true)
+            && self.send_once_more(vote.master(), waiting, Form::Sha)
     }
 
     fn send_once_more(&self, master: MasterId, waiting: Waiting, form: Form) -> bool {

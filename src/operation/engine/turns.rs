@@ -26,8 +26,7 @@ impl Engine {
         }
     }
 
-    /// A program on several keys waits for masters that have yet to say whether they hold what it is to run on, but not for
-    /// longer than for a vote.
+    /// A program on several keys waits for masters that have yet to say whether they hold what it is to run on.
     fn ask_once_told(self: &Rc<Self>, id: OperationId) {
         let places = self.with(id, |flight| {
             let places = flight.operation.waits_for_holders(&self.rules)?.to_vec();
@@ -40,7 +39,7 @@ impl Engine {
         tokio::task::spawn_local(async move {
             let registers = &engine.rules.registers;
             let told = registers.heard(&places);
-            if tokio::time::timeout(engine.rules.vote_timeout, told).await.is_err() {
+            if tokio::time::timeout(engine.rules.wait_for_all(), told).await.is_err() {
                 // This worker may have stood still itself: what has come meanwhile is read first.
                 tokio::task::yield_now().await;
                 registers.miss(registers.awaited(&places));

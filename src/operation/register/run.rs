@@ -290,6 +290,11 @@ impl Run {
         self.ended_by(Proposer::all_others_are_lost)
     }
 
+    /// Whether all masters that answer are to hold something.
+    pub fn needs_all(&self) -> bool {
+        self.proposer.needs_all()
+    }
+
     /// Those that have not answered are silent. Who wants all to hold something goes on without them.
     pub fn without_the_silent(&mut self) -> Step {
         if self.is_over || self.is_failing() {
