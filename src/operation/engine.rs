@@ -59,6 +59,9 @@ pub struct OperationId {
 /// What pauses after lost rounds grow to at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// As many rounds fit into a pause at most, or pauses after a split vote.
+const ROUNDS_OF_A_PAUSE: u32 = 2;
+
 /// All operations of one worker, and what they share.
 pub struct Engine {
     rules: Rules,
@@ -613,10 +616,11 @@ impl Engine {
             flight.pausing = true;
             flight.pauses += 1;
             self.metrics.retried(flight.operation.question());
-            (flight.pauses, flight.last)
+            let round = Duration::from_micros(self.stopwatch.since(flight.asked_us));
+            (flight.pauses, round, flight.last)
         });
-        let Some((pauses, last)) = paused else { return };
-        let longest_ms = self.longest_pause(pauses).as_millis().max(1) as u64;
+        let Some((pauses, round, last)) = paused else { return };
+        let longest_ms = self.longest_pause(pauses, round).as_millis().max(1) as u64;
         let pause = Duration::from_millis(fastrand::u64(1..=longest_ms));
         // Nobody pauses beyond the patience.
         let left = last.map_or(pause, |last| last.saturating_duration_since(clock::now()));
@@ -639,10 +643,14 @@ impl Engine {
 
     /// The longest that the pause with this number may be. Whoever loses more often than a lock may has met others whose rounds
     /// take longer than such pauses, as of many keys or on slow machines: each then waits up to twice as long as before.
-    fn longest_pause(&self, number: u32) -> Duration {
+    ///
+    /// It grows to a few rounds only, of which the last one took as long as `round`: who pauses for longer than others need lets
+    /// them go first again and again.
+    fn longest_pause(&self, number: u32, round: Duration) -> Duration {
         let doublings = number.saturating_sub(self.rules.split_vote_retries);
         let longest = self.split_vote_delay.saturating_mul(2_u32.saturating_pow(doublings));
-        longest.min(LONGEST_PAUSE).max(self.split_vote_delay)
+        let enough = round.max(self.split_vote_delay).saturating_mul(ROUNDS_OF_A_PAUSE);
+        longest.min(enough).min(LONGEST_PAUSE).max(self.split_vote_delay)
     }
 
     /// What to do if the client's patience has passed while the operation paused. Who has forgotten what masters said before
@@ -788,8 +796,12 @@ mod tests {
     #[tokio::test]
     async fn pauses_grow_for_who_has_lost_more_often_than_a_lock_may() {
         let engine = engine();
-        let pauses = [0, 1, 2, 3, 4, 5, 40].map(|number| engine.longest_pause(number).as_millis());
-        assert_eq!(pauses, [50, 100, 200, 400, 800, 1_000, 1_000]);
+        let pauses = |round| {
+            [0, 1, 2, 3, 4, 5, 40].map(|number| engine.longest_pause(number, round).as_millis())
+        };
+        assert_eq!(pauses(Duration::from_secs(1)), [50, 100, 200, 400, 800, 1_000, 1_000]);
+        assert_eq!(pauses(Duration::from_millis(1)), [50, 100, 100, 100, 100, 100, 100]);
+        assert_eq!(pauses(Duration::from_millis(80)), [50, 100, 160, 160, 160, 160, 160]);
     }
 
     #[tokio::test]
