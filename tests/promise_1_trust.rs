@@ -21,6 +21,22 @@ async fn a_replica_does_not_vote_and_the_error_says_why() {
     barred(&["REPLICAOF", "127.0.0.1", "1"], "it is a replica", &["REPLICAOF", "NO", "ONE"]).await;
 }
 
+/// What was seen of it while it was a replica was taken for its marks, and the log told of a bad argument in a script.
+#[tokio::test]
+async fn a_replica_that_is_a_master_again_comes_back_without_a_word_of_scripts() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let port = masters[1].port.to_string();
+    masters[1].ask(&["SET", "by hand", "there only"]).await;
+    assert_eq!(masters[0].ask(&["REPLICAOF", "127.0.0.1", &port]).await, Reply::ok());
+    proxy.knows(0, "state", "barred").await;
+    let is_copied = || async { masters[0].has("by hand").await.then_some(()) };
+    eventually("it has the data of the other one", is_copied).await;
+    assert_eq!(masters[0].ask(&["REPLICAOF", "NO", "ONE"]).await, Reply::ok());
+    proxy.knows(0, "state", "voter").await;
+    let log = proxy.log();
+    assert!(!log.iter().any(|line| line.contains("script")), "{log:#?}");
+}
+
 #[tokio::test]
 async fn a_master_that_may_evict_locks_does_not_vote_and_the_error_says_why() {
     let set = |policy| ["CONFIG", "SET", "maxmemory-policy", policy];

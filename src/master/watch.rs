@@ -135,6 +135,9 @@ impl Watch {
         if !is_fresh && self.electorate.is_another(self.master, &facts.run_id) {
             return Ok(Looked::Elsewhere);
         }
+        if known.bar.is_some() && facts.bar.is_none() {
+            marks = marks::look(connection, facts.databases).await?;
+        }
         self.electorate.observe(self.master, facts.clone());
         if self.electorate.is_doubted(self.master) && facts.bar.is_none() && marks.any().is_some() {
             // Whoever counts its votes learns it by this, other proxies as well.
