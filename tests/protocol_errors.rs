@@ -131,6 +131,23 @@ async fn the_size_of_requests_is_limited() {
     assert_eq!(printable(&closing), "-ERR Protocol error: invalid bulk length\r\n");
 }
 
+/// It had sent more than was read, so the connection was reset, and the error lost with it.
+#[tokio::test]
+async fn who_still_sends_what_is_too_large_is_told_why() {
+    if support::target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    for _ in 0..5 {
+        let mut raw = proxy.raw().await;
+        let large = "x".repeat(8 << 20);
+        raw.send(&support::encode(&["SET", "large", &large])).await;
+        let closing = raw.until_closed().await;
+        assert_eq!(printable(&closing), "-ERR Protocol error: invalid bulk length\r\n");
+    }
+}
+
 /// Clients over `--max-clients` are told so, and the others stay.
 #[tokio::test]
 async fn the_number_of_clients_is_limited() {

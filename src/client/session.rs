@@ -5,6 +5,7 @@
 //! incomplete is copied, so that an idle connection costs no buffer at all.
 
 mod depart;
+mod lingering;
 pub(crate) mod listening;
 mod passing;
 mod users;
@@ -23,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep_until};
 
-use super::decoder::{Args, Decoder, Limits};
+use super::decoder::{Args, Decoder, Limits, ProtocolError};
 use super::guesses::Attempts;
 use super::login::Login;
 use super::memory::{ENTRY, Part};
@@ -55,6 +56,7 @@ use crate::pubsub::subscriber::Subscriber;
 use crate::reserved::LIBRARIES;
 use crate::worker::Worker;
 use depart::Suspended;
+use lingering::Lingering;
 use listening::Change;
 use passing::Passing;
 
@@ -83,6 +85,8 @@ pub struct Session<S> {
     /// The client sends no more. What it has sent is done all the same, as by Redis.
     ended: bool,
     registered: bool,
+    /// It is told an error that ends the connection.
+    lingering: Option<Lingering>,
     front: Front,
 }
 
@@ -138,6 +142,8 @@ pub struct Front {
     stalled: bool,
     /// No more requests: after `QUIT`, a protocol error or the end of the stream.
     closing: bool,
+    /// The last of these was a protocol error.
+    is_refused: bool,
     /// Another process can go on with it.
     portable: bool,
     /// A request that waits, for another process to wait instead.
@@ -198,13 +204,15 @@ impl<S: Portable> Session<S> {
             blocked: false,
             stalled: false,
             closing: false,
+            is_refused: false,
             portable: S::IS_PORTABLE,
             suspended: None,
             waited: Duration::ZERO,
             worker,
         };
         let (decoder, pending) = (Decoder::new(), BytesMut::new());
-        Self { stream, decoder, pending, ended: false, registered: false, front }
+        let (ended, registered, lingering) = (false, false, None);
+        Self { stream, decoder, pending, ended, registered, lingering, front }
     }
 }
 
@@ -217,6 +225,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
         if !session.registered {
             session.registered = true;
             session.front.client.wake_by(cx.waker());
+        }
+        if session.lingering.is_some() {
+            return session.poll_linger(cx);
         }
         if let Err(why) = session.front.adopt_users() {
             session.front.disconnect(why);
@@ -241,7 +252,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             }
             match session.poll_write(cx, &mut time) {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(())) if session.front.is_finished() => return Poll::Ready(()),
+                Poll::Ready(Ok(())) if session.front.is_finished() => {
+                    return if session.has_to_linger() {
+                        session.poll_linger(cx)
+                    } else {
+                        Poll::Ready(())
+                    };
+                }
                 _ => {}
             }
             if let Some(why) = session.front.must_disconnect() {
@@ -397,8 +414,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
                     }
                 }
                 Err(error) => {
-                    self.front.outbox.push_reply(NO_COMMAND, error.reply());
-                    self.front.closing = true;
+                    self.front.refuse(error);
                     done = bytes.len();
                 }
             }
@@ -905,6 +921,12 @@ impl Front {
         queued
             + planned
             + self.watched.iter().map(|watched| watched.key.len() + ENTRY).sum::<usize>()
+    }
+
+    /// What it sends is no request: that is the last reply.
+    fn refuse(&mut self, error: ProtocolError) {
+        self.outbox.push_reply(NO_COMMAND, error.reply());
+        (self.closing, self.is_refused) = (true, true);
     }
 
     /// Everything that was asked is answered, and nothing more will be.

@@ -14,7 +14,6 @@ use crate::data::connection::Ready;
 use crate::data::replies::Replies as Frames;
 use crate::data::shared::Request;
 use crate::handover::connection::Portable;
-use crate::metrics::NO_COMMAND;
 
 /// From so many bytes on a request for the data Redis is passed on while it comes.
 const LONG_REQUEST: usize = 64 << 10;
@@ -63,9 +62,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
             }
             None => {
                 if beginning.bytes > limits.max_request_bytes {
-                    let error = ProtocolError::TooBigRequest;
-                    self.front.outbox.push_reply(NO_COMMAND, error.reply());
-                    self.front.closing = true;
+                    self.front.refuse(ProtocolError::TooBigRequest);
                 }
                 false
             }
