@@ -3,81 +3,22 @@
 //! A [`Proposer`] is one operation. Its owner sends every request to all masters, hands in the answers, and calls
 //! [`Proposer::again`] after a refusal, when too little was answered in time, or when the roster's version changed.
 
+mod attempts;
+mod messages;
+
 use std::collections::BTreeMap;
 
 use super::early::Early;
-use super::flush;
 use super::remains::{self, Over};
-use super::remembered::Keep;
 use super::settle::{Finding, Holding, settle};
-use super::slot::{Adopt, Apply, Basis, Ran, Refusal, Sight, Slots};
+use super::slot::{Adopt, Apply, Basis, Ran, Refusal, Sight};
 use super::tombstone::alike;
-use super::{Program, Runs, slot};
+use super::{Program, flush, slot};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::{MasterId, MasterSet, Quorum};
-
-/// A request to every master.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Request<P: Program> {
-    /// Promise this ballot for these keys, and tell what they hold. With each goes the highest flush of its database that a
-    /// master has shown, 0 if that is not known.
-    Prepare(Vec<(P::Key, u64)>, Ballot),
-    /// Accept states.
-    Adopt(Adopt<P>),
-    /// Run a program.
-    Apply(Apply<P>),
-}
-
-/// What a master answered.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Answer<P: Program> {
-    /// The ballot is promised; the keys hold this.
-    Promised(Vec<Sight<P>>),
-    /// The states are accepted.
-    Adopted,
-    /// The program ran, and replied.
-    Applied(Ran<P>),
-    /// Nothing was changed.
-    Refused(Refusal),
-}
-
-/// What is to be done now.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step<P: Program> {
-    /// Nothing, until the next answer or the deadline.
-    Wait,
-    /// Send this to every master.
-    Send(Request<P>),
-    /// Somebody else is at work, or a master is behind: pause at random, then call [`Proposer::again`].
-    Pause,
-    /// The operation has ended.
-    Done(Outcome<P>),
-}
-
-/// How an operation ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome<P: Program> {
-    /// The program ran, exactly once.
-    Ran(P::Reply),
-    /// What the keys hold, for an operation that only reads.
-    Read(Vec<Holding<P>>),
-    /// It has not run, and never will: its keys hold something else than it expects ([`Program::may_run`]).
-    Unmet,
-    /// It may have run or not, and nobody can tell any more. It must not run again.
-    NotKnown,
-}
-
-/// What an operation wants.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Wish<P: Program> {
-    /// To run this.
-    Run(P),
-    /// To know what these keys hold.
-    Read(Vec<P::Key>),
-    /// That all masters hold the same under these keys, as far as they answer.
-    Settle(Vec<P::Key>),
-}
+use attempts::Attempts;
+pub use messages::{Answer, Outcome, Request, Step, Wish};
 
 /// One operation on its way through the masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,8 +30,8 @@ pub struct Proposer<P: Program> {
     wish: Wish<P>,
     /// The keys that are looked at: those of the wish first.
     keys: Vec<P::Key>,
-    /// How the program was sent. At most one of them can take effect.
-    attempts: Vec<Attempt<P>>,
+    /// How the program was sent.
+    attempts: Attempts<P>,
     /// The highest ballot met.
     highest: Ballot,
     /// What masters have said to the last round that was beyond an end.
@@ -121,17 +62,6 @@ enum Phase<P: Program> {
     },
     /// With what the keys hold now, if this worker may go on with them, and the masters that are known to hold that.
     Ended(Option<Vec<Basis<P>>>, MasterSet),
-}
-
-/// A program that was sent to every master, once.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Attempt<P: Program> {
-    /// What it runs under, by key, and after which flush.
-    ballots: Vec<(P::Key, Ballot, u64)>,
-    /// Masters that have refused it, and so never run it.
-    refused: MasterSet,
-    /// Whether some master has stopped, so that nobody runs it.
-    has_stopped: bool,
 }
 
 /// Votes on what was sent.
@@ -183,7 +113,7 @@ impl<P: Program> Proposer<P> {
             version,
             keys: wish.keys(),
             wish,
-            attempts: Vec::new(),
+            attempts: Attempts::default(),
             highest,
             early: None,
             flushes: BTreeMap::new(),
@@ -197,9 +127,8 @@ impl<P: Program> Proposer<P> {
     /// Begins a round with a higher ballot, or after one that was beyond an end ([`Early`]). Whatever the rounds before may
     /// still bring does not count any more.
     pub fn again(&mut self, now_us: u64) -> Request<P> {
-        let mine = || self.attempts.iter().map(Attempt::ballot).max().unwrap_or_default();
         let ballot = match self.early {
-            Some(early) => early.next(mine(), now_us, self.worker),
+            Some(early) => early.next(self.attempts.highest(), now_us, self.worker),
             None => Ballot::above(self.highest, now_us, self.worker),
         };
         self.early = None;
@@ -277,26 +206,19 @@ impl<P: Program> Proposer<P> {
     /// A master has refused what was sent under this ballot, or it was not sent to it: it has not run it, and is not sent it
     /// again. What none has run has come to nothing.
     pub fn never_runs(&mut self, ballot: Ballot, master: MasterId) {
-        let everybody = self.quorum.everybody();
-        self.attempts.retain_mut(|attempt| {
-            if attempt.ballot() == ballot {
-                attempt.refused.insert(master);
-            }
-            attempt.refused != everybody
-        });
+        self.attempts.never_runs(ballot, master, self.quorum.everybody());
     }
 
     /// A master has stopped what was sent under this ballot at a key that it was not sent for. So does any other that would run it,
     /// as that holds the same.
     pub fn stops(&mut self, ballot: Ballot, master: MasterId) {
-        let is_one = |attempt: &&mut Attempt<P>| attempt.ballot() == ballot;
-        self.attempts.iter_mut().filter(is_one).for_each(|attempt| attempt.has_stopped = true);
+        self.attempts.stop(ballot);
         self.never_runs(ballot, master);
     }
 
     /// Whether the program was sent, and some master may have run it or may run it yet.
     pub fn may_have_run(&self) -> bool {
-        self.attempts.iter().any(|attempt| !attempt.has_stopped)
+        self.attempts.may_have_run()
     }
 
     /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot, and what hung on who is
@@ -519,7 +441,7 @@ impl<P: Program> Proposer<P> {
         let Wish::Run(program) = self.wish.clone() else {
             return self.end(Outcome::Read(holdings));
         };
-        match self.fate(&holdings) {
+        match self.attempts.fate(&holdings) {
             Fate::Ran(reply) => self.end(Outcome::Ran(reply)),
             Fate::NotKnown => self.end(Outcome::NotKnown),
             Fate::DidNotRun if !program.may_run(&holdings, ballot.counter) => {
@@ -538,31 +460,10 @@ impl<P: Program> Proposer<P> {
         }
     }
 
-    /// What became of the attempts so far. What one key tells is true of all: they were accepted together. Nobody can tell
-    /// what had run before a flush.
-    fn fate(&self, holdings: &[Holding<P>]) -> Fate<P::Reply> {
-        let attempts = self.attempts.iter().map(|attempt| {
-            let fates = attempt.ballots.iter().zip(holdings);
-            let fates = fates.map(|((_, ballot, flush), holding)| match *flush == holding.flush {
-                true => holding.state.recent.fate(*ballot),
-                false => Fate::NotKnown,
-            });
-            match fates.reduce(Fate::of_one) {
-                Some(Fate::NotKnown) if attempt.has_stopped => Fate::DidNotRun,
-                fate => fate.unwrap_or(Fate::DidNotRun),
-            }
-        });
-        attempts.reduce(Fate::of_any).unwrap_or(Fate::DidNotRun)
-    }
-
     fn apply(&mut self, program: P, basis: Vec<Basis<P>>, now_us: u64) -> Request<P> {
-        let ballots = program.keys().into_iter().zip(&basis);
-        let ballots = ballots.map(|(key, basis)| (key, basis.ballot, basis.flush)).collect();
-        let attempt = Attempt { ballots, refused: MasterSet::EMPTY, has_stopped: false };
-        let highest = attempt.ballot();
-        self.attempts.push(attempt);
-        let now_us = now_us.max(highest.counter);
-        let round = self.round(highest, now_us);
+        let ballot = self.attempts.send(&program, &basis);
+        let now_us = now_us.max(ballot.counter);
+        let round = self.round(ballot, now_us);
         self.phase = Phase::Applying(round, basis.clone(), None);
         Request::Apply(Apply { program, basis, now_us, next: round.next })
     }
@@ -657,29 +558,6 @@ impl<P: Program> Proposer<P> {
     }
 }
 
-impl<P: Program> Attempt<P> {
-    /// The ballot that answers to it are known by.
-    fn ballot(&self) -> Ballot {
-        self.ballots.iter().map(|(_, ballot, _)| *ballot).max().unwrap_or_default()
-    }
-}
-
-impl<P: Runs> Request<P> {
-    /// What a master does that remembers as many programs of each key as `keep` says, at `own_us` by its own clock.
-    pub fn execute(&self, slots: &mut Slots<P>, keep: Keep, own_us: u64) -> Answer<P> {
-        let answer = match self {
-            Self::Prepare(keys, ballot) => {
-                let met = keys.iter().map(|(_, met)| *met).max().unwrap_or_default();
-                let keys: Vec<_> = keys.iter().map(|(key, _)| key.clone()).collect();
-                slots.prepare(&keys, *ballot, met, own_us).map(Answer::Promised)
-            }
-            Self::Adopt(adopt) => slots.adopt(adopt, own_us).map(|()| Answer::Adopted),
-            Self::Apply(apply) => slots.apply(apply, keep, own_us).map(Answer::Applied),
-        };
-        answer.unwrap_or_else(Answer::Refused)
-    }
-}
-
 impl<P: Program> Basis<P> {
     /// The same key after the program, if no lease stands in between.
     fn after(&self, wrote: bool, next: Option<Ballot>) -> Option<Self> {
@@ -687,24 +565,5 @@ impl<P: Program> Basis<P> {
         let ballot = next.unwrap_or(self.ballot);
         let flush = self.flush;
         self.lease.is_none().then_some(Self { accepted, lease: None, ballot, flush })
-    }
-}
-
-impl<P: Program> Wish<P> {
-    /// The keys.
-    pub fn keys(&self) -> Vec<P::Key> {
-        match self {
-            Self::Run(program) => program.keys(),
-            Self::Read(keys) | Self::Settle(keys) => keys.clone(),
-        }
-    }
-
-    /// Whether all masters that answer are to hold the same.
-    fn needs_all(&self) -> bool {
-        match self {
-            Self::Run(program) => program.needs_all(),
-            Self::Read(_) => false,
-            Self::Settle(_) => true,
-        }
     }
 }

@@ -1,0 +1,96 @@
+//! How a program was sent, and what became of that. At most one attempt can take effect.
+
+use crate::decision::keyspace::Program;
+use crate::decision::keyspace::settle::Holding;
+use crate::decision::keyspace::slot::Basis;
+use crate::decision::register::acceptor::Fate;
+use crate::decision::register::ballot::Ballot;
+use crate::quorum::{MasterId, MasterSet};
+
+/// All attempts of one operation that may have run or may run yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Attempts<P: Program>(Vec<Attempt<P>>);
+
+/// A program that was sent to every master, once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Attempt<P: Program> {
+    /// What it runs under, by key, and after which flush.
+    ballots: Vec<(P::Key, Ballot, u64)>,
+    /// Masters that have refused it, and so never run it.
+    refused: MasterSet,
+    /// Whether some master has stopped, so that nobody runs it.
+    has_stopped: bool,
+}
+
+impl<P: Program> Default for Attempts<P> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<P: Program> Attempts<P> {
+    /// One more is sent, on this. Returns the ballot that answers to it are known by.
+    pub(super) fn send(&mut self, program: &P, basis: &[Basis<P>]) -> Ballot {
+        let ballots = program.keys().into_iter().zip(basis);
+        let ballots = ballots.map(|(key, basis)| (key, basis.ballot, basis.flush)).collect();
+        let attempt = Attempt { ballots, refused: MasterSet::EMPTY, has_stopped: false };
+        let ballot = attempt.ballot();
+        self.0.push(attempt);
+        ballot
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The highest ballot that one of them was sent under.
+    pub(super) fn highest(&self) -> Ballot {
+        self.0.iter().map(Attempt::ballot).max().unwrap_or_default()
+    }
+
+    /// See [`Proposer::never_runs`](super::Proposer::never_runs).
+    pub(super) fn never_runs(&mut self, ballot: Ballot, master: MasterId, everybody: MasterSet) {
+        self.0.retain_mut(|attempt| {
+            if attempt.ballot() == ballot {
+                attempt.refused.insert(master);
+            }
+            attempt.refused != everybody
+        });
+    }
+
+    /// Some master has stopped the one that was sent under this ballot.
+    pub(super) fn stop(&mut self, ballot: Ballot) {
+        let is_one = |attempt: &&mut Attempt<P>| attempt.ballot() == ballot;
+        self.0.iter_mut().filter(is_one).for_each(|attempt| attempt.has_stopped = true);
+    }
+
+    /// Whether some master may have run one of them, or may run it yet.
+    pub(super) fn may_have_run(&self) -> bool {
+        self.0.iter().any(|attempt| !attempt.has_stopped)
+    }
+
+    /// What became of them. What one key tells is true of all: they were accepted together. Nobody can tell what had run before a
+    /// flush.
+    pub(super) fn fate(&self, holdings: &[Holding<P>]) -> Fate<P::Reply> {
+        let fates = self.0.iter().map(|attempt| attempt.fate(holdings));
+        fates.reduce(Fate::of_any).unwrap_or(Fate::DidNotRun)
+    }
+}
+
+impl<P: Program> Attempt<P> {
+    fn ballot(&self) -> Ballot {
+        self.ballots.iter().map(|(_, ballot, _)| *ballot).max().unwrap_or_default()
+    }
+
+    fn fate(&self, holdings: &[Holding<P>]) -> Fate<P::Reply> {
+        let fates = self.ballots.iter().zip(holdings);
+        let fates = fates.map(|((_, ballot, flush), holding)| match *flush == holding.flush {
+            true => holding.state.recent.fate(*ballot),
+            false => Fate::NotKnown,
+        });
+        match fates.reduce(Fate::of_one) {
+            Some(Fate::NotKnown) if self.has_stopped => Fate::DidNotRun,
+            fate => fate.unwrap_or(Fate::DidNotRun),
+        }
+    }
+}
