@@ -75,7 +75,7 @@ async fn who_comes_to_the_keys_of_each_other_waits_for_nobody_in_a_ring() {
 /// nobody knows, although no master would ever run it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_master_keeps_nobody_from_knowing_that_a_script_stopped_at_an_undeclared_key() {
-    let (_masters, _relays, proxy) = with_a_late_master("1", 300);
+    let (_masters, _relays, proxy) = with_a_late_master("1", 1_200);
     let replies = at_once(&[proxy], &LOGGING, COUNTS).await;
     assert_counted(0, 1, &replies);
 }
