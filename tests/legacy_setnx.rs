@@ -82,7 +82,7 @@ async fn setnx_in_a_pipeline() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_setnx_at_once_one_wins() {
     let masters = Masters::start(3);
-    let proxies = [Proxy::start(&masters, &[]), Proxy::start(&masters, &[])];
+    let proxies = [0, 1].map(|_| Proxy::start(&masters, &PATIENT));
     for (turn, used) in [&proxies[..1], &proxies[..]].into_iter().cycle().take(20).enumerate() {
         let winners = at_once(used, format!("lock {turn}"), setnx).await;
         // Between two proxies a vote may split so that nobody wins, but never so that two do.
@@ -103,7 +103,7 @@ async fn of_many_that_see_an_expired_timestamp_one_takes_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_two_proxies_too_one_takes_over() {
     let masters = Masters::start(3);
-    let proxies = [Proxy::start(&masters, &[]), Proxy::start(&masters, &[])];
+    let proxies = [0, 1].map(|_| Proxy::start(&masters, &PATIENT));
     takeovers(&proxies).await;
 }
 
@@ -111,7 +111,7 @@ async fn over_two_proxies_too_one_takes_over() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_getsets_see_each_other_in_some_order() {
     let masters = Masters::start(3);
-    let proxies = [Proxy::start(&masters, &[]), Proxy::start(&masters, &[])];
+    let proxies = [0, 1].map(|_| Proxy::start(&masters, &PATIENT));
     let mut writers = Vec::new();
     for id in 0..4 {
         let mut client = proxies[id % 2].connection().await;
@@ -136,12 +136,15 @@ async fn concurrent_getsets_see_each_other_in_some_order() {
     assert_eq!(seen.len(), count, "one value was given to two writers, or was never seen");
 }
 
+/// So that writers who interfere with each other on a slow machine are told in the end what they did.
+const PATIENT: [&str; 2] = ["--patience", "60s"];
+
 /// While a lock changes hands it has an old value or a new one, never none: "none" would tell a
 /// client that it was released.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_changes_hands_is_never_seen_absent() {
     let masters = Masters::start(3);
-    let proxies = [Proxy::start(&masters, &[]), Proxy::start(&masters, &[])];
+    let proxies = [0, 1].map(|_| Proxy::start(&masters, &PATIENT));
     let mut reader = proxies[0].connection().await;
     assert_eq!(int(&mut reader, &["SETNX", "lock", "first"]).await, 1);
     let mut writers = Vec::new();
