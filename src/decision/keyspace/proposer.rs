@@ -44,6 +44,8 @@ pub struct Proposer<P: Program> {
     minor: Option<Vec<(P::Key, P::Lease)>>,
     /// Masters that could not do what was sent last, whatever it was.
     unable: MasterSet,
+    /// The ballot of the attempt that was found to have run, whose votes were not heard.
+    found: Option<Ballot>,
     phase: Phase<P>,
 }
 
@@ -120,6 +122,7 @@ impl<P: Program> Proposer<P> {
             over: Over::default(),
             minor: None,
             unable: MasterSet::EMPTY,
+            found: None,
             phase: Phase::Pausing { is_split: false },
         }
     }
@@ -442,7 +445,10 @@ impl<P: Program> Proposer<P> {
             return self.end(Outcome::Read(holdings));
         };
         match self.attempts.fate(&holdings) {
-            Fate::Ran(reply) => self.end(Outcome::Ran(reply)),
+            Fate::Ran(reply) => {
+                self.found = self.attempts.ran(&holdings);
+                self.end(Outcome::Ran(reply))
+            }
             Fate::NotKnown => self.end(Outcome::NotKnown),
             Fate::DidNotRun if !program.may_run(&holdings, ballot.counter) => {
                 self.end(Outcome::Unmet)
@@ -491,6 +497,11 @@ impl<P: Program> Proposer<P> {
             Phase::Ended(held, _) => held.as_deref(),
             _ => None,
         }
+    }
+
+    /// The ballot of the attempt that was found to have run, if too few masters had said so.
+    pub fn found(&self) -> Option<Ballot> {
+        self.found
     }
 
     /// The masters that are known to hold that.

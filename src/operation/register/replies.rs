@@ -26,6 +26,11 @@ impl Replies {
         }
     }
 
+    /// Any of them: as long as a master has run the program, it is what all reply that run it.
+    pub(super) fn first(&self) -> Option<&Reply> {
+        self.given.first().map(|(reply, _)| reply)
+    }
+
     /// Whether there are several.
     pub(super) fn differ(&self) -> bool {
         self.given.len() > 1

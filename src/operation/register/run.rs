@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::ask::{self, Words};
 use super::replies::{self, Replies};
 use super::said::{self, Said};
-use super::{Job, Lease, Place, are_too_many, decided};
+use super::{Job, Lease, Place, Reply, are_too_many, decided};
 use crate::decision::keyspace::proposer::{self, Answer, Outcome, Proposer, Request, Wish};
 use crate::decision::keyspace::remains::Over;
 use crate::decision::keyspace::slot::{Basis, Refusal};
@@ -37,6 +37,8 @@ pub struct Run {
     round: u32,
     /// The rounds in which the program was sent, and the ballots that answers to it are known by.
     applied: Vec<(u32, Ballot)>,
+    /// What single masters have replied to those of them that were given up, by their ballots: stamps keep less.
+    heard: Vec<(Ballot, Reply)>,
     copying: Copying,
     wrote: bool,
     /// What masters replied to what was sent last.
@@ -157,6 +159,7 @@ impl Run {
             request,
             round: 0,
             applied: Vec::new(),
+            heard: Vec::new(),
             copying: Copying::default(),
             wrote: false,
             replies: Replies::default(),
@@ -256,7 +259,7 @@ impl Run {
     }
 
     /// Takes the answer of a master to a round before, the low bits of which are known. It tells only whether the program
-    /// may have run there.
+    /// may have run there, and what it has replied if it has.
     pub fn answered_late(&mut self, master: MasterId, round: u8, frame: &[u8]) {
         let sent = self.applied.iter().find(|(applied, _)| *applied as u8 == round);
         let Some((_, ballot)) = sent else { return };
@@ -265,6 +268,8 @@ impl Run {
         } else if let Some(refusal) = said::refused(frame) {
             let refused = Answer::Refused(refusal);
             self.proposer.answer(*ballot, master, self.worker.version, refused);
+        } else if let Some(reply) = said::replied(frame) {
+            self.heard.push((*ballot, reply));
         }
     }
 
@@ -488,11 +493,25 @@ impl Run {
                 self.send()
             }
             proposer::Step::Pause => Step::Pause,
+            proposer::Step::Done(Outcome::Ran(kept)) => {
+                Step::Done(Outcome::Ran(self.in_full(kept)))
+            }
             proposer::Step::Done(outcome) => Step::Done(outcome),
         }
     }
 
+    /// What it has replied, of which a stamp has kept this. A master may have said so before it turned out to have run: with all
+    /// that it has published.
+    fn in_full(&self, kept: Reply) -> Reply {
+        let found = self.proposer.found();
+        let heard = self.heard.iter().find(|(ballot, _)| Some(*ballot) == found);
+        heard.map_or(kept, |(_, reply)| reply.clone())
+    }
+
     fn send(&mut self) -> Step {
+        if let (Some(ballot), Some(reply)) = (self.sent_under(), self.replies.first()) {
+            self.heard.push((ballot, reply.clone()));
+        }
         self.round += 1;
         (self.copying, self.failed) = (Copying::default(), Vec::new());
         if let (Request::Apply(_), Some(ballot)) = (&self.request, self.proposer.ballot()) {

@@ -47,16 +47,33 @@ pub fn said(request: &Request<Job>, frame: &[u8]) -> Option<Said> {
             return Some(Said::Lacking(at.collect::<Option<_>>()?));
         }
         (b"missing", Request::Apply(_)) => return Some(Said::Missing(place(rest)?)),
-        (b"wrote", Request::Apply(_)) => Answer::Applied(ran(rest, true, true)?),
-        (b"dated", Request::Apply(_)) => {
-            let (ttl_ms, rest) = rest.split_first()?;
-            Answer::Applied(dated(u64::try_from(resp3::int(ttl_ms)?).ok()?, rest)?)
-        }
-        (b"ended", Request::Apply(_)) => Answer::Applied(ran(rest, false, true)?),
-        (b"read", Request::Apply(_)) => Answer::Applied(ran(rest, false, false)?),
+        (how, Request::Apply(_)) => Answer::Applied(applied(how, rest)?),
         _ => return None,
     };
     Some(Said::Answer(answer))
+}
+
+/// What a master has replied to a program that it has run.
+pub fn replied(frame: &[u8]) -> Option<Reply> {
+    let told = || {
+        let items = resp3::items(frame)?;
+        let (how, rest) = items.split_first()?;
+        applied(resp3::bulk(how)?, rest)
+    };
+    bare(frame).or_else(told).map(|ran| ran.reply)
+}
+
+fn applied(how: &[u8], rest: &[&[u8]]) -> Option<Ran<Job>> {
+    match how {
+        b"wrote" => ran(rest, true, true),
+        b"dated" => {
+            let (ttl_ms, rest) = rest.split_first()?;
+            dated(u64::try_from(resp3::int(ttl_ms)?).ok()?, rest)
+        }
+        b"ended" => ran(rest, false, true),
+        b"read" => ran(rest, false, false),
+        _ => None,
+    }
 }
 
 /// Whether a master that gives this error, a frame, has certainly changed nothing. Others come from within a script, too, which
