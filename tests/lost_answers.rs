@@ -77,3 +77,22 @@ async fn a_transaction_that_only_reads_is_answered_as_well() {
     let replies = client.replies(3).await;
     assert_eq!(replies[2], Reply::Array(vec![Reply::Int(1)]));
 }
+
+/// A stamp keeps that as well.
+#[tokio::test]
+async fn what_a_program_publishes_is_published_if_all_answers_to_it_were_lost() {
+    let Some(bed) = bed() else { return };
+    let other = Proxy::start(&bed.masters, &[]);
+    other.expect_warnings();
+    let mut subscriber = other.raw().await;
+    subscriber.ask(&["SUBSCRIBE", "channel"]).await;
+    let mut client = bed.proxy.raw().await;
+    let publish = "EVAL \"redis.call('PUBLISH', 'channel', ARGV[1]) return redis.call('INCR', KEYS[1])\" 1 count";
+    assert_eq!(client.ask(&words(&format!("{publish} first"))).await, Reply::Int(1));
+    bed.lose_answers(&mut client, &[&format!("{publish} second")], &[0, 1, 2]).await;
+    assert_eq!(client.reply().await, Reply::Int(2));
+    for expected in ["first", "second"] {
+        let Reply::Array(message) = subscriber.reply().await else { panic!("no message") };
+        assert_eq!(message[2], Reply::bulk(expected));
+    }
+}

@@ -114,7 +114,7 @@ fn strangers_requests() -> Vec<(&'static str, Vec<u8>)> {
     .into()
 }
 
-/// A request over `--max-request-bytes` is refused in the words Redis has for its own limit.
+/// A request over `--max-request-bytes` is refused, and the error names the setting.
 #[tokio::test]
 async fn the_size_of_requests_is_limited() {
     if support::target_is_plain_redis() {
@@ -128,7 +128,10 @@ async fn the_size_of_requests_is_limited() {
     assert_eq!(raw.ask(&["GET", "lock"]).await, Reply::bulk(&fits));
     raw.send(b"*3\r\n$3\r\nSET\r\n$4\r\nlock\r\n$65537\r\n").await;
     let closing = raw.until_closed().await;
-    assert_eq!(printable(&closing), "-ERR Protocol error: invalid bulk length\r\n");
+    assert_eq!(
+        printable(&closing),
+        "-ERR Protocol error: request larger than max-request-bytes\r\n"
+    );
 }
 
 /// It had sent more than was read, so the connection was reset, and the error lost with it.
@@ -144,7 +147,10 @@ async fn who_still_sends_what_is_too_large_is_told_why() {
         let large = "x".repeat(8 << 20);
         raw.send(&support::encode(&["SET", "large", &large])).await;
         let closing = raw.until_closed().await;
-        assert_eq!(printable(&closing), "-ERR Protocol error: invalid bulk length\r\n");
+        assert_eq!(
+            printable(&closing),
+            "-ERR Protocol error: request larger than max-request-bytes\r\n"
+        );
     }
 }
 

@@ -31,13 +31,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The longest bulk string.
-    fn bulk(self) -> usize {
-        if self.may_pass {
-            PASSED_BULK_MAX.max(self.max_request_bytes)
-        } else {
-            self.max_request_bytes
-        }
+    /// Whether a bulk string of Redis's may be so long here.
+    fn allows(self, length: usize) -> bool {
+        self.may_pass || length <= self.max_request_bytes
     }
 }
 
@@ -182,7 +178,7 @@ impl Decoder {
     fn bulk_length(&mut self, buf: &[u8], limits: Limits) -> Result<Option<usize>, ProtocolError> {
         if self.bulk.is_none() {
             let length = match short_header(buf.get(self.at..).unwrap_or_default()) {
-                Some((length, header)) if length <= limits.bulk() => {
+                Some((length, header)) if limits.allows(length) => {
                     self.at += header;
                     length
                 }
@@ -303,10 +299,13 @@ fn parse_bulk_length(line: &[u8], limits: Limits) -> Result<usize, ProtocolError
     };
     let length = parse_i64(digits)
         .and_then(|length| usize::try_from(length).ok())
-        .filter(|&length| length <= limits.bulk())
+        .filter(|&length| length <= BULK_MAX)
         .ok_or(ProtocolError::InvalidBulkLength)?;
     if length > STRANGER_BULK_MAX && !limits.authenticated {
         return Err(ProtocolError::UnauthenticatedBulkLength);
+    }
+    if !limits.allows(length) {
+        return Err(ProtocolError::TooBigRequest);
     }
     Ok(length)
 }
@@ -485,8 +484,8 @@ const ARGS_MAX: i64 = 1024 * 1024;
 const STRANGER_ARGS_MAX: i64 = 10;
 const STRANGER_BULK_MAX: usize = 16_384;
 
-/// Redis's own limit for what is passed on (`proto-max-bulk-len`).
-const PASSED_BULK_MAX: usize = 512 << 20;
+/// The longest bulk string (Redis's `proto-max-bulk-len`).
+const BULK_MAX: usize = 512 << 20;
 
 /// Spans that an idle decoder keeps allocated: as many as all but odd lock commands have arguments.
 const KEPT_SPANS: usize = 8;

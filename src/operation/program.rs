@@ -464,7 +464,9 @@ impl Program {
                 Some(raw)
             }
             Outcome::Ran(register::Reply::Packed(packed)) => {
-                packed::frame(&packed).map(Bytes::from)
+                let (raw, messages) = packed::reply(&packed).unzip();
+                self.messages = messages.unwrap_or_default();
+                raw.map(Bytes::from)
             }
             _ => None,
         };

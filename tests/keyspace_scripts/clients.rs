@@ -165,7 +165,7 @@ async fn run(
                 }
                 // Its answers were lost, but not the reply.
                 Step::Done(Outcome::Ran(Reply::Packed(reply))) => {
-                    return (packed::frame(&reply).map(Bytes::from), None);
+                    return (packed::reply(&reply).map(|(frame, _)| Bytes::from(frame)), None);
                 }
                 Step::Done(_) => return (None, None),
                 Step::Failed(error) => panic!("{}", String::from_utf8_lossy(&error)),

@@ -49,7 +49,7 @@ async fn a_reply_out_of_a_stamp_is_the_one_that_redis_gives() {
         let crate::support::Reply::Bulk(bytes) = raw.ask(&["EVAL", &pack, "0"]).await else {
             panic!("{reply}");
         };
-        let frame = packed::frame(&bytes).unwrap_or_else(|| panic!("{reply}: {bytes:?}"));
+        let (frame, _) = packed::reply(&bytes).unwrap_or_else(|| panic!("{reply}: {bytes:?}"));
         let (frame, expected) =
             (String::from_utf8_lossy(&frame), String::from_utf8_lossy(&expected));
         assert_eq!(frame, expected, "{reply}");

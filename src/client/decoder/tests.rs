@@ -182,7 +182,7 @@ fn a_request_is_no_longer_than_allowed() {
     let exactly = Limits { max_request_bytes: fits.len(), authenticated: true, may_pass: false };
     assert_eq!(feed_whole(fits, exactly).0.len(), 1);
     assert_refused(fits, limits, "request larger than max-request-bytes");
-    assert_refused("*1\r\n$31\r\n", limits, "invalid bulk length");
+    assert_refused("*1\r\n$31\r\n", limits, "request larger than max-request-bytes");
     assert_refused("*1\r\n$30\r\n", limits, "request larger than max-request-bytes");
     assert_refused(
         "*3\r\n$4\r\nECHO\r\n$4\r\nabcd\r\n$4\r\n",

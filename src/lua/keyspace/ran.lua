@@ -34,6 +34,9 @@ else
       end
     end
     local packed, length = reply and cmsgpack.pack(reply) or '\194', '0001'
+    if messages then
+      packed = packed .. cmsgpack.pack(messages)
+    end
     if #packed > LONGEST_REPLY then
       packed, length = '', '0000'
     elseif #packed > 1 then

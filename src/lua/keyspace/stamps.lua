@@ -25,6 +25,9 @@ if missing or not writes then
 end
 
 local packed = cmsgpack.pack(reply)
+if messages then
+  packed = packed .. cmsgpack.pack(messages)
+end
 if #packed > LONGEST_REPLY then
   packed = ''
 end

@@ -1,13 +1,24 @@
 //! Replies out of stamps: what a script returned, in MessagePack as `cmsgpack.pack` writes it (`lua_cmsgpack.c`), made the
-//! RESP3 frame that Redis makes of it (`luaReplyToRedisReply` in `script_lua.c`).
+//! RESP3 frame that Redis makes of it (`luaReplyToRedisReply` in `script_lua.c`). Behind it stands what the script has published.
 
-/// Returns the frame; `None`: this is no reply that was packed.
-pub fn frame(packed: &[u8]) -> Option<Vec<u8>> {
+use crate::operation::program::Message;
+
+/// Returns the frame, and what was published; `None`: this is no reply that was packed.
+pub fn reply(packed: &[u8]) -> Option<(Vec<u8>, Vec<Message>)> {
     let mut rest = packed;
-    let value = value(&mut rest, 0)?;
-    let mut frame = Vec::with_capacity(packed.len() + 16);
-    write(&value, &mut frame);
-    rest.is_empty().then_some(frame)
+    let reply = frame(&mut rest)?;
+    let messages = match rest {
+        [] => Vec::new(),
+        _ => Message::parse_all(&frame(&mut rest)?)?,
+    };
+    rest.is_empty().then_some((reply, messages))
+}
+
+/// The next value as a frame.
+fn frame(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let mut frame = Vec::with_capacity(rest.len() + 16);
+    write(&value(rest, 0)?, &mut frame);
+    Some(frame)
 }
 
 /// What Lua can return.
@@ -170,15 +181,25 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_a_stamp_holds_is_read_without_a_panic(packed: Vec<u8>) {
-            let _ = frame(&packed);
+            let _ = reply(&packed);
         }
     }
 
     #[test]
     fn a_reply_that_is_cut_is_none() {
-        assert_eq!(frame(b"\x92\xa1a"), None);
-        assert_eq!(frame(b"\xa1ab"), None);
-        assert_eq!(frame(b""), None);
-        assert_eq!(frame(b"\x92\xa1a\x07").as_deref(), Some(&b"*2\r\n$1\r\na\r\n:7\r\n"[..]));
+        assert_eq!(reply(b"\x92\xa1a"), None);
+        assert_eq!(reply(b"\xa1ab"), None);
+        assert_eq!(reply(b""), None);
+        let list = (b"*2\r\n$1\r\na\r\n:7\r\n".to_vec(), Vec::new());
+        assert_eq!(reply(b"\x92\xa1a\x07"), Some(list));
+    }
+
+    #[test]
+    fn what_was_published_stands_behind_the_reply() {
+        let message = Message { shard: false, channel: "c".into(), payload: "m".into() };
+        let published = b"\x07\x93\xa7publish\xa1c\xa1m";
+        assert_eq!(reply(published), Some((b":7\r\n".to_vec(), vec![message])));
+        assert_eq!(reply(&published[..published.len() - 1]), None);
+        assert_eq!(reply(&[published, &b"\xc0"[..]].concat()), None);
     }
 }
