@@ -27,6 +27,32 @@ const BY_CHANCE: [&str; 14] = [
     "EVAL \"return redis.call('rpush', KEYS[1], redis.call('randomkey'))\" 1 list",
 ];
 
+/// It stayed on all masters but the one that was restarted, and what others encoded was another number there.
+#[tokio::test]
+async fn masters_encode_the_same_whatever_a_script_has_set_of_cjson() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[]);
+    let mut client = proxy.raw().await;
+    let set = "EVAL \"cjson.encode_number_precision(3) return cjson.encode(3.14159265)\" 0";
+    let write = "EVAL \"return redis.call('set', KEYS[1], cjson.encode(3.14159265))\" 1 price";
+    let hidden =
+        "EVAL \"return redis.call('set', KEYS[1], _G['cj' .. 'son'].encode(3.14159265))\" 1 price";
+    for line in [write, hidden] {
+        masters[0].ask(&words("EVAL 'cjson.encode_number_precision(7)' 0")).await;
+        assert_eq!(ask(&mut client, set).await.text(), "3.14");
+        assert_eq!(ask(&mut client, line).await, Reply::ok());
+        for master in masters.iter() {
+            eventually("it has run there", || async { master.has("price").await.then_some(()) })
+                .await;
+            assert_eq!(master.ask(&["GET", "price"]).await.text(), "3.14159265", "{line}");
+        }
+        assert_eq!(ask(&mut client, "DEL price").await, Reply::Int(1));
+    }
+}
+
 #[tokio::test]
 async fn masters_hold_the_same_whatever_their_clocks_and_dice() {
     if target_is_plain_redis() {

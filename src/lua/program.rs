@@ -162,7 +162,7 @@ impl Program {
         let can_be_together = shebang.is_empty()
             && !scan.cheap.is_empty()
             && !(scan.is_dynamic || scan.makes_up_keys || scan.has_other_arguments)
-            && !(scan.draws || wrapped.disarms)
+            && !(scan.draws || scan.uses_json || wrapped.disarms)
             && !names::change_what_follows(script);
         let together = Together {
             script: can_be_together.then(|| (script.into(), ttls)),
@@ -400,6 +400,9 @@ impl Wrapped {
             // Without this, masters of different ages would draw different numbers. A program that begins anew draws the same.
             text.push_str("math.randomseed((now - (whole and whole[5] or 0)) % 2147483647)\n");
         }
+        if scan.uses_json {
+            text.push_str(&JSON);
+        }
         text.push_str(&if scan.is_dynamic {
             any_call(self.frame, scan)
         } else {
@@ -576,6 +579,7 @@ enum Calls {
     Several,
 }
 
+static JSON: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/json.lua")));
 static ANY: LazyLock<String> = LazyLock::new(|| compact(include_str!("program/redis.lua")));
 /// What comes after the client's text.
 struct Frame {

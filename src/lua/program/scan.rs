@@ -26,6 +26,8 @@ pub(super) struct Scan<'a> {
     pub(super) is_dynamic: bool,
     /// It may use random numbers.
     pub(super) draws: bool,
+    /// It may use `cjson`, or what is set there.
+    pub(super) uses_json: bool,
     /// It may use keys that it does not declare, after it has written to others.
     pub(super) makes_up_keys: bool,
     /// It uses a name through which it could find the real `redis`.
@@ -73,8 +75,9 @@ impl<'a> Scan<'a> {
     }
 
     fn unread() -> Self {
-        let (is_dynamic, draws, makes_up_keys, sees_globals) = (true, true, true, true);
-        Self { is_dynamic, draws, makes_up_keys, sees_globals, ..Self::default() }
+        let (is_dynamic, draws, uses_json) = (true, true, true);
+        let (makes_up_keys, sees_globals) = (true, true);
+        Self { is_dynamic, draws, uses_json, makes_up_keys, sees_globals, ..Self::default() }
     }
 
     fn read(
@@ -121,9 +124,11 @@ impl<'a> Scan<'a> {
     fn look_at(&mut self, at: usize) {
         match self.token(at) {
             Some(Token::Name(b"_G" | b"load" | b"loadstring" | b"server")) => {
-                (self.sees_globals, self.is_dynamic, self.draws) = (true, true, true);
+                (self.sees_globals, self.is_dynamic) = (true, true);
+                (self.draws, self.uses_json) = (true, true);
             }
             Some(Token::Name(b"math")) => self.draws = true,
+            Some(Token::Name(b"cjson")) => self.uses_json = true,
             // Ours, in a script that names all its commands.
             Some(Token::Name(name)) if name.starts_with(b"careful") => self.is_dynamic = true,
             Some(Token::Name(b"redis")) => match self.called_command(at) {
