@@ -253,11 +253,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Future for Session<S> {
             match session.poll_write(cx, &mut time) {
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) if session.front.is_finished() => {
-                    return if session.has_to_linger() {
-                        session.poll_linger(cx)
-                    } else {
-                        Poll::Ready(())
-                    };
+                    return session.poll_linger(cx);
                 }
                 _ => {}
             }

@@ -613,7 +613,6 @@ impl Engine {
     /// A split vote: wait a random time, so that those who split it do not meet again.
     fn pause(self: &Rc<Self>, id: OperationId) {
         let paused = self.with(id, |flight| {
-            flight.pausing = true;
             flight.pauses += 1;
             self.metrics.retried(flight.operation.question());
             let round = Duration::from_micros(self.stopwatch.since(flight.asked_us));
@@ -625,17 +624,30 @@ impl Engine {
         // Nobody pauses beyond the patience.
         let left = last.map_or(pause, |last| last.saturating_duration_since(clock::now()));
         let pause = pause.min(left.max(Duration::from_millis(1)));
-        let engine = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(pause).await;
-            let now = clock::now();
-            engine.see(now);
-            engine.with(id, |flight| flight.pausing = false);
+        self.pause_until(id, tokio::time::sleep(pause), move |engine, now| {
             match engine.end_of_patience(id, now) {
                 Some(next) => engine.act(id, next),
                 None if engine.may_be_told_later(id, now) => engine.pause(id),
                 None => engine.ask(id),
             }
+        });
+    }
+
+    /// Leaves the operation alone until `over` is, and goes on with it then.
+    fn pause_until(
+        self: &Rc<Self>,
+        id: OperationId,
+        over: impl Future<Output = ()> + 'static,
+        go_on: impl FnOnce(&Rc<Self>, Instant) + 'static,
+    ) {
+        self.with(id, |flight| flight.pausing = true);
+        let engine = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            over.await;
+            let now = clock::now();
+            engine.see(now);
+            engine.with(id, |flight| flight.pausing = false);
+            go_on(&engine, now);
             engine.retire(id);
             engine.start_ready();
         });

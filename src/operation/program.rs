@@ -350,9 +350,8 @@ impl Program {
             Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
             None => register::run::Step::Wait,
         };
-        if let Some(left) = run.left() {
-            let awaited = self.awaited.masters();
-            rules.registers.hear(Some(left), Told { holders: run.left_on(), awaited });
+        if let (Step::Wait, Some(left)) = (&step, run.left()) {
+            rules.registers.hear(left, told(run, &self.awaited));
         }
         if step == Step::Wait && self.awaited.is_empty() {
             step = run.all_others_are_lost();
@@ -441,9 +440,7 @@ impl Program {
     /// What its client is told; `None`: something else comes first.
     fn reply(&mut self, rules: &Rules, outcome: Outcome<Job>) -> Option<Reply> {
         if let Some(run) = &self.run {
-            let awaited = self.awaited.masters();
-            let told = Told { holders: run.left_on(), awaited };
-            rules.registers.keep(self.edition, run.left(), told);
+            rules.registers.keep(self.edition, run.left(), told(run, &self.awaited));
         }
         if self.dating.is_some() {
             return match self.is_dated(rules, &outcome) {
@@ -651,6 +648,11 @@ impl Call {
             watched,
         }
     }
+}
+
+/// Who has what it has left.
+fn told(run: &Run, awaited: &Awaited) -> Told {
+    Told { holders: run.left_on(), awaited: awaited.masters() }
 }
 
 /// Returns them in their order, each once. Most calls have one or two.

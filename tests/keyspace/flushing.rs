@@ -16,17 +16,9 @@ pub(crate) struct FlushLetter {
 }
 
 impl FlushLetter {
-    /// That of the flush which it asks for.
-    pub(crate) fn counter(self) -> Option<u64> {
-        match self.request {
-            Request::Look => None,
-            Request::Flush(counter) => Some(counter),
-        }
-    }
-
     /// Whether a master does a flush by it that it has not done.
     pub(crate) fn is_new(self, slots: &Slots<Job>) -> bool {
-        self.counter().is_some_and(|counter| counter > slots.last_flush())
+        matches!(self.request, Request::Flush(counter) if counter > slots.last_flush())
     }
 }
 

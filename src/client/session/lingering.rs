@@ -24,13 +24,11 @@ pub(super) struct Lingering {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
-    /// Whether its client may still send what nobody reads.
-    pub(super) fn has_to_linger(&self) -> bool {
-        self.front.is_refused && !self.ended && !self.front.worker.is_draining()
-    }
-
-    /// Ready once the client has sent all, or has had the time for it.
+    /// Ready once the client sends nothing any more that nobody would read, or has had the time to end.
     pub(super) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.front.is_refused || self.ended || self.front.worker.is_draining() {
+            return Poll::Ready(());
+        }
         let lingering = self.lingering.get_or_insert_with(|| Lingering {
             end: Box::pin(tokio::time::sleep(LONGEST)),
             is_told: false,

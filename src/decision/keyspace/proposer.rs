@@ -258,20 +258,23 @@ impl<P: Program> Proposer<P> {
     }
 
     fn promised(&mut self, master: MasterId, sights: Vec<Sight<P>>) -> Step<P> {
-        let Phase::Preparing { promises, no, .. } = &mut self.phase else { return Step::Wait };
+        let Phase::Preparing { promises, .. } = &mut self.phase else { return Step::Wait };
         if promises.iter().any(|(other, _)| *other == master) {
             return Step::Wait;
         }
         promises.push((master, sights));
         promises.sort_by_key(|(master, _)| *master);
-        if promises.len() < self.quorum.needed() {
-            return Step::Wait;
-        }
-        let no = *no;
+        self.look_who_promised()
+    }
+
+    /// Looks at promises once a quorum has given them, and all have answered that are waited for.
+    fn look_who_promised(&mut self) -> Step<P> {
+        let Phase::Preparing { promises, no, .. } = &self.phase else { return Step::Wait };
         let have_all_answered = promises.len() + no.len() == self.quorum.masters();
-        match (self.wish.needs_all(), have_all_answered) {
-            (true, false) => Step::Wait,
-            (true, true) if self.is_outbid(no) => self.pause(),
+        match self.wish.needs_all() {
+            _ if promises.len() < self.quorum.needed() => Step::Wait,
+            true if !have_all_answered => Step::Wait,
+            true if self.is_outbid(*no) => self.pause(),
             _ => self.look(have_all_answered),
         }
     }
@@ -435,8 +438,8 @@ impl<P: Program> Proposer<P> {
     /// that was promised to another worker: it may lack what the program runs on.
     fn all_have_adopted(&mut self) -> Step<P> {
         let Phase::Adopting(round, _) = &self.phase else { return Step::Wait };
-        let is_in_vain = self.is_outbid(round.no) && matches!(self.wish, Wish::Run(_));
-        if is_in_vain && self.wish.needs_all() { self.pause() } else { self.settled() }
+        let needs_all = matches!(&self.wish, Wish::Run(program) if program.needs_all());
+        if needs_all && self.is_outbid(round.no) { self.pause() } else { self.settled() }
     }
 
     /// A quorum holds this, and has promised `ballot`.
@@ -445,8 +448,8 @@ impl<P: Program> Proposer<P> {
             return self.end(Outcome::Read(holdings));
         };
         match self.attempts.fate(&holdings) {
-            Fate::Ran(reply) => {
-                self.found = self.attempts.ran(&holdings);
+            Fate::Ran((ballot, reply)) => {
+                self.found = Some(ballot);
                 self.end(Outcome::Ran(reply))
             }
             Fate::NotKnown => self.end(Outcome::NotKnown),
@@ -531,14 +534,7 @@ impl<P: Program> Proposer<P> {
         }
         match &self.phase {
             Phase::Adopting(..) => self.look_who_adopted(),
-            Phase::Preparing { promises, no, .. } if self.wish.needs_all() => {
-                let have_all_answered = promises.len() + no.len() == self.quorum.masters();
-                match (have_all_answered, self.is_outbid(*no)) {
-                    (false, _) => Step::Wait,
-                    (true, true) => self.pause(),
-                    (true, false) => self.look(true),
-                }
-            }
+            Phase::Preparing { .. } if self.wish.needs_all() => self.look_who_promised(),
             _ => Step::Wait,
         }
     }

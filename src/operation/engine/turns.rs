@@ -28,28 +28,19 @@ impl Engine {
 
     /// A program on several keys waits for masters that have yet to say whether they hold what it is to run on.
     fn ask_once_told(self: &Rc<Self>, id: OperationId) {
-        let places = self.with(id, |flight| {
-            let places = flight.operation.waits_for_holders(&self.rules)?.to_vec();
-            flight.pausing = true;
-            Some(places)
-        });
+        let places = self
+            .with(id, |flight| flight.operation.waits_for_holders(&self.rules).map(<[_]>::to_vec));
         let Some(places) = places.flatten() else { return self.ask(id) };
         self.waits_since(id);
-        let engine = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            let registers = &engine.rules.registers;
-            let told = registers.heard(&places);
-            if tokio::time::timeout(engine.rules.wait_for_all(), told).await.is_err() {
+        let (registers, longest) = (Rc::clone(&self.rules.registers), self.rules.wait_for_all());
+        let told = async move {
+            if tokio::time::timeout(longest, registers.heard(&places)).await.is_err() {
                 // This worker may have stood still itself: what has come meanwhile is read first.
                 tokio::task::yield_now().await;
                 registers.miss(registers.awaited(&places));
             }
-            engine.see(clock::now());
-            engine.with(id, |flight| flight.pausing = false);
-            engine.ask(id);
-            engine.retire(id);
-            engine.start_ready();
-        });
+        };
+        self.pause_until(id, told, move |engine, _| engine.ask(id));
     }
 
     /// What a client has sent for a lease runs as a program. A turn that it has on the key is the program's.

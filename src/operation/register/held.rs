@@ -130,9 +130,8 @@ impl Registers {
     }
 
     /// More is known of who has what a program has left.
-    pub fn hear(&self, left: Option<(&[Place], &[Basis<Job>])>, told: Told) {
+    pub fn hear(&self, (places, basis): (&[Place], &[Basis<Job>]), told: Told) {
         let mut held = self.held.borrow_mut();
-        let (places, basis) = left.unwrap_or_default();
         for (place, basis) in places.iter().zip(basis) {
             let Some(left) = held.get_mut(place).filter(|left| left.basis == *basis) else {
                 continue;
@@ -233,7 +232,7 @@ mod tests {
         assert_eq!(registers().held(&places, masters(&ALL)), None);
         assert_eq!(registers().held(&places, masters(&[0, 1])), Some(left.to_vec()));
         let registers = registers();
-        registers.hear(Some((&places, &left)), told(&ALL, &[]));
+        registers.hear((&places, &left), told(&ALL, &[]));
         assert_eq!(registers.held(&places, masters(&ALL)), Some(left.to_vec()));
     }
 
@@ -243,7 +242,7 @@ mod tests {
         let places = [place("a")];
         let registers = registers();
         registers.keep(0, Some((&places, &[basis(20)])), told(&[0, 1], &[2]));
-        registers.hear(Some((&places, &[basis(10)])), told(&ALL, &[]));
+        registers.hear((&places, &[basis(10)]), told(&ALL, &[]));
         assert_eq!(registers.awaited(&places), masters(&[2]));
         assert_eq!(registers.held(&places, masters(&ALL)), None);
     }
@@ -264,7 +263,7 @@ mod tests {
         let mut heard = std::pin::pin!(registers.heard(&places));
         assert!(futures_util::poll!(&mut heard).is_pending());
         // It has refused, and holds something else.
-        registers.hear(Some((&places[..1], &left)), told(&[0, 1], &[]));
+        registers.hear((&places[..1], &left), told(&[0, 1], &[]));
         assert!(futures_util::poll!(&mut heard).is_ready());
     }
 

@@ -69,16 +69,14 @@ impl<P: Program> Attempts<P> {
         self.0.iter().any(|attempt| !attempt.has_stopped)
     }
 
-    /// The ballot of the one that has run.
-    pub(super) fn ran(&self, holdings: &[Holding<P>]) -> Option<Ballot> {
-        let has_run = |attempt: &&Attempt<P>| matches!(attempt.fate(holdings), Fate::Ran(_));
-        self.0.iter().find(has_run).map(Attempt::ballot)
-    }
-
-    /// What became of them. What one key tells is true of all: they were accepted together. Nobody can tell what had run before a
-    /// flush.
-    pub(super) fn fate(&self, holdings: &[Holding<P>]) -> Fate<P::Reply> {
-        let fates = self.0.iter().map(|attempt| attempt.fate(holdings));
+    /// What became of them, with the ballot of the one that has run. What one key tells is true of all: they were accepted
+    /// together. Nobody can tell what had run before a flush.
+    pub(super) fn fate(&self, holdings: &[Holding<P>]) -> Fate<(Ballot, P::Reply)> {
+        let fates = self.0.iter().map(|attempt| match attempt.fate(holdings) {
+            Fate::Ran(reply) => Fate::Ran((attempt.ballot(), reply)),
+            Fate::DidNotRun => Fate::DidNotRun,
+            Fate::NotKnown => Fate::NotKnown,
+        });
         fates.reduce(Fate::of_any).unwrap_or(Fate::DidNotRun)
     }
 }
