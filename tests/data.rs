@@ -530,6 +530,12 @@ async fn exec_with_too_many_words_discards_a_transaction_of_data() {
                 .is_error("EXECABORT Transaction discarded because of prev")
         );
         assert_eq!(client.ask(&words("EXISTS page")).await, int(0), "{address}");
+        // A subscriber, and after a command that was refused.
+        for line in ["HELLO 3", "PSUBSCRIBE news*", "MULTI", "GET page", "GET"] {
+            client.ask(&words(line)).await;
+        }
+        assert_eq!(client.ask(&words("EXEC now")).await, Reply::Error(refused.into()), "{address}");
+        assert!(client.ask(&words("EXEC")).await.is_error("ERR EXEC without MULTI"), "{address}");
     }
 }
 

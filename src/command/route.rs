@@ -132,11 +132,18 @@ enum Word {
 
 fn word(args: Args<'_>) -> Word {
     use table::Command as C;
-    let found = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()));
-    let Some(spec) = found else { return Word::Other };
+    match table::lookup(args.at(0)) {
+        // It ends the transaction even where its arguments are wrong.
+        Some(spec) if spec.id == C::Exec => Word::Exec,
+        Some(spec) if spec.accepts(args.len()) => word_of(spec, args),
+        _ => Word::Other,
+    }
+}
+
+fn word_of(spec: &table::Spec, args: Args<'_>) -> Word {
+    use table::Command as C;
     match spec.id {
         C::Multi => Word::Multi,
-        C::Exec => Word::Exec,
         C::Discard => Word::Discard,
         C::Watch => Word::Watch,
         C::Unwatch => Word::Unwatch,
@@ -361,7 +368,8 @@ fn in_transaction(
     }
 }
 
-/// `EXEC` of data. The data Redis discards what it has queued if any of it was refused, or `EXEC` itself is.
+/// `EXEC` of data. The data Redis discards what it has queued if any of it was refused, or `EXEC` itself is:
+/// its arguments are looked at first (`rejectCommand`).
 fn exec_data(
     front: &mut Front,
     side: &mut Side,
@@ -369,7 +377,8 @@ fn exec_data(
     is_refused: bool,
     selects: bool,
 ) -> Option<Action> {
-    let action = match pass(front, side, args)? {
+    let malformed = malformed(args, side.words).map(Action::Reply);
+    let action = match malformed.or_else(|| pass(front, side, args))? {
         Action::Pass(ticket) if !is_refused => {
             side.has_selected = selects;
             Action::Pass(ticket)

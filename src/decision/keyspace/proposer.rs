@@ -42,7 +42,7 @@ pub struct Proposer<P: Program> {
     over: Over<P>,
     /// Leases that fewer than a quorum have, by key, when all masters have shown theirs last.
     minor: Option<Vec<(P::Key, P::Lease)>>,
-    /// Masters that could not do what was sent last, whatever it was.
+    /// Masters that last refused for what they cannot do, whatever it was.
     unable: MasterSet,
     /// The ballot of the attempt that was found to have run, whose votes were not heard.
     found: Option<Ballot>,
@@ -136,7 +136,6 @@ impl<P: Program> Proposer<P> {
         };
         self.early = None;
         self.highest = ballot;
-        self.unable = MasterSet::EMPTY;
         self.phase = Phase::Preparing { ballot, promises: Vec::new(), no: MasterSet::EMPTY };
         let met = |key: &P::Key| self.flushes.get(key).copied().unwrap_or_default();
         Request::Prepare(self.keys.iter().map(|key| (key.clone(), met(key))).collect(), ballot)
@@ -520,9 +519,10 @@ impl<P: Program> Proposer<P> {
         self.highest = self.highest.max(refusal.promised);
         Early::hear(&mut self.early, refusal);
         let is_outbid = self.ballot().is_some_and(|ballot| ballot <= refusal.promised);
-        if !is_outbid && refusal.latest_us.is_none() {
-            self.unable.insert(master);
-        }
+        match !is_outbid && refusal.latest_us.is_none() {
+            true => self.unable.insert(master),
+            false => self.unable.remove(master),
+        };
         let no = match &mut self.phase {
             Phase::Preparing { no, .. } => no,
             Phase::Adopting(round, _) | Phase::Applying(round, ..) => &mut round.no,

@@ -852,6 +852,23 @@ fn a_program_on_several_keys_is_sent_around_who_can_do_nothing() {
     assert!(matches!(step, Step::Send(Request::Apply(_))), "the others hold the same: {step:?}");
 }
 
+#[test]
+fn a_program_on_several_keys_is_not_sent_around_who_could_do_nothing_and_promised_to_another() {
+    let mut masters = Masters::default();
+    run(start(1, count("b"), 10), &mut masters, &[0, 2]);
+    let (mut proposer, prepare) = start(2, count("ab"), 20);
+    let ballot = proposer.ballot().expect("a round");
+    proposer.answer(ballot, MasterId::new(2), 1, Answer::Refused(Refusal::UNTOLD));
+    let step = hear(OWN_US, &mut proposer, &mut masters, &[0, 1], &prepare);
+    let Step::Send(adopt) = step else { panic!("one of two holds what was decided: {step:?}") };
+    let (mut other, promise) = start(3, read("b"), 30);
+    ask(&mut other, &mut masters, &[2], &promise);
+    for order in [[0, 1, 2], [2, 1, 0]] {
+        let mut proposer = proposer.clone();
+        assert_eq!(ask(&mut proposer, &mut masters, &order, &adopt), Step::Pause, "{order:?}");
+    }
+}
+
 /// Whoever has promised more to somebody else may hold something else, and is what this is about.
 #[test]
 fn who_settles_begins_again_after_any_refusal() {
