@@ -92,9 +92,17 @@ fn report(settings: &Settings, looks: &Looks) -> Report {
     let text = format!(
         "{}\n{}{voters} of {n} masters could vote and {needed} are needed: {sentence}.\n",
         table(&rows),
-        roster.as_ref().map_or_else(|| "no roster: no proxy has used them yet.\n".to_owned(), told),
+        roster.as_ref().map_or_else(|| no_roster(looks), told),
     );
     Report { text, can_serve }
+}
+
+/// Says that no roster was found. Only all masters together tell that there is none.
+fn no_roster(looks: &Looks) -> String {
+    match looks.iter().all(Result::is_ok) {
+        true => "no roster: no proxy has used them yet.\n".to_owned(),
+        false => "no roster: those that answer show none.\n".to_owned(),
+    }
 }
 
 /// What becomes of masters without a roster when a quorum could vote, and some could not. Those that are merely younger do

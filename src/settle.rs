@@ -43,6 +43,13 @@ const HEADINGS: [&str; 6] = ["master", "type", "accepted", "promised", "state", 
 
 type Row = [String; HEADINGS.len()];
 
+/// What a master holds under the key.
+struct Look {
+    head: Head,
+    /// The lock, where no register is in its place.
+    lease: Option<Lease>,
+}
+
 /// Shows what each master holds under this key of database `db`, and settles it; if it `releases`, without the lock that it
 /// holds, whoever holds that.
 pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Report {
@@ -52,10 +59,8 @@ pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Repo
             "names that begin with 'redlock-proxy:' are no registers: give the key of a client",
         );
     }
-    if !any_mark(&shared).await {
-        return refused(
-            "no master that answers was used by a proxy: name the masters of a running proxy",
-        );
+    if let Err(why) = find_mark(&shared).await {
+        return refused(&why);
     }
     let worker = Worker::new(0, shared.clone());
     worker.start(shared.network.clone()).await;
@@ -68,17 +73,32 @@ pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Repo
     Settling { worker, place: Place { db, key }, releases }.run().await
 }
 
-/// Whether any master belongs to a cluster. A worker would found one.
-async fn any_mark(shared: &Shared) -> bool {
+/// Makes sure that a master belongs to a cluster. A worker would found one.
+///
+/// # Errors
+/// None does, or none tells.
+async fn find_mark(shared: &Shared) -> Result<(), String> {
     let mut looks = JoinSet::new();
     for address in &shared.settings.masters {
         let (address, network) = (address.clone(), shared.network.clone());
         looks.spawn_local(async move {
-            let look = tokio::time::timeout(PATIENCE, look_once(&network, &address)).await;
-            matches!(look, Ok(Ok(look)) if look.marks.any().is_some())
+            match tokio::time::timeout(PATIENCE, look_once(&network, &address)).await {
+                Ok(Ok(look)) => Ok(look.marks.any().is_some()),
+                Ok(Err(why)) => Err(format!("{address}: {why}")),
+                Err(_) => Err(format!("{address}: it has not answered in time")),
+            }
         });
     }
-    looks.join_all().await.contains(&true)
+    let looks = looks.join_all().await;
+    if looks.contains(&Ok(true)) {
+        return Ok(());
+    }
+    Err(match looks.into_iter().collect::<Result<Vec<bool>, _>>() {
+        Ok(_) => "no master was used by a proxy: name the masters of a running proxy".to_owned(),
+        Err(why) => {
+            format!("no master that answers was used by a proxy, and one does not answer: {why}")
+        }
+    })
 }
 
 struct Settling {
@@ -157,11 +177,11 @@ impl Settling {
         }
     }
 
-    fn is_lost_by_all(&self, heads: &[Option<Head>]) -> bool {
+    fn is_lost_by_all(&self, looks: &[Option<Look>]) -> bool {
         let now_us = self.now_us();
         let is_lost =
-            |head: &Option<Head>| head.as_ref().is_some_and(|head| head.sight.is_lost(now_us));
-        heads.iter().all(is_lost)
+            |look: &Option<Look>| look.as_ref().is_some_and(|it| it.head.sight.is_lost(now_us));
+        looks.iter().all(is_lost)
     }
 
     fn everybody(&self) -> MasterSet {
@@ -184,21 +204,27 @@ impl Settling {
         reason.unwrap_or_else(|| "it has not answered in time".to_owned())
     }
 
-    async fn look(&self) -> Vec<Option<Head>> {
-        let places = std::slice::from_ref(&self.place);
-        let heads = self.worker.engine().heads(self.place.db.into(), places).await;
-        heads.into_iter().map(|heads| heads?.into_iter().next()).collect()
+    async fn look(&self) -> Vec<Option<Look>> {
+        let (engine, places) = (self.worker.engine(), std::slice::from_ref(&self.place));
+        let heads = engine.heads(self.place.db.into(), places).await;
+        let both = heads.into_iter().zip(engine.leases(&self.place).await);
+        let look = |(heads, lease): (Option<Vec<Head>>, Option<Lease>)| {
+            let head = heads?.into_iter().next()?;
+            let is_register = Job::is_present(&head.sight.state.value);
+            Some(Look { head, lease: lease.filter(|_| !is_register) })
+        };
+        both.map(look).collect()
     }
 
     /// Masters that had something else, or had lost what they have now.
-    fn changed(&self, before: &[Option<Head>], after: &[Option<Head>]) -> MasterSet {
+    fn changed(&self, before: &[Option<Look>], after: &[Option<Look>]) -> MasterSet {
         let now_us = self.now_us();
-        let newest = before.iter().flatten().map(|head| head.sight.state.accepted).max();
+        let newest = before.iter().flatten().map(|look| look.head.sight.state.accepted).max();
         let lacked =
             |head: &Head| Some(head.sight.state.accepted) != newest || head.sight.is_lost(now_us);
         let both = before.iter().zip(after).enumerate();
         let changed = both.filter(|(_, (before, after))| match (before, after) {
-            (Some(before), Some(after)) => {
+            (Some(Look { head: before, .. }), Some(Look { head: after, .. })) => {
                 lacked(before) && before.sight.state.accepted < after.sight.state.accepted
             }
             _ => false,
@@ -210,11 +236,11 @@ impl Settling {
         self.worker.engine().rules().unix_time.micros() as u64
     }
 
-    fn table(&self, heads: &[Option<Head>]) -> String {
-        let rows = heads.iter().enumerate().map(|(at, head)| {
+    fn table(&self, looks: &[Option<Look>]) -> String {
+        let rows = looks.iter().enumerate().map(|(at, look)| {
             let master = MasterId::new(at);
-            match head {
-                Some(head) => row(self.address(master), head, self.now_us()),
+            match look {
+                Some(look) => row(self.address(master), look, self.now_us()),
                 None => {
                     let mut row = Row::default();
                     (row[0], row[1]) = (self.address(master), self.why_not(master));
@@ -238,9 +264,10 @@ fn shown(lease: &Lease) -> String {
     format!("'{}{dots}'", token[..token.len().min(SHOWN)].escape_ascii())
 }
 
-fn row(address: String, head: &Head, now_us: u64) -> Row {
+fn row(address: String, Look { head, lease }: &Look, now_us: u64) -> Row {
     let state = &head.sight.state;
     let kind = match state.value.kind {
+        _ if lease.is_some() => "lock",
         b's' => "string",
         b'l' => "list",
         b'e' => "set",
@@ -251,17 +278,19 @@ fn row(address: String, head: &Head, now_us: u64) -> Row {
         _ => "absent",
     };
     let how = match &state.open {
+        _ if let Some(lease) = lease => format!("held by {}", shown(lease)),
         _ if head.sight.is_lost(now_us) => "lost".to_owned(),
         _ if state.accepted == Ballot::NONE => "-".to_owned(),
         Some(open) if open.group.len() > 1 => format!("open with {} keys", open.group.len()),
         Some(_) => "open".to_owned(),
         None => "closed".to_owned(),
     };
-    let ends = match Job::end_us(&state.value).filter(|_| Job::is_present(&state.value)) {
-        Some(end_us) => {
-            humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_micros(end_us)).to_string()
-        }
-        None if Job::is_present(&state.value) => "never".to_owned(),
+    let end = Job::end_us(&state.value).filter(|_| Job::is_present(&state.value));
+    let end = end.map(Duration::from_micros);
+    let end_of = |lease: &Lease| u64::try_from(lease.kept_until_ms).ok().map(Duration::from_millis);
+    let ends = match end.or_else(|| lease.as_ref().and_then(end_of)) {
+        Some(end) => humantime::format_rfc3339_millis(UNIX_EPOCH + end).to_string(),
+        None if Job::is_present(&state.value) || lease.is_some() => "never".to_owned(),
         None => "-".to_owned(),
     };
     [address, kind.to_owned(), ballot(state.accepted), ballot(head.promised), how, ends]

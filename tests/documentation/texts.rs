@@ -43,12 +43,13 @@ const SETTINGS: [&str; 13] = [
 ];
 
 /// What is no complaint, or stands in another text that is.
-const NOTHING_WRONG: [&str; 23] = [
+const NOTHING_WRONG: [&str; 24] = [
     "the roster is known",
     "a quorum could vote",
     "a quorum could vote, and what was started later is copied to first",
     "…\\n…… of … masters could vote and … are needed: ….\\n",
     "no roster: no proxy has used them yet.\\n",
+    "no roster: those that answer show none.\\n",
     "roster: cluster …, version …\\n",
     "out since version …",
     "it was not seen",

@@ -15,9 +15,9 @@ use super::Engine;
 use super::sweeping::Sweeping;
 use crate::clock::{self, Instant};
 use crate::decision::register::ballot::Ballot;
-use crate::operation::register::Place;
 use crate::operation::register::ask::{self, Words};
 use crate::operation::register::said::{self, Head};
+use crate::operation::register::{Lease, Place};
 use crate::operation::request::{self, Form, Number};
 use crate::quorum::{MasterId, MasterSet};
 use crate::reserved::STAMPS;
@@ -84,6 +84,22 @@ impl Engine {
             async move { said::heads(&self.ask_words(master, db, words).await?, places) }
         });
         join_all(heads).await
+    }
+
+    /// The string that each master has under `place`, which is a lease if it holds no register there; `None`: none, or unknown.
+    pub async fn leases(&self, place: &Place) -> Vec<Option<Lease>> {
+        let masters = self.rules.quorum.everybody();
+        join_all(masters.iter().map(|master| self.lease_on(master, place))).await
+    }
+
+    async fn lease_on(&self, master: MasterId, place: &Place) -> Option<Lease> {
+        let mut request = Vec::new();
+        request::encode(&mut request, &[b"GET", &place.key]);
+        request::encode(&mut request, &[b"PEXPIRETIME", &place.key]);
+        let answer = self.ask_aside(master, place.db.into(), request, 2).await?;
+        let (value, end) = resp3::split_frame(&answer)?;
+        let value = Bytes::copy_from_slice(resp3::bulk(value)?);
+        Some(Lease { value, kept_until_ms: resp3::int(end)?, ahead_ms: 0 })
     }
 
     /// What a master answers to a script of ours, whether it still has that or not.
