@@ -7,73 +7,133 @@ pub(crate) const LOADING: &str = r##"
     FUNCTION LOAD ""
     FUNCTION LOAD x
     FUNCTION LOAD "#!lua name=a"
-    FUNCTION LOAD "#!lua name=a\nreturn 1"
-    FUNCTION LOAD "#!lua name=a\n"
-    FUNCTION LOAD "#!js name=a\nreturn 1"
-    FUNCTION LOAD "#!js name=a-b\nreturn 1"
-    FUNCTION LOAD "#!\nreturn 1"
-    FUNCTION LOAD "#! lua name=a\nreturn 1"
-    FUNCTION LOAD "#!lua\nreturn 1"
-    FUNCTION LOAD "#!lua name=a b=c\nreturn 1"
-    FUNCTION LOAD "#!lua name=a name=b\nreturn 1"
-    FUNCTION LOAD "#!lua name=a-b\nreturn 1"
-    FUNCTION LOAD "#!lua name=\nreturn 1"
-    FUNCTION LOAD "#!lua name='a b'\nreturn 1"
-    FUNCTION LOAD "#!lua name='a\nreturn 1"
-    FUNCTION LOAD "#!lua name=a\nlocal y = = x"
-    FUNCTION LOAD "#!lua name=a\n\n\nend"
-    FUNCTION LOAD "#!lua name=a\nend return function() redis.call('x')"
-    FUNCTION LOAD "#!lua name=a\nredis.call('get', 'x')"
-    FUNCTION LOAD "#!lua name=a\nredis.pcall('get', 'x')"
-    FUNCTION LOAD "#!lua name=a\n\nredis.setresp(3)"
-    FUNCTION LOAD "#!lua name=a\nredis.sha1hex('x')"
-    FUNCTION LOAD "#!lua name=a\nredis.breakpoint()"
-    FUNCTION LOAD "#!lua name=a\nredis.log(redis.LOG_DEBUG, 'x')"
-    FUNCTION LOAD "#!lua name=a\nredis.log()"
-    FUNCTION LOAD "#!lua name=a\nredis.foo = 1"
-    FUNCTION LOAD "#!lua name=a\nx = 1"
-    FUNCTION LOAD "#!lua name=a\nlocal y = x"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function()"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function('a')"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function('a', 1)"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function({}, function() end)"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function('a', function() end, {})"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function('a-b', function() end)"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function('', function() end)"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function('a', function() end) redis.register_function('a', function() end)"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a'}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{callback=function() end}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name={}, callback=function() end}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a', callback=1}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a', callback=function() end, description={}}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a', callback=function() end, flags=1}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a', callback=function() end, flags={'x'}}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a', callback=function() end, flags={1}}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a', callback=function() end, foo=1}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a', callback=function() end, [1]=1}"
-    FUNCTION LOAD "#!lua name=a\nredis.register_function{function_name='a', callback=function() end, [{}]=1}"
+    FUNCTION LOAD "#!lua name=a
+return 1"
+    FUNCTION LOAD "#!lua name=a
+"
+    FUNCTION LOAD "#!js name=a
+return 1"
+    FUNCTION LOAD "#!js name=a-b
+return 1"
+    FUNCTION LOAD "#!
+return 1"
+    FUNCTION LOAD "#! lua name=a
+return 1"
+    FUNCTION LOAD "#!lua
+return 1"
+    FUNCTION LOAD "#!lua name=a b=c
+return 1"
+    FUNCTION LOAD "#!lua name=a name=b
+return 1"
+    FUNCTION LOAD "#!lua name=a-b
+return 1"
+    FUNCTION LOAD "#!lua name=
+return 1"
+    FUNCTION LOAD "#!lua name='a b'
+return 1"
+    FUNCTION LOAD "#!lua name='a
+return 1"
+    FUNCTION LOAD "#!lua name=a
+local y = = x"
+    FUNCTION LOAD "#!lua name=a
+
+
+end"
+    FUNCTION LOAD "#!lua name=a
+end return function() redis.call('x')"
+    FUNCTION LOAD "#!lua name=a
+redis.call('get', 'x')"
+    FUNCTION LOAD "#!lua name=a
+redis.pcall('get', 'x')"
+    FUNCTION LOAD "#!lua name=a
+
+redis.setresp(3)"
+    FUNCTION LOAD "#!lua name=a
+redis.sha1hex('x')"
+    FUNCTION LOAD "#!lua name=a
+redis.breakpoint()"
+    FUNCTION LOAD "#!lua name=a
+redis.log(redis.LOG_DEBUG, 'x')"
+    FUNCTION LOAD "#!lua name=a
+redis.log()"
+    FUNCTION LOAD "#!lua name=a
+redis.foo = 1"
+    FUNCTION LOAD "#!lua name=a
+x = 1"
+    FUNCTION LOAD "#!lua name=a
+local y = x"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function()"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function('a')"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function('a', 1)"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function({}, function() end)"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function('a', function() end, {})"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function('a-b', function() end)"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function('', function() end)"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function('a', function() end) redis.register_function('a', function() end)"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a'}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{callback=function() end}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name={}, callback=function() end}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a', callback=1}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a', callback=function() end, description={}}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a', callback=function() end, flags=1}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a', callback=function() end, flags={'x'}}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a', callback=function() end, flags={1}}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a', callback=function() end, foo=1}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a', callback=function() end, [1]=1}"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function{function_name='a', callback=function() end, [{}]=1}"
     FUNCTION LIST
-    FUNCTION LOAD "#!lua name=a\nredis.register_function(1, function() return 'one' end)"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function(1, function() return 'one' end)"
     FUNCTION LIST
     FCALL 1 0
-    FUNCTION LOAD "#!lua name=a\nredis.register_function('b', function() return 'two' end)"
-    FUNCTION LOAD "#!lua name=version\nlocal number = redis.REDIS_VERSION_NUM + #redis.REDIS_VERSION redis.register_function('number', function() return number > 458752 end)"
+    FUNCTION LOAD "#!lua name=a
+redis.register_function('b', function() return 'two' end)"
+    FUNCTION LOAD "#!lua name=version
+local number = redis.REDIS_VERSION_NUM + #redis.REDIS_VERSION redis.register_function('number', function() return number > 458752 end)"
     FCALL number 0
     FUNCTION DELETE version
-    FUNCTION LOAD "#!lua name=late\nlocal lib = redis redis.register_function('late', function() lib.register_function('later', function() end) end)"
+    FUNCTION LOAD "#!lua name=late
+local register = redis.register_function register('late', function() register('later', function() end) end)"
     FCALL late 0
     FUNCTION DELETE late
-    FUNCTION LOAD "#!lua name=a\nthis is no Lua"
-    FUNCTION LOAD REPLACE "#!lua name=a\nthis is no Lua"
+    FUNCTION LOAD "#!lua name=a
+this is no Lua"
+    FUNCTION LOAD REPLACE "#!lua name=a
+this is no Lua"
     FCALL 1 0
-    FUNCTION LOAD REPLACE "#!lua name=a\nredis.register_function('b', function() return 'two' end)"
+    FUNCTION LOAD REPLACE "#!lua name=a
+redis.register_function('b', function() return 'two' end)"
     FCALL 1 0
     FCALL b 0
-    FUNCTION LOAD "#!LUA NAME=c\nredis.register_function('b', function() return 'three' end)"
-    FUNCTION LOAD REPLACE "#!LUA NAME=c\nredis.register_function('B', function() return 'three' end)"
-    FUNCTION LOAD x "#!lua name=c\nredis.register_function('c', function() return 'three' end)"
-    FUNCTION LOAD replace REPLACE "#!lua name=c\nredis.register_function('c', function() return 'three' end)"
+    FUNCTION LOAD "#!LUA NAME=c
+redis.register_function('b', function() return 'three' end)"
+    FUNCTION LOAD REPLACE "#!LUA NAME=c
+redis.register_function('B', function() return 'three' end)"
+    FUNCTION LOAD x "#!lua name=c
+redis.register_function('c', function() return 'three' end)"
+    FUNCTION LOAD replace REPLACE "#!lua name=c
+redis.register_function('c', function() return 'three' end)"
     FUNCTION LOAD REPLACE
     FUNCTION LOAD
     FUNCTION STATS
@@ -95,7 +155,8 @@ pub(crate) const LOADING: &str = r##"
     FUNCTION HELP
     FUNCTION nonsense
     FUNCTION
-    FUNCTION LOAD "#!lua name=long\nlocal function of(n) return function() return n end end redis.register_function('f', of(1)) redis.register_function{function_name='g', callback=of(2), flags={'no-writes', 'allow-oom', 'allow-stale', 'no-cluster', 'no-writes'}, description='What\nit does'}"
+    FUNCTION LOAD "#!lua name=long
+local function of(n) return function() return n end end redis.register_function('f', of(1)) redis.register_function{function_name='g', callback=of(2), flags={'no-writes', 'allow-oom', 'allow-stale', 'no-cluster', 'no-writes'}, description='What\nit does'}"
     FCALL g 0
     FUNCTION FLUSH
 "##;
@@ -104,7 +165,8 @@ pub(crate) const LISTING: &str = r##"
     FUNCTION FLUSH
     FUNCTION LIST
     FUNCTION DUMP
-    FUNCTION LOAD "#!lua name=lib\nredis.register_function{function_name='f', callback=function() return 1 end, flags={'allow-oom', 'no-writes'}, description='d d'}"
+    FUNCTION LOAD "#!lua name=lib
+redis.register_function{function_name='f', callback=function() return 1 end, flags={'allow-oom', 'no-writes'}, description='d d'}"
     FUNCTION LIST
     FUNCTION LIST WITHCODE
     FUNCTION LIST LIBRARYNAME l*
@@ -114,7 +176,8 @@ pub(crate) const LISTING: &str = r##"
     FUNCTION LIST LIBRARYNAME a LIBRARYNAME b
     FUNCTION LIST WITHCODE WITHCODE
     FUNCTION LIST x
-    FUNCTION LOAD "#!lua name=other\nredis.register_function('g', function() return 2 end)"
+    FUNCTION LOAD "#!lua name=other
+redis.register_function('g', function() return 2 end)"
     [any order] FUNCTION LIST
     FUNCTION STATS
     FUNCTION RESTORE x
@@ -129,7 +192,21 @@ pub(crate) const LISTING: &str = r##"
 pub(crate) const CALLING: &str = r##"
     FUNCTION FLUSH
     FCALL f 0
-    FUNCTION LOAD "#!lua name=lib\nlocal function both(keys, args) return {keys, args} end\nredis.register_function('both', both)\nredis.register_function('set', function(keys, args)\n  return redis.call('SET', keys[1], args[1])\nend)\nredis.register_function('raise', function(keys, args) error(args[1]) end)\nredis.register_function('raise_table', function(keys, args)\n\n  error({err=args[1]}) end)\nredis.register_function('wrong', function(keys, args) return redis.call('HGET', keys[1], 'x') end)\nredis.register_function{function_name='get', callback=function(keys) return redis.call('GET', keys[1]) end, flags={'no-writes'}}\nredis.register_function{function_name='sly', callback=function(keys) return redis.call('SET', keys[1], 1) end, flags={'no-writes'}}\nredis.register_function('pop', function(keys) local all = {} for at, key in ipairs(keys) do all[at] = redis.call('LPOP', key) or 'none' end return all end)\nredis.register_function('three', function() redis.setresp(3) return redis.call('HGETALL', 'h') end)"
+    FUNCTION LOAD "#!lua name=lib
+local function both(keys, args) return {keys, args} end
+redis.register_function('both', both)
+redis.register_function('set', function(keys, args)
+  return redis.call('SET', keys[1], args[1])
+end)
+redis.register_function('raise', function(keys, args) error(args[1]) end)
+redis.register_function('raise_table', function(keys, args)
+
+  error({err=args[1]}) end)
+redis.register_function('wrong', function(keys, args) return redis.call('HGET', keys[1], 'x') end)
+redis.register_function{function_name='get', callback=function(keys) return redis.call('GET', keys[1]) end, flags={'no-writes'}}
+redis.register_function{function_name='sly', callback=function(keys) return redis.call('SET', keys[1], 1) end, flags={'no-writes'}}
+redis.register_function('pop', function(keys) local all = {} for at, key in ipairs(keys) do all[at] = redis.call('LPOP', key) or 'none' end return all end)
+redis.register_function('three', function() redis.setresp(3) return redis.call('HGETALL', 'h') end)"
     FCALL both 0
     FCALL both 2 a b c
     FCALL both 1 a
@@ -147,6 +224,12 @@ pub(crate) const CALLING: &str = r##"
     FCALL_RO nonsense 0
     FCALL sly 1 k
     FCALL_RO sly 1 k
+    MULTI
+    FCALL sly 1 k
+    FCALL_RO get 1 k
+    FCALL_RO set 1 k v
+    FCALL set 1 k v
+    EXEC
     GET k
     FCALL raise 0 boom
     FCALL raise_table 0 "ERR boom"
@@ -199,7 +282,8 @@ pub(crate) const CALLING: &str = r##"
 
 pub(crate) const FOUND: &str = r##"
     FUNCTION FLUSH
-    FUNCTION LOAD "#!lua name=lib\nlocal text = 'return {' redis.register_function('f', function(keys, args) return loadstring('return ' .. args[1])() end)"
+    FUNCTION LOAD "#!lua name=lib
+local text = 'return {' redis.register_function('f', function(keys, args) return loadstring('return ' .. args[1])() end)"
     FCALL f 0 redis.sha1hex('x')
     FCALL f 0 tostring(redis.register_function)
     FCALL f 0 tostring(redis.breakpoint)
@@ -216,7 +300,20 @@ pub(crate) const FOUND: &str = r##"
     FCALL f 0 nil
     FCALL f 0 cjson.encode({1})
     FCALL f 0 type(_G)
-    FUNCTION LOAD REPLACE "#!lua name=lib\nlocal state = 10\nredis.register_function('f', function(keys, args) local x = state state = state + 1 return x end)\nredis.register_function('global', function() x = 1 end)\nredis.register_function('read', function() return x end)\nredis.register_function('assign', function() redis.x = 1 end)\nredis.register_function('replace', function() redis = nil return 1 end)\nredis.register_function('inside', function() return redis.register_function('z', function() end) end)\nredis.register_function('deep', function()\nlocal function one()\nreturn redis.call('nonsense')\nend\nlocal x = one()\nreturn x end)"
+    FUNCTION LOAD REPLACE "#!lua name=lib
+local state = 10
+redis.register_function('f', function(keys, args) local x = state state = state + 1 return x end)
+redis.register_function('global', function() x = 1 end)
+redis.register_function('read', function() return x end)
+redis.register_function('assign', function() redis.x = 1 end)
+redis.register_function('replace', function() redis = nil return 1 end)
+redis.register_function('inside', function() return redis.register_function('z', function() end) end)
+redis.register_function('deep', function()
+local function one()
+return redis.call('nonsense')
+end
+local x = one()
+return x end)"
     FCALL f 0
     FCALL global 0
     FCALL read 0
@@ -224,6 +321,8 @@ pub(crate) const FOUND: &str = r##"
     FCALL replace 0
     FCALL inside 0
     FCALL deep 0
-    FUNCTION LOAD REPLACE "#!lua name=lib\nredis = nil\nredis.register_function('f', function() end)"
+    FUNCTION LOAD REPLACE "#!lua name=lib
+redis = nil
+redis.register_function('f', function() end)"
     FUNCTION FLUSH
 "##;

@@ -124,7 +124,6 @@ pub(crate) const READ: &str = r#"
     XADD streams 1-1 f v
     XREAD STREAMS streams 0
     XREAD STREAMS withscores 0
-    XREAD "COUNT\x00" 1 STREAMS x 0
     MULTI
     XREAD STREAMS x 0
     XREAD STREAMS x y 0 0

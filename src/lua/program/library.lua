@@ -62,7 +62,9 @@ local function of_library(inner, wanted)
 
   local function register(...)
     local count, first, second = select('#', ...), ...
-    if count < 1 or count > 2 then
+    if not is_loading then
+      refuse('redis.register_function can only be called on FUNCTION LOAD command')
+    elseif count < 1 or count > 2 then
       refuse('wrong number of arguments to redis.register_function')
     elseif count == 1 and type(first) ~= 'table' then
       refuse('calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments).')
@@ -88,10 +90,6 @@ local function of_library(inner, wanted)
     end
   end
 
-  local function registers_late()
-    refuse('redis.register_function can only be called on FUNCTION LOAD command')
-  end
-
   local at_load = { register_function = register, log = inner.log }
   local constants = { 'LOG_DEBUG', 'LOG_VERBOSE', 'LOG_NOTICE', 'LOG_WARNING', 'REDIS_VERSION', 'REDIS_VERSION_NUM' }
   for _, name in ipairs(constants) do
@@ -101,9 +99,7 @@ local function of_library(inner, wanted)
 
   local given = setmetatable({}, {
     __index = function(_, name)
-      if not is_loading and name == 'register_function' then
-        return registers_late
-      elseif not is_loading then
+      if not is_loading then
         return not of_scripts[name] and inner[name] or nil
       elseif at_load[name] == nil then
         error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
@@ -127,16 +123,17 @@ local function of_library(inner, wanted)
     end
   end
 
+  -- Redis's `pcall` would make a text of a table.
   local function told(raised)
     local text = type(raised) == 'table' and raised.err or 'ERR ' .. tostring(raised)
-    return string.gsub(tostring(text), 'user_script:(%d+):', 'user_function:%1:')
+    return (string.gsub(tostring(text), 'user_script:(%d+):', 'user_function:%1:'))
   end
 
   local function registered(body)
     return function()
-      local done, raised = pcall(body)
+      local done, why = xpcall(body, told)
       if not done then
-        return { err = 'ERR Error registering functions: ' .. told(raised) }
+        return { err = 'ERR Error registering functions: ' .. why }
       elseif not functions[1] then
         return { err = 'ERR No functions registered' }
       end
