@@ -29,7 +29,7 @@ pub(super) fn script(
         Some(guard) => script.guarded_program(front.worker.ttls(), guard),
     };
     let key = keys.first().copied().unwrap_or_default();
-    if read_only && text.may_write_by_its_shebang() {
+    if read_only && script.may_write_by_its_shebang() {
         return match script.is_lua() {
             true => Action::Reply(error::WRITE_FLAG),
             // A mistake in the text comes first.

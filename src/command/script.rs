@@ -150,8 +150,15 @@ pub(super) fn queued<'a>(
     };
     match script.refused() {
         Some(why) => Err(Reply::error(why.to_owned())),
+        None if runs_read_only(spec) && script.may_write_by_its_shebang() => Err(error::WRITE_FLAG),
         None => Ok((script, keys, argv)),
     }
+}
+
+/// Whether a command runs a script that must not change anything.
+pub(super) fn runs_read_only(spec: &Spec) -> bool {
+    use Command as C;
+    matches!(spec.id, C::EvalRo | C::EvalShaRo | C::FcallRo)
 }
 
 /// The script that a command brings along.

@@ -9,7 +9,7 @@ use sha1_smol::Sha1;
 
 use crate::acl::guard::Guard;
 
-use super::program::{OfLibrary, Part, Program, Ttls, split_shebang};
+use super::program::{OfLibrary, Part, Program, Ttls, shebang, split_shebang};
 use super::recognise::recognise;
 use super::shape::Shape;
 
@@ -122,6 +122,24 @@ impl Script {
         if let Some(why) = other.refused() {
             self.refuse(why.to_owned());
         }
+    }
+
+    /// Whether it says itself that it changes nothing.
+    pub fn is_read_only(&self) -> bool {
+        match &self.function {
+            Some(function) => function.is_read_only(),
+            None => shebang::is_read_only(self.shebang()),
+        }
+    }
+
+    /// Whether its shebang allows it to change something, so that it is not run read-only (`evalGenericCommand` in `eval.c`).
+    pub fn may_write_by_its_shebang(&self) -> bool {
+        !self.shebang().is_empty() && !self.is_read_only()
+    }
+
+    /// Of a function it is its library's, which has been taken off.
+    fn shebang(&self) -> &[u8] {
+        split_shebang(&self.text).map_or(b"", |(shebang, _)| shebang)
     }
 
     /// The text without its shebang, as Lua sees it.

@@ -105,6 +105,11 @@ impl OfLibrary {
     pub fn label(&self) -> String {
         format!("@{}", self.name)
     }
+
+    /// Whether it says that it changes nothing.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & 1 == 1
+    }
 }
 
 /// A text that is run in a transaction.
@@ -198,7 +203,7 @@ impl Program {
 
     /// A library's `code` that calls one of its functions. The function says what Redis asks of a script's shebang.
     pub fn function(code: &[u8], function: &OfLibrary, ttls: Ttls, guard: Option<&Guard>) -> Self {
-        let is_read_only = function.flags & 1 == 1;
+        let is_read_only = function.is_read_only();
         let shebang = if is_read_only { String::new() } else { shebang::spelled(function.flags) };
         let part = Part { code, function: Some(function) };
         let program = Self::of_library(part, shebang.as_bytes(), ttls, guard);
@@ -272,7 +277,7 @@ impl Program {
             frame: Frame::of(make_up_keys),
             parameters: "redis",
             names: String::new(),
-            before: "program=program(given)\n".to_owned(),
+            before: KEEPS_FROM_WRITING.to_owned(),
             disarms: scripts.iter().any(|script| names::set_metatables(script.code)),
             lines: line_feeds(&text) + 1,
         };
@@ -297,11 +302,6 @@ impl Program {
     /// Whether the client's script forbids to change anything by its shebang (`no-writes`).
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
-    }
-
-    /// Whether its shebang allows it to change something, so that it is not run read-only (`evalGenericCommand` in `eval.c`).
-    pub fn may_write_by_its_shebang(&self) -> bool {
-        self.shebang > 0
     }
 
     /// Masters are asked to run it: the next time it is known to come again.
@@ -336,6 +336,12 @@ fn line_feeds(text: &[u8]) -> usize {
     steps(text.len());
     text.iter().filter(|byte| **byte == b'\n').count()
 }
+
+/// Makes the program of a transaction, which is given what keeps a script in it from writing.
+const KEEPS_FROM_WRITING: &str = "\
+local transaction,outside=program(given),mode
+program=function() return transaction(function(is_kept) mode=is_kept and 'ro' or outside end) end
+";
 
 /// How a script begins as a function. Nobody gives it arguments, so it takes some only if it asks for those: else it would find
 /// a table `arg`, which Lua makes anew for every call, and Redis does not know.

@@ -6,7 +6,7 @@ use sha1_smol::Sha1;
 
 use crate::allowed::Allowed;
 use crate::grammar::{Grammar, any_case};
-use crate::step::{CONNECTIONS, Step, lower, step};
+use crate::step::{CONNECTIONS, Step, step};
 use crate::support::words as split;
 use crate::words::{self, PRELUDE};
 use crate::{lua, tame};
@@ -158,11 +158,8 @@ impl<'a> Author<'a> {
     /// One that may write, and speaks RESP2: anything else is not noticed in a transaction.
     fn queued_script(&mut self, connection: usize) {
         let words = self.script_request();
-        let name = lower(&words[0]);
-        let text = String::from_utf8_lossy(&words[1]);
-        let has_flags = text.contains("no-writes") || text.contains("setresp(3)");
-        let has_flags = has_flags || words.iter().any(|word| word.len() == 40);
-        if !name.ends_with("_ro") && !has_flags {
+        let selects_resp3 = String::from_utf8_lossy(&words[1]).contains("setresp(3)");
+        if !selects_resp3 && !words.iter().any(|word| word.len() == 40) {
             self.steps.push(step(connection, words));
         }
     }

@@ -157,8 +157,27 @@ return 1" 0
         return redis.call('set', KEYS[1], 'z')" 1 k
     EVAL_RO "#!lua flags=no-writes
         return redis.call('get', KEYS[1])" 1 k
+    MULTI
+    EVAL "#!lua flags=no-writes
+        return redis.call('set', KEYS[1], 'x')" 1 k
+    EVAL "#!lua flags=no-writes
+        return {redis.pcall('append', KEYS[1], 'x')['err'], redis.call('get', KEYS[1])}" 1 k
+    EVAL_RO "#!lua flags=no-writes
+        error(redis.call('get', KEYS[1]))" 1 k
+    EVAL_RO "return redis.call('set', KEYS[1], 'x')" 1 k
+    EVAL_RO "#!lua
+        return 'never run'" 0
+    EVALSHA_RO "{sha1 #!lua
+        return 'never run'}" 0
+    APPEND k z
+    EVAL "return redis.call('append', KEYS[1], 'x')" 1 k
+    EXEC
+    GET k
     SCRIPT LOAD "#!lua flags=no-writes
         return redis.call('get', KEYS[1])"
+    EVAL_RO "return redis.call('BLPOP', KEYS[1], 0)" 1 k
+    EVAL_RO "return redis.pcall('BLMOVE', KEYS[1], KEYS[1], 'LEFT', 'LEFT', 0)['err']" 1 k
+    EVAL_RO "return redis.call('BLPOP', KEYS[1])" 1 k
     SCRIPT LOAD "#!lua flags=nosuchflag
         return 1"
     SCRIPT LOAD "#!python

@@ -166,8 +166,17 @@ struct Plan {
 #[derive(Debug)]
 enum PlannedCommand {
     Words(Vec<Vec<u8>>),
-    /// The script at this place among all, with the number of keys, the keys and the arguments.
-    Script(usize, Vec<Vec<u8>>),
+    Script(Call),
+}
+
+/// A script that is called.
+#[derive(Debug)]
+struct Call {
+    /// Its place among all.
+    at: usize,
+    is_read_only: bool,
+    /// The number of keys, the keys and the arguments.
+    words: Vec<Vec<u8>>,
 }
 
 impl Plan {
@@ -216,7 +225,8 @@ impl Plan {
             let before = |sha: &str| self.places.get(sha).map(|at| Arc::clone(&self.scripts[*at]));
             let (script, keys, argv) = script::queued(front, spec, args, before)?;
             self.admit(front, &script)?;
-            return Ok(self.add_script(script, &keys, &argv));
+            let is_read_only = script::runs_read_only(spec) || script.is_read_only();
+            return Ok(self.add_script(script, is_read_only, &keys, &argv));
         }
         self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
         self.keys.extend(keys::of(spec, args).into_iter().map(<[u8]>::to_vec));
@@ -237,17 +247,23 @@ impl Plan {
         Ok(())
     }
 
-    fn add_script(&mut self, script: Arc<Script>, keys: &[&[u8]], argv: &[&[u8]]) -> Queued {
+    fn add_script(
+        &mut self,
+        script: Arc<Script>,
+        is_read_only: bool,
+        keys: &[&[u8]],
+        argv: &[&[u8]],
+    ) -> Queued {
         let queued = Queued::Script(Arc::clone(&script));
         let next = self.scripts.len();
-        let place = *self.places.entry(script.sha.clone()).or_insert(next);
-        if place == next {
+        let at = *self.places.entry(script.sha.clone()).or_insert(next);
+        if at == next {
             self.scripts.push(script);
         }
         let count = keys.len().to_string().into_bytes();
         let words = keys.iter().chain(argv).map(|word| word.to_vec());
         let words = std::iter::once(count).chain(words).collect();
-        self.commands.push(PlannedCommand::Script(place, words));
+        self.commands.push(PlannedCommand::Script(Call { at, is_read_only, words }));
         self.keys.extend(keys.iter().map(|key| key.to_vec()));
         queued
     }
@@ -258,11 +274,12 @@ impl Plan {
         let text = front.worker.transactions().using(databases, &self.scripts, self.guard);
         let words = |command| match command {
             PlannedCommand::Words(words) => words,
-            PlannedCommand::Script(at, words) => {
+            PlannedCommand::Script(Call { at, is_read_only, words }) => {
                 let (first, last) = text.places[at];
                 let head = [
                     ":script",
                     &(at + 1).to_string(),
+                    if is_read_only { "ro" } else { "rw" },
                     &self.scripts[at].label(),
                     &first.to_string(),
                     &last.to_string(),

@@ -34,7 +34,7 @@ pub(super) fn bits(shebang: &[u8]) -> Option<usize> {
 }
 
 /// Whether a shebang forbids to change anything.
-pub(super) fn is_read_only(shebang: &[u8]) -> bool {
+pub(in crate::lua) fn is_read_only(shebang: &[u8]) -> bool {
     bits(shebang).is_some_and(|bits| bits & 1 == 1)
 }
 

@@ -75,13 +75,12 @@ local function is_write(words)
   elseif name == 'publish' or name == 'spublish' or name == 'pfcount' then
     return true
   end
+  local has = {}
   for one, other in pairs(flags.set or flags) do
-    local flag = type(one) == 'table' and one or other
-    if flag.ok == 'write' then
-      return true
-    end
+    has[(type(one) == 'table' and one or other).ok] = true
   end
-  return false
+  -- What no script may call is refused as such.
+  return has.write and not has.noscript
 end
 
 -- Commands that have changed nothing if they answer 0, -1 or nothing. Who changes nothing leaves no stamp.

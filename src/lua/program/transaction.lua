@@ -1,5 +1,6 @@
--- The commands of a MULTI, or one command. The queue: the protocol of the client; its database; then, for
+-- The commands of a MULTI, or one command. It is given what keeps a script from writing. The queue: the protocol of the client; its database; then, for
 -- each command, the number of its words and its words. A script may change the `redis` that it is given.
+local keep_from_writing = ...
 local queue, call, try, setresp = ARGV, redis.call, redis.pcall, redis.setresp
 local at = 3
 
@@ -55,7 +56,7 @@ local function run(name, ...)
   return reply
 end
 
-local function run_script(number, sha, first, last, count, ...)
+local function run_script(number, mode, sha, first, last, count, ...)
   local keys, argv = {}, {}
   count = tonumber(count)
   for at, word in ipairs({ ... }) do
@@ -65,9 +66,11 @@ local function run_script(number, sha, first, last, count, ...)
       argv[at - count] = word
     end
   end
+  keep_from_writing(mode == 'ro')
   local done, reply = xpcall(opened(tonumber(number), keys, argv), function(raised)
     return explain(raised, sha, tonumber(first), tonumber(last))
   end)
+  keep_from_writing(false)
   setresp(2)
   call('SELECT', db)
   if not done then
