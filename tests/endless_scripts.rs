@@ -24,6 +24,11 @@ async fn a_script_that_never_ends_is_killed_on_all_masters() {
     assert_eq!(not_busy, Reply::Error("NOTBUSY No scripts in execution right now.".into()));
     let endless = raw.ask(&["EVAL", "while true do end", "0"]).await;
     assert!(endless.is_error("UNKNOWN "), "{endless:?}");
+    eventually("clients are told that masters are busy", || async {
+        let refused = proxy.raw().await.ask(&["SET", "k", "v"]).await.text();
+        refused.contains("BUSY Redis is busy running a script").then_some(())
+    })
+    .await;
     eventually("the script is ended", || async {
         (kill(&proxy).await == Reply::ok()).then_some(())
     })

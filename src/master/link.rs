@@ -180,8 +180,8 @@ struct State {
     facts: Option<Facts>,
     tried: bool,
     last_error: Option<String>,
-    /// It is the reason for which the master was turned away.
-    is_misfit: bool,
+    /// The master could be reached all the same: see [`Link::why_not_though_reached`].
+    is_reached: bool,
 }
 
 /// Why a link went down.
@@ -210,9 +210,14 @@ pub(super) enum Down {
 }
 
 impl Down {
-    /// Whether the master is there, but does not fit in with the others.
-    fn is_misfit(&self) -> bool {
-        matches!(self, Self::SameInstance(_) | Self::FewerDatabases(..))
+    /// Whether the master is there, but does not fit in with the others, or has said that it serves nobody.
+    fn is_reached(&self) -> bool {
+        match self {
+            Self::SameInstance(_) | Self::FewerDatabases(..) | Self::Hello(_) => true,
+            Self::Probe(ProbeError::WrongPassword) => true,
+            Self::Probe(ProbeError::Refused(error)) => error.code().is_some(),
+            _ => false,
+        }
     }
 }
 
@@ -280,10 +285,10 @@ impl Link {
         self.state.borrow().last_error.clone()
     }
 
-    /// Why the master was turned away, if it does not fit in with the others.
-    pub fn misfit(&self) -> Option<String> {
+    /// Why the link is down though the master can be reached: it does not fit in with the others, or serves nobody.
+    pub fn why_not_though_reached(&self) -> Option<String> {
         let state = self.state.borrow();
-        state.last_error.clone().filter(|_| state.is_misfit)
+        state.last_error.clone().filter(|_| state.is_reached)
     }
 
     /// How many releases and rollbacks wait for the link to come back.
@@ -584,7 +589,7 @@ impl Link {
             tracing::warn!(master = %self.address, "the master is down: {why}");
         }
         state.tried = true;
-        state.is_misfit = down.is_misfit();
+        state.is_reached = down.is_reached();
         state.last_error = Some(why);
     }
 

@@ -54,8 +54,15 @@ pub enum ProbeError {
     )]
     WrongPassword,
     /// It refused a command, e.g. for want of a password or while it is loading.
-    #[error("{0}")]
+    #[error("{}", in_its_words(.0))]
     Refused(redis::RedisError),
+}
+
+fn in_its_words(error: &redis::RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        _ => error.to_string(),
+    }
 }
 
 impl From<redis::RedisError> for ProbeError {

@@ -596,7 +596,7 @@ impl Engine {
         let waiting = asked.without(voters).iter().filter(|master| self.electorate.waits(*master));
         let waiting: MasterSet = waiting.collect();
         let others = self.rules.quorum.everybody().without(voters);
-        let why = self.electorate.why_not(others) + &self.misfits();
+        let why = self.electorate.why_not(others) + &self.refusals();
         if self.rules.quorum.reached_by(voters.union(waiting)) {
             verdict::on_probation(&self.rules, voters.len(), &why)
         } else {
@@ -604,9 +604,11 @@ impl Engine {
         }
     }
 
-    /// `; ADDRESS: why` for each master that can be reached but does not fit in with the others.
-    fn misfits(&self) -> String {
-        let why = |link: &Rc<Link>| Some(format!("; {}: {}", link.address(), link.misfit()?));
+    /// `; ADDRESS: why` for each master that can be reached, and does not serve.
+    fn refusals(&self) -> String {
+        let why = |link: &Rc<Link>| {
+            Some(format!("; {}: {}", link.address(), link.why_not_though_reached()?))
+        };
         self.links.iter().filter_map(why).collect()
     }
 
