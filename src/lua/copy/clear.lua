@@ -16,7 +16,7 @@ for _, key in ipairs(KEYS) do
     if not left then
       call('DEL', key)
     elseif left ~= lease then
-      stand_again(key, left)
+      put_back(key, left)
     end
     dropped = dropped + call('DEL', companion(key))
   end

@@ -31,7 +31,7 @@ for at, key in ipairs(KEYS) do
     if not left then
       call('DEL', key)
     elseif left ~= lease then
-      stand_again(key, left)
+      put_back(key, left)
     end
     changed = changed + 1
   end

@@ -11,9 +11,3 @@ local function lease_without(old, lease, new)
   end
   return found
 end
-
--- Puts a lease in the place of what a program has left there, which may be of another type.
-local function stand_again(key, lease)
-  call('DEL', key)
-  put_back(key, lease)
-end

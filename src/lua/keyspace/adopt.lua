@@ -109,8 +109,6 @@ for at, key in ipairs(KEYS) do
   elseif is_taken or not left then
     call('DEL', key)
   elseif not lease then
-    -- What the program has left there may be of another type.
-    call('DEL', key)
     put_back(key, left)
   end
   call('SET', companion(key), new)

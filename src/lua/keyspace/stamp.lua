@@ -231,13 +231,10 @@ local function lives(stamp, now)
   return sub(stamp, 49, 49) ~= '-' and (clean < 0 or now < (clean - SLACK_MS) * 1000)
 end
 
--- Puts a string there that ends at `the_end`, below 0: never. What else is there only gets that end.
+-- Puts a string there, in the place of whatever it is, that ends at `the_end`; below 0: never.
 local function put(key, value, the_end)
-  local text, kind = string.format('%.0f', the_end), kind_of(key)
-  if kind ~= 's' and kind ~= '-' then
-    return the_end >= 0 and call('PEXPIREAT', key, text)
-  elseif the_end >= 0 then
-    return call('SET', key, value, 'PXAT', text)
+  if the_end >= 0 then
+    return call('SET', key, value, 'PXAT', string.format('%.0f', the_end))
   end
   return call('SET', key, value)
 end
