@@ -41,7 +41,12 @@ pub static FLUSH: LazyLock<Text> = LazyLock::new(|| {
 });
 
 /// The script that accepts states.
-pub static ADOPT: LazyLock<Text> = LazyLock::new(|| Text::of(include_str!("keyspace/adopt.lua")));
+pub static ADOPT: LazyLock<Text> = LazyLock::new(|| {
+    Text::of(concat!(
+        include_str!("keyspace/lease_without.lua"),
+        include_str!("keyspace/adopt.lua")
+    ))
+});
 
 /// The script that fetches what keys hold.
 pub static FETCH: LazyLock<Text> = LazyLock::new(|| Text::of(include_str!("keyspace/fetch.lua")));
@@ -63,12 +68,12 @@ pub static HELD: LazyLock<Text> = LazyLock::new(|| Text::of(include_str!("copy/h
 
 /// The script that gives registers to a master that has forgotten them.
 pub static GIVE: LazyLock<Text> = LazyLock::new(|| {
-    Text::of(concat!(include_str!("copy/lease.lua"), include_str!("copy/give.lua")))
+    Text::of(concat!(include_str!("keyspace/lease_without.lua"), include_str!("copy/give.lua")))
 });
 
 /// The script that drops what such a master has accepted too late.
 pub static CLEAR: LazyLock<Text> = LazyLock::new(|| {
-    Text::of(concat!(include_str!("copy/lease.lua"), include_str!("copy/clear.lua")))
+    Text::of(concat!(include_str!("keyspace/lease_without.lua"), include_str!("copy/clear.lua")))
 });
 
 /// The script that raises the tails of the marks of such a master.
