@@ -190,11 +190,21 @@ async fn each_gets_its_own_time_to_live() {
     }
 }
 
-/// What the stamp of a key says of it: its type, when it is cleaned up, and the last reply that is remembered, in its bytes.
-async fn noted(master: &Master, key: &str) -> Option<(u8, String, u8)> {
+/// What the stamp of a key says of it: its type, when it is cleaned up, and whether the last program that is remembered said
+/// this, in MessagePack.
+async fn noted(master: &Master, key: &str, said: &[u8]) -> Option<(u8, String, bool)> {
     let stamp = master.get(&format!("redlock-proxy:s:{key}")).await?;
     let end = String::from_utf8(stamp[49..65].to_vec()).expect("digits");
-    Some((stamp[48], end, stamp[stamp.len() - 17]))
+    let before_its_ballot = &stamp[..stamp.len() - 16];
+    let remembered = [format!("{:04}", said.len()).as_bytes(), said].concat();
+    Some((stamp[48], end, before_its_ballot.ends_with(&remembered)))
+}
+
+/// What a call of [`MORE`] replies and publishes, as stamps have it.
+fn said(length: u8, how: &str, key: &str) -> Vec<u8> {
+    let message =
+        [&b"\x93\xa7publish\xa4told"[..], &[0xa0 + key.len() as u8], key.as_bytes()].concat();
+    [vec![length], if how == "tell" { message } else { Vec::new() }].concat()
 }
 
 #[tokio::test]
@@ -219,13 +229,14 @@ async fn each_leaves_a_stamp_of_its_own_and_is_told_of_once() {
         subscriber.nothing_more().await;
         for (master, number) in masters.iter().flat_map(|it| (0..KEYS).map(move |key| (it, key))) {
             let key = format!("key:{number}");
-            let reply = u8::try_from(times).expect("less than 100");
+            let length = u8::try_from(times).expect("less than 100");
+            let said = said(length, &how(number), &key);
             let what = format!("the stamp of {key} says what it holds");
             let told = eventually(&what, || async {
                 let end = master.ask(&["PEXPIRETIME", &key]).await;
                 let Reply::Int(end) = end else { panic!("{end:?}") };
-                let (is_lasting, holds) = (end == -1, Some((b'l', format!("{end:016}"), reply)));
-                (noted(master, &key).await == holds).then_some(is_lasting)
+                let (is_lasting, holds) = (end == -1, Some((b'l', format!("{end:016}"), true)));
+                (noted(master, &key, &said).await == holds).then_some(is_lasting)
             });
             assert_eq!(told.await, how(number) != "end", "{key}");
         }
