@@ -5,6 +5,7 @@ mod support;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use support::{Masters, Proxy, Raw, Relay, Reply};
@@ -123,6 +124,64 @@ async fn what_a_program_publishes_beside_others_is_published() {
         assert!(missing.remove(&message[2].text()), "{message:?} came twice");
     }
 }
+
+/// They were read one after the other, so that a reader saw half of what was written at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_keys_are_read_as_they_are_at_one_moment() {
+    let masters = Masters::start(3);
+    let proxies = [0, 1].map(|_| Proxy::start(&masters, &["--patience", "60s"]));
+    let mut writer = proxies[0].raw().await;
+    assert_eq!(writer.ask(&["SET", "from", "it"]).await, Reply::ok());
+    assert_eq!(writer.ask(&["SET", "lock", "token", "NX", "PX", "600000"]).await, Reply::ok());
+    let done = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn({
+        let done = Arc::clone(&done);
+        async move {
+            for turn in 0.. {
+                let number = turn.to_string();
+                let script = "return redis.call('MSET', KEYS[1], ARGV[1], KEYS[2], ARGV[1])";
+                let writes: [&[&str]; 4] = [
+                    &["MSET", "one", &number, "other", &number],
+                    &["EVAL", script, "2", "one", "other", &number],
+                    &["RENAME", "from", "to"],
+                    &["RENAME", "to", "from"],
+                ];
+                for write in writes {
+                    let reply = writer.ask(write).await;
+                    assert!(!matches!(reply, Reply::Error(_)), "{write:?}: {reply:?}");
+                }
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+    });
+    let mut readers = JoinSet::new();
+    for id in 0..CLIENTS {
+        let mut reader = proxies[1].raw().await;
+        readers.spawn(async move {
+            for _ in 0..300 {
+                let Reply::Array(values) = reader.ask(MOMENTS[id % 2]).await else {
+                    panic!("values")
+                };
+                assert_eq!(values[0], values[1], "half of what was written at once");
+                assert!(values.get(2).is_none_or(|lock| *lock == Reply::bulk("token")));
+                for count in ["EXISTS", "TOUCH"] {
+                    assert_eq!(reader.ask(&[count, "from", "to"]).await, Reply::Int(1), "{count}");
+                }
+                assert_eq!(
+                    reader.ask(&["EXISTS", "lock", "from", "to", "lock"]).await,
+                    Reply::Int(3)
+                );
+            }
+        });
+    }
+    readers.join_all().await;
+    done.store(true, Ordering::Relaxed);
+    writing.await.expect("no panic");
+}
+
+const MOMENTS: [&[&str]; 2] = [&["MGET", "one", "other"], &["MGET", "one", "other", "lock"]];
 
 /// What one of them had left on a single master stayed undecided for ever, once the other key had forgotten it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

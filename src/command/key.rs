@@ -5,8 +5,9 @@ use super::{Action, Outcome, operation};
 use crate::client::decoder::Args;
 use crate::client::outbox::Gather;
 use crate::client::session::Front;
-use crate::operation::Kind;
 use crate::operation::read::{Question, Read};
+use crate::operation::several::{self, Several};
+use crate::operation::{Kind, register};
 
 /// `GET key`
 pub(super) fn get(front: &Front, args: Args<'_>) -> Outcome {
@@ -32,13 +33,25 @@ pub(super) fn getrange(front: &Front, args: Args<'_>) -> Outcome {
 /// `MGET key...`
 pub(super) fn mget(front: &Front, args: Args<'_>) -> Outcome {
     let kind = || Kind::Read(Read::new(Question::ValueOrNil));
-    Ok(each_key(front, args, Gather::List, kind))
+    Ok(several(front, args, several::Question::Values)
+        .unwrap_or_else(|| each_key(front, args, Gather::List, kind)))
 }
 
 /// `EXISTS key...`, `TOUCH key...`
 pub(super) fn exists(front: &Front, args: Args<'_>) -> Outcome {
     let kind = || Kind::Read(Read::new(Question::Exists));
-    Ok(each_key(front, args, Gather::Sum, kind))
+    Ok(several(front, args, several::Question::Count)
+        .unwrap_or_else(|| each_key(front, args, Gather::Sum, kind)))
+}
+
+/// A read at one moment, unless there are more keys than a program could have, which it may come to.
+fn several(front: &Front, args: Args<'_>, question: several::Question) -> Option<Action> {
+    let names = || args.from(1).iter();
+    if args.len() == 2 || register::are_too_many(names()) {
+        return None;
+    }
+    let kind = Kind::Several(Box::new(Several::new(question, names())));
+    Some(Action::Start(operation(front, args.at(1), kind)))
 }
 
 /// A read of the first key.

@@ -13,13 +13,13 @@ use futures_util::future::join_all;
 use super::aside::Asking;
 use super::measure::Measure;
 use super::program::Rendering;
-use super::query::{self, Query, Said};
+use super::query::{self, Query, Registers, Said};
 use super::verdict::{self, Others, Trouble};
-use super::{Kind, Operation, settling};
+use super::{Kind, Operation, request, settling};
 use crate::client::outbox::Target;
 use crate::client::reply::Reply;
 use crate::command::table::Nothing;
-use crate::decision::keyspace::reading::{Reading, Verdict};
+use crate::decision::keyspace::reading::{Moment, Reading, Verdict};
 use crate::master::lane::Lost;
 
 use crate::resp3;
@@ -49,7 +49,7 @@ pub struct Large {
 
 /// What the masters said, one after the other.
 enum Heard {
-    Agreed(Bytes),
+    Agreed(Bytes, Registers),
     /// They answered, and differ.
     Differ,
     /// They do not take it for a command.
@@ -128,10 +128,10 @@ impl Large {
             // While so many masters are busy, a quorum of others votes. Who has waited so long may be answered soon, and
             // only so many hold what one master has said.
             let Some(busy) = asking.busy.acquire(target).await else { return Reply::Nil };
-            let heard = self.heard(asking, target).await;
+            let heard = self.heard_at_one_moment(asking, target).await;
             drop(busy);
             match heard {
-                Heard::Agreed(reply) => return query::told(self.nothing, &reply),
+                Heard::Agreed(reply, _) => return query::told(self.nothing, &reply),
                 Heard::Unknown(error) => return error,
                 Heard::Gone => return Reply::Nil,
                 Heard::Wrong => return self.ask_all(asking).await,
@@ -142,7 +142,26 @@ impl Large {
         verdict::changes_all_the_time()
     }
 
-    async fn heard(&self, asking: &Asking, target: &Target) -> Heard {
+    /// Several keys are looked at twice, the first time without what they hold.
+    async fn heard_at_one_moment(&self, asking: &Asking, target: &Target) -> Heard {
+        let mut moment = Moment::NONE;
+        if self.keys.len() > 1 {
+            let words: Vec<_> = [&b"EXISTS"[..]].into_iter().chain(self.names()).collect();
+            let look = request::of(words.into_iter());
+            if let Heard::Agreed(_, shown) = self.heard(&look, asking, target).await {
+                moment.is_one(shown, false);
+            }
+        }
+        let heard = self.heard(&self.request, asking, target).await;
+        match &heard {
+            Heard::Agreed(_, shown) if !moment.is_one(shown.clone(), self.keys.len() < 2) => {
+                Heard::Differ
+            }
+            _ => heard,
+        }
+    }
+
+    async fn heard(&self, asked: &[u8], asking: &Asking, target: &Target) -> Heard {
         let rules = asking.engine.rules();
         if let Some(reply) = asking.engine.lacks_quorum() {
             return Heard::Unknown(reply);
@@ -150,7 +169,7 @@ impl Large {
         let mut reading = Reading::new(rules.quorum, rules.quorum.everybody());
         let (mut replies, mut trouble, mut aborted) = (Vec::new(), Trouble::default(), 0);
         let mut request = Vec::new();
-        query::encode(self.names(), &self.request, &mut request);
+        query::encode(self.names(), asked, &mut request);
         let parts = query::parts(self.keys.len());
         for master in asking.engine.least_busy_first() {
             target.look_for_client().await;
@@ -181,7 +200,11 @@ impl Large {
             });
             if let Some(Verdict::Plain(masters)) = reading.answer(master, view) {
                 let mut alike = replies.into_iter().filter(|(it, _)| masters.contains(*it));
-                return alike.next().map_or(Heard::Differ, |(_, reply)| Heard::Agreed(reply));
+                let agreed = alike.next().and_then(|(master, reply)| {
+                    let shown = reading.shown_by(master)?;
+                    Some(Heard::Agreed(reply, shown.registers()))
+                });
+                return agreed.unwrap_or(Heard::Differ);
             }
         }
         if reading.answered() >= rules.quorum.needed() {

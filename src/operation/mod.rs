@@ -30,6 +30,7 @@ pub mod request;
 pub mod rules;
 pub mod settle;
 mod settling;
+pub mod several;
 mod shown;
 mod streams;
 pub mod verdict;
@@ -223,6 +224,8 @@ pub enum Kind {
     Extend(extend::Extend),
     /// Read a key.
     Read(read::Read),
+    /// Read several keys at one moment.
+    Several(Box<several::Several>),
     /// Count the keys of a database.
     Everywhere(Box<everywhere::Everywhere>),
     /// Empty a database, or all.
@@ -313,6 +316,7 @@ impl Operation {
     pub fn order(&self) -> Order {
         match &self.kind {
             Kind::Query(query) if query.has_many_keys() => Order::Alone,
+            Kind::Several(_) => Order::Alone,
             Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Measure(_) => Order::Read,
             Kind::Settling(_) => Order::Read,
             Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
@@ -335,6 +339,7 @@ impl Operation {
             Kind::Channels(_) => Question::Message,
             Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Settling(_) => Question::Read,
             Kind::Everywhere(_) | Kind::Measure(_) | Kind::Settle(_) => Question::Read,
+            Kind::Several(_) => Question::Read,
         }
     }
 
@@ -392,6 +397,7 @@ impl Operation {
             Kind::Extend(extend) => extend.ask(rules, name, asked, now),
             Kind::Delete(delete) => delete.ask(rules, asked, now),
             Kind::Read(read) => read.ask(rules, voters),
+            Kind::Several(several) => several.ask(rules, voters),
             Kind::Everywhere(everywhere) => everywhere.ask(voters),
             Kind::Flush(flush) => flush.ask(rules, voters),
             Kind::Program(program) => program.ask(rules, self.db, asked),
@@ -422,6 +428,7 @@ impl Operation {
     fn parts(&self) -> usize {
         match &self.kind {
             Kind::Read(read) => read.parts(),
+            Kind::Several(several) => several.parts(),
             Kind::Query(query) => query.parts(),
             Kind::Watch(watch) => watch.parts(),
             _ => 0,
@@ -436,6 +443,7 @@ impl Operation {
             Kind::Delete(delete) => delete.round(),
             Kind::Extend(extend) => extend.round(),
             Kind::Read(read) => read.round(),
+            Kind::Several(several) => several.round(),
             Kind::Program(program) => program.round(),
             Kind::Settling(settling) => settling.0.round(),
             Kind::Settle(settle) => settle.round(),
@@ -455,6 +463,7 @@ impl Operation {
             Kind::Delete(delete) => delete.encode(key, form, out),
             Kind::Extend(extend) => extend.encode(rules, key, form, out),
             Kind::Read(read) => read.encode(key, out),
+            Kind::Several(several) => several.encode(out),
             Kind::Everywhere(everywhere) => everywhere.encode(form, out),
             Kind::Flush(flush) => flush.encode(self.db, form, out),
             Kind::Program(program) => program.encode(form, out),
@@ -487,6 +496,10 @@ impl Operation {
             Kind::Extend(extend) => extend.received(rules, received),
             Kind::Read(read) => {
                 let looked = read.received(rules, &self.key, received);
+                self.look_on(looked)
+            }
+            Kind::Several(several) => {
+                let looked = several.received(rules, received);
                 self.look_on(looked)
             }
             Kind::Everywhere(everywhere) => everywhere.received(rules, received),
@@ -524,6 +537,10 @@ impl Operation {
             Kind::Extend(extend) => extend.deadline(rules, now),
             Kind::Read(read) => {
                 let looked = read.deadline(rules, &self.key, is_last);
+                self.look_on(looked)
+            }
+            Kind::Several(several) => {
+                let looked = several.deadline(rules, is_last);
                 self.look_on(looked)
             }
             Kind::Everywhere(everywhere) => everywhere.deadline(rules, is_last),

@@ -5,11 +5,11 @@ use bytes::Bytes;
 
 use crate::client::reply::Reply;
 use crate::command::table::Nothing;
-use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
+use crate::decision::keyspace::reading::{Moment, Reading, Standing, Verdict, View};
 use crate::decision::register::ballot::Ballot;
 use crate::master::reply::Answer;
 use crate::operation::program::{Program, Rendering};
-use crate::operation::read::{LOOKS_AGAIN, Looked, round};
+use crate::operation::read::{LOOKS_AGAIN, Looked, MOST_LOOKS, round};
 use crate::operation::register::look::{self, BEFORE, COMMANDS, Look};
 use crate::operation::verdict::{Discarded, Trouble, is_reply};
 use crate::operation::{Next, Received, Rules, Then, settling, streams};
@@ -33,6 +33,8 @@ pub struct Query {
     discarded: Discarded,
     reading: Option<Reading<Shown, Bytes>>,
     replies: Vec<(MasterId, Bytes)>,
+    /// When it is about several keys.
+    moment: Moment<Shown>,
     /// How often it has been asked in vain.
     tried: u8,
     trouble: Trouble,
@@ -45,6 +47,16 @@ pub(super) struct Shown {
     flush: u64,
     accepted: Vec<Ballot>,
     reply: Option<Bytes>,
+}
+
+/// The last flush, and the ballots under which keys were accepted.
+pub(super) type Registers = (u64, Vec<Ballot>);
+
+impl Shown {
+    /// What it shows of the keys alone.
+    pub(super) fn registers(&self) -> Registers {
+        (self.flush, self.accepted.clone())
+    }
 }
 
 /// What a master says to a query.
@@ -66,6 +78,7 @@ impl Query {
             discarded: Discarded::default(),
             reading: None,
             replies: Vec::new(),
+            moment: Moment::NONE,
             tried: 0,
             trouble: Trouble::default(),
         }
@@ -113,8 +126,8 @@ impl Query {
             return Looked::WAIT;
         }
         if self.discarded.notes(rules, master, answer) {
-            (self.is_wrong, self.tried, self.reading) = (true, self.tried + 1, None);
-            return Looked::Next(Next::then(Then::Ask));
+            self.is_wrong = true;
+            return self.again(Then::Ask);
         }
         match answer {
             Some(Answer::Error(error)) if self.is_wrong && is_reply(error) => {
@@ -152,6 +165,12 @@ impl Query {
     fn decided(&mut self, rules: &Rules, key: &[u8], verdict: Verdict) -> Looked {
         let is_complete = self.reading.as_ref().is_none_or(Reading::is_complete);
         let reply = match verdict {
+            Verdict::Plain(masters) if !self.is_one_moment(rules, masters) => {
+                return match self.tried < MOST_LOOKS {
+                    true => self.again(Then::Ask),
+                    false => Looked::Settle(self.program(rules, key)),
+                };
+            }
             Verdict::Plain(masters) => {
                 let mut replies =
                     self.replies.iter().filter(|(master, _)| masters.contains(*master));
@@ -161,14 +180,24 @@ impl Query {
                 }
             }
             Verdict::TooFew => self.undecided(rules),
-            _ if self.tried < LOOKS_AGAIN && is_complete => {
-                (self.tried, self.reading) = (self.tried + 1, None);
-                return Looked::Next(Next::then(Then::Pause));
-            }
+            _ if self.tried < LOOKS_AGAIN && is_complete => return self.again(Then::Pause),
             _ => return Looked::Settle(self.program(rules, key)),
         };
         self.reading = None;
         Looked::Next(Next::reply(reply))
+    }
+
+    fn again(&mut self, then: Then) -> Looked {
+        (self.tried, self.reading) = (self.tried + 1, None);
+        Looked::Next(Next::then(then))
+    }
+
+    /// Whether all keys held at one moment what these masters show.
+    fn is_one_moment(&mut self, rules: &Rules, masters: MasterSet) -> bool {
+        let by_all = !self.has_many_keys() || masters == rules.quorum.everybody();
+        let shown = self.reading.as_ref().zip(masters.iter().next());
+        let shown = shown.and_then(|(reading, master)| reading.shown_by(master)).cloned();
+        shown.is_some_and(|shown| self.moment.is_one(shown, by_all))
     }
 
     fn program(&self, rules: &Rules, key: &[u8]) -> Box<Program> {

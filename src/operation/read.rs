@@ -49,14 +49,17 @@ pub enum Unit {
 
 /// What one master has under a key, as far as a reply is made of it.
 #[derive(Clone, Debug)]
-struct Held {
+pub(super) struct Held {
     /// Its type, as stamps abbreviate it.
     kind: u8,
     /// The value, where that is asked for: a string less its tag.
-    value: Bytes,
+    pub(super) value: Bytes,
     /// When it ends.
     end: End,
 }
+
+/// What one master shows of a key, and has there.
+pub(super) type Seen = (View<Accepted, Bytes>, Option<Held>);
 
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -104,6 +107,9 @@ pub(super) fn round(tried: u8) -> u8 {
 /// How often what differs is read again before it is settled: mostly a program is on its way just then. Where a master is
 /// silent, that has taken long enough.
 pub(super) const LOOKS_AGAIN: u8 = 1;
+
+/// How often several keys are looked at that somebody writes all the time, until a program reads them.
+pub(super) const MOST_LOOKS: u8 = 4;
 
 impl Read {
     /// A read that nobody was asked for yet.
@@ -176,7 +182,7 @@ impl Read {
     }
 
     /// What a master shows; `None`: nothing that counts.
-    fn seen(&self, raw: &[u8], now_us: u64) -> Option<(View<Accepted, Bytes>, Option<Held>)> {
+    fn seen(&self, raw: &[u8], now_us: u64) -> Option<Seen> {
         let replies = resp3::items(raw)?;
         if self.question.is_of_string() {
             let [value, stamp, mark] = replies[..] else { return None };
@@ -187,22 +193,7 @@ impl Read {
         let (left, replies) = replies.split_last()?;
         let look = Look::of(replies)?;
         let flush = look::last_flush(resp3::bulk(mark))?;
-        let (accepted, kind) = ((flush, look.sight.state.accepted), look.kind);
-        let held = |end| Some(Held { kind, value: Bytes::new(), end });
-        Some(match look.standing(now_us) {
-            Standing::There => {
-                let clean_ms = look.sight.state.value.clean_ms;
-                (View::Plain(accepted), held(End::Clean(clean_ms)))
-            }
-            Standing::Absent(None) => (View::Plain(accepted), None),
-            Standing::Absent(Some(lease)) => {
-                let token = lease.value.slice_ref(look::token(&lease.value));
-                // Something of another type has no value here.
-                let name = [&[kind][..], &token].concat();
-                (View::Lease(accepted, name.into()), held(End::Left(resp3::int(left)?)))
-            }
-            Standing::Unclear => (View::Unclear, None),
-        })
+        Some(seen(flush, &look, resp3::int(left)?, now_us))
     }
 
     fn decided(&mut self, rules: &Rules, key: &[u8], verdict: Verdict) -> Looked {
@@ -291,13 +282,33 @@ impl Read {
     }
 }
 
+/// What a master shows of a key, whatever its type. `left_ms` is what remains of a lease.
+pub(super) fn seen(flush: u64, look: &Look, left_ms: i64, now_us: u64) -> Seen {
+    let (accepted, kind) = ((flush, look.sight.state.accepted), look.kind);
+    let held = |end| Some(Held { kind, value: Bytes::new(), end });
+    match look.standing(now_us) {
+        Standing::There => {
+            let clean_ms = look.sight.state.value.clean_ms;
+            (View::Plain(accepted), held(End::Clean(clean_ms)))
+        }
+        Standing::Absent(None) => (View::Plain(accepted), None),
+        Standing::Absent(Some(lease)) => {
+            let token = lease.value.slice_ref(look::token(&lease.value));
+            // Something of another type has no value here.
+            let name = [&[kind][..], &token].concat();
+            (View::Lease(accepted, name.into()), held(End::Left(left_ms)))
+        }
+        Standing::Unclear => (View::Unclear, None),
+    }
+}
+
 /// What a master shows of a string.
-fn string_seen(
+pub(super) fn string_seen(
     flush: u64,
     value: Option<&[u8]>,
     stamp: Option<&[u8]>,
     now_us: u64,
-) -> (View<Accepted, Bytes>, Option<Held>) {
+) -> Seen {
     let (accepted, _, standing) = look::of_string(value, stamp, now_us);
     let accepted = (flush, accepted);
     let value = value.unwrap_or_default();

@@ -57,7 +57,7 @@ impl Operation {
             Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Measure(_) => Wish::Look,
             Kind::Load(load) if load.runs() => Wish::Other,
             Kind::Everywhere(_) | Kind::Load(_) | Kind::Channels(_) => Wish::Look,
-            Kind::Settling(_) => Wish::Look,
+            Kind::Settling(_) | Kind::Several(_) => Wish::Look,
             Kind::Program(program) => program.wish().cloned().unwrap_or(Wish::Other),
             Kind::Settle(_) | Kind::Flush(_) => Wish::Other,
         }

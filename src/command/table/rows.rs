@@ -69,7 +69,7 @@ commands! {
         "A program of all commands in the queue; nothing is done when a watched key has changed.";
     Exists "exists" -2 KEYS ["readonly" "fast"]
         "1.0.0" Key "Count which of the keys exist",
-        "Each key exists if a quorum holds it; the reply is the sum.";
+        "What a quorum holds at one moment; the reply is the sum.";
     Expire "expire" -3 ONE_KEY ["write" "fast"]
         "1.0.0" Expiry "Set the time to live in seconds",
         REGISTER_EXPIRY;
@@ -129,7 +129,7 @@ commands! {
         "HISTOGRAM: from the first question to the masters to the reply, by command; there is no latency monitor.";
     Mget "mget" -2 KEYS ["readonly" "fast"]
         "1.0.0" Key "The values of several keys",
-        "Each key is read by quorum.";
+        "What a quorum holds at one moment; each lock by itself.";
     Monitor "monitor" 1 NO_KEY ["admin" "noscript" "loading" "stale"]
         "1.0.0" Server "Watch the requests of all clients",
         "Every request of every client of this proxy, as it is started.";
@@ -231,7 +231,7 @@ commands! {
         "The time of day, by the clock in the middle of the masters'.";
     Touch "touch" -2 KEYS ["readonly" "fast"]
         "3.2.1" Key "Count which of the keys exist, and mark them used",
-        VOTED_SUM;
+        "As `EXISTS`: which keys were used is the masters' affair.";
     Ttl "ttl" 2 ONE_KEY ["readonly" "fast"]
         "1.0.0" Expiry "The time to live in seconds",
         VOTED_TIME;

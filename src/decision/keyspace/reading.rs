@@ -4,8 +4,9 @@
 //!
 //! * **A quorum shows registers that were accepted under equal ballots,** all there and living, or absent without a lease:
 //!   they are decided, as equal ballots mean equal states. What was decided before the question was asked has a master of
-//!   the quorum in common with the answer, and stamps never go back. Of several keys the same masters have to show all:
-//!   each of them shows a moment, and a program that was decided before has left its trace on one of them.
+//!   the quorum in common with the answer, and stamps never go back.
+//! * **Several keys** that quorums show were not so at one moment yet: one may have been overwritten before another was
+//!   written, and who reads each of them alone may see that. So they are looked at twice ([`Moment`]).
 //! * **Living** is a matter of the reader's time and of what the master has promised: a promise is also one that nothing is
 //!   decided in the time before it. Whoever was told before that the register had ended left a promise with one of the
 //!   quorum, or a state that was accepted since.
@@ -18,10 +19,13 @@
 //! * **All else is settled:** differing ballots without a quorum among them (the newest may be decided or not), a value
 //!   that is lost, a lease beside a register that lives, or has ended since it was accepted.
 
+mod moment;
+
 use super::Program;
 use super::slot::Sight;
 use crate::decision::register::ballot::Ballot;
 use crate::quorum::{MasterId, MasterSet, Quorum};
+pub use moment::Moment;
 
 /// What one master shows of a key, for a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +120,12 @@ impl<R: PartialEq, L: PartialEq> Reading<R, L> {
             None if self.may_be_held() => Verdict::Undecided,
             None => Verdict::Contested,
         }
+    }
+
+    /// The registers that a master shows.
+    pub fn shown_by(&self, master: MasterId) -> Option<&R> {
+        let view = self.views.iter().find(|(other, _)| *other == master);
+        view.and_then(|(_, view)| view.registers())
     }
 
     /// How many masters have answered.

@@ -75,6 +75,17 @@ pub fn string(out: &mut Vec<u8>, key: &[u8]) {
     request::encode(out, &[b"MGET", key, &companion(key), reserved::MARK.as_bytes()]);
 }
 
+/// Appends the request that shows strings, each with its stamp.
+pub fn strings<'a>(out: &mut Vec<u8>, keys: impl ExactSizeIterator<Item = &'a [u8]>) {
+    request::header(out, 2 + 2 * keys.len());
+    request::word(out, b"MGET");
+    for key in keys {
+        request::word(out, key);
+        request::word(out, &companion(key));
+    }
+    request::word(out, reserved::MARK.as_bytes());
+}
+
 /// The last flush, as a mark shows it; `None`: there is no mark.
 pub fn last_flush(mark: Option<&[u8]>) -> Option<u64> {
     Some(Tail::of_stored(mark?)?.last_flush)

@@ -1,0 +1,133 @@
+//! Several keys at one moment.
+
+/// Whether registers that quorums show were all so at one moment.
+///
+/// * **Two looks, one after the other, show the same.** When the second began, all of it was decided, as a quorum had accepted it
+///   by then. And nothing that came after it was: a quorum that had accepted that by then would have a master in common with the
+///   second look.
+/// * **One look shows the same on all masters.** When so many had looked as it takes for a quorum, it was decided; and the one
+///   that looked last of these, with all that looked later, leaves too few for a quorum that had accepted something since.
+#[derive(Clone, Debug)]
+pub struct Moment<R> {
+    before: Option<R>,
+}
+
+impl<R: PartialEq> Moment<R> {
+    /// Nothing was seen yet.
+    pub const NONE: Self = Self { before: None };
+
+    /// A look that began after the one before had ended shows this, on quorums or `by_all`.
+    pub fn is_one(&mut self, shown: R, by_all: bool) -> bool {
+        let is_again = self.before.as_ref() == Some(&shown);
+        self.before = Some(shown);
+        by_all || is_again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::decision::keyspace::reading::{Reading, Verdict, View};
+    use crate::quorum::{MasterId, MasterSet, Quorum};
+
+    const MASTERS: usize = 3;
+
+    /// What is under two keys: something old, or something new that somebody writes meanwhile.
+    type Shown = [bool; 2];
+
+    /// Two keys, each of which is written by somebody, and one that reads both.
+    #[derive(Clone, Default, PartialEq, Eq, Hash)]
+    struct World {
+        /// On which masters the new is accepted.
+        accepted: [MasterSet; 2],
+        /// What masters have answered to each look.
+        looks: Vec<[Option<Shown>; MASTERS]>,
+        /// What was decided at any moment since the first look began.
+        moments: Vec<Shown>,
+    }
+
+    impl World {
+        fn decided(&self) -> Shown {
+            self.accepted.map(|accepted| Quorum::of(MASTERS).reached_by(accepted))
+        }
+
+        /// What both keys are said to hold, when enough have answered to each look.
+        fn read(&self) -> Option<Shown> {
+            let mut moment = Moment::NONE;
+            self.looks.iter().find_map(|look| {
+                let [(one, by_all), (other, too)] = [0, 1].map(|key| shown(look, key));
+                let shown = [one?, other?];
+                moment.is_one(shown, by_all && too).then_some(shown)
+            })
+        }
+
+        /// A look has ended, and has not told enough.
+        fn may_look_again(&self) -> bool {
+            let has_ended = |look| [0, 1].iter().all(|key| shown(look, *key).0.is_some());
+            self.looks.last().is_none_or(has_ended) && self.looks.len() < 2 && self.read().is_none()
+        }
+
+        fn next(&self) -> Vec<Self> {
+            let mut next = Vec::new();
+            for master in 0..MASTERS {
+                for key in 0..2 {
+                    let mut world = self.clone();
+                    world.accepted[key].insert(MasterId::new(master));
+                    next.push(world);
+                }
+                if self.looks.last().is_some_and(|look| look[master].is_none()) {
+                    let mut world = self.clone();
+                    let shown = self.accepted.map(|it| it.contains(MasterId::new(master)));
+                    world.looks.last_mut().expect("it has begun")[master] = Some(shown);
+                    next.push(world);
+                }
+            }
+            if self.may_look_again() {
+                next.push(Self {
+                    looks: [&self.looks[..], &[[None; MASTERS]]].concat(),
+                    ..self.clone()
+                });
+            }
+            for world in &mut next {
+                let decided = world.decided();
+                if !world.looks.is_empty() && !world.moments.contains(&decided) {
+                    world.moments.push(decided);
+                }
+            }
+            next
+        }
+    }
+
+    /// What a quorum shows of a key in a look, and whether all masters do.
+    fn shown(look: &[Option<Shown>; MASTERS], key: usize) -> (Option<bool>, bool) {
+        let quorum = Quorum::of(MASTERS);
+        let mut reading = Reading::<bool, ()>::new(quorum, quorum.everybody());
+        for (at, shown) in look.iter().enumerate().filter(|(_, shown)| shown.is_some()) {
+            reading.answer(MasterId::new(at), shown.map(|shown| View::Plain(shown[key])));
+        }
+        match reading.verdict() {
+            Some(Verdict::Plain(masters)) => {
+                let one = masters.iter().next().expect("a quorum");
+                (reading.shown_by(one).copied(), masters == quorum.everybody())
+            }
+            _ => (None, false),
+        }
+    }
+
+    #[test]
+    fn whatever_is_read_was_decided_at_one_moment() {
+        let (mut todo, mut known, mut read) =
+            (vec![World::default()], HashSet::new(), HashSet::new());
+        while let Some(world) = todo.pop() {
+            if let Some(shown) = world.read() {
+                assert!(world.moments.contains(&shown), "{shown:?} of {:?}", world.moments);
+                read.insert((shown, world.looks.len()));
+                continue;
+            }
+            todo.extend(world.next().into_iter().filter(|world| known.insert(world.clone())));
+        }
+        assert_eq!(read.len(), 8, "each in one look, and in two");
+    }
+}
