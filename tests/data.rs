@@ -639,7 +639,7 @@ async fn a_transaction_in_which_a_command_was_refused_runs_nowhere() {
         &["MULTI", "SUBSCRIBE news", "SET page 1", "EXEC"],
         &["MULTI", "SELECT 1", "SET page 1", "AUTH app pw", "EXEC"],
         &["MULTI", "AUTH app pw", "SET page 1", "EXEC"],
-        &["MULTI", "SET page 1", "EXEC x", "EXEC"],
+        &["MULTI", "SET page 1", "EXEC x"],
     ] {
         let mut last = Reply::Nil;
         for line in lines {
