@@ -44,7 +44,7 @@ const LEARN: &str = "learn";
 /// What to do instead of serving the configured masters.
 #[derive(Subcommand)]
 pub enum Action {
-    /// Start local masters and a proxy before them, for a first try (settings go before `dev`).
+    /// Start local masters, a data Redis and a proxy before them, for a first try (settings go before `dev`).
     Dev(DevArgs),
     /// Ask every master about itself, print a table, and exit with 1 if a proxy could not serve with them.
     Check(Box<CheckArgs>),

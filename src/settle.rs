@@ -124,7 +124,7 @@ impl Settling {
         };
         let after = self.look().await;
         let changed = self.changed(&before, &after);
-        if changed.is_empty() && removed.is_empty() {
+        if changed.is_empty() && removed.is_empty() && !self.releases {
             text += "All masters that vote hold the same: nothing was changed.\n";
         } else {
             let _ = write!(text, "\n{}", self.table(&after));
