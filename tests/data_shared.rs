@@ -206,6 +206,12 @@ async fn databases_and_protocols_do_not_mix() {
 
 #[tokio::test]
 async fn when_the_shared_connection_is_lost_reads_are_asked_again_and_nothing_else() {
+    eventually("a read is asked again", || async { is_asked_again().await.then_some(()) }).await;
+}
+
+/// Whether a read was answered. It may be asked again over a spare connection that is lost in the same moment, which closes
+/// that client.
+async fn is_asked_again() -> bool {
     let (it, relay) = behind_relay();
     it.proxy.expect_warnings();
     let [mut writer, mut reader, mut idle] =
@@ -224,9 +230,11 @@ async fn when_the_shared_connection_is_lost_reads_are_asked_again_and_nothing_el
     relay.reset();
     assert!(writer.until_closed().await.is_empty(), "nobody knows whether it was executed");
     relay.heal();
-    assert_eq!(reader.reply().await, Reply::bulk("2"));
+    let answered = reader.frame_or_end().await;
+    assert!(answered.as_ref().is_none_or(|(reply, _)| *reply == Reply::bulk("2")), "{answered:?}");
     assert_eq!(idle.ask(&words("GET page")).await, Reply::bulk("2"));
     assert_eq!(it.data.get("page").await.as_deref(), Some(&b"2"[..]), "once");
+    answered.is_some()
 }
 
 #[tokio::test]
