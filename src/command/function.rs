@@ -36,7 +36,7 @@ fn called<'a>(
 ) -> Result<script::Call<'a>, Reply> {
     let function = libraries.function(args.at(1)).ok_or(NO_FUNCTION)?;
     let (keys, argv) = script::keys_and_argv_or(args, BAD_COUNT)?;
-    if spec.id == Command::FcallRo && !function.is_read_only() {
+    if spec.id == Command::FcallRo && !function.script.is_read_only() {
         return Err(error::WRITE_FLAG);
     }
     Ok((Arc::clone(&function.script), keys, argv))

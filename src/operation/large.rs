@@ -144,20 +144,21 @@ impl Large {
 
     /// Several keys are looked at twice, the first time without what they hold.
     async fn heard_at_one_moment(&self, asking: &Asking, target: &Target) -> Heard {
-        let mut moment = Moment::NONE;
-        if self.keys.len() > 1 {
-            let words: Vec<_> = [&b"EXISTS"[..]].into_iter().chain(self.names()).collect();
-            let look = request::of(words.into_iter());
-            if let Heard::Agreed(_, shown) = self.heard(&look, asking, target).await {
-                moment.is_one(shown, false);
-            }
+        if self.keys.len() < 2 {
+            return self.heard(&self.request, asking, target).await;
         }
-        let heard = self.heard(&self.request, asking, target).await;
-        match &heard {
-            Heard::Agreed(_, shown) if !moment.is_one(shown.clone(), self.keys.len() < 2) => {
-                Heard::Differ
-            }
-            _ => heard,
+        let words: Vec<_> = [&b"EXISTS"[..]].into_iter().chain(self.names()).collect();
+        let look = request::of(words.into_iter());
+        let mut moment = Moment::NONE;
+        if let Heard::Agreed(_, shown) = self.heard(&look, asking, target).await {
+            moment.is_one(shown, false);
+        }
+        match self.heard(&self.request, asking, target).await {
+            Heard::Agreed(reply, shown) => match moment.is_one(shown.clone(), false) {
+                true => Heard::Agreed(reply, shown),
+                false => Heard::Differ,
+            },
+            heard => heard,
         }
     }
 

@@ -194,7 +194,10 @@ impl Query {
 
     /// Whether all keys held at one moment what these masters show.
     fn is_one_moment(&mut self, rules: &Rules, masters: MasterSet) -> bool {
-        let by_all = !self.has_many_keys() || masters == rules.quorum.everybody();
+        if !self.has_many_keys() {
+            return true;
+        }
+        let by_all = masters == rules.quorum.everybody();
         let shown = self.reading.as_ref().zip(masters.iter().next());
         let shown = shown.and_then(|(reading, master)| reading.shown_by(master)).cloned();
         shown.is_some_and(|shown| self.moment.is_one(shown, by_all))

@@ -132,7 +132,7 @@ impl Read {
 
     pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
         if self.question.is_of_string() {
-            return look::string(out, key);
+            return look::strings(out, std::iter::once(key));
         }
         look::begin(out, std::iter::once(key));
         request::encode(out, &[b"PTTL", key]);

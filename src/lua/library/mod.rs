@@ -164,11 +164,6 @@ impl Function {
     pub fn flags(&self) -> impl Iterator<Item = &'static str> + '_ {
         FLAGS.iter().enumerate().filter(|(at, _)| self.flags >> at & 1 == 1).map(|(_, flag)| *flag)
     }
-
-    /// Whether it says that it changes nothing.
-    pub fn is_read_only(&self) -> bool {
-        self.flags & 1 == 1
-    }
 }
 
 fn word(out: &mut Vec<u8>, bytes: &[u8]) {

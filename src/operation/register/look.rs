@@ -70,11 +70,6 @@ pub fn without_queue(out: &mut Vec<u8>, key: &[u8]) {
     request::encode(out, &[b"EVAL", keyspace::LOOK.as_bytes(), b"3", mark, &stamp, key, ENOUGH]);
 }
 
-/// Appends the request that shows a string and its stamp.
-pub fn string(out: &mut Vec<u8>, key: &[u8]) {
-    request::encode(out, &[b"MGET", key, &companion(key), reserved::MARK.as_bytes()]);
-}
-
 /// Appends the request that shows strings, each with its stamp.
 pub fn strings<'a>(out: &mut Vec<u8>, keys: impl ExactSizeIterator<Item = &'a [u8]>) {
     request::header(out, 2 + 2 * keys.len());
