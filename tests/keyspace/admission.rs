@@ -9,7 +9,7 @@ use redlock_proxy::quorum::Quorum;
 use crate::bugs::Bug;
 use crate::claims::LeaseRequest;
 use crate::server::{Job, Operation};
-use crate::world::{At, MASTERS, Master, ROUND, State, World};
+use crate::world::{At, MASTERS, Master, State, World};
 
 /// The worker that copies to a master that is admitted.
 const ADMITTER: u64 = 99;
@@ -48,23 +48,27 @@ impl State {
         let key = self.copied;
         let (own_us, now_us) = (world.own_clock(self), self.clock + world.fast);
         self.copied += 1;
-        let (others, last) = self.masters.split_at_mut(MASTERS - 1);
+        let others = &self.masters[..MASTERS - 1];
         let floor = others.iter().map(|master| master.slots.floor()).max();
-        last[0].slots.raise_floor(floor.unwrap_or_default());
         let slots: Vec<_> = others.iter().map(|master| master.slots.get(&key)).collect();
         let lease = slots.iter().find_map(|slot| slot.lease);
         let promised = slots.iter().map(|slot| slot.promised).max().unwrap_or_default();
         let sights: Vec<_> = slots.iter().map(|slot| Sight::of(slot, own_us)).collect();
         let sights: Vec<_> = sights.iter().collect();
         let given = match known(Quorum::of(MASTERS), &sights, now_us) {
-            Some(state) => Given { state, promised, lease },
-            None => match settled(world, others, key, &mut self.clock, own_us) {
-                Some(given) => given,
-                // It is tried again when something has ended.
-                None => return self.copied -= 1,
-            },
+            Some(state) => Some(Given { state, promised, lease }),
+            None => {
+                self.go_on();
+                settled(world, &mut self.masters[..MASTERS - 1], key, self.clock, own_us)
+            }
         };
-        last[0].slots.give(&key, &given, now_us, own_us);
+        let last = &mut self.masters[MASTERS - 1].slots;
+        last.raise_floor(floor.unwrap_or_default());
+        match given {
+            Some(given) => last.give(&key, &given, now_us, own_us),
+            // It is tried again when something has ended.
+            None => self.copied -= 1,
+        }
     }
 
     /// The last master comes in again, once everything was copied.
@@ -90,14 +94,13 @@ fn settled(
     world: &World,
     others: &mut [Master],
     key: u8,
-    clock: &mut u64,
+    clock: u64,
     own_us: u64,
 ) -> Option<Given<Job>> {
-    *clock += ROUND;
     let keys = [key, 1 - key];
     let promised = |master: &Master| keys.iter().map(|key| master.slots.get(key).promised).max();
     let highest = others.iter().filter_map(promised).max().unwrap_or_default();
-    let ballot = Ballot::above(highest, *clock, ADMITTER);
+    let ballot = Ballot::above(highest, clock, ADMITTER);
     let sights = others.iter_mut().map(|master| master.slots.prepare(&keys, ballot, 0, own_us));
     let sights: Vec<_> = sights.collect::<Result<_, _>>().ok()?;
     let shown: Vec<_> = sights.iter().map(|sights| &sights[..]).collect();

@@ -6,7 +6,7 @@ use redlock_proxy::quorum::{MasterId, Quorum};
 
 use crate::bugs::Bug;
 use crate::server::{Job, Reply};
-use crate::world::{At, MASTERS, ROUND, State, World};
+use crate::world::{At, MASTERS, State, World};
 
 /// A request of who flushes, on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ impl FlushLetter {
 
 impl World {
     pub(crate) fn begin_flush(&self, state: &mut State, client: usize) {
-        state.clock += ROUND;
+        state.go_on();
         let (flush, request) = Flush::new(Quorum::of(MASTERS));
         state.clients[client].at = At::Flushing(flush);
         state.post_flush(client, request);

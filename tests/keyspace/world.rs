@@ -278,7 +278,7 @@ impl World {
     }
 
     pub(crate) fn propose(&self, state: &mut State, client: usize, wish: Wish<Job>) {
-        state.clock += ROUND;
+        state.go_on();
         let (quorum, clock) = (Quorum::of(MASTERS), self.clock_of(state, client));
         let me = &mut state.clients[client];
         let version = me.version;
@@ -337,8 +337,7 @@ impl World {
     }
 
     pub(crate) fn again(&self, state: &mut State, client: usize) -> Option<()> {
-        state.fade(ROUND);
-        state.clock += ROUND;
+        state.go_on();
         let clock = self.clock_of(state, client);
         let operation = self.operation(state, client)?;
         if let (At::Flushing(_), true) = (&state.clients[client].at, self.is(Bug::FlushesAgain)) {
@@ -493,6 +492,12 @@ impl State {
         (me.at, me.ended) = (At::Rest, me.ended + 1);
         let _ = self.history.on_return(name(client), reply);
         self.is_wrong = !self.history.is_consistent();
+    }
+
+    /// Time goes on for everybody.
+    pub(crate) fn go_on(&mut self) {
+        self.fade(ROUND);
+        self.clock += ROUND;
     }
 
     /// What was taken for a time that is over once so much more has passed may fade from then on.
