@@ -78,7 +78,7 @@ impl Flush {
 
     pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
         let flush = self.flush.get_or_insert_with(|| flush::Flush::new(rules.quorum).0);
-        self.request = flush.request();
+        self.request = flush.again();
         self.round = self.round.wrapping_add(1);
         (self.pending, self.answered, self.refused) = (asked, MasterSet::EMPTY, 0);
     }

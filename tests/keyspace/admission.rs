@@ -11,6 +11,9 @@ use crate::claims::LeaseRequest;
 use crate::server::{Job, Operation};
 use crate::world::{At, MASTERS, Master, State, World};
 
+/// How many keys are copied.
+pub(crate) const ALL_KEYS: u8 = 2;
+
 /// The worker that copies to a master that is admitted.
 const ADMITTER: u64 = 99;
 
@@ -22,6 +25,7 @@ impl World {
         let operation = self.operation(state, client);
         match (&state.clients[client].at, operation) {
             (At::Program(_), _) => self.again(state, client)?,
+            (At::Flushing(_), _) => self.flush_again(state, client),
             (At::Voting(LeaseRequest::Claim, _), Some(Operation::Claim(key))) => {
                 // No refusal: a quorum may have it until it is taken back, and programs may find it there.
                 state.post(client, key, LeaseRequest::TakeBack);
@@ -45,6 +49,16 @@ impl World {
 impl State {
     /// One key is copied to the last master, which does not vote yet.
     pub(crate) fn copy(&mut self, world: &World) {
+        // Nothing is copied while a source has missed a flush.
+        let Some(flush) = self.flush_of_the_others() else { return };
+        let before = if world.is(Bug::TakesAnyFlushForALateOne) { 0 } else { flush };
+        let is_flushed = flush > *self.flush_before_copying.get_or_insert(before);
+        self.masters[MASTERS - 1].slots.flush(flush);
+        if is_flushed {
+            // The others alone have decided what is there since.
+            self.copied = ALL_KEYS;
+            return;
+        }
         let key = self.copied;
         let (own_us, now_us) = (world.own_clock(self), self.clock + world.fast);
         self.copied += 1;
@@ -73,6 +87,8 @@ impl State {
 
     /// The last master comes in again, once everything was copied.
     pub(crate) fn admit(&mut self) {
+        let Some(flush) = self.flush_of_the_others() else { return };
+        self.masters[MASTERS - 1].slots.flush(flush);
         let (others, last) = self.masters.split_at_mut(MASTERS - 1);
         let floor = others.iter().map(|master| master.slots.floor()).max();
         last[0].slots.raise_floor(floor.unwrap_or_default());
@@ -86,6 +102,14 @@ impl State {
         for master in &mut self.masters {
             master.version = Some(3);
         }
+    }
+
+    /// The last flush that all others have done; `None`: not all have done the same.
+    fn flush_of_the_others(&self) -> Option<u64> {
+        let mut flushes =
+            self.masters[..MASTERS - 1].iter().map(|master| master.slots.last_flush());
+        let first = flushes.next()?;
+        flushes.all(|flush| flush == first).then_some(first)
     }
 }
 

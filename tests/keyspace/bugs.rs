@@ -77,6 +77,8 @@ pub(crate) enum Bug {
     FlushesWithoutATrace,
     /// Votes for leases count whatever was flushed between them.
     MixesFlushes,
+    /// Who is admitted gets nothing if there was a flush at any time.
+    TakesAnyFlushForALateOne,
 }
 
 /// Spoils a request before it is sent.
@@ -390,6 +392,20 @@ const TAKERS: [&[Operation]; 2] = [&[Take(0)], &[Take(0)]];
 fn an_end_that_only_a_fast_clock_has_seen_gives_a_lock_to_two() {
     let bug = Some(Bug::BelievesEveryClock);
     goes_wrong(World { bug, fast: 40, ..World::of(&TAKERS) }, LINEARIZABLE);
+}
+
+#[test]
+fn a_flush_that_only_who_has_forgotten_had_done_is_undone() {
+    let bug = Some(Bug::MixesVersions);
+    let clients: [&[Operation]; 2] = [&[Read(0)], &[Flush]];
+    goes_wrong(World { bug, forgets: true, is_stocked: true, ..World::of(&clients) }, LINEARIZABLE);
+}
+
+#[test]
+fn what_was_written_since_an_old_flush_is_lost_with_who_forgets() {
+    let bug = Some(Bug::TakesAnyFlushForALateOne);
+    let clients: [&[Operation]; 2] = [&[Flush, Increment(0)], &[Read(0)]];
+    goes_wrong(World { bug, forgets: true, ..World::of(&clients) }, LINEARIZABLE);
 }
 
 #[test]

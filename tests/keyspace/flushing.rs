@@ -12,6 +12,7 @@ use crate::world::{At, MASTERS, State, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FlushLetter {
     client: usize,
+    version: u64,
     request: Request,
 }
 
@@ -30,9 +31,16 @@ impl World {
         state.post_flush(client, request);
     }
 
+    /// Another roster counts.
+    pub(crate) fn flush_again(&self, state: &mut State, client: usize) {
+        let At::Flushing(flush) = &mut state.clients[client].at else { return };
+        let request = if self.is(Bug::MixesVersions) { flush.request() } else { flush.again() };
+        state.post_flush(client, request);
+    }
+
     /// Gives a request to a master, and its answer to the client, if that has not gone on.
     pub(crate) fn deliver_flush(&self, state: &mut State, index: usize, letter: FlushLetter) {
-        let FlushLetter { client, request } = letter;
+        let FlushLetter { client, version, request } = letter;
         let time = self.flush_time(state);
         let master = &mut state.masters[index];
         master.is_touched = true;
@@ -40,13 +48,18 @@ impl World {
         let last = match request {
             Request::Look if self.is(Bug::FlushesByItsOwnClock) => 0,
             Request::Look => master.slots.last_flush(),
+            // Who copies to it does its flushes.
+            Request::Flush(_) if master.version.is_none() => 0,
             Request::Flush(counter) if self.is(Bug::FlushesWithoutATrace) => {
                 master.slots = Slots::default();
                 counter
             }
             Request::Flush(counter) => master.slots.flush(counter),
         };
-        let At::Flushing(flush) = &mut state.clients[client].at else { return };
+        let is_proved = master.version == Some(version) || self.is(Bug::MixesVersions);
+        let me = &mut state.clients[client];
+        let is_of_now = is_proved && me.version == version;
+        let (true, At::Flushing(flush)) = (is_of_now, &mut me.at) else { return };
         match flush.answer(request, MasterId::new(index), last, time) {
             Step::Wait => {}
             Step::Send(request) => state.post_flush(client, request),
@@ -61,10 +74,11 @@ impl World {
 }
 
 impl State {
-    fn post_flush(&mut self, client: usize, request: Request) {
+    pub(crate) fn post_flush(&mut self, client: usize, request: Request) {
+        let version = self.clients[client].version;
         for master in &mut self.masters {
             master.flushes.retain(|old| old.client != client || old.request != Request::Look);
-            master.flushes.push(FlushLetter { client, request });
+            master.flushes.push(FlushLetter { client, version, request });
         }
     }
 

@@ -494,6 +494,33 @@ fn no_promise_that_was_held_outlives_a_flush() {
     holds(World { retries: 1, ..world }, 1_000);
 }
 
+#[test]
+fn who_is_admitted_across_a_flush_needs_nothing_from_before() {
+    let world = world(&[&[Read(0)], &[Flush]]);
+    holds(World { is_stocked: true, forgets: true, ..world }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_program_beside_a_flush_and_an_admission_breaks_a_key() {
+    let world = world(&[&[Increment(0), Read(0)], &[Flush]]);
+    holds(World { is_stocked: true, forgets: true, ..world }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_lease_is_granted_twice_across_a_flush_and_an_admission() {
+    let world = world(&[&[Claim(0)], &[Flush, Claim(0)]]);
+    holds(World { forgets: true, catches_up: true, ..world }, 1_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make test-model"]
+fn no_flush_around_an_admission_tears_two_keys_apart() {
+    let world = world(&[&[Both], &[Flush, Read(1)]]);
+    holds(World { is_stocked: true, forgets: true, ..world }, 1_000);
+}
+
 /// Two proposers of programs, and a flush that may be done on any master at any time, or never.
 #[test]
 #[ignore = "takes minutes: make test-model"]

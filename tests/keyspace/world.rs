@@ -12,6 +12,7 @@ use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 use stateright::{Model, Property};
 
+use crate::admission::ALL_KEYS;
 use crate::bugs::{self, Bug};
 use crate::claims::{LeaseLetter, LeaseRequest, Votes};
 use crate::flushing::FlushLetter;
@@ -107,6 +108,8 @@ pub(crate) struct State {
     pub(crate) sweeps: u8,
     /// How many keys were copied to the master that has forgotten.
     pub(crate) copied: u8,
+    /// The last flush that the others had done when that began.
+    pub(crate) flush_before_copying: Option<u64>,
     /// How often masters have lost a value.
     lost: u8,
     pub(crate) history: LinearizabilityTester<u8, Server>,
@@ -570,7 +573,7 @@ impl Litter {
 
 impl Client {
     fn is_at_work(&self) -> bool {
-        matches!(self.at, At::Program(_) | At::Voting(..))
+        matches!(self.at, At::Program(_) | At::Voting(..) | At::Flushing(_))
     }
 }
 
@@ -623,6 +626,7 @@ impl Model for World {
             swept: Vec::new(),
             sweeps: 0,
             copied: 0,
+            flush_before_copying: None,
             lost: 0,
             history,
             ended: Vec::new(),
@@ -681,7 +685,8 @@ impl Model for World {
             }
             let flushes = master.flushes.iter();
             actions.extend(flushes.map(|letter| Action::DeliverFlush(index, *letter)));
-            if self.catches_up && master.slots.last_flush() < state.last_flush() {
+            let is_behind = master.slots.last_flush() < state.last_flush();
+            if self.catches_up && master.version.is_some() && is_behind {
                 actions.push(Action::CatchUp(index));
             }
             for client in 0..self.clients.len() {
@@ -723,7 +728,7 @@ impl Model for World {
                 {
                     actions.push(Action::Empty);
                 }
-                (None, 2) if state.copied < 2 => actions.push(Action::Copy),
+                (None, 2) if state.copied < ALL_KEYS => actions.push(Action::Copy),
                 (None, 2) => actions.push(Action::Admit),
                 _ => {}
             }

@@ -63,9 +63,16 @@ impl Flush {
         (it, Request::Look)
     }
 
-    /// What to send to masters that have not answered: they may do it as often as they like.
+    /// What masters are asked now. They may do it as often as they like.
     pub fn request(&self) -> Request {
         self.counter.map_or(Request::Look, Request::Flush)
+    }
+
+    /// What to send when all are asked anew, as once another roster counts: what masters have done before they may have forgotten,
+    /// and does not count together with what they answer now.
+    pub fn again(&mut self) -> Request {
+        self.answered = MasterSet::EMPTY;
+        self.request()
     }
 
     /// A master has answered `request`: this is the last flush that it has done.
