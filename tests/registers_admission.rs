@@ -273,3 +273,47 @@ async fn no_claim_passes_where_only_one_master_has_what_took_an_end_away() {
     assert_eq!(ask(&mut client, "GET lock").await.text(), "mine");
     assert_eq!(ask(&mut client, "PTTL lock").await, Reply::Int(-1));
 }
+
+/// An admission that began anew with every flush never ended while somebody flushed all the time.
+#[tokio::test]
+async fn a_master_votes_again_while_databases_are_flushed_all_the_time() {
+    if target_is_plain_redis() {
+        return;
+    }
+    let mut masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &[&FLAGS[..], &["--allow-flush"]].concat());
+    proxy.expect_warnings();
+    let mut client = proxy.raw().await;
+    for at in 0..2_000 {
+        ask(&mut client, &format!("SET text{at} {at}")).await;
+    }
+    ask(&mut client, "SET lock token NX PX 3600000").await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    // One that is empty, and one that is written to meanwhile.
+    let flushers = [3, 4].map(|db| {
+        let (address, is_over) = (proxy.address().to_owned(), Arc::clone(&is_over));
+        tokio::spawn(async move {
+            let mut client = Raw::connect(&address).await;
+            ask(&mut client, &format!("SELECT {db}")).await;
+            let mut flushes = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                if db == 4 {
+                    ask(&mut client, "INCR counter").await;
+                }
+                flushes +=
+                    u32::from(ask(&mut client, "FLUSHDB").await == Reply::Simple("OK".to_owned()));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            flushes
+        })
+    });
+    forgets(&proxy, &mut masters, 1).await;
+    is_over.store(true, Ordering::Relaxed);
+    for flusher in flushers {
+        assert!(flusher.await.expect("it flushes") > 0);
+    }
+    // Nothing of the other database is lost with the next master.
+    masters[0].kill_9();
+    assert_eq!(ask(&mut client, "GET text1999").await.text(), "1999");
+    assert_eq!(ask(&mut client, "SET lock another NX PX 3600000").await, Reply::Nil);
+}

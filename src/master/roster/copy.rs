@@ -156,8 +156,8 @@ pub(super) struct Copying<'a, P> {
     pub(super) pause: Duration,
     /// Whether this mark of a source proves what was read behind it.
     pub(super) is_proof: &'a P,
-    /// The last flush of each database that all sources have done, once that is known: what is read before and after
-    /// another one does not go together.
+    /// The last flush of each database that all sources have done: what is read before and after another one does not go
+    /// together.
     pub(super) flushes: RefCell<Vec<u64>>,
     /// One more key was copied.
     pub(super) copied: &'a dyn Fn(u64),
@@ -200,22 +200,37 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         self.raise_floors().await?;
         let databases = self.databases().await?;
         for db in &databases {
-            self.database(*db).await?;
+            self.unless_flushed(*db, self.database(*db)).await?;
         }
         // What was on its way to a source while its page was read has arrived.
         tokio::time::sleep(self.pause).await;
         for db in &databases {
-            self.registers_again(*db).await?;
+            self.unless_flushed(*db, self.registers_again(*db)).await?;
         }
         // And whatever they have dropped is behind these floors now, or still there.
         self.raise_floors().await?;
         for db in &databases {
-            self.select(*db).await?;
-            let over = self.over(*db).await?;
-            let walk = Walk { db: *db, over: &over, look: Look::Last };
-            self.scan(&walk, &self.target, None).await?;
+            self.unless_flushed(*db, self.last_look(*db)).await?;
         }
         Ok(())
+    }
+
+    /// Does a part of copying a database. Once all sources have flushed that meanwhile it needs no more: whatever is there since was
+    /// decided without the target.
+    async fn unless_flushed(
+        &self,
+        db: u32,
+        part: impl Future<Output = Result<(), Failed>>,
+    ) -> Result<(), Failed> {
+        let last = || self.flushes.borrow().get(db as usize).copied();
+        let before = last();
+        match part.await {
+            Err(Failed::Overtaken) => {
+                self.raise_floors().await?;
+                if last() == before { Err(Failed::Overtaken) } else { Ok(()) }
+            }
+            done => done,
+        }
     }
 
     /// Gives the target what was written to registers while all was copied, so that it is not behind from the beginning.
@@ -237,30 +252,46 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         }
     }
 
-    /// What is late must be refused by the target as by the others, and what they have flushed is gone. Nothing is copied
-    /// while one of them has missed a flush.
+    /// What is late must be refused by the target as by the others, and what they have flushed is gone.
     async fn raise_floors(&self) -> Result<(), Failed> {
-        let mut tails = vec![Tail::default(); self.databases as usize];
-        for source in &self.sources {
-            let found = page::databases(&source.errand, self.databases).await?;
-            for (db, (mark, _)) in (0..).zip(&found) {
-                let theirs = mark.as_ref().map(|mark| mark.tail).unwrap_or_default();
-                let known = self.flushes.borrow().len();
-                if known == db as usize {
-                    self.flushes.borrow_mut().push(theirs.last_flush);
-                }
-                self.require_proof(source, mark.as_ref(), db)?;
-                let tail = &mut tails[db as usize];
-                tail.floor = tail.floor.max(theirs.floor);
-                tail.last_flush = theirs.last_flush;
-            }
-        }
+        let tails = self.tails().await?;
+        *self.flushes.borrow_mut() = tails.iter().map(|tail| tail.last_flush).collect();
         let mut eval = redis::cmd("EVAL");
         eval.arg(&FLOORS.text).arg(1).arg(MARK);
         for (db, tail) in (0..).zip(tails) {
             eval.arg(self.head(db)).arg(tail.floor).arg(tail.last_flush);
         }
         self.has_changed(eval.query_async::<i64>(&mut self.target.connection.clone()).await?.min(0))
+    }
+
+    /// The highest floor of each database, and its last flush. Nothing is copied while a source has missed that.
+    async fn tails(&self) -> Result<Vec<Tail>, Failed> {
+        for _ in 0..LOOKS_AGAIN {
+            let theirs = try_join_all(self.sources.iter().map(|it| self.tails_of(it))).await?;
+            let of = |db: usize| theirs.iter().map(move |tails| tails[db]);
+            let all = 0..self.databases as usize;
+            let is_alike = |db| {
+                let mut flushes = of(db).map(|tail| tail.last_flush);
+                let first = flushes.next();
+                flushes.all(|last| Some(last) == first)
+            };
+            if all.clone().all(is_alike) {
+                let highest = |db| of(db).max_by_key(|tail| tail.floor).unwrap_or_default();
+                return Ok(all.map(highest).collect());
+            }
+            tokio::time::sleep(self.pause).await;
+        }
+        Err(Failed::Overtaken)
+    }
+
+    /// As one source shows them.
+    async fn tails_of(&self, source: &Source) -> Result<Vec<Tail>, Failed> {
+        let found = page::databases(&source.errand, self.databases).await?;
+        let tail = |(db, (mark, _)): (u32, &(Option<Mark>, u64))| {
+            let mark = self.proof(source, mark.as_ref(), db)?;
+            Ok(mark.tail)
+        };
+        (0..).zip(&found).map(tail).collect()
     }
 
     /// The mark of the target.
@@ -282,7 +313,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         let theirs = self.sources.iter().map(|source| async move {
             let found = page::databases(&source.errand, self.databases).await?;
             for (db, (mark, _)) in (0..).zip(&found) {
-                self.require_proof(source, mark.as_ref(), db)?;
+                self.proof(source, mark.as_ref(), db)?;
             }
             Ok::<_, Failed>(found)
         });
@@ -297,6 +328,14 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         self.progress.total.store((0..self.databases).map(most).sum(), Ordering::Relaxed);
         self.progress.copied.store(0, Ordering::Relaxed);
         Ok((0..self.databases).filter(|db| most(*db) > 0 || keys(&ours, *db) > 0).collect())
+    }
+
+    /// Looks from the side of the target.
+    async fn last_look(&self, db: u32) -> Result<(), Failed> {
+        self.select(db).await?;
+        let over = self.over(db).await?;
+        let walk = Walk { db, over: &over, look: Look::Last };
+        self.scan(&walk, &self.target, None).await
     }
 
     async fn database(&self, db: u32) -> Result<(), Failed> {
@@ -549,13 +588,22 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 
     fn require_proof(&self, source: &Source, mark: Option<&Mark>, db: u32) -> Result<(), Failed> {
-        let is_here = mark.is_some_and(|mark| mark.database == db);
-        let in_first = mark.map(|mark| Mark { database: 0, ..mark.clone() });
-        let is_flushed = mark.is_some_and(|mark| {
-            self.flushes.borrow().get(db as usize) != Some(&mark.tail.last_flush)
-        });
-        let is_proof = is_here && !is_flushed && (self.is_proof)(source, in_first.as_ref());
-        if is_proof { Ok(()) } else { Err(Failed::Overtaken) }
+        let mark = self.proof(source, mark, db)?;
+        let is_after = self.flushes.borrow().get(db as usize) == Some(&mark.tail.last_flush);
+        if is_after { Ok(()) } else { Err(Failed::Overtaken) }
+    }
+
+    /// The mark, if it proves what was read behind it.
+    fn proof<'m>(
+        &self,
+        source: &Source,
+        mark: Option<&'m Mark>,
+        db: u32,
+    ) -> Result<&'m Mark, Failed> {
+        let mark = mark.filter(|mark| mark.database == db).ok_or(Failed::Overtaken)?;
+        let in_first = Mark { database: 0, ..mark.clone() };
+        let is_proof = (self.is_proof)(source, Some(&in_first));
+        if is_proof { Ok(mark) } else { Err(Failed::Overtaken) }
     }
 
     async fn fetch(&self, db: u32, wanted: &[Wanted<'_>]) -> Result<(), Failed> {
