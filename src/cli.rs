@@ -48,7 +48,7 @@ pub enum Action {
     Dev(DevArgs),
     /// Ask every master about itself, print a table, and exit with 1 if a proxy could not serve with them.
     Check(Box<CheckArgs>),
-    /// Show what each master holds under a key, and make them hold the same; exit with 1 if they then do not.
+    /// Show what each master holds under a key, and make those that vote hold the same; exit with 1 if they then do not.
     Settle(Box<SettleArgs>),
     /// Pass everything through to --data, watch for locks, and print their patterns as settings at the end.
     Learn(Box<LearnArgs>),

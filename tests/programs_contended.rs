@@ -181,6 +181,38 @@ async fn several_keys_are_read_as_they_are_at_one_moment() {
     writing.await.expect("no panic");
 }
 
+/// What a read had answered was overwritten before it was heard, and nobody could tell it any more: an error, although it may run
+/// again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_keys_that_many_write_are_read() {
+    let masters = Masters::start(3);
+    let proxy = Proxy::start(&masters, &["--patience", "60s"]);
+    let done = Arc::new(AtomicBool::new(false));
+    let mut writers = JoinSet::new();
+    for id in 0..3 {
+        let (mut writer, done) = (proxy.raw().await, Arc::clone(&done));
+        writers.spawn(async move {
+            while !done.load(Ordering::Relaxed) {
+                let write = ["MSET", "a", &id.to_string(), "b", "2", "c", "3", "d", "4"];
+                assert_eq!(writer.ask(&write).await, Reply::ok());
+            }
+        });
+    }
+    let mut readers = JoinSet::new();
+    for read in ["MGET", "EXISTS", "MGET", "EXISTS"] {
+        let mut reader = proxy.raw().await;
+        readers.spawn(async move {
+            for at in 0..1_000 {
+                let reply = reader.ask(&[read, "a", "b", "c", "d"]).await;
+                assert!(!matches!(reply, Reply::Error(_)), "{read} {at}: {reply:?}");
+            }
+        });
+    }
+    readers.join_all().await;
+    done.store(true, Ordering::Relaxed);
+    writers.join_all().await;
+}
+
 const MOMENTS: [&[&str]; 2] = [&["MGET", "one", "other"], &["MGET", "one", "other", "lock"]];
 
 /// What one of them had left on a single master stayed undecided for ever, once the other key had forgotten it.

@@ -417,6 +417,7 @@ impl Program {
                     true => Then::Pause,
                 }
             }
+            Step::Done(Outcome::NotKnown) if self.runs_anew() => Then::Pause,
             Step::Done(outcome) => match self.reply(rules, outcome) {
                 Some(reply) => Then::Reply(reply, turn::End::Done),
                 None => Then::Ask,
@@ -426,6 +427,16 @@ impl Program {
             }
             Step::TooManyKeys => Then::Reply(verdict::too_many_keys(), turn::End::Done),
         })
+    }
+
+    /// Whether it may run once more although nobody can tell its reply: it has only read.
+    fn runs_anew(&mut self) -> bool {
+        if self.dating.is_some() || self.may_write() {
+            return false;
+        }
+        let Some(run) = self.run.take() else { return false };
+        self.before = self.before.wrapping_add(run.round() as u8);
+        true
     }
 
     fn refused_for_good(&mut self, rules: &Rules) -> Option<Reply> {
@@ -489,8 +500,11 @@ impl Program {
     }
 
     fn may_be_done(&self) -> bool {
-        let may_write = !self.is_fresh && self.call.may_write();
-        may_write && self.own_run().is_some_and(Run::may_have_run)
+        self.may_write() && self.own_run().is_some_and(Run::may_have_run)
+    }
+
+    fn may_write(&self) -> bool {
+        !self.is_fresh && self.call.may_write()
     }
 
     /// All keys that it looks at now.
