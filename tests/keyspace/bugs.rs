@@ -404,7 +404,7 @@ fn a_flush_that_only_who_has_forgotten_had_done_is_undone() {
 #[test]
 fn what_was_written_since_an_old_flush_is_lost_with_who_forgets() {
     let bug = Some(Bug::TakesAnyFlushForALateOne);
-    let clients: [&[Operation]; 2] = [&[Flush, Increment(0)], &[Read(0)]];
+    let clients: [&[Operation]; 1] = [&[Flush, Increment(0), Read(0)]];
     goes_wrong(World { bug, forgets: true, ..World::of(&clients) }, LINEARIZABLE);
 }
 

@@ -495,6 +495,7 @@ fn no_promise_that_was_held_outlives_a_flush() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-model"]
 fn who_is_admitted_across_a_flush_needs_nothing_from_before() {
     let world = world(&[&[Read(0)], &[Flush]]);
     holds(World { is_stocked: true, forgets: true, ..world }, 1_000);
