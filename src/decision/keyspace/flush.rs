@@ -149,6 +149,17 @@ mod tests {
     }
 
     #[test]
+    fn who_has_done_a_flush_does_not_count_with_those_that_are_asked_anew() {
+        let (mut flush, look) = Flush::new(Quorum::of(3));
+        masters()[..2].iter().for_each(|master| _ = flush.answer(look, *master, 0, 50));
+        let request = flush.request();
+        assert_eq!(flush.answer(request, masters()[2], 50, 60), Step::Wait);
+        assert_eq!(flush.again(), request, "with the same counter");
+        assert_eq!(flush.answer(request, masters()[0], 50, 60), Step::Wait, "it forgot");
+        assert_eq!(flush.answer(request, masters()[1], 50, 60), Step::Done);
+    }
+
+    #[test]
     fn a_flush_is_done_once_a_quorum_has_done_it_or_a_later_one() {
         let (mut flush, look) = Flush::new(Quorum::of(3));
         masters()[..2].iter().for_each(|master| _ = flush.answer(look, *master, 0, 50));
