@@ -300,8 +300,7 @@ async fn a_master_votes_again_while_databases_are_flushed_all_the_time() {
                 if db == 4 {
                     ask(&mut client, "INCR counter").await;
                 }
-                flushes +=
-                    u32::from(ask(&mut client, "FLUSHDB").await == Reply::Simple("OK".to_owned()));
+                flushes += u32::from(ask(&mut client, "FLUSHDB").await == Reply::ok());
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             flushes

@@ -434,9 +434,13 @@ impl Program {
         if self.dating.is_some() || self.may_write() {
             return false;
         }
-        let Some(run) = self.run.take() else { return false };
-        self.before = self.before.wrapping_add(run.round() as u8);
-        true
+        self.take_run().is_some()
+    }
+
+    /// Ends what runs, so that another one can begin. Rounds are counted on.
+    fn take_run(&mut self) -> Option<Run> {
+        self.before = self.round();
+        self.run.take()
     }
 
     fn refused_for_good(&mut self, rules: &Rules) -> Option<Reply> {

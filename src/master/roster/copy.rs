@@ -196,7 +196,6 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 
     async fn copy(&self) -> Result<(), Failed> {
-        self.flushes.borrow_mut().clear();
         self.raise_floors().await?;
         let databases = self.databases().await?;
         for db in &databases {
@@ -286,12 +285,16 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 
     /// As one source shows them.
     async fn tails_of(&self, source: &Source) -> Result<Vec<Tail>, Failed> {
+        Ok(self.databases_of(source).await?.into_iter().map(|(mark, _)| mark.tail).collect())
+    }
+
+    /// The mark of each database of a source, all of which are proofs, and how many keys it has with those of the proxies.
+    async fn databases_of(&self, source: &Source) -> Result<Vec<(Mark, u64)>, Failed> {
         let found = page::databases(&source.errand, self.databases).await?;
-        let tail = |(db, (mark, _)): (u32, &(Option<Mark>, u64))| {
-            let mark = self.proof(source, mark.as_ref(), db)?;
-            Ok(mark.tail)
+        let proved = |(db, (mark, keys)): (u32, (Option<Mark>, u64))| {
+            Ok((self.proof(source, mark.as_ref(), db)?.clone(), keys))
         };
-        (0..).zip(&found).map(tail).collect()
+        (0..).zip(found).map(proved).collect()
     }
 
     /// The mark of the target.
@@ -310,20 +313,14 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 
     /// The databases that hold anything, and about how many keys there are. That one is empty is proved like a page.
     async fn databases(&self) -> Result<Vec<u32>, Failed> {
-        let theirs = self.sources.iter().map(|source| async move {
-            let found = page::databases(&source.errand, self.databases).await?;
-            for (db, (mark, _)) in (0..).zip(&found) {
-                self.proof(source, mark.as_ref(), db)?;
-            }
-            Ok::<_, Failed>(found)
-        });
+        let theirs = self.sources.iter().map(|source| self.databases_of(source));
         let (theirs, ours) = tokio::try_join!(try_join_all(theirs), async {
             Ok(page::databases(&self.target, self.databases).await?)
         })?;
         // The mark is a key as well, and is not copied.
-        let keys = |found: &[(Option<Mark>, u64)], db: u32| {
+        fn keys<M>(found: &[(M, u64)], db: u32) -> u64 {
             found.get(db as usize).map_or(0, |(_, keys)| keys.saturating_sub(1))
-        };
+        }
         let most = |db| theirs.iter().map(|found| keys(found, db)).max().unwrap_or_default();
         self.progress.total.store((0..self.databases).map(most).sum(), Ordering::Relaxed);
         self.progress.copied.store(0, Ordering::Relaxed);

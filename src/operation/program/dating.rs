@@ -125,8 +125,7 @@ impl Program {
             return false;
         }
         let round = self.round();
-        let Some(run) = self.run.take() else { return false };
-        self.before = self.before.wrapping_add(run.round() as u8);
+        let Some(run) = self.take_run() else { return false };
         let (reply, call, keys) = (reply.clone(), self.call.clone(), run.keys());
         let (dated, over_us) = (Dated { as_of: ran_at, put_off: None }, 0);
         let dating = Dating { run, round, reply, call, keys, dated, fresh_us, ttl_ms, over_us };
@@ -161,8 +160,7 @@ impl Program {
         if !is_late(now_us, dating.dated.as_of, dating.fresh_us) {
             return Ok(Some(dating.reply.clone()));
         }
-        let run = self.run.take();
-        self.before = self.before.wrapping_add(run.map_or(0, |run| run.round() as u8));
+        self.take_run();
         self.put_off(rules, now_us);
         Ok(None)
     }
