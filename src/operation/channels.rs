@@ -198,40 +198,10 @@ impl Channels {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
 
     use super::*;
     use crate::clock;
-    use crate::decision::lease::pad::Pad;
-    use crate::lua::program::Ttls;
-    use crate::lua::residents::Residents;
-    use crate::master::unix_time::UnixTime;
     use crate::operation::Then;
-    use crate::operation::instead::Texts;
-    use crate::quorum::Quorum;
-
-    fn rules() -> Rules {
-        let vote_timeout = Duration::from_millis(50);
-        let pad = Pad::new(vote_timeout, 0.01);
-        let unix_time = Arc::new(UnixTime::new(3, 0.01));
-        let (patience, leases, registers) =
-            (vote_timeout, std::rc::Rc::default(), std::rc::Rc::default());
-        let quorum = Quorum::of(3);
-        let ttls = Ttls { pad, longest: None };
-        Rules {
-            quorum,
-            pad,
-            vote_timeout,
-            patience,
-            split_vote_retries: 0,
-            unix_time,
-            leases,
-            registers,
-            commands: crate::lua::transactions::for_tests(),
-            texts: std::rc::Rc::new(Texts::new(ttls, Arc::new(Residents::new(3, ttls)))),
-        }
-    }
 
     /// Asked of the first `masters` masters.
     fn asked(what: What, masters: usize) -> Channels {
@@ -248,7 +218,7 @@ mod tests {
     fn answer(channels: &mut Channels, master: usize, answer: Option<Answer<'_>>) -> Option<Reply> {
         let (master, now) = (MasterId::new(master), clock::now());
         let received = Received { master, round: 0, answer: answer.as_ref(), raw: b"", now };
-        reply(channels.received(&rules(), received))
+        reply(channels.received(&Rules::for_tests(), received))
     }
 
     fn reply(next: Next) -> Option<Reply> {
@@ -271,7 +241,7 @@ mod tests {
         assert_eq!(answer(&mut asked(publish(), 1), 0, Some(Answer::Int(1))), Some(Reply::Int(5)));
         let mut slow = asked(publish(), 3);
         assert_eq!(answer(&mut slow, 1, Some(Answer::Int(1))), None);
-        assert_eq!(reply(slow.deadline(&rules(), false)), Some(Reply::Int(5)));
+        assert_eq!(reply(slow.deadline(&Rules::for_tests(), false)), Some(Reply::Int(5)));
         let mut lost = asked(publish(), 2);
         assert_eq!(answer(&mut lost, 0, None), None);
         assert_eq!(answer(&mut lost, 1, Some(Answer::Int(1))), Some(Reply::Int(5)));
@@ -279,8 +249,8 @@ mod tests {
 
     #[test]
     fn without_an_answer_there_is_an_error() {
-        let nobody = Some(verdict::nobody_answered(&rules()));
-        assert_eq!(reply(asked(publish(), 3).deadline(&rules(), true)), nobody);
+        let nobody = Some(verdict::nobody_answered(&Rules::for_tests()));
+        assert_eq!(reply(asked(publish(), 3).deadline(&Rules::for_tests(), true)), nobody);
         assert_eq!(answer(&mut asked(publish(), 1), 0, None), nobody);
         let refused = answer(&mut asked(publish(), 1), 0, Some(Answer::Error(b"NOPERM no")));
         assert_eq!(refused, Some(Reply::error("NOPERM no")));

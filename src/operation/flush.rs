@@ -145,3 +145,36 @@ impl Flush {
         step
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn hear(flush: &mut Flush, rules: &Rules, master: usize, last: i64) -> Then {
+        let (master, round) = (MasterId::new(master), flush.round());
+        let answer = Some(&Answer::Int(last));
+        flush.received(rules, Received { master, round, answer, raw: b"", now: clock::now() }).then
+    }
+
+    /// The first master does it, forgets, and is admitted from two that have not.
+    #[test]
+    fn who_did_it_before_another_roster_counted_and_who_did_it_after_are_no_quorum() {
+        let rules = Rules::for_tests();
+        let mut flush = Flush::new(Extent::One, Pace::Usual);
+        flush.ask(&rules, MasterSet::first(3));
+        assert!(matches!(hear(&mut flush, &rules, 0, 0), Then::Wait));
+        assert!(matches!(hear(&mut flush, &rules, 1, 0), Then::Ask));
+        flush.ask(&rules, MasterSet::first(3));
+        let Request::Flush(counter) = flush.request else { panic!("it was chosen") };
+        let done = counter as i64;
+        assert!(matches!(hear(&mut flush, &rules, 0, done), Then::Wait));
+        flush.ask(&rules, MasterSet::first(3));
+        assert_eq!(flush.request, Request::Flush(counter), "nothing written since goes with it");
+        assert!(matches!(hear(&mut flush, &rules, 1, done), Then::Wait));
+        let is_told = |flush: &mut Flush| matches!(flush.deadline(&rules, true).then, Then::Reply(reply, _) if reply == Reply::OK);
+        assert!(!is_told(&mut flush));
+        assert!(matches!(hear(&mut flush, &rules, 2, done), Then::Wait));
+        assert!(is_told(&mut flush));
+    }
+}

@@ -84,3 +84,27 @@ const UNKNOWN_END: Duration = Duration::from_secs(24 * 3600);
 
 /// Time that an [`Instant`] can certainly still add up.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+#[cfg(test)]
+impl Rules {
+    /// Those of three masters.
+    pub(super) fn for_tests() -> Self {
+        use crate::lua::program::Ttls;
+        use crate::lua::residents::Residents;
+        let vote_timeout = Duration::from_millis(50);
+        let pad = Pad::new(vote_timeout, 0.01);
+        let ttls = Ttls { pad, longest: None };
+        Self {
+            quorum: Quorum::of(3),
+            pad,
+            vote_timeout,
+            patience: Duration::from_secs(2),
+            split_vote_retries: 0,
+            unix_time: Arc::new(UnixTime::new(3, 0.01)),
+            leases: Rc::default(),
+            registers: Rc::default(),
+            commands: crate::lua::transactions::for_tests(),
+            texts: Rc::new(Texts::new(ttls, Arc::new(Residents::new(3, ttls)))),
+        }
+    }
+}

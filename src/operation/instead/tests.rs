@@ -1,41 +1,18 @@
 //! When an operation on a lease goes on as a program, and when it is decided as a lease's all the same.
 
-use std::rc::Rc;
 use std::time::Duration;
 
-use super::*;
 use crate::client::reply::Reply;
 use crate::clock::{self, Instant};
 use crate::decision::lease::attempt::{self, Attempt, Tag, WorkerId};
-use crate::decision::lease::pad::Pad;
-use crate::lua::transactions::Transactions;
 use crate::master::reply::Answer;
-use crate::master::unix_time::UnixTime;
 use crate::operation::claim::{self, Claim, How};
 use crate::operation::release::{self, Release};
 use crate::operation::{Answers, Asked, Kind, Operation, Received, Rules, Then};
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::quorum::{MasterId, MasterSet};
 
 const STAMPED: Answer<'_> = Answer::Simple(b"stamped");
 const GONE: Answer<'_> = Answer::Int(1000);
-
-fn rules() -> Rules {
-    let vote_timeout = Duration::from_millis(50);
-    let pad = Pad::new(vote_timeout, 0.01);
-    let ttls = Ttls { pad, longest: None };
-    Rules {
-        quorum: Quorum::of(3),
-        pad,
-        vote_timeout,
-        patience: Duration::from_secs(2),
-        split_vote_retries: 0,
-        unix_time: Arc::new(UnixTime::new(3, 0.01)),
-        leases: Rc::default(),
-        registers: Rc::default(),
-        commands: Transactions::new(ttls).with(&[], None).program,
-        texts: Rc::new(Texts::new(ttls, Arc::new(Residents::new(3, ttls)))),
-    }
-}
 
 fn tag() -> Tag {
     Attempt::new(WorkerId::new(1), 7).fresh()
@@ -50,7 +27,7 @@ struct Sent {
 
 impl Sent {
     fn of(kind: Kind) -> Self {
-        Self::with(rules(), kind)
+        Self::with(Rules::for_tests(), kind)
     }
 
     fn with(rules: Rules, kind: Kind) -> Self {
@@ -95,7 +72,7 @@ fn giving_back() -> Sent {
 
 /// Of one that this worker granted: it is told to delete at once.
 fn giving_back_its_own() -> Sent {
-    let rules = rules();
+    let rules = Rules::for_tests();
     let tag = rules.leases.next_attempt().fresh();
     rules.leases.remember(0, b"key", b"mine", tag);
     let replies = Answers::Usual(release::Replies::COUNTING);

@@ -7,30 +7,11 @@ use crate::clock;
 use crate::decision::keyspace::slot::State;
 use crate::decision::lease::pad::Pad;
 use crate::lua::program::Ttls;
-use crate::lua::residents::Residents;
-use crate::lua::transactions::Transactions;
-use crate::master::unix_time::UnixTime;
-use crate::operation::instead::Texts;
 use crate::operation::register::stamp;
-use crate::quorum::{MasterId, Quorum};
+use crate::quorum::MasterId;
 
 fn ttls() -> Ttls {
     Ttls { pad: Pad::new(Duration::from_millis(50), 0.01), longest: None }
-}
-
-fn rules() -> Rules {
-    Rules {
-        quorum: Quorum::of(3),
-        pad: ttls().pad,
-        vote_timeout: Duration::from_millis(50),
-        patience: Duration::from_secs(2),
-        split_vote_retries: 0,
-        unix_time: Arc::new(UnixTime::new(3, 0.01)),
-        leases: Rc::default(),
-        registers: Rc::default(),
-        commands: Transactions::new(ttls()).with(&[], None).program,
-        texts: Rc::new(Texts::new(ttls(), Arc::new(Residents::new(3, ttls())))),
-    }
 }
 
 fn program() -> Program {
@@ -94,7 +75,7 @@ fn is_sent(program: &Program) -> bool {
 
 #[test]
 fn a_program_is_sent_on_promises_of_the_same_edition() {
-    let (rules, mut program) = (rules(), program());
+    let (rules, mut program) = (Rules::for_tests(), program());
     program.ask(&rules, 0, everybody());
     assert!(!is_sent(&program));
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
@@ -104,7 +85,7 @@ fn a_program_is_sent_on_promises_of_the_same_edition() {
 
 #[test]
 fn a_program_asks_again_for_promises_when_the_roster_has_changed() {
-    let (rules, mut program) = (rules(), program());
+    let (rules, mut program) = (Rules::for_tests(), program());
     program.ask(&rules, 0, everybody());
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
     rules.registers.see(rules.registers.edition() + 1);
@@ -115,7 +96,7 @@ fn a_program_asks_again_for_promises_when_the_roster_has_changed() {
 /// The worker's task ended there, and the key was stuck.
 #[test]
 fn a_master_that_owes_two_answers_is_one_that_is_silent() {
-    let (rules, mut program) = (rules(), program());
+    let (rules, mut program) = (Rules::for_tests(), program());
     program.ask(&rules, 0, everybody());
     let token = program.awaited.answered(MasterId::new(0)).expect("it is asked");
     program.awaited.ask(MasterSet::first(3), token);
@@ -129,7 +110,7 @@ const MISSING: &[u8] = b"*3\r\n$7\r\nmissing\r\n$1\r\n0\r\n$5\r\nother\r\n";
 /// Masters that come to the same key which is not declared say so one after the other, and the first is enough to go on.
 #[test]
 fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run() {
-    let (rules, mut program) = (rules(), program());
+    let (rules, mut program) = (Rules::for_tests(), program());
     program.ask(&rules, 0, everybody());
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
     program.ask(&rules, 0, everybody());
@@ -159,7 +140,7 @@ fn stopped(program: &mut Program, rules: &Rules, round: u8) -> Then {
 
 #[test]
 fn a_master_that_stops_late_at_an_undeclared_key_tells_that_nobody_has_run_the_program() {
-    let (rules, mut program) = (rules(), program());
+    let (rules, mut program) = (Rules::for_tests(), program());
     program.ask(&rules, 0, everybody());
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
     program.ask(&rules, 0, everybody());
@@ -175,7 +156,7 @@ fn a_master_that_stops_late_at_an_undeclared_key_tells_that_nobody_has_run_the_p
 /// else who wrote to the key got a reply.
 #[test]
 fn a_program_that_pauses_takes_on_no_key_from_who_answers_last() {
-    let (rules, mut program) = (rules(), program());
+    let (rules, mut program) = (Rules::for_tests(), program());
     program.ask(&rules, 0, everybody());
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
     program.ask(&rules, 0, everybody());
