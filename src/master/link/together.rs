@@ -17,7 +17,7 @@ use crate::operation::request::{self, Number};
 use crate::resp3::{self, Malformed};
 
 /// Most calls that are sent as one. A master answers nobody else meanwhile.
-const MOST: usize = 32;
+const MOST: usize = 64;
 
 /// Largest request that others may be added to, in bytes.
 const MOST_BYTES: usize = 64 << 10;
