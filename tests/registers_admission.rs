@@ -289,18 +289,18 @@ async fn a_master_votes_again_while_databases_are_flushed_all_the_time() {
     }
     ask(&mut client, "SET lock token NX PX 3600000").await;
     let is_over = Arc::new(AtomicBool::new(false));
-    // One that is empty, and one that is written to meanwhile.
-    let flushers = [3, 4].map(|db| {
+    // One that is empty, and some that nearly always hold something.
+    let flushers = [3, 4, 5, 6].map(|db| {
         let (address, is_over) = (proxy.address().to_owned(), Arc::clone(&is_over));
         tokio::spawn(async move {
             let mut client = Raw::connect(&address).await;
             ask(&mut client, &format!("SELECT {db}")).await;
             let mut flushes = 0;
             while !is_over.load(Ordering::Relaxed) {
-                if db == 4 {
+                flushes += u32::from(ask(&mut client, "FLUSHDB").await == Reply::ok());
+                if db > 3 {
                     ask(&mut client, "INCR counter").await;
                 }
-                flushes += u32::from(ask(&mut client, "FLUSHDB").await == Reply::ok());
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             flushes
