@@ -104,7 +104,7 @@ impl<'a> Scan<'a> {
     /// The text with every `return redis.call(...)` as `return (redis.call(...))`: Lua forgets who has
     /// made a tail call, and then it could not be said in which line it has failed. `load` likewise. If it names all its
     /// commands, `redis.call('set'` is `careful.set(redis.call,'set'`, and reads stay as they are. With `is_cheap`,
-    /// calls that are often of one key go through functions for that.
+    /// calls that are often of one key go through functions for that. Numbers that commands are given are words then.
     pub(super) fn rewritten(&self, text: &[u8], is_cheap: bool) -> Vec<u8> {
         let mut edits: Vec<&Edit> = self.edits.iter().collect();
         edits.retain(|edit| edit.place.is_empty() || !self.is_dynamic);
@@ -170,6 +170,22 @@ impl<'a> Scan<'a> {
             });
         }
         self.handlers.insert(name, handler);
+        self.spell_numbers(at + 3);
+    }
+
+    /// Makes words of the numbers among the arguments of a call. Masters make a word of each number, by `printf`, each time.
+    fn spell_numbers(&mut self, open: usize) {
+        for (start, end) in self.arguments(open).unwrap_or_default() {
+            let (sign, number) = match (self.token(start), self.token(end)) {
+                (_, Some(Token::Number(number))) if start == end => ("", *number),
+                (Some(Token::Sign(b'-')), Some(Token::Number(number))) if start + 1 == end => {
+                    ("-", *number)
+                }
+                _ => continue,
+            };
+            let place = self.place(start).start..self.place(end).end;
+            self.edit(place, format!("'{sign}{number}'"));
+        }
     }
 
     /// Whether a read, whose arguments begin at the parenthesis `open`, can touch no key but one that was declared: the
@@ -446,7 +462,7 @@ mod tests {
             (String::from_utf8(rewritten).expect("text"), scan.has_others)
         };
         for (text, expected) in [
-            ("redis.call('HSET', k, f(), 1)", "careful_grow('h',redis.call,'HSET', k, f(), 1)"),
+            ("redis.call('HSET', k, f(), 1)", "careful_grow('h',redis.call,'HSET', k, f(), '1')"),
             (
                 "redis.pcall('expire', k, t[1])",
                 "careful_expire(1000,redis.pcall,'expire', k, t[1])",
@@ -479,10 +495,24 @@ mod tests {
                         careful.Set(redis.pcall,\"Set\", k, careful.incr(redis.call, 'incr', k))";
         assert_eq!(rewritten(text), expected);
         let tail = "return redis.call('set', KEYS[1], 1)";
-        assert_eq!(rewritten(tail), "return (careful.set(redis.call,'set', KEYS[1], 1))");
+        assert_eq!(rewritten(tail), "return (careful.set(redis.call,'set', KEYS[1], '1'))");
         let three_lines = "redis.\n-- Why?\npcall('set', KEYS[1], 1)";
-        assert_eq!(rewritten(three_lines), "careful.set(\n\nredis.pcall,'set', KEYS[1], 1)");
+        assert_eq!(rewritten(three_lines), "careful.set(\n\nredis.pcall,'set', KEYS[1], '1')");
         let dynamic = "redis.call('set', k, 1) redis.call(ARGV[1])";
         assert_eq!(rewritten(dynamic), dynamic);
+    }
+
+    #[test]
+    fn numbers_that_commands_are_given_are_words() {
+        for (text, expected) in [
+            ("redis.call('lrange', KEYS[1], 0, -1)", "redis.call('lrange', KEYS[1], '0', '-1')"),
+            ("redis.call('lindex', KEYS[1], 010)", "redis.call('lindex', KEYS[1], '10')"),
+        ] {
+            assert_eq!(rewritten(text), expected);
+        }
+        for arguments in ["1 + 1", "1.5", "0x10", "1e3", "x[1]", "-x", "f(1)", "- -1", "(1)"] {
+            let text = format!("redis.call('lindex', KEYS[1], {arguments})");
+            assert_eq!(rewritten(&text), text);
+        }
     }
 }
