@@ -302,6 +302,38 @@ async fn settle_makes_stamps_whole_that_were_overwritten() {
     }
 }
 
+/// What two other keys have in common is nothing that could be told of this one.
+#[tokio::test]
+async fn the_stamp_of_a_group_in_the_place_of_another_key_s_does_not_keep_proxies_busy() {
+    let Some((masters, proxy)) = three_masters() else { return };
+    let other = Proxy::start(&masters, &PATIENCE);
+    other.expect_warnings();
+    let mut client = proxy.raw().await;
+    for count in 1..=3 {
+        let (absent, list) = (format!("absent{count}"), format!("list{count}"));
+        ask(&mut client, &format!("RPUSH {list} x")).await;
+        stamps_are_whole(&masters, &list).await;
+        ask(&mut client, &format!("MSET a {count} b {count}")).await;
+        let group = masters[1].ask(&["GET", &stamp("a")]).await.bytes();
+        assert!(matches!(group[73], b'k' | b'w'), "the last program had several keys: {group:?}");
+        for master in &masters[3 - count..] {
+            for key in [&absent, &list] {
+                master.ask(&[b"SET", stamp(key).as_bytes(), &group]).await;
+            }
+        }
+        in_the_end(&other, &format!("GET {absent}")).await;
+        in_the_end(&proxy, &format!("SET {absent} 5")).await;
+        in_the_end(&proxy, &format!("RPUSH {list} y")).await;
+        for key in [&absent, &list] {
+            stamps_are_whole(&masters, key).await;
+        }
+        for proxy in [&proxy, &other] {
+            assert_eq!(in_the_end(proxy, &format!("GET {absent}")).await, Reply::bulk("5"));
+            assert_eq!(in_the_end(proxy, &format!("LLEN {list}")).await, Reply::Int(2));
+        }
+    }
+}
+
 /// One that is asked has forgotten what it holds, as if the stamps had been deleted. Nobody can tell then whether a string is
 /// a lock.
 #[tokio::test]

@@ -203,11 +203,18 @@ enum Verdict {
 }
 
 impl<'a, P: Program> Settling<'a, P> {
-    /// The same as [`Self::chosen`], each time without what turned out to be dead.
+    /// The same as [`Self::chosen`], each time without what turned out to be dead. A group that is none of the key under which it
+    /// is shown, which no proxy has left there, tells nothing.
     fn without_dead(&mut self, asked: usize) -> Result<Vec<Chosen<'a, P>>, Obstacle<P>> {
         loop {
             match self.chosen(asked) {
-                Err(Obstacle::Dead(group)) => self.dead.extend(group),
+                Err(Obstacle::Dead(group)) => {
+                    let known = self.dead.len();
+                    self.dead.extend(group);
+                    if self.dead.len() == known {
+                        return Err(Obstacle::Undecided);
+                    }
+                }
                 result => return result,
             }
         }

@@ -324,6 +324,18 @@ fn a_group_is_given_up_only_where_what_was_before_is_in_view() {
     assert_eq!(ran, [Some(50), Some(45)], "both keys are accepted without it");
 }
 
+/// Somebody has put the stamp of a group there, whose other keys are two.
+#[test]
+fn a_group_that_does_not_have_the_key_under_which_it_is_shown_is_not_looked_at_for_ever() {
+    let of_group = || shown([50, 61], 50, "bc");
+    let others = [shown([50, 90], 50, ""), of_group(), of_group()];
+    let with_it = [of_group(), of_group(), of_group()];
+    let ballot = Ballot { epoch: 0, counter: 100, worker: 9 };
+    let sights: [&[Sight<Count>]; 3] = [&others, &with_it, &others];
+    let finding = settle(Quorum::of(3), ballot, &['a', 'b', 'c'], 1, &sights);
+    assert_eq!(finding, Finding::Undecided);
+}
+
 #[test]
 fn what_a_dead_group_ran_on_is_found_where_it_was_accepted_before() {
     let b = || shown([55, 90], 55, "");

@@ -101,8 +101,30 @@ end
 
 RECENT_OF
 
--- What has the form of a stamp, up to its end. Else false, or an error.
-local function whole_of(stamp)
+-- Whether the group of a stamp, if it has one, is that of the last of so many programs on this key. Else the stamp is another
+-- key's.
+local function is_of(stamp, key, programs)
+  local how = sub(stamp, 74, 74)
+  if how ~= 'k' and how ~= 'w' then
+    return true
+  end
+  local at = 99 + tonumber(sub(stamp, 91, 98))
+  local keys = tonumber(sub(stamp, at, at + 3))
+  at = at + 4
+  for _ = 1, keys do
+    local name = at + 13
+    local ran = name + tonumber(sub(stamp, at + 5, at + 12))
+    local is_here = not here or tonumber(sub(stamp, at, at + 4)) == tonumber(here)
+    if is_here and sub(stamp, name, ran - 1) == key then
+      return programs == 0 or sub(stamp, ran, ran + 15) == sub(stamp, -16)
+    end
+    at = ran + 16
+  end
+  return keys == 0
+end
+
+-- What has the form of a stamp of this key, up to its end. Else false, or an error.
+local function whole_of(stamp, key)
   local match = string.match
   local at = match(stamp, '^[-slezhx?][-%d]' .. string.rep('%d', 15) .. '........[-?akw]', 49) and recent_of(stamp)
   local count = match(stamp, '^%d%d', at) + 0
@@ -110,12 +132,12 @@ local function whole_of(stamp)
   for _ = 1, count % 50 do
     at = at + 20 + match(stamp, '^%d%d%d%d', at)
   end
-  return at == #stamp + 1 and stamp
+  return at == #stamp + 1 and is_of(stamp, key, count % 50) and stamp
 end
 
 -- The stamp that stands beside a key, if any. If somebody has put something else in its place, this master has forgotten it.
 local function stored(key)
-  local done, stamp = pcall(whole_of, redis.pcall('GET', companion(key)))
+  local done, stamp = pcall(whole_of, redis.pcall('GET', companion(key)), key)
   return done and stamp
 end
 
