@@ -347,7 +347,8 @@ impl<'a, P: Program> Settling<'a, P> {
         !P::is_present(&state.value) && self.lost.contains_key(&(key, state.accepted))
     }
 
-    /// What can be told of an open program by who has run it alone.
+    /// What can be told by who has run it of an open program whose value is with nobody: it cannot be adopted, so a quorum that
+    /// lacks it gives it up.
     fn ran_on_quorum(&self, open: Option<&Open<P>>) -> Result<Verdict, Obstacle<P>> {
         let places = open.map_or(Ok(Vec::new()), |open| self.places(open))?;
         let group: Vec<_> = open.iter().flat_map(|open| &open.group).collect();
@@ -356,10 +357,14 @@ impl<'a, P: Program> Settling<'a, P> {
                 matches!(sights[*place].state.recent.fate(*ballot), Fate::Ran(_))
             })
         };
-        match self.sights.iter().filter(has_run).count() >= self.quorum.needed() {
-            true => Ok(Verdict::Decided),
-            false => Err(Obstacle::Undecided),
+        if self.sights.iter().filter(has_run).count() >= self.quorum.needed() {
+            return Ok(Verdict::Decided);
         }
+        let alone = open.filter(|open| open.group.len() == 1);
+        let lacks = |sights: &&&[Sight<P>]| alone.is_some_and(|it| self.lacks(sights, &places, it));
+        let lacking = self.sights.iter().filter(lacks).count();
+        let dead = alone.filter(|_| lacking >= self.quorum.needed());
+        Err(dead.map_or(Obstacle::Undecided, |open| Obstacle::Dead(open.group.clone())))
     }
 
     /// Whether a master has certainly not run the program.

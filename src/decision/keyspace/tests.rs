@@ -930,6 +930,25 @@ fn what_all_masters_have_lost_is_absent() {
 }
 
 #[test]
+fn what_a_minority_ran_and_lost_does_not_keep_others_from_what_was_before() {
+    for before in [0, 1] {
+        let mut masters = Masters::default();
+        if before == 1 {
+            run(start(7, count("a"), 100), &mut masters, &[0, 1, 2]);
+        }
+        let (mut proposer, promise) = start(8, count("a"), 200);
+        let Step::Send(apply) = ask(&mut proposer, &mut masters, &[0, 1, 2], &promise) else {
+            panic!("all show the same");
+        };
+        execute(&mut masters[0], &apply);
+        masters[0].lose(&'a');
+        let (mut reader, step) = run(start(9, read("a"), 300), &mut masters, &[0, 1, 2]);
+        let step = if step == Step::Wait { reader.no_more_answers() } else { step };
+        assert_eq!(values(&step), [before]);
+    }
+}
+
+#[test]
 fn leases_that_no_quorum_has_are_removed_once_they_are_over() {
     let mut masters = Masters::default();
     for (slots, lease) in masters.iter_mut().zip(["one", "two", "three"]) {
