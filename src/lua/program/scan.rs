@@ -176,15 +176,17 @@ impl<'a> Scan<'a> {
     /// Makes words of the numbers among the arguments of a call. Masters make a word of each number, by `printf`, each time.
     fn spell_numbers(&mut self, open: usize) {
         for (start, end) in self.arguments(open).unwrap_or_default() {
-            let (sign, number) = match (self.token(start), self.token(end)) {
-                (_, Some(Token::Number(number))) if start == end => ("", *number),
-                (Some(Token::Sign(b'-')), Some(Token::Number(number))) if start + 1 == end => {
-                    ("-", *number)
+            let is_negative = start + 1 == end
+                && matches!(self.token(start), Some(Token::Sign(b'-')))
+                && self.place(start).end == self.place(end).start;
+            match self.token(end) {
+                Some(Token::Number(number)) if start == end || is_negative => {
+                    let sign = if is_negative { "-" } else { "" };
+                    let word = format!("'{sign}{number}'");
+                    self.edit(self.place(start).start..self.place(end).end, word);
                 }
-                _ => continue,
-            };
-            let place = self.place(start).start..self.place(end).end;
-            self.edit(place, format!("'{sign}{number}'"));
+                _ => {}
+            }
         }
     }
 
@@ -510,7 +512,9 @@ mod tests {
         ] {
             assert_eq!(rewritten(text), expected);
         }
-        for arguments in ["1 + 1", "1.5", "0x10", "1e3", "x[1]", "-x", "f(1)", "- -1", "(1)"] {
+        for arguments in
+            ["1 + 1", "1.5", "0x10", "1e3", "x[1]", "-x", "f(1)", "- -1", "-\n1", "(1)"]
+        {
             let text = format!("redis.call('lindex', KEYS[1], {arguments})");
             assert_eq!(rewritten(&text), text);
         }
