@@ -772,32 +772,14 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::lease::pad::Pad;
-    use crate::lua::program::Ttls;
-    use crate::lua::residents::Residents;
     use crate::master::electorate::Terms;
     use crate::master::standing::ColdStart;
-    use crate::master::unix_time::UnixTime;
-    use crate::operation::instead::Texts;
-    use crate::quorum::Quorum;
 
     /// An engine that has no link to any of its masters.
     fn engine() -> Rc<Engine> {
-        let vote_timeout = Duration::from_millis(50);
-        let pad = Pad::new(vote_timeout, 0.01);
-        let ttls = Ttls { pad, longest: None };
-        let rules = Rules {
-            quorum: Quorum::of(3),
-            pad,
-            vote_timeout,
-            patience: vote_timeout,
-            split_vote_retries: 0,
-            unix_time: Arc::new(UnixTime::new(3, 0.01)),
-            leases: Rc::default(),
-            registers: Rc::default(),
-            commands: crate::lua::transactions::for_tests(),
-            texts: Rc::new(Texts::new(ttls, Arc::new(Residents::new(3, ttls)))),
-        };
+        let rules = Rules::for_tests();
+        let vote_timeout = rules.vote_timeout;
+        let rules = Rules { patience: vote_timeout, ..rules };
         let cold_start = ColdStart::Trust;
         let terms = Terms { quorum: rules.quorum, restart_wait: vote_timeout, cold_start };
         let address = |port| format!("nowhere:{port}").parse().expect("an address");
