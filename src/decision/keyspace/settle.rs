@@ -230,9 +230,12 @@ impl<'a, P: Program> Settling<'a, P> {
             let state = state.ok_or(Obstacle::Undecided)?;
             let is_decided = self.is_held(key, state.accepted) || self.was_decided(key, state);
             let open = state.open.as_ref().filter(|_| !is_decided);
-            let verdict = match open.map_or(Ok(Verdict::Decided), |open| self.judge(open))? {
-                Verdict::Open if self.is_with_nobody(key, state) => self.ran_on_quorum(open)?,
-                verdict => verdict,
+            let verdict = match (open.map_or(Ok(Verdict::Decided), |open| self.judge(open))?, open)
+            {
+                (Verdict::Open, Some(open)) if self.is_with_nobody(key, state) => {
+                    self.ran_on_quorum(open)?
+                }
+                (verdict, _) => verdict,
             };
             self.find_what_came_to_nothing(key, state)?;
             if let (Verdict::Open | Verdict::Over, Some(open)) = (&verdict, open) {
@@ -305,8 +308,7 @@ impl<'a, P: Program> Settling<'a, P> {
         }
         let can_adopt = |sights: &&&[Sight<P>]| self.can_adopt(sights, &places, open);
         let can_be_adopted = self.sights.iter().filter(can_adopt).count() >= self.quorum.needed();
-        let lacks = |sights: &&&[Sight<P>]| self.lacks(sights, &places, open);
-        let is_lacking = self.sights.iter().filter(lacks).count() >= self.quorum.needed();
+        let is_lacking = self.is_lacking(&places, open);
         match can_be_adopted {
             // What is newest goes on, also where it need not: others may have been accepted along with it. But a lease is not taken
             // away for a program that has come to nothing.
@@ -349,22 +351,24 @@ impl<'a, P: Program> Settling<'a, P> {
 
     /// What can be told by who has run it of an open program whose value is with nobody: it cannot be adopted, so a quorum that
     /// lacks it gives it up.
-    fn ran_on_quorum(&self, open: Option<&Open<P>>) -> Result<Verdict, Obstacle<P>> {
-        let places = open.map_or(Ok(Vec::new()), |open| self.places(open))?;
-        let group: Vec<_> = open.iter().flat_map(|open| &open.group).collect();
+    fn ran_on_quorum(&self, open: &Open<P>) -> Result<Verdict, Obstacle<P>> {
+        let places = self.places(open)?;
         let has_run = |sights: &&&[Sight<P>]| {
-            places.iter().zip(&group).all(|(place, (_, ballot))| {
+            places.iter().zip(&open.group).all(|(place, (_, ballot))| {
                 matches!(sights[*place].state.recent.fate(*ballot), Fate::Ran(_))
             })
         };
         if self.sights.iter().filter(has_run).count() >= self.quorum.needed() {
             return Ok(Verdict::Decided);
         }
-        let alone = open.filter(|open| open.group.len() == 1);
-        let lacks = |sights: &&&[Sight<P>]| alone.is_some_and(|it| self.lacks(sights, &places, it));
-        let lacking = self.sights.iter().filter(lacks).count();
-        let dead = alone.filter(|_| lacking >= self.quorum.needed());
-        Err(dead.map_or(Obstacle::Undecided, |open| Obstacle::Dead(open.group.clone())))
+        let is_dead = open.group.len() == 1 && self.is_lacking(&places, open);
+        Err(if is_dead { Obstacle::Dead(open.group.clone()) } else { Obstacle::Undecided })
+    }
+
+    /// Whether a quorum has certainly not run the program.
+    fn is_lacking(&self, places: &[usize], open: &Open<P>) -> bool {
+        let lacks = |sights: &&&[Sight<P>]| self.lacks(sights, places, open);
+        self.sights.iter().filter(lacks).count() >= self.quorum.needed()
     }
 
     /// Whether a master has certainly not run the program.
