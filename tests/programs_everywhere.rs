@@ -188,6 +188,10 @@ async fn what_answers_0_and_makes_a_key_is_kept() {
         EXISTS number string bits hash none
         EVAL "return redis.call('INCRBY', KEYS[1], 0)" 2 zero none
         EVAL "return redis.call('EXISTS', KEYS[1])" 1 zero
+        EVAL "return redis.call('ZADD', KEYS[1], 'XX', 1, 'member')" 1 none
+        EVAL "return redis.call('TYPE', KEYS[1])" 1 none
+        ZADD none 1 member
+        EVAL "return redis.call('TYPE', KEYS[1])" 1 none
         WATCH hash
         EVAL "return redis.call('HSET', KEYS[1], 'field', 'other')" 1 hash
         MULTI

@@ -243,6 +243,39 @@ async fn each_leaves_a_stamp_of_its_own_and_is_told_of_once() {
     }
 }
 
+#[tokio::test]
+async fn what_only_gets_an_end_keeps_its_type_beside_what_is_made() {
+    const SCRIPT: &str = "if ARGV[1] == 'make' then redis.call('HSET', KEYS[1], 'field', 'value') end \
+        return redis.call('PEXPIRE', KEYS[1], 60000)";
+    let Some((masters, proxy)) = start(&[], SCRIPT).await else { return };
+    let mut client = proxy.raw().await;
+    let is_made = |number: usize| number.is_multiple_of(2);
+    for number in (0..KEYS).filter(|number| !is_made(*number)) {
+        client.ask(&["RPUSH", &format!("key:{number}"), "value"]).await;
+    }
+    let mut turn = 0;
+    while turn < 3 || !were_together(&masters).await {
+        assert!(turn < 100, "they are never sent together");
+        for number in (0..KEYS).filter(|number| is_made(*number)) {
+            client.ask(&["DEL", &format!("key:{number}")]).await;
+        }
+        let how = |number| if is_made(number) { "make" } else { "keep" };
+        let requests = calls(SCRIPT, |number| vec![how(number).to_owned()]);
+        assert_eq!(ask_all(&proxy, &requests).await, vec![Reply::Int(1); KEYS]);
+        for (master, number) in masters.iter().flat_map(|it| (0..KEYS).map(move |key| (it, key))) {
+            let key = format!("key:{number}");
+            let what = if is_made(number) { b'h' } else { b'l' };
+            let told = format!("the stamp of {key} says what it holds");
+            let is_told = eventually(&told, || async {
+                let noted = noted(master, &key, &[1]).await;
+                noted.filter(|(noted, ..)| *noted == what)
+            });
+            is_told.await;
+        }
+        turn += 1;
+    }
+}
+
 /// All of them are told that a master has forgotten their script. With this `--vote-timeout` the test does not end in time if
 /// one is not.
 #[tokio::test]

@@ -17,6 +17,14 @@ pub(crate) enum Task {
     SetFor(usize, u16),
     Append(usize),
     Push(usize),
+    /// What is there for so many milliseconds then.
+    PushFor(usize, u16),
+    /// The same, and then once more.
+    PushTwiceFor(usize, u16),
+    /// Where a list is only.
+    PushOnto(usize),
+    /// To a sorted set, of which there is none: it writes all the same.
+    ScoreAgain(usize),
     Delete(usize),
     Get(usize),
     Expire(usize, u16),
@@ -60,6 +68,10 @@ pub(crate) fn tasks() -> impl Strategy<Value = Task> {
         (key.clone(), time.clone()).prop_map(|(key, time)| Task::SetFor(key, time)),
         key.clone().prop_map(Task::Append),
         key.clone().prop_map(Task::Push),
+        (key.clone(), time.clone()).prop_map(|(key, time)| Task::PushFor(key, time)),
+        (key.clone(), time.clone()).prop_map(|(key, time)| Task::PushTwiceFor(key, time)),
+        key.clone().prop_map(Task::PushOnto),
+        key.clone().prop_map(Task::ScoreAgain),
         key.clone().prop_map(Task::Delete),
         key.clone().prop_map(Task::Get),
         (key.clone(), time).prop_map(|(key, time)| Task::Expire(key, time)),
@@ -83,6 +95,15 @@ impl Task {
             Self::SetFor(..) => "return redis.call('SET', KEYS[1], 'x', 'PX', ARGV[1])",
             Self::Append(_) => "return redis.call('append', KEYS[1], 'y')",
             Self::Push(_) => "return redis.call('rpush', KEYS[1], 'z')",
+            Self::PushFor(..) => {
+                "redis.call('rpush', KEYS[1], 'z') return redis.call('pexpire', KEYS[1], ARGV[1])"
+            }
+            Self::PushTwiceFor(..) => {
+                "redis.call('rpush', KEYS[1], 'z') redis.call('pexpire', KEYS[1], ARGV[1]) \
+                 return redis.call('rpush', KEYS[1], 'z')"
+            }
+            Self::PushOnto(_) => "return redis.call('rpushx', KEYS[1], 'z')",
+            Self::ScoreAgain(_) => "return redis.call('zadd', KEYS[1], 'XX', 1, 'z')",
             Self::Delete(_) => "redis.call('del', KEYS[1]) return 1",
             Self::Get(_) => "return redis.call('get', KEYS[1])",
             Self::Expire(..) => "return redis.call('pexpire', KEYS[1], ARGV[1])",
@@ -100,7 +121,10 @@ impl Task {
 
     pub(crate) fn argument(self) -> Option<u16> {
         match self {
-            Self::SetFor(_, time) | Self::Expire(_, time) => Some(time),
+            Self::SetFor(_, time)
+            | Self::PushFor(_, time)
+            | Self::PushTwiceFor(_, time)
+            | Self::Expire(_, time) => Some(time),
             _ => None,
         }
     }
@@ -111,6 +135,10 @@ impl Task {
             | Self::SetFor(key, _)
             | Self::Append(key)
             | Self::Push(key)
+            | Self::PushFor(key, _)
+            | Self::PushTwiceFor(key, _)
+            | Self::PushOnto(key)
+            | Self::ScoreAgain(key)
             | Self::Delete(key)
             | Self::Get(key)
             | Self::Expire(key, _)
@@ -227,6 +255,18 @@ impl Runs for Task {
             }
             Self::Append(_) => one(first.appended("y")),
             Self::Push(_) => one(first.pushed()),
+            Self::PushFor(_, time) | Self::PushTwiceFor(_, time) => match first.pushed() {
+                (list, Said::Number(_)) => {
+                    let pushed = Stored { clean_ms: clean_ms(now_us, *time), ..list };
+                    let is_once = matches!(self, Self::PushFor(..));
+                    one(if is_once { (pushed, Said::Number(1)) } else { pushed.pushed() })
+                }
+                failed => one(failed),
+            },
+            Self::PushOnto(_) if is_there => one(first.pushed()),
+            Self::PushOnto(_) => (vec![None], Said::Number(0)),
+            Self::ScoreAgain(_) if is_there => one((first.clone(), Said::Error)),
+            Self::ScoreAgain(_) => one((Stored::default(), Said::Number(0))),
             Self::Delete(_) => (vec![is_there.then(Stored::default)], Said::Number(1)),
             Self::Get(_) => {
                 let said = match &first.held {

@@ -61,12 +61,15 @@ local function expire(unit, run, name, key, ttl)
   end
   return reply
 end
--- A command that adds to a value of the type `what`: it never removes it, and leaves its end as it is.
+-- A command that adds to a value of the type `what`: it never removes it, and leaves its end as it is. A value of another
+-- type is left alone, with an error.
 local function grow(what, run, name, key, ...)
   if key ~= direct then
     return handled(name)(run, name, key, ...)
   end
-  if kind ~= what or new_clean then
+  local was_nothing = kind == '-' and not new_clean
+  if new_clean then
+    -- Where that end was past by the clock of this master, it makes the value anew.
     is_unknown = true
   end
   local had_written = writes
@@ -83,9 +86,15 @@ local function grow(what, run, name, key, ...)
       error(reply, 0)
     end
   end
-  local is_idle = (reply == 0 or reply == -1) and string.find(' hsetnx linsert sadd ', ' ' .. string.lower(name) .. ' ', 1, true)
+  local is_idle = (reply == 0 or reply == -1)
+    and string.find(' hsetnx linsert lpushx rpushx sadd ', ' ' .. string.lower(name) .. ' ', 1, true)
   if has_failed or is_idle then
     writes = had_written
+  elseif was_nothing and type(reply) == 'number' and reply > 0 then
+    new_kind, new_clean, new_text = what, -1, '-000000000000001'
+  elseif was_nothing then
+    -- ZADD makes nothing where it changes only what is there.
+    is_unknown = true
   end
   return reply
 end

@@ -24,6 +24,7 @@ local function run(number)
       return 'again'
     end
     writes, missing, refusal, is_unknown, new_clean, dated, rest = false, nil, nil, nil, nil, nil, nil
+    new_kind = nil
     FORGET_HANDLERS
     told_us = now
     KEYS[1] = only

@@ -24,8 +24,9 @@ end
 EXPECTED
 -- Whether the program writes, a key that it lacks, and why this master takes no writes.
 local writes, missing, refusal = false, nil, nil
--- Whether it may have changed the type or the end of the one key, and an end that it is known to have now, also in 16 digits.
-local is_unknown, new_clean, new_text
+-- Whether it may have changed the type or the end of the one key; the type that it is known to have given it, and the end,
+-- also in 16 digits.
+local is_unknown, new_kind, new_clean, new_text
 -- The shortest time to live that it has set, in milliseconds: what it was padded by is how late the program may be answered.
 local dated
 -- A time to live in milliseconds, and its digits.

@@ -16,7 +16,7 @@ else
       ends = kind == '-' and 0 or call('PEXPIRETIME', only)
       text = string.format('%016.0f', ends)
     elseif new_clean then
-      text, ends = new_text, new_clean
+      kind, text, ends = new_kind or kind, new_text, new_clean
     end
     -- With the same end it stays at least as long as before. That may have been set anew, at a time that a promise has stopped.
     local the_end, stays = (ends - SLACK_MS) * 1000, '\0\0\0\0\0\0\0\0'

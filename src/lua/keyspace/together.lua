@@ -26,7 +26,7 @@ local own_us = time[1] * 1000000 + time[2]
 local only, direct, now, companion_key, stamp, kind, clean_text, clean
 local expected, next_ballot
 local writes, missing, refusal
-local is_unknown, new_clean, new_text, dated
+local is_unknown, new_kind, new_clean, new_text, dated
 local told_ms, told
 -- The last end, the time of its call, and until when what ends so stays.
 local last_end, at_us, last_stays
