@@ -11,13 +11,16 @@ use std::sync::OnceLock;
 use support::{Master, Masters, Proxy, Raw, Reply, eventually, target_is_plain_redis, words};
 
 /// By names that do not exist, or only in later versions.
-const RENAMED: [&str; 18] = [
+const RENAMED: [&str; 21] = [
     "--rename-command",
     "HINCRBYFLOAT",
     "newer.incr",
     "--rename-command",
     "SINTERCARD",
     "newer.card",
+    "--rename-command",
+    "SETBIT",
+    "newer.bit",
     "--rename-command",
     "SPOP",
     "newer.pop",
@@ -79,6 +82,15 @@ async fn what_all_masters_know_runs_by_its_flags_and_keys() {
     }
     all_hold_the_same(&masters, "h").await;
     let client = &mut clients[0];
+    assert_eq!(ask(client, "newer.bit bits 3 0").await, Reply::Int(0), "it makes a key");
+    all_hold_the_same(&masters, "bits").await;
+    for master in masters.iter() {
+        let is_noted = eventually("the stamp says that it is there", || async {
+            let stamp = master.get("redlock-proxy:s:bits").await?;
+            (stamp[48] == b's').then_some(())
+        });
+        is_noted.await;
+    }
     ask(client, "SADD a x y").await;
     ask(client, "SADD b y z").await;
     assert_eq!(ask(client, "newer.card 2 a b").await, Reply::Int(1));
