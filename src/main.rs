@@ -8,32 +8,27 @@
 //! | 69 | the address, a program that `dev` needs, or what the running proxy has is not available, or masters are another cluster's (`EX_UNAVAILABLE`) |
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
 
-mod health;
-mod logging;
-mod reload;
-mod signals;
-mod upgrade;
-
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use logging::Log;
 use redlock_proxy::admin::Admin;
-use redlock_proxy::cli::{
+use redlock_proxy::cli::dev::LocalMasters;
+use redlock_proxy::cli::logging::{self, Log};
+use redlock_proxy::cli::reload::{Read, Reload};
+use redlock_proxy::cli::{check, health, settle, signals, upgrade};
+use redlock_proxy::config::typed::{
     self, Action, Cli, DevArgs, Generated, HealthArgs, LearnArgs, SettleArgs, Typed,
 };
-use redlock_proxy::client::listener::{CannotListen, Listeners};
 use redlock_proxy::config::{InvalidSetting, Learning, LogFormat, MasterAddr, Settings};
+use redlock_proxy::context::shared::{Certificates, Shared};
 use redlock_proxy::data::upstream::Upstream;
-use redlock_proxy::dev::LocalMasters;
-use redlock_proxy::handover::sockets::{Inherited, Kind};
 use redlock_proxy::handover::{CannotTakeOver, Handover};
 use redlock_proxy::learn::serve::{CannotLearn, Watch};
-use redlock_proxy::worker::{CannotServe, Certificates, Shared};
-use redlock_proxy::{check, settle, worker};
-use reload::{Read, Reload};
+use redlock_proxy::net::sockets::{Inherited, Kind};
+use redlock_proxy::session::listener::{CannotListen, Listeners};
+use redlock_proxy::worker::{self, CannotServe};
 use sd_notify::NotifyState;
 
 /// jemalloc, as in Redis: the C library's keeps the room that many small buffers leave between those in use.
@@ -47,7 +42,7 @@ fn main() -> ExitCode {
             say(&help.render().to_string());
             return ExitCode::SUCCESS;
         }
-        Err(wrong) => return Failure::usage(cli::one_sentence(&wrong)).report(),
+        Err(wrong) => return Failure::usage(typed::one_sentence(&wrong)).report(),
     };
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use redlock_proxy::command::table::{self, SUBCOMMANDS};
+use redlock_proxy::catalogue::table::{self, SUBCOMMANDS};
 use support::side_by_side::{lines, printable, same};
 use support::users::Settings;
 use support::{Master, Masters, Proxy, Raw, Reply, encode, target_is_plain_redis, words};

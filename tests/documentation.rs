@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use clap::CommandFactory as _;
-use redlock_proxy::cli::Cli;
-use redlock_proxy::command::table::{self, Family};
+use redlock_proxy::catalogue::table::{self, Family};
+use redlock_proxy::config::typed::Cli;
 
 /// `UPDATE_DOCS=1 cargo test --test documentation` writes the page instead of comparing it.
 #[test]

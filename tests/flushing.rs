@@ -15,8 +15,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use history::{Call, Operation};
+use redlock_proxy::catalogue::reserved;
 use redlock_proxy::operation::register::ask;
-use redlock_proxy::reserved;
 use support::linearizable::Doubt;
 use support::{
     Masters, Proxy, Raw, Relay, Reply, eventually, linearizable, target_is_plain_redis, words,

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use exhaustive::{goes_wrong, holds};
-use redlock_proxy::moving::claim::{Claim, Step};
-use redlock_proxy::moving::copy::{self, Claimed, Copy, Name};
+use redlock_proxy::also_claim::claim::{Claim, Step};
+use redlock_proxy::also_claim::copy::{self, Claimed, Copy, Name};
 use stateright::{Model, Property};
 
 const TOKEN: u8 = 1;

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redlock_proxy::moving::copy::{self, Claimed, Copy, Name};
-use redlock_proxy::moving::script::Place;
+use redlock_proxy::also_claim::copy::{self, Claimed, Copy, Name};
+use redlock_proxy::also_claim::script::Place;
 use redlock_proxy::operation::claim::How;
 use support::{Master, Raw, Reply};
 use tokio::runtime::Runtime;

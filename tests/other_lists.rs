@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::roster::roster::{Accepted, Member, Roster, Stage, Standing};
-use redlock_proxy::master::roster::acceptor::stored;
+use redlock_proxy::masters::roster::acceptor::stored;
 use support::{Master, Masters, Proxy, Relay, eventually, target_is_plain_redis, value};
 
 const TEN_MINUTES: &str = "600000";

@@ -5,15 +5,15 @@ mod support;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis::aio::MultiplexedConnection;
+use redlock_proxy::decision::quorum::MasterId;
 use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor::{self, Adopt, Apply};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::proposer::{Answer, Request};
 use redlock_proxy::decision::roster::mark::Kind;
 use redlock_proxy::decision::roster::roster::{Accepted, Change, Member, Roster, Stage, Standing};
-use redlock_proxy::master::roster::acceptor::{catch_up, command, said};
-use redlock_proxy::master::roster::marks::{self, Keys};
-use redlock_proxy::quorum::MasterId;
+use redlock_proxy::masters::roster::acceptor::{catch_up, command, said};
+use redlock_proxy::masters::roster::marks::{self, Keys};
 use support::{Master, target_is_plain_redis};
 
 const KEEP: usize = 8;
@@ -238,7 +238,7 @@ fn compare_state(
     let head = word(promised) + &word(accepted);
     prop_assert!(stored.starts_with(&head), "{} is not {:?}", stored, head);
     if accepted != Ballot::NONE {
-        let state = redlock_proxy::master::roster::acceptor::stored(&stored);
+        let state = redlock_proxy::masters::roster::acceptor::stored(&stored);
         prop_assert_eq!(state.as_ref(), Some(&stamp.state));
     }
     Ok(())

@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use redlock_proxy::client::decoder::{Decoder, Limits, ProtocolError};
+use redlock_proxy::resp::requests::{Decoder, Limits, ProtocolError};
 
 fuzz_target!(|input: &[u8]| {
     let [flags, size, first, second, sent @ ..] = input else { return };

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use super::Categories;
-use crate::command::table::{self, SUBCOMMANDS, Spec};
+use crate::catalogue::table::{self, SUBCOMMANDS, Spec};
 
 /// A command or subcommand: where it is in the catalogue. Those of the table come first, in its order.
 pub type Place = usize;

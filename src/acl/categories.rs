@@ -2,7 +2,7 @@
 
 use std::ops::BitOr;
 
-use crate::command::table::{Family, Spec};
+use crate::catalogue::table::{Family, Spec};
 
 /// Some of the categories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ const SLOW: u32 = 1 << 15;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::table;
+    use crate::catalogue::table;
 
     fn of(name: &str) -> Vec<&'static str> {
         Categories::of(table::lookup(name.as_bytes()).unwrap())

@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 
 use super::{Patterns, User, catalogue};
-use crate::command::glob;
-use crate::lua::program::WITHOUT_KEYS;
+use crate::catalogue::keys::WITHOUT_KEYS;
+use crate::resp::glob;
 
 /// Lua that declares `guarded`, a function from one `redis` to another that keeps to the rules.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ impl Guard {
         });
         let containers = entries().filter(|(_, entry)| !entry.subcommands.is_empty());
         let containers = word_list(containers.map(|(_, entry)| entry.name));
-        let lua = include_str!("../lua/program/guard.lua")
+        let lua = include_str!("guard.lua")
             .replace("WITHOUT_KEYS", WITHOUT_KEYS)
             .replace("ALLOWED_COMMANDS", allowed.as_deref().unwrap_or("nil"))
             .replace("CONTAINERS", &containers)

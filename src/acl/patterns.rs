@@ -1,6 +1,6 @@
 //! Which keys or channels a user may touch.
 
-use crate::command::glob;
+use crate::resp::glob;
 
 /// Glob patterns; a word that matches one of them is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::password::Hash;
 use super::user::User;
 use super::{Categories, Commands, Patterns, catalogue};
-use crate::command::word::is;
+use crate::resp::word::is;
 
 /// What is wrong with a word. The text goes behind `rule 3`, or behind the word itself where that cannot
 /// be a secret.

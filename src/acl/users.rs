@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::rules::{self, is_about_passwords, may_be_shown};
 use super::user::User;
-use crate::client::inline;
+use crate::resp::inline;
 
 /// Who every connection is at first.
 pub const DEFAULT_USER: &str = "default";

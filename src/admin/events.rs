@@ -14,7 +14,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::clock;
+use crate::time::clock;
 
 /// So many are remembered.
 const REMEMBERED: usize = 100;

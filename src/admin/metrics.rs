@@ -11,14 +11,13 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::status;
 use crate::client::registry::Disconnected;
+use crate::context::shared::Shared;
 use crate::data::description::Description;
 use crate::data::upstream::Upstream;
-use crate::master::standing::Cause;
+use crate::decision::quorum::{MasterId, Quorum};
+use crate::masters::standing::Cause;
 use crate::metrics::histogram::{Histogram, Times};
-use crate::metrics::process;
-use crate::metrics::{Outcome, Question};
-use crate::quorum::{MasterId, Quorum};
-use crate::worker::Shared;
+use crate::metrics::{Outcome, Question, process};
 
 /// What a scraper is told that it gets.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

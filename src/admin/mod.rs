@@ -27,9 +27,9 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::context::shared::Shared;
+use crate::decision::quorum::Quorum;
 use crate::handover::Phase;
-use crate::quorum::Quorum;
-use crate::worker::Shared;
 use events::Events;
 use names::Names;
 

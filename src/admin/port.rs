@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::Answer;
-use crate::address;
 use crate::handover::Phase;
+use crate::net::address;
 
 /// Longest time from a connection to the last byte of its answer: what Prometheus waits for a scrape by default
 /// (`scrape_timeout`).
@@ -150,7 +150,7 @@ mod tests {
     use crate::admin::events::Events;
     use crate::admin::{Admin, LogLevel};
     use crate::config::Settings;
-    use crate::worker::{Certificates, Shared};
+    use crate::context::shared::{Certificates, Shared};
 
     struct NoLog;
 

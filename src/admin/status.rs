@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use super::events::{Event, Events};
 use crate::client::registry::Registry;
+use crate::context::shared::Shared;
 use crate::data::description::Description;
 use crate::data::upstream::Upstream;
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::metrics::{Metrics, Outcome, Question};
-use crate::quorum::{MasterId, MasterSet, Quorum};
-use crate::worker::Shared;
 
 /// How many keys are shown.
 const HOTTEST: usize = 10;

@@ -4,13 +4,14 @@
 //! when a holding has changed by some kilobytes. When that makes the sum too large, the greediest are disconnected
 //! first, by buckets as in Redis (`networking.c`, `evictClients`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::registry::Client;
-use crate::clock::{self, Instant};
+use crate::time::clock::{self, Instant};
 
 /// What a client takes memory for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,6 +296,16 @@ fn bucket_of(bytes: u64) -> u8 {
     let log = bytes.max(1).ilog2();
     (log + 1).saturating_sub(FIRST_BUCKET_LOG).min(BUCKETS as u32 - 1) as u8
 }
+
+/// Gives back the capacity that `map` no longer needs.
+pub fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    if map.capacity() > KEPT_CAPACITY && map.len() < map.capacity() / 8 {
+        map.shrink_to(2 * map.len());
+    }
+}
+
+/// Capacity, in entries, that a map may always keep.
+const KEPT_CAPACITY: usize = 1024;
 
 #[cfg(test)]
 mod tests {

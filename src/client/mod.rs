@@ -1,25 +1,19 @@
-//! What a client sees: requests decoded, replies encoded.
+//! A connected client, apart from its socket: its replies, its memory and its entry in `CLIENT LIST`.
 //!
-//! * [`decoder`]: the bytes of a connection cut into requests; [`inline`]: those typed by hand;
-//! * [`reply`]: one reply, in RESP2 or RESP3; [`outbox`]: a session's replies, in order; [`output`]: their bytes;
-//! * [`slices`]: replies that are long to make; [`timeslice`]: how long a session may work at once;
-//! * [`waiting`]: clients that `BLPOP`; [`monitor`]: clients that watch;
-//! * [`listener`] accepts connections, [`handshakes`] bounds those by TLS, [`session`] serves one, [`login`] says who
-//!   it is, [`guesses`] makes wrong passwords wait, [`registry`] knows them all, and [`memory`] what they take.
+//! * [`registry`]: all connected clients; [`login`]: the user of each; [`failed_logins`]: the delay after wrong passwords;
+//! * [`outbox`]: the replies of one session, in order; [`slices`]: replies that take several turns of the event loop;
+//! * [`timeslice`]: the time that one task may take before others get their turn;
+//! * [`memory`]: the budget of all clients; [`handshakes`]: the bound on unfinished TLS handshakes;
+//! * [`monitor`]: `MONITOR`; [`slowlog`]: `SLOWLOG`; [`subscriber_counts`]: the subscribers of each topic.
 
-pub mod decoder;
-pub mod guesses;
+pub mod failed_logins;
 pub mod handshakes;
-pub mod inline;
-pub mod listener;
 pub mod login;
 pub mod memory;
 pub mod monitor;
 pub mod outbox;
-pub mod output;
 pub mod registry;
-pub mod reply;
-pub mod session;
 pub mod slices;
+pub mod slowlog;
+pub mod subscriber_counts;
 pub mod timeslice;
-pub mod waiting;

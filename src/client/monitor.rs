@@ -10,13 +10,13 @@ use bytes::Bytes;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
-use super::decoder::Args;
 use super::outbox::Outbox;
 use super::registry::{Client, Peer};
-use super::reply::Reply;
 use crate::acl::catalogue;
-use crate::clock;
-use crate::command::table::{Command, Spec};
+use crate::catalogue::table::{Command, Spec};
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+use crate::time::clock;
 
 /// A monitor that is so many requests behind is disconnected.
 const BEHIND: usize = 16 << 10;
@@ -145,8 +145,8 @@ fn quote(line: &mut String, word: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::decoder::{Decoder, Limits};
-    use crate::command::table;
+    use crate::catalogue::table;
+    use crate::resp::requests::{Decoder, Limits};
 
     fn shown(request: &str) -> String {
         let (mut decoder, request) = (Decoder::new(), format!("{request}\n"));

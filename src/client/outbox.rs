@@ -7,7 +7,7 @@ mod making;
 mod passing;
 mod reader;
 
-pub use passing::SentBack;
+pub use passing::{Recipient, SentBack};
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,18 +18,19 @@ use std::task::Waker;
 use tokio::sync::oneshot;
 
 use super::memory::Part;
-use super::output::Output;
 use super::registry::Client;
-use super::reply::{Done, Protocol, Reply};
 use super::slices::{LARGE_ITEMS, Sliced};
-use crate::metrics::{Metrics, NO_COMMAND};
+use crate::catalogue::table::NO_COMMAND;
+use crate::metrics::Metrics;
+use crate::resp::output::Output;
+use crate::resp::reply::{Done, Protocol, Reply};
 
 /// Where an operation's reply goes.
 #[derive(Debug)]
-pub struct Target(Recipient);
+pub struct Target(Waiter);
 
 #[derive(Debug)]
-enum Recipient {
+enum Waiter {
     /// A request of a session, whose command has this place in the table.
     Slot(Rc<Outbox>, u64, u16),
     /// A task of this worker.
@@ -41,28 +42,28 @@ impl Target {
     /// A task of this worker, which takes the reply from the other end.
     pub fn task() -> (Self, oneshot::Receiver<Reply>) {
         let (sender, receiver) = oneshot::channel();
-        (Self(Recipient::Task(sender)), receiver)
+        (Self(Waiter::Task(sender)), receiver)
     }
 
     /// The reply is of no interest to anybody.
     pub fn nobody() -> Self {
-        Self(Recipient::Nobody)
+        Self(Waiter::Nobody)
     }
 
     /// Whether the one who waited has gone.
     pub fn is_closed(&self) -> bool {
         match &self.0 {
-            Recipient::Slot(outbox, ..) => outbox.state.borrow().closed,
-            Recipient::Task(sender) => sender.is_closed(),
-            Recipient::Nobody => false,
+            Waiter::Slot(outbox, ..) => outbox.state.borrow().closed,
+            Waiter::Task(sender) => sender.is_closed(),
+            Waiter::Nobody => false,
         }
     }
 
     /// Whether all replies before this one are known.
     pub fn is_next(&self) -> bool {
         match &self.0 {
-            Recipient::Slot(outbox, slot, _) => outbox.state.borrow().first == *slot,
-            Recipient::Task(_) | Recipient::Nobody => true,
+            Waiter::Slot(outbox, slot, _) => outbox.state.borrow().first == *slot,
+            Waiter::Task(_) | Waiter::Nobody => true,
         }
     }
 
@@ -70,7 +71,7 @@ impl Target {
     /// it will send no more (`networking.c`, `readQueryFromClient`).
     pub fn is_abandoned(&self) -> bool {
         match &self.0 {
-            Recipient::Slot(outbox, ..) => outbox.state.borrow().ended || self.is_closed(),
+            Waiter::Slot(outbox, ..) => outbox.state.borrow().ended || self.is_closed(),
             _ => self.is_closed(),
         }
     }
@@ -78,7 +79,7 @@ impl Target {
     /// The place of the command in the table, if a client has sent one.
     pub fn command(&self) -> Option<u16> {
         match self.0 {
-            Recipient::Slot(_, _, command) if command != NO_COMMAND => Some(command),
+            Waiter::Slot(_, _, command) if command != NO_COMMAND => Some(command),
             _ => None,
         }
     }
@@ -86,14 +87,14 @@ impl Target {
     /// The client that has asked.
     pub fn client(&self) -> Option<Arc<Client>> {
         match &self.0 {
-            Recipient::Slot(outbox, ..) => outbox.state.borrow().client.clone(),
+            Waiter::Slot(outbox, ..) => outbox.state.borrow().client.clone(),
             _ => None,
         }
     }
 
     /// Masters have answered so many more bytes, which are held for the one who waits until he has his reply.
     pub fn hold(&self, bytes: usize) {
-        if let Recipient::Slot(outbox, slot, _) = &self.0 {
+        if let Waiter::Slot(outbox, slot, _) = &self.0 {
             outbox.hold(*slot, bytes);
         }
     }
@@ -101,10 +102,10 @@ impl Target {
     /// Hands the reply over.
     pub fn deliver(self, reply: Reply) {
         match self.0 {
-            Recipient::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Reply(reply)),
+            Waiter::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Reply(reply)),
             // A task that has stopped waiting does not want it any more.
-            Recipient::Task(sender) => _ = sender.send(reply),
-            Recipient::Nobody => {}
+            Waiter::Task(sender) => _ = sender.send(reply),
+            Waiter::Nobody => {}
         }
     }
 }
@@ -335,7 +336,7 @@ impl Outbox {
         let command = slot.ticket.command;
         let number = state.first + state.slots.len() as u64;
         state.slots.push_back(slot);
-        Target(Recipient::Slot(Rc::clone(self), number, command))
+        Target(Waiter::Slot(Rc::clone(self), number, command))
     }
 
     /// The next `parts` slots belong to one request.

@@ -16,17 +16,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::guesses::Guesses;
+use super::failed_logins::Guesses;
 use super::handshakes::Handshakes;
 use super::login::Seats;
 use super::memory::{CONNECTION, Holding, Ledger, Part};
 use super::monitor::Monitors;
+use super::subscriber_counts::{Audience, Counts};
 use crate::acl::DEFAULT_USER;
-use crate::clock::{self, Instant};
-use crate::command::table::{self, Spec};
+use crate::catalogue::table::{self, Spec};
 use crate::metrics::histogram::micros;
-use crate::pubsub::audience::Audience;
-use crate::pubsub::subscriber::Counts;
+use crate::time::clock::{self, Instant};
 
 /// All clients of the process.
 #[derive(Debug, Default)]

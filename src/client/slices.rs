@@ -9,9 +9,9 @@ use std::fmt;
 
 use bytes::{Buf, Bytes};
 
-use super::output::Output;
-use super::reply::{Done, Head, Protocol, Reply};
-use crate::resp3;
+use crate::resp::flat;
+use crate::resp::output::Output;
+use crate::resp::reply::{Done, Head, Protocol, Reply};
 
 /// What comes after the bytes of a string.
 pub const LINE_END: Slice = Slice::Bytes(Bytes::from_static(b"\r\n"));
@@ -323,14 +323,14 @@ struct Frame(Bytes);
 impl Slices for Frame {
     fn next(&mut self) -> Option<Slice> {
         let frame = self.0.clone();
-        let first = resp3::elements(&frame).next()?;
+        let first = flat::elements(&frame).next()?;
         if first.bytes.len() > LARGE_BYTES {
             self.0.advance(first.bytes.len());
             return Some(alone(&frame, &first));
         }
         let mut len = 0;
-        let small = |element: &resp3::Element<'_>| element.bytes.len() <= LARGE_BYTES;
-        for element in resp3::elements(&frame).take_while(small) {
+        let small = |element: &flat::Element<'_>| element.bytes.len() <= LARGE_BYTES;
+        for element in flat::elements(&frame).take_while(small) {
             len += element.bytes.len();
             if len > BYTES_AT_ONCE {
                 break;
@@ -345,7 +345,7 @@ impl Slices for Frame {
 }
 
 /// One large element of `frame`. It is a string, and whatever else it may be is not cut.
-fn alone(frame: &Bytes, element: &resp3::Element<'_>) -> Slice {
+fn alone(frame: &Bytes, element: &flat::Element<'_>) -> Slice {
     match (element.marker, element.body) {
         (b'$', Some(body)) => Slice::Part(Reply::Bulk(frame.slice_ref(body))),
         (b'=', Some(body)) if body.starts_with(b"txt:") => {

@@ -7,7 +7,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::clock::{self, Instant};
+use crate::time::clock::{self, Instant};
 
 /// How long a turn lasts: short beside a claim, which may wait for several turns on its way to the masters and back;
 /// long beside a system call, of which each turn costs one.

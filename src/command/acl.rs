@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Action, Outcome, error};
+use super::{Action, Outcome};
 use crate::acl::{Categories, Patterns, User, Users, catalogue};
-use crate::client::decoder::Args;
-use crate::client::reply::{Encoded, Reply};
-use crate::client::session::Front;
+use crate::catalogue::error;
+use crate::context::caller::Caller;
+use crate::resp::reply::{Encoded, Reply};
+use crate::resp::requests::Args;
 
 /// One of the subcommands of `ACL`.
-pub(super) fn acl(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn acl(caller: &Caller, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
-    let users = Arc::clone(&front.worker.live().users);
+    let users = Arc::clone(&caller.worker.live().users);
     let reply = match (&subcommand[..], args.len()) {
-        (b"whoami", 2) => text(front.login.user().name()),
+        (b"whoami", 2) => text(caller.login.user().name()),
         (b"whoami", _) => return Err(error::wrong_arity("acl|whoami")),
         (b"users", 2) => list(users.all(), |user| text(user.name())),
         (b"users", _) => return Err(error::wrong_arity("acl|users")),

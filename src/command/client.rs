@@ -1,13 +1,14 @@
 //! `CLIENT ...`
 
-use super::{Action, Outcome, clients, error};
-use crate::client::decoder::Args;
+use super::{Action, Outcome, clients};
+use crate::catalogue::error;
 use crate::client::registry::Words;
-use crate::client::reply::Reply;
-use crate::client::session::{Front, Replies};
+use crate::context::caller::{Caller, Replies};
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
 
 /// One of the subcommands of `CLIENT`.
-pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
+pub(super) fn client(caller: &mut Caller, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
     let arity = |least: usize, most: usize, name: &'static str| {
         let fits = (least..=most).contains(&args.len());
@@ -16,39 +17,39 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
     match &subcommand[..] {
         b"id" => {
             arity(2, 2, "client|id")?;
-            Ok(Action::Reply(Reply::Int(front.client.id as i64)))
+            Ok(Action::Reply(Reply::Int(caller.client.id as i64)))
         }
         b"getname" => {
             arity(2, 2, "client|getname")?;
-            Ok(Action::Reply(name(front)))
+            Ok(Action::Reply(name(caller)))
         }
         b"setname" => {
             arity(3, 3, "client|setname")?;
-            set_name(front, args.at(2))?;
+            set_name(caller, args.at(2))?;
             Ok(Action::Reply(Reply::OK))
         }
         b"setinfo" => {
             arity(4, 4, "client|setinfo")?;
-            set_info(front, args.at(2), args.at(3))
+            set_info(caller, args.at(2), args.at(3))
         }
         b"info" => {
             arity(2, 2, "client|info")?;
-            Ok(Action::Reply(Reply::Verbatim(front.client.line().into_bytes().into())))
+            Ok(Action::Reply(Reply::Verbatim(caller.client.line().into_bytes().into())))
         }
-        b"list" => clients::list(front, args),
+        b"list" => clients::list(caller, args),
         b"kill" => {
             arity(3, usize::MAX, "client|kill")?;
-            clients::kill(front, args)
+            clients::kill(caller, args)
         }
         b"reply" => {
             arity(3, 3, "client|reply")?;
-            reply(front, args.at(2))
+            reply(caller, args.at(2))
         }
         b"no-evict" => {
             arity(3, 3, "client|no-evict")?;
             let is_spared = on_or_off(args.at(2))?;
-            front.worker.registry().budget().spare(&front.client, is_spared);
-            if let Some(side) = &mut front.side {
+            caller.worker.registry().budget().spare(&caller.client, is_spared);
+            if let Some(side) = &mut caller.side {
                 side.set_never_evicted(is_spared);
             }
             Ok(Action::Reply(Reply::OK))
@@ -57,7 +58,7 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
             arity(3, 3, "client|no-touch")?;
             // There is nothing to touch here, so it is already so.
             let is_on = on_or_off(args.at(2))?;
-            if let Some(side) = &mut front.side {
+            if let Some(side) = &mut caller.side {
                 side.set_touches_nothing(is_on);
             }
             Ok(Action::Reply(Reply::OK))
@@ -69,13 +70,13 @@ pub(super) fn client(front: &mut Front, args: Args<'_>) -> Outcome {
 }
 
 /// Names are printable and without spaces, so that `CLIENT LIST` can be parsed.
-pub(super) fn set_name(front: &mut Front, name: &[u8]) -> Result<(), Reply> {
+pub(super) fn set_name(caller: &mut Caller, name: &[u8]) -> Result<(), Reply> {
     bounded(name, "Client names")?;
     let name = plain(name).ok_or(error::CLIENT_NAME)?;
-    if let Some(side) = &mut front.side {
+    if let Some(side) = &mut caller.side {
         side.set_name(&name);
     }
-    front.client.describe(|words| words.name = name);
+    caller.client.describe(|words| words.name = name);
     Ok(())
 }
 
@@ -90,12 +91,12 @@ fn bounded(text: &[u8], what: &str) -> Result<(), Reply> {
     Ok(())
 }
 
-fn name(front: &Front) -> Reply {
-    let name = front.client.words().name.clone();
+fn name(caller: &Caller) -> Reply {
+    let name = caller.client.words().name.clone();
     if name.is_empty() { Reply::Nil } else { Reply::bulk(name) }
 }
 
-fn set_info(front: &mut Front, what: &[u8], value: &[u8]) -> Outcome {
+fn set_info(caller: &mut Caller, what: &[u8], value: &[u8]) -> Outcome {
     let (field, name): (fn(&mut Words) -> &mut String, _) =
         if what.eq_ignore_ascii_case(b"lib-name") {
             (|words| &mut words.lib_name, "lib-name")
@@ -107,7 +108,7 @@ fn set_info(front: &mut Front, what: &[u8], value: &[u8]) -> Outcome {
         };
     bounded(value, name)?;
     let value = plain(value).ok_or_else(|| error::not_plain(name))?;
-    front.client.describe(|words| *field(words) = value);
+    caller.client.describe(|words| *field(words) = value);
     Ok(Action::Reply(Reply::OK))
 }
 
@@ -117,19 +118,19 @@ fn plain(text: &[u8]) -> Option<String> {
     printable.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-fn reply(front: &mut Front, how: &[u8]) -> Outcome {
+fn reply(caller: &mut Caller, how: &[u8]) -> Outcome {
     match &how.to_ascii_lowercase()[..] {
         b"on" => {
-            front.replies = Replies::On;
+            caller.replies = Replies::On;
             Ok(Action::Reply(Reply::OK))
         }
         b"off" => {
-            front.replies = Replies::Off;
+            caller.replies = Replies::Off;
             Ok(Action::Silence)
         }
         b"skip" => {
-            if front.replies == Replies::On {
-                front.replies = Replies::SkipNext;
+            if caller.replies == Replies::On {
+                caller.replies = Replies::SkipNext;
             }
             Ok(Action::Silence)
         }

@@ -3,24 +3,25 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::number::parse_i64;
-use super::{Action, Outcome, error};
-use crate::client::decoder::Args;
+use super::{Action, Outcome};
+use crate::catalogue::error;
 use crate::client::registry::{Client, Peer, Registry};
-use crate::client::reply::Reply;
-use crate::client::session::Front;
 use crate::client::slices::{Slice, Sliced, Slices};
+use crate::context::caller::Caller;
+use crate::resp::number::parse_i64;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
 
 /// How many lines are made at once, and how many clients are compared.
 const LINES: usize = 8;
 const COMPARED: usize = 32;
 
 /// `CLIENT LIST [TYPE type | ID id...]`
-pub(super) fn list(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn list(caller: &Caller, args: Args<'_>) -> Outcome {
     let option = args.get(2).map(<[u8]>::to_ascii_lowercase);
     let (walk, kind) = match (option.as_deref(), args.len()) {
-        (None, _) => (Walk::all(front), None),
-        (Some(b"type"), 4) => (Walk::all(front), Some(Kind::parse(args.at(3))?)),
+        (None, _) => (Walk::all(caller), None),
+        (Some(b"type"), 4) => (Walk::all(caller), Some(Kind::parse(args.at(3))?)),
         (Some(b"id"), 4..) => {
             let ids = args.from(3).iter().map(parse_i64).collect::<Option<Vec<_>>>();
             let ids = ids.ok_or_else(|| Reply::error("ERR Invalid client ID"))?;
@@ -28,7 +29,7 @@ pub(super) fn list(front: &Front, args: Args<'_>) -> Outcome {
         }
         _ => return Err(error::SYNTAX),
     };
-    let registry = Arc::clone(front.worker.registry());
+    let registry = Arc::clone(caller.worker.registry());
     Ok(Action::Slices(Sliced::new(List {
         registry,
         walk,
@@ -39,17 +40,17 @@ pub(super) fn list(front: &Front, args: Args<'_>) -> Outcome {
 }
 
 /// `CLIENT KILL address | [filter value]...`
-pub(super) fn kill(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn kill(caller: &Caller, args: Args<'_>) -> Outcome {
     let filter = match args.len() {
         3 => Filter { address: Some(End::parse(args.at(2))), ..Filter::default() },
-        _ => Filter::parse(front, args)?,
+        _ => Filter::parse(caller, args)?,
     };
-    let (walk, registry) = (filter.walk(front), Arc::clone(front.worker.registry()));
+    let (walk, registry) = (filter.walk(caller), Arc::clone(caller.worker.registry()));
     Ok(Action::Slices(Sliced::new(Kill {
         registry,
         walk,
         filter,
-        me: Arc::clone(&front.client),
+        me: Arc::clone(&caller.client),
         counts: args.len() > 3,
         killed: 0,
         kills_me: false,
@@ -91,8 +92,8 @@ enum Walk {
 }
 
 impl Walk {
-    fn all(front: &Front) -> Self {
-        Self::All(0, front.worker.registry().last_id())
+    fn all(caller: &Caller) -> Self {
+        Self::All(0, caller.worker.registry().last_id())
     }
 
     /// The next ones; `None` when there are no more.
@@ -236,7 +237,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn parse(front: &Front, args: Args<'_>) -> Result<Self, Reply> {
+    fn parse(caller: &Caller, args: Args<'_>) -> Result<Self, Reply> {
         let mut filter = Self { skip_me: true, ..Self::default() };
         let mut words = args.from(2).iter();
         while let Some(word) = words.next() {
@@ -251,7 +252,7 @@ impl Filter {
                 b"laddr" => filter.local_address = Some(End::parse(value)),
                 b"type" => filter.kind = Some(Kind::parse(value)?),
                 b"user" => {
-                    let live = front.worker.live();
+                    let live = caller.worker.live();
                     let user = live.users.named(value);
                     filter.user =
                         Some(Arc::clone(user.ok_or_else(|| error::no_such_user(value))?.name()));
@@ -265,11 +266,11 @@ impl Filter {
     }
 
     /// Nobody else can be meant.
-    fn walk(&self, front: &Front) -> Walk {
+    fn walk(&self, caller: &Caller) -> Walk {
         match (self.id, &self.address) {
             (Some(id), _) => Walk::These(vec![id].into_iter()),
-            (None, Some(End::Tcp(address))) => Walk::Found(front.worker.registry().at(*address)),
-            _ => Walk::all(front),
+            (None, Some(End::Tcp(address))) => Walk::Found(caller.worker.registry().at(*address)),
+            _ => Walk::all(caller),
         }
     }
 

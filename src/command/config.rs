@@ -3,23 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::number::parse_i64;
-use super::{Action, Outcome, error, glob};
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
+use super::{Action, Outcome};
+use crate::catalogue::error;
 use crate::config::{Live, Secret};
+use crate::context::caller::Caller;
+use crate::resp::glob;
+use crate::resp::number::parse_i64;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
 
 /// `CONFIG GET|SET|RESETSTAT|REWRITE`
-pub(super) fn config(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn config(caller: &Caller, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
     match (&subcommand[..], args.len()) {
-        (b"get", 3..) => Ok(Action::Reply(get(front, args.from(2)))),
+        (b"get", 3..) => Ok(Action::Reply(get(caller, args.from(2)))),
         (b"get", _) => Err(error::wrong_arity("config|get")),
-        (b"set", 4..) => set(front, args.from(2)),
+        (b"set", 4..) => set(caller, args.from(2)),
         (b"set", _) => Err(error::wrong_arity("config|set")),
         (b"resetstat", 2) => {
-            front.worker.reset_statistics();
+            caller.worker.reset_statistics();
             Ok(Action::Reply(Reply::OK))
         }
         (b"resetstat", _) => Err(error::wrong_arity("config|resetstat")),
@@ -29,15 +31,15 @@ pub(super) fn config(front: &Front, args: Args<'_>) -> Outcome {
     }
 }
 
-fn get(front: &Front, patterns: Args<'_>) -> Reply {
+fn get(caller: &Caller, patterns: Args<'_>) -> Reply {
     let wanted =
         |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes(), true));
-    let found = parameters(front).into_iter().filter(|(name, _)| wanted(name));
+    let found = parameters(caller).into_iter().filter(|(name, _)| wanted(name));
     Reply::Map(found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect())
 }
 
 /// `CONFIG SET name value...`: all of them, or none.
-fn set(front: &Front, words: Args<'_>) -> Outcome {
+fn set(caller: &Caller, words: Args<'_>) -> Outcome {
     if !words.len().is_multiple_of(2) {
         return Err(error::SYNTAX);
     }
@@ -45,7 +47,7 @@ fn set(front: &Front, words: Args<'_>) -> Outcome {
     let names = words.iter().step_by(2).map(text);
     let values = words.iter().skip(1).step_by(2).map(text);
     let changes: Vec<(String, String)> = names.zip(values).collect();
-    let known = parameters(front);
+    let known = parameters(caller);
     if let Some((name, _)) =
         changes.iter().find(|(name, _)| !known.contains_key(&*name.to_ascii_lowercase()))
     {
@@ -59,19 +61,19 @@ fn set(front: &Front, words: Args<'_>) -> Outcome {
             return Err(error::config_set_failed(name, "duplicate parameter"));
         }
     }
-    let before = front.worker.live().clone();
+    let before = caller.worker.live().clone();
     let mut live = before.clone();
     for (name, value) in &changes {
         change(&mut live, name, value).map_err(|why| error::config_set_failed(name, &why))?;
     }
-    let protected = front.worker.settings().require_protection(&live);
+    let protected = caller.worker.settings().require_protection(&live);
     protected.map_err(|why| error::config_set_failed("requirepass", &why.to_string()))?;
     let changed = before.differences(&live);
     if !changed.is_empty() {
         let changed = changed.join(", ");
-        tracing::info!(client = %front.client.address, "CONFIG SET: {changed} changed until the next start");
+        tracing::info!(client = %caller.client.address, "CONFIG SET: {changed} changed until the next start");
     }
-    front.worker.change(live);
+    caller.worker.change(live);
     Ok(Action::Reply(Reply::OK))
 }
 
@@ -113,17 +115,17 @@ fn change(live: &mut Live, name: &str, value: &str) -> Result<(), String> {
 }
 
 /// Everything that can be asked for.
-fn parameters(front: &Front) -> BTreeMap<&'static str, String> {
-    let (settings, live) = (front.worker.settings(), front.worker.live());
+fn parameters(caller: &Caller) -> BTreeMap<&'static str, String> {
+    let (settings, live) = (caller.worker.settings(), caller.worker.live());
     let mut all = BTreeMap::from_iter(settings.fixed_fields());
     all.extend(live.fields());
-    all.extend(redis_parameters(front));
+    all.extend(redis_parameters(caller));
     all
 }
 
 /// Those that clients know from a Redis, with the values of one without persistence.
-fn redis_parameters(front: &Front) -> [(&'static str, String); 16] {
-    let (settings, live) = (front.worker.settings(), front.worker.live());
+fn redis_parameters(caller: &Caller) -> [(&'static str, String); 16] {
+    let (settings, live) = (caller.worker.settings(), caller.worker.live());
     let text = |text: &str| text.to_owned();
     let output = live.max_output_bytes;
     let password = if live.requirepass.is_some() { "***" } else { "" };
@@ -133,7 +135,7 @@ fn redis_parameters(front: &Front) -> [(&'static str, String); 16] {
             "client-output-buffer-limit",
             format!("normal {output} 0 0 slave 0 0 0 pubsub {output} 0 0"),
         ),
-        ("databases", front.worker.databases().to_string()),
+        ("databases", caller.worker.databases().to_string()),
         ("latency-tracking", text("yes")),
         ("maxclients", live.max_clients.to_string()),
         ("maxmemory", text("0")),

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::number::parse_i64;
-use super::{Action, Outcome, error};
+use super::{Action, Outcome};
 use crate::acl::DEFAULT_USER;
-use crate::client::decoder::Args;
-use crate::client::reply::{Protocol, Reply};
-use crate::client::session::{Front, Replies};
-use crate::clock::Instant;
+use crate::catalogue::error;
+use crate::context::caller::{Caller, Replies};
 use crate::data::setup::Credentials;
+use crate::resp::number::parse_i64;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::requests::Args;
+use crate::time::clock::Instant;
 
 /// `PING [message]`; in RESP2 a subscriber gets the answer in the form of a message.
-pub(super) fn ping(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn ping(caller: &Caller, args: Args<'_>) -> Outcome {
     match args.len() {
-        1 | 2 if front.outbox.protocol() == Protocol::Resp2 && front.has_subscriptions() => {
+        1 | 2 if caller.outbox.protocol() == Protocol::Resp2 && caller.has_subscriptions() => {
             let message = Bytes::copy_from_slice(args.get(1).unwrap_or_default());
             Ok(Action::Reply(Reply::Array(vec![Reply::bulk("pong"), Reply::Bulk(message)])))
         }
@@ -32,22 +33,22 @@ pub(super) fn echo(args: Args<'_>) -> Outcome {
 }
 
 /// `RESET`: the connection is as if it were new.
-pub(super) fn reset(front: &mut Front) -> Outcome {
-    if front.begin_to_unsubscribe() {
+pub(super) fn reset(caller: &mut Caller) -> Outcome {
+    if caller.begin_to_unsubscribe() {
         return Ok(Action::Later);
     }
-    let has_listened = front.unsubscribe_all();
-    front.stop_monitoring();
-    front.db = front.worker.first_db();
-    front.replies = Replies::On;
-    front.transaction = None;
-    front.watched.clear();
-    front.outbox.set_protocol(Protocol::Resp2);
-    let (db, mut words) = (front.db, front.client.words());
+    let has_listened = caller.unsubscribe_all();
+    caller.stop_monitoring();
+    caller.db = caller.worker.first_db();
+    caller.replies = Replies::On;
+    caller.transaction = None;
+    caller.watched.clear();
+    caller.outbox.set_protocol(Protocol::Resp2);
+    let (db, mut words) = (caller.db, caller.client.words());
     words.name.clear();
     (words.db, words.resp) = (db, 2);
     drop(words);
-    match front.forget_login() {
+    match caller.forget_login() {
         Ok(()) if has_listened => Ok(Action::Unsubscribed(Reply::Simple("RESET"))),
         Ok(()) => Ok(Action::Reply(Reply::Simple("RESET"))),
         // It would be a connection that nobody has let in.
@@ -56,56 +57,56 @@ pub(super) fn reset(front: &mut Front) -> Outcome {
 }
 
 /// `SELECT index`
-pub(super) fn select(front: &mut Front, args: Args<'_>) -> Outcome {
+pub(super) fn select(caller: &mut Caller, args: Args<'_>) -> Outcome {
     let index = parse_i64(args.at(1)).ok_or(error::NOT_AN_INTEGER)?;
     i32::try_from(index).map_err(|_| error::DB_NOT_AN_INT)?;
-    let db = u32::try_from(index).ok().filter(|db| *db < front.worker.databases());
-    front.db = db.ok_or(error::DB_INDEX)?;
-    front.client.words().db = front.db;
+    let db = u32::try_from(index).ok().filter(|db| *db < caller.worker.databases());
+    caller.db = db.ok_or(error::DB_INDEX)?;
+    caller.client.words().db = caller.db;
     Ok(Action::Reply(Reply::OK))
 }
 
 /// `AUTH [user] password` (`acl.c`, `authCommand`)
-pub(super) fn auth(front: &mut Front, args: Args<'_>) -> Outcome {
+pub(super) fn auth(caller: &mut Caller, args: Args<'_>) -> Outcome {
     let (user, password) = match args.len() {
-        2 if front.worker.live().users.default_user().is_nopass() => {
+        2 if caller.worker.live().users.default_user().is_nopass() => {
             return Err(error::NO_PASSWORD_SET);
         }
         2 => (DEFAULT_USER.as_bytes(), args.at(1)),
         3 => (args.at(1), args.at(2)),
         _ => return Err(error::SYNTAX),
     };
-    if let Some(due) = front.login_due() {
+    if let Some(due) = caller.login_due() {
         return Ok(Action::Rest(due));
     }
-    authenticate(front, user, password)?;
+    authenticate(caller, user, password)?;
     Ok(Action::Reply(Reply::OK))
 }
 
-fn authenticate(front: &mut Front, user: &[u8], password: &[u8]) -> Result<(), Reply> {
-    let users = Arc::clone(&front.worker.live().users);
+fn authenticate(caller: &mut Caller, user: &[u8], password: &[u8]) -> Result<(), Reply> {
+    let users = Arc::clone(&caller.worker.live().users);
     let Some(user) = users.authenticate(user, password) else {
-        front.login_failed();
+        caller.login_failed();
         return Err(error::WRONG_PASS);
     };
     let own = Credentials::of(user.name(), password);
-    front.log_in(user, Some(own))
+    caller.log_in(user, Some(own))
 }
 
 /// `HELLO [version [AUTH user password] [SETNAME name]]` (`networking.c`, `helloCommand`)
-pub(super) fn hello(front: &mut Front, args: Args<'_>) -> Outcome {
+pub(super) fn hello(caller: &mut Caller, args: Args<'_>) -> Outcome {
     let asked = args.get(1).map(protocol).transpose()?;
-    if let Some(due) = hello_options(front, args)? {
+    if let Some(due) = hello_options(caller, args)? {
         return Ok(Action::Rest(due));
     }
-    if !front.login.is_authenticated() {
+    if !caller.login.is_authenticated() {
         return Err(error::NO_AUTH_HELLO);
     }
     if let Some(protocol) = asked {
-        front.outbox.set_protocol(protocol);
-        front.client.words().resp = version_number(protocol) as u8;
+        caller.outbox.set_protocol(protocol);
+        caller.client.words().resp = version_number(protocol) as u8;
     }
-    Ok(Action::Reply(greeting(front)))
+    Ok(Action::Reply(greeting(caller)))
 }
 
 fn protocol(word: &[u8]) -> Result<Protocol, Reply> {
@@ -119,18 +120,18 @@ fn protocol(word: &[u8]) -> Result<Protocol, Reply> {
 
 /// Each is done as it is met: a wrong password comes before a mistake behind it. Some: it is too early for
 /// another password.
-fn hello_options(front: &mut Front, args: Args<'_>) -> Result<Option<Instant>, Reply> {
+fn hello_options(caller: &mut Caller, args: Args<'_>) -> Result<Option<Instant>, Reply> {
     let mut at = 2;
     while let Some(word) = args.get(at) {
         let left = args.len() - at - 1;
         if word.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-            if let Some(due) = front.login_due() {
+            if let Some(due) = caller.login_due() {
                 return Ok(Some(due));
             }
-            authenticate(front, args.at(at + 1), args.at(at + 2))?;
+            authenticate(caller, args.at(at + 1), args.at(at + 2))?;
             at += 3;
         } else if word.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
-            super::client::set_name(front, args.at(at + 1))?;
+            super::client::set_name(caller, args.at(at + 1))?;
             at += 2;
         } else {
             return Err(error::hello_option(word));
@@ -139,13 +140,13 @@ fn hello_options(front: &mut Front, args: Args<'_>) -> Result<Option<Instant>, R
     Ok(None)
 }
 
-fn greeting(front: &Front) -> Reply {
+fn greeting(caller: &Caller) -> Reply {
     let text = |text: &'static str| Reply::bulk(Bytes::from_static(text.as_bytes()));
     Reply::Map(vec![
         (text("server"), text("redis")),
-        (text("version"), Reply::bulk(front.worker.redis_version())),
-        (text("proto"), Reply::Int(version_number(front.outbox.protocol()))),
-        (text("id"), Reply::Int(front.client.id as i64)),
+        (text("version"), Reply::bulk(caller.worker.redis_version())),
+        (text("proto"), Reply::Int(version_number(caller.outbox.protocol()))),
+        (text("id"), Reply::Int(caller.client.id as i64)),
         (text("mode"), text("standalone")),
         (text("role"), text("master")),
         (text("modules"), Reply::Array(Vec::new())),

@@ -2,60 +2,61 @@
 
 use std::time::Duration;
 
-use super::number::parse_i64;
 use super::program::OneCommand;
-use super::table::{Nothing, Run, Spec};
-use super::word::is;
-use super::{Action, Outcome, error, keys, keyspace, names, operation, permission, stream};
-use crate::client::decoder::Args;
-use crate::client::reply::{Protocol, Reply};
-use crate::client::session::Front;
-use crate::client::waiting::{Awaited, Waiting};
-use crate::clock;
-use crate::operation::aside::Aside;
-use crate::operation::large::Large;
-use crate::operation::query::Query;
-use crate::operation::walk::Over;
+use super::{Action, Outcome, keyspace, operation, permission, stream};
+use crate::catalogue::table::{Nothing, Run, Spec};
+use crate::catalogue::{error, keys, names};
+use crate::context::caller::Caller;
+use crate::context::waiting::{Awaited, Waiting};
+use crate::engine::sequential::Aside;
+use crate::engine::sequential::large::Large;
+use crate::engine::sequential::walk::Over;
+use crate::operation::verbatim_read::Query;
 use crate::operation::{Kind, request};
+use crate::resp::number::parse_i64;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::requests::Args;
+use crate::resp::word::is;
+use crate::time::clock;
 
 /// Runs the command that `spec` describes.
-pub(super) fn run(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
-    permission::check_sort(&front.login, spec, args)?;
+pub(super) fn run(caller: &Caller, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    permission::check_sort(&caller.login, spec, args)?;
     check_repeats(spec, args)?;
     match spec.run {
-        Run::Walk => Ok(walk(front, spec, args)),
+        Run::Walk => Ok(walk(caller, spec, args)),
         // How long ago entries were delivered is by the time of programs.
         Run::Read(_) if spec.name == "xpending" && args.len() > 3 => {
-            Ok(Action::Start(OneCommand::new(front, spec, args).operation()))
+            Ok(Action::Start(OneCommand::new(caller, spec, args).operation()))
         }
         Run::Read(nothing) if may_be_large(spec, args) => {
-            Ok(read_aside(front, spec, args, nothing))
+            Ok(read_aside(caller, spec, args, nothing))
         }
-        Run::Read(nothing) if !is_flat_in_resp2(front, args) => {
-            Ok(read(front, spec, args, nothing))
+        Run::Read(nothing) if !is_flat_in_resp2(caller, args) => {
+            Ok(read(caller, spec, args, nothing))
         }
-        Run::Wait => wait(front, spec, args),
-        Run::Follow | Run::Deliver => stream::read(front, spec, args),
-        Run::Write if only_reads(spec, args) => Ok(read_aside(front, spec, args, Nothing::List)),
+        Run::Wait => wait(caller, spec, args),
+        Run::Follow | Run::Deliver => stream::read(caller, spec, args),
+        Run::Write if only_reads(spec, args) => Ok(read_aside(caller, spec, args, Nothing::List)),
         _ if args.len() > MAX_WORDS => Err(error::too_many_words(spec.name)),
-        _ => Ok(Action::Start(OneCommand::new(front, spec, args).operation())),
+        _ => Ok(Action::Start(OneCommand::new(caller, spec, args).operation())),
     }
 }
 
-fn wait(front: &Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
+fn wait(caller: &Caller, spec: &'static Spec, args: Args<'_>) -> Outcome {
     let timeout = timeout(spec, args)?;
-    let command = OneCommand::new(front, spec, args);
+    let command = OneCommand::new(caller, spec, args);
     let mut keys = keys::of(spec, args);
     if moves(spec) {
         keys.truncate(1);
     }
     let several = keys.iter().filter(|_| keys.len() > 1);
     let alone =
-        several.map(|key| OneCommand::taking_from(front, spec, args, key)).collect::<Vec<_>>();
+        several.map(|key| OneCommand::taking_from(caller, spec, args, key)).collect::<Vec<_>>();
     let waiting = Waiting {
         keys: keys.into_iter().map(Into::into).collect(),
         has_options: spec.name == "blmove" || spec.has_counted_keys(),
-        db: front.db,
+        db: caller.db,
         until: (timeout > 0.0).then(|| clock::now() + Duration::from_secs_f64(timeout)),
         awaited: Awaited::Element {
             first: Box::new(move || command.operation()),
@@ -141,17 +142,17 @@ const BEYOND_MILLISECONDS: f64 = 9_223_372_036_854_775.807;
 const LONGEST_TIMEOUT_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
 
 /// RESP3 has members and their scores, fields and their values in pairs, RESP2 has them flat; masters speak RESP3.
-fn is_flat_in_resp2(front: &Front, args: Args<'_>) -> bool {
+fn is_flat_in_resp2(caller: &Caller, args: Args<'_>) -> bool {
     let in_pairs = |word: &[u8]| is(word, &["withscores", "withvalues"]);
-    front.outbox.protocol() == Protocol::Resp2 && args.iter().any(in_pairs)
+    caller.outbox.protocol() == Protocol::Resp2 && args.iter().any(in_pairs)
 }
 
-fn read(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
+fn read(caller: &Caller, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
     let keys = keys::of(spec, args);
     let query = Query::new(asked(spec, args), nothing).on_keys(keys.iter().copied());
     let query = query.looking_up(looks_up(spec, args));
     let first = keys.first().copied().unwrap_or_default();
-    Action::Start(operation(front, first, Kind::Query(Box::new(query))))
+    Action::Start(operation(caller, first, Kind::Query(Box::new(query))))
 }
 
 /// What masters are asked.
@@ -169,26 +170,27 @@ fn looks_up(spec: &Spec, args: Args<'_>) -> Option<Box<[u8]>> {
     names::has_patterns(spec, args).then(|| request::of(args.iter()))
 }
 
-fn read_aside(front: &Front, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
+fn read_aside(caller: &Caller, spec: &Spec, args: Args<'_>, nothing: Nothing) -> Action {
     let large = Large {
-        db: front.db,
+        db: caller.db,
         keys: keys::of(spec, args).into_iter().map(Into::into).collect(),
         request: asked(spec, args),
         words: looks_up(spec, args),
         nothing,
-        flat: is_flat_in_resp2(front, args),
+        flat: is_flat_in_resp2(caller, args),
     };
     Action::Aside(Box::new(Aside::Large(large)))
 }
 
 /// What is wrong with the options depends on whether the key exists: masters tell.
-fn walk(front: &Front, spec: &Spec, args: Args<'_>) -> Action {
+fn walk(caller: &Caller, spec: &Spec, args: Args<'_>) -> Action {
     let over = match spec.name {
         "hscan" => Over::Hash,
         "sscan" => Over::Set,
         _ => Over::SortedSet,
     };
-    keyspace::scan_key(front, args, over).unwrap_or_else(|| read(front, spec, args, Nothing::Again))
+    keyspace::scan_key(caller, args, over)
+        .unwrap_or_else(|| read(caller, spec, args, Nothing::Again))
 }
 
 /// Whether it takes a master longer when there is more under its keys. Redis says so of what is not `fast`.

@@ -7,25 +7,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::table::{Command, Spec};
-use super::word::is;
-use super::{Action, Outcome, error, glob, keys, program, script};
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
+use super::{Action, Outcome, program, script};
+use crate::catalogue::table::{Command, Spec};
+use crate::catalogue::{error, keys};
+use crate::context::caller::Caller;
+use crate::engine::sequential::libraries::{self, Libraries, Policy, Storing};
 use crate::lua::library::{Function, Library, Text};
-use crate::operation::libraries::{self, Libraries, Policy, Storing};
+use crate::resp::glob;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// `FCALL name numkeys key... arg...`, `FCALL_RO`
-pub(super) fn fcall(front: &Front, spec: &Spec, args: Args<'_>) -> Outcome {
-    if front.side.is_some() {
+pub(super) fn fcall(caller: &Caller, spec: &Spec, args: Args<'_>) -> Outcome {
+    if caller.side.is_some() {
         return Err(WITH_DATA);
     }
-    let Some(libraries) = front.current_libraries(&keys::of(spec, args)) else {
+    let Some(libraries) = caller.current_libraries(&keys::of(spec, args)) else {
         return Ok(Action::Later);
     };
     let (script, keys, argv) = called(&*libraries?, spec, args)?;
-    Ok(program::script(front, script, false, &keys, &argv))
+    Ok(program::script(caller, script, false, &keys, &argv))
 }
 
 /// The function that is called, with its keys and arguments.
@@ -44,19 +46,19 @@ fn called<'a>(
 
 /// What an `FCALL` after `MULTI` will run.
 pub(super) fn queued<'a>(
-    front: &Front,
+    caller: &Caller,
     spec: &Spec,
     args: Args<'a>,
 ) -> Result<script::Call<'a>, Reply> {
-    if front.side.is_some() {
+    if caller.side.is_some() {
         return Err(WITH_DATA);
     }
-    called(&*known(front)?, spec, args)
+    called(&*known(caller)?, spec, args)
 }
 
 /// The libraries that whoever plans an `EXEC` shows.
-fn known(front: &Front) -> Result<Rc<Libraries>, Reply> {
-    front.current_libraries(&[]).unwrap_or_else(|| Err(error::not_in_multi("function")))
+fn known(caller: &Caller) -> Result<Rc<Libraries>, Reply> {
+    caller.current_libraries(&[]).unwrap_or_else(|| Err(error::not_in_multi("function")))
 }
 
 /// Whether a request cannot be looked at before a quorum has told which libraries there are.
@@ -70,21 +72,21 @@ pub(super) fn needs_libraries(spec: &Spec, args: Args<'_>) -> bool {
 }
 
 /// `FUNCTION LOAD|DELETE|FLUSH|LIST|STATS|DUMP|RESTORE|KILL`
-pub(super) fn function(front: &Front, args: Args<'_>) -> Outcome {
-    let engine = front.worker.engine();
+pub(super) fn function(caller: &Caller, args: Args<'_>) -> Outcome {
+    let engine = caller.worker.engine();
     match &args.at(1).to_ascii_lowercase()[..] {
-        b"load" => load(front, args),
-        b"restore" => restore(front, args),
+        b"load" => load(caller, args),
+        b"restore" => restore(caller, args),
         b"delete" => Ok(Action::Start(libraries::deletion(engine, args.at(2)))),
         b"flush" if args.len() > 3 => Err(error::subcommand_syntax("FUNCTION", args.at(1))),
         b"flush" if args.len() == 3 && !is(args.at(2), &["sync", "async"]) => Err(FLUSH_OPTION),
         b"flush" => Ok(Action::Start(libraries::flush(engine))),
         b"list" => {
             let wanted = Wanted::parse(args)?;
-            told(front, |libraries| wanted.list(libraries))
+            told(caller, |libraries| wanted.list(libraries))
         }
-        b"stats" => told(front, stats),
-        b"dump" => told(front, |libraries| {
+        b"stats" => told(caller, stats),
+        b"dump" => told(caller, |libraries| {
             Reply::bulk(payload::dump(libraries.all().iter().map(|library| &library.text[..])))
         }),
         b"kill" => Ok(Action::KillScripts),
@@ -92,15 +94,15 @@ pub(super) fn function(front: &Front, args: Args<'_>) -> Outcome {
     }
 }
 
-fn told(front: &Front, reply: impl FnOnce(&Libraries) -> Reply) -> Outcome {
-    match front.current_libraries(&[]) {
+fn told(caller: &Caller, reply: impl FnOnce(&Libraries) -> Reply) -> Outcome {
+    match caller.current_libraries(&[]) {
         Some(libraries) => Ok(Action::Reply(reply(&*libraries?))),
         None => Ok(Action::Later),
     }
 }
 
 /// `FUNCTION LOAD [REPLACE] text`
-fn load(front: &Front, args: Args<'_>) -> Outcome {
+fn load(caller: &Caller, args: Args<'_>) -> Outcome {
     let (options, text) = (args.len() - 3, args.at(args.len() - 1));
     let options = || args.from(2).iter().take(options);
     if let Some(unknown) = options().find(|option| !is(option, &["replace"])) {
@@ -111,16 +113,16 @@ fn load(front: &Front, args: Args<'_>) -> Outcome {
     let name = Text::parse(text)?.name;
     if policy == Policy::New {
         // Redis says so before it looks at the text.
-        let Some(libraries) = front.current_libraries(&[]) else { return Ok(Action::Later) };
+        let Some(libraries) = caller.current_libraries(&[]) else { return Ok(Action::Later) };
         if libraries?.named(&name).is_some() {
             return Err(Reply::error(format!("ERR Library '{name}' already exists")));
         }
     }
-    Ok(store(front, vec![Bytes::copy_from_slice(text)], policy, Reply::bulk(name)))
+    Ok(store(caller, vec![Bytes::copy_from_slice(text)], policy, Reply::bulk(name)))
 }
 
 /// `FUNCTION RESTORE payload [FLUSH|APPEND|REPLACE]`
-fn restore(front: &Front, args: Args<'_>) -> Outcome {
+fn restore(caller: &Caller, args: Args<'_>) -> Outcome {
     if args.len() > 4 {
         return Err(error::subcommand_syntax("FUNCTION", args.at(1)));
     }
@@ -135,11 +137,11 @@ fn restore(front: &Front, args: Args<'_>) -> Outcome {
     for text in &texts {
         Text::parse(text)?;
     }
-    Ok(store(front, texts, policy, Reply::OK))
+    Ok(store(caller, texts, policy, Reply::OK))
 }
 
-fn store(front: &Front, texts: Vec<Bytes>, policy: Policy, reply: Reply) -> Action {
-    let guard = front.login.guard().cloned();
+fn store(caller: &Caller, texts: Vec<Bytes>, policy: Policy, reply: Reply) -> Action {
+    let guard = caller.login.guard().cloned();
     Action::Store(Box::new(Storing { texts, policy, guard, reply }))
 }
 

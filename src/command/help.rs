@@ -1,8 +1,8 @@
 //! `HELP` of every command that has subcommands, in the words of Redis 7.0.
 
-use super::table::Spec;
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
+use crate::catalogue::table::Spec;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
 
 /// The reply to `NAME HELP`, if it is asked for.
 pub(super) fn asked(spec: &Spec, args: Args<'_>) -> Option<Reply> {
@@ -23,7 +23,7 @@ const TEXTS: &str = include_str!("help.txt");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::table;
+    use crate::catalogue::table;
 
     #[test]
     fn whatever_has_subcommands_has_help() {

@@ -3,19 +3,18 @@
 use std::fmt::Write as _;
 
 use super::{Action, Outcome};
-use crate::client::decoder::Args;
 use crate::client::registry::Peer;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
+use crate::context::caller::Caller;
+use crate::context::statistics::CommandStatistics;
 use crate::data::description::Description;
-use crate::master::link::Link;
-use crate::metrics::Metrics;
-use crate::metrics::process;
-use crate::metrics::statistics::CommandStatistics;
-use crate::operation::engine::Engine;
+use crate::engine::Engine;
+use crate::engine::link::Link;
+use crate::metrics::{Metrics, process};
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
 
 /// A section's name, whether `INFO` alone shows it, and its lines.
-type Section = (&'static str, bool, fn(&Front) -> String);
+type Section = (&'static str, bool, fn(&Caller) -> String);
 
 /// The sections, in Redis's order. Clients such as ioredis wait for `loading:0`, others refuse a
 /// `redis_version` that is not `d.d.d` or a `role` that is not `master`.
@@ -35,7 +34,7 @@ const SECTIONS: [Section; 12] = [
 ];
 
 /// `INFO [section...]`
-pub(super) fn info(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn info(caller: &Caller, args: Args<'_>) -> Outcome {
     let wanted: Vec<Vec<u8>> = args.from(1).iter().map(<[u8]>::to_ascii_lowercase).collect();
     let asked = |words: &[&[u8]]| wanted.iter().any(|word| words.contains(&&word[..]));
     let all = asked(&[b"all", b"everything"]);
@@ -45,7 +44,7 @@ pub(super) fn info(front: &Front, args: Args<'_>) -> Outcome {
         let named = wanted.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
         if all || named || default && is_default {
             let separator = if text.is_empty() { "" } else { "\r\n" };
-            let _ = write!(text, "{separator}# {name}\r\n{}", section(front));
+            let _ = write!(text, "{separator}# {name}\r\n{}", section(caller));
         }
     }
     Ok(Action::Reply(Reply::Verbatim(text.into_bytes().into())))
@@ -55,10 +54,10 @@ fn lines(fields: &[(&str, &dyn std::fmt::Display)]) -> String {
     fields.iter().map(|(name, value)| format!("{name}:{value}\r\n")).collect()
 }
 
-fn server(front: &Front) -> String {
-    let version = front.worker.redis_version();
-    let uptime = front.worker.uptime().as_secs();
-    let port = match &front.client.local_address {
+fn server(caller: &Caller) -> String {
+    let version = caller.worker.redis_version();
+    let uptime = caller.worker.uptime().as_secs();
+    let port = match &caller.client.local_address {
         Peer::Tcp(address) => address.port(),
         Peer::Unix(_) => 0,
     };
@@ -75,19 +74,19 @@ fn server(front: &Front) -> String {
     ])
 }
 
-fn clients(front: &Front) -> String {
-    let clients = front.worker.registry().clients();
+fn clients(caller: &Caller) -> String {
+    let clients = caller.worker.registry().clients();
     let subscribers = clients.iter().filter(|client| client.is_subscriber()).count();
     lines(&[
         ("connected_clients", &clients.len()),
         ("cluster_connections", &0),
-        ("maxclients", &front.worker.live().max_clients),
-        ("blocked_clients", &front.worker.registry().blocked()),
+        ("maxclients", &caller.worker.live().max_clients),
+        ("blocked_clients", &caller.worker.registry().blocked()),
         ("pubsub_clients", &subscribers),
     ])
 }
 
-fn memory(front: &Front) -> String {
+fn memory(caller: &Caller) -> String {
     let usage = process::usage();
     let (used, peak) = (usage.resident_bytes, usage.peak_bytes);
     let machine = process::machine_bytes().unwrap_or_default();
@@ -102,7 +101,7 @@ fn memory(front: &Front) -> String {
         ("used_memory_peak_perc", &format!("{share:.2}%")),
         ("total_system_memory", &machine),
         ("total_system_memory_human", &human(machine)),
-        ("mem_clients_normal", &front.worker.registry().budget().held()),
+        ("mem_clients_normal", &caller.worker.registry().budget().held()),
         ("maxmemory", &0),
         ("maxmemory_human", &human(0)),
         ("maxmemory_policy", &"noeviction"),
@@ -121,7 +120,7 @@ fn human(bytes: u64) -> String {
 const UNITS: [(char, u64); 5] =
     [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30), ('T', 1 << 40), ('P', 1 << 50)];
 
-fn persistence(_: &Front) -> String {
+fn persistence(_: &Caller) -> String {
     lines(&[
         ("loading", &0),
         ("async_loading", &0),
@@ -132,13 +131,13 @@ fn persistence(_: &Front) -> String {
     ])
 }
 
-fn stats(front: &Front) -> String {
-    let statistics = front.worker.totals();
+fn stats(caller: &Caller) -> String {
+    let statistics = caller.worker.totals();
     let errors: u64 = statistics.errors.values().sum();
     lines(&[
         ("total_connections_received", &statistics.connections),
         ("total_commands_processed", &statistics.requests),
-        ("instantaneous_ops_per_sec", &front.worker.registry().requests_per_second()),
+        ("instantaneous_ops_per_sec", &caller.worker.registry().requests_per_second()),
         ("total_net_input_bytes", &statistics.bytes_in),
         ("total_net_output_bytes", &statistics.bytes_out),
         ("rejected_connections", &statistics.rejected),
@@ -148,7 +147,7 @@ fn stats(front: &Front) -> String {
     ])
 }
 
-fn replication(_: &Front) -> String {
+fn replication(_: &Caller) -> String {
     lines(&[
         ("role", &"master"),
         ("connected_slaves", &0),
@@ -159,7 +158,7 @@ fn replication(_: &Front) -> String {
     ])
 }
 
-fn cpu(_: &Front) -> String {
+fn cpu(_: &Caller) -> String {
     let (system, user) = process::usage().cpu_seconds;
     let shown = |seconds: f64| format!("{seconds:.6}");
     lines(&[
@@ -172,7 +171,7 @@ fn cpu(_: &Front) -> String {
 }
 
 /// The times are those that the masters took.
-fn commandstats(front: &Front) -> String {
+fn commandstats(caller: &Caller) -> String {
     let line = |(name, command): (&str, &CommandStatistics)| {
         let calls = command.done + command.failed;
         let (usec, timed) = (command.latencies.sum_us(), command.latencies.calls());
@@ -183,35 +182,35 @@ fn commandstats(front: &Front) -> String {
              rejected_calls=0,failed_calls={failed}\r\n"
         )
     };
-    front.worker.statistics().used().map(line).collect()
+    caller.worker.statistics().used().map(line).collect()
 }
 
-fn errorstats(front: &Front) -> String {
-    let statistics = front.worker.totals();
+fn errorstats(caller: &Caller) -> String {
+    let statistics = caller.worker.totals();
     let line = |(word, count)| format!("errorstat_{word}:count={count}\r\n");
     statistics.errors.iter().map(line).collect()
 }
 
-fn latencystats(front: &Front) -> String {
+fn latencystats(caller: &Caller) -> String {
     let line = |(name, command): (&str, &CommandStatistics)| {
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| command.latencies.percentile(share));
         format!("latency_percentiles_usec_{name}:p50={p50},p99={p99},p99.9={p999}\r\n")
     };
-    let statistics = front.worker.statistics();
+    let statistics = caller.worker.statistics();
     let timed = statistics.used().filter(|(_, command)| command.latencies.calls() > 0);
     timed.map(line).collect()
 }
 
-fn cluster(_: &Front) -> String {
+fn cluster(_: &Caller) -> String {
     lines(&[("cluster_enabled", &0)])
 }
 
 /// Not in Redis: who can vote, and what has still to be delivered to whom.
-fn redlock(front: &Front) -> String {
-    let engine = front.worker.engine();
+fn redlock(caller: &Caller) -> String {
+    let engine = caller.worker.engine();
     let (quorum, roster) = (engine.rules().quorum, engine.electorate().roster());
     let mut text = lines(&[
-        ("worker", &front.worker.index()),
+        ("worker", &caller.worker.index()),
         ("masters", &quorum.masters()),
         ("quorum", &quorum.needed()),
         ("voters", &engine.voters().len()),
@@ -220,7 +219,7 @@ fn redlock(front: &Front) -> String {
         ("roster_version", &roster.version),
         ("data_may_be_lost", &u8::from(engine.electorate().may_have_lost_data())),
     ]);
-    if let Some(upstream) = front.worker.data() {
+    if let Some(upstream) = caller.worker.data() {
         let _ = write!(text, "data:{}\r\n", Description::of(upstream));
     }
     for link in engine.links() {
@@ -229,7 +228,7 @@ fn redlock(front: &Front) -> String {
             text,
             "master{}:{}\r\n",
             master.index(),
-            master_fields(engine, front.worker.metrics(), link)
+            master_fields(engine, caller.worker.metrics(), link)
         );
     }
     text

@@ -3,45 +3,46 @@
 use bytes::Bytes;
 
 use super::options::ScanOptions;
-use super::word::is;
-use super::{Action, Outcome, error, operation};
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
+use super::{Action, Outcome, operation};
+use crate::catalogue::error;
+use crate::context::caller::Caller;
+use crate::engine::sequential::Aside;
+use crate::engine::sequential::walk::{Extent, Filter, LONGEST_PAGE, Over, Walk};
 use crate::operation::Kind;
-use crate::operation::aside::Aside;
 use crate::operation::flush::{Extent as Emptied, Flush, Pace};
-use crate::operation::walk::{Extent, Filter, LONGEST_PAGE, Over, Walk};
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// `KEYS pattern`
-pub(super) fn keys(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn keys(caller: &Caller, args: Args<'_>) -> Outcome {
     let filter = Filter {
         pattern: Some(Bytes::copy_from_slice(args.at(1))),
         kind: None,
         count: LONGEST_PAGE,
     };
-    Ok(walk(front, Over::Keys, filter, Extent::All))
+    Ok(walk(caller, Over::Keys, filter, Extent::All))
 }
 
 /// `DBSIZE`
-pub(super) fn dbsize(front: &Front) -> Outcome {
+pub(super) fn dbsize(caller: &Caller) -> Outcome {
     let filter = Filter { count: LONGEST_PAGE, ..Filter::default() };
-    Ok(walk(front, Over::Keys, filter, Extent::Count))
+    Ok(walk(caller, Over::Keys, filter, Extent::Count))
 }
 
 /// `RANDOMKEY`
-pub(super) fn random_key(front: &Front) -> Action {
+pub(super) fn random_key(caller: &Caller) -> Action {
     let filter = Filter { count: LONGEST_PAGE, ..Filter::default() };
-    walk(front, Over::Keys, filter, Extent::Any)
+    walk(caller, Over::Keys, filter, Extent::Any)
 }
 
 /// `FLUSHDB [ASYNC|SYNC]`, `FLUSHALL [ASYNC|SYNC]`: every lock there is, gone. Only if allowed.
-pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, extent: Emptied) -> Outcome {
+pub(super) fn flush(caller: &Caller, args: Args<'_>, name: &str, extent: Emptied) -> Outcome {
     let mode = args.get(1);
     if args.len() > 2 || mode.is_some_and(|mode| !is(mode, &["sync", "async"])) {
         return Err(error::SYNTAX);
     }
-    if !front.worker.live().allow_flush {
+    if !caller.worker.live().allow_flush {
         return Err(Reply::error(format!(
             "ERR '{name}' would take every lock away from its holder: start the proxy with \
              --allow-flush if that is what you want"
@@ -53,25 +54,25 @@ pub(super) fn flush(front: &Front, args: Args<'_>, name: &str, extent: Emptied) 
         Some(_) => Pace::Sync,
     };
     let kind = Kind::Flush(Box::new(Flush::new(extent, pace)));
-    Ok(Action::Start(operation(front, b"", kind)))
+    Ok(Action::Start(operation(caller, b"", kind)))
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`
-pub(super) fn scan(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn scan(caller: &Caller, args: Args<'_>) -> Outcome {
     let options = ScanOptions::parse(args, 1)?;
-    Ok(walk(front, Over::Keys, filter(&options), Extent::From(options.cursor)))
+    Ok(walk(caller, Over::Keys, filter(&options), Extent::From(options.cursor)))
 }
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT n]`, and `SSCAN`, `ZSCAN`. What is wrong with the options depends on whether
 /// the key exists; masters tell.
 pub(super) fn scan_key(
-    front: &Front,
+    caller: &Caller,
     args: Args<'_>,
     over: impl FnOnce(Bytes) -> Over,
 ) -> Option<Action> {
     let options = ScanOptions::parse(args, 2).ok().filter(|options| options.type_name.is_none())?;
     let over = over(Bytes::copy_from_slice(args.at(1)));
-    Some(walk(front, over, filter(&options), Extent::From(options.cursor)))
+    Some(walk(caller, over, filter(&options), Extent::From(options.cursor)))
 }
 
 fn filter(options: &ScanOptions<'_>) -> Filter {
@@ -82,7 +83,7 @@ fn filter(options: &ScanOptions<'_>) -> Filter {
     }
 }
 
-fn walk(front: &Front, over: Over, filter: Filter, extent: Extent) -> Action {
-    let walk = Walk { db: front.db, over, filter, extent };
+fn walk(caller: &Caller, over: Over, filter: Filter, extent: Extent) -> Action {
+    let walk = Walk { db: caller.db, over, filter, extent };
     Action::Aside(Box::new(Aside::Walk(walk)))
 }

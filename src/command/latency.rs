@@ -1,23 +1,24 @@
 //! What was slow: `SLOWLOG` and `LATENCY`.
 
-use super::number::parse_i64;
-use super::{Action, Outcome, error, table};
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
-use crate::metrics::slowlog::Entry;
-use crate::metrics::statistics::CommandStatistics;
+use super::{Action, Outcome};
+use crate::catalogue::{error, table};
+use crate::client::slowlog::Entry;
+use crate::context::caller::Caller;
+use crate::context::statistics::CommandStatistics;
+use crate::resp::number::parse_i64;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
 
 /// How many entries are shown unless more are asked for (`slowlog.c`).
 const SHOWN: usize = 10;
 
 /// `SLOWLOG GET|LEN|RESET|HELP`
-pub(super) fn slowlog(front: &Front, args: Args<'_>) -> Outcome {
-    let slowlog = front.worker.slowlog();
+pub(super) fn slowlog(caller: &Caller, args: Args<'_>) -> Outcome {
+    let slowlog = caller.worker.slowlog();
     let subcommand = args.at(1).to_ascii_lowercase();
     let reply = match (&subcommand[..], args.len()) {
-        (b"get", 2) => entries(front, SHOWN),
-        (b"get", 3) => entries(front, count(args.at(2))?),
+        (b"get", 2) => entries(caller, SHOWN),
+        (b"get", 3) => entries(caller, count(args.at(2))?),
         (b"get", _) => return Err(error::subcommand_syntax("SLOWLOG", args.at(1))),
         (b"len", 2) => Reply::Int(slowlog.len() as i64),
         (b"len", _) => return Err(error::wrong_arity("slowlog|len")),
@@ -41,8 +42,8 @@ fn count(word: &[u8]) -> Result<usize, Reply> {
     }
 }
 
-fn entries(front: &Front, count: usize) -> Reply {
-    Reply::Array(front.worker.slowlog().latest(count).iter().map(|entry| shown(entry)).collect())
+fn entries(caller: &Caller, count: usize) -> Reply {
+    Reply::Array(caller.worker.slowlog().latest(count).iter().map(|entry| shown(entry)).collect())
 }
 
 /// The words after the key are not kept: tokens and values are nobody's business but their owner's.
@@ -59,10 +60,10 @@ fn shown(entry: &Entry) -> Reply {
 }
 
 /// `LATENCY HISTOGRAM [command...]`, and what a Redis without a latency monitor answers to the rest.
-pub(super) fn latency(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn latency(caller: &Caller, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
     let reply = match (&subcommand[..], args.len()) {
-        (b"histogram", _) => histograms(front, args.from(2)),
+        (b"histogram", _) => histograms(caller, args.from(2)),
         (b"latest", 2) => Reply::Array(Vec::new()),
         (b"latest", _) => return Err(error::wrong_arity("latency|latest")),
         (b"history", 3) => Reply::Array(Vec::new()),
@@ -76,9 +77,9 @@ pub(super) fn latency(front: &Front, args: Args<'_>) -> Outcome {
     Ok(Action::Reply(reply))
 }
 
-fn histograms(front: &Front, names: Args<'_>) -> Reply {
+fn histograms(caller: &Caller, names: Args<'_>) -> Reply {
     let wanted: Vec<_> = names.iter().filter_map(table::lookup).map(|spec| spec.name).collect();
-    let statistics = front.worker.statistics();
+    let statistics = caller.worker.statistics();
     let used = statistics.used().filter(|(_, command)| command.latencies.calls() > 0);
     let shown = used.filter(|(name, _)| names.is_empty() || wanted.contains(name));
     Reply::Map(shown.map(|(name, command)| (Reply::bulk(name), histogram(command))).collect())

@@ -2,179 +2,180 @@
 
 use super::options::{Base, Condition, GetexTtl, SetOptions, SetTtl, Time, Unit};
 use super::program::OneCommand;
-use super::table::Command;
-use super::{Action, Outcome, check_ttl, error, key, operation};
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
+use super::{Action, Outcome, check_ttl, key, operation};
+use crate::catalogue::error;
+use crate::catalogue::table::Command;
 use crate::config::NoTtl;
+use crate::context::caller::Caller;
 use crate::operation::claim::{Claim, How, Replies};
+use crate::operation::lock_request::Wish;
 use crate::operation::read::Question;
 use crate::operation::release::{self, Release};
 use crate::operation::request::Number;
-use crate::operation::wish::Wish;
 use crate::operation::{Answers, Kind, Operation};
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
 
 /// `SET key value [NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`
-pub(super) fn set(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn set(caller: &Caller, args: Args<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
-    let options = SetOptions::parse(args.from(3), front.unix_ms())?;
+    let options = SetOptions::parse(args.from(3), caller.unix_ms())?;
     let expired = matches!(options.ttl, SetTtl::Ms(..=0));
     if options.condition == Condition::Absent && !options.get && !expired {
-        return claim(front, Command::Set, args, options.ttl, Replies::SET);
+        return claim(caller, Command::Set, args, options.ttl, Replies::SET);
     }
     if options.condition == Condition::Absent && !expired {
-        return create(front, key, value, options.ttl);
+        return create(caller, key, value, options.ttl);
     }
     if let SetTtl::Ms(ttl_ms) = options.ttl {
-        check_ttl(front, "set", ttl_ms)?;
+        check_ttl(caller, "set", ttl_ms)?;
     }
-    Ok(run(front, Command::Set, args))
+    Ok(run(caller, Command::Set, args))
 }
 
 /// `SET key value NX GET`
-fn create(front: &Front, key: &[u8], value: &[u8], ttl: SetTtl) -> Outcome {
+fn create(caller: &Caller, key: &[u8], value: &[u8], ttl: SetTtl) -> Outcome {
     let mut words = vec![&b"SET"[..], key, value, b"NX", b"GET"];
     let mut digits = Number::default();
-    if let Some(ttl_ms) = lease(front, ttl)? {
+    if let Some(ttl_ms) = lease(caller, ttl)? {
         words.extend([b"PX", digits.digits(ttl_ms)]);
     }
-    Ok(Action::Start(OneCommand::on_key(front, key, &words).operation()))
+    Ok(Action::Start(OneCommand::on_key(caller, key, &words).operation()))
 }
 
 /// `SETNX key value`
-pub(super) fn setnx(front: &Front, args: Args<'_>) -> Outcome {
-    claim(front, Command::SetNx, args, SetTtl::Never, Replies::SETNX)
+pub(super) fn setnx(caller: &Caller, args: Args<'_>) -> Outcome {
+    claim(caller, Command::SetNx, args, SetTtl::Never, Replies::SETNX)
 }
 
 /// `SETEX key seconds value`, `PSETEX key milliseconds value`
-pub(super) fn setex(front: &Front, args: Args<'_>, command: Command) -> Outcome {
+pub(super) fn setex(caller: &Caller, args: Args<'_>, command: Command) -> Outcome {
     let unit = if command == Command::SetEx { Unit::Seconds } else { Unit::Milliseconds };
     let time = Time::new(args.at(2), unit, Base::Now);
-    let ttl_ms = time.ttl_ms(command.spec().name, front.unix_ms())?;
-    check_ttl(front, command.spec().name, ttl_ms)?;
-    Ok(run(front, command, args))
+    let ttl_ms = time.ttl_ms(command.spec().name, caller.unix_ms())?;
+    check_ttl(caller, command.spec().name, ttl_ms)?;
+    Ok(run(caller, command, args))
 }
 
 /// `GETEX key [PERSIST | EX | PX | EXAT | PXAT time]`
-pub(super) fn getex(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn getex(caller: &Caller, args: Args<'_>) -> Outcome {
     match GetexTtl::parse(args.from(2))? {
-        GetexTtl::Unchanged => return key::read(front, args, Question::Value),
+        GetexTtl::Unchanged => return key::read(caller, args, Question::Value),
         GetexTtl::Never => {}
         GetexTtl::Time(time) => {
-            if let Ok(ttl_ms) = time.ttl_ms("getex", front.unix_ms()) {
-                check_ttl(front, "getex", ttl_ms)?;
+            if let Ok(ttl_ms) = time.ttl_ms("getex", caller.unix_ms()) {
+                check_ttl(caller, "getex", ttl_ms)?;
             }
         }
     }
-    Ok(run(front, Command::GetEx, args))
+    Ok(run(caller, Command::GetEx, args))
 }
 
 /// `DELEX key [IFEQ value]`
-pub(super) fn delex(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn delex(caller: &Caller, args: Args<'_>) -> Outcome {
     match (args.len(), args.get(2)) {
-        (2, _) => Ok(delete_one(front, args.at(1))),
+        (2, _) => Ok(delete_one(caller, args.at(1))),
         (4, Some(word)) if word.eq_ignore_ascii_case(b"IFEQ") => {
-            Ok(release(front, args.at(1), args.at(3)))
+            Ok(release(caller, args.at(1), args.at(3)))
         }
         _ => Err(error::SYNTAX),
     }
 }
 
 /// `DELIFEQ key value`
-pub(super) fn delifeq(front: &Front, args: Args<'_>) -> Outcome {
-    Ok(release(front, args.at(1), args.at(2)))
+pub(super) fn delifeq(caller: &Caller, args: Args<'_>) -> Outcome {
+    Ok(release(caller, args.at(1), args.at(2)))
 }
 
 /// Runs a command as it is.
-pub(super) fn run(front: &Front, command: Command, args: Args<'_>) -> Action {
-    Action::Start(OneCommand::new(front, command.spec(), args).operation())
+pub(super) fn run(caller: &Caller, command: Command, args: Args<'_>) -> Action {
+    Action::Start(OneCommand::new(caller, command.spec(), args).operation())
 }
 
 /// The same of one that means this for a lock, which may be at the data Redis as well.
 pub(super) fn run_for_lock(
-    front: &Front,
+    caller: &Caller,
     command: Command,
     args: Args<'_>,
     wish: impl FnOnce() -> Wish,
 ) -> Action {
-    for_lock(front, OneCommand::new(front, command.spec(), args).operation(), wish)
+    for_lock(caller, OneCommand::new(caller, command.spec(), args).operation(), wish)
 }
 
-fn for_lock(front: &Front, operation: Operation, wish: impl FnOnce() -> Wish) -> Action {
-    match front.worker.gate() {
+fn for_lock(caller: &Caller, operation: Operation, wish: impl FnOnce() -> Wish) -> Action {
+    match caller.worker.gate() {
         Some(_) => Action::Start(operation.with_wish(wish())),
         None => Action::Start(operation),
     }
 }
 
 /// `DEL key...`, `UNLINK key...`: several keys at once.
-pub(super) fn delete(front: &Front, command: Command, args: Args<'_>) -> Action {
+pub(super) fn delete(caller: &Caller, command: Command, args: Args<'_>) -> Action {
     match args.len() {
-        2 => delete_one(front, args.at(1)),
-        _ => run(front, command, args),
+        2 => delete_one(caller, args.at(1)),
+        _ => run(caller, command, args),
     }
 }
 
 /// Deletes each lease that is seen there, or the register.
-fn delete_one(front: &Front, key: &[u8]) -> Action {
-    Action::Start(operation(front, key, Kind::Delete(Box::default())))
+fn delete_one(caller: &Caller, key: &[u8]) -> Action {
+    Action::Start(operation(caller, key, Kind::Delete(Box::default())))
 }
 
 /// `PERSIST key`
-pub(super) fn persist(front: &Front, args: Args<'_>) -> Action {
-    run_for_lock(front, Command::Persist, args, || Wish::Persist)
+pub(super) fn persist(caller: &Caller, args: Args<'_>) -> Action {
+    run_for_lock(caller, Command::Persist, args, || Wish::Persist)
 }
 
-fn release(front: &Front, key: &[u8], token: &[u8]) -> Action {
+fn release(caller: &Caller, key: &[u8], token: &[u8]) -> Action {
     let release = Release::new(token.into(), Answers::Usual(release::Replies::COUNTING));
-    Action::Start(operation(front, key, Kind::Release(release)))
+    Action::Start(operation(caller, key, Kind::Release(release)))
 }
 
 /// `SET key value NX`, `SETNX key value`: a lease, unless it is to have no end.
 fn claim(
-    front: &Front,
+    caller: &Caller,
     command: Command,
     args: Args<'_>,
     ttl: SetTtl,
     replies: &'static Replies,
 ) -> Outcome {
     let token = args.at(2);
-    let Some(ttl_ms) = lease(front, ttl)? else {
-        return Ok(take_for_ever(front, command, args, replies));
+    let Some(ttl_ms) = lease(caller, ttl)? else {
+        return Ok(take_for_ever(caller, command, args, replies));
     };
     let claim = Claim::new(token.into(), ttl_ms, How::IfFree, Answers::Usual(replies));
-    Ok(Action::Start(operation(front, args.at(1), Kind::Claim(claim))))
+    Ok(Action::Start(operation(caller, args.at(1), Kind::Claim(claim))))
 }
 
 /// The same of a lock without an end.
 fn take_for_ever(
-    front: &Front,
+    caller: &Caller,
     command: Command,
     args: Args<'_>,
     replies: &'static Replies,
 ) -> Action {
     let (key, token) = (args.at(1), args.at(2));
-    let engine = front.worker.engine();
-    let (turn, is_counted) = (engine.fingerprint(front.db, key), command == Command::SetNx);
+    let engine = caller.worker.engine();
+    let (turn, is_counted) = (engine.fingerprint(caller.db, key), command == Command::SetNx);
     let texts = &engine.rules().texts;
-    let program = texts.taking_for_ever((front.db, key), turn, token, is_counted);
-    for_lock(front, operation(front, key, Kind::Program(Box::new(program))), || {
+    let program = texts.taking_for_ever((caller.db, key), turn, token, is_counted);
+    for_lock(caller, operation(caller, key, Kind::Program(Box::new(program))), || {
         let (how, replies) = (How::IfFree, replies.clone());
         Wish::Claim { token: token.into(), ttl_ms: None, how, replies }
     })
 }
 
 /// The TTL of a new lock, `None` for one that never ends.
-fn lease(front: &Front, ttl: SetTtl) -> Result<Option<i64>, Reply> {
+fn lease(caller: &Caller, ttl: SetTtl) -> Result<Option<i64>, Reply> {
     match ttl {
-        SetTtl::Ms(ttl_ms) => check_ttl(front, "set", ttl_ms).map(|()| Some(ttl_ms)),
+        SetTtl::Ms(ttl_ms) => check_ttl(caller, "set", ttl_ms).map(|()| Some(ttl_ms)),
         // A key that does not exist yet has no TTL to keep.
-        SetTtl::Never | SetTtl::Keep => match front.worker.live().no_ttl {
+        SetTtl::Never | SetTtl::Keep => match caller.worker.live().no_ttl {
             NoTtl::Keep => Ok(None),
             NoTtl::Lease(lease) => {
                 let ttl_ms = lease.as_millis() as i64;
-                check_ttl(front, "set", ttl_ms).map(|()| Some(ttl_ms))
+                check_ttl(caller, "set", ttl_ms).map(|()| Some(ttl_ms))
             }
             NoTtl::Reject => Err(Reply::error(
                 "ERR a lock without a TTL is refused by --no-ttl reject: give it one with PX or EX",

@@ -1,11 +1,14 @@
-//! From words to operations.
+//! From the words of a request to an operation.
 //!
-//! * [`table`]: every command, its arity, keys and how the masters answer it; [`error`], `help`: Redis's texts;
-//! * [`options`], [`number`], [`glob`]: arguments as Redis reads them; `keys`: which of them are keys;
-//! * [`outlook`]: what a request names, and what would become of it, for whoever only watches;
-//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `function`, `pubsub` ask the masters,
-//!   `transaction`, `program` and `data` let them run something; `connection`, `client`, `acl`, `server`,
-//!   `config`, `latency`, `info` answer at once; `permission`: who may send what; `names`: what nobody may name.
+//! [`prepare`] finds the command in the [table](crate::catalogue::table), checks it in Redis's order, and hands it to its
+//! family.
+//!
+//! * [`options`]: arguments behind the key, read as Redis does; `help`: Redis's texts;
+//! * [`outlook`]: the effect that a request would have, for `learn`;
+//! * one file per family: `lock`, `key`, `expiry`, `counter`, `keyspace`, `script`, `function` and `pubsub` ask the masters;
+//!   `transaction`, `program` and `data` have them run a program; `connection`, `client`, `acl`, `server`, `config`,
+//!   `latency` and `info` answer at once;
+//! * `permission`: ACL checks; `route`: requests for the data Redis; [`unknown`]: commands of newer versions and modules.
 
 mod acl;
 mod client;
@@ -14,21 +17,14 @@ mod config;
 mod connection;
 mod counter;
 mod data;
-pub mod error;
 mod expiry;
 mod function;
-pub mod glob;
 mod help;
 mod info;
 mod key;
-mod key_flags;
-mod keys;
 mod keyspace;
 mod latency;
 mod lock;
-mod names;
-mod newer;
-pub mod number;
 pub mod options;
 pub mod outlook;
 mod permission;
@@ -38,26 +34,25 @@ pub(crate) mod route;
 mod script;
 mod server;
 mod stream;
-pub mod table;
 pub mod transaction;
-pub mod word;
-pub(crate) mod zero;
+pub mod unknown;
 
-use crate::client::decoder::Args;
+use crate::also_claim::job::{Job, REFUSED, Way};
+use crate::catalogue::channel::{ChannelKind, Topic, TopicKind};
+use crate::catalogue::table::NO_COMMAND;
+use crate::catalogue::table::{Command, Spec};
+use crate::catalogue::{error, names, table, zero};
 use crate::client::outbox::{Gather, Ticket};
-use crate::client::reply::Reply;
-use crate::client::session::Front;
 use crate::client::slices::Sliced;
-use crate::client::waiting::Waiting;
-use crate::clock::Instant;
-use crate::metrics::NO_COMMAND;
-use crate::moving::job::{Job, REFUSED, Way};
-use crate::operation::aside::Aside;
+use crate::context::caller::Caller;
+use crate::context::waiting::Waiting;
+use crate::engine::sequential::Aside;
+use crate::engine::sequential::libraries::Storing;
 use crate::operation::flush::Extent;
-use crate::operation::libraries::Storing;
 use crate::operation::{Kind, Operation};
-use crate::pubsub::{ChannelKind, Topic, TopicKind};
-use table::{Command, Spec};
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+use crate::time::clock::Instant;
 
 /// What a request comes to.
 #[derive(Debug)]
@@ -120,39 +115,39 @@ type Outcome = Result<Action, Reply>;
 
 /// Looks a request up and hands it to its family. The checks have Redis's order (`server.c`,
 /// `processCommand`): does it exist, are there enough arguments, may the client send it.
-pub fn prepare(front: &mut Front, args: Args<'_>) -> Action {
-    front.adopt_db();
-    front.command = NO_COMMAND;
-    if let Some(action) = route::elsewhere(front, args) {
+pub fn prepare(caller: &mut Caller, args: Args<'_>) -> Action {
+    caller.adopt_db();
+    caller.command = NO_COMMAND;
+    if let Some(action) = route::elsewhere(caller, args) {
         return action;
     }
-    let spec = match accepted(front, args) {
+    let spec = match accepted(caller, args) {
         Ok(spec) => spec,
         Err(Some(refused)) if table::lookup(args.at(0)).is_none() => {
-            return newer::run(front, args, refused);
+            return unknown::run(caller, args, refused);
         }
-        Err(Some(refused)) => return transaction::refused(front, args, refused),
+        Err(Some(refused)) => return transaction::refused(caller, args, refused),
         Err(None) => return Action::HangUp,
     };
-    front.command = spec.place;
-    if front.waits_for_masters() {
+    caller.command = spec.place;
+    if caller.waits_for_masters() {
         return Action::Later;
     }
-    if let Some(refusal) = pubsub::refuse_to_subscriber(front, spec, args) {
-        return transaction::refused(front, args, refusal);
+    if let Some(refusal) = pubsub::refuse_to_subscriber(caller, spec, args) {
+        return transaction::refused(caller, args, refusal);
     }
-    if front.transaction.is_some() && !goes_past_the_queue(spec.id) {
-        return transaction::queue(front, spec, args).unwrap_or_else(Action::Reply);
+    if caller.transaction.is_some() && !goes_past_the_queue(spec.id) {
+        return transaction::queue(caller, spec, args).unwrap_or_else(Action::Reply);
     }
-    if waits_for_all(spec.id, args.len()) && front.outbox.in_flight() > 0 {
+    if waits_for_all(spec.id, args.len()) && caller.outbox.in_flight() > 0 {
         return Action::Later;
     }
-    if spec.id == Command::Select && front.outbox.runs_alone() {
+    if spec.id == Command::Select && caller.outbox.runs_alone() {
         return Action::Later;
     }
-    front.client.did(spec);
-    let action = family(front, spec, args).unwrap_or_else(Action::Reply);
-    if front.worker.gate().is_some() { with_data(action) } else { action }
+    caller.client.did(spec);
+    let action = family(caller, spec, args).unwrap_or_else(Action::Reply);
+    if caller.worker.gate().is_some() { with_data(action) } else { action }
 }
 
 /// Old instances still take locks on the data Redis, so whatever changes one is done there as well.
@@ -171,10 +166,10 @@ fn with_data(action: Action) -> Action {
 }
 
 /// The command, or what is answered instead; nothing to whoever does not speak Redis at all.
-fn accepted(front: &Front, args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
+fn accepted(caller: &Caller, args: Args<'_>) -> Result<&'static Spec, Option<Reply>> {
     let spec = existing(args)?;
-    if !front.login.is_free() {
-        permission::check(&front.login, spec, args).map_err(|denied| Some(denied.reply()))?;
+    if !caller.login.is_free() {
+        permission::check(&caller.login, spec, args).map_err(|denied| Some(denied.reply()))?;
     }
     well_named(spec, args)
 }
@@ -252,90 +247,92 @@ fn refused(args: Args<'_>) -> Option<Reply> {
     Some(error::unknown_command(args))
 }
 
-fn family(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
+fn family(caller: &mut Caller, spec: &'static Spec, args: Args<'_>) -> Outcome {
     use Command as C;
     if let Some(help) = help::asked(spec, args) {
         return Ok(Action::Reply(help));
     }
     let command = spec.id;
     match command {
-        C::Set => lock::set(front, args),
-        C::SetNx => lock::setnx(front, args),
-        C::SetEx | C::PsetEx => lock::setex(front, args, command),
-        C::GetSet | C::GetDel | C::Append => Ok(lock::run(front, command, args)),
-        C::Persist => Ok(lock::persist(front, args)),
-        C::GetEx => lock::getex(front, args),
-        C::DelEx => lock::delex(front, args),
-        C::DelIfEq => lock::delifeq(front, args),
-        C::Get => key::get(front, args),
-        C::Mget => key::mget(front, args),
-        C::Strlen => key::strlen(front, args),
-        C::GetRange | C::Substr => key::getrange(front, args),
-        C::Exists | C::Touch => key::exists(front, args),
-        C::Type => key::kind(front, args),
-        C::Del | C::Unlink => Ok(lock::delete(front, command, args)),
-        C::Ttl | C::Pttl | C::ExpireTime | C::PexpireTime => expiry::ttl(front, args, command),
-        C::Expire | C::Pexpire | C::ExpireAt | C::PexpireAt => expiry::expire(front, args, command),
-        C::Incr | C::IncrBy | C::Decr | C::DecrBy => counter::add(front, args, command),
-        C::Keys => keyspace::keys(front, args),
-        C::Scan => keyspace::scan(front, args),
-        C::DbSize => keyspace::dbsize(front),
-        C::RandomKey => Ok(keyspace::random_key(front)),
-        C::FlushDb => keyspace::flush(front, args, "flushdb", Extent::One),
-        C::FlushAll => keyspace::flush(front, args, "flushall", Extent::All),
-        C::Eval => script::eval(front, args, false),
-        C::EvalRo => script::eval(front, args, true),
-        C::EvalSha => script::evalsha(front, args, false),
-        C::EvalShaRo => script::evalsha(front, args, true),
-        C::Fcall => function::fcall(front, spec, args),
-        C::FcallRo => function::fcall(front, spec, args),
-        C::Function => function::function(front, args),
+        C::Set => lock::set(caller, args),
+        C::SetNx => lock::setnx(caller, args),
+        C::SetEx | C::PsetEx => lock::setex(caller, args, command),
+        C::GetSet | C::GetDel | C::Append => Ok(lock::run(caller, command, args)),
+        C::Persist => Ok(lock::persist(caller, args)),
+        C::GetEx => lock::getex(caller, args),
+        C::DelEx => lock::delex(caller, args),
+        C::DelIfEq => lock::delifeq(caller, args),
+        C::Get => key::get(caller, args),
+        C::Mget => key::mget(caller, args),
+        C::Strlen => key::strlen(caller, args),
+        C::GetRange | C::Substr => key::getrange(caller, args),
+        C::Exists | C::Touch => key::exists(caller, args),
+        C::Type => key::kind(caller, args),
+        C::Del | C::Unlink => Ok(lock::delete(caller, command, args)),
+        C::Ttl | C::Pttl | C::ExpireTime | C::PexpireTime => expiry::ttl(caller, args, command),
+        C::Expire | C::Pexpire | C::ExpireAt | C::PexpireAt => {
+            expiry::expire(caller, args, command)
+        }
+        C::Incr | C::IncrBy | C::Decr | C::DecrBy => counter::add(caller, args, command),
+        C::Keys => keyspace::keys(caller, args),
+        C::Scan => keyspace::scan(caller, args),
+        C::DbSize => keyspace::dbsize(caller),
+        C::RandomKey => Ok(keyspace::random_key(caller)),
+        C::FlushDb => keyspace::flush(caller, args, "flushdb", Extent::One),
+        C::FlushAll => keyspace::flush(caller, args, "flushall", Extent::All),
+        C::Eval => script::eval(caller, args, false),
+        C::EvalRo => script::eval(caller, args, true),
+        C::EvalSha => script::evalsha(caller, args, false),
+        C::EvalShaRo => script::evalsha(caller, args, true),
+        C::Fcall => function::fcall(caller, spec, args),
+        C::FcallRo => function::fcall(caller, spec, args),
+        C::Function => function::function(caller, args),
         C::Subscribe => pubsub::subscribe(args, TopicKind::Channel),
         C::Psubscribe => pubsub::subscribe(args, TopicKind::Pattern),
         C::Ssubscribe => pubsub::subscribe(args, TopicKind::Shard),
-        C::Unsubscribe => pubsub::unsubscribe(front, args, TopicKind::Channel),
-        C::Punsubscribe => pubsub::unsubscribe(front, args, TopicKind::Pattern),
-        C::Sunsubscribe => pubsub::unsubscribe(front, args, TopicKind::Shard),
-        C::Publish => pubsub::publish(front, args, ChannelKind::Plain),
-        C::Spublish => pubsub::publish(front, args, ChannelKind::Shard),
-        C::Pubsub => pubsub::pubsub(front, args),
-        C::Script => script::script(front, args),
-        C::Multi => transaction::multi(front),
-        C::Exec => transaction::exec(front),
-        C::Discard => transaction::discard(front),
-        C::Watch => transaction::watch(front, args),
-        C::Unwatch => transaction::unwatch(front),
-        C::Data => data::run(front, spec, args),
-        C::Hello => connection::hello(front, args),
-        C::Auth => connection::auth(front, args),
-        C::Select => connection::select(front, args),
-        C::Ping => connection::ping(front, args),
+        C::Unsubscribe => pubsub::unsubscribe(caller, args, TopicKind::Channel),
+        C::Punsubscribe => pubsub::unsubscribe(caller, args, TopicKind::Pattern),
+        C::Sunsubscribe => pubsub::unsubscribe(caller, args, TopicKind::Shard),
+        C::Publish => pubsub::publish(caller, args, ChannelKind::Plain),
+        C::Spublish => pubsub::publish(caller, args, ChannelKind::Shard),
+        C::Pubsub => pubsub::pubsub(caller, args),
+        C::Script => script::script(caller, args),
+        C::Multi => transaction::multi(caller),
+        C::Exec => transaction::exec(caller),
+        C::Discard => transaction::discard(caller),
+        C::Watch => transaction::watch(caller, args),
+        C::Unwatch => transaction::unwatch(caller),
+        C::Data => data::run(caller, spec, args),
+        C::Hello => connection::hello(caller, args),
+        C::Auth => connection::auth(caller, args),
+        C::Select => connection::select(caller, args),
+        C::Ping => connection::ping(caller, args),
         C::Echo => connection::echo(args),
         C::Quit => Ok(Action::Close(Reply::OK)),
-        C::Reset => connection::reset(front),
-        C::Client => client::client(front, args),
-        C::Acl => acl::acl(front, args),
-        C::Info => info::info(front, args),
-        C::Config => config::config(front, args),
+        C::Reset => connection::reset(caller),
+        C::Client => client::client(caller, args),
+        C::Acl => acl::acl(caller, args),
+        C::Info => info::info(caller, args),
+        C::Config => config::config(caller, args),
         C::Command => server::command(args),
-        C::Slowlog => latency::slowlog(front, args),
-        C::Latency => latency::latency(front, args),
+        C::Slowlog => latency::slowlog(caller, args),
+        C::Latency => latency::latency(caller, args),
         C::Monitor => Ok(Action::Monitor),
         C::Role => server::role(),
-        C::Time => server::time(front),
+        C::Time => server::time(caller),
         C::Wait => server::wait(args),
         C::ReadOnly | C::ReadWrite | C::Cluster => Err(error::NO_CLUSTER),
     }
 }
 
 /// An operation on `key` in the session's database.
-fn operation(front: &Front, key: &[u8], kind: Kind) -> Operation {
-    Operation { db: front.db, key: key.into(), kind }
+fn operation(caller: &Caller, key: &[u8], kind: Kind) -> Operation {
+    Operation { db: caller.db, key: key.into(), kind }
 }
 
 /// Refuses a TTL beyond `--max-ttl`, with Redis's own words and the reason.
-fn check_ttl(front: &Front, command: &str, asked_ms: i64) -> Result<(), Reply> {
-    let Some(max_ttl) = front.worker.settings().max_ttl else { return Ok(()) };
+fn check_ttl(caller: &Caller, command: &str, asked_ms: i64) -> Result<(), Reply> {
+    let Some(max_ttl) = caller.worker.settings().max_ttl else { return Ok(()) };
     if u128::try_from(asked_ms).is_ok_and(|asked_ms| asked_ms > max_ttl.as_millis()) {
         let max_ttl = humantime::format_duration(max_ttl);
         return Err(Reply::error(format!(

@@ -4,9 +4,11 @@
 //! The order of checks is Redis's as well, since it decides which of two errors a client sees:
 //! first the words, then the numbers. An `Err` is the reply to the client.
 
-pub use super::number::parse_i64;
-use super::{error, table::Command};
-use crate::client::{decoder::Args, reply::Reply};
+use crate::catalogue::error;
+use crate::catalogue::table::Command;
+pub use crate::resp::number::parse_i64;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
 
 /// The options of `SET key value`:
 /// `[NX | XX | IFEQ value] [GET] [EX | PX | EXAT | PXAT time | KEEPTTL]`.
@@ -354,46 +356,6 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
     }
     let number: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Some(if negative { number.wrapping_neg() } else { number })
-}
-
-/// The indexes of `GETRANGE`. Negative ones count from the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    start: i64,
-    end: i64,
-}
-
-impl Range {
-    /// Reads the arguments, the command's name and the key included.
-    ///
-    /// # Errors
-    /// An index that is no integer.
-    pub fn parse(args: Args<'_>) -> Result<Range, Reply> {
-        let index = |at| args.get(at).and_then(parse_i64).ok_or(error::NOT_AN_INTEGER);
-        Ok(Range { start: index(2)?, end: index(3)? })
-    }
-
-    /// The first index.
-    pub fn start(self) -> i64 {
-        self.start
-    }
-
-    /// The last index.
-    pub fn end(self) -> i64 {
-        self.end
-    }
-
-    /// That part of `value`, both ends included; what lies beyond its ends is not there.
-    pub fn of(self, value: &[u8]) -> &[u8] {
-        let len = value.len() as i64;
-        let from_front = |index: i64| if index < 0 { (len + index).max(0) } else { index };
-        let both_before_end = self.start < 0 && self.end < 0;
-        if both_before_end && self.start > self.end {
-            return &[];
-        }
-        let (start, end) = (from_front(self.start), from_front(self.end).min(len - 1));
-        if start > end { &[] } else { &value[start as usize..=end as usize] }
-    }
 }
 
 #[cfg(test)]

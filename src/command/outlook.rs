@@ -1,11 +1,12 @@
 //! What a request names, and what it would come to if its keys were locks: for whoever only watches.
 
+use super::accepted_by_anybody;
 use super::route::destination::NOBODYS;
-use super::table::{self, Command, Family};
-use super::word::is;
-use super::{accepted_by_anybody, keys, names};
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
+use crate::catalogue::table::{self, Command, Family};
+use crate::catalogue::{keys, names};
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// The keys of a request, by the command table; of a command that is not there, those it has in Redis.
 pub fn keys(args: Args<'_>) -> Vec<&[u8]> {
@@ -61,7 +62,7 @@ fn only_reads(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::decoder::Words;
+    use crate::resp::requests::Words;
 
     fn words(line: &str) -> Words {
         let mut words = Words::default();

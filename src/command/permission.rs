@@ -3,16 +3,16 @@
 //! Redis looks at the command first, then at its keys, then at its channels, and before all that whether
 //! there is such a subcommand and whether it takes so many arguments.
 
-use super::number::parse_i64;
-use super::table::{self, Command, Spec};
-use super::word::is;
-use super::{error, keys, names};
 use crate::acl::catalogue::{self, Entry, Place};
 use crate::acl::{Patterns, User};
-use crate::client::decoder::Args;
+use crate::catalogue::table::{self, Command, Spec};
+use crate::catalogue::{error, keys, names};
 use crate::client::login::Login;
-use crate::client::reply::Reply;
 use crate::lua::Script;
+use crate::resp::number::parse_i64;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// Why a request is refused.
 #[derive(Debug)]

@@ -4,29 +4,30 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::table::{Run, Spec};
-use super::{Action, error, keys, operation, stream};
-use crate::client::decoder::Args;
-use crate::client::session::Front;
+use super::{Action, operation, stream};
+use crate::catalogue::table::{Run, Spec};
+use crate::catalogue::{error, keys};
+use crate::context::caller::Caller;
 use crate::lua::Script;
 use crate::lua::program::{Program as Text, adds};
 use crate::operation::load::{self, Load};
 use crate::operation::program::{Call, Program, Rendering, Shape};
 use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation};
+use crate::resp::requests::Args;
 
 /// Runs `script`, after the masters have looked at it if it is new.
 pub(super) fn script(
-    front: &Front,
+    caller: &Caller,
     script: Arc<Script>,
     read_only: bool,
     keys: &[&[u8]],
     argv: &[&[u8]],
 ) -> Action {
-    let text = match front.login.guard() {
-        None if read_only => script.reading_program(front.worker.ttls()),
-        None => script.program(front.worker.ttls()),
-        Some(guard) => script.guarded_program(front.worker.ttls(), guard),
+    let text = match caller.login.guard() {
+        None if read_only => script.reading_program(caller.worker.ttls()),
+        None => script.program(caller.worker.ttls()),
+        Some(guard) => script.guarded_program(caller.worker.ttls(), guard),
     };
     let key = keys.first().copied().unwrap_or_default();
     if read_only && script.may_write_by_its_shebang() {
@@ -35,18 +36,18 @@ pub(super) fn script(
             // A mistake in the text comes first.
             false => {
                 let then = load::Then::Refuse(error::WRITE_FLAG);
-                Action::Start(operation(front, key, Kind::Load(Load::new(script, then))))
+                Action::Start(operation(caller, key, Kind::Load(Load::new(script, then))))
             }
         };
     }
-    let call = Call { read_only, ..call(front, text, keys, argv.iter().copied()) };
+    let call = Call { read_only, ..call(caller, text, keys, argv.iter().copied()) };
     let program = Program::new(call, Shape::Script);
     let kind = if script.is_lua() {
         Kind::Program(Box::new(program))
     } else {
         Kind::Load(Load::new(script, load::Then::Run(Box::new(program))))
     };
-    Action::Start(operation(front, key, kind))
+    Action::Start(operation(caller, key, kind))
 }
 
 /// More words than that do not fit on the stack of Lua together with others.
@@ -62,44 +63,44 @@ pub(super) struct OneCommand {
 
 impl OneCommand {
     /// The command that `spec` describes.
-    pub(super) fn new(front: &Front, spec: &Spec, args: Args<'_>) -> Self {
+    pub(super) fn new(caller: &Caller, spec: &Spec, args: Args<'_>) -> Self {
         let keys = keys::of(spec, args);
-        let rendering = rendering(front, spec, args);
+        let rendering = rendering(caller, spec, args);
         if let ([key], true) = (&keys[..], adds(spec.name) && args.len() <= MOST_UNPACKED) {
-            let text = front.worker.engine().rules().texts.of_command(spec.name);
-            let call = call(front, text, &keys, args.iter().skip(2));
-            return Self { db: front.db, key: (*key).into(), call, rendering };
+            let text = caller.worker.engine().rules().texts.of_command(spec.name);
+            let call = call(caller, text, &keys, args.iter().skip(2));
+            return Self { db: caller.db, key: (*key).into(), call, rendering };
         }
-        Self::of(front, &keys, &command_words(spec, args), rendering)
+        Self::of(caller, &keys, &command_words(spec, args), rendering)
     }
 
     /// One that takes an element out of `key` instead of out of one of several keys.
-    pub(super) fn taking_from(front: &Front, spec: &Spec, args: Args<'_>, key: &[u8]) -> Self {
+    pub(super) fn taking_from(caller: &Caller, spec: &Spec, args: Args<'_>, key: &[u8]) -> Self {
         let command = counted(taking_words(spec, args, &[key]));
-        Self::of(front, &[key], &command, rendering(front, spec, args))
+        Self::of(caller, &[key], &command, rendering(caller, spec, args))
     }
 
     /// These words, as masters know them, on these keys.
     pub(super) fn on_keys(
-        front: &Front,
+        caller: &Caller,
         keys: &[&[u8]],
         words: &[&[u8]],
         rendering: Rendering,
     ) -> Self {
         let command = counted(words.iter().map(|word| word.to_vec()).collect());
-        Self::of(front, keys, &command, rendering)
+        Self::of(caller, keys, &command, rendering)
     }
 
     /// These words, as masters know them, on this key.
-    pub(super) fn on_key(front: &Front, key: &[u8], words: &[&[u8]]) -> Self {
-        Self::on_keys(front, &[key], words, Rendering::AsIs)
+    pub(super) fn on_key(caller: &Caller, key: &[u8], words: &[&[u8]]) -> Self {
+        Self::on_keys(caller, &[key], words, Rendering::AsIs)
     }
 
-    fn of(front: &Front, keys: &[&[u8]], command: &[Vec<u8>], rendering: Rendering) -> Self {
+    fn of(caller: &Caller, keys: &[&[u8]], command: &[Vec<u8>], rendering: Rendering) -> Self {
         let key = keys.first().copied().unwrap_or_default().into();
-        let text = front.worker.transactions().with(&[], None).program;
-        let call = transaction(front, text, keys, &[], command);
-        Self { db: front.db, key, call, rendering }
+        let text = caller.worker.transactions().with(&[], None).program;
+        let call = transaction(caller, text, keys, &[], command);
+        Self { db: caller.db, key, call, rendering }
     }
 
     /// Runs it.
@@ -113,16 +114,16 @@ impl OneCommand {
 /// Runs `commands`, each as its number of words and its words, if none of the `watched` keys has
 /// changed.
 pub(super) fn transaction(
-    front: &Front,
+    caller: &Caller,
     text: Arc<Text>,
     keys: &[&[u8]],
     watched: &[Rc<Watched>],
     commands: &[Vec<u8>],
 ) -> Call {
-    let words = [front.outbox.protocol().number().to_vec(), front.db.to_string().into_bytes()];
+    let words = [caller.outbox.protocol().number().to_vec(), caller.db.to_string().into_bytes()];
     let argv = words.iter().chain(commands).map(Vec::as_slice);
     let watched = watched.iter().map(|watched| watched.expected()).collect();
-    Call { watched, ..call(front, text, keys, argv) }
+    Call { watched, ..call(caller, text, keys, argv) }
 }
 
 /// A command as [`transaction`] wants it. Those that wait become those that do not.
@@ -165,21 +166,21 @@ fn counted(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 }
 
 fn call<'a>(
-    front: &Front,
+    caller: &Caller,
     text: Arc<Text>,
     keys: &[&'a [u8]],
     argv: impl Iterator<Item = &'a [u8]>,
 ) -> Call {
-    let engine = front.worker.engine();
-    let turns = keys.iter().map(|key| engine.fingerprint(front.db, key)).collect();
-    let runner = front.worker.residents().runner_of(&text);
+    let engine = caller.worker.engine();
+    let turns = keys.iter().map(|key| engine.fingerprint(caller.db, key)).collect();
+    let runner = caller.worker.residents().runner_of(&text);
     Call::new(text, runner, turns, keys.iter().copied(), argv)
 }
 
 /// What is made of the reply to a command.
-pub(super) fn rendering(front: &Front, spec: &Spec, args: Args<'_>) -> Rendering {
+pub(super) fn rendering(caller: &Caller, spec: &Spec, args: Args<'_>) -> Rendering {
     match spec.name {
-        "xread" | "xreadgroup" => Rendering::Streams(front.outbox.protocol()),
+        "xread" | "xreadgroup" => Rendering::Streams(caller.outbox.protocol()),
         "blpop" | "brpop" => Rendering::ListPop,
         "bzpopmin" | "bzpopmax" => Rendering::ScorePop,
         "lmpop" | "zmpop" | "blmpop" | "bzmpop" => Rendering::NullArray,

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::table::{self, Command, Spec};
-use super::{Action, Outcome, error};
-use crate::client::decoder::Args;
-use crate::client::reply::{Protocol, Reply};
-use crate::client::session::Front;
-use crate::client::session::listening::Change;
-use crate::data::names::{Home, LockNames};
-use crate::operation::aside::Aside;
+use super::{Action, Outcome};
+use crate::catalogue::channel::{ChannelKind, Topic, TopicKind};
+use crate::catalogue::error;
+use crate::catalogue::table::{self, Command, Spec};
+use crate::context::caller::Caller;
+use crate::context::subscriptions::Change;
+use crate::engine::sequential::Aside;
+use crate::engine::sequential::numsub::{self, Listeners};
+use crate::names::lock_names::{Home, LockNames};
 use crate::operation::channels::{Channels, What};
-use crate::operation::listeners::{self, Listeners};
 use crate::operation::{Kind, Operation};
-use crate::pubsub::{ChannelKind, Topic, TopicKind};
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::requests::Args;
 
 /// `SUBSCRIBE`, `PSUBSCRIBE`, `SSUBSCRIBE`
 pub(super) fn subscribe(args: Args<'_>, kind: TopicKind) -> Outcome {
@@ -23,15 +24,15 @@ pub(super) fn subscribe(args: Args<'_>, kind: TopicKind) -> Outcome {
 }
 
 /// `UNSUBSCRIBE`, `PUNSUBSCRIBE`, `SUNSUBSCRIBE`: from everything if nothing is named.
-pub(super) fn unsubscribe(front: &mut Front, args: Args<'_>, kind: TopicKind) -> Outcome {
-    Ok(Action::Unsubscribe(kind, topics_to_leave(front, args, kind)))
+pub(super) fn unsubscribe(caller: &mut Caller, args: Args<'_>, kind: TopicKind) -> Outcome {
+    Ok(Action::Unsubscribe(kind, topics_to_leave(caller, args, kind)))
 }
 
-fn topics_to_leave(front: &mut Front, args: Args<'_>, kind: TopicKind) -> Vec<Topic> {
+fn topics_to_leave(caller: &mut Caller, args: Args<'_>, kind: TopicKind) -> Vec<Topic> {
     if args.len() > 1 {
         return topics(args, kind);
     }
-    let subscriber = front.subscriber();
+    let subscriber = caller.subscriber();
     let mut topics = subscriber.topics_of(kind);
     if kind != TopicKind::Pattern {
         topics.extend(subscriber.elsewhere_of(kind));
@@ -41,7 +42,7 @@ fn topics_to_leave(front: &mut Front, args: Args<'_>, kind: TopicKind) -> Vec<To
 
 /// Whether a request for subscriptions is about some at the data Redis; `None`: it is no such request.
 pub(super) fn needs_data(
-    front: &mut Front,
+    caller: &mut Caller,
     locks: &LockNames,
     spec: &Spec,
     args: Args<'_>,
@@ -58,9 +59,9 @@ pub(super) fn needs_data(
     };
     let topics = match change {
         Change::Join => topics(args, kind),
-        Change::Leave => topics_to_leave(front, args, kind),
+        Change::Leave => topics_to_leave(caller, args, kind),
     };
-    let is_there = |topic: &Topic| front.home_of(locks, change, topic) != Home::Masters;
+    let is_there = |topic: &Topic| caller.home_of(locks, change, topic) != Home::Masters;
     Some(topics.iter().any(is_there))
 }
 
@@ -70,22 +71,22 @@ fn topics(args: Args<'_>, kind: TopicKind) -> Vec<Topic> {
 }
 
 /// `PUBLISH`, `SPUBLISH`
-pub(super) fn publish(front: &Front, args: Args<'_>, kind: ChannelKind) -> Outcome {
+pub(super) fn publish(caller: &Caller, args: Args<'_>, kind: ChannelKind) -> Outcome {
     let (channel, message) = (args.at(1), args.at(2));
-    let ours = front.worker.registry().audience().of_message(kind, channel);
-    Ok(Action::Start(front.worker.engine().publication(kind, channel, message, ours)))
+    let ours = caller.worker.registry().audience().of_message(kind, channel);
+    Ok(Action::Start(caller.worker.engine().publication(kind, channel, message, ours)))
 }
 
 /// `PUBSUB ...`
-pub(super) fn pubsub(front: &Front, args: Args<'_>) -> Outcome {
+pub(super) fn pubsub(caller: &Caller, args: Args<'_>) -> Outcome {
     use ChannelKind::{Plain, Shard};
     let subcommand = args.at(1).to_ascii_lowercase();
     match (&subcommand[..], args.len()) {
         (b"channels", 2..=3) => Ok(list(args, Plain)),
         (b"shardchannels", 2..=3) => Ok(list(args, Shard)),
         (b"channels" | b"shardchannels", _) => Err(error::subcommand_syntax("PUBSUB", args.at(1))),
-        (b"numsub", _) => Ok(subscribers(front, args, Plain)),
-        (b"shardnumsub", _) => Ok(subscribers(front, args, Shard)),
+        (b"numsub", _) => Ok(subscribers(caller, args, Plain)),
+        (b"shardnumsub", _) => Ok(subscribers(caller, args, Shard)),
         (b"numpat", 2) => Ok(ask(What::Patterns)),
         (b"numpat", _) => Err(error::wrong_arity("pubsub|numpat")),
         _ => Err(error::unknown_subcommand("PUBSUB", args.at(1))),
@@ -97,10 +98,10 @@ fn list(args: Args<'_>, kind: ChannelKind) -> Action {
     ask(What::List { kind, pattern })
 }
 
-fn subscribers(front: &Front, args: Args<'_>, kind: ChannelKind) -> Action {
-    let registry = front.worker.registry();
+fn subscribers(caller: &Caller, args: Args<'_>, kind: ChannelKind) -> Action {
+    let registry = caller.worker.registry();
     let channels = args.from(2);
-    if channels.len() > listeners::AT_ONCE {
+    if channels.len() > numsub::AT_ONCE {
         let (mut names, mut ends) = (Vec::new(), Vec::with_capacity(channels.len()));
         for name in channels.iter() {
             names.extend_from_slice(name);
@@ -126,9 +127,9 @@ fn ask(what: What) -> Action {
 
 /// What a client that has subscribed in RESP2 is told to any other command: there replies and
 /// messages cannot be told apart (`server.c`, `processCommand`).
-pub(super) fn refuse_to_subscriber(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Reply> {
-    let allowed = front.outbox.protocol() == Protocol::Resp3 || is_for_subscribers(spec.id);
-    if allowed || !front.has_subscriptions() {
+pub(super) fn refuse_to_subscriber(caller: &Caller, spec: &Spec, args: Args<'_>) -> Option<Reply> {
+    let allowed = caller.outbox.protocol() == Protocol::Resp3 || is_for_subscribers(spec.id);
+    if allowed || !caller.has_subscriptions() {
         return None;
     }
     let mut name = spec.name.to_owned();
@@ -139,13 +140,13 @@ pub(super) fn refuse_to_subscriber(front: &Front, spec: &Spec, args: Args<'_>) -
 }
 
 /// The same of a command that the data Redis would run.
-pub(super) fn refuse_other_to_subscriber(front: &Front, args: Args<'_>) -> Option<Reply> {
-    if !front.has_subscriptions() {
+pub(super) fn refuse_other_to_subscriber(caller: &Caller, args: Args<'_>) -> Option<Reply> {
+    if !caller.has_subscriptions() {
         return None;
     }
     match table::lookup(args.at(0)) {
-        Some(spec) => refuse_to_subscriber(front, spec, args),
-        None if front.outbox.protocol() == Protocol::Resp3 => None,
+        Some(spec) => refuse_to_subscriber(caller, spec, args),
+        None if caller.outbox.protocol() == Protocol::Resp3 => None,
         None => {
             let name = String::from_utf8_lossy(args.at(0)).to_ascii_lowercase();
             Some(error::only_for_subscribers(&name))

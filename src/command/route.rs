@@ -8,59 +8,60 @@ mod loading;
 mod notice;
 mod short;
 
-use super::word::is;
-use super::{Action, error, names, permission, pubsub, table};
-use crate::client::decoder::Args;
+use super::{Action, permission, pubsub};
+use crate::catalogue::{error, names, table};
 use crate::client::outbox::{Order, Ticket};
-use crate::client::reply::{Protocol, Reply};
-use crate::client::session::Front;
+use crate::context::caller::Caller;
 use crate::data::connection::Ready;
 use crate::data::side::{Side, Transaction};
 use crate::operation::request;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 use destination::Destination;
 
 /// What becomes of a request at the data Redis; `None`: nothing, it is the proxy's or the masters'.
-pub(super) fn elsewhere(front: &mut Front, args: Args<'_>) -> Option<Action> {
-    if front.side.is_none() || !front.login.is_authenticated() {
+pub(super) fn elsewhere(caller: &mut Caller, args: Args<'_>) -> Option<Action> {
+    if caller.side.is_none() || !caller.login.is_authenticated() {
         return None;
     }
-    let is_choosing = front.side.as_ref().is_some_and(|side| side.is_choosing());
-    if front.waits_for_masters() || is_choosing || waits_for_data(front, args) {
+    let is_choosing = caller.side.as_ref().is_some_and(|side| side.is_choosing());
+    if caller.waits_for_masters() || is_choosing || waits_for_data(caller, args) {
         return Some(Action::Later);
     }
     // Taken out, so that both can be changed.
-    let mut side = front.side.take()?;
+    let mut side = caller.side.take()?;
     side.words = args.len();
-    let action = decide(front, &mut side, args);
-    front.side = Some(side);
+    let action = decide(caller, &mut side, args);
+    caller.side = Some(side);
     action
 }
 
 /// What makes another client of this one waits for what was asked before.
-fn waits_for_data(front: &Front, args: Args<'_>) -> bool {
-    front.outbox.has_passed() && matches!(word(args), Word::Reset | Word::Hello | Word::Connection)
+fn waits_for_data(caller: &Caller, args: Args<'_>) -> bool {
+    caller.outbox.has_passed() && matches!(word(args), Word::Reset | Word::Hello | Word::Connection)
 }
 
 /// What becomes of a long request of which only the first of so many `words` are here; `None`: nothing, before all of it is
 /// here. A reply is what the data Redis has said instead of letting it in.
-pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Option<Action> {
-    let mut side = front.side.take()?;
+pub(crate) fn beginning(caller: &mut Caller, args: Args<'_>, words: usize) -> Option<Action> {
+    let mut side = caller.side.take()?;
     side.want_own();
     side.was_refused = false;
     side.words = words;
     let locks = &side.upstream().settings().locks;
     let to =
-        Destination::of_beginning(locks, args, words).filter(|_| front.login.is_authenticated());
+        Destination::of_beginning(locks, args, words).filter(|_| caller.login.is_authenticated());
     let action = match to {
-        Some(_) if front.waits_for_masters() || side.is_choosing() => Some(Action::Later),
+        Some(_) if caller.waits_for_masters() || side.is_choosing() => Some(Action::Later),
         Some(to) => {
             side.upstream().notes().traffic();
-            go(front, &mut side, to, args)
+            go(caller, &mut side, to, args)
         }
         None => None,
     };
     let was_refused = side.was_refused;
-    front.side = Some(side);
+    caller.side = Some(side);
     // Its end is not known yet, so nothing else can be answered.
     action.filter(|action| match action {
         Action::Pass(_) | Action::Later => true,
@@ -69,42 +70,45 @@ pub(crate) fn beginning(front: &mut Front, args: Args<'_>, words: usize) -> Opti
     })
 }
 
-fn decide(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+fn decide(caller: &mut Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let to = Destination::of(&side.upstream().settings().locks, args);
-    let action = go(front, side, to, args);
-    notice::of(side.upstream().notes(), front.command, to, args, action.as_ref());
+    let action = go(caller, side, to, args);
+    notice::of(side.upstream().notes(), caller.command, to, args, action.as_ref());
     action
 }
 
-fn go(front: &mut Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -> Option<Action> {
-    front.command = table::lookup(args.at(0)).map_or(crate::metrics::NO_COMMAND, |spec| spec.place);
+fn go(caller: &mut Caller, side: &mut Side, to: Destination<'_>, args: Args<'_>) -> Option<Action> {
+    caller.command =
+        table::lookup(args.at(0)).map_or(crate::catalogue::table::NO_COMMAND, |spec| spec.place);
     match (word(args), to) {
-        (Word::Subscriptions, _) if !is_in_transaction(front, side) => listen(front, side, args),
-        (Word::ScriptLoad, _) if !is_in_transaction(front, side) => {
-            loading::load(front, side, args)
+        (Word::Subscriptions, _) if !is_in_transaction(caller, side) => listen(caller, side, args),
+        (Word::ScriptLoad, _) if !is_in_transaction(caller, side) => {
+            loading::load(caller, side, args)
         }
-        (Word::Monitor, _) if !is_in_transaction(front, side) => watch_all(front, side, args),
-        (Word::Hello, _) if !is_in_transaction(front, side) => greet(front, side, args),
+        (Word::Monitor, _) if !is_in_transaction(caller, side) => watch_all(caller, side, args),
+        (Word::Hello, _) if !is_in_transaction(caller, side) => greet(caller, side, args),
         (Word::Reset, _) => {
             side.reset();
             None
         }
         (_, Destination::Both { lock, data }) => {
-            Some(refuse(front, side, error::lock_and_data(lock, data)))
+            Some(refuse(caller, side, error::lock_and_data(lock, data)))
         }
-        (word, to) if front.transaction.is_some() => queued(front, side, word, to, args),
+        (word, to) if caller.transaction.is_some() => queued(caller, side, word, to, args),
         (word, to) if matches!(side.transaction, Transaction::Data { .. }) => {
-            in_transaction(front, side, word, to, args)
+            in_transaction(caller, side, word, to, args)
         }
-        (Word::Multi, _) => multi(front, side, args),
-        (Word::Watch, to) => watch(front, side, to, args),
-        (Word::Unwatch, _) if side.watched.is_some() => pass(front, side, args).inspect(|action| {
-            if matches!(action, Action::Pass(_)) {
-                side.watched = None;
-                front.watched.clear();
-            }
-        }),
-        (_, Destination::Data(_)) => pass(front, side, args),
+        (Word::Multi, _) => multi(caller, side, args),
+        (Word::Watch, to) => watch(caller, side, to, args),
+        (Word::Unwatch, _) if side.watched.is_some() => {
+            pass(caller, side, args).inspect(|action| {
+                if matches!(action, Action::Pass(_)) {
+                    side.watched = None;
+                    caller.watched.clear();
+                }
+            })
+        }
+        (_, Destination::Data(_)) => pass(caller, side, args),
         (_, Destination::Proxy | Destination::Locks(_)) => None,
     }
 }
@@ -164,35 +168,35 @@ fn word_of(spec: &table::Spec, args: Args<'_>) -> Word {
 /// What `CLIENT` changes here as well as there.
 const CHANGES_OF_CLIENT: [&str; 4] = ["reply", "setname", "no-evict", "no-touch"];
 
-fn is_in_transaction(front: &Front, side: &Side) -> bool {
-    front.transaction.is_some() || matches!(side.transaction, Transaction::Data { .. })
+fn is_in_transaction(caller: &Caller, side: &Side) -> bool {
+    caller.transaction.is_some() || matches!(side.transaction, Transaction::Data { .. })
 }
 
 /// A change of subscriptions: the proxy answers it, and says it to the data Redis if that hears some of them.
-fn listen(front: &mut Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+fn listen(caller: &mut Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
     let locks = &side.upstream().settings().locks;
-    let needs_data = pubsub::needs_data(front, locks, spec, args) == Some(true);
-    if needs_data { be_ready(front, side, Side::ready) } else { None }
+    let needs_data = pubsub::needs_data(caller, locks, spec, args) == Some(true);
+    if needs_data { be_ready(caller, side, Side::ready) } else { None }
 }
 
 /// `HELLO`: messages of the data Redis have the new form from the proxy's answer on, and not before, so it is told first.
 /// Whoever hears nothing there can do without that until the next request.
-fn greet(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+fn greet(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let protocol = match (args.len(), args.get(1)) {
         (2, Some(b"2")) => Protocol::Resp2,
         (2, Some(b"3")) => Protocol::Resp3,
         _ => return None,
     };
     // What a monitor is shown has one form only, which no answer could be told from.
-    let is_heard = side.hears() && !front.client.is_monitor();
-    if protocol == front.outbox.protocol() || !is_heard {
+    let is_heard = side.hears() && !caller.client.is_monitor();
+    if protocol == caller.outbox.protocol() || !is_heard {
         return None;
     }
-    if front.outbox.in_flight() > 0 {
+    if caller.outbox.in_flight() > 0 {
         return Some(Action::Later);
     }
-    side.choose(front.db, protocol);
+    side.choose(caller.db, protocol);
     match side.ready_to_change() {
         Ready::Later => Some(Action::Later),
         Ready::Now | Ready::Refused(_) => None,
@@ -200,27 +204,27 @@ fn greet(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
 }
 
 /// `MONITOR`: the proxy shows what it does itself, the data Redis everything else.
-fn watch_all(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+fn watch_all(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     let spec = table::lookup(args.at(0)).filter(|spec| spec.accepts(args.len()))?;
-    if !may_send(front, spec, args) {
+    if !may_send(caller, spec, args) {
         return None;
     }
-    be_ready(front, side, Side::ready_to_watch)
+    be_ready(caller, side, Side::ready_to_watch)
 }
 
-fn may_send(front: &Front, spec: &table::Spec, args: Args<'_>) -> bool {
-    front.login.is_free() || permission::check(&front.login, spec, args).is_ok()
+fn may_send(caller: &Caller, spec: &table::Spec, args: Args<'_>) -> bool {
+    caller.login.is_free() || permission::check(&caller.login, spec, args).is_ok()
 }
 
 /// Makes sure that the data Redis can be told something; `None`: it can.
-fn be_ready(front: &Front, side: &mut Side, ready: fn(&mut Side) -> Ready) -> Option<Action> {
+fn be_ready(caller: &Caller, side: &mut Side, ready: fn(&mut Side) -> Ready) -> Option<Action> {
     if side.is_barred() {
-        return Some(Action::Reply(error::nobody_on_data(front.login.user().name())));
+        return Some(Action::Reply(error::nobody_on_data(caller.login.user().name())));
     }
-    if front.outbox.in_flight() > 0 {
+    if caller.outbox.in_flight() > 0 {
         return Some(Action::Later);
     }
-    side.choose(front.db, front.outbox.protocol());
+    side.choose(caller.db, caller.outbox.protocol());
     match ready(side) {
         Ready::Now => None,
         Ready::Later => Some(Action::Later),
@@ -229,15 +233,15 @@ fn be_ready(front: &Front, side: &mut Side, ready: fn(&mut Side) -> Ready) -> Op
 }
 
 /// `MULTI`: what is watched says where it runs, or the first key will.
-fn multi(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
+fn multi(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
     if let Some(key) = side.watched.clone() {
-        let action = pass(front, side, args)?;
+        let action = pass(caller, side, args)?;
         if matches!(action, Action::Pass(_)) {
             side.transaction = Transaction::Data { key, is_refused: false, selects: false };
         }
         return Some(action);
     }
-    side.transaction = match front.watched.first() {
+    side.transaction = match caller.watched.first() {
         Some(watched) => Transaction::Locks(watched.key.clone()),
         None => {
             Transaction::Undecided { requests: Vec::new(), count: 0, bar: None, selects: false }
@@ -247,13 +251,13 @@ fn multi(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
 }
 
 /// `WATCH`: all of what a client watches is of one kind.
-fn watch(front: &Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) -> Option<Action> {
+fn watch(caller: &Caller, side: &mut Side, to: Destination<'_>, args: Args<'_>) -> Option<Action> {
     match to {
         Destination::Data(Some(key)) => {
-            if let Some(lock) = front.watched.first() {
+            if let Some(lock) = caller.watched.first() {
                 return Some(Action::Reply(error::lock_and_data(&lock.key, key)));
             }
-            let action = pass(front, side, args)?;
+            let action = pass(caller, side, args)?;
             if matches!(action, Action::Pass(_)) {
                 side.watched.get_or_insert_with(|| key.into());
             }
@@ -269,14 +273,14 @@ fn watch(front: &Front, side: &mut Side, to: Destination<'_>, args: Args<'_>) ->
 
 /// A command in a transaction that runs on the masters, or of which nothing has told yet where it runs.
 fn queued(
-    front: &mut Front,
+    caller: &mut Caller,
     side: &mut Side,
     word: Word,
     to: Destination<'_>,
     args: Args<'_>,
 ) -> Option<Action> {
     if word == Word::Exec
-        && let Some(action) = loading::tell_data(front, side)
+        && let Some(action) = loading::tell_data(caller, side)
     {
         return Some(action);
     }
@@ -286,7 +290,7 @@ fn queued(
     }
     match (&mut side.transaction, to) {
         (Transaction::Undecided { .. }, Destination::Data(key)) => {
-            move_to_data(front, side, key.unwrap_or_else(|| args.at(0)), args)
+            move_to_data(caller, side, key.unwrap_or_else(|| args.at(0)), args)
         }
         (Transaction::Undecided { .. }, Destination::Locks(key)) => {
             side.transaction = Transaction::Locks(key.into());
@@ -303,28 +307,33 @@ fn queued(
         }
         (Transaction::Locks(lock), Destination::Data(data)) => {
             let refused = error::lock_and_data(lock, data.unwrap_or_else(|| args.at(0)));
-            Some(refuse(front, side, refused))
+            Some(refuse(caller, side, refused))
         }
         _ => None,
     }
 }
 
 /// A transaction turns out to be one of data: what has been queued is said again there.
-fn move_to_data(front: &mut Front, side: &mut Side, key: &[u8], args: Args<'_>) -> Option<Action> {
+fn move_to_data(
+    caller: &mut Caller,
+    side: &mut Side,
+    key: &[u8],
+    args: Args<'_>,
+) -> Option<Action> {
     if let Transaction::Undecided { bar: Some(name), .. } = &side.transaction {
         let refused = error::not_in_multi(name);
-        return Some(refuse(front, side, refused));
+        return Some(refuse(caller, side, refused));
     }
-    let ticket = match pass(front, side, args)? {
+    let ticket = match pass(caller, side, args)? {
         Action::Pass(ticket) => ticket,
-        Action::Reply(refused) => return Some(refuse(front, side, refused)),
+        Action::Reply(refused) => return Some(refuse(caller, side, refused)),
         other => return Some(other),
     };
-    let is_refused = front.transaction.as_ref().is_some_and(|it| it.is_aborted());
+    let is_refused = caller.transaction.as_ref().is_some_and(|it| it.is_aborted());
     let selects = matches!(&side.transaction, Transaction::Undecided { selects: true, .. });
     let begun = Transaction::Data { key: key.into(), is_refused, selects };
     let before = std::mem::replace(&mut side.transaction, begun);
-    front.transaction = None;
+    caller.transaction = None;
     if let (Transaction::Undecided { requests, count, .. }, Some(connection)) =
         (before, side.connection())
     {
@@ -336,7 +345,7 @@ fn move_to_data(front: &mut Front, side: &mut Side, key: &[u8], args: Args<'_>) 
 
 /// A command in a transaction that runs on the data Redis.
 fn in_transaction(
-    front: &mut Front,
+    caller: &mut Caller,
     side: &mut Side,
     word: Word,
     to: Destination<'_>,
@@ -350,15 +359,15 @@ fn in_transaction(
         (Word::Connection | Word::Hello | Word::Subscriptions | Word::Monitor, _) => {
             let not_here = || error::not_in_multi(&name_of(args));
             let refused = malformed(args, args.len()).unwrap_or_else(not_here);
-            Some(refuse(front, side, refused))
+            Some(refuse(caller, side, refused))
         }
         (_, Destination::Locks(lock)) => {
             let refused = error::lock_and_data(lock, key);
-            Some(refuse(front, side, refused))
+            Some(refuse(caller, side, refused))
         }
-        (Word::Exec, _) => exec_data(front, side, args, is_refused, selects),
-        _ => match pass(front, side, args)? {
-            Action::Reply(refused) => Some(refuse(front, side, refused)),
+        (Word::Exec, _) => exec_data(caller, side, args, is_refused, selects),
+        _ => match pass(caller, side, args)? {
+            Action::Reply(refused) => Some(refuse(caller, side, refused)),
             Action::Pass(ticket) if word == Word::Discard => {
                 (side.transaction, side.watched) = (Transaction::None, None);
                 Some(Action::Pass(ticket))
@@ -371,14 +380,14 @@ fn in_transaction(
 /// `EXEC` of data. The data Redis discards what it has queued if any of it was refused, or `EXEC` itself is:
 /// its arguments are looked at first (`rejectCommand`).
 fn exec_data(
-    front: &mut Front,
+    caller: &mut Caller,
     side: &mut Side,
     args: Args<'_>,
     is_refused: bool,
     selects: bool,
 ) -> Option<Action> {
     let malformed = malformed(args, side.words).map(Action::Reply);
-    let action = match malformed.or_else(|| pass(front, side, args))? {
+    let action = match malformed.or_else(|| pass(caller, side, args))? {
         Action::Pass(ticket) if !is_refused => {
             side.has_selected = selects;
             Action::Pass(ticket)
@@ -412,8 +421,8 @@ fn malformed(args: Args<'_>, words: usize) -> Option<Reply> {
 }
 
 /// A command that cannot be queued: what is queued must not run.
-fn refuse(front: &mut Front, side: &mut Side, refused: Reply) -> Action {
-    if let Some(transaction) = &mut front.transaction {
+fn refuse(caller: &mut Caller, side: &mut Side, refused: Reply) -> Action {
+    if let Some(transaction) = &mut caller.transaction {
         transaction.abort();
     }
     if let Transaction::Data { is_refused, .. } = &mut side.transaction {
@@ -435,21 +444,21 @@ pub(crate) fn in_words_of_data(args: Args<'_>) -> Option<Vec<u8>> {
 }
 
 /// Passes the request on as it is, once that is possible.
-fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
-    if let Some(refused) = refused_elsewhere(front, side, args) {
+fn pass(caller: &Caller, side: &mut Side, args: Args<'_>) -> Option<Action> {
+    if let Some(refused) = refused_elsewhere(caller, side, args) {
         return Some(Action::Reply(refused));
     }
-    let ticket = Ticket { key: 0, order: Order::Passed, bytes: 0, command: front.command };
-    if front.outbox.is_busy(&ticket) {
+    let ticket = Ticket { key: 0, order: Order::Passed, bytes: 0, command: caller.command };
+    if caller.outbox.is_busy(&ticket) {
         return Some(Action::Later);
     }
     // A connection of its own would overtake it.
-    if front.outbox.in_flight() > 0 && side.has_shared() {
+    if caller.outbox.in_flight() > 0 && side.has_shared() {
         side.want_own();
         return Some(Action::Later);
     }
-    side.choose(front.db, front.outbox.protocol());
-    if let Some(is_read) = short::is_read(front.command, args).filter(|_| side.may_share()) {
+    side.choose(caller.db, caller.outbox.protocol());
+    if let Some(is_read) = short::is_read(caller.command, args).filter(|_| side.may_share()) {
         return Some(Action::Share { ticket, is_read });
     }
     match side.ready() {
@@ -459,7 +468,7 @@ fn pass(front: &Front, side: &mut Side, args: Args<'_>) -> Option<Action> {
         Ready::Refused(why) => return Some(Action::Reply(Reply::error(why))),
     }
     side.is_told |= is_tracking(args);
-    if is(args.at(0), &["wait", "waitaof"]) && !is_in_transaction(front, side) {
+    if is(args.at(0), &["wait", "waitaof"]) && !is_in_transaction(caller, side) {
         side.catch_up();
     }
     Some(Action::Pass(ticket))
@@ -477,23 +486,23 @@ fn is_for_trouble(args: Args<'_>) -> bool {
 }
 
 /// What a request for the data Redis is answered that must not get there.
-fn refused_elsewhere(front: &Front, side: &Side, args: Args<'_>) -> Option<Reply> {
-    let may_be_refused = !front.login.is_free() || front.has_subscriptions();
+fn refused_elsewhere(caller: &Caller, side: &Side, args: Args<'_>) -> Option<Reply> {
+    let may_be_refused = !caller.login.is_free() || caller.has_subscriptions();
     if may_be_refused && let Some(refused) = malformed(args, side.words) {
         return Some(refused);
     }
-    if !front.login.is_free()
-        && let Err(denied) = permission::check_elsewhere(&front.login, args)
+    if !caller.login.is_free()
+        && let Err(denied) = permission::check_elsewhere(&caller.login, args)
     {
         return Some(denied.reply());
     }
     if side.is_barred() {
-        return Some(error::nobody_on_data(front.login.user().name()));
+        return Some(error::nobody_on_data(caller.login.user().name()));
     }
     if let Err(refused) = names::check_elsewhere(args) {
         return Some(refused);
     }
-    if let Some(refused) = pubsub::refuse_other_to_subscriber(front, args) {
+    if let Some(refused) = pubsub::refuse_other_to_subscriber(caller, args) {
         return Some(refused);
     }
     if is_tracking(args) && args.from(2).iter().any(|word| is(word, &["redirect"])) {

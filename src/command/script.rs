@@ -4,54 +4,55 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::number::parse_i64;
-use super::table::{Command, Spec};
-use super::word::is;
-use super::{Action, Outcome, check_ttl, error, function, operation, permission, program};
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
+use super::{Action, Outcome, check_ttl, function, operation, permission, program};
+use crate::catalogue::error;
+use crate::catalogue::table::{Command, Spec};
+use crate::context::caller::Caller;
 use crate::lua::program::split_shebang;
 use crate::lua::{Create, Own, Script, Shape, Value};
 use crate::operation::claim::{self, Claim, How};
 use crate::operation::extend::{self, Extend};
-use crate::operation::instead::ScriptCall;
 use crate::operation::load::{self, Load};
+use crate::operation::on_register::ScriptCall;
 use crate::operation::release::{self, Release};
 use crate::operation::{Answers, Kind, OfScript};
+use crate::resp::number::parse_i64;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// `EVAL text numkeys key... arg...`
-pub(super) fn eval(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcome {
+pub(super) fn eval(caller: &mut Caller, args: Args<'_>, read_only: bool) -> Outcome {
     let (keys, argv) = keys_and_argv(args)?;
     split_shebang(args.at(1))?;
-    let script = front.worker.scripts().load(Bytes::copy_from_slice(args.at(1)));
+    let script = caller.worker.scripts().load(Bytes::copy_from_slice(args.at(1)));
     if script.is_lua() {
         script.keep();
     }
-    run(front, script, read_only, &keys, &argv)
+    run(caller, script, read_only, &keys, &argv)
 }
 
 /// `EVALSHA sha numkeys key... arg...`
-pub(super) fn evalsha(front: &mut Front, args: Args<'_>, read_only: bool) -> Outcome {
+pub(super) fn evalsha(caller: &mut Caller, args: Args<'_>, read_only: bool) -> Outcome {
     let (keys, argv) = keys_and_argv_of_sha(args)?;
-    let script = front.worker.scripts().get(args.at(1));
+    let script = caller.worker.scripts().get(args.at(1));
     let Some(script) = script else {
         // It may be the one that is being loaded.
-        return if front.outbox.in_flight() > 0 {
+        return if caller.outbox.in_flight() > 0 {
             Ok(Action::Later)
         } else {
             Err(error::NO_SCRIPT)
         };
     };
-    run(front, script, read_only, &keys, &argv)
+    run(caller, script, read_only, &keys, &argv)
 }
 
 /// `SCRIPT LOAD|EXISTS|FLUSH`
-pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
+pub(super) fn script(caller: &mut Caller, args: Args<'_>) -> Outcome {
     match (&args.at(1).to_ascii_lowercase()[..], args.len()) {
         (b"load", 3) => {
             split_shebang(args.at(2))?;
-            let script = front.worker.scripts().load(Bytes::copy_from_slice(args.at(2)));
+            let script = caller.worker.scripts().load(Bytes::copy_from_slice(args.at(2)));
             if let Some(why) = script.refused() {
                 return Err(Reply::error(why.to_owned()));
             }
@@ -60,20 +61,20 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
                 return Ok(Action::Reply(Reply::bulk(script.sha.clone())));
             }
             Ok(Action::Start(operation(
-                front,
+                caller,
                 b"",
                 Kind::Load(Load::new(script, load::Then::Tell)),
             )))
         }
         (b"load", _) => Err(error::wrong_arity("script|load")),
         (b"exists", 3..) => {
-            let scripts = front.worker.scripts();
+            let scripts = caller.worker.scripts();
             let exists = args.from(2).iter().map(|sha| Reply::Int(scripts.contains(sha).into()));
             Ok(Action::Reply(Reply::Array(exists.collect())))
         }
         (b"exists", _) => Err(error::wrong_arity("script|exists")),
-        (b"flush", 2) => flush(front),
-        (b"flush", 3) if is_flush_mode(args.at(2)) => flush(front),
+        (b"flush", 2) => flush(caller),
+        (b"flush", 3) if is_flush_mode(args.at(2)) => flush(caller),
         (b"flush", _) => Err(error::SCRIPT_FLUSH_OPTION),
         (b"debug", 3) if args.at(2).eq_ignore_ascii_case(b"no") => Ok(Action::Reply(Reply::OK)),
         (b"debug", 3) => Err(Reply::error("ERR scripts cannot be debugged through redlock-proxy")),
@@ -83,10 +84,10 @@ pub(super) fn script(front: &mut Front, args: Args<'_>) -> Outcome {
     }
 }
 
-fn flush(front: &Front) -> Outcome {
-    front.worker.scripts().flush();
-    front.worker.residents().flush();
-    let links = front.worker.engine().links().iter();
+fn flush(caller: &Caller) -> Outcome {
+    caller.worker.scripts().flush();
+    caller.worker.residents().flush();
+    let links = caller.worker.engine().links().iter();
     links.filter(|link| link.is_up()).for_each(|link| link.keep_in_step());
     Ok(Action::Reply(Reply::OK))
 }
@@ -130,21 +131,21 @@ pub(super) type Call<'a> = (Arc<Script>, Words<'a>, Words<'a>);
 /// What an `EVAL`, `EVALSHA` or `FCALL` after `MULTI` will run, when those `before` it, by their SHA1, have been;
 /// the error is its reply.
 pub(super) fn queued<'a>(
-    front: &Front,
+    caller: &Caller,
     spec: &Spec,
     args: Args<'a>,
     before: impl FnOnce(&str) -> Option<Arc<Script>>,
 ) -> Result<Call<'a>, Reply> {
     if matches!(spec.id, Command::Fcall | Command::FcallRo) {
-        return function::queued(front, spec, args);
+        return function::queued(caller, spec, args);
     }
     let is_text = matches!(spec.id, Command::Eval | Command::EvalRo);
     let (keys, argv) = if is_text { keys_and_argv(args) } else { keys_and_argv_of_sha(args) }?;
     let script = if is_text {
         split_shebang(args.at(1))?;
-        front.worker.scripts().load(Bytes::copy_from_slice(args.at(1)))
+        caller.worker.scripts().load(Bytes::copy_from_slice(args.at(1)))
     } else {
-        let known = front.worker.scripts().get(args.at(1));
+        let known = caller.worker.scripts().get(args.at(1));
         let sha = || String::from_utf8_lossy(args.at(1)).to_ascii_lowercase();
         known.or_else(|| before(&sha())).ok_or(error::NO_SCRIPT)?
     };
@@ -162,7 +163,7 @@ pub(super) fn runs_read_only(spec: &Spec) -> bool {
 }
 
 /// The script that a command brings along.
-pub(super) fn brought(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Arc<Script>> {
+pub(super) fn brought(caller: &Caller, spec: &Spec, args: Args<'_>) -> Option<Arc<Script>> {
     let is_load = || args.at(1).eq_ignore_ascii_case(b"load");
     let text = match spec.id {
         Command::Eval | Command::EvalRo => args.get(1),
@@ -170,12 +171,12 @@ pub(super) fn brought(front: &Front, spec: &Spec, args: Args<'_>) -> Option<Arc<
         _ => None,
     };
     let text = text.filter(|text| split_shebang(text).is_ok())?;
-    Some(front.worker.scripts().load(Bytes::copy_from_slice(text)))
+    Some(caller.worker.scripts().load(Bytes::copy_from_slice(text)))
 }
 
 /// Runs the script as what it means. Whatever is not as the meaning needs it runs as it is.
 fn run(
-    front: &Front,
+    caller: &Caller,
     script: Arc<Script>,
     read_only: bool,
     keys: &[&[u8]],
@@ -185,25 +186,25 @@ fn run(
         (Some(shape), [_])
             if argv.len() >= shape.arguments()
                 && !read_only
-                && permission::may_call_all_of(&front.login, &script) =>
+                && permission::may_call_all_of(&caller.login, &script) =>
         {
-            lower(front, &script, shape, argv)?
+            lower(caller, &script, shape, argv)?
         }
         _ => None,
     };
     match kind {
-        Some(kind) => Ok(Action::Start(operation(front, keys[0], kind))),
-        None => Ok(program::script(front, script, read_only, keys, argv)),
+        Some(kind) => Ok(Action::Start(operation(caller, keys[0], kind))),
+        None => Ok(program::script(caller, script, read_only, keys, argv)),
     }
 }
 
 fn lower(
-    front: &Front,
+    caller: &Caller,
     script: &Arc<Script>,
     shape: &Shape,
     argv: &[&[u8]],
 ) -> Result<Option<Kind>, Reply> {
-    let call = || ScriptCall::new(Arc::clone(script), front.login.guard().cloned(), argv);
+    let call = || ScriptCall::new(Arc::clone(script), caller.login.guard().cloned(), argv);
     Ok(match shape {
         Shape::Release { token, deleted, missing, other } => {
             let replies = release::Replies {
@@ -215,7 +216,7 @@ fn lower(
             Some(Kind::Release(Release::new(argv[token.position()].into(), replies)))
         }
         Shape::Extend { token, ttl, extended, missing, other, .. } => {
-            let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
+            let Some(ttl_ms) = ttl_ms(caller, argv[ttl.position()])? else { return Ok(None) };
             let replies = extend::Replies {
                 changed: reply(extended),
                 missing: reply(missing),
@@ -225,13 +226,13 @@ fn lower(
             Some(Kind::Extend(Extend::new(argv[token.position()].into(), ttl_ms, replies)))
         }
         Shape::Claim { token, ttl, granted, refused } => {
-            let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
+            let Some(ttl_ms) = ttl_ms(caller, argv[ttl.position()])? else { return Ok(None) };
             let replies = claim::Replies::new(reply(granted), reply(refused));
             let replies = OfScript { replies, call: call() };
             Some(claim(argv[token.position()], ttl_ms, How::IfFree, replies))
         }
         Shape::Acquire { token, ttl, create, own, created, extended, refused, .. } => {
-            let Some(ttl_ms) = ttl_ms(front, argv[ttl.position()])? else { return Ok(None) };
+            let Some(ttl_ms) = ttl_ms(caller, argv[ttl.position()])? else { return Ok(None) };
             let Some(prefix) = prefix(own, argv) else { return Ok(None) };
             let how = How::IfFreeOrOurs { create: creates(create, argv), prefix };
             let replies = claim::Replies {
@@ -250,11 +251,11 @@ fn claim(token: &[u8], ttl_ms: i64, how: How, replies: OfScript<claim::Replies>)
 }
 
 /// Milliseconds, if they are what the shape was recognised for: a positive number that Redis can add to its clock.
-fn ttl_ms(front: &Front, word: &[u8]) -> Result<Option<i64>, Reply> {
-    let fits = |ttl_ms: &i64| *ttl_ms > 0 && ttl_ms.checked_add(front.unix_ms()).is_some();
+fn ttl_ms(caller: &Caller, word: &[u8]) -> Result<Option<i64>, Reply> {
+    let fits = |ttl_ms: &i64| *ttl_ms > 0 && ttl_ms.checked_add(caller.unix_ms()).is_some();
     let ttl_ms = parse_i64(word).filter(fits);
     if let Some(ttl_ms) = ttl_ms {
-        check_ttl(front, "set", ttl_ms)?;
+        check_ttl(caller, "set", ttl_ms)?;
     }
     Ok(ttl_ms)
 }

@@ -4,14 +4,16 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
-use super::key_flags::{Flags, KeyFlags};
-use super::table::{self, Spec};
-use super::{Action, Outcome, error, glob, keys};
+use super::{Action, Outcome};
 use crate::acl::Categories;
 use crate::acl::catalogue::{self, Entry};
-use crate::client::decoder::Args;
-use crate::client::reply::{Encoded, Reply};
-use crate::client::session::Front;
+use crate::catalogue::key_flags::{Flags, KeyFlags};
+use crate::catalogue::table::{self, Spec};
+use crate::catalogue::{error, keys};
+use crate::context::caller::Caller;
+use crate::resp::glob;
+use crate::resp::reply::{Encoded, Reply};
+use crate::resp::requests::Args;
 
 /// `ROLE`: a master without replicas.
 pub(super) fn role() -> Outcome {
@@ -20,8 +22,8 @@ pub(super) fn role() -> Outcome {
 }
 
 /// `TIME`
-pub(super) fn time(front: &Front) -> Outcome {
-    let micros = front.worker.engine().rules().unix_time.micros();
+pub(super) fn time(caller: &Caller) -> Outcome {
+    let micros = caller.worker.engine().rules().unix_time.micros();
     let part = |part: i64| Reply::bulk(part.to_string());
     let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
     Ok(Action::Reply(Reply::Array(vec![part(seconds), part(rest)])))
@@ -30,7 +32,7 @@ pub(super) fn time(front: &Front) -> Outcome {
 /// `WAIT replicas timeout`: a quorum has confirmed every write before its reply, and the masters
 /// have no replicas to wait for.
 pub(super) fn wait(args: Args<'_>) -> Outcome {
-    use super::number::parse_i64;
+    use crate::resp::number::parse_i64;
     parse_i64(args.at(1)).ok_or(error::NOT_AN_INTEGER)?;
     match parse_i64(args.at(2)) {
         None => Err(error::TIMEOUT_NOT_AN_INTEGER),

@@ -7,22 +7,23 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use super::data::{MAX_WORDS, SHORT_RANGE};
-use super::number::parse_i64;
 use super::program::OneCommand;
-use super::table::{Nothing, Run, Spec};
-use super::word::is;
-use super::{Action, Outcome, error};
-use crate::client::decoder::Args;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
-use crate::client::waiting::{Awaited, Behind, Entries, First, Waiting};
-use crate::clock;
-use crate::operation::aside::Aside;
-use crate::operation::changes::Line;
-use crate::operation::large::Large;
+use super::{Action, Outcome};
+use crate::catalogue::error;
+use crate::catalogue::table::{Nothing, Run, Spec};
+use crate::context::caller::Caller;
+use crate::context::waiting::{Awaited, Behind, Entries, First, Waiting};
+use crate::engine::sequential::Aside;
+use crate::engine::sequential::large::Large;
+use crate::operation::changed_keys::Line;
 use crate::operation::program::Rendering;
-use crate::operation::query::Query;
+use crate::operation::verbatim_read::Query;
 use crate::operation::{Kind, Operation, request};
+use crate::resp::number::parse_i64;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
+use crate::time::clock;
 
 /// A request, by its parts.
 #[derive(Clone, Debug)]
@@ -46,16 +47,16 @@ pub(super) struct Request {
 const MOST_AT_ONCE: i64 = 1000;
 
 /// Runs the command that `spec` describes.
-pub(super) fn read(front: &Front, spec: &Spec, args: Args<'_>) -> Outcome {
+pub(super) fn read(caller: &Caller, spec: &Spec, args: Args<'_>) -> Outcome {
     let request = Request::parse(spec, args)?;
     if args.len() > MAX_WORDS {
         return Err(error::too_many_words(spec.name));
     }
     Ok(match request.block_ms {
-        Some(block_ms) => request.wait(front, block_ms),
-        None if request.group.is_some() => Action::Start(request.delivery(front).operation()),
-        None if request.is_short() => Action::Start(request.query(front, &request.ids)),
-        None => Action::Aside(Box::new(Aside::Large(request.large(front)))),
+        Some(block_ms) => request.wait(caller, block_ms),
+        None if request.group.is_some() => Action::Start(request.delivery(caller).operation()),
+        None if request.is_short() => Action::Start(request.query(caller, &request.ids)),
+        None => Action::Aside(Box::new(Aside::Large(request.large(caller)))),
     })
 }
 
@@ -176,9 +177,9 @@ impl Request {
         self.count.is_some_and(|count| (1..=SHORT_RANGE as i64).contains(&count))
     }
 
-    fn query(&self, front: &Front, ids: &[Box<[u8]>]) -> Operation {
-        let nothing = Nothing::Streams(front.outbox.protocol());
-        self.query_in(front.db, nothing, ids)
+    fn query(&self, caller: &Caller, ids: &[Box<[u8]>]) -> Operation {
+        let nothing = Nothing::Streams(caller.outbox.protocol());
+        self.query_in(caller.db, nothing, ids)
     }
 
     fn query_in(&self, db: u32, nothing: Nothing, ids: &[Box<[u8]>]) -> Operation {
@@ -187,54 +188,54 @@ impl Request {
         Operation { db, key: self.key().into(), kind: Kind::Query(Box::new(query)) }
     }
 
-    fn large(&self, front: &Front) -> Large {
+    fn large(&self, caller: &Caller) -> Large {
         Large {
-            db: front.db,
+            db: caller.db,
             keys: self.keys.clone(),
             request: self.behind(&self.ids).encoded().into(),
             words: None,
-            nothing: Nothing::Streams(front.outbox.protocol()),
+            nothing: Nothing::Streams(caller.outbox.protocol()),
             flat: false,
         }
     }
 
     /// Hands entries to a consumer, which the group notes.
-    fn delivery(&self, front: &Front) -> OneCommand {
+    fn delivery(&self, caller: &Caller) -> OneCommand {
         let words = self.behind(&self.ids).words();
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let keys: Vec<&[u8]> = self.names().collect();
-        let rendering = Rendering::Streams(front.outbox.protocol());
-        OneCommand::on_keys(front, &keys, &words, rendering)
+        let rendering = Rendering::Streams(caller.outbox.protocol());
+        OneCommand::on_keys(caller, &keys, &words, rendering)
     }
 
-    fn wait(self, front: &Front, block_ms: i64) -> Action {
+    fn wait(self, caller: &Caller, block_ms: i64) -> Action {
         let entries = match &self.group {
             Some([group, _]) => {
-                let line = Line::Group(front.worker.engine().fingerprint(front.db, group));
-                self.deliveries(front, line)
+                let line = Line::Group(caller.worker.engine().fingerprint(caller.db, group));
+                self.deliveries(caller, line)
             }
-            None => self.readings(front),
+            None => self.readings(caller),
         };
         let until = Duration::from_millis(block_ms.unsigned_abs());
         let waiting = Waiting {
             keys: self.keys.clone(),
             has_options: true,
-            db: front.db,
+            db: caller.db,
             until: (block_ms > 0).then(|| clock::now() + until),
             awaited: Awaited::Entries(entries),
         };
         Action::Wait(Box::new(waiting))
     }
 
-    fn readings(&self, front: &Front) -> Entries {
-        let (awaited, db) = (self.awaited(), front.db);
-        let nothing = Nothing::Streams(front.outbox.protocol());
+    fn readings(&self, caller: &Caller) -> Entries {
+        let (awaited, db) = (self.awaited(), caller.db);
+        let nothing = Nothing::Streams(caller.outbox.protocol());
         let next = move |ids: &[Box<[u8]>]| awaited.query_in(db, nothing, ids);
-        self.entries(First::Read(self.large(front)), Box::new(next), Line::Readers)
+        self.entries(First::Read(self.large(caller)), Box::new(next), Line::Readers)
     }
 
-    fn deliveries(&self, front: &Front, line: Line) -> Entries {
-        let (first, next) = (self.delivery(front), self.awaited().delivery(front));
+    fn deliveries(&self, caller: &Caller, line: Line) -> Entries {
+        let (first, next) = (self.delivery(caller), self.awaited().delivery(caller));
         let first = First::Operation(Box::new(move || first.operation()));
         self.entries(first, Box::new(move |_| next.operation()), line)
     }

@@ -5,128 +5,72 @@ mod planning;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::table::{self, Command, Family, Run, Spec};
-use super::word::is;
-use super::{Action, Outcome, error, family, function, operation, script};
-use crate::client::decoder::{Args, Decoder, Limits};
+use super::{Action, Outcome, family, function, operation, script};
+use crate::catalogue::error;
+use crate::catalogue::table::{self, Command, Family, Run, Spec};
 use crate::client::outbox::Gather;
-use crate::client::reply::Reply;
-use crate::client::session::Front;
 use crate::client::slices::Made;
 use crate::client::timeslice::TimeSlice;
+use crate::context::caller::Caller;
+use crate::context::transaction::{Request, Transaction};
 use crate::lua::Script;
 use crate::operation::load::{self, Load};
 use crate::operation::watch::{Watch, Watched};
 use crate::operation::{Kind, Operation, request};
+use crate::resp::reply::Reply;
+use crate::resp::requests::{Args, Decoder, Limits};
+use crate::resp::word::is;
 pub use planning::Planning;
 
 /// How many bytes of commands one client may queue. Redis counts them as the client's query buffer,
 /// which it bounds by 1 GB.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
-/// What an allocation takes beside its bytes.
-const ALLOCATION: usize = 16;
-
 /// How many keys one client may watch: each is compared on every master by `EXEC`.
 const MAX_WATCHED: usize = 1024;
 
-/// A queued request.
-#[derive(Debug)]
-struct Request {
-    spec: &'static Spec,
-    /// Its words, encoded.
-    words: Box<[u8]>,
-    /// The script that it brings along, with what masters said of it: the cache may forget that before `EXEC`.
-    script: Option<Arc<Script>>,
-}
-
-/// What a session has queued since `MULTI`.
-#[derive(Debug, Default)]
-pub struct Transaction {
-    queue: Vec<Request>,
-    bytes: usize,
-    /// How many there are up to the last that changes something in the proxy: what they answer has to be known
-    /// before it is done.
-    to_last_change: usize,
-    /// Something has to do with the libraries of functions.
-    needs_libraries: bool,
-    /// A command was refused; `EXEC` will be, too.
-    aborted: bool,
-}
-
-impl Transaction {
-    /// What the queue takes.
-    pub fn held(&self) -> usize {
-        // Each request is an allocation of its own.
-        let entries = self.queue.capacity() * size_of::<Request>();
-        entries + self.queue.len() * ALLOCATION + self.bytes
-    }
-
-    /// Whether a quorum has to tell which libraries there are before `EXEC` is looked at.
-    fn needs_libraries(&self) -> bool {
-        self.needs_libraries && !self.aborted
-    }
-
-    /// Whether `EXEC` will be refused.
-    pub fn is_aborted(&self) -> bool {
-        self.aborted
-    }
-
-    /// `EXEC` will be refused.
-    pub fn abort(&mut self) {
-        self.aborted = true;
-    }
-
-    /// The requests that load a script, encoded.
-    pub fn loads(&self) -> impl Iterator<Item = &[u8]> {
-        let loads =
-            self.queue.iter().filter(|it| it.spec.id == Command::Script && it.script.is_some());
-        loads.map(|request| &request.words[..])
-    }
-}
-
 /// `MULTI`
-pub(super) fn multi(front: &mut Front) -> Outcome {
-    if front.transaction.is_some() {
+pub(super) fn multi(caller: &mut Caller) -> Outcome {
+    if caller.transaction.is_some() {
         return Err(error::NESTED_MULTI);
     }
-    front.transaction = Some(Transaction::default());
+    caller.transaction = Some(Transaction::default());
     Ok(Action::Reply(Reply::OK))
 }
 
 /// `DISCARD`
-pub(super) fn discard(front: &mut Front) -> Outcome {
-    front.transaction.take().ok_or(error::DISCARD_WITHOUT_MULTI)?;
-    front.watched.clear();
+pub(super) fn discard(caller: &mut Caller) -> Outcome {
+    caller.transaction.take().ok_or(error::DISCARD_WITHOUT_MULTI)?;
+    caller.watched.clear();
     Ok(Action::Reply(Reply::OK))
 }
 
 /// `UNWATCH`
-pub(super) fn unwatch(front: &mut Front) -> Outcome {
-    front.watched.clear();
+pub(super) fn unwatch(caller: &mut Caller) -> Outcome {
+    caller.watched.clear();
     Ok(Action::Reply(Reply::OK))
 }
 
 /// `WATCH key...`
-pub(super) fn watch(front: &mut Front, args: Args<'_>) -> Outcome {
-    if front.transaction.is_some() {
+pub(super) fn watch(caller: &mut Caller, args: Args<'_>) -> Outcome {
+    if caller.transaction.is_some() {
         return Err(error::WATCH_IN_MULTI);
     }
-    if front.watched.len() + args.len() > MAX_WATCHED {
+    if caller.watched.len() + args.len() > MAX_WATCHED {
         return Err(Reply::error("ERR too many keys are watched: watch fewer of them"));
     }
     let mut operations = Vec::new();
     for key in args.from(1).iter() {
-        let known = |watched: &Rc<Watched>| watched.db == front.db && *watched.key == *key;
-        if front.watched.iter().any(known) {
+        let known = |watched: &Rc<Watched>| watched.db == caller.db && *watched.key == *key;
+        if caller.watched.iter().any(known) {
             continue;
         }
-        let engine = front.worker.engine();
-        let changes = engine.changes_of(vec![engine.fingerprint(front.db, key)]);
-        let watched = Watched::new(front.db, key, changes);
-        front.watched.push(Rc::clone(&watched));
+        let engine = caller.worker.engine();
+        let changes = engine.changes_of(vec![engine.fingerprint(caller.db, key)]);
+        let watched = Watched::new(caller.db, key, changes);
+        caller.watched.push(Rc::clone(&watched));
         operations.push(Operation {
-            db: front.db,
+            db: caller.db,
             key: key.into(),
             kind: Kind::Watch(Watch::new(watched)),
         });
@@ -138,14 +82,14 @@ pub(super) fn watch(front: &mut Front, args: Args<'_>) -> Outcome {
 }
 
 /// A request was not even accepted: what is queued must not run.
-pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Reply) -> Action {
-    if let Some(transaction) = &mut front.transaction {
+pub(super) fn refused(caller: &mut Caller, args: Args<'_>, refused: Reply) -> Action {
+    if let Some(transaction) = &mut caller.transaction {
         transaction.aborted = true;
     }
     match refused {
         Reply::Error(why) if args.at(0).eq_ignore_ascii_case(b"exec") => {
-            front.transaction = None;
-            front.watched.clear();
+            caller.transaction = None;
+            caller.watched.clear();
             Action::Reply(error::exec_aborted_by(&why))
         }
         other => Action::Reply(other),
@@ -153,19 +97,19 @@ pub(super) fn refused(front: &mut Front, args: Args<'_>, refused: Reply) -> Acti
 }
 
 /// Puts a command into the queue of a `MULTI`.
-pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Outcome {
-    let Some(transaction) = &mut front.transaction else { return Err(error::EXEC_WITHOUT_MULTI) };
+pub(super) fn queue(caller: &mut Caller, spec: &'static Spec, args: Args<'_>) -> Outcome {
+    let Some(transaction) = &mut caller.transaction else { return Err(error::EXEC_WITHOUT_MULTI) };
     if let Err(refused) = may_be_queued(transaction.bytes) {
         transaction.aborted = true;
         return Err(refused);
     }
-    let script = script::brought(front, spec, args);
-    let look = script.as_ref().and_then(|script| look_at(front, script));
-    if look.is_some() && front.outbox.in_flight() > 0 {
+    let script = script::brought(caller, spec, args);
+    let look = script.as_ref().and_then(|script| look_at(caller, script));
+    if look.is_some() && caller.outbox.in_flight() > 0 {
         return Ok(Action::Later);
     }
     let words = request::of(args.iter());
-    if let Some(transaction) = &mut front.transaction {
+    if let Some(transaction) = &mut caller.transaction {
         let text = script.as_ref().map_or(0, |script| script.text.len());
         transaction.bytes += words.len() + text;
         transaction.queue.push(Request { spec, words, script });
@@ -178,9 +122,9 @@ pub(super) fn queue(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> O
 }
 
 /// A script that is new has to be looked at before `EXEC`.
-fn look_at(front: &Front, script: &Arc<Script>) -> Option<Action> {
+fn look_at(caller: &Caller, script: &Arc<Script>) -> Option<Action> {
     let kind = || Kind::Load(Load::new(Arc::clone(script), load::Then::Queue));
-    (!script.is_lua()).then(|| Action::Start(operation(front, b"", kind())))
+    (!script.is_lua()).then(|| Action::Start(operation(caller, b"", kind())))
 }
 
 fn is_script(spec: &Spec) -> bool {
@@ -196,19 +140,19 @@ fn may_be_queued(queued: usize) -> Result<(), Reply> {
 }
 
 /// `EXEC`
-pub(super) fn exec(front: &mut Front) -> Outcome {
-    let needs_libraries = front.transaction.as_ref().is_some_and(|it| it.needs_libraries());
-    let libraries = if needs_libraries { front.current_libraries(&[]) } else { None };
+pub(super) fn exec(caller: &mut Caller) -> Outcome {
+    let needs_libraries = caller.transaction.as_ref().is_some_and(|it| it.needs_libraries());
+    let libraries = if needs_libraries { caller.current_libraries(&[]) } else { None };
     if needs_libraries && libraries.is_none() {
         return Ok(Action::Later);
     }
-    let transaction = front.transaction.take().ok_or(error::EXEC_WITHOUT_MULTI)?;
-    let watched = std::mem::take(&mut front.watched);
+    let transaction = caller.transaction.take().ok_or(error::EXEC_WITHOUT_MULTI)?;
+    let watched = std::mem::take(&mut caller.watched);
     if transaction.aborted {
         return Err(error::EXEC_ABORT);
     }
     let mut planning = Box::new(Planning::of(transaction, watched, libraries));
-    Ok(match planning.go_on(front, &mut TimeSlice::default())? {
+    Ok(match planning.go_on(caller, &mut TimeSlice::default())? {
         Some(operation) => Action::Start(operation),
         None => Action::Plan(planning),
     })
@@ -255,18 +199,18 @@ fn is_own(spec: &Spec) -> bool {
 }
 
 /// Answers a request of a transaction that was left until the masters have answered the others.
-pub fn answer(front: &mut Front, place: u16, request: &[u8]) -> Made {
+pub fn answer(caller: &mut Caller, place: u16, request: &[u8]) -> Made {
     let mut decoder = Decoder::new();
     let decoded = decoder.decode(request, NO_LIMITS);
     match (table::at(place), decoded) {
-        (Some(spec), Ok(_)) => known(front, spec, decoder.args(request)),
+        (Some(spec), Ok(_)) => known(caller, spec, decoder.args(request)),
         (_, Err(error)) => Made::Whole(error.reply()),
         (None, _) => Made::Whole(error::SYNTAX),
     }
 }
 
-fn known(front: &mut Front, spec: &'static Spec, args: Args<'_>) -> Made {
-    Made::Whole(match family(front, spec, args) {
+fn known(caller: &mut Caller, spec: &'static Spec, args: Args<'_>) -> Made {
+    Made::Whole(match family(caller, spec, args) {
         Ok(Action::Reply(reply)) | Err(reply) => reply,
         Ok(Action::Slices(sliced)) => return Made::Sliced(sliced),
         // In one Redis nothing runs beside EXEC.

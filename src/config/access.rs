@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::master_addr::split_host_port;
+use super::typed::Typed;
 use super::{InvalidSetting, Live, MasterAddr, Secret, Settings, UnixSocket, given, set_given};
 use crate::acl::Users;
-use crate::address;
-use crate::cli::Typed;
-use crate::tls::server::AuthClients;
+use crate::net::address;
+use crate::net::tls::server::AuthClients;
 
 /// The password that clients must give; an empty one is none, as in `redis.conf`.
 pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSetting> {

@@ -6,13 +6,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::access::secret_from;
+use super::typed::{Typed, Word};
 use super::values::{duration_within, switch};
 use super::{
     InvalidMasterAddr, InvalidSetting, MasterAddr, Secret, SentinelAddr, YEAR_MS, given, sentinel,
     set_given,
 };
-use crate::cli::{Typed, Word};
-use crate::data::names::LockNames;
+use crate::names::lock_names::LockNames;
 
 /// Where everything goes that is no lock.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::typed::{Typed, Word};
 use super::values::{duration_within, switch};
 use super::{InvalidSetting, Settings, YEAR_MS, access, given, set, set_given};
-use crate::cli::{Typed, Word};
 
 /// Settings without masters, of which no client is asked for anything: the data Redis does that.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access;
 use super::memory::MemoryLimit;
+use super::typed::Typed;
 use super::values::{bytes_within, duration_within, number_within, shown_duration, switch};
-use super::{InvalidSetting, NoTtl, Secret, YEAR_MS, no_ttl, redis_version};
+use super::{InvalidSetting, NoTtl, Secret, YEAR_MS, access, no_ttl, redis_version};
 use crate::acl::Users;
-use crate::cli::Typed;
 
 /// The part of [`super::Settings`] that can change. All that is here is looked up when it is needed.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,8 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::values::shown_duration;
-use super::{Data, LogFormat, NoTtl, Settings};
-use crate::master::standing::ColdStart;
+use super::{ColdStart, Data, LogFormat, NoTtl, Settings};
 
 impl Settings {
     /// The name and meaning of each setting that stays as it is until the next start, without passwords.

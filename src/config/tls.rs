@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::typed::{Typed, Word};
 use super::{InvalidSetting, given, set_given, values};
-use crate::cli::{Typed, Word};
-use crate::tls::server::AuthClients;
-use crate::tls::{PairFiles, client, server};
+use crate::net::tls::server::{self, AuthClients};
+use crate::net::tls::{PairFiles, client};
 
 /// Clients are accepted by TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,13 @@
 //! decided by it.
 //!
 //! * A pattern that has matched nothing during an hour of traffic may be misspelled ([`unmatched`]).
-//! * A key that is used as a lock, and that no pattern names, is on one Redis only ([`unguarded`], [`scripts`]).
+//! * A key that is used as a lock, and that no pattern names, is on one Redis only ([`unguarded`], `scripts`).
 //!
 //! Workers note what they see, and the [watch](super::watch) asks once a second what there is to tell. The memory is
 //! bounded, and so is what a worker does for one request.
 
-pub mod scripts;
+pub mod meaning;
+mod scripts;
 pub mod unguarded;
 pub mod unmatched;
 
@@ -19,7 +20,7 @@ use scripts::{LockScripts, Use};
 use unguarded::Unguarded;
 use unmatched::Unmatched;
 
-use super::names::LockNames;
+use crate::names::lock_names::LockNames;
 
 /// What was noted since the start, by all workers.
 #[derive(Debug, Default)]
@@ -162,7 +163,7 @@ mod tests {
     fn a_script_is_about_its_first_key_unless_it_goes_through_all() {
         for (is_of_all_keys, expected) in [(false, 1), (true, 2)] {
             let notes = Notes::default();
-            let script = Use { kind: crate::learn::kind::Kind::ReleaseScript, is_of_all_keys };
+            let script = Use { kind: crate::names::kind::Kind::ReleaseScript, is_of_all_keys };
             notes.ran(script, &[b"job", b"other"]);
             notes.ran(script, &[]);
             assert_eq!(notes.unguarded_patterns(), expected);

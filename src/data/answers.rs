@@ -2,7 +2,7 @@
 
 use super::connection::Lost;
 use super::watch::HAS_MARK;
-use crate::reserved::MARK;
+use crate::catalogue::reserved::MARK;
 
 /// What the data Redis says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,17 +16,18 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::io::AsyncWrite;
 
 use reading::Piece;
 
-use super::replies::{NotRedis, Replies};
 use super::setup::{Setup, Step};
 use super::upstream::{Dialled, Upstream};
-use crate::client::session::PASS_BUFFER;
-use crate::flush::poll_flush;
-use crate::master::dial::{Connection, Stream as _};
+use crate::client::outbox::Recipient;
+use crate::masters::dial::{Connection, Stream as _};
+use crate::net::write::poll_flush;
+use crate::resp::PASS_BUFFER;
+use crate::resp::extent::{NotRedis, Replies};
 
 /// With so many bytes of requests that the data Redis has not taken yet, nothing more is read from the client.
 const REQUESTS_TO_STOP_READING: usize = PASS_BUFFER;
@@ -118,22 +119,6 @@ pub enum Lost {
     /// There is something else at its address.
     #[error(transparent)]
     NotRedis(#[from] NotRedis),
-}
-
-/// Takes the replies to requests that were passed on, and messages, while their bytes come.
-pub trait Recipient {
-    /// Whether the reply whose turn it is may come from the data Redis, and there is room for it.
-    fn may_pass(&self) -> bool;
-    /// Takes a piece of that reply.
-    fn pass(&self, piece: &[u8]);
-    /// The same of a long piece, which need not be copied.
-    fn pass_long(&self, piece: Bytes);
-    /// Learns that this was its last piece; `error` is its text, if it is one.
-    fn passed(&self, error: Option<&[u8]>);
-    /// Whether a message can begin or go on here, and there is room for it.
-    fn may_pass_message(&self) -> bool;
-    /// Takes a piece of a message, its last one if it `ends`.
-    fn pass_message(&self, piece: &[u8], ends: bool);
 }
 
 /// Whether a request can be passed on.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::clock::{self, Instant};
+use crate::time::clock::{self, Instant};
 
 /// See the module.
 #[derive(Debug, Default)]

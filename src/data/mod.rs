@@ -1,4 +1,4 @@
-//! The Redis that the application already has, beside the masters that hold its locks.
+//! The Redis that the application already has, next to the masters that hold its locks.
 //!
 //! ```text
 //!                            keys of locks
@@ -10,23 +10,18 @@
 //!                            short requests of clients that have none of their own
 //! ```
 //!
-//! * [`names`] says which keys and channels are locks;
-//! * [`upstream`] is the way to the data Redis, [`connection`] a client's own connection to it, which has questions of
-//!   its own (`answers`), and [`shared`] one for short requests of many;
-//! * [`spare`] has a client's own one ready for the next client;
-//! * [`side`] is what a session knows of it all, [`setup`] what such a connection is brought to before its first request;
-//! * [`sentinels`] asks where it is, should sentinels choose it, and [`whereabouts`] is what they tell;
-//! * [`watch`] looks after it, [`health`] is what it has seen, and [`description`] what is shown of that;
-//! * [`advice`] is what the traffic says of the patterns;
-//! * [`replies`] finds where one reply ends and the next one begins, without keeping either.
+//! * [`upstream`]: the way to the data Redis; [`sentinels`] and [`whereabouts`]: its address, where sentinels choose it;
+//! * [`connection`]: one client's own connection, and `answers`: replies to questions that the connection itself asks;
+//! * [`shared`]: a connection for short requests of many clients; [`spare`]: a ready one for the next client;
+//! * [`side`]: a session's view of all this; [`setup`]: the state to which a connection is brought before its first request;
+//! * [`watch`]: a probe every second; [`health`]: its result; [`description`]: the result in words;
+//! * [`advice`]: hints about the configured patterns, from the traffic.
 
 pub mod advice;
 pub mod answers;
 pub mod connection;
 pub mod description;
 pub mod health;
-pub mod names;
-pub mod replies;
 pub mod sentinels;
 pub mod setup;
 pub mod shared;

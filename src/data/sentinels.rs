@@ -19,8 +19,8 @@ use tokio::time::timeout;
 
 use super::whereabouts::{Told, Whereabouts};
 use crate::config::{MasterAddr, SentinelAddr};
-use crate::master::dial::{Dial as _, Network, Stream as _};
-use crate::master::probe::login;
+use crate::masters::dial::{Dial as _, Network, Stream as _};
+use crate::masters::probe::login;
 
 /// How often the sentinel that answers is asked again: what it publishes may get lost.
 const INTERVAL: Duration = Duration::from_secs(1);

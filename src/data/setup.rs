@@ -1,9 +1,9 @@
 //! What belongs to a connection and has to be brought to the data Redis: who the client is, and what it has chosen.
 
 use crate::acl::DEFAULT_USER;
-use crate::client::reply::Protocol;
 use crate::config::Secret;
 use crate::operation::request;
+use crate::resp::reply::Protocol;
 
 /// Who a client is, and what it has chosen for its connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

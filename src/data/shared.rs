@@ -16,10 +16,10 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::connection::{DataConnection, Lost, Ready, Recipient};
+use super::connection::{DataConnection, Lost, Ready};
 use super::setup::Setup;
 use super::upstream::Upstream;
-use crate::client::outbox::{Outbox, SentBack};
+use crate::client::outbox::{Outbox, Recipient, SentBack};
 
 /// A reply of more bytes is not for a shared connection.
 const LONG_REPLY: usize = 64 << 10;

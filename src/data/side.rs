@@ -9,11 +9,11 @@ use super::setup::{Credentials, Setup};
 use super::shared::{Request, SharedConnection, SharedConnections};
 use super::spare::Spares;
 use super::upstream::Upstream;
+use crate::catalogue::reserved::CAUGHT_UP;
 use crate::client::outbox::Outbox;
-use crate::client::reply::Protocol;
 use crate::operation::request;
 use crate::pubsub::subscriber::Subscriber;
-use crate::reserved::CAUGHT_UP;
+use crate::resp::reply::Protocol;
 
 /// A client's side of the data Redis: its connection, once it needs one, and what that must not forget.
 pub struct Side {

@@ -18,7 +18,7 @@ use super::connection::{DataConnection, Lost, Ready};
 use super::setup::Setup;
 use super::upstream::Upstream;
 use crate::client::outbox::Outbox;
-use crate::clock::{self, Instant};
+use crate::time::clock::{self, Instant};
 
 /// Age at which it is replaced: the name may lead elsewhere by now, and the mark was asked for at its beginning.
 const OLDEST: Duration = Duration::from_secs(30);

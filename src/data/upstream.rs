@@ -12,9 +12,9 @@ use super::health::Health;
 use super::sentinels::Inquiry;
 use super::whereabouts::{Tenure, Whereabouts};
 use crate::config::{Data, MasterTls, Place};
-use crate::master::dial::{Connection, Dial as _, Network};
-use crate::master::probe::login;
-use crate::tls::Unusable;
+use crate::masters::dial::{Connection, Dial as _, Network};
+use crate::masters::probe::login;
+use crate::net::tls::Unusable;
 
 /// The data Redis, as every client's connection needs to know it.
 #[derive(Clone)]

@@ -11,8 +11,8 @@ use redis::aio::MultiplexedConnection;
 use super::connection::Lost;
 use super::upstream::{Dialled, Upstream};
 use super::whereabouts::{Tenure, Whereabouts};
-use crate::master::probe::{ProbeError, over};
-use crate::reserved::MARK;
+use crate::catalogue::reserved::MARK;
+use crate::masters::probe::{ProbeError, over};
 
 /// How often it is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);

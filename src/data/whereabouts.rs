@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::clock::{self, Instant};
 use crate::config::MasterAddr;
+use crate::time::clock::{self, Instant};
 
 /// What is known of the master at this moment, to all who use it.
 #[derive(Debug, Default)]

@@ -19,9 +19,9 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::connection::State;
-use super::sockets::Place;
-use crate::pubsub::Topic;
+use crate::catalogue::channel::Topic;
+use crate::context::portable::State;
+use crate::net::sockets::Place;
 
 /// The version that is spoken here.
 pub const VERSION: u32 = 1;

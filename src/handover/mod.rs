@@ -1,5 +1,4 @@
-//! An upgrade that no client notices: a new process takes over from the one that runs, its listening sockets as
-//! well as the clients that are connected.
+//! An upgrade that no client notices: a new process takes over the listening sockets and the clients of the running one.
 //!
 //! ```text
 //! new process                                  running process
@@ -18,24 +17,24 @@
 //!                         <-------------------   done
 //! ```
 //!
-//! Both hold the very same listening sockets, so that nobody in their queues is lost. A client belongs to one
-//! process at any time: the running one lets go of it before it is sent, and takes it back if it was not taken.
-//! Until `done` each step can fail, or the new process die: then the running one serves on.
+//! Both processes hold the same listening sockets, so no connection in their queues is lost. A client belongs to one
+//! process at any time: the running one lets go of it before sending it, and takes it back if the new one does not take
+//! it. Until `done` any step can fail, or the new process can die: the running one then serves on.
 //!
-//! * [`message`]: what the two tell each other;
-//! * [`connection`]: a client on its way, [`sockets`]: the places where clients arrive;
-//! * [`helm`]: how the workers are told;
-//! * [`successor`] takes over, `predecessor` hands over, both on a thread of their own.
+//! The room has two doors into a session: [`State`](crate::context::portable::State) goes out of one and comes in by
+//! [`go_on_with`](crate::session::handover::go_on_with).
+//!
+//! * [`message`]: the messages between the two processes;
+//! * [`worker_control`]: orders to workers, and their acknowledgements;
+//! * [`successor`] takes over and `predecessor` hands over, each on a thread of its own.
 
-pub mod connection;
-pub mod helm;
 pub mod message;
 mod predecessor;
-pub mod sockets;
 pub mod successor;
+pub mod worker_control;
 
-pub use helm::Phase;
 pub use successor::{CannotTakeOver, Handover};
+pub use worker_control::Phase;
 
 use std::time::Duration;
 

@@ -7,15 +7,15 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::connection::Connection;
-use super::helm::{Departure, Helm, Phase};
 use super::message::{Loaded, Message, VERSION, Wire, not_understood};
-use super::sockets::{Offer, handles};
 use super::successor::Fate;
+use super::worker_control::{Helm, Phase};
 use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
-use crate::client::listener::Listeners;
-use crate::clock;
-use crate::worker::Shared;
+use crate::context::portable::{Connection, Departure};
+use crate::context::shared::Shared;
+use crate::net::sockets::{Offer, handles};
+use crate::session::listener::Listeners;
+use crate::time::clock;
 
 /// So many clients are sent before it is looked which of them were taken.
 const CLIENTS_AT_A_TIME: usize = 64;

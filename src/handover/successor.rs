@@ -11,15 +11,15 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::watch;
 
-use super::connection::Connection;
-use super::helm::{Helm, Obeyed, Orders, Phase};
 use super::message::{Loaded, Message, Received, VERSION, Wire, not_understood};
 use super::predecessor::Predecessor;
-use super::sockets::{Inherited, Kind, Offer, Place};
+use super::worker_control::{Helm, Obeyed, Orders, Phase};
 use super::{ANSWER_TIMEOUT, READY_TIMEOUT};
-use crate::client::listener::Listeners;
-use crate::socket_file;
-use crate::worker::Shared;
+use crate::context::portable::Connection;
+use crate::context::shared::Shared;
+use crate::net::socket_file;
+use crate::net::sockets::{Inherited, Kind, Offer, Place};
+use crate::session::listener::Listeners;
 
 /// How this process came to its sockets, and who will get them.
 #[derive(Debug)]

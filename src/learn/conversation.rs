@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::kind::Kind;
-use super::ledger::Name;
 use super::observer::{Observer, Who};
-use crate::client::decoder::Args;
-use crate::command::number::parse_i64;
 use crate::command::outlook;
-use crate::command::word::is;
+use crate::names::Name;
+use crate::names::kind::Kind;
+use crate::resp::number::parse_i64;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// Keys that are remembered of a client's `WATCH`, `SETNX` and transaction.
 const REMEMBERED: usize = 64;

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 
 use foldhash::HashMap;
 
-use super::skeleton::Skeleton;
 use super::usage::Usage;
+use crate::names::Name;
+use crate::names::skeleton::Skeleton;
 
 /// Names that are kept of one skeleton.
 pub const NAMES_OF_A_SKELETON: usize = 64;
@@ -18,9 +19,6 @@ const DATA_OF_A_SKELETON: usize = 16;
 
 /// Most names that are kept.
 pub const MOST_NAMES: usize = 50_000;
-
-/// A name of a key or channel.
-pub type Name = Box<[u8]>;
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -148,8 +146,8 @@ impl Family {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::kind::Kind;
-    use crate::learn::skeleton::tests::word;
+    use crate::names::kind::Kind;
+    use crate::names::skeleton::tests::word;
 
     fn claim(ledger: &mut Ledger, name: &str) {
         let usage = ledger.of(name.as_bytes(), true).expect("a lock has room");

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use foldhash::HashMap;
 
-use super::LONGEST_NAME;
-use super::kind::Kind;
-use super::ledger::{Ledger, Name};
+use super::ledger::Ledger;
 use super::scripts::Scripts;
-use super::skeleton::Skeleton;
 use super::usage::Usage;
-use crate::client::decoder::Args;
 use crate::command::outlook;
+use crate::names::kind::Kind;
+use crate::names::skeleton::Skeleton;
+use crate::names::{LONGEST_NAME, Name};
+use crate::resp::requests::Args;
 
 /// Most ways in which names come together in one request.
 pub const MOST_GROUPS: usize = 2048;

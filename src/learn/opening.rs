@@ -2,17 +2,17 @@
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::catalogue::reserved::MARK;
 use crate::config::DataAddr;
 use crate::data::answers::{Said, error_text, must_be_master};
 use crate::data::connection::Lost;
-use crate::data::replies::{NotRedis, Replies};
 use crate::data::setup::{Credentials, Setup};
 use crate::data::upstream::{Dialled, Upstream};
 use crate::data::watch::HAS_MARK;
 use crate::data::whereabouts::{Tenure, ended};
-use crate::master::dial::{Connection, Stream as _};
+use crate::masters::dial::{Connection, Stream as _};
 use crate::operation::request;
-use crate::reserved::MARK;
+use crate::resp::extent::{NotRedis, Replies};
 
 /// The longest answer to what is said first, in bytes: that to `HELLO` names all modules.
 const LONGEST_ANSWER: usize = 64 << 10;

@@ -22,9 +22,9 @@ use super::text;
 use crate::admin::names::Names;
 use crate::admin::port::{self, Answers};
 use crate::admin::{Answer, html, json, not_allowed, plain};
-use crate::clock::{self, Instant};
 use crate::config::Settings;
 use crate::handover::Phase;
+use crate::time::clock::{self, Instant};
 
 /// A report is shown again for so long before a new one is made.
 const REPORT_LASTS: Duration = Duration::from_secs(1);

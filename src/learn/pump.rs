@@ -16,7 +16,7 @@ use super::requests::Requests;
 use crate::data::connection::Lost;
 use crate::data::upstream::Upstream;
 use crate::data::whereabouts::ended;
-use crate::master::dial::Stream as _;
+use crate::masters::dial::Stream as _;
 
 /// Bytes that are read at a time. All clients read into the same place, so that an idle one takes no memory.
 const PIECE: usize = 64 << 10;

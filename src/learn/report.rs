@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::LONGEST_NAME;
-use super::kinship::{self, Kinship};
-use super::ledger::{Ledger, MOST_NAMES, Name};
+use super::ledger::{Ledger, MOST_NAMES};
 use super::observer::{Group, MOST_GROUPS, Observer};
-use super::patterns::{self, Patterns};
 use super::scripts::MOST_SCRIPTS;
-use super::skeleton::Skeleton;
 use super::usage::Usage;
-use crate::command::glob;
-use crate::data::names::LockNames;
+use crate::names::kinship::{self, Kinship};
+use crate::names::lock_names::LockNames;
+use crate::names::patterns::{self, Patterns};
+use crate::names::skeleton::Skeleton;
+use crate::names::{LONGEST_NAME, Name};
+use crate::resp::glob;
 
 /// Names that are shown of those with one pattern.
 const EXAMPLES: usize = 3;

@@ -2,14 +2,14 @@
 //!
 //! The bytes go on to the data Redis whatever is found in them. So a request may be of any size here: of a word only the
 //! first bytes are kept, and of a request only the first words. The rules of framing are those of
-//! [`decoder`](crate::client::decoder), which holds whole requests.
+//! [`decoder`](crate::resp::requests), which holds whole requests.
 
-use crate::client::decoder::{Args, Words};
-use crate::client::inline;
-use crate::command::number::parse_i64;
-use crate::command::word::is;
+use crate::resp::inline;
+use crate::resp::number::parse_i64;
+use crate::resp::requests::{Args, Words};
+use crate::resp::word::is;
 
-/// Bytes that are kept of a word: more than of any name that is looked at ([`LONGEST_NAME`](super::LONGEST_NAME)).
+/// Bytes that are kept of a word: more than of any name that is looked at ([`LONGEST_NAME`](crate::names::LONGEST_NAME)).
 const KEPT_OF_A_WORD: usize = 1024;
 
 /// Bytes that are kept of the text of a script.

@@ -16,17 +16,17 @@ use super::page::Page;
 use super::pump::{lock, pass};
 use super::report::Report;
 use super::text;
-use crate::client::listener::{
-    CannotListen, Doorkeeper, HANDSHAKE_TIMEOUT, Listeners, TOO_MANY_CLIENTS,
-};
 use crate::client::registry::Peer;
-use crate::clock::{self, Instant};
 use crate::config::{DataAddr, Place, Settings};
 use crate::data::connection::Lost;
 use crate::data::upstream::Upstream;
 use crate::data::watch::{Onlooker, follow};
-use crate::handover::sockets::Inherited;
-use crate::tls::server::Server;
+use crate::net::sockets::Inherited;
+use crate::net::tls::server::Server;
+use crate::session::listener::{
+    CannotListen, Doorkeeper, HANDSHAKE_TIMEOUT, Listeners, TOO_MANY_CLIENTS,
+};
+use crate::time::clock::{self, Instant};
 
 /// Why nothing can be learned.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +156,7 @@ fn watch_over(upstream: &Upstream) {
 
 fn remove_socket(settings: &Settings) {
     let path = settings.unix_socket.as_ref().map(|socket| socket.path.as_path());
-    if let Some(file) = path.and_then(crate::socket_file::SocketFile::at) {
+    if let Some(file) = path.and_then(crate::net::socket_file::SocketFile::at) {
         file.remove();
     }
 }

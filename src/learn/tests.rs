@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::conversation::Conversation;
 use super::observer::Observer;
 use super::report::{Found, Report};
-use crate::client::decoder::Words;
+use crate::resp::requests::Words;
 
 /// Clients by name, and what was seen of them.
 #[derive(Default)]
@@ -254,7 +254,7 @@ fn a_script_that_names_no_keys_is_told() {
 #[test]
 fn limits_are_told_when_they_are_met() {
     let mut scene = Scene::default();
-    let long = "x".repeat(super::LONGEST_NAME + 1);
+    let long = "x".repeat(crate::names::LONGEST_NAME + 1);
     scene.does("one", &format!("SET {long} me NX PX 9"));
     assert!(scene.report().locks.is_empty());
     assert!(scene.report().notes[0].starts_with("1 names are longer than 512 bytes"));

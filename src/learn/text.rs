@@ -126,7 +126,7 @@ fn for_shell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, Typed};
+    use crate::config::typed::{Cli, Typed};
 
     fn report(patterns: &[&str]) -> Report {
         let lock_keys: Vec<_> = patterns.iter().map(|it| (*it).to_owned()).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kind::Kind;
+use crate::names::kind::Kind;
 
 /// Most commands, libraries, databases and scripts that are told apart for one name: more are only counted together.
 pub const MOST_TOLD_APART: usize = 24;

@@ -9,9 +9,9 @@ use sha1_smol::Sha1;
 
 use crate::acl::guard::Guard;
 
+use super::meaning::Shape;
 use super::program::{OfLibrary, Part, Program, Ttls, shebang, split_shebang};
 use super::recognise::recognise;
-use super::shape::Shape;
 
 /// A script and what it means. Shared with the operations that run it, which may outlive its place in the cache.
 #[derive(Debug)]

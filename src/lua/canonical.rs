@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn no_key_of_the_proxies_is_counted() {
-        for key in crate::reserved::KEYS {
+        for key in crate::catalogue::reserved::KEYS {
             assert!(Canonical::Count.text().contains(&format!("'{key}'")), "{key}");
         }
     }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::work::steps;
+use super::step_budget::steps;
 
 /// One token of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,33 +13,33 @@
 //! meets anything it does not know gives up, because a script taken for another one could lose a lock.
 
 pub mod canonical;
+pub mod effects;
+pub mod known_scripts;
+pub mod meaning;
+pub mod step_budget;
 
 mod cache;
 mod lexer;
 pub mod library;
-mod outcome;
 pub mod program;
 mod recognise;
 pub mod residents;
 mod runner;
-mod shape;
 mod syntax;
 pub mod transactions;
-mod work;
 
 pub mod keyspace;
-mod known;
 
 pub use cache::{Script, ScriptCache};
+pub use meaning::{Arg, Create, Own, Prolong, Shape, Value};
 pub use recognise::recognise;
-pub use shape::{Arg, Create, Own, Prolong, Shape, Value};
 
 /// The library that sends the script with this SHA1 in lower case, and its versions.
 pub fn library_of(sha: &str) -> Option<&'static str> {
-    known::by_sha(sha).map(|known| known.library)
+    known_scripts::by_sha(sha).map(|known| known.library)
 }
 
 /// The text of such a script.
 pub fn text_of(sha: &str) -> Option<&'static str> {
-    known::by_sha(sha).map(|known| known.text)
+    known_scripts::by_sha(sha).map(|known| known.text)
 }

@@ -37,14 +37,15 @@ use std::time::Duration;
 
 use sha1_smol::Sha1;
 
+use super::step_budget::steps;
 use super::transactions::Databases;
-use super::work::steps;
 use super::{keyspace, runner};
 use crate::acl::guard::Guard;
-use crate::command::zero;
+use crate::catalogue::channel;
+use crate::catalogue::keys::WITHOUT_KEYS;
+use crate::catalogue::{reserved, zero};
 use crate::config::Settings;
 use crate::decision::lease::pad::Pad;
-use crate::{pubsub, reserved};
 use handlers::{Handler, READ, rare};
 pub use handlers::{adds, is_by_clock};
 use parts::{Statement, compact, statements};
@@ -78,9 +79,6 @@ struct Together {
     script: Option<(Box<[u8]>, Ttls)>,
     made: OnceLock<Arc<Program>>,
 }
-
-/// Declares what masters say of calls that have no keys.
-pub(crate) const WITHOUT_KEYS: &str = include_str!("program/without_keys.lua");
 
 /// What is done about times to live.
 #[derive(Clone, Copy, Debug)]
@@ -530,8 +528,8 @@ impl Ttls {
             .replace("RESERVED_PREFIX", &format!("\"{}\"", reserved::PREFIX))
             .replace("LIBRARIES", &format!("\"{}\"", reserved::LIBRARIES))
             .replace("RESERVED_NAME", &format!("\"{}\"", reserved::REFUSAL))
-            .replace("LONGEST_CHANNEL", &pubsub::LONGEST_NAME.to_string())
-            .replace("CHANNEL_TOO_LONG", &format!("\"{}\"", pubsub::TOO_LONG))
+            .replace("LONGEST_CHANNEL", &channel::LONGEST_NAME.to_string())
+            .replace("CHANNEL_TOO_LONG", &format!("\"{}\"", channel::TOO_LONG))
     }
 }
 

@@ -1,7 +1,7 @@
 //! From what a script does in every state of the key to the shape it has.
 
-use super::outcome::{Effect, Held, Holder, Outcome, Questions, World, run};
-use super::shape::{Arg, Create, Own, Prolong, Shape};
+use super::effects::{Effect, Held, Holder, Outcome, Questions, World, run};
+use super::meaning::{Arg, Create, Own, Prolong, Shape};
 use super::syntax::{Block, parse};
 
 /// The meaning of a lock script, if it has exactly one of the known shapes.
@@ -167,9 +167,9 @@ const MAX_TEXT_BYTES: usize = 8 * 1024;
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::known::{self, Known};
-    use super::super::shape::Value;
     use super::*;
+    use crate::lua::known_scripts::{self, Known};
+    use crate::lua::meaning::Value;
 
     fn arg(index: i64) -> Arg {
         Arg::from_lua(index).unwrap()
@@ -219,21 +219,24 @@ mod tests {
         let error = || Value::Error("ERR ERROR".to_owned());
         let claim = Shape::Claim { token: arg(1), ttl: arg(2), granted: Ok, refused: Nil };
         let groups = [
-            (known::RELEASES, release(Int(1), Int(0), Int(0))),
-            (known::RELEASES_THAT_TELL_MISSING, release(Int(1), Int(-1), Int(0))),
-            (known::RELEASES_WITH_ERRORS, release(Int(1), Ok, error())),
-            (known::RELEASES_IN_BOOLEANS, release(Int(1), Nil, Nil)),
-            (known::EXTENDS, extend(Pexpire, Int(1), Int(0))),
-            (known::EXTENDS_IN_BOOLEANS, extend(Pexpire, Int(1), Nil)),
-            (known::EXTENDS_BY_SET, extend(SetPx, Int(1), Int(0))),
-            (known::CLAIMS, claim),
-            (known::ACQUIRES, acquire(Pexpire, Int(1), Int(1), Int(0))),
-            (known::ACQUIRES_THAT_TELL_CONFLICT, acquire(Pexpire, Int(1), Int(1), Int(-1))),
-            (known::ACQUIRES_IN_BOOLEANS, acquire(Pexpire, Int(1), Int(1), Nil)),
-            (known::ACQUIRES_WITH_ERRORS, acquire(SetPx, Ok, Ok, error())),
-            (known::ACQUIRES_IF_TOLD, acquire_if_told()),
-            (known::ACQUIRES_BY_PREFIX, acquire_by_prefix()),
-            (known::ACQUIRES_IN_BULKS, acquire(SetPx, Ok, Value::Bulk("OK".to_owned()), Nil)),
+            (known_scripts::RELEASES, release(Int(1), Int(0), Int(0))),
+            (known_scripts::RELEASES_THAT_TELL_MISSING, release(Int(1), Int(-1), Int(0))),
+            (known_scripts::RELEASES_WITH_ERRORS, release(Int(1), Ok, error())),
+            (known_scripts::RELEASES_IN_BOOLEANS, release(Int(1), Nil, Nil)),
+            (known_scripts::EXTENDS, extend(Pexpire, Int(1), Int(0))),
+            (known_scripts::EXTENDS_IN_BOOLEANS, extend(Pexpire, Int(1), Nil)),
+            (known_scripts::EXTENDS_BY_SET, extend(SetPx, Int(1), Int(0))),
+            (known_scripts::CLAIMS, claim),
+            (known_scripts::ACQUIRES, acquire(Pexpire, Int(1), Int(1), Int(0))),
+            (known_scripts::ACQUIRES_THAT_TELL_CONFLICT, acquire(Pexpire, Int(1), Int(1), Int(-1))),
+            (known_scripts::ACQUIRES_IN_BOOLEANS, acquire(Pexpire, Int(1), Int(1), Nil)),
+            (known_scripts::ACQUIRES_WITH_ERRORS, acquire(SetPx, Ok, Ok, error())),
+            (known_scripts::ACQUIRES_IF_TOLD, acquire_if_told()),
+            (known_scripts::ACQUIRES_BY_PREFIX, acquire_by_prefix()),
+            (
+                known_scripts::ACQUIRES_IN_BULKS,
+                acquire(SetPx, Ok, Value::Bulk("OK".to_owned()), Nil),
+            ),
         ];
         groups
             .into_iter()
@@ -289,8 +292,12 @@ mod tests {
             panic!("not an extend")
         };
         assert_eq!((token.position(), ttl.position()), (2, 1));
-        let counts =
-            [known::RELEASES, known::EXTENDS, known::ACQUIRES_IF_TOLD, known::ACQUIRES_BY_PREFIX];
+        let counts = [
+            known_scripts::RELEASES,
+            known_scripts::EXTENDS,
+            known_scripts::ACQUIRES_IF_TOLD,
+            known_scripts::ACQUIRES_BY_PREFIX,
+        ];
         let counts = counts.map(|group| recognise(group[0].text.as_bytes()).unwrap().arguments());
         assert_eq!(counts, [1, 2, 3, 3]);
     }
@@ -376,7 +383,7 @@ mod tests {
     #[test]
     fn a_text_that_is_too_long_is_not_looked_at() {
         let padded = |bytes: usize| {
-            let text = known::RELEASES[0].text;
+            let text = known_scripts::RELEASES[0].text;
             format!("{text}{}", " ".repeat(bytes - text.len()))
         };
         assert!(recognise(padded(MAX_TEXT_BYTES).as_bytes()).is_some());

@@ -16,8 +16,8 @@ use std::time::Duration;
 use super::program::{Program, Ttls};
 use super::runner;
 use super::transactions::Databases;
-use crate::clock::{self, Instant};
-use crate::quorum::MasterId;
+use crate::decision::quorum::MasterId;
+use crate::time::clock::{self, Instant};
 
 /// See the module.
 pub struct Residents {

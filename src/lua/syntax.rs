@@ -1,11 +1,11 @@
 //! Tokens to statements, as far as lock scripts need Lua.
 //!
-//! Follows `lparser.c` of Lua 5.1 for precedence and scope. Every call must be one that [`outcome`](super::outcome) knows,
+//! Follows `lparser.c` of Lua 5.1 for precedence and scope. Every call must be one that [`outcome`](super::effects) knows,
 //! also where it can never be reached: a script that mentions another command is not given a meaning.
 
 use super::lexer::{Token, Word, tokens};
-use super::shape::Arg;
-use super::work::steps;
+use super::meaning::Arg;
+use super::step_budget::steps;
 
 /// A list of statements with a scope of its own.
 pub(super) type Block = Vec<Statement>;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock::{self, Instant};
+use crate::time::clock::{self, Instant};
 
 /// So many keys are remembered.
 const KEYS: usize = 64;

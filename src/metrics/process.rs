@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::clock::{self, Instant};
+use crate::time::clock::{self, Instant};
 
 /// What the process takes, at one moment.
 #[derive(Clone, Copy, Debug)]

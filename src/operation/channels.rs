@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
-use crate::client::reply::Reply;
-use crate::master::reply::Answer;
-use crate::operation::verdict::{self, Trouble};
-use crate::operation::{Next, Received, Rules, request};
-use crate::pubsub::ChannelKind;
-use crate::pubsub::audience::Ours;
-use crate::quorum::{MasterId, MasterSet};
-use crate::reserved::is_reserved;
+use super::verdict::{self, Trouble};
+use super::{Next, Received, Rules, request};
+use crate::catalogue::channel::ChannelKind;
+use crate::catalogue::reserved::is_reserved;
+use crate::client::subscriber_counts::Ours;
+use crate::decision::quorum::{MasterId, MasterSet};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
 
 /// What the client wants.
 #[derive(Debug)]
@@ -200,8 +200,8 @@ impl Channels {
 mod tests {
 
     use super::*;
-    use crate::clock;
     use crate::operation::Then;
+    use crate::time::clock;
 
     /// Asked of the first `masters` masters.
     fn asked(what: What, masters: usize) -> Channels {

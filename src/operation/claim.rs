@@ -1,18 +1,19 @@
 //! Taking a key: `SET key token NX PX ttl`, `SETNX`, and the acquire scripts that libraries use.
 
-use crate::client::reply::Reply;
-use crate::clock::Instant;
+use super::lease_looks::STAMPED;
+use super::lock_request::Wish;
+use super::on_register::Instead;
+use super::request::{self, Form, Number};
+use super::verdict::{Others, Trouble};
+use super::{Answers, Asked, Next, Received, Rules, Then};
 use crate::decision::lease::attempt::{self, Attempt, Stored, Tag};
-use crate::decision::lease::claim::{self as decision, Step, Vote};
+use crate::decision::lease::claim as decision;
+use crate::decision::lease::claim::{Step, Vote};
+use crate::decision::quorum::{MasterSet, turn};
 use crate::lua::canonical::Canonical;
-use crate::master::reply::Answer;
-use crate::operation::instead::Instead;
-use crate::operation::request::{self, Form, Number};
-use crate::operation::shown::STAMPED;
-use crate::operation::verdict::{Others, Trouble};
-use crate::operation::wish::Wish;
-use crate::operation::{Answers, Asked, Next, Received, Rules, Then};
-use crate::quorum::{MasterSet, turn};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// How a key is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,18 +3,18 @@
 //! A lease is deleted by name, so that a deletion which is late somewhere hits no other. The masters are asked first
 //! which it is. What has no tag they delete at once.
 
-use crate::client::reply::Reply;
-use crate::clock::Instant;
-use crate::decision::lease::attempt;
-use crate::decision::lease::delete::{self as decision, Sight, Step, Value, Vote};
+use super::claim::held_as;
+use super::lease_looks::{STAMPED, Shown, longer, vote};
+use super::request::{self, Form};
+use super::verdict::{Others, Trouble};
+use super::{Asked, Next, Owed, Received, Rules, Then};
+use crate::decision::lease::delete::{Sight, Step, Value, Vote};
+use crate::decision::lease::{attempt, delete as decision};
+use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::canonical::Canonical;
-use crate::master::reply::Answer;
-use crate::operation::claim::held_as;
-use crate::operation::request::{self, Form};
-use crate::operation::shown::{STAMPED, Shown, longer, vote};
-use crate::operation::verdict::{Others, Trouble};
-use crate::operation::{Asked, Next, Owed, Received, Rules, Then};
-use crate::quorum::{MasterId, MasterSet};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// A deletion.
 #[derive(Debug, Default)]

@@ -1,12 +1,12 @@
 //! `DBSIZE`: the number of keys that at least a quorum of masters has.
 
-use crate::client::reply::Reply;
+use super::request::{self, Form};
+use super::verdict::{Others, Trouble};
+use super::{Next, Received, Rules};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::lua::canonical::Canonical;
-use crate::master::reply::Answer;
-use crate::operation::request::{self, Form};
-use crate::operation::verdict::{Others, Trouble};
-use crate::operation::{Next, Received, Rules};
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
 
 /// A question to all masters that every one of them answers in full.
 #[derive(Debug, Default)]

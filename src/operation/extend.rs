@@ -3,20 +3,21 @@
 //! Where it would end later than the client wants, it is let end sooner once a quorum has agreed, and a quorum has done so
 //! before the client is told: a command that it sends after that is not undone by what was still on its way.
 
-use crate::client::reply::Reply;
-use crate::clock::Instant;
+use super::claim::held_as;
+use super::lease_looks::STAMPED;
+use super::lock_request::Wish;
+use super::on_register::Instead;
+use super::request::{self, Form, Number};
+use super::verdict::{Others, Trouble};
+use super::{Answers, Asked, Next, Received, Rules, Then};
 use crate::decision::lease::attempt::{self, Tag};
-use crate::decision::lease::extend::{self as decision, Step, Vote};
+use crate::decision::lease::extend as decision;
+use crate::decision::lease::extend::{Step, Vote};
+use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::lua::canonical::Canonical;
-use crate::master::reply::Answer;
-use crate::operation::claim::held_as;
-use crate::operation::instead::Instead;
-use crate::operation::request::{self, Form, Number};
-use crate::operation::shown::STAMPED;
-use crate::operation::verdict::{Others, Trouble};
-use crate::operation::wish::Wish;
-use crate::operation::{Answers, Asked, Next, Received, Rules, Then};
-use crate::quorum::{MasterId, MasterSet, turn};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 use redis_protocol::resp3::types::BytesFrame;
 
 /// The client's own words for the outcomes.

@@ -1,13 +1,13 @@
 //! `FLUSHDB` and `FLUSHALL`: the decisions of [`flush::Flush`](crate::decision::keyspace::flush), in words.
 
-use crate::client::reply::Reply;
+use super::register::ask;
+use super::request::Form;
+use super::verdict::{Others, Trouble};
+use super::{Next, Received, Rules, Then};
 use crate::decision::keyspace::flush::{self, Request, Step};
-use crate::master::reply::Answer;
-use crate::operation::register::ask;
-use crate::operation::request::Form;
-use crate::operation::verdict::{Others, Trouble};
-use crate::operation::{Next, Received, Rules, Then};
-use crate::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::{MasterId, MasterSet};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
 
 /// What is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Flush {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
+    use crate::time::clock;
 
     fn hear(flush: &mut Flush, rules: &Rules, master: usize, last: i64) -> Then {
         let (master, round) = (MasterId::new(master), flush.round());

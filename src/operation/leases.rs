@@ -6,8 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-use crate::clock::{self, Instant};
 use crate::decision::lease::attempt::{Attempt, Tag, WorkerId};
+use crate::time::clock::{self, Instant};
 use granted::Granted;
 
 /// Weight of the latest round trip in the usual one, as one of so many.
@@ -67,13 +67,13 @@ impl Leases {
     }
 
     /// A master has taken so many microseconds to answer.
-    pub(super) fn took(&self, round_trip_us: u64) {
+    pub fn took(&self, round_trip_us: u64) {
         let usual = self.round_trips_us.get();
         self.round_trips_us.set((usual - usual / WEIGHT).saturating_add(round_trip_us));
     }
 
     /// A quorum holds the lease under this tag.
-    pub(super) fn remember(&self, db: u32, key: &[u8], token: &[u8], tag: Tag) {
+    pub fn remember(&self, db: u32, key: &[u8], token: &[u8], tag: Tag) {
         // Only of its own claims it is known that they went before whatever is sent now, on the same links.
         if tag.attempt.worker() == self.worker {
             self.granted.borrow_mut().remember(self.name(db, key, token), tag);

@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::client::reply::Reply;
+use super::program::Program;
+use super::request::{self, Form};
+use super::verdict::{Others, Trouble};
+use super::{Next, Received, Rules};
+use crate::decision::quorum::MasterSet;
+use crate::decision::quorum::read::{Read, Verdict};
 use crate::lua::Script;
 use crate::lua::canonical::Canonical;
-use crate::master::reply::Answer;
-use crate::operation::program::Program;
-use crate::operation::request::{self, Form};
-use crate::operation::verdict::{Others, Trouble};
-use crate::operation::{Next, Received, Rules};
-use crate::quorum::MasterSet;
-use crate::quorum::read::{Read, Verdict};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
 
 /// See the module.
 #[derive(Debug)]

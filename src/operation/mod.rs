@@ -1,59 +1,53 @@
 //! One client command on its way through the masters.
 //!
-//! An [`Operation`] joins a decision of [`crate::quorum`] with the bytes that masters need and the
-//! reply the client gets. It does no I/O itself: the [`engine`] sends what it asks for, hands it the
-//! masters' answers and delivers its reply.
+//! An [`Operation`] joins a pure decision with the bytes that masters exchange and the reply of the client. It does no
+//! I/O: the [engine](crate::engine) sends what it asks for, passes it the masters' answers, and delivers its reply.
 
-pub mod aside;
-pub mod changes;
+pub mod changed_keys;
 pub mod channels;
 pub mod claim;
+pub mod debts;
 pub mod delete;
-pub mod engine;
+pub mod envelope;
 pub mod everywhere;
 pub mod extend;
 pub mod flush;
-pub mod instead;
-pub mod large;
+pub mod lease_looks;
 pub mod leases;
-pub mod libraries;
-pub mod listeners;
 pub mod load;
-pub mod measure;
-pub mod newer;
+pub mod lock_request;
+pub mod memory_usage;
+pub mod multi_read;
+pub mod on_register;
 pub mod program;
-pub mod query;
 pub mod read;
 pub mod register;
 pub mod release;
 pub mod request;
 pub mod rules;
 pub mod settle;
-mod settling;
-pub mod several;
-mod shown;
+pub mod settled_read;
 mod streams;
+pub mod value_range;
+pub mod verbatim_read;
 pub mod verdict;
-pub mod walk;
 pub mod watch;
-pub mod wish;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::outbox::Order;
-use crate::client::reply::Reply;
-use crate::clock::Instant;
 use crate::decision::lease::attempt::{Attempt, Tag};
+use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
 use crate::lua;
-use crate::master::deferred::{Debt, Lease, Over};
-use crate::master::reply::Answer;
 use crate::metrics::Question;
-use crate::operation::instead::{Instead, ScriptCall};
+use crate::operation::debts::{Debt, Lease, Over};
+use crate::operation::on_register::{Instead, ScriptCall};
 use crate::operation::request::Form;
-use crate::quorum::turn;
-use crate::quorum::{MasterId, MasterSet};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 pub use rules::Rules;
 
 /// What an operation wants done next.
@@ -225,7 +219,7 @@ pub enum Kind {
     /// Read a key.
     Read(read::Read),
     /// Read several keys at one moment.
-    Several(Box<several::Several>),
+    Several(Box<multi_read::Several>),
     /// Count the keys of a database.
     Everywhere(Box<everywhere::Everywhere>),
     /// Empty a database, or all.
@@ -233,7 +227,7 @@ pub enum Kind {
     /// Run a script, a transaction, or a command of a composite type.
     Program(Box<program::Program>),
     /// Read something of a composite type.
-    Query(Box<query::Query>),
+    Query(Box<verbatim_read::Query>),
     /// Remember what a key holds.
     Watch(watch::Watch),
     /// Let a quorum agree on a key, and remember what it holds then.
@@ -241,7 +235,7 @@ pub enum Kind {
     /// See whether a script can be run.
     Load(load::Load),
     /// Ask how large something is.
-    Measure(measure::Measure),
+    Measure(memory_usage::Measure),
     /// Make all masters hold the same.
     Settle(Box<settle::Settle>),
     /// Publish a message, or ask who listens.
@@ -594,7 +588,7 @@ impl Operation {
             watch::Looked::Next(next) => return next,
             watch::Looked::Settle(program) => program,
         };
-        let nothing = Kind::Measure(measure::Measure::default());
+        let nothing = Kind::Measure(memory_usage::Measure::default());
         if let Kind::Watch(watch) = std::mem::replace(&mut self.kind, nothing) {
             self.kind = Kind::Settling(Box::new((*program, watch)));
         }
@@ -606,7 +600,7 @@ impl Operation {
         if !matches!(&next.then, Then::Reply(reply, _) if !matches!(reply, Reply::Error(_))) {
             return next;
         }
-        let nothing = Kind::Measure(measure::Measure::default());
+        let nothing = Kind::Measure(memory_usage::Measure::default());
         if let Kind::Settling(settling) = std::mem::replace(&mut self.kind, nothing) {
             self.kind = Kind::Watch(settling.1.again());
         }
@@ -657,7 +651,7 @@ impl Operation {
     }
 
     /// What all masters hold now, if their stamps are long: keys, and the ballots that it was accepted under.
-    fn decided(&self) -> Option<Vec<(register::Place, Ballot)>> {
+    pub fn decided(&self) -> Option<Vec<(register::Place, Ballot)>> {
         match &self.kind {
             Kind::Program(program) => program.decided(),
             _ => None,
@@ -665,7 +659,7 @@ impl Operation {
     }
 
     /// What a client is told instead of this error, by what is known of the operation.
-    fn as_known(&self, reply: Reply) -> Reply {
+    pub fn as_known(&self, reply: Reply) -> Reply {
         match &self.kind {
             Kind::Program(program) => program.as_known(reply),
             _ => reply,
@@ -673,7 +667,7 @@ impl Operation {
     }
 
     /// Ends a program that goes on as it came to a key that it has not declared. Returns the reply.
-    fn give_up_widening(&mut self) -> Option<Reply> {
+    pub fn give_up_widening(&mut self) -> Option<Reply> {
         match &mut self.kind {
             Kind::Program(program) => program.give_up_widening(),
             _ => None,
@@ -681,7 +675,7 @@ impl Operation {
     }
 
     /// Whether it is refused for the number of its keys.
-    fn has_too_many_keys(&self) -> bool {
+    pub fn has_too_many_keys(&self) -> bool {
         match &self.kind {
             Kind::Program(program) => program.has_too_many_keys(),
             Kind::Load(load) => load.has_too_many_keys(),
@@ -690,7 +684,7 @@ impl Operation {
     }
 
     /// What masters have answered differently although they held the same.
-    fn differing(&self) -> Option<(Arc<lua::program::Program>, Vec<register::Place>)> {
+    pub fn differing(&self) -> Option<(Arc<lua::program::Program>, Vec<register::Place>)> {
         match &self.kind {
             Kind::Program(program) => program.differing(),
             _ => None,

@@ -14,27 +14,27 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dating::{Dating, Rounds, Untold, time_to_live};
 
-use crate::client::reply::{Done, Protocol, Reply};
-use crate::clock::Instant;
-use crate::command::number::parse_i64;
+use super::lock_request::Wish;
+use super::register::ask::{Member, Words};
+use super::register::awaited::Awaited;
+use super::register::promises::Told;
+use super::register::run::{Run, Step, Worker};
+use super::register::{self, Job, Name, Place, packed};
+use super::request::{self, Form};
+use super::verdict::{self, Others, Trouble};
+use super::{Asked, Next, Owed, Received, Rules, Then, streams};
 use crate::decision::keyspace::Program as _;
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::lease::attempt::Stored;
+use crate::decision::quorum::{MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
-use crate::master::reply::Answer;
-use crate::operation::register::ask::{Member, Words};
-use crate::operation::register::awaited::Awaited;
-use crate::operation::register::held::Told;
-use crate::operation::register::run::{Run, Step, Worker};
-use crate::operation::register::{self, Job, Name, Place, packed};
-use crate::operation::request::{self, Form};
-use crate::operation::verdict::{self, Others, Trouble};
-use crate::operation::wish::Wish;
-use crate::operation::{Asked, Next, Owed, Received, Rules, Then, streams};
-use crate::quorum::{MasterSet, turn};
-use crate::resp3;
+use crate::resp::answer::Answer;
+use crate::resp::flat;
+use crate::resp::number::parse_i64;
+use crate::resp::reply::{Done, Protocol, Reply};
+use crate::time::clock::Instant;
 pub use message::Message;
 
 /// What masters are asked to run.
@@ -624,7 +624,7 @@ impl Call {
     }
 
     fn key_names(&self) -> impl Iterator<Item = &[u8]> {
-        let mut words = resp3::elements(&self.words).filter_map(|word| word.body);
+        let mut words = flat::elements(&self.words).filter_map(|word| word.body);
         let count = words.next().and_then(parse_i64).unwrap_or_default() as usize;
         words.take(count)
     }
@@ -646,7 +646,7 @@ impl Call {
     }
 
     fn job(&self, db: u32) -> Job {
-        let words = resp3::elements(&self.words).filter_map(|word| word.body);
+        let words = flat::elements(&self.words).filter_map(|word| word.body);
         let words: Vec<Bytes> = words.map(Bytes::copy_from_slice).collect();
         let count = words.first().and_then(|count| parse_i64(count)).unwrap_or_default() as usize;
         let (keys, argv) = words[1..].split_at(count);
@@ -699,11 +699,11 @@ impl Shape {
     fn reply(&mut self, raw: Bytes) -> Reply {
         match self {
             Self::Script => Reply::Raw(raw),
-            Self::Command(rendering) => match resp3::items(&raw).as_deref() {
+            Self::Command(rendering) => match flat::items(&raw).as_deref() {
                 Some([reply]) => rendering.reply(&raw, reply),
                 _ => Rendering::AsIs.reply(&raw, &raw),
             },
-            Self::Transaction(executing) => match resp3::items(&raw) {
+            Self::Transaction(executing) => match flat::items(&raw) {
                 Some(replies) => executing.reply(&raw, &replies),
                 None => Reply::Raw(raw),
             },
@@ -727,7 +727,7 @@ impl Rendering {
             Self::ListPop => popped(frame),
             Self::ScorePop => popped(frame).and_then(|parts| {
                 let [key, pair] = parts[..] else { return None };
-                let [member, score] = resp3::items(pair)?[..] else { return None };
+                let [member, score] = flat::items(pair)?[..] else { return None };
                 Some(vec![key, member, score])
             }),
         };
@@ -741,7 +741,7 @@ impl Rendering {
 
 /// A number or null as such.
 fn own(raw: &Bytes, frame: &[u8]) -> Reply {
-    match resp3::int(frame) {
+    match flat::int(frame) {
         Some(number) => Reply::Int(number),
         None if frame == b"_\r\n" => Reply::Nil,
         None => Reply::Raw(raw.slice_ref(frame)),
@@ -750,8 +750,8 @@ fn own(raw: &Bytes, frame: &[u8]) -> Reply {
 
 /// Key and element of `[key, [element]]`.
 fn popped(frame: &[u8]) -> Option<Vec<&[u8]>> {
-    let [key, elements] = resp3::items(frame)?[..] else { return None };
-    let [element] = resp3::items(elements)?[..] else { return None };
+    let [key, elements] = flat::items(frame)?[..] else { return None };
+    let [element] = flat::items(elements)?[..] else { return None };
     Some(vec![key, element])
 }
 

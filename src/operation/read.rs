@@ -3,19 +3,19 @@
 
 use bytes::Bytes;
 
-use crate::client::reply::Reply;
-use crate::command::options::Range;
+use super::program::{Program, Rendering};
+use super::register::snapshot::{self, Accepted, Look};
+use super::request::{self, Number};
+use super::value_range::ValueRange;
+use super::verdict::{Discarded, Trouble};
+use super::{Next, Received, Rules, Then, settled_read};
 use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
+use crate::decision::quorum::read::{comparable_ttl_ms, guaranteed_ttl_ms};
+use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::keyspace::SLACK_MS;
-use crate::master::reply::Answer;
-use crate::operation::program::{Program, Rendering};
-use crate::operation::register::look::{self, Accepted, Look};
-use crate::operation::request::{self, Number};
-use crate::operation::verdict::{Discarded, Trouble};
-use crate::operation::{Next, Received, Rules, Then, settling};
-use crate::quorum::read::{comparable_ttl_ms, guaranteed_ttl_ms};
-use crate::quorum::{MasterId, MasterSet};
-use crate::resp3;
+use crate::resp::answer::Answer;
+use crate::resp::flat;
+use crate::resp::reply::Reply;
 
 /// What the client wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Question {
     /// `MGET`: as `GET`, but another type is nil.
     ValueOrNil,
     /// `GETRANGE`.
-    Range(Range),
+    Range(ValueRange),
     /// `STRLEN`
     Length,
     /// `EXISTS`, `TOUCH`
@@ -132,16 +132,16 @@ impl Read {
 
     pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
         if self.question.is_of_string() {
-            return look::strings(out, std::iter::once(key));
+            return snapshot::strings(out, std::iter::once(key));
         }
-        look::begin(out, std::iter::once(key));
+        snapshot::begin(out, std::iter::once(key));
         request::encode(out, &[b"PTTL", key]);
-        look::end(out);
+        snapshot::end(out);
     }
 
     /// How many replies come before the one that counts.
     pub(super) fn parts(&self) -> usize {
-        if self.question.is_of_string() { 0 } else { look::BEFORE + look::COMMANDS + 1 }
+        if self.question.is_of_string() { 0 } else { snapshot::BEFORE + snapshot::COMMANDS + 1 }
     }
 
     pub(super) fn round(&self) -> u8 {
@@ -183,17 +183,17 @@ impl Read {
 
     /// What a master shows; `None`: nothing that counts.
     fn seen(&self, raw: &[u8], now_us: u64) -> Option<Seen> {
-        let replies = resp3::items(raw)?;
+        let replies = flat::items(raw)?;
         if self.question.is_of_string() {
             let [value, stamp, mark] = replies[..] else { return None };
-            let flush = look::last_flush(resp3::bulk(mark))?;
-            return Some(string_seen(flush, resp3::bulk(value), resp3::bulk(stamp), now_us));
+            let flush = snapshot::last_flush(flat::bulk(mark))?;
+            return Some(string_seen(flush, flat::bulk(value), flat::bulk(stamp), now_us));
         }
         let (mark, replies) = replies.split_first()?;
         let (left, replies) = replies.split_last()?;
         let look = Look::of(replies)?;
-        let flush = look::last_flush(resp3::bulk(mark))?;
-        Some(seen(flush, &look, resp3::int(left)?, now_us))
+        let flush = snapshot::last_flush(flat::bulk(mark))?;
+        Some(seen(flush, &look, flat::int(left)?, now_us))
     }
 
     fn decided(&mut self, rules: &Rules, key: &[u8], verdict: Verdict) -> Looked {
@@ -246,7 +246,7 @@ impl Read {
         }
         let is_lenient = self.question == Q::ValueOrNil;
         let rendering = if is_lenient { Rendering::OwnOrNil } else { Rendering::Own };
-        settling::program(rules, std::iter::once(key), words.into_iter(), rendering)
+        settled_read::program(rules, std::iter::once(key), words.into_iter(), rendering)
     }
 
     fn held_by(&self, masters: MasterSet) -> impl Iterator<Item = &Held> {
@@ -293,7 +293,7 @@ pub(super) fn seen(flush: u64, look: &Look, left_ms: i64, now_us: u64) -> Seen {
         }
         Standing::Absent(None) => (View::Plain(accepted), None),
         Standing::Absent(Some(lease)) => {
-            let token = lease.value.slice_ref(look::token(&lease.value));
+            let token = lease.value.slice_ref(snapshot::token(&lease.value));
             // Something of another type has no value here.
             let name = [&[kind][..], &token].concat();
             (View::Lease(accepted, name.into()), held(End::Left(left_ms)))
@@ -309,7 +309,7 @@ pub(super) fn string_seen(
     stamp: Option<&[u8]>,
     now_us: u64,
 ) -> Seen {
-    let (accepted, _, standing) = look::of_string(value, stamp, now_us);
+    let (accepted, _, standing) = snapshot::of_string(value, stamp, now_us);
     let accepted = (flush, accepted);
     let value = value.unwrap_or_default();
     let held = |value: Bytes| Some(Held { kind: b's', value, end: End::Left(-1) });
@@ -317,7 +317,7 @@ pub(super) fn string_seen(
         Standing::There => (View::Plain(accepted), held(Bytes::copy_from_slice(value))),
         Standing::Absent(None) => (View::Plain(accepted), None),
         Standing::Absent(Some(())) => {
-            let token = Bytes::copy_from_slice(look::token(value));
+            let token = Bytes::copy_from_slice(snapshot::token(value));
             (View::Lease(accepted, token.clone()), held(token))
         }
         Standing::Unclear => (View::Unclear, None),

@@ -1,19 +1,20 @@
 //! Giving a key back by its token: the release scripts, and `DELEX key IFEQ token`.
 
-use crate::client::reply::Reply;
-use crate::clock::Instant;
+use super::claim::held_as;
+use super::lease_looks::{STAMPED, Shown, longer, vote};
+use super::lock_request::Wish;
+use super::on_register::Instead;
+use super::request::{self, Form};
+use super::verdict::{Others, Trouble};
+use super::{Answers, Asked, Next, Owed, Received, Rules, Then};
 use crate::decision::lease::attempt::{self, Tag};
-use crate::decision::lease::release::{self as decision, Sight, Step};
+use crate::decision::lease::release as decision;
+use crate::decision::lease::release::{Sight, Step};
+use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::canonical::Canonical;
-use crate::master::reply::Answer;
-use crate::operation::claim::held_as;
-use crate::operation::instead::Instead;
-use crate::operation::request::{self, Form};
-use crate::operation::shown::{STAMPED, Shown, longer, vote};
-use crate::operation::verdict::{Others, Trouble};
-use crate::operation::wish::Wish;
-use crate::operation::{Answers, Asked, Next, Owed, Received, Rules, Then};
-use crate::quorum::{MasterId, MasterSet};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// The client's own words for the outcomes.
 #[derive(Clone, Debug)]

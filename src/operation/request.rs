@@ -1,8 +1,8 @@
 //! The requests that masters get, encoded once for all of them.
 
+use crate::catalogue::reserved::{self, OVER};
 use crate::decision::lease::attempt::{self, Attempt, Tag};
 use crate::lua::canonical::Canonical;
-use crate::reserved::{self, OVER};
 
 /// How a script is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

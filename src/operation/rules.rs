@@ -4,15 +4,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::instead::Texts;
 use super::leases::Leases;
-use super::register::held::Registers;
-use crate::clock::Instant;
+use super::on_register::Texts;
+use super::register::promises::Registers;
 use crate::decision::lease::claim::Terms;
 use crate::decision::lease::pad::Pad;
+use crate::decision::quorum::Quorum;
 use crate::lua::program::Program;
-use crate::master::unix_time::UnixTime;
-use crate::quorum::Quorum;
+use crate::time::clock::Instant;
+use crate::time::unix_time::UnixTime;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Rules {
 
     /// How long a program on several keys waits for masters that no quorum needs. It has several rounds, and its client is to be
     /// answered after them.
-    pub(super) fn wait_for_all(&self) -> Duration {
+    pub fn wait_for_all(&self) -> Duration {
         self.vote_timeout.min(self.patience / 4)
     }
 
@@ -88,7 +88,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 #[cfg(test)]
 impl Rules {
     /// Those of three masters.
-    pub(super) fn for_tests() -> Self {
+    pub fn for_tests() -> Self {
         use crate::lua::program::Ttls;
         use crate::lua::residents::Residents;
         let vote_timeout = Duration::from_millis(50);

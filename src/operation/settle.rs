@@ -5,15 +5,15 @@ use super::register::awaited::Awaited;
 use super::register::remains::Remains;
 use super::register::run::{Run, Step, Worker};
 use super::register::{Job, Place};
+use super::request::Form;
 use super::verdict::{self, Others, Trouble};
 use super::{Next, Received, Rules, Then};
-use crate::client::reply::Reply;
-use crate::clock;
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::keyspace::remains::Over;
-use crate::master::reply::Answer;
-use crate::operation::request::Form;
-use crate::quorum::MasterSet;
+use crate::decision::quorum::MasterSet;
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
+use crate::time::clock;
 
 /// So often a round is begun again that others have come between. Whoever asked may ask again.
 const MOST_ROUNDS: u32 = 40;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::client::reply::{Protocol, Reply};
-use crate::resp3;
+use crate::resp::flat;
+use crate::resp::reply::{Protocol, Reply};
 
 /// Returns the reply of a master, or of a program, as a client has it: RESP3 has a map, RESP2 an array of pairs. Masters
 /// speak RESP3, and programs make pairs, because Lua has maps without an order. `frame` is a part of `raw`.
@@ -21,22 +21,22 @@ pub(super) fn reply(raw: &Bytes, frame: &[u8], protocol: Protocol) -> Reply {
 
 /// The names of streams, each with its entries; `None`: it is something else.
 fn streams(raw: &Bytes, frame: &[u8]) -> Option<Vec<(Reply, Reply)>> {
-    let element = resp3::elements(frame).next()?;
+    let element = flat::elements(frame).next()?;
     let count: usize = std::str::from_utf8(element.line).ok()?.parse().ok()?;
     let mut rest = &frame[element.bytes.len()..];
     let mut streams = Vec::new();
     for _ in 0..count {
         let (name, of_it) = match element.marker {
             b'%' => {
-                let (name, after) = resp3::split_frame(rest)?;
-                let (of_it, after) = resp3::split_frame(after)?;
+                let (name, after) = flat::split_frame(rest)?;
+                let (of_it, after) = flat::split_frame(after)?;
                 rest = after;
                 (name, of_it)
             }
             b'*' => {
-                let (pair, after) = resp3::split_frame(rest)?;
+                let (pair, after) = flat::split_frame(rest)?;
                 rest = after;
-                let [name, of_it] = resp3::items(pair)?[..] else { return None };
+                let [name, of_it] = flat::items(pair)?[..] else { return None };
                 (name, of_it)
             }
             _ => return None,
@@ -49,11 +49,11 @@ fn streams(raw: &Bytes, frame: &[u8]) -> Option<Vec<(Reply, Reply)>> {
 /// An entry that was deleted has a null array for its fields.
 fn entries(raw: &Bytes, frame: &[u8]) -> Option<Reply> {
     let is_deleted = |entry: &[u8]| entry.ends_with(b"\r\n_\r\n");
-    let entries = resp3::items(frame)?;
+    let entries = flat::items(frame)?;
     if !entries.iter().any(|entry| is_deleted(entry)) {
         return Some(Reply::Raw(raw.slice_ref(frame)));
     }
-    let entry = |entry: &[u8]| match resp3::items(entry).as_deref() {
+    let entry = |entry: &[u8]| match flat::items(entry).as_deref() {
         Some([id, b"_\r\n"]) => Reply::Array(vec![Reply::Raw(raw.slice_ref(id)), Reply::NilArray]),
         _ => Reply::Raw(raw.slice_ref(entry)),
     };
@@ -63,7 +63,7 @@ fn entries(raw: &Bytes, frame: &[u8]) -> Option<Reply> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::output::Output;
+    use crate::resp::output::Output;
 
     fn told(frame: &'static str, protocol: Protocol) -> String {
         let raw = Bytes::from(frame);

@@ -1,11 +1,10 @@
 //! What the client is told when the masters could not decide.
 
-use crate::client::reply::Reply;
-use crate::master::electorate::Obstacle;
-use crate::master::reply::Answer;
-use crate::operation::Rules;
-use crate::operation::register::TOO_MANY_KEYS;
-use crate::quorum::{MasterId, MasterSet};
+use super::Rules;
+use super::register::TOO_MANY_KEYS;
+use crate::decision::quorum::{MasterId, MasterSet};
+use crate::resp::answer::Answer;
+use crate::resp::reply::Reply;
 
 /// Masters without an answer that counts, when an operation ends without a verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -256,6 +255,27 @@ pub fn changes_all_the_time() -> Reply {
         "TRYAGAIN what is read is large and changes all the time, so that no two masters said the \
          same: read it in parts, or again when less is written to it",
     )
+}
+
+/// Why this proxy does not serve yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// For people.
+    pub why: String,
+    /// It ends by itself, after `--restart-wait` at the latest.
+    pub passes: bool,
+}
+
+impl Obstacle {
+    /// One that somebody has to remove.
+    pub fn lasting(why: String) -> Self {
+        Self { why, passes: false }
+    }
+
+    /// One that ends by itself.
+    pub fn passing(why: String) -> Self {
+        Self { why, passes: true }
+    }
 }
 
 #[cfg(test)]

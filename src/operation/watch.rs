@@ -1,25 +1,25 @@
 //! `WATCH`: the name of what a quorum holds under a key now, for an `EXEC` to compare
-//! ([`crate::operation::register::Name`]).
+//! ([`super::register::Name`]).
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::client::reply::Reply;
+use super::changed_keys::Listener;
+use super::program::{Program, Rendering};
+use super::read::{LOOKS_AGAIN, round};
+use super::register::snapshot::{self, Accepted, BEFORE, COMMANDS, Look};
+use super::register::stamp::{self, BALLOT};
+use super::register::{Name, Place};
+use super::verdict::{Discarded, Trouble};
+use super::{Next, Received, Rules, Then, settled_read};
 use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
+use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::ballot::Ballot;
-use crate::master::reply::Answer;
-use crate::operation::changes::Listener;
-use crate::operation::program::{Program, Rendering};
-use crate::operation::read::{LOOKS_AGAIN, round};
-use crate::operation::register::look::{self, Accepted, BEFORE, COMMANDS, Look};
-use crate::operation::register::stamp::{self, BALLOT};
-use crate::operation::register::{Name, Place};
-use crate::operation::verdict::{Discarded, Trouble};
-use crate::operation::{Next, Received, Rules, Then, settling};
-use crate::quorum::{MasterId, MasterSet};
-use crate::resp3;
+use crate::resp::answer::Answer;
+use crate::resp::flat;
+use crate::resp::reply::Reply;
 
 /// A key that a session watches.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Watched {
     }
 
     /// The name of what a quorum held when it was looked; `None`: nobody has told.
-    pub(super) fn seen(&self) -> Option<Name> {
+    pub fn seen(&self) -> Option<Name> {
         self.name.borrow().clone()
     }
 
@@ -107,10 +107,10 @@ impl Watch {
 
     pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
         if self.is_short {
-            return look::without_queue(out, key);
+            return snapshot::without_queue(out, key);
         }
-        look::begin(out, std::iter::once(key));
-        look::end(out);
+        snapshot::begin(out, std::iter::once(key));
+        snapshot::end(out);
     }
 
     /// How many replies come before the one that counts.
@@ -158,12 +158,12 @@ impl Watch {
     }
 
     fn seen(&self, raw: &[u8], now_us: u64) -> Option<(View<Accepted, Bytes>, Option<Name>)> {
-        let replies = resp3::items(raw)?;
+        let replies = flat::items(raw)?;
         let (mark, replies) = replies.split_first()?;
         let look = Look::of(replies)?;
-        let accepted = (look::last_flush(resp3::bulk(mark))?, look.sight.state.accepted);
+        let accepted = (snapshot::last_flush(flat::bulk(mark))?, look.sight.state.accepted);
         let name = |lives, lease| {
-            let stamp = replies.first().and_then(|stamp| resp3::bulk(stamp));
+            let stamp = replies.first().and_then(|stamp| flat::bulk(stamp));
             Some(Name { changed: stamp.and_then(|stamp| self.last_change(stamp)), lives, lease })
         };
         Some(match look.standing(now_us) {
@@ -198,7 +198,7 @@ impl Watch {
             Verdict::Settle if self.tried >= LOOKS_AGAIN || !is_complete => {
                 let key = || std::iter::once(&*self.watched.key);
                 let words = [&b"EXISTS"[..]].into_iter().chain(key());
-                let program = settling::program(rules, key(), words, Rendering::Own);
+                let program = settled_read::program(rules, key(), words, Rendering::Own);
                 Looked::Settle(program)
             }
             _ => {

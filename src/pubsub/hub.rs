@@ -10,20 +10,21 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 
-use super::audience::Ours;
-use super::many::Leavers;
-use super::moving::Journal;
-use super::seen::{Heard, Seen};
+use super::batches::{self, Leavers};
+use super::duplicates::{Heard, Seen};
+use super::handover::Journal;
 use super::subscriber::{Subscriber, bytes_of};
-use super::{Topic, TopicKind, envelope, many, shrink};
+use super::subscription_link::Feed;
+use crate::catalogue::channel::{Topic, TopicKind};
+use crate::catalogue::reserved::is_reserved;
+use crate::client::memory::shrink;
 use crate::client::outbox::Target;
 use crate::client::registry::Registry;
-use crate::client::reply::Reply;
-use crate::master::feed::Feed;
-use crate::operation::engine::Engine;
-use crate::operation::{Rules, verdict};
-use crate::quorum::{MasterId, MasterSet};
-use crate::reserved::is_reserved;
+use crate::client::subscriber_counts::Ours;
+use crate::decision::quorum::{MasterId, MasterSet};
+use crate::engine::Engine;
+use crate::operation::{Rules, envelope, verdict};
+use crate::resp::reply::Reply;
 
 /// The subscriptions of one worker.
 pub struct Hub {
@@ -97,7 +98,7 @@ impl Hub {
     ) {
         subscriber.set_changing(true);
         subscriber.waits_for(topics.iter().map(bytes_of).sum());
-        if topics.len() > many::AT_ONCE {
+        if topics.len() > batches::AT_ONCE {
             let (hub, subscriber) = (Rc::clone(self), Rc::clone(subscriber));
             tokio::task::spawn_local(hub.subscribe_to_many(subscriber, topics, target));
             return;
@@ -123,7 +124,7 @@ impl Hub {
         topics: Vec<Topic>,
         target: Target,
     ) {
-        if topics.len() > many::AT_ONCE {
+        if topics.len() > batches::AT_ONCE {
             subscriber.set_changing(true);
             subscriber.waits_for(topics.iter().map(bytes_of).sum());
             let (hub, subscriber) = (Rc::clone(self), Rc::clone(subscriber));

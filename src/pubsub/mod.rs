@@ -1,121 +1,23 @@
 //! Publishing and subscribing.
 //!
-//! A message goes to every master and is heard from every master, so that one living master is
-//! enough to carry it; whoever listens keeps the first copy and drops the others.
+//! A message goes to every master and comes back from every master, so one living master is enough to carry it. A worker
+//! delivers the first copy and drops the others.
 //!
 //! ```text
-//! PUBLISH --seal--> link 1..N --> master 1..N --> feed 1..N --open, seen before?--> subscribers
+//! PUBLISH --seal--> link 1..N --> master 1..N --> subscription link 1..N --open, duplicate?--> subscribers
 //! ```
 //!
-//! * [`envelope`] tells the copies of a message apart from another message with the same text;
-//! * [`seen`] remembers which messages were there before, pure;
-//! * [`subscriber`] is what one session has subscribed to, [`hub`] what a worker listens for;
-//! * `many`: requests with many topics, a little at a time;
-//! * [`audience`] counts the subscribers of the whole process;
-//! * [`moving`] lets subscribers go to another process without losing a message.
-//!
-//! The connections that listen are [`crate::master::feed`]s, apart from the links that vote: a
-//! burst of messages must not delay a claim.
+//! * [`hub`]: the subscriptions of one worker; [`subscriber`]: those of one session;
+//! * [`duplicates`]: drops copies of a message, pure; the [envelope](crate::operation::envelope) tells copies from
+//!   another message with the same text;
+//! * [`batches`]: requests with many topics, over several turns of the event loop;
+//! * [`handover`]: subscribers that move to another process without losing a message;
+//! * [`subscription_link`]: the connections that listen. They are apart from the links that vote, as a burst of messages
+//!   must not delay a claim.
 
-pub mod audience;
-pub mod envelope;
+pub mod batches;
+pub mod duplicates;
+pub mod handover;
 pub mod hub;
-mod many;
-pub mod moving;
-pub mod seen;
 pub mod subscriber;
-
-use std::collections::HashMap;
-use std::hash::Hash;
-
-use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-
-/// The longest name of a channel or a pattern. Redis has no such limit; a worker's one subscription stands for those
-/// of all its clients, and a master would cut it for want of room.
-pub const LONGEST_NAME: usize = 1024;
-
-/// What a client is told that gives a longer one.
-pub const TOO_LONG: &str =
-    "ERR names of channels and patterns cannot be longer than 1024 bytes: choose a shorter one";
-
-/// Gives back room that `map` does not need any more.
-fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
-    if map.capacity() > SMALL && map.len() < map.capacity() / 8 {
-        map.shrink_to(2 * map.len());
-    }
-}
-
-/// So many entries may stay room.
-const SMALL: usize = 1024;
-
-/// What a subscription is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Topic {
-    /// What the name means.
-    pub kind: TopicKind,
-    /// The name of a channel, or a pattern of names.
-    pub name: Bytes,
-}
-
-/// See [`Topic`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TopicKind {
-    /// `SUBSCRIBE`
-    Channel,
-    /// `PSUBSCRIBE`
-    Pattern,
-    /// `SSUBSCRIBE`
-    Shard,
-}
-
-impl TopicKind {
-    /// The word that subscribes, also in the confirmation.
-    pub fn subscribe(self) -> &'static str {
-        match self {
-            Self::Channel => "subscribe",
-            Self::Pattern => "psubscribe",
-            Self::Shard => "ssubscribe",
-        }
-    }
-
-    /// The word that ends it, also in the confirmation.
-    pub fn unsubscribe(self) -> &'static str {
-        match self {
-            Self::Channel => "unsubscribe",
-            Self::Pattern => "punsubscribe",
-            Self::Shard => "sunsubscribe",
-        }
-    }
-
-    /// The word that a message begins with.
-    pub fn message(self) -> &'static str {
-        match self {
-            Self::Channel => "message",
-            Self::Pattern => "pmessage",
-            Self::Shard => "smessage",
-        }
-    }
-}
-
-/// Where a message is published. Shard channels have names of their own: outside of a cluster that
-/// is all that sets them apart, and patterns do not match them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChannelKind {
-    /// `PUBLISH`
-    Plain,
-    /// `SPUBLISH`
-    Shard,
-}
-
-impl ChannelKind {
-    /// What subscribes to such a channel by its name.
-    pub fn topic(self, name: Bytes) -> Topic {
-        let kind = match self {
-            Self::Plain => TopicKind::Channel,
-            Self::Shard => TopicKind::Shard,
-        };
-        Topic { kind, name }
-    }
-}
+pub mod subscription_link;

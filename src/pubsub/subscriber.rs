@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::envelope::Stamp;
-use super::seen::Heard;
-use super::{Topic, TopicKind};
+use super::duplicates::Heard;
+use crate::catalogue::channel::{Topic, TopicKind};
 use crate::client::memory::{ENTRY, Part};
 use crate::client::outbox::Outbox;
 use crate::client::registry::Client;
-use crate::client::reply::Reply;
+use crate::operation::envelope::Stamp;
+use crate::resp::reply::Reply;
 
 /// A session, as the [`hub`](super::hub) sees it.
 #[derive(Debug)]
@@ -30,32 +30,6 @@ pub struct Subscriber {
     /// What the names of a request take that is not confirmed yet.
     unconfirmed: Cell<usize>,
     changing: Cell<bool>,
-}
-
-/// How many subscriptions a client has, as `CLIENT LIST` shows them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// `sub`
-    pub channels: usize,
-    /// `psub`
-    pub patterns: usize,
-    /// `ssub`
-    pub shards: usize,
-}
-
-impl Counts {
-    /// Whether there is any: the client counts as a subscriber.
-    pub fn any(self) -> bool {
-        self != Self::default()
-    }
-
-    /// The count in a confirmation: channels and patterns share one, shard channels have their own.
-    fn confirmed(self, kind: TopicKind) -> usize {
-        match kind {
-            TopicKind::Channel | TopicKind::Pattern => self.channels + self.patterns,
-            TopicKind::Shard => self.shards,
-        }
-    }
 }
 
 impl Subscriber {
@@ -227,14 +201,4 @@ impl Subscriber {
 /// What a topic takes in the maps and sets of those who bring its messages.
 pub(super) fn bytes_of(topic: &Topic) -> usize {
     topic.name.len() + 2 * ENTRY
-}
-
-impl Counts {
-    fn of(&mut self, kind: TopicKind, change: impl FnOnce(&mut usize)) {
-        change(match kind {
-            TopicKind::Channel => &mut self.channels,
-            TopicKind::Pattern => &mut self.patterns,
-            TopicKind::Shard => &mut self.shards,
-        });
-    }
 }

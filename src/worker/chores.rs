@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Worker;
-use crate::clock::{self, Instant};
-use crate::master::link::Link;
+use crate::context::worker::Worker;
+use crate::engine::Engine;
+use crate::engine::link::Link;
 use crate::metrics::histogram::micros;
-use crate::operation::engine::Engine;
+use crate::time::clock::{self, Instant};
 
 /// How often a worker looks at itself.
 const LOOK: Duration = Duration::from_millis(100);

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::{DRAIN_POLL, Worker};
-use crate::client::listener::Listeners;
-use crate::clock::{self, Instant};
+use super::DRAIN_POLL;
+use crate::context::portable::Connection;
+use crate::context::worker::Worker;
 use crate::handover::Phase;
-use crate::handover::connection::Connection;
-use crate::handover::helm::{Order, Orders};
+use crate::handover::worker_control::{Order, Orders};
+use crate::session::handover::go_on_with;
+use crate::session::listener::Listeners;
+use crate::time::clock::{self, Instant};
 
 /// How long those may take to hear it who could not be handed over in time.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -68,7 +70,7 @@ impl Worker {
 
     fn go_on_with(self: &Rc<Self>, connection: Box<Connection>) {
         let id = connection.state.client.id;
-        if let Err(why) = connection.settle(self) {
+        if let Err(why) = go_on_with(*connection, self) {
             tracing::warn!("client {id} was lost on its way from another process ({why})");
         }
     }

@@ -8,13 +8,14 @@ use anyhow::Context as _;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 
-use super::{Shared, Worker};
-use crate::client::listener::Listeners;
 use crate::config::Settings;
+use crate::context::shared::Shared;
+use crate::context::worker::Worker;
 use crate::handover::Handover;
-use crate::handover::helm::Orders;
-use crate::socket_file::SocketFile;
-use crate::tls::server::Server;
+use crate::handover::worker_control::Orders;
+use crate::net::socket_file::SocketFile;
+use crate::net::tls::server::Server;
+use crate::session::listener::Listeners;
 
 /// Serves until `shutdown` becomes true and all workers are drained, or until a successor serves: then this is its
 /// process id. `server` is there if clients may use TLS. `listening` learns where clients connect, e.g. at the port that

@@ -1,7 +1,7 @@
 //! Sequences of requests: single commands, scripts, transactions and messages, over several connections.
 
 use fastrand::Rng;
-use redlock_proxy::command::table;
+use redlock_proxy::catalogue::table;
 use sha1_smol::Sha1;
 
 use crate::allowed::Allowed;

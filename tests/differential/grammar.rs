@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use redlock_proxy::command::table;
+use redlock_proxy::catalogue::table;
 
 use crate::support::{Raw, Reply};
 use crate::words::{self, Setting};

@@ -3,8 +3,8 @@
 use redlock_proxy::decision::keyspace::copying::{Given, known};
 use redlock_proxy::decision::keyspace::settle::{Copied, copy};
 use redlock_proxy::decision::keyspace::slot::{self, Adopt, Sight};
+use redlock_proxy::decision::quorum::Quorum;
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::quorum::Quorum;
 
 use crate::bugs::Bug;
 use crate::claims::LeaseRequest;

@@ -1,7 +1,7 @@
 //! The fast path of leases: claims, releases, and what is taken back. It knows nothing of ballots.
 
 use redlock_proxy::decision::keyspace::proposer::Wish;
-use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
+use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use stateright::semantics::ConsistencyTester;
 
 use crate::bugs::Bug;

@@ -2,7 +2,7 @@
 
 use redlock_proxy::decision::keyspace::flush::{Flush, Request, Step};
 use redlock_proxy::decision::keyspace::slot::Slots;
-use redlock_proxy::quorum::{MasterId, Quorum};
+use redlock_proxy::decision::quorum::{MasterId, Quorum};
 
 use crate::bugs::Bug;
 use crate::server::{Job, Reply};

@@ -3,8 +3,8 @@
 use redlock_proxy::decision::keyspace::settle::{Finding, settle};
 use redlock_proxy::decision::keyspace::slot::{Sight, Slots};
 use redlock_proxy::decision::keyspace::tombstone::{alike, droppable};
+use redlock_proxy::decision::quorum::Quorum;
 use redlock_proxy::decision::register::ballot::Ballot;
-use redlock_proxy::quorum::Quorum;
 
 use crate::bugs::Bug;
 use crate::server::{Job, Operation};

@@ -6,9 +6,9 @@ use redlock_proxy::decision::keyspace::proposer::{Answer, Outcome, Proposer, Req
 use redlock_proxy::decision::keyspace::remains::Over;
 use redlock_proxy::decision::keyspace::remembered::Keep;
 use redlock_proxy::decision::keyspace::slot::{Basis, Slot, Slots};
+use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
-use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 use stateright::{Model, Property};
 

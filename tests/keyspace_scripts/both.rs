@@ -17,7 +17,7 @@ use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
 use redlock_proxy::lua::program::{Program, Ttls};
-use redlock_proxy::operation::register::said::{self, Said};
+use redlock_proxy::operation::register::answer::{self, Said};
 use redlock_proxy::operation::register::{Content, Job, Lease, Place, Reply, ask, stamp};
 
 use crate::support::{Master, Raw, Reply as Wire, encode};
@@ -303,7 +303,7 @@ impl Both {
         };
         self.connections[at].send(&words.eval()).await;
         let (reply, frame) = self.connections[at].frame().await;
-        let Some(said) = said::said(&asked, &frame) else {
+        let Some(said) = answer::said(&asked, &frame) else {
             return Err(TestCaseError::fail(format!("{reply:?}")));
         };
         if let Said::Lacking(places) = said {
@@ -445,8 +445,8 @@ impl Both {
     async fn look_at_head(&mut self, at: usize, place: &Place, slot: &Slot<Task>) -> Checked {
         self.connections[at].send(&ask::heads(std::slice::from_ref(place)).eval()).await;
         let (_, frame) = self.connections[at].frame().await;
-        let heads = said::heads(&frame, std::slice::from_ref(place)).expect("a head");
-        let said::Head { promised, sight } = &heads[0];
+        let heads = answer::heads(&frame, std::slice::from_ref(place)).expect("a head");
+        let answer::Head { promised, sight } = &heads[0];
         prop_assert_eq!(*promised, slot.promised);
         let (State { accepted, basis, value, open, .. }, expected) =
             (sight.state.clone(), of_job(&slot.state));

@@ -11,11 +11,11 @@ use fastrand::Rng;
 use redlock_proxy::decision::keyspace::proposer::Outcome;
 use redlock_proxy::decision::keyspace::slot::Basis;
 use redlock_proxy::decision::lease::pad::Pad;
+use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::lua::program::{Program, Ttls};
 use redlock_proxy::operation::register::ask::Words;
 use redlock_proxy::operation::register::run::{Run, Step, Token, Worker};
 use redlock_proxy::operation::register::{Job, Place, Reply, packed};
-use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use tokio::sync::mpsc;
 
 use crate::now_us;

@@ -5,7 +5,7 @@ use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
 use redlock_proxy::decision::keyspace::slot::{Refusal, State};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::SLACK_MS;
-use redlock_proxy::operation::register::said::{Said, said};
+use redlock_proxy::operation::register::answer::{Said, said};
 use redlock_proxy::operation::register::{Content, Job, Place, ask, stamp};
 
 use crate::now_us;

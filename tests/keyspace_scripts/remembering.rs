@@ -4,7 +4,7 @@ use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
 use redlock_proxy::decision::register::acceptor::Fate;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::keyspace::KEEP;
-use redlock_proxy::operation::register::said::{Said, said};
+use redlock_proxy::operation::register::answer::{Said, said};
 use redlock_proxy::operation::register::{Place, Reply, ask};
 
 use crate::single::{apply, place, run, start, wrap};

@@ -1,7 +1,7 @@
 //! What stamps keep of replies, and what answers have of them, compared with what Redis makes of them.
 
 use redlock_proxy::decision::keyspace::proposer::Answer;
-use redlock_proxy::operation::register::said::Said;
+use redlock_proxy::operation::register::answer::Said;
 use redlock_proxy::operation::register::{Reply, packed};
 
 use crate::now_us;

@@ -9,7 +9,7 @@ use redlock_proxy::decision::keyspace::slot::{Apply, Basis};
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::lua::program::{Program, Ttls};
-use redlock_proxy::operation::register::said::{Said, said};
+use redlock_proxy::operation::register::answer::{Said, said};
 use redlock_proxy::operation::register::{Job, Place, ask};
 
 use crate::support::{Master, Raw};

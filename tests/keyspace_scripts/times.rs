@@ -7,7 +7,7 @@ use redlock_proxy::decision::keyspace::proposer::Answer;
 use redlock_proxy::decision::lease::pad::Pad;
 use redlock_proxy::lua::program::{Program, Ttls};
 use redlock_proxy::operation::register;
-use redlock_proxy::operation::register::said::Said;
+use redlock_proxy::operation::register::answer::Said;
 
 use crate::single::{apply, place, run, start, wrap};
 use crate::support::{Master, Raw, Reply, target_is_plain_redis};

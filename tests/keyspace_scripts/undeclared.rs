@@ -1,7 +1,7 @@
 //! Keys that a script uses and does not declare.
 
 use redlock_proxy::decision::keyspace::proposer::{Answer, Request};
-use redlock_proxy::operation::register::said::Said;
+use redlock_proxy::operation::register::answer::Said;
 
 use crate::single::{apply, place, run, start, wrap};
 use crate::support::target_is_plain_redis;

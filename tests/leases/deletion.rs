@@ -6,7 +6,7 @@
 
 use redlock_proxy::decision::lease::attempt::Tag;
 use redlock_proxy::decision::lease::delete::{self, Delete, Sight, Step, Value};
-use redlock_proxy::quorum::{MasterId, Quorum};
+use redlock_proxy::decision::quorum::{MasterId, Quorum};
 
 use crate::bugs::Bug;
 use crate::proxy::{attempt_of, everybody};

@@ -1,7 +1,7 @@
 //! Giving a lease back, as proxies do.
 
 use redlock_proxy::decision::lease::release::{self, Release};
-use redlock_proxy::quorum::{MasterId, MasterSet};
+use redlock_proxy::decision::quorum::{MasterId, MasterSet};
 
 use crate::bugs::Bug;
 use crate::proxy::{attempt_of, everybody};

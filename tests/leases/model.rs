@@ -2,7 +2,7 @@
 
 use redlock_proxy::decision::lease::attempt::Generation;
 use redlock_proxy::decision::lease::master::Lease;
-use redlock_proxy::quorum::Quorum;
+use redlock_proxy::decision::quorum::Quorum;
 use stateright::{Model, Property};
 
 use crate::world::*;

@@ -1,8 +1,9 @@
 //! What masters and connections do: execute, lose, forget.
 
 use redlock_proxy::decision::lease::attempt::Generation;
+use redlock_proxy::decision::lease::attempt::Tag;
 use redlock_proxy::decision::lease::master::{self, Lease};
-use redlock_proxy::decision::lease::{attempt::Tag, claim, delete, extend, release};
+use redlock_proxy::decision::lease::{claim, delete, extend, release};
 
 use crate::bugs::Bug;
 use crate::world::*;

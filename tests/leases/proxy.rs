@@ -7,7 +7,7 @@ use redlock_proxy::decision::lease::claim::Claim;
 use redlock_proxy::decision::lease::extend::Extend;
 use redlock_proxy::decision::lease::master::Lease;
 use redlock_proxy::decision::lease::{claim, extend, release};
-use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
+use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 
 use crate::bugs::Bug;
 use crate::world::*;

@@ -10,7 +10,7 @@ use redlock_proxy::decision::lease::extend::Extend;
 use redlock_proxy::decision::lease::master::Lease;
 use redlock_proxy::decision::lease::release::Release;
 use redlock_proxy::decision::lease::{claim, extend, release};
-use redlock_proxy::quorum::Quorum;
+use redlock_proxy::decision::quorum::Quorum;
 
 use crate::bugs::Bug;
 

@@ -1,12 +1,12 @@
 //! The world around one register: masters, their mailboxes, and clients that count.
 
+use redlock_proxy::decision::quorum::{MasterId, Quorum};
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor::{self, State as Accepted};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::electorate::OneVersion;
 use redlock_proxy::decision::register::proposer::{Answer, Held, Outcome, Proposer, Request, Step};
-use redlock_proxy::quorum::{MasterId, Quorum};
 use stateright::{Model, Property};
 
 use crate::bugs::{self, Bug};

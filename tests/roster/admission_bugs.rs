@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use redlock_proxy::decision::quorum::MasterId;
 use redlock_proxy::decision::roster::admission::{self, Copy, Shown, Task};
 use redlock_proxy::decision::roster::mark::{Mark, Proof, Reading};
 use redlock_proxy::decision::roster::roster::{Change, Roster, Standing};
 use redlock_proxy::decision::roster::term::Term;
-use redlock_proxy::quorum::MasterId;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::admission::{MASTERS, Master, World, founded, term};

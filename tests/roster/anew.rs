@@ -3,12 +3,12 @@
 //! Time goes in steps. A lease and a rest last as long as each other. A proxy pauses between what it
 //! plans and what it does. A change of the roster is one step among the masters that its proxy sees.
 
+use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::roster::admission::Shown;
 use redlock_proxy::decision::roster::anew::{self, Rests, Task};
 use redlock_proxy::decision::roster::mark::{Kind, Mark, Tail};
 use redlock_proxy::decision::roster::roster::{Change, Roster};
-use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::{Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};

@@ -4,6 +4,7 @@
 //! The roster of a list is decided in one step here, and never forgotten. Lists that overlap have rosters of their own:
 //! their quorums need not share a master.
 
+use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::Program;
 use redlock_proxy::decision::register::electorate::Electorate;
 use redlock_proxy::decision::roster::admission::Shown;
@@ -12,7 +13,6 @@ use redlock_proxy::decision::roster::mark::{Kind, Mark};
 use redlock_proxy::decision::roster::roster::{
     Change, Member, Presence, Roster, Stage, Standing, Voters,
 };
-use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::admission::run_id;

@@ -3,6 +3,7 @@
 //! A proxy changes the roster that is given up meanwhile, with higher ballots than the one that begins anew. Messages
 //! come in any order, late or never. What is done by marks takes no time here, and nobody rests.
 
+use redlock_proxy::decision::quorum::{MasterId, MasterSet, Quorum};
 use redlock_proxy::decision::register::StampOf;
 use redlock_proxy::decision::register::acceptor;
 use redlock_proxy::decision::register::ballot::Ballot;
@@ -12,7 +13,6 @@ use redlock_proxy::decision::roster::anew::{self, Rests};
 use redlock_proxy::decision::roster::learning::{self, Lesson};
 use redlock_proxy::decision::roster::mark::{Kind, Mark, Tail};
 use redlock_proxy::decision::roster::roster::{Accepted, Change, Presence, Roster, Voters};
-use redlock_proxy::quorum::{MasterId, MasterSet, Quorum};
 use stateright::{Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};

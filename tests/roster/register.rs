@@ -1,12 +1,12 @@
 //! The roster as a register on the masters themselves, one of which forgets and is admitted again.
 
+use redlock_proxy::decision::quorum::{MasterId, Quorum};
 use redlock_proxy::decision::register::acceptor::{self, State as Accepted};
 use redlock_proxy::decision::register::ballot::Ballot;
 use redlock_proxy::decision::register::electorate::Electorate;
 use redlock_proxy::decision::register::proposer::{Answer, Outcome, Proposer, Request, Step};
 use redlock_proxy::decision::register::{StampOf, StateOf};
 use redlock_proxy::decision::roster::roster::{Change, Identity, Presence, Roster};
-use redlock_proxy::quorum::{MasterId, Quorum};
 use stateright::{Model, Property};
 
 use crate::admission::{MASTERS, founded, run_id};

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlock_proxy::clock;
-use redlock_proxy::master::standing::ColdStart;
+use redlock_proxy::config::ColdStart;
+use redlock_proxy::time::clock;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redlock_proxy::reserved::{STAMPS, is_reserved};
+use redlock_proxy::catalogue::reserved::{STAMPS, is_reserved};
 
 use super::resp::Reply;
 use super::values::{self, Value, integer};

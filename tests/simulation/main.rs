@@ -6,7 +6,7 @@
 //! clients --> proxy 1 --ways--> master 0..N     journal: what happened, and what must not have
 //! ```
 //!
-//! The proxies are the ones of production: [`redlock_proxy::worker::Worker`], handed connections from
+//! The proxies are the ones of production: [`redlock_proxy::context::worker::Worker`], handed connections from
 //! simulated networks. Masters keep keys and run the proxy's scripts in Lua itself. All time is virtual
 //! and all chance comes from one seed, so that a run that breaks a rule can be seen again:
 //!

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlock_proxy::master::facts::FARTHEST_AHEAD_MS;
+use redlock_proxy::masters::facts::FARTHEST_AHEAD_MS;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;

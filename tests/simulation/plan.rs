@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use redlock_proxy::config::ColdStart;
 use redlock_proxy::config::Settings;
 use redlock_proxy::lua::keyspace::SLACK_MS;
-use redlock_proxy::master::standing::ColdStart;
 
 use super::faults::{CLOCKS, KINDS};
 use super::network::{Conditions, FAIR};

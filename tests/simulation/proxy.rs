@@ -9,11 +9,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use redlock_proxy::client::listener;
 use redlock_proxy::client::registry::Peer;
 use redlock_proxy::config::{MasterAddr, Settings};
-use redlock_proxy::master::dial::Dial;
-use redlock_proxy::worker::{Certificates, Shared, Worker};
+use redlock_proxy::context::shared::{Certificates, Shared};
+use redlock_proxy::context::worker::Worker;
+use redlock_proxy::masters::dial::Dial;
+use redlock_proxy::session::listener;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet};

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use redlock_proxy::clock;
-use redlock_proxy::quorum::MasterId;
+use redlock_proxy::decision::quorum::MasterId;
+use redlock_proxy::time::clock;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

@@ -87,7 +87,13 @@ impl Master {
             for _, key in ipairs(redis.call('keys', '*')) do \
             if string.sub(key, 1, #ARGV[2]) ~= ARGV[2] then count = count + 1 end end return count";
         let count = self
-            .ask(&["EVAL", script, "0", &db.to_string(), redlock_proxy::reserved::PREFIX])
+            .ask(&[
+                "EVAL",
+                script,
+                "0",
+                &db.to_string(),
+                redlock_proxy::catalogue::reserved::PREFIX,
+            ])
             .await;
         match count {
             Reply::Int(count) => count,

@@ -1,24 +1,24 @@
 //! Replies in the making: the slots whose reply comes in [slices](crate::client::slices).
 
 use super::{
-    Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Slot, State, Target, Ticket,
+    Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Reply, Slot, State, Target, Ticket,
+    Waiter,
 };
-use super::{Recipient, Reply};
-use crate::client::reply::Done;
 use crate::client::slices::{Made, Slice, Sliced};
 use crate::client::timeslice::TimeSlice;
+use crate::resp::reply::Done;
 
 impl Target {
     /// Hands over a reply that is made when its turn has come, and while its client reads.
     pub fn deliver_slices(self, sliced: Sliced) {
         match self.0 {
             // What makes it may hold the outbox: nobody would ever drop them.
-            Recipient::Slot(outbox, ..) if outbox.state.borrow().closed => drop(sliced),
-            Recipient::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Sliced(sliced)),
+            Waiter::Slot(outbox, ..) if outbox.state.borrow().closed => drop(sliced),
+            Waiter::Slot(outbox, slot, _) => outbox.fill(slot, Filling::Sliced(sliced)),
             // See `deliver`.
-            Recipient::Task(sender) => _ = sender.send(sliced.whole()),
+            Waiter::Task(sender) => _ = sender.send(sliced.whole()),
             // What it does while it is made is done all the same.
-            Recipient::Nobody => drop(sliced.whole()),
+            Waiter::Nobody => drop(sliced.whole()),
         }
     }
 }
@@ -177,12 +177,12 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::super::tests::{ticket, written};
     use super::*;
-    use crate::client::reply::Head;
+    use crate::catalogue::table::NO_COMMAND;
+    use crate::client::outbox::tests::{ticket, written};
     use crate::client::timeslice::TURN;
-    use crate::clock;
-    use crate::metrics::NO_COMMAND;
+    use crate::resp::reply::Head;
+    use crate::time::clock;
 
     fn numbers(count: usize) -> Sliced {
         let head = Slice::Head(Head::Array(count));
@@ -361,7 +361,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn parts_that_become_one_long_reply_do_so_in_slices() {
-        use super::super::Gather;
+        use crate::client::outbox::Gather;
         let outbox = Rc::new(Outbox::default());
         outbox.gather(Gather::List, 3, false);
         let parts = [0; 3].map(|_| outbox.reserve_part(ticket(1, Order::Plain)));

@@ -3,7 +3,6 @@
 use bytes::Bytes;
 
 use super::{Filling, Order, Outbox, Purpose, REPLIES_TO_STOP_READING, Slot, State, Ticket};
-use crate::data::connection::Recipient;
 
 /// Why a shared connection does not answer a request.
 #[derive(Debug)]
@@ -145,14 +144,30 @@ impl State {
     }
 }
 
+/// Takes the replies to requests that were passed on, and messages, while their bytes come.
+pub trait Recipient {
+    /// Whether the reply whose turn it is may come from the data Redis, and there is room for it.
+    fn may_pass(&self) -> bool;
+    /// Takes a piece of that reply.
+    fn pass(&self, piece: &[u8]);
+    /// The same of a long piece, which need not be copied.
+    fn pass_long(&self, piece: Bytes);
+    /// Learns that this was its last piece; `error` is its text, if it is one.
+    fn passed(&self, error: Option<&[u8]>);
+    /// Whether a message can begin or go on here, and there is room for it.
+    fn may_pass_message(&self) -> bool;
+    /// Takes a piece of a message, its last one if it `ends`.
+    fn pass_message(&self, piece: &[u8], ends: bool);
+}
+
 #[cfg(test)]
 mod tests {
     use std::rc::Rc;
 
-    use super::super::tests::{ticket, written};
     use super::*;
-    use crate::client::reply::Reply;
-    use crate::metrics::NO_COMMAND;
+    use crate::catalogue::table::NO_COMMAND;
+    use crate::client::outbox::tests::{ticket, written};
+    use crate::resp::reply::Reply;
 
     #[test]
     fn what_stands_behind_an_abandoned_reply_goes_with_it() {

@@ -3,13 +3,13 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use super::{Filling, Outbox, REPLIES_TO_STOP_READING, Recipient, State, Target};
+use super::{Filling, Outbox, REPLIES_TO_STOP_READING, State, Target, Waiter};
 
 impl Target {
     /// Has its session look whether the client is still there: while it does not read, nobody tells it. At most one
     /// waits at a time for one client.
     pub async fn look_for_client(&self) {
-        let Recipient::Slot(outbox, ..) = &self.0 else { return };
+        let Waiter::Slot(outbox, ..) = &self.0 else { return };
         if outbox.begin_to_look() {
             poll_fn(|cx| outbox.poll_watch(cx, |state| !state.is_looked_for)).await;
         }
@@ -18,7 +18,7 @@ impl Target {
     /// Resolves when the client has read what it was answered before, but for some kilobytes, or has gone. Replies
     /// that wait for one before them are not waited for.
     pub async fn has_read(&self) {
-        let Recipient::Slot(outbox, slot, _) = &self.0 else { return };
+        let Waiter::Slot(outbox, slot, _) = &self.0 else { return };
         let is_little = |state: &State| state.unread_before(*slot) <= REPLIES_TO_STOP_READING;
         poll_fn(|cx| outbox.poll_watch(cx, is_little)).await;
     }
@@ -91,9 +91,9 @@ mod tests {
 
     use futures_util::FutureExt;
 
-    use super::super::tests::{ticket, written};
-    use super::super::{Order, Reply};
     use super::*;
+    use crate::client::outbox::tests::{ticket, written};
+    use crate::client::outbox::{Order, Reply};
 
     fn large() -> Reply {
         Reply::bulk(vec![b'x'; REPLIES_TO_STOP_READING])

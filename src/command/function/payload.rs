@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 
 use super::error;
-use crate::client::reply::Reply;
+use crate::resp::reply::Reply;
 
 /// Before the text of each library (`RDB_OPCODE_FUNCTION2`).
 const LIBRARY: u8 = 245;

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::client::decoder::{Decoder, Limits};
+use crate::resp::requests::{Decoder, Limits};
 
 const NOW: i64 = 1_700_000_000_000;
 
@@ -193,32 +193,6 @@ fn scan_reads_cursor_and_options() {
     assert_eq!(scan("scan 0 COUNT x"), Err(error::NOT_AN_INTEGER));
 }
 
-#[test]
-fn getrange_includes_both_ends() {
-    let range = |line: &str| {
-        with_args(&format!("getrange k {line}"), |args| {
-            Range::parse(args).map(|range| range.of(b"hello").to_vec())
-        })
-    };
-    for (line, part) in [
-        ("0 -1", "hello"),
-        ("0 0", "h"),
-        ("1 3", "ell"),
-        ("-3 -1", "llo"),
-        ("-100 1", "he"),
-        ("3 100", "lo"),
-        ("3 1", ""),
-        ("-1 -3", ""),
-        ("5 9", ""),
-        ("-100 -50", "h"),
-        ("-9223372036854775808 9223372036854775807", "hello"),
-    ] {
-        assert_eq!(range(line), Ok(part.into()), "{line}");
-    }
-    assert_eq!(range("x 1"), Err(error::NOT_AN_INTEGER));
-    assert_eq!(Range { start: 0, end: -1 }.of(b""), b"");
-}
-
 proptest! {
     #[test]
     fn a_relative_time_means_itself(ms in 1..i64::MAX - NOW) {
@@ -232,13 +206,5 @@ proptest! {
         let text = ms.to_string();
         let time = Time::new(text.as_bytes(), Unit::Milliseconds, Base::Epoch);
         prop_assert_eq!(time.ttl_ms("set", now), Ok(ms - now));
-    }
-
-    #[test]
-    fn a_range_is_a_part_of_the_value(start: i64, end: i64, near in -9..9_i64, value: Vec<u8>) {
-        for (start, end) in [(start, end), (near, end), (start, near), (near, near)] {
-            let part = Range { start, end }.of(&value);
-            prop_assert!(part.is_empty() || value.windows(part.len()).any(|window| window == part));
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! Where one request goes, by its keys.
 
-use crate::client::decoder::Args;
-use crate::command::keys;
-use crate::command::table::{self, Command, Family, Spec};
-use crate::command::word::is;
-use crate::data::names::LockNames;
+use crate::catalogue::keys;
+use crate::catalogue::table::{self, Command, Family, Spec};
+use crate::names::lock_names::LockNames;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// Where a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ fn is_lock(locks: &LockNames, spec: &Spec) -> impl Fn(&[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::decoder::{Decoder, Limits};
+    use crate::resp::requests::{Decoder, Limits};
 
     #[track_caller]
     fn assert_goes(line: &str, expected: &str) {

@@ -3,14 +3,14 @@
 //! A request for data that cannot take or release a lock costs a look at its command, and no more.
 
 use super::destination::Destination;
-use crate::client::decoder::Args;
-use crate::command::keys;
-use crate::command::table::{self, Command, Family};
-use crate::command::word::is;
-use crate::command::{Action, names, outlook};
+use crate::catalogue::table::{self, Command, Family};
+use crate::catalogue::{keys, names};
+use crate::command::{Action, outlook};
 use crate::data::advice::Notes;
 use crate::data::advice::unmatched::Unmatched;
-use crate::learn::kind::Kind;
+use crate::names::kind::Kind;
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// Shown where nothing tells yet how the lock is going to end.
 const SETNX: &str = "SETNX";
@@ -102,9 +102,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::client::decoder::Words;
     use crate::client::outbox::{Order, Ticket};
-    use crate::data::names::LockNames;
+    use crate::names::lock_names::LockNames;
+    use crate::resp::requests::Words;
 
     fn words(line: &[&str]) -> Words {
         let mut words = Words::default();

@@ -5,9 +5,9 @@
 
 use std::sync::LazyLock;
 
-use crate::client::decoder::Args;
-use crate::command::table::{self, Command, Spec};
-use crate::command::word::is;
+use crate::catalogue::table::{self, Command, Spec};
+use crate::resp::requests::Args;
+use crate::resp::word::is;
 
 /// A request of more bytes is not short.
 const SHORT: usize = 16 << 10;

@@ -4,26 +4,26 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{
-    ALLOCATION, Effect, NO_LIMITS, Request, Transaction, effect, is_own, is_script, known,
-};
+use super::{Effect, NO_LIMITS, effect, is_own, is_script, known};
 use crate::acl::guard::Guard;
-use crate::client::decoder::{Args, Decoder};
-use crate::client::output::Output;
-use crate::client::reply::{Protocol, Reply};
-use crate::client::session::Front;
+use crate::catalogue::table::{Command, Run, Spec};
+use crate::catalogue::{error, keys};
 use crate::client::slices::{Made, Sliced};
 use crate::client::timeslice::{self, TimeSlice};
-use crate::command::number::parse_i64;
 use crate::command::permission::{self, Denied};
-use crate::command::table::{Command, Run, Spec};
-use crate::command::{data, error, keys, operation, program, script, stream};
+use crate::command::{data, operation, program, script, stream};
+use crate::context::caller::Caller;
+use crate::context::transaction::{ALLOCATION, Request, Transaction};
+use crate::engine::sequential::libraries::Libraries;
 use crate::lua::Script;
 use crate::lua::transactions::Databases;
-use crate::operation::libraries::Libraries;
 use crate::operation::program::{Executing, Program, Queued, Shape};
 use crate::operation::watch::Watched;
 use crate::operation::{Kind, Operation};
+use crate::resp::number::parse_i64;
+use crate::resp::output::Output;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::requests::{Args, Decoder};
 
 /// An `EXEC` whose commands are looked at one after the other, as long as a turn lasts.
 #[derive(Debug)]
@@ -78,18 +78,18 @@ impl Planning {
     /// What is answered instead.
     pub fn go_on(
         &mut self,
-        front: &mut Front,
+        caller: &mut Caller,
         time: &mut TimeSlice,
     ) -> Result<Option<Operation>, Reply> {
-        front.show_libraries(self.libraries.clone());
-        let operation = self.go_on_with(front, time);
-        front.show_libraries(None);
+        caller.show_libraries(self.libraries.clone());
+        let operation = self.go_on_with(caller, time);
+        caller.show_libraries(None);
         operation
     }
 
     fn go_on_with(
         &mut self,
-        front: &mut Front,
+        caller: &mut Caller,
         time: &mut TimeSlice,
     ) -> Result<Option<Operation>, Reply> {
         loop {
@@ -99,12 +99,12 @@ impl Planning {
             let Some(Request { spec, words, script }) = self.queue.next() else { break };
             self.decoder.decode(&words, NO_LIMITS).map_err(|error| error.reply())?;
             if let Some(script) = script {
-                front.worker.scripts().load(script.text.clone()).learn_from(&script);
+                caller.worker.scripts().load(script.text.clone()).learn_from(&script);
             }
             let args = self.decoder.args(&words);
             let may_wait = self.at_once == 0 && effect(spec, args) == Effect::Looks;
             self.at_once = self.at_once.saturating_sub(1);
-            self.making = match self.plan.add(front, spec, args, may_wait) {
+            self.making = match self.plan.add(caller, spec, args, may_wait) {
                 Planned::Done => None,
                 Planned::Later => {
                     self.plan.push(spec, Queued::Own(words));
@@ -118,7 +118,7 @@ impl Planning {
             }
         }
         let (plan, watched) = (std::mem::take(&mut self.plan), &self.watched);
-        Ok(Some(plan.operation(front, watched)))
+        Ok(Some(plan.operation(caller, watched)))
     }
 
     /// Goes on with the reply that is made. Says whether it is done.
@@ -182,17 +182,17 @@ struct Call {
 impl Plan {
     fn add(
         &mut self,
-        front: &mut Front,
+        caller: &mut Caller,
         spec: &'static Spec,
         args: Args<'_>,
         may_wait: bool,
     ) -> Planned {
-        let refused = still_allowed(front, spec, args).err().or_else(|| refused_wait(spec, args));
+        let refused = still_allowed(caller, spec, args).err().or_else(|| refused_wait(spec, args));
         let queued = match refused {
             Some(refused) => Queued::Known(refused),
-            None if !is_own(spec) => self.queue(front, spec, args).unwrap_or_else(Queued::Known),
+            None if !is_own(spec) => self.queue(caller, spec, args).unwrap_or_else(Queued::Known),
             None if may_wait => return Planned::Later,
-            None => match known(front, spec, args) {
+            None => match known(caller, spec, args) {
                 Made::Whole(reply) => Queued::Known(reply),
                 Made::Sliced(sliced) => return Planned::Sliced(sliced),
             },
@@ -217,26 +217,26 @@ impl Plan {
     /// The error is the reply.
     fn queue(
         &mut self,
-        front: &mut Front,
+        caller: &mut Caller,
         spec: &'static Spec,
         args: Args<'_>,
     ) -> Result<Queued, Reply> {
         if is_script(spec) {
             let before = |sha: &str| self.places.get(sha).map(|at| Arc::clone(&self.scripts[*at]));
-            let (script, keys, argv) = script::queued(front, spec, args, before)?;
-            self.admit(front, &script)?;
+            let (script, keys, argv) = script::queued(caller, spec, args, before)?;
+            self.admit(caller, &script)?;
             let is_read_only = script::runs_read_only(spec) || script.is_read_only();
             return Ok(self.add_script(script, is_read_only, &keys, &argv));
         }
         self.commands.push(PlannedCommand::Words(program::command_words(spec, args)));
         self.keys.extend(keys::of(spec, args).into_iter().map(<[u8]>::to_vec));
-        Ok(asked(front, spec, args))
+        Ok(asked(caller, spec, args))
     }
 
     /// One guard keeps all scripts of a transaction to the rules of their user. It knows nothing of a text that is
     /// no function by itself: that would reach into what is around it.
-    fn admit(&mut self, front: &Front, script: &Script) -> Result<(), Reply> {
-        let guard = front.login.guard();
+    fn admit(&mut self, caller: &Caller, script: &Script) -> Result<(), Reply> {
+        let guard = caller.login.guard();
         if !self.scripts.is_empty() && self.guard.as_ref() != guard {
             return Err(error::SCRIPTS_OF_TWO_USERS);
         }
@@ -268,10 +268,10 @@ impl Plan {
         queued
     }
 
-    fn operation(self, front: &Front, watched: &[Rc<Watched>]) -> Operation {
+    fn operation(self, caller: &Caller, watched: &[Rc<Watched>]) -> Operation {
         let selects = self.queued.iter().any(|(_, queued)| matches!(queued, Queued::Select(_)));
         let databases = if selects { Databases::Several } else { Databases::One };
-        let text = front.worker.transactions().using(databases, &self.scripts, self.guard);
+        let text = caller.worker.transactions().using(databases, &self.scripts, self.guard);
         let words = |command| match command {
             PlannedCommand::Words(words) => words,
             PlannedCommand::Script(Call { at, is_read_only, words }) => {
@@ -291,25 +291,25 @@ impl Plan {
         };
         let commands: Vec<_> = self.commands.into_iter().flat_map(words).collect();
         let keys: Vec<&[u8]> = self.keys.iter().map(Vec::as_slice).collect();
-        let call = program::transaction(front, text.program, &keys, watched, &commands);
+        let call = program::transaction(caller, text.program, &keys, watched, &commands);
         let shape = Shape::Transaction(Executing {
             queued: self.queued,
-            chosen_db: Rc::clone(&front.chosen_db),
+            chosen_db: Rc::clone(&caller.chosen_db),
             has_own: self.has_own,
             held: self.held,
         });
         let first = keys.first().copied().unwrap_or_default();
-        operation(front, first, Kind::Program(Box::new(Program::new(call, shape))))
+        operation(caller, first, Kind::Program(Box::new(Program::new(call, shape))))
     }
 }
 
 /// An `AUTH` in the queue may have changed who runs what comes after it.
-fn still_allowed(front: &Front, spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
-    if front.login.is_free() {
+fn still_allowed(caller: &Caller, spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
+    if caller.login.is_free() {
         return Ok(());
     }
-    permission::check(&front.login, spec, args).map_err(Denied::reply_of_exec)?;
-    permission::check_sort(&front.login, spec, args)
+    permission::check(&caller.login, spec, args).map_err(Denied::reply_of_exec)?;
+    permission::check_sort(&caller.login, spec, args)
 }
 
 /// A command that waits does not do so in a transaction, but its timeout must be one.
@@ -321,10 +321,10 @@ fn refused_wait(spec: &Spec, args: Args<'_>) -> Option<Reply> {
     }
 }
 
-fn asked(front: &Front, spec: &Spec, args: Args<'_>) -> Queued {
+fn asked(caller: &Caller, spec: &Spec, args: Args<'_>) -> Queued {
     let db = args.get(1).and_then(parse_i64).and_then(|db| u32::try_from(db).ok());
     match (spec.id, db) {
         (Command::Select, Some(db)) => Queued::Select(db),
-        _ => Queued::Asked(program::rendering(front, spec, args)),
+        _ => Queued::Asked(program::rendering(caller, spec, args)),
     }
 }

@@ -9,9 +9,9 @@ use foldhash::HashMap;
 use foldhash::fast::RandomState;
 use sha1_smol::{Digest, Sha1};
 
-use crate::learn::kind::Kind;
-use crate::learn::scripts::{goes_through_all_keys, kind_of};
+use super::meaning::{goes_through_all_keys, kind_of};
 use crate::lua::text_of;
+use crate::names::kind::Kind;
 
 /// Most scripts that are known, by text and by SHA1. An application that writes values into its texts has more: the
 /// later ones are not looked at.

@@ -1,16 +1,16 @@
 //! Keys that are used as locks and that no pattern names, in bounded memory.
 //!
-//! They are put together as [`learn`](crate::learn::patterns) does it: names with one [`Skeleton`] are one pattern, and
+//! They are put together as [`learn`](crate::names::patterns) does it: names with one [`Skeleton`] are one pattern, and
 //! where [`MANY`] patterns differ in one word only, that word becomes `*`. Unlike `learn`, the proxy does not know what
 //! else the patterns would catch.
 
 use std::collections::BTreeMap;
 
 use super::Advice;
-use crate::command::glob;
-use crate::learn::LONGEST_NAME;
-use crate::learn::patterns::{MANY, catches_pattern};
-use crate::learn::skeleton::Skeleton;
+use crate::names::LONGEST_NAME;
+use crate::names::patterns::{MANY, catches_pattern};
+use crate::names::skeleton::Skeleton;
+use crate::resp::glob;
 
 /// Most patterns that are kept, for the status page.
 pub const MOST_PATTERNS: usize = 64;
@@ -191,7 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::learn::skeleton::tests::word;
+    use crate::names::skeleton::tests::word;
 
     fn patterns(unguarded: &Unguarded) -> Vec<String> {
         unguarded.kept.values().map(|kept| kept.pattern.clone()).collect()

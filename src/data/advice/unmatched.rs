@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Advice;
-use crate::command::glob;
-use crate::data::names::{LockNames, hash_tag};
+use crate::names::lock_names::{LockNames, hash_tag};
+use crate::resp::glob;
 
 /// So many names of one request are looked at: more of them are alike.
 const NAMES_OF_A_REQUEST: usize = 64;

@@ -6,10 +6,11 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
-use super::{Awaited, DataConnection, Lost, Recipient, Stage};
-use crate::client::session::PASS_BUFFER;
+use super::{Awaited, DataConnection, Lost, Stage};
+use crate::client::outbox::Recipient;
 use crate::data::answers::{error_text, is_question, must_be_master, must_have_no_mark, selected};
-use crate::data::replies::Head;
+use crate::resp::PASS_BUFFER;
+use crate::resp::extent::Head;
 
 /// What some bytes belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use super::{Awaited, DataConnection, REQUESTS_TO_STOP_READING, Ready, Stage};
+use crate::catalogue::reserved::MARK;
 use crate::data::answers::Said;
 use crate::data::setup::{Setup, Step};
 use crate::operation::request;
-use crate::reserved::MARK;
 
 impl DataConnection {
     /// Whether a request of a client that is to be `wanted` can be passed on. If it has to be brought to that first,

@@ -19,8 +19,8 @@
 use super::Program;
 use super::settle::{Contested, newest};
 use super::slot::{Sight, Slot, Slots, State, lease_without};
+use crate::decision::quorum::Quorum;
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::Quorum;
 
 /// What a master is given under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

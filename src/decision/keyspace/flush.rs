@@ -22,8 +22,8 @@
 
 use super::Program;
 use super::slot::{Sight, Slots};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// A request to every master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

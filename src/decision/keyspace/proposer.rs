@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use super::early::Early;
 use super::remains::{self, Over};
 use super::settle::{Finding, Holding, settle};
-use super::slot::{Adopt, Apply, Basis, Ran, Refusal, Sight};
+use super::slot::{self, Adopt, Apply, Basis, Ran, Refusal, Sight};
 use super::tombstone::alike;
-use super::{Program, flush, slot};
+use super::{Program, flush};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::{MasterId, MasterSet, Quorum};
 use attempts::Attempts;
 pub use messages::{Answer, Outcome, Request, Step, Wish};
 

@@ -23,8 +23,8 @@ mod moment;
 
 use super::Program;
 use super::slot::Sight;
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::{MasterId, MasterSet, Quorum};
 pub use moment::Moment;
 
 /// What one master shows of a key, for a reader.

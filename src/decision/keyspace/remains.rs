@@ -19,7 +19,7 @@
 
 use super::Program;
 use super::slot::Sight;
-use crate::quorum::Quorum;
+use crate::decision::quorum::Quorum;
 
 /// What is taken for remains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -23,9 +23,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Program;
 use super::remembered::Remembered;
 use super::slot::{Adopted, Open, Sight, State};
+use crate::decision::quorum::Quorum;
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::Quorum;
 
 /// What promises say of some keys.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use super::settle::{Contested, Copied, Finding, copy, settle};
 use super::slot::{Open, Refusal, Sight, Slots, State};
 use super::tombstone::droppable;
 use super::{Program, Runs, Seen};
+use crate::decision::quorum::{MasterId, Quorum};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::{MasterId, Quorum};
 
 /// Adds one to each of its keys, deletes them, or only looks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

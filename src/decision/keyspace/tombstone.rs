@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 
 use super::Program;
 use super::slot::{Sight, Slot, Slots, State};
+use crate::decision::quorum::Quorum;
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::Quorum;
 
 /// The accepted ballot that so many `members` show of the key at `place`; if that is all of them, it is decided. `None` if they
 /// differ, or one has lost the value.

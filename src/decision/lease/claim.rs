@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::holders::Holders;
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// One master's answer to a claim. An answer without its proof is [`Vote::Unknown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

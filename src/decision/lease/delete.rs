@@ -31,7 +31,7 @@ use super::attempt::Tag;
 use super::claim::Terms;
 use super::holders::Holders;
 pub use super::release::{Owed, Vote};
-use crate::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::{MasterId, MasterSet};
 pub use target::Value;
 use target::{Name, Target};
 

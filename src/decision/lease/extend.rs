@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::attempt::Attempt;
 use super::claim::Terms;
 use super::holders::Holders;
-use crate::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// One master's answer to an extension. An answer without its proof is [`Vote::Unknown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -230,9 +230,9 @@ impl Extend {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attempt::WorkerId;
     use super::*;
-    use crate::quorum::Quorum;
+    use crate::decision::lease::attempt::WorkerId;
+    use crate::decision::quorum::Quorum;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)

@@ -4,7 +4,7 @@
 //! them is taken back, so only a quorum of a single attempt counts.
 
 use super::attempt::Attempt;
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// Masters by the attempt they hold, or by whatever else `A` tells values apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -70,8 +70,8 @@ impl<A: Copy + PartialEq> Holders<A> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attempt::WorkerId;
     use super::*;
+    use crate::decision::lease::attempt::WorkerId;
 
     fn holders(held: &[u64]) -> Holders {
         let mut holders = Holders::default();

@@ -115,8 +115,8 @@ pub fn deliver<T>(key: &mut Option<Lease<T>>, attempt: Attempt) -> release::Vote
 
 #[cfg(test)]
 mod tests {
-    use super::super::attempt::WorkerId;
     use super::*;
+    use crate::decision::lease::attempt::WorkerId;
 
     fn copy(counter: u64, token: char) -> Lease<char> {
         let tag = Attempt::new(WorkerId::new(1), counter).fresh();

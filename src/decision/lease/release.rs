@@ -26,7 +26,7 @@ use std::time::Duration;
 use super::attempt::{Attempt, Tag};
 use super::claim::Terms;
 use super::holders::Holders;
-use crate::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// What one master shows under the client's token. An answer without its proof is [`Sight::Unknown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

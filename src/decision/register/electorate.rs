@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use crate::quorum::MasterId;
+use crate::decision::quorum::MasterId;
 
 /// Says which answers may be counted together.
 ///

@@ -7,7 +7,7 @@ use super::acceptor::{Adopt, Apply, Fate, Refusal};
 use super::ballot::Ballot;
 use super::electorate::Electorate;
 use super::{Program, StateOf};
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// A request to every master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -351,9 +351,9 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::super::acceptor::{self, Stamp};
-    use super::super::electorate::OneVersion;
     use super::*;
+    use crate::decision::register::acceptor::{self, Stamp};
+    use crate::decision::register::electorate::OneVersion;
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     struct Increment;

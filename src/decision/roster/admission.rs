@@ -10,7 +10,7 @@
 
 use super::mark::{Kind, Mark};
 use super::roster::{Change, Member, Roster, Standing};
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// What a master showed when it was last looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::admission::Shown;
 use super::mark::{Kind, Mark};
 use super::roster::{Change, Roster, Standing};
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@
 //! compared with one of this proxy's that never goes back: the difference is known to within a round trip, and every
 //! further sample must agree with all before it, but for drift.
 
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// One reading of a master's clock, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

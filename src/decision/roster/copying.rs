@@ -14,7 +14,7 @@
 use std::collections::HashSet;
 
 use crate::decision::lease::attempt::{Attempt, Stored, Tag};
-use crate::quorum::Quorum;
+use crate::decision::quorum::Quorum;
 
 /// What one source holds under the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

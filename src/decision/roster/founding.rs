@@ -8,7 +8,7 @@
 use super::admission::Shown;
 use super::mark::{Kind, Mark};
 use super::roster::{Change, Roster, Stage};
-use crate::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

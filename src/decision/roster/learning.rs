@@ -5,7 +5,7 @@
 use super::founding;
 use super::mark::Mark;
 use super::roster::{Accepted, Roster, Stage};
-use crate::quorum::Quorum;
+use crate::decision::quorum::Quorum;
 
 /// The newest roster that masters hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@
 
 use super::noted::Timekeeper;
 use super::roster::{Identity, Roster};
-use crate::quorum::MasterId;
+use crate::decision::quorum::MasterId;
 
 /// The value of the key by which a master proves that it remembers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

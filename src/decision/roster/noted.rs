@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::clock::{Clock, Range, drift_us};
-use crate::quorum::{MasterId, Quorum};
+use crate::decision::quorum::{MasterId, Quorum};
 
 /// A member, for as long as it has not forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

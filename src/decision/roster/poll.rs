@@ -19,7 +19,7 @@ use std::ops::Deref;
 
 use super::mark::Proven;
 use super::term::Term;
-use crate::quorum::MasterSet;
+use crate::decision::quorum::MasterSet;
 
 /// The votes about one question. `P` points to a term that others share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,9 +130,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::decision::quorum::MasterId;
     use crate::decision::roster::mark::{Mark, Proof, Reading};
     use crate::decision::roster::roster::{Member, Roster, Stage, Standing};
-    use crate::quorum::MasterId;
 
     /// A roster of three with these incarnations; 0: out.
     fn roster(version: u64, incarnations: [u64; 3]) -> Roster {

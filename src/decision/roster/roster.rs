@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::electorate::Electorate;
 use crate::decision::register::{Program, StateOf};
-use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// The members of a cluster of masters, as decided.
 ///

@@ -7,7 +7,7 @@
 use super::admission::Shown;
 use super::mark::{Kind, Mark};
 use super::roster::Roster;
-use crate::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// The member that each master of a list is; `None`: none that is known.
 pub type Seats = Vec<Option<MasterId>>;

@@ -1,7 +1,7 @@
 //! Who votes, and what their votes have to prove, as long as neither changes.
 
 use super::mark::Proof;
-use crate::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// One version of the roster as links and operations use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

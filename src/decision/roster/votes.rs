@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::mark::Proven;
 use super::poll::{Counting, Poll};
 use super::term::Term;
-use crate::quorum::{MasterSet, Quorum};
+use crate::decision::quorum::{MasterSet, Quorum};
 
 /// The masters that said yes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -10,10 +10,9 @@ use bytes::Bytes;
 use super::cache::Script;
 use super::program::OfLibrary;
 use super::program::shebang::FLAGS;
-use crate::client::inline;
-use crate::client::reply::Reply;
-use crate::command::number::parse_i64;
-use crate::resp3;
+use crate::resp::number::parse_i64;
+use crate::resp::reply::Reply;
+use crate::resp::{flat, inline};
 
 /// Puts libraries into the register.
 pub const STORE: &[u8] = include_bytes!("store.lua");
@@ -97,8 +96,8 @@ impl Library {
     /// The library of this text, which has registered what masters tell: of each function its name, whether it has a
     /// description, that, and its flags. `None`: that is nothing of the kind.
     pub fn registered(text: Bytes, registration: &[u8]) -> Option<Self> {
-        let functions = resp3::items(registration)?.into_iter().map(|function| {
-            let mut words = resp3::items(function)?.into_iter().map(resp3::bulk);
+        let functions = flat::items(registration)?.into_iter().map(|function| {
+            let mut words = flat::items(function)?.into_iter().map(flat::bulk);
             let mut next = || words.next().flatten();
             let (name, has_description, description) = (next()?, next()?, next()?);
             let flags =
@@ -113,18 +112,18 @@ impl Library {
     /// Reads what is kept of it. `None`: it is something else.
     pub fn stored(content: &[u8]) -> Option<Self> {
         let names = content.iter().position(|byte| *byte == b'\n')?;
-        let words = resp3::items(&content[names + 1..])?;
+        let words = flat::items(&content[names + 1..])?;
         let (text, functions) = words.split_first()?;
-        let text = Bytes::copy_from_slice(resp3::bulk(text)?);
+        let text = Bytes::copy_from_slice(flat::bulk(text)?);
         Self::of(text, Self::registered_words(functions)?)
     }
 
     fn registered_words(functions: &[&[u8]]) -> Option<Vec<(String, Option<Bytes>, usize)>> {
         let read = |words: &[&[u8]]| {
             let [name, description, flags] = words else { return None };
-            let flags = parse_i64(resp3::bulk(flags)?)?;
-            let description = resp3::bulk(description).map(Bytes::copy_from_slice);
-            Some((checked_name(resp3::bulk(name)?)?.to_owned(), description, flags as usize))
+            let flags = parse_i64(flat::bulk(flags)?)?;
+            let description = flat::bulk(description).map(Bytes::copy_from_slice);
+            Some((checked_name(flat::bulk(name)?)?.to_owned(), description, flags as usize))
         };
         functions.chunks(3).map(read).collect()
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::names;
 use super::scan::MAX_TEXT_BYTES;
 use crate::lua::lexer::{Token, placed_tokens};
-use crate::lua::work::steps;
+use crate::lua::step_budget::steps;
 
 /// What makes another name of one.
 const BEFORE: &[u8] = b"redlock_proxy_";

@@ -1,6 +1,6 @@
 //! How the shim handles each command: by the command table, with exceptions listed here.
 
-use crate::command::table;
+use crate::catalogue::table;
 
 /// A handler as Lua has it; [`READ`] keeps no image.
 pub(super) type Handler = &'static str;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::lua::work::steps;
+use crate::lua::step_budget::steps;
 
 /// What a script gets in place of the real thing once it may be looking for it, in this order.
 pub(super) const GIVEN: &str = "redis,KEYS,ARGV,_G,load,loadstring,server,os,getmetatable,setmetatable,rawget,\

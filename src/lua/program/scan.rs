@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
 use super::handlers::{Handler, cheap, handler, only_reads};
-use crate::command::table;
+use crate::catalogue::table;
 use crate::lua::lexer::{Token, Word, placed_tokens};
-use crate::lua::work::steps;
+use crate::lua::step_budget::steps;
 
 /// See the module.
 #[derive(Debug, Default)]

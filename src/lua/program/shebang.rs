@@ -3,7 +3,7 @@
 //! Redis reads it itself when the wrapped script is loaded; here it is found out, in Redis's words,
 //! what it would refuse (`script.c`, `evalExtractShebangFlags`).
 
-use crate::client::reply::Reply;
+use crate::resp::reply::Reply;
 
 /// The flags that Redis 7.0 knows.
 pub(in crate::lua) const FLAGS: [&str; 5] =

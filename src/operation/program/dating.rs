@@ -11,10 +11,10 @@ use bytes::Bytes;
 
 use super::{Call, Program};
 use crate::decision::keyspace::proposer::Outcome;
+use crate::decision::quorum::MasterSet;
 use crate::operation::Rules;
 use crate::operation::register::run::{Moment, Run};
 use crate::operation::register::{self, Job, Place};
-use crate::quorum::MasterSet;
 
 /// The time to live of a program that is known to have run, and not what ends it has set: its reply has to be as fresh as any.
 const UNKNOWN_TTL_MS: u64 = 0;

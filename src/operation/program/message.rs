@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::resp3;
+use crate::resp::flat;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,14 +19,14 @@ impl Message {
     /// Reads those that a program answers: for each its command, channel and payload, in one array; `None`: it is
     /// something else.
     pub(crate) fn parse_all(frame: &[u8]) -> Option<Vec<Self>> {
-        resp3::items(frame)?.chunks(3).map(Self::parse).collect()
+        flat::items(frame)?.chunks(3).map(Self::parse).collect()
     }
 
     fn parse(parts: &[&[u8]]) -> Option<Self> {
         let [name, channel, payload] = parts else { return None };
-        let bytes = |frame: &[u8]| resp3::bulk(frame).map(Bytes::copy_from_slice);
+        let bytes = |frame: &[u8]| flat::bulk(frame).map(Bytes::copy_from_slice);
         Some(Self {
-            shard: resp3::bulk(name)?.eq_ignore_ascii_case(b"spublish"),
+            shard: flat::bulk(name)?.eq_ignore_ascii_case(b"spublish"),
             channel: bytes(channel)?,
             payload: bytes(payload)?,
         })

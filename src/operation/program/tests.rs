@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::clock;
 use crate::decision::keyspace::slot::State;
 use crate::decision::lease::pad::Pad;
+use crate::decision::quorum::MasterId;
 use crate::lua::program::Ttls;
 use crate::operation::register::stamp;
-use crate::quorum::MasterId;
+use crate::time::clock;
 
 fn ttls() -> Ttls {
     Ttls { pad: Pad::new(Duration::from_millis(50), 0.01), longest: None }

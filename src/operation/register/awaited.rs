@@ -1,7 +1,7 @@
 //! What masters have still to answer.
 
 use super::run::Token;
-use crate::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// The answers that are still to come, in the order in which masters were asked. A master may owe several: to what all are asked,
 /// and of what it has.

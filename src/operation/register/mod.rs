@@ -1,26 +1,23 @@
-//! Registers as masters keep them: the words of [`crate::decision::keyspace`] on the wire.
+//! Registers on masters: the wire format of [`crate::decision::keyspace`].
 //!
-//! * [`stamp`] is what a companion key holds;
-//! * [`ask`] is a request to a master, and [`said`] its answer;
-//! * [`look`] is what a master shows to who only reads;
-//! * [`packed`] is a reply out of a stamp;
-//! * `replies` are what masters said to one program;
-//! * [`run`] is one operation on its way through the masters;
-//! * [`awaited`] is what masters have still to answer;
-//! * [`behind`] is what masters have missed;
-//! * [`remains`] is since when leases of a minority have been seen.
+//! * [`stamp`]: the content of a companion key;
+//! * [`ask`]: a request to a master; [`answer`]: its answer; [`packed`]: a reply out of a stamp;
+//! * [`snapshot`]: stamps and values as a read sees them, at one moment;
+//! * [`run`]: one operation on its way; `replies`: the masters' replies to it; [`awaited`]: the answers still to come;
+//! * [`promises`]: promises that a worker holds for its next programs; [`decided`]: long stamps of decided keys;
+//! * [`lagging`]: keys that a master has missed; [`remains`]: first sightings of leases on a minority.
 
+pub mod answer;
 pub mod ask;
 pub mod awaited;
-pub mod behind;
 pub mod decided;
-pub mod held;
-pub mod look;
+pub mod lagging;
 pub mod packed;
+pub mod promises;
 pub mod remains;
 mod replies;
 pub mod run;
-pub mod said;
+pub mod snapshot;
 pub mod stamp;
 
 use std::hash::{Hash, Hasher};
@@ -28,13 +25,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::program::Message;
 use crate::decision::keyspace::Program;
 use crate::decision::keyspace::settle::Holding;
 use crate::decision::lease::attempt::{Attempt, Stored};
 use crate::decision::register::ballot::Ballot;
 use crate::lua;
 use crate::lua::keyspace::SLACK_MS;
-use crate::operation::program::Message;
 
 /// A key of one database.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

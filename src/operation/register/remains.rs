@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Job, Lease, Place};
-use crate::clock::Instant;
 use crate::decision::keyspace::remains::Over;
+use crate::time::clock::Instant;
 
 /// The most keys that are remembered. Others are looked at when there is room.
 const MOST: usize = 10_000;
@@ -67,7 +67,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::clock;
+    use crate::time::clock;
 
     fn lease(value: &'static str) -> Lease {
         Lease { value: Bytes::from_static(value.as_bytes()), kept_until_ms: -1, ahead_ms: 0 }

@@ -6,8 +6,8 @@
 use bytes::Bytes;
 
 use super::Reply;
-use crate::quorum::Quorum;
-use crate::resp3;
+use crate::decision::quorum::Quorum;
+use crate::resp::flat;
 
 /// The replies of a round, each once, with how many masters gave it.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ fn is_alike(one: &Reply, other: &Reply) -> bool {
     let (Reply::Frame(one, messages, _), Reply::Frame(other, others, _)) = (one, other) else {
         return one == other;
     };
-    messages == others && (one == other || resp3::in_order(one) == resp3::in_order(other))
+    messages == others && (one == other || flat::in_order(one) == flat::in_order(other))
 }
 
 #[cfg(test)]

@@ -5,15 +5,15 @@
 
 use bytes::Bytes;
 
+use super::answer::{self, Said};
 use super::ask::{self, Words};
 use super::replies::{self, Replies};
-use super::said::{self, Said};
 use super::{Job, Lease, Place, Reply, are_too_many, decided};
 use crate::decision::keyspace::proposer::{self, Answer, Outcome, Proposer, Request, Wish};
 use crate::decision::keyspace::remains::Over;
 use crate::decision::keyspace::slot::{Basis, Refusal};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::{MasterId, MasterSet, Quorum};
 
 /// Who runs operations.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +193,7 @@ impl Run {
             Part::Gather => return self.gather(master, frame),
             Part::Request => {}
         }
-        let said = said::said(&self.request, frame);
+        let said = answer::said(&self.request, frame);
         if let Some(Said::Answer(answer)) = &said {
             self.note(master, answer);
         }
@@ -263,19 +263,19 @@ impl Run {
     pub fn answered_late(&mut self, master: MasterId, round: u8, frame: &[u8]) {
         let sent = self.applied.iter().find(|(applied, _)| *applied as u8 == round);
         let Some((_, ballot)) = sent else { return };
-        if said::is_missing(frame) {
+        if answer::is_missing(frame) {
             self.proposer.stops(*ballot, master);
-        } else if let Some(refusal) = said::refused(frame) {
+        } else if let Some(refusal) = answer::refused(frame) {
             let refused = Answer::Refused(refusal);
             self.proposer.answer(*ballot, master, self.worker.version, refused);
-        } else if let Some(reply) = said::replied(frame) {
+        } else if let Some(reply) = answer::replied(frame) {
             self.heard.push((*ballot, reply));
         }
     }
 
     /// Takes the answer of a master to what was sent last, once that is decided. It tells only who has it.
     pub fn answered_at_last(&mut self, master: MasterId, frame: &[u8]) {
-        if let Some(Said::Answer(answer)) = said::said(&self.request, frame) {
+        if let Some(Said::Answer(answer)) = answer::said(&self.request, frame) {
             self.note(master, &answer);
         }
     }
@@ -558,7 +558,7 @@ impl Run {
 
     /// Passes on what was fetched.
     fn fetched(&mut self, frame: &[u8]) -> Step {
-        let (Request::Adopt(adopt), Some(held)) = (&self.request, said::fetched(frame)) else {
+        let (Request::Adopt(adopt), Some(held)) = (&self.request, answer::fetched(frame)) else {
             return Step::Wait;
         };
         let words = ask::adopt(adopt, &held, NOT_KNOWN);
@@ -574,7 +574,7 @@ impl Run {
         else {
             return Step::Wait;
         };
-        let theirs = said::fetched(frame).unwrap_or_default();
+        let theirs = answer::fetched(frame).unwrap_or_default();
         held.iter_mut().zip(theirs).for_each(|(held, theirs)| *held = held.take().or(theirs));
         silent.remove(master);
         if !silent.is_empty() {
@@ -618,7 +618,7 @@ impl Run {
     }
 
     fn has_failed(&mut self, master: MasterId, error: Bytes) -> Step {
-        if said::has_changed_nothing(&error) {
+        if answer::has_changed_nothing(&error) {
             self.never_runs(master);
         }
         self.failed.push((master, error));

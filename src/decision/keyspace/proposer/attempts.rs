@@ -3,9 +3,9 @@
 use crate::decision::keyspace::Program;
 use crate::decision::keyspace::settle::Holding;
 use crate::decision::keyspace::slot::Basis;
+use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::acceptor::Fate;
 use crate::decision::register::ballot::Ballot;
-use crate::quorum::{MasterId, MasterSet};
 
 /// All attempts of one operation that may have run or may run yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -30,7 +30,7 @@ mod tests {
 
     use super::*;
     use crate::decision::keyspace::reading::{Reading, Verdict, View};
-    use crate::quorum::{MasterId, MasterSet, Quorum};
+    use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
     const MASTERS: usize = 3;
 

@@ -1,5 +1,5 @@
-use super::super::attempt::WorkerId;
 use super::*;
+use crate::decision::lease::attempt::WorkerId;
 
 fn terms() -> Terms {
     let (vote_timeout, patience) = (ms(50), ms(1_500));

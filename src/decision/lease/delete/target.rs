@@ -3,7 +3,7 @@
 use super::Vote;
 use crate::decision::lease::attempt::{Attempt, Tag};
 use crate::decision::lease::holders::Holders;
-use crate::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::{MasterId, MasterSet};
 
 /// A value as one master stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,10 +1,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::attempt::{Attempt, WorkerId};
-use super::super::master::{self, Lease};
 use super::*;
-use crate::quorum::Quorum;
+use crate::decision::lease::attempt::{Attempt, WorkerId};
+use crate::decision::lease::master::{self, Lease};
+use crate::decision::quorum::Quorum;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

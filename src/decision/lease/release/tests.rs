@@ -1,6 +1,6 @@
-use super::super::attempt::WorkerId;
 use super::*;
-use crate::quorum::Quorum;
+use crate::decision::lease::attempt::WorkerId;
+use crate::decision::quorum::Quorum;
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{LONGEST_INDEX, Scan, Token, Word};
-use crate::command::table;
-use crate::lua::work::steps;
+use crate::catalogue::table;
+use crate::lua::step_budget::steps;
 
 impl Scan<'_> {
     /// Whether some key that a command is called with is something else than an element of `KEYS`, or a local that stands

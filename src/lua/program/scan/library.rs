@@ -113,7 +113,7 @@ const FARTHEST_BRACE: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lua::work::of;
+    use crate::lua::step_budget::of;
 
     #[test]
     fn names_of_functions_are_not_looked_for_again_for_each() {

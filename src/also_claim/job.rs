@@ -1,0 +1,251 @@
+//! One request for a lock, at the data Redis and on the masters.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::claim::{Claim, Step};
+use super::copy::{Claimed, Name};
+use super::gate::{Answer, Gate};
+use super::script::Place;
+use crate::client::outbox::Target;
+use crate::engine::Engine;
+use crate::operation::claim::{How, Replies};
+use crate::operation::lock_request::Wish;
+use crate::operation::release::{self, Release};
+use crate::operation::{Answers, Kind, Operation};
+use crate::resp::reply::Reply;
+use crate::time::clock::{self, Instant};
+
+/// What a client is told for which a lock cannot be taken in both places.
+pub const REFUSED: Reply = Reply::Error(Cow::Borrowed(
+    "ERR with --also-claim-on-data locks take SET NX, SETNX, EXPIRE, PERSIST, DEL of one key and the scripts of libraries \
+     for such locks: end the last old instance, and take the flag away",
+));
+
+/// See the module.
+#[derive(Debug)]
+pub struct Job {
+    wish: Wish,
+    operation: Operation,
+}
+
+/// An operation that may go on as it is, or as a job.
+#[derive(Debug)]
+pub enum Way {
+    /// The masters alone are asked.
+    Masters(Operation),
+    /// The data Redis as well.
+    Both(Box<Job>),
+}
+
+impl Job {
+    /// What becomes of an operation while both places have the locks; `None`: nothing.
+    pub fn of(operation: Operation) -> Option<Way> {
+        match operation.wish() {
+            Wish::Other => None,
+            Wish::Expire(_, words) if words.iter().any(|word| ["GT", "LT"].contains(word)) => None,
+            Wish::Look => Some(Way::Masters(operation)),
+            wish => Some(Way::Both(Box::new(Self { wish, operation }))),
+        }
+    }
+
+    /// Whether an operation changes anything.
+    pub fn changes(operation: &Operation) -> bool {
+        !matches!(operation.wish(), Wish::Look)
+    }
+
+    /// Does it, and answers. A client that has gone meanwhile leaves nothing half done.
+    pub async fn run(self, engine: Rc<Engine>, gate: Rc<Gate>, target: Target) {
+        // Between two questions, to either place, it is in nobody's queue.
+        let _under_way = gate.pending().begin();
+        let Operation { db, key, .. } = &self.operation;
+        let place = Place { db: *db, key: key.clone() };
+        let both = Both { place, since: clock::now(), name: Gate::name(), engine, gate };
+        let reply = both.reply(self.wish, self.operation).await;
+        target.deliver(reply);
+    }
+}
+
+/// Both places, and one lock in them.
+struct Both {
+    place: Place,
+    since: Instant,
+    name: Name,
+    engine: Rc<Engine>,
+    gate: Rc<Gate>,
+}
+
+impl Both {
+    async fn reply(&self, wish: Wish, operation: Operation) -> Reply {
+        match wish {
+            Wish::Claim { token, ttl_ms, how, replies } => {
+                self.claim(operation, &token, ttl_ms, how, replies).await
+            }
+            Wish::Extend { token, ttl_ms, refused } => {
+                let how = How::IfFreeOrOurs { create: false, prefix: -1 };
+                let request = self.place.claim(&token, self.name, self.longer(ttl_ms), how);
+                self.change(operation, request, Some(Some(ttl_ms)), refused).await
+            }
+            Wish::Expire(ttl_ms, words) => {
+                let longer = if ttl_ms > 0 { self.longer(ttl_ms) } else { ttl_ms };
+                let request = self.place.expire(self.name, longer, &words);
+                let end = (ttl_ms > 0).then_some(Some(ttl_ms));
+                self.change(operation, request, end, Reply::Int(0)).await
+            }
+            Wish::Persist => {
+                self.change(operation, self.place.persist(self.name), None, Reply::Int(0)).await
+            }
+            Wish::Release { token, deleted } => {
+                self.give_up(operation, self.place.release(&token), deleted).await
+            }
+            Wish::Delete => self.give_up(operation, self.place.delete(), Reply::Int(1)).await,
+            Wish::Look | Wish::Other => self.on_masters(operation).await,
+        }
+    }
+
+    async fn claim(
+        &self,
+        operation: Operation,
+        token: &[u8],
+        ttl_ms: Option<i64>,
+        how: How,
+        replies: Replies,
+    ) -> Reply {
+        // Without an end it is taken for a while first: a proxy that ends now leaves nothing for ever.
+        let first_ms = self.longer(ttl_ms.unwrap_or_default());
+        let mut claim = Claim::new(self.since_start(), self.slack(), ttl_ms.is_none());
+        let answer = self.ask(self.place.claim(token, self.name, first_ms, how)).await;
+        let claimed = answer.as_ref().and_then(|said| said.as_ref().ok()).map(|said| match said {
+            0 => Claimed::Held,
+            1 => Claimed::Taken,
+            _ => Claimed::Owned,
+        });
+        match claim.asked(claimed) {
+            Step::AskMasters => {}
+            Step::Refuse => return replies.held,
+            _ => {
+                self.take_back(token, first_ms);
+                return unknown(answer);
+            }
+        }
+        let reply = self.on_masters(operation).await;
+        let is_granted = reply == replies.granted || reply == replies.owned;
+        let mut step = claim.voted(is_granted, self.since_start());
+        while step == Step::Confirm {
+            let has_it = self.settle(ttl_ms.and(Some(first_ms))).await == Some(Ok(1));
+            step = claim.confirmed(has_it, self.since_start());
+        }
+        match step {
+            Step::Grant => {
+                self.end_with_the_lease(ttl_ms);
+                return reply;
+            }
+            Step::Refuse => return reply,
+            Step::TakeBack => {
+                self.take_back(token, first_ms);
+                return reply;
+            }
+            Step::Release => {
+                self.take_back(token, first_ms);
+                self.release_on_masters(token).await;
+            }
+            _ => {}
+        }
+        unknown(None)
+    }
+
+    /// What is not the client's there is not the client's. `end`: to be let end so when the masters have agreed.
+    async fn change(
+        &self,
+        operation: Operation,
+        request: Cmd,
+        end: Option<Option<i64>>,
+        refused: Reply,
+    ) -> Reply {
+        match self.ask(request).await {
+            Some(Ok(0)) => return refused,
+            Some(Ok(_)) => {}
+            answer => return unknown(answer),
+        }
+        let reply = self.on_masters(operation).await;
+        let Some(end) = end.filter(|_| !reply.is_error() && reply != refused) else { return reply };
+        // What was asked for now is answered within the slack.
+        let longer = end.map(|ttl_ms| self.longer(ttl_ms));
+        let is_late = self.since_start() > self.slack();
+        if is_late && self.settle(longer).await != Some(Ok(1)) {
+            return unknown(None);
+        }
+        self.end_with_the_lease(end);
+        reply
+    }
+
+    /// It is gone if it was in either place.
+    async fn give_up(&self, operation: Operation, request: Cmd, gone: Reply) -> Reply {
+        let answer = self.ask(request).await;
+        let reply = self.on_masters(operation).await;
+        match answer {
+            Some(Ok(0)) => reply,
+            Some(Ok(_)) if reply.is_error() => reply,
+            Some(Ok(_)) => gone,
+            answer => unknown(answer),
+        }
+    }
+
+    fn settle(&self, left_ms: Option<i64>) -> impl Future<Output = Option<Answer>> + use<> {
+        self.ask(self.place.settle(self.name, left_ms))
+    }
+
+    /// Lets it end there when it does on the masters. The request has its place in the queue; nobody waits for the answer.
+    fn end_with_the_lease(&self, ttl_ms: Option<i64>) {
+        if let Some(ttl_ms) = ttl_ms {
+            drop(self.settle(Some(self.engine.rules().pad.pad(ttl_ms))));
+        }
+    }
+
+    fn since_start(&self) -> Duration {
+        clock::now() - self.since
+    }
+
+    fn take_back(&self, token: &[u8], ttl_ms: i64) {
+        let end = Duration::from_millis(ttl_ms.unsigned_abs());
+        self.gate.owe(self.place.take_back(self.name, token), clock::now() + end);
+    }
+
+    async fn release_on_masters(&self, token: &[u8]) {
+        let release = Release::new(token.into(), Answers::Usual(release::Replies::COUNTING));
+        let Place { db, key } = &self.place;
+        self.on_masters(Operation { db: *db, key: key.clone(), kind: Kind::Release(release) })
+            .await;
+    }
+
+    async fn on_masters(&self, operation: Operation) -> Reply {
+        self.engine.run_now(operation).await.parsed()
+    }
+
+    fn ask(&self, request: Cmd) -> impl Future<Output = Option<Answer>> + use<> {
+        self.gate.ask(request, self.engine.rules().patience)
+    }
+
+    /// How much longer the data Redis keeps it than the masters, until these have answered.
+    fn slack(&self) -> Duration {
+        2 * self.engine.rules().patience
+    }
+
+    fn longer(&self, ttl_ms: i64) -> i64 {
+        let pad = self.engine.rules().pad;
+        pad.pad(ttl_ms.saturating_add(self.slack().as_millis() as i64))
+    }
+}
+
+/// It may be there or not.
+fn unknown(answer: Option<Answer>) -> Reply {
+    Reply::error(match answer {
+        Some(Err(said)) => format!("CLUSTERDOWN the data Redis, which has the locks of old instances, says: {said}"),
+        _ => "CLUSTERDOWN the data Redis, which has the locks of old instances, does not answer: check that it runs, or \
+              end them and take --also-claim-on-data away"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,429 @@
+//! What clients are told when a request cannot be done, in the words of Redis 7.0.
+//!
+//! Client libraries compare these texts, or their first word, so they are Redis's byte for byte,
+//! with one exception: bytes of the client that are not UTF-8 are quoted back as replacement
+//! characters.
+
+use std::borrow::Cow;
+
+use super::reserved;
+use crate::catalogue::channel;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+
+/// Options that contradict each other, are incomplete, or do not exist.
+pub const SYNTAX: Reply = fixed("ERR syntax error");
+/// An argument that is no 64-bit integer, or a value that is none.
+pub const NOT_AN_INTEGER: Reply = fixed("ERR value is not an integer or out of range");
+/// `WAIT` and `CLIENT PAUSE` with a time that is no integer.
+pub const TIMEOUT_NOT_AN_INTEGER: Reply = fixed("ERR timeout is not an integer or out of range");
+/// `WAIT` with a negative time.
+pub const TIMEOUT_NEGATIVE: Reply = fixed("ERR timeout is negative");
+/// `BLPOP` with a time that is no number.
+pub const TIMEOUT_NOT_A_FLOAT: Reply = fixed("ERR timeout is not a float or out of range");
+/// `BLMPOP` of no keys.
+pub const NUMKEYS_NOT_POSITIVE: Reply = fixed("ERR numkeys should be greater than 0");
+/// `BLMPOP` of no elements.
+pub const COUNT_NOT_POSITIVE: Reply = fixed("ERR count should be greater than 0");
+/// A counter at the end of its range.
+pub const OVERFLOW: Reply = fixed("ERR increment or decrement would overflow");
+/// `DECRBY` by the one number that has no opposite.
+pub const DECREMENT_OVERFLOW: Reply = fixed("ERR decrement would overflow");
+/// A string operation on another type.
+pub const WRONG_TYPE: Reply =
+    fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
+/// `EXPIRE` with `NX` and another condition.
+pub const EXPIRE_NX_CONFLICT: Reply =
+    fixed("ERR NX and XX, GT or LT options at the same time are not compatible");
+/// `EXPIRE` with both `GT` and `LT`.
+pub const EXPIRE_GT_LT_CONFLICT: Reply =
+    fixed("ERR GT and LT options at the same time are not compatible");
+/// `SCAN` from something that is no cursor.
+pub const INVALID_CURSOR: Reply = fixed("ERR invalid cursor");
+/// `SELECT` of a number that is no `int` of C.
+pub const DB_NOT_AN_INT: Reply =
+    fixed("ERR value is out of range, value must between -2147483648 and 2147483647");
+/// `SELECT` of a database that is not there.
+pub const DB_INDEX: Reply = fixed("ERR DB index is out of range");
+/// A command before `AUTH`.
+pub const NO_AUTH: Reply = fixed("NOAUTH Authentication required.");
+/// `HELLO` without `AUTH` before `AUTH`.
+pub const NO_AUTH_HELLO: Reply = fixed(
+    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
+     <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+     version at the same time",
+);
+/// A wrong user or password.
+pub const WRONG_PASS: Reply =
+    fixed("WRONGPASS invalid username-password pair or user is disabled.");
+/// A key that the user may not touch.
+pub const NO_PERMISSION_FOR_KEY: Reply =
+    fixed("NOPERM this user has no permissions to access one of the keys used as arguments");
+/// A channel that the user may not use.
+pub const NO_PERMISSION_FOR_CHANNEL: Reply =
+    fixed("NOPERM this user has no permissions to access one of the channels used as arguments");
+/// A queued command that the user, who was another one, may not send.
+pub const NO_PERMISSION_IN_EXEC: Reply = fixed(
+    "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+     call. This command is no longer allowed for the following reason: no permission to execute \
+     the command or subcommand",
+);
+/// A queued command with a key that the user, who was another one, may not touch.
+pub const NO_PERMISSION_FOR_KEY_IN_EXEC: Reply = fixed(
+    "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+     call. This command is no longer allowed for the following reason: no permission to touch the \
+     specified keys",
+);
+/// A queued command with a channel that the user, who was another one, may not use.
+pub const NO_PERMISSION_FOR_CHANNEL_IN_EXEC: Reply = fixed(
+    "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
+     call. This command is no longer allowed for the following reason: no permission to access one \
+     of the channels used as arguments to the command",
+);
+/// A key or channel of the proxy's own. Not one of Redis's texts.
+pub const RESERVED_NAME: Reply = fixed(reserved::REFUSAL);
+/// A name of a channel or a pattern that is too long for subscriptions that many share.
+pub const LONG_CHANNEL: Reply = fixed(channel::TOO_LONG);
+/// `SORT … BY` of who may not read all keys.
+pub const SORT_BY_DENIED: Reply =
+    fixed("ERR BY option of SORT denied due to insufficient ACL permissions.");
+/// `SORT … GET` of who may not read all keys.
+pub const SORT_GET_DENIED: Reply =
+    fixed("ERR GET option of SORT denied due to insufficient ACL permissions.");
+/// `ACL SETUSER` and what else would change users. Not one of Redis's texts.
+pub const USERS_IN_THE_FILE: Reply = fixed(
+    "ERR users of redlock-proxy are changed in its settings file, which SIGHUP has read again",
+);
+/// `EVAL` after `MULTI` by one user and by another. Not one of Redis's texts.
+pub const SCRIPTS_OF_TWO_USERS: Reply =
+    fixed("ERR scripts of two users cannot run in one transaction: send them on their own");
+/// `EVAL` after `MULTI` of a text that masters could not be asked about. Not one of Redis's texts.
+pub const SCRIPT_NOT_LOOKED_AT: Reply =
+    fixed("TRYAGAIN no quorum of masters has looked at the script when it was queued: try again");
+/// `AUTH` when no password is asked for.
+pub const NO_PASSWORD_SET: Reply = fixed(
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure \
+     your configuration is correct?",
+);
+/// `HELLO` with a version that is no number.
+pub const PROTOCOL_NOT_AN_INTEGER: Reply =
+    fixed("ERR Protocol version is not an integer or out of range");
+/// `HELLO` with a version other than 2 and 3.
+pub const NO_PROTO: Reply = fixed("NOPROTO unsupported protocol version");
+/// A name for the connection that `CLIENT LIST` could not show.
+pub const CLIENT_NAME: Reply =
+    fixed("ERR Client names cannot contain spaces, newlines or special characters.");
+/// `CLIENT SETINFO` to what would break the lines of `CLIENT LIST`.
+pub fn not_plain(what: &str) -> Reply {
+    Reply::error(format!("ERR {what} cannot contain spaces, newlines or special characters."))
+}
+
+/// A name that would make every `CLIENT LIST` long.
+pub fn too_long(what: &str, most: usize) -> Reply {
+    Reply::error(format!("ERR {what} cannot be longer than {most} bytes: choose a shorter one"))
+}
+
+/// `CLIENT KILL` of nobody.
+pub const NO_SUCH_CLIENT: Reply = fixed("ERR No such client");
+/// `EVALSHA` of a script that is not in the cache. Clients send the whole script when they see it.
+pub const NO_SCRIPT: Reply = fixed("NOSCRIPT No matching script. Please use EVAL.");
+/// `SCRIPT KILL` when no master is busy with a script.
+pub const NO_SCRIPT_RUNNING: Reply = fixed("NOTBUSY No scripts in execution right now.");
+/// `SCRIPT KILL` when a master is busy with one that has written.
+pub const UNKILLABLE: Reply = fixed(
+    "UNKILLABLE Sorry the script already executed write commands against the dataset. You can \
+     either wait the script termination or kill the server in a hard way using the SHUTDOWN \
+     NOSAVE command.",
+);
+/// `SCRIPT FLUSH` with another word.
+pub const SCRIPT_FLUSH_OPTION: Reply = fixed("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+/// `EVAL` with fewer than no keys.
+pub const NEGATIVE_KEYS: Reply = fixed("ERR Number of keys can't be negative");
+/// `EVAL` with more keys than arguments.
+pub const TOO_MANY_KEYS: Reply = fixed("ERR Number of keys can't be greater than number of args");
+/// `MULTI` after `MULTI`.
+pub const NESTED_MULTI: Reply = fixed("ERR MULTI calls can not be nested");
+/// `WATCH` after `MULTI`.
+pub const WATCH_IN_MULTI: Reply = fixed("ERR WATCH inside MULTI is not allowed");
+/// `EXEC` of nothing.
+pub const EXEC_WITHOUT_MULTI: Reply = fixed("ERR EXEC without MULTI");
+/// `DISCARD` of nothing.
+pub const DISCARD_WITHOUT_MULTI: Reply = fixed("ERR DISCARD without MULTI");
+/// `EXEC` after a command that was refused.
+pub const EXEC_ABORT: Reply = fixed("EXECABORT Transaction discarded because of previous errors.");
+/// `EXEC` that was refused itself (`execCommandAbort`).
+pub fn exec_aborted_by(why: &str) -> Reply {
+    let why = why.strip_prefix("ERR ").unwrap_or(why);
+    Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
+}
+/// `CLUSTER`, `READONLY`, `READWRITE`.
+pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
+/// `EVAL_RO` of a script whose shebang does not say that it changes nothing.
+pub const WRITE_FLAG: Reply =
+    fixed("ERR Can not execute a script with write flag using *_ro command.");
+/// A request or a transaction with keys of locks and of data. Its first word is that of Redis Cluster.
+pub fn lock_and_data(lock: &[u8], data: &[u8]) -> Reply {
+    let [lock, data] = [lock, data].map(String::from_utf8_lossy);
+    Reply::error(format!(
+        "CROSSSLOT '{lock}' is a lock and '{data}' is not: locks are on the masters, everything else is on the data \
+         Redis, and no request or transaction can be on both"
+    ))
+}
+
+/// A request for the data Redis, of a user who has nothing to log in with there.
+pub fn nobody_on_data(user: &str) -> Reply {
+    Reply::error(format!(
+        "NOPERM user '{user}' has no password to log in to the data Redis with: give it one, the same in both places"
+    ))
+}
+
+/// `COMMAND GETKEYS` of a command without keys.
+pub const NO_KEY_ARGUMENTS: Reply = fixed("ERR The command has no key arguments");
+
+/// `COMMAND GETKEYS` of a command whose count of keys does not fit.
+pub const INVALID_KEY_ARGUMENTS: Reply = fixed("ERR Invalid arguments specified for command");
+
+/// `CONFIG SET` of what there is not.
+pub fn unknown_parameter(name: &str) -> Reply {
+    Reply::error(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"))
+}
+
+/// `CONFIG SET` of what must not be.
+pub fn config_set_failed(name: &str, why: &str) -> Reply {
+    Reply::error(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+/// A command, by its full name, that the user may not send.
+pub fn no_permission(command: &str) -> Reply {
+    Reply::error(format!("NOPERM this user has no permissions to run the '{command}' command"))
+}
+
+/// `ACL CAT` of no category.
+pub fn unknown_category(name: &[u8]) -> Reply {
+    Reply::error(format!("ERR Unknown category '{}'", String::from_utf8_lossy(c_string(name))))
+}
+
+/// `LATENCY GRAPH` of what was never measured.
+pub fn no_samples(event: &[u8]) -> Reply {
+    let event = String::from_utf8_lossy(c_string(event));
+    Reply::error(format!("ERR No samples available for event '{event}'"))
+}
+
+/// `CLIENT KILL USER` of nobody.
+pub fn no_such_user(name: &[u8]) -> Reply {
+    Reply::error(format!("ERR No such user '{}'", String::from_utf8_lossy(c_string(name))))
+}
+
+/// One connection of a user too many. Not one of Redis's texts.
+pub fn too_many_clients_of(user: &str) -> Reply {
+    Reply::error(format!("ERR max number of clients reached for user '{user}'"))
+}
+
+/// The number of arguments does not fit. `command` is its full name in lower case, `client|setname`
+/// for a subcommand.
+pub fn wrong_arity(command: &str) -> Reply {
+    Reply::error(format!("ERR wrong number of arguments for '{command}' command"))
+}
+
+/// A time to live that is not positive or does not fit.
+pub fn invalid_expire_time(command: &str) -> Reply {
+    Reply::error(format!("ERR invalid expire time in '{command}' command"))
+}
+
+/// No such command. Arguments are quoted until the list of them reaches 128 bytes.
+pub fn unknown_command(args: Args<'_>) -> Reply {
+    let mut quoted = Vec::new();
+    for arg in args.from(1).iter() {
+        if quoted.len() >= QUOTED_MAX {
+            break;
+        }
+        let arg = truncate(c_string(arg), QUOTED_MAX - quoted.len());
+        quoted.push(b'\'');
+        quoted.extend_from_slice(arg);
+        quoted.extend_from_slice(b"' ");
+    }
+    Reply::error(format!(
+        "ERR unknown command '{}', with args beginning with: {}",
+        quote(args.get(0).unwrap_or_default()),
+        String::from_utf8_lossy(&quoted)
+    ))
+}
+
+/// A command of Redis that has no meaning here. Not one of Redis's texts.
+pub fn unsupported_command(name: &[u8]) -> Reply {
+    Reply::error(format!(
+        "ERR command '{}' is not supported: this is a lock proxy in front of independent masters",
+        quote(name).to_ascii_lowercase()
+    ))
+}
+
+/// A command of later versions that gives parts of a key a time to live. Not one of Redis's texts.
+pub fn by_clock(command: &str) -> Reply {
+    Reply::error(format!(
+        "ERR '{command}' is not supported by redlock-proxy: each master would decide by its own clock; let a key expire as a whole"
+    ))
+}
+
+/// A command of later versions or of a module that writes what nobody can foresee. Not one of Redis's texts.
+pub fn by_dice(command: &str) -> Reply {
+    Reply::error(format!(
+        "ERR '{command}' is not supported by redlock-proxy: each master would write what it draws or measures itself"
+    ))
+}
+
+/// `XREADGROUP` without a group.
+pub const MISSING_GROUP: Reply = fixed("ERR Missing GROUP option for XREADGROUP");
+
+/// `XREAD` with an option that it has not.
+pub fn only_of_xreadgroup(option: &str) -> Reply {
+    Reply::error(format!(
+        "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
+    ))
+}
+
+/// A stream without an id.
+pub const UNBALANCED_STREAMS: Reply = fixed(
+    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+);
+
+/// More words than a script can hand to a command. Not one of Redis's texts.
+pub fn too_many_words(command: &str) -> Reply {
+    Reply::error(format!(
+        "ERR '{command}' with more than 7900 arguments is not supported: split it"
+    ))
+}
+
+/// More elements with repeats than masters draw at a time. Not one of Redis's texts.
+pub fn too_many_repeats(most: i64) -> Reply {
+    Reply::error(format!(
+        "ERR more than {most} elements with repeats are not supported: draw fewer at a time"
+    ))
+}
+
+/// Over there the number is that of somebody else. Not one of Redis's texts.
+pub const NO_REDIRECT: Reply = fixed(
+    "ERR CLIENT TRACKING with REDIRECT is not supported: a client's number is the proxy's own, use RESP3 instead",
+);
+
+/// A command that cannot be queued. Not one of Redis's texts.
+pub fn not_in_multi(command: &str) -> Reply {
+    Reply::error(format!("ERR '{command}' is not supported after MULTI: send it on its own"))
+}
+
+/// No such subcommand of `command`.
+pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Reply {
+    let (subcommand, help) = (quote(subcommand), command.to_ascii_uppercase());
+    Reply::error(format!("ERR unknown subcommand '{subcommand}'. Try {help} HELP."))
+}
+
+/// A subcommand with a number of arguments that only the subcommand itself looks at.
+pub fn subcommand_syntax(command: &str, subcommand: &[u8]) -> Reply {
+    let (subcommand, help) = (quote(subcommand), command.to_ascii_uppercase());
+    Reply::error(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try {help} HELP."
+    ))
+}
+
+/// A command that a subscriber may not send. `command` is its full name, as in [`wrong_arity`].
+pub fn only_for_subscribers(command: &str) -> Reply {
+    Reply::error(format!(
+        "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+         RESET are allowed in this context"
+    ))
+}
+
+/// A word that is no option of `EXPIRE`.
+pub fn unsupported_option(option: &[u8]) -> Reply {
+    Reply::error(format!("ERR Unsupported option {}", String::from_utf8_lossy(c_string(option))))
+}
+
+/// A word that is no option of `HELLO`, or one that lacks its arguments.
+pub fn hello_option(option: &[u8]) -> Reply {
+    let option = String::from_utf8_lossy(c_string(option));
+    Reply::error(format!("ERR Syntax error in HELLO option '{option}'"))
+}
+
+/// An error whose text is a constant.
+pub const fn fixed(text: &'static str) -> Reply {
+    Reply::Error(Cow::Borrowed(text))
+}
+
+fn quote(name: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(truncate(c_string(name), QUOTED_MAX))
+}
+
+fn truncate(text: &[u8], len: usize) -> &[u8] {
+    &text[..text.len().min(len)]
+}
+
+/// As `%s` prints it: up to the first NUL.
+fn c_string(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+/// The `128` of `processCommand` and `commandCheckExistence` in `server.c`.
+const QUOTED_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::requests::{Decoder, Limits};
+
+    #[track_caller]
+    fn assert_text(reply: Reply, expected: &str) {
+        assert_eq!(reply, Reply::error(expected.to_owned()));
+    }
+
+    fn unknown(line: &str) -> Reply {
+        let (mut decoder, buf) = (Decoder::new(), format!("{line}\n"));
+        let limits = Limits { max_request_bytes: 1000, authenticated: true, may_pass: false };
+        decoder.decode(buf.as_bytes(), limits).expect("valid").expect("complete");
+        unknown_command(decoder.args(buf.as_bytes()))
+    }
+
+    #[test]
+    fn an_unknown_command_is_quoted_with_its_arguments() {
+        assert_text(unknown("foo"), "ERR unknown command 'foo', with args beginning with: ");
+        assert_text(
+            unknown("FOO \"a'b\" c"),
+            "ERR unknown command 'FOO', with args beginning with: 'a'b' 'c' ",
+        );
+    }
+
+    #[test]
+    fn an_unknown_command_is_quoted_up_to_128_bytes() {
+        let (a, b, c) = ("a".repeat(200), "b".repeat(101), "c".repeat(57));
+        assert_text(
+            unknown(&format!("foo {a} b")),
+            &format!("ERR unknown command 'foo', with args beginning with: '{}' ", &a[..128]),
+        );
+        assert_text(
+            unknown(&format!("{a} {b} {c} d")),
+            &format!(
+                "ERR unknown command '{}', with args beginning with: '{b}' '{}' ",
+                &a[..128],
+                &c[..24]
+            ),
+        );
+    }
+
+    #[test]
+    fn quoted_words_end_at_a_nul() {
+        assert_text(
+            unknown(r#""f\x00x" "a\x00b" c"#),
+            "ERR unknown command 'f', with args beginning with: 'a' 'c' ",
+        );
+    }
+
+    #[test]
+    fn subcommands_are_named_with_their_command() {
+        assert_text(
+            unknown_subcommand("client", b"Foo"),
+            "ERR unknown subcommand 'Foo'. Try CLIENT HELP.",
+        );
+        assert_text(
+            wrong_arity("client|setname"),
+            "ERR wrong number of arguments for 'client|setname' command",
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! `redlock-proxy check`: asks every master about itself, once, and says what the proxy would make of it.
+
+mod list;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use self::list::List;
+use crate::config::Settings;
+use crate::decision::quorum::{MasterId, Quorum};
+use crate::decision::roster::admission::Shown;
+use crate::decision::roster::learning;
+use crate::decision::roster::mark::Mark;
+use crate::decision::roster::roster::{Roster, Standing};
+use crate::decision::roster::seats::is_strange;
+use crate::masters::dial::Network;
+use crate::masters::electorate::Terms;
+use crate::masters::probe::{Look, ProbeError, look_once};
+use crate::masters::roster::youth::trusted;
+
+/// How long a master may take for everything.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// A table with a line for each master, the roster, and a sentence.
+    pub text: String,
+    /// Whether a proxy could serve with these masters.
+    pub can_serve: bool,
+}
+
+const HEADINGS: [&str; 10] = [
+    "master",
+    "role",
+    "version",
+    "run id",
+    "uptime",
+    "persistence",
+    "eviction",
+    "clock",
+    "round trip",
+    "verdict",
+];
+
+/// Connects to each master once.
+pub async fn check(settings: &Settings, network: &Network) -> Report {
+    let mut looks = JoinSet::new();
+    for (index, address) in settings.masters.iter().cloned().enumerate() {
+        let network = network.clone();
+        looks.spawn_local(async move {
+            let look = look_once(&network, &address);
+            let look = tokio::time::timeout(PATIENCE, look).await;
+            (index, look.unwrap_or_else(|_| Err(too_late())))
+        });
+    }
+    let mut looks = looks.join_all().await;
+    looks.sort_by_key(|(index, _)| *index);
+    let looks: Vec<_> = looks.into_iter().map(|(_, look)| look).collect();
+    report(settings, &looks)
+}
+
+fn too_late() -> ProbeError {
+    let patience = humantime::format_duration(PATIENCE);
+    std::io::Error::other(format!("no answer within {patience}")).into()
+}
+
+type Looks = [Result<Look, ProbeError>];
+
+fn report(settings: &Settings, looks: &Looks) -> Report {
+    let quorum = Quorum::of(settings.masters.len());
+    let (roster, list) = (newest(looks, quorum), list(settings, looks));
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    let mut voters = 0;
+    for (index, look) in looks.iter().enumerate() {
+        let verdict = verdict(settings, looks, &list, roster.as_ref(), index);
+        voters += usize::from(verdict.is_ok());
+        let verdict = verdict.map_or_else(|why| why, |()| "votes".to_owned());
+        rows.push(row(settings.masters[index].to_string(), look.as_ref().ok(), verdict));
+    }
+    let (n, needed) = (quorum.masters(), quorum.needed());
+    let outlook = match list.fault(roster.as_ref()) {
+        Some(fault) => Err(fault),
+        None if voters < needed => Err("that is no quorum".to_owned()),
+        None if roster.is_some() || voters == n => Ok("a quorum could vote".to_owned()),
+        None => founding_outlook(looks),
+    };
+    let can_serve = outlook.is_ok();
+    let (Ok(sentence) | Err(sentence)) = outlook;
+    let text = format!(
+        "{}\n{}{voters} of {n} masters could vote and {needed} are needed: {sentence}.\n",
+        table(&rows),
+        roster.as_ref().map_or_else(|| no_roster(looks), told),
+    );
+    Report { text, can_serve }
+}
+
+/// Says that no roster was found. Only all masters together tell that there is none.
+fn no_roster(looks: &Looks) -> String {
+    match looks.iter().all(Result::is_ok) {
+        true => "no roster: no proxy has used them yet.\n".to_owned(),
+        false => "no roster: those that answer show none.\n".to_owned(),
+    }
+}
+
+/// What becomes of masters without a roster when a quorum could vote, and some could not. Those that are merely younger do
+/// not keep the others from founding a cluster.
+fn founding_outlook(looks: &Looks) -> Result<String, String> {
+    let is_there = |look: &Result<Look, ProbeError>| {
+        look.as_ref().is_ok_and(|look| look.facts.bar.is_none() && !is_rest(look))
+    };
+    match looks.iter().all(is_there) {
+        true => Ok("a quorum could vote, and what was started later is copied to first".to_owned()),
+        false => Err("but all have to be there when they are used for the first time".to_owned()),
+    }
+}
+
+/// Whether something of a cluster is left on a master.
+fn is_rest(look: &Look) -> bool {
+    look.marks.any().is_some() || look.marks.roster().is_some()
+}
+
+fn newest(looks: &Looks, quorum: Quorum) -> Option<Roster> {
+    let held: Vec<_> = looks.iter().flatten().filter_map(|look| look.marks.roster()).collect();
+    learning::newest(quorum, &held).map(|newest| newest.state.value.clone())
+}
+
+fn list(settings: &Settings, looks: &Looks) -> List {
+    let addresses: Vec<_> = settings.masters.iter().map(ToString::to_string).collect();
+    let show = |(look, address): (&Result<Look, ProbeError>, &String)| {
+        let look = look.as_ref().ok()?;
+        let (mark, run_id) = (look.marks.mark().cloned(), look.facts.run_id.clone());
+        Some(Shown { mark, run_id, address: address.clone() })
+    };
+    let cluster = |look: &Result<Look, ProbeError>| {
+        look.as_ref().ok()?.marks.any()?.cluster().map(str::to_owned)
+    };
+    let shown = looks.iter().zip(&addresses).map(show).collect();
+    List { shown, clusters: looks.iter().map(cluster).collect(), addresses }
+}
+
+/// The roster, a line for each member.
+fn told(roster: &Roster) -> String {
+    let (cluster, version) = (&roster.cluster, roster.version);
+    let mut text = format!("roster: cluster {cluster}, version {version}\n");
+    for member in &roster.members {
+        let (addresses, incarnation) = (member.addresses.join(","), member.incarnation);
+        let standing = match member.standing {
+            Standing::In { .. } => "in".to_owned(),
+            Standing::Out { since } => format!("out since version {since}"),
+        };
+        let _ = writeln!(text, "  member {addresses}: incarnation {incarnation}, {standing}");
+    }
+    text
+}
+
+/// Whether this master would vote, or why not.
+fn verdict(
+    settings: &Settings,
+    looks: &Looks,
+    list: &List,
+    roster: Option<&Roster>,
+    index: usize,
+) -> Result<(), String> {
+    let look = looks[index].as_ref().map_err(ToString::to_string)?;
+    let same = |other: &usize| {
+        let other = looks[*other].as_ref().ok();
+        other.is_some_and(|other| other.facts.run_id == look.facts.run_id)
+    };
+    if let Some(other) = (0..index).find(same) {
+        return Err(format!("the same instance as {}", settings.masters[other]));
+    }
+    if let Some(bar) = &look.facts.bar {
+        return Err(bar.to_string());
+    }
+    match roster {
+        Some(roster) => membership(list, roster, index),
+        None if is_rest(look) => {
+            Err("it belongs to a cluster of masters that is not known".to_owned())
+        }
+        None => youth(settings, looks, index),
+    }
+}
+
+/// Whether a member of the roster remembers.
+fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> {
+    let here = list.shown[index].as_ref().ok_or("it was not seen")?;
+    if is_strange(roster, here) {
+        return Err("it belongs to another cluster of masters".to_owned());
+    }
+    let place = list.seats(roster)[index].ok_or("it is no member of the cluster")?;
+    let (Some(member), Some(expected)) = (roster.member(place), Mark::expected(roster, place, 0))
+    else {
+        return Err("it is no member of the cluster".to_owned());
+    };
+    let remembers = here
+        .mark
+        .as_ref()
+        .is_some_and(|mark| mark.proves_same(&expected) || mark.missed_a_raise_to(&expected));
+    match member.standing {
+        Standing::Out { since } => {
+            Err(format!("out of the roster since version {since}: it is given back what it forgot"))
+        }
+        Standing::In { .. } if member.run_id != here.run_id => {
+            Err("it was restarted: it will be given back what it forgot".to_owned())
+        }
+        Standing::In { .. } if !remembers => {
+            Err("its mark is gone: it will be given back what it forgot".to_owned())
+        }
+        Standing::In { .. } => Ok(()),
+    }
+}
+
+/// Whether a master would vote when the cluster is founded.
+fn youth(settings: &Settings, looks: &Looks, index: usize) -> Result<(), String> {
+    let terms = Terms {
+        quorum: Quorum::of(settings.masters.len()),
+        restart_wait: settings.restart_wait(),
+        cold_start: settings.cold_start,
+    };
+    let seen: Vec<usize> = (0..looks.len()).filter(|at| looks[*at].is_ok()).collect();
+    let facts: Vec<_> = looks.iter().flatten().map(|look| &look.facts).collect();
+    let trusted = trusted(&terms, &facts)?;
+    let place = seen.iter().position(|at| *at == index);
+    match place.is_some_and(|place| trusted.masters.contains(MasterId::new(place))) {
+        true => Ok(()),
+        false => Err("it was started after the others: it is copied to first".to_owned()),
+    }
+}
+
+fn row(address: String, look: Option<&Look>, verdict: String) -> [String; 10] {
+    let text = |of: fn(&Look) -> String| look.map_or_else(|| "-".to_owned(), of);
+    [
+        address,
+        text(|look| look.facts.role.clone()),
+        text(|look| look.facts.version.clone()),
+        text(|look| look.facts.run_id.chars().take(8).collect()),
+        text(|look| humantime::format_duration(look.facts.uptime).to_string()),
+        text(|look| look.facts.persistence.clone()),
+        text(|look| look.facts.eviction.clone()),
+        text(|look| format!("{:+.1} ms", look.ahead_us as f64 / 1000.0)),
+        text(|look| {
+            let took = look.reading.answered - look.reading.asked;
+            format!("{:.1} ms", took.as_secs_f64() * 1000.0)
+        }),
+        verdict,
+    ]
+}
+
+/// Columns two spaces apart.
+fn table(rows: &[[String; 10]]) -> String {
+    let mut widths = [0; 10];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (width, cell) in widths.iter().zip(row) {
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let mut rows = vec![HEADINGS.map(str::to_owned)];
+        rows.push([""; 10].map(|_| "x".repeat(12)));
+        let text = table(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0].find("role"), Some(14));
+        assert_eq!(lines[1].len(), 10 * 12 + 9 * 2);
+    }
+}

@@ -1,0 +1,10 @@
+//! The subcommands of the executable, its log, and the signals that it obeys.
+
+pub mod check;
+pub mod dev;
+pub mod health;
+pub mod logging;
+pub mod reload;
+pub mod settle;
+pub mod signals;
+pub mod upgrade;

@@ -1,0 +1,68 @@
+//! SIGHUP: settings and certificates are read again.
+
+use crate::config::{LogFormat, Settings};
+use crate::context::shared::{Certificates, Shared};
+
+/// How settings are read, at the start and again.
+pub type Read = Box<dyn Fn() -> Result<(Settings, LogFormat), String> + Send>;
+
+/// Reads settings and certificates again.
+pub struct Reload {
+    /// Reads the settings.
+    pub read: Read,
+    /// The format of the log, which stays as it was at the start.
+    pub log_format: LogFormat,
+    /// State of all workers, among it the settings that can change.
+    pub shared: Shared,
+    /// The certificates in use.
+    pub certificates: Certificates,
+}
+
+impl Reload {
+    /// Takes over what can change, and says of everything else that it stays. What has failed comes last, where an operator
+    /// looks.
+    pub fn again(&self) {
+        match (self.read)() {
+            Ok((settings, log_format)) => {
+                self.adopt(settings, log_format);
+                self.read_certificates();
+            }
+            Err(why) => {
+                self.read_certificates();
+                tracing::error!("SIGHUP: settings stay as they are: {why}");
+            }
+        }
+    }
+
+    fn read_certificates(&self) {
+        match self.certificates.read_again() {
+            Ok(()) => tracing::info!("SIGHUP: certificates were read again"),
+            Err(why) => tracing::error!("SIGHUP: certificates stay as they are: {why}"),
+        }
+    }
+
+    /// Whoever reads the lines finds it done.
+    fn adopt(&self, settings: Settings, log_format: LogFormat) {
+        let mut fixed = self.shared.settings.fixed_differences(&settings);
+        if log_format != self.log_format {
+            fixed.push("log-format");
+        }
+        let changed = self.shared.live().differences(&settings.live);
+        if !changed.is_empty() {
+            self.shared.change(settings.live);
+        }
+        if !fixed.is_empty() {
+            let names = fixed.join(", ");
+            tracing::warn!(
+                "SIGHUP: {names}: cannot change while the proxy runs, and stays until the next start"
+            );
+        }
+        match changed.is_empty() {
+            true => tracing::info!("SIGHUP: settings were read again, and are as they were"),
+            false => {
+                let names = changed.join(", ");
+                tracing::info!("SIGHUP: settings were read again, and changed: {names}");
+            }
+        }
+    }
+}

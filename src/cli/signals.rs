@@ -1,0 +1,90 @@
+//! Signals: the first SIGTERM or SIGINT asks the process to end, the second enforces it. SIGHUP has what can change
+//! read again, SIGUSR2 has the program started again, to take over.
+
+use std::io;
+
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+/// Listens for signals from now on, on a thread of its own. The receiver turns `true` with the first that asks for the
+/// end; the second one calls `at_once` and ends the process with 128 plus the signal's number. `read_again` is called
+/// for each SIGHUP before that, `upgrade` for each SIGUSR2.
+///
+/// # Errors
+/// The system refuses a thread or a signal handler.
+pub fn listen(
+    mut read_again: impl FnMut() + Send + 'static,
+    mut upgrade: impl FnMut() + Send + 'static,
+    at_once: impl FnOnce() + Send + 'static,
+) -> io::Result<watch::Receiver<bool>> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signals = {
+        let _entered = runtime.enter();
+        Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            user_2: signal(SignalKind::user_defined2())?,
+        }
+    };
+    let (stop, stopping) = watch::channel(false);
+    let listen = async move {
+        let name = signals.end(&mut read_again, &mut upgrade).await.name();
+        tracing::info!("{name}: finishing what is in flight, a second signal ends at once");
+        // Nobody listens any more only if the proxy is ending anyway.
+        let _ = stop.send(true);
+        let second = signals.end(|| (), || ()).await;
+        tracing::warn!("second signal ({}): ending at once", second.name());
+        at_once();
+        std::process::exit(second.exit_code())
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(listen);
+    })?;
+    Ok(stopping)
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+    user_2: Signal,
+}
+
+impl Signals {
+    /// The next that asks for the end.
+    async fn end(&mut self, mut on_hang_up: impl FnMut(), mut on_user_2: impl FnMut()) -> Received {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return Received::Interrupt,
+                _ = self.terminate.recv() => return Received::Terminate,
+                _ = self.hang_up.recv() => on_hang_up(),
+                _ = self.user_2.recv() => on_user_2(),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Received {
+    Interrupt,
+    Terminate,
+}
+
+impl Received {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+        }
+    }
+
+    /// What a shell reports for a process that a signal killed.
+    fn exit_code(self) -> i32 {
+        match self {
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+        }
+    }
+}

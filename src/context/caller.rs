@@ -1,0 +1,284 @@
+//! The client that sent a request, as commands see it: its session's state, and the worker that serves it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::subscriptions::Runs;
+use super::transaction::Transaction;
+use super::worker::Worker;
+use crate::acl::Users;
+use crate::catalogue::channel::TopicKind;
+use crate::catalogue::reserved::LIBRARIES;
+use crate::catalogue::table::{self, NO_COMMAND};
+use crate::client::failed_logins::Attempts;
+use crate::client::login::Login;
+use crate::client::monitor::Watching;
+use crate::client::outbox::{Order, Outbox, Target, Ticket};
+use crate::client::registry::Client;
+use crate::client::slices::Sliced;
+use crate::data::side::Side;
+use crate::engine::sequential::libraries::{Asked, Libraries};
+use crate::operation::Operation;
+use crate::operation::watch::Watched;
+use crate::pubsub::hub::Hub;
+use crate::pubsub::subscriber::Subscriber;
+use crate::resp::reply::Reply;
+use crate::resp::requests::Args;
+
+/// A client, and what its requests have changed so far.
+pub struct Caller {
+    /// The worker this session lives on.
+    pub worker: Rc<Worker>,
+    /// Its entry in `CLIENT LIST`.
+    pub client: Arc<Client>,
+    /// Its replies.
+    pub outbox: Rc<Outbox>,
+    /// The place of the current request's command in the table, or [`NO_COMMAND`].
+    pub command: u16,
+    /// `SELECT`
+    pub db: u32,
+    /// Who it is.
+    pub login: Login,
+    /// Its wrong passwords.
+    pub attempts: Attempts,
+    /// All users, as this session knows them.
+    pub users: Arc<Users>,
+    /// `CLIENT REPLY`
+    pub replies: Replies,
+    /// What `MULTI` has begun.
+    pub transaction: Option<Transaction>,
+    /// What `SELECT` after `MULTI` has chosen, once `EXEC` has run.
+    pub chosen_db: Rc<Cell<Option<u32>>>,
+    /// What `WATCH` has named.
+    pub watched: Vec<Rc<Watched>>,
+    /// The libraries of functions, for the request that waits for them.
+    pub libraries: Rc<RefCell<Asked>>,
+    /// What it has subscribed to, once it has.
+    pub subscriber: Option<Rc<Subscriber>>,
+    /// `MONITOR`
+    pub watching: Option<Watching>,
+    /// Its dealings with the data Redis, if there is one.
+    pub side: Option<Box<Side>>,
+    /// Subscriptions that wait for those before them.
+    pub runs: Runs,
+}
+
+/// `CLIENT REPLY ON|OFF|SKIP`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replies {
+    /// Send them.
+    #[default]
+    On,
+    /// Send none.
+    Off,
+    /// Do not send the next one.
+    SkipNext,
+}
+
+impl Caller {
+    /// A client that nobody has logged in as.
+    pub fn new(worker: Rc<Worker>, client: Arc<Client>) -> Self {
+        let users = Arc::clone(&worker.live().users);
+        let side = worker.spares().map(|spares| {
+            let shared = Rc::clone(worker.shared_connections());
+            Box::new(Side::new(Rc::clone(spares), shared))
+        });
+        Self {
+            login: Login::stranger(&users),
+            attempts: Attempts::default(),
+            users,
+            outbox: Outbox::counted(Arc::clone(&client), Arc::clone(worker.metrics())),
+            client,
+            command: NO_COMMAND,
+            db: worker.first_db(),
+            replies: Replies::On,
+            transaction: None,
+            chosen_db: Rc::default(),
+            watched: Vec::new(),
+            libraries: Rc::default(),
+            subscriber: None,
+            watching: None,
+            runs: Runs::new(),
+            side,
+            worker,
+        }
+    }
+
+    /// The time of day by the masters' clocks, in milliseconds.
+    pub fn unix_ms(&self) -> i64 {
+        self.worker.engine().rules().unix_time.ms()
+    }
+
+    /// A transaction may have selected another database.
+    pub fn adopt_db(&mut self) {
+        if let Some(db) = self.chosen_db.take() {
+            self.db = db;
+            self.client.words().db = db;
+        }
+    }
+
+    /// Shows the requests of all clients to this one from now on (`MONITOR`).
+    pub fn watch_requests(&mut self) {
+        if self.watching.is_none() {
+            self.client.set_monitor(true);
+            let monitors = self.worker.registry().monitors();
+            self.watching = Some(monitors.watch(Arc::clone(&self.client), &self.outbox));
+        }
+    }
+
+    /// No more requests of others for this session.
+    pub fn stop_monitoring(&mut self) {
+        self.watching = None;
+        self.client.set_monitor(false);
+    }
+
+    /// Replies to the current request, unless the client wants no reply.
+    pub fn answer(&mut self, reply: Reply) {
+        if !self.is_silent() {
+            self.outbox.push_reply(self.command, reply);
+        }
+    }
+
+    /// What comes in slices may take long: it begins when all before it is answered.
+    pub fn answer_in_slices(&mut self, sliced: Sliced) -> bool {
+        if self.outbox.in_flight() > 0 {
+            return false;
+        }
+        let silent = self.is_silent();
+        self.outbox.push_slices(self.command, sliced, silent);
+        true
+    }
+
+    /// What this session has subscribed to.
+    pub fn subscriber(&mut self) -> Rc<Subscriber> {
+        let (client, outbox) = (&self.client, &self.outbox);
+        let new = || Subscriber::new(Arc::clone(client), Rc::clone(outbox));
+        Rc::clone(self.subscriber.get_or_insert_with(new))
+    }
+
+    /// Whether this session has subscribed to anything.
+    pub fn has_subscriptions(&self) -> bool {
+        self.subscriber.is_some() && self.client.is_subscriber()
+    }
+
+    /// Whether the masters are about to confirm what this session has subscribed to, or not any
+    /// more: what it may send next depends on that.
+    pub fn waits_for_masters(&self) -> bool {
+        let is_changing = |subscriber: &Rc<Subscriber>| subscriber.is_changing();
+        !self.runs.is_empty() || self.subscriber.as_ref().is_some_and(is_changing)
+    }
+
+    /// Begins to end many subscriptions, a little at a time. Few take no time: then it is false.
+    pub fn begin_to_unsubscribe(&mut self) -> bool {
+        let Some(subscriber) = self.subscriber.clone() else { return false };
+        let topics = subscriber.topics();
+        if !Hub::is_many(&topics) {
+            return false;
+        }
+        let slot = self.outbox.reserve(self.ticket_of(Order::Alone), true);
+        let (target, ended) = Target::task();
+        self.worker.hub().unsubscribe(&subscriber, TopicKind::Channel, topics, target);
+        tokio::task::spawn_local(async {
+            let _ = ended.await;
+            // The request counts when it runs.
+            slot.deliver(Reply::QUEUED);
+        });
+        true
+    }
+
+    /// No more messages for this session; whether it had subscribed to anything.
+    pub fn unsubscribe_all(&mut self) -> bool {
+        let has_listened = self.has_subscriptions();
+        if let Some(subscriber) = self.subscriber.take() {
+            self.worker.hub().leave_all(&subscriber);
+            subscriber.leave_all_elsewhere();
+        }
+        has_listened
+    }
+
+    /// The libraries of functions as of a moment since the current request came, which is on `keys`. `None`: a quorum is
+    /// asked for them, and the request has to wait.
+    pub fn current_libraries(&self, keys: &[&[u8]]) -> Option<Result<Rc<Libraries>, Reply>> {
+        match &*self.libraries.borrow() {
+            Asked::Told(told) => return Some(told.clone()),
+            Asked::Pending => return None,
+            Asked::Nobody => {}
+        }
+        let engine = self.worker.engine();
+        let (key, order) = match keys {
+            [key] => (engine.fingerprint(self.db, key), Order::Rounds),
+            _ => (0, Order::Alone),
+        };
+        let question = Ticket {
+            key: engine.fingerprint(0, LIBRARIES.as_bytes()),
+            ..self.ticket_of(Order::Read)
+        };
+        if self.outbox.is_busy(&Ticket { key, ..self.ticket_of(order) })
+            || self.outbox.is_busy(&question)
+        {
+            return None;
+        }
+        self.ask_for_libraries(question);
+        None
+    }
+
+    /// Asks a quorum for the libraries of functions.
+    pub fn ask_for_libraries(&self, question: Ticket) {
+        *self.libraries.borrow_mut() = Asked::Pending;
+        let slot = self.outbox.reserve(question, true);
+        let (worker, asked) = (Rc::clone(&self.worker), Rc::clone(&self.libraries));
+        tokio::task::spawn_local(async move {
+            let told = worker.shelf().current(worker.engine()).await;
+            *asked.borrow_mut() = Asked::Told(told);
+            // The request counts when it runs.
+            slot.deliver(Reply::QUEUED);
+        });
+    }
+
+    /// Lets requests that are looked at now see these libraries, or as before.
+    pub fn show_libraries(&self, told: Option<Result<Rc<Libraries>, Reply>>) {
+        *self.libraries.borrow_mut() = told.map_or(Asked::Nobody, Asked::Told);
+    }
+
+    /// The ticket of an operation whose request has this many bytes.
+    pub fn ticket(&self, operation: &Operation, bytes: usize) -> Ticket {
+        Ticket {
+            key: self.worker.engine().fingerprint(operation.db, &operation.key),
+            order: operation.order(),
+            bytes: bytes.max(operation.request_bytes()),
+            command: self.command,
+        }
+    }
+
+    /// Of a request without a key.
+    pub fn ticket_of(&self, order: Order) -> Ticket {
+        Ticket { key: 0, order, bytes: 0, command: self.command }
+    }
+
+    /// Whether the reply to the current request is unwanted; consumes a `CLIENT REPLY SKIP`.
+    pub fn is_silent(&mut self) -> bool {
+        let silent = self.replies != Replies::On;
+        if self.replies == Replies::SkipNext {
+            self.replies = Replies::On;
+        }
+        silent
+    }
+
+    /// Shows the current request to monitors.
+    pub fn show_to_monitors(&self, args: Args<'_>) {
+        if let Some(spec) = table::at(self.command) {
+            self.worker.registry().monitors().show(spec, args, self.db, &self.client.address);
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.outbox.close();
+        if let Some(subscriber) = self.subscriber.take() {
+            self.worker.hub().forget_subscriber(subscriber);
+        }
+        self.worker.registry().leave(self.client.id);
+    }
+}

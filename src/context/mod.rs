@@ -1,0 +1,17 @@
+//! What commands see of a session and its worker.
+//!
+//! * [`caller`]: the client that sent the request; [`users`]: its login; [`transaction`]: its queue since `MULTI`;
+//!   [`subscriptions`]: its topics;
+//! * [`worker`]: the worker that serves it; [`shared`]: what all workers share; [`statistics`]: what they have counted;
+//! * [`waiting`]: clients blocked in `BLPOP` and the like;
+//! * [`portable`]: the state of a session at rest, for another process.
+
+pub mod caller;
+pub mod portable;
+pub mod shared;
+pub mod statistics;
+pub mod subscriptions;
+pub mod transaction;
+pub mod users;
+pub mod waiting;
+pub mod worker;

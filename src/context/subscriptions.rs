@@ -1,0 +1,172 @@
+//! `SUBSCRIBE` beside a data Redis: channels of locks are heard over the masters, all others at the data Redis.
+//!
+//! A request may name both. Its topics are confirmed in their order, so neighbours with the same home are one *run*, and
+//! each run begins when the one before it is confirmed.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::caller::Caller;
+use crate::catalogue::channel::{Topic, TopicKind};
+use crate::client::outbox::{Order, Target};
+use crate::data::connection::Confirmed;
+use crate::names::lock_names::{Home, LockNames};
+use crate::operation::request;
+use crate::pubsub::hub::Hub;
+use crate::pubsub::subscriber::Subscriber;
+use crate::resp::reply::Reply;
+
+/// What a request does to subscriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `SUBSCRIBE` and its kin.
+    Join,
+    /// `UNSUBSCRIBE` and its kin.
+    Leave,
+}
+
+/// Topics that are confirmed together.
+#[derive(Debug)]
+pub struct Run {
+    change: Change,
+    kind: TopicKind,
+    home: Home,
+    topics: Vec<Topic>,
+    target: Target,
+}
+
+/// Those that have still to begin.
+pub type Runs = VecDeque<Run>;
+
+impl Caller {
+    /// Subscribes to topics of one kind. Returns true: the request is never put off.
+    pub fn subscribe(&mut self, topics: Vec<Topic>) -> bool {
+        if let Some(kind) = topics.first().map(|topic| topic.kind) {
+            self.listen(Change::Join, kind, topics);
+        }
+        true
+    }
+
+    /// Unsubscribes from topics of one kind, or from all if there are none. Returns true: the request is never put off.
+    pub fn unsubscribe(&mut self, kind: TopicKind, topics: Vec<Topic>) -> bool {
+        self.listen(Change::Leave, kind, topics);
+        true
+    }
+
+    fn listen(&mut self, change: Change, kind: TopicKind, topics: Vec<Topic>) {
+        if topics.is_empty() {
+            self.add_run(change, kind, Home::Masters, topics);
+        } else {
+            for (home, topics) in self.runs_of(change, topics) {
+                self.add_run(change, kind, home, topics);
+            }
+        }
+        self.begin_runs();
+    }
+
+    fn runs_of(&self, change: Change, topics: Vec<Topic>) -> Vec<(Home, Vec<Topic>)> {
+        let mut runs: Vec<(Home, Vec<Topic>)> = Vec::new();
+        for topic in topics {
+            let home = match &self.side {
+                Some(side) => self.home_of(&side.upstream().settings().locks, change, &topic),
+                None => Home::Masters,
+            };
+            match runs.last_mut() {
+                Some((last, run)) if *last == home => run.push(topic),
+                _ => runs.push((home, vec![topic])),
+            }
+        }
+        runs
+    }
+
+    /// Where a topic is heard, or has been up to now.
+    pub fn home_of(&self, locks: &LockNames, change: Change, topic: &Topic) -> Home {
+        let is_there = |subscriber: &Rc<Subscriber>| subscriber.is_in_elsewhere(topic);
+        match change {
+            Change::Leave if !self.subscriber.as_ref().is_some_and(is_there) => Home::Masters,
+            _ => locks.home(topic),
+        }
+    }
+
+    /// Whether topics are there that are all heard at the data Redis alone.
+    pub fn are_of_data(&self, change: Change, topics: &[Topic]) -> bool {
+        let Some(side) = &self.side else { return false };
+        let locks = &side.upstream().settings().locks;
+        let is_there = |topic: &Topic| self.home_of(locks, change, topic) == Home::Data;
+        !topics.is_empty() && topics.iter().all(is_there)
+    }
+
+    /// Confirmations are messages, which `CLIENT REPLY OFF` does not keep back.
+    fn add_run(&mut self, change: Change, kind: TopicKind, home: Home, topics: Vec<Topic>) {
+        let _ = self.is_silent();
+        let target = self.outbox.reserve(self.ticket_of(Order::Plain), false);
+        self.runs.push_back(Run { change, kind, home, topics, target });
+    }
+
+    /// Begins what has to be confirmed next; whether the data Redis has to be told something.
+    pub fn begin_runs(&mut self) -> bool {
+        while !self.runs.is_empty() && !self.is_changing() {
+            let Some(run) = self.runs.pop_front() else { break };
+            let subscriber = self.subscriber();
+            let hub = Rc::clone(self.worker.hub());
+            match run.home {
+                Home::Masters => run.at_masters(&hub, &subscriber),
+                Home::Data | Home::Both => {
+                    self.begin_at_data(run, hub, subscriber);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn is_changing(&self) -> bool {
+        self.subscriber.as_ref().is_some_and(|subscriber| subscriber.is_changing())
+    }
+
+    fn begin_at_data(&mut self, run: Run, hub: Rc<Hub>, subscriber: Rc<Subscriber>) {
+        let Some(side) = &mut self.side else { return };
+        side.listen(&subscriber);
+        let Some(connection) = side.connection() else { return };
+        let word = match run.change {
+            Change::Join => run.kind.subscribe(),
+            Change::Leave => run.kind.unsubscribe(),
+        };
+        let mut request = Vec::new();
+        request::header(&mut request, 1 + run.topics.len());
+        request::word(&mut request, word.as_bytes());
+        run.topics.iter().for_each(|topic| request::word(&mut request, &topic.name));
+        subscriber.set_changing(true);
+        connection.subscribe(&request, run.topics.len(), run.confirmed(hub, subscriber));
+    }
+}
+
+impl Run {
+    fn at_masters(self, hub: &Rc<Hub>, subscriber: &Rc<Subscriber>) {
+        let Run { change, kind, topics, target, .. } = self;
+        match change {
+            Change::Join => hub.subscribe(subscriber, topics, target),
+            Change::Leave => hub.unsubscribe(subscriber, kind, topics, target),
+        }
+    }
+
+    /// What follows when the data Redis has confirmed it. From that very moment on its messages may come.
+    fn confirmed(self, hub: Rc<Hub>, subscriber: Rc<Subscriber>) -> Confirmed {
+        Box::new(move |confirmed| {
+            subscriber.set_changing(false);
+            if let Err(text) = confirmed {
+                let text = String::from_utf8_lossy(text).into_owned();
+                return self.target.deliver(Reply::error(text));
+            }
+            let change = |topic| match self.change {
+                Change::Join => subscriber.join_elsewhere(topic),
+                Change::Leave => subscriber.leave_elsewhere(topic),
+            };
+            let confirmations = self.topics.iter().map(change).collect();
+            match self.home {
+                Home::Both => self.at_masters(&hub, &subscriber),
+                _ => self.target.deliver(Reply::Each(confirmations)),
+            }
+        })
+    }
+}

@@ -1,0 +1,233 @@
+//! Clients that wait for an element or for entries of streams: `BLPOP` and its siblings, `XREAD` and `XREADGROUP`.
+//!
+//! Each is a task of its own, which holds nobody up: it tries, waits for a change of one of its keys,
+//! and tries again. What another proxy changes is not heard of here, so it also looks now and then.
+//!
+//! Those who wait for one key stand in line, and only the first tries and looks: as in Redis, who waited
+//! longest is served first. Who leaves wakes the next, for whom there may be something left. Consumers of one group stand
+//! in a line of their own. Entries that everybody gets are tried for by all, but only the first looks.
+
+mod entries;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::worker::Worker;
+use crate::client::outbox::Target;
+use crate::engine::sequential::Asking;
+use crate::operation::changed_keys::{Line, Listener};
+use crate::operation::read::{Question, Read};
+use crate::operation::{Kind, Operation};
+use crate::resp::reply::Reply;
+use crate::time::clock::{self, Instant};
+pub use entries::{Behind, Entries, First};
+
+/// How often it is looked whether another proxy has brought something.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What a client waits for.
+pub struct Waiting {
+    /// What there may be.
+    pub awaited: Awaited,
+    /// The keys in which there may be some.
+    pub keys: Vec<Box<[u8]>>,
+    /// Whether it says more than keys and a time: masters may find a mistake in that.
+    pub has_options: bool,
+    /// Their database.
+    pub db: u32,
+    /// When it gives up; `None`: never.
+    pub until: Option<Instant>,
+}
+
+/// For what a client waits.
+pub enum Awaited {
+    /// An element.
+    Element {
+        /// Takes it out of the first key that has one.
+        first: Box<dyn Fn() -> Operation>,
+        /// If there are several keys: the same for each of them.
+        alone: Vec<Box<dyn Fn() -> Operation>>,
+    },
+    /// Entries of streams.
+    Entries(Entries),
+}
+
+/// A request that may be begun anew in another process.
+#[derive(Debug)]
+pub struct Withdrawal {
+    /// It is.
+    pub is_withdrawn: Cell<bool>,
+    /// What is begun there.
+    pub request: RefCell<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+/// Several proxies took elements at once, and nobody got one.
+fn is_split(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(text) if text.starts_with("TRYAGAIN "))
+}
+
+fn is_nothing(reply: &Reply) -> bool {
+    match reply {
+        Reply::Raw(frame) => &frame[..] == b"_\r\n",
+        _ => *reply == Reply::NilArray,
+    }
+}
+
+/// A key holds something else than what is waited for.
+fn is_of_wrong_type(reply: &Reply) -> bool {
+    match reply {
+        Reply::Raw(frame) => frame.starts_with(b"-WRONGTYPE"),
+        Reply::Error(text) => text.starts_with("WRONGTYPE"),
+        _ => false,
+    }
+}
+
+impl Waiting {
+    /// Waits, and answers. With `withdrawal` another process can wait instead: then that is told, and the answer is
+    /// nothing at all.
+    pub async fn run(
+        self,
+        worker: Rc<Worker>,
+        asking: Asking,
+        withdrawal: Option<Rc<Withdrawal>>,
+        target: Target,
+    ) {
+        let mut blocked = None;
+        let departs = || withdrawal.is_some() && worker.is_departing();
+        let engine = worker.engine();
+        let keys = self.keys.iter().map(|key| engine.fingerprint(self.db, key));
+        let line = self.awaited.line();
+        let changes = engine.changes_of(keys.collect()).in_line(line);
+        // A mistake is told at once, not when it is its turn.
+        let mut may_be_wrong = self.has_options;
+        loop {
+            let turn = changes.turn();
+            if target.is_abandoned() || worker.is_draining() {
+                return target.deliver(Reply::NilArray);
+            }
+            if let Some(withdrawal) = withdrawal.as_ref().filter(|_| departs()) {
+                self.withdraw(withdrawal);
+                return target.deliver(Reply::Each(Vec::new()));
+            }
+            // Who is not first leaves what there is to others.
+            let tries = changes.is_first() || std::mem::take(&mut may_be_wrong);
+            let reply = match tries || line == Line::Readers {
+                true => self.attempt(&asking, &target, blocked.is_some()).await,
+                false => Reply::NilArray,
+            };
+            if !is_nothing(&reply) && !is_split(&reply) {
+                return target.deliver(reply);
+            }
+            if self.is_over() {
+                return target.deliver(if is_split(&reply) { reply } else { Reply::NilArray });
+            }
+            blocked.get_or_insert_with(|| worker.registry().block());
+            tokio::select! {
+                biased;
+                () = turn => {}
+                () = self.look_around(&worker, &target, &changes, departs) => {}
+            }
+        }
+    }
+
+    /// Until it may be worth trying again, or is over.
+    async fn look_around(
+        &self,
+        worker: &Worker,
+        target: &Target,
+        changes: &Listener,
+        departs: impl Fn() -> bool,
+    ) {
+        let goes_on = || !target.is_abandoned() && !worker.is_draining() && !departs();
+        while !self.is_over() && goes_on() {
+            let look = clock::now() + LOOK_AGAIN;
+            tokio::time::sleep_until(self.until.map_or(look, |until| until.min(look))).await;
+            if changes.is_first() && self.is_worth_a_try(worker, changes).await {
+                return;
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until <= clock::now())
+    }
+
+    fn withdraw(&self, withdrawal: &Withdrawal) {
+        if let Awaited::Entries(entries) = &self.awaited
+            && let Some(request) = entries.request()
+        {
+            *withdrawal.request.borrow_mut() = request;
+        }
+        withdrawal.is_withdrawn.set(true);
+    }
+
+    async fn attempt(&self, asking: &Asking, target: &Target, is_blocked: bool) -> Reply {
+        let (first, alone) = match &self.awaited {
+            Awaited::Element { first, alone } => (first, alone),
+            Awaited::Entries(entries) => return entries.attempt(self, asking, target).await,
+        };
+        let reply = asking.engine.run_now(first()).await;
+        if !is_blocked || !is_of_wrong_type(&reply) {
+            return reply;
+        }
+        // Who waits already passes over keys of another type (`handleClientsBlockedOnKeys` in `blocked.c`).
+        for attempt in alone {
+            let reply = asking.engine.run_now(attempt()).await;
+            if !is_nothing(&reply) && !is_of_wrong_type(&reply) {
+                return reply;
+            }
+        }
+        match alone.is_empty() && self.first_is_a_list(asking).await {
+            // So it is where the element would be moved to that holds something else.
+            true => reply,
+            false => Reply::NilArray,
+        }
+    }
+
+    async fn first_is_a_list(&self, asking: &Asking) -> bool {
+        let (key, kind) = (self.keys[0].clone(), Kind::Read(Read::new(Question::Type)));
+        let operation = Operation { db: self.db, key, kind };
+        asking.engine.run_now(operation).await == Reply::Simple("list")
+    }
+
+    async fn is_worth_a_try(&self, worker: &Worker, changes: &Listener) -> bool {
+        match &self.awaited {
+            Awaited::Element { .. } => self.is_there(worker).await,
+            Awaited::Entries(entries) => {
+                let has_changed = entries.have_changed(self, worker).await;
+                if has_changed && entries.line == Line::Readers {
+                    changes.nudge_others();
+                }
+                has_changed
+            }
+        }
+    }
+
+    /// Reading whether there is a key costs masters less than trying to take something out of it.
+    async fn is_there(&self, worker: &Worker) -> bool {
+        for key in &self.keys {
+            let kind = Kind::Read(Read::new(Question::Exists));
+            let operation = Operation { db: self.db, key: key.clone(), kind };
+            if worker.engine().run_now(operation).await != Reply::Int(0) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Awaited {
+    fn line(&self) -> Line {
+        match self {
+            Self::Element { .. } => Line::Elements,
+            Self::Entries(entries) => entries.line,
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! One worker: what its sessions share, and what commands find there.
+
+use super::portable::Departure;
+use super::shared::Shared;
+use crate::also_claim::gate::Gate;
+use crate::client::registry::Registry;
+use crate::client::slowlog::Slowlog;
+use crate::config::{Live, Settings};
+use crate::context::statistics::Statistics;
+use crate::data::shared::SharedConnections;
+use crate::data::spare::Spares;
+use crate::data::upstream::Upstream;
+use crate::decision::lease::pad::Pad;
+use crate::decision::quorum::{MasterId, Quorum};
+use crate::engine::Engine;
+use crate::engine::link::Link;
+use crate::engine::sequential::Busy;
+use crate::engine::sequential::libraries::Shelf;
+use crate::lua::ScriptCache;
+use crate::lua::program::Ttls;
+use crate::lua::residents::Residents;
+use crate::lua::transactions::Transactions;
+use crate::masters::dial::Network;
+use crate::masters::probe::DEFAULT_DATABASES;
+use crate::metrics::Metrics;
+use crate::operation::Rules;
+use crate::operation::on_register::Texts;
+use crate::pubsub::hub::Hub;
+use crate::resp::PASS_BUFFER;
+use crate::time::clock::{self, Instant};
+use std::cell::{Cell, OnceCell, Ref, RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::{Arc, MutexGuard, mpsc};
+use std::time::Duration;
+
+/// The version that clients are told before any master has been reached: the oldest that is served.
+const UNKNOWN_VERSION: &str = "7.0.0";
+
+/// Beyond the two rounds of a claim without TTL: room for a busy machine.
+const PROVISIONAL_RESERVE_MS: i64 = 500;
+
+/// What the sessions of one worker share.
+pub struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Shared,
+    pub(crate) live: RefCell<Arc<Live>>,
+    pub(crate) changes_seen: Cell<u64>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) engine: Rc<Engine>,
+    pub(crate) hub: Rc<Hub>,
+    pub(crate) transactions: RefCell<Transactions>,
+    pub(crate) shelf: Shelf,
+    pub(crate) read_buffer: RefCell<Box<[u8]>>,
+    pub(crate) started: Instant,
+    pub(crate) draining: Cell<bool>,
+    pub(crate) departing: Cell<bool>,
+    /// Where sessions go that a successor goes on with.
+    pub(crate) departures: OnceCell<mpsc::Sender<Departure>>,
+    pub(crate) gate: OnceCell<Rc<Gate>>,
+    pub(crate) shared_connections: Rc<SharedConnections>,
+    pub(crate) spares: Option<Rc<Spares>>,
+}
+
+impl Worker {
+    /// A worker whose links are down.
+    pub fn new(index: usize, shared: Shared) -> Rc<Self> {
+        let settings = &shared.settings;
+        let electorate = Arc::clone(&shared.electorate);
+        let unix_time = Arc::clone(electorate.unix_time());
+        let rules = Rules {
+            quorum: Quorum::of(settings.masters.len()),
+            pad: Pad::new(settings.vote_timeout, settings.drift),
+            vote_timeout: settings.vote_timeout,
+            patience: settings.patience(),
+            split_vote_retries: settings.split_vote_retries,
+            unix_time,
+            leases: Rc::default(),
+            registers: Rc::default(),
+            commands: Transactions::new(Ttls::of(settings)).with(&[], None).program,
+            texts: Rc::new(Texts::new(Ttls::of(settings), Arc::clone(&shared.residents))),
+        };
+        let masters = (0..settings.masters.len()).map(MasterId::new);
+        let link = |master| {
+            let (residents, electorate) = (Arc::clone(&shared.residents), Arc::clone(&electorate));
+            Link::new(master, settings, residents, electorate)
+        };
+        let links = masters.map(link).collect();
+        let metrics = Arc::clone(&shared.metrics[index]);
+        let delay = settings.split_vote_delay;
+        let slowlog = Arc::clone(&shared.slowlog);
+        let engine = Engine::new(rules, delay, links, electorate, Arc::clone(&metrics), slowlog);
+        let hub = Hub::new(&engine, Arc::clone(&shared.registry));
+        Rc::new(Self {
+            index,
+            transactions: RefCell::new(Transactions::new(Ttls::of(settings))),
+            shelf: Shelf::default(),
+            changes_seen: Cell::new(shared.changes()),
+            live: RefCell::new(shared.live()),
+            metrics,
+            engine,
+            hub,
+            read_buffer: RefCell::new(vec![0; PASS_BUFFER].into()),
+            started: clock::now(),
+            draining: Cell::new(false),
+            departing: Cell::new(false),
+            departures: OnceCell::new(),
+            gate: OnceCell::new(),
+            shared_connections: Rc::default(),
+            spares: shared.data.clone().map(Spares::new),
+            shared,
+        })
+    }
+
+    /// Its place among the workers of this process.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// What was configured; of what can change, how it was at the start.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// What can change, as it is now.
+    #[inline]
+    pub fn live(&self) -> Ref<'_, Live> {
+        if self.shared.changes() != self.changes_seen.get() {
+            self.adopt();
+        }
+        Ref::map(self.live.borrow(), |live| &**live)
+    }
+
+    /// Changes it.
+    pub fn change(&self, live: Live) {
+        self.shared.change(live);
+    }
+
+    #[cold]
+    fn adopt(&self) {
+        // Who looks at it just now sees it as it was.
+        if let Ok(mut live) = self.live.try_borrow_mut() {
+            self.changes_seen.set(self.shared.changes());
+            *live = self.shared.live();
+        }
+    }
+
+    /// How masters are reached.
+    pub fn network(&self) -> &Network {
+        &self.shared.network
+    }
+
+    /// The way to the data Redis, if there is one.
+    pub fn data(&self) -> Option<&Upstream> {
+        self.shared.data.as_ref()
+    }
+
+    /// The connections to it that clients share.
+    pub fn shared_connections(&self) -> &Rc<SharedConnections> {
+        &self.shared_connections
+    }
+
+    /// The connections to it that clients begin with when they need one of their own.
+    pub fn spares(&self) -> Option<&Rc<Spares>> {
+        self.spares.as_ref()
+    }
+
+    /// The way to locks on the data Redis, if old instances still have them there.
+    pub fn gate(&self) -> Option<&Rc<Gate>> {
+        let data = self.data().filter(|data| data.settings().has_locks)?;
+        Some(self.gate.get_or_init(|| Gate::open(data.clone())))
+    }
+
+    /// The database of clients that select none.
+    pub fn first_db(&self) -> u32 {
+        self.data().map_or(0, |data| data.settings().address.db)
+    }
+
+    /// Who is connected, to any worker.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.shared.registry
+    }
+
+    /// The requests that were slow, in all workers.
+    pub fn slowlog(&self) -> &Slowlog {
+        &self.shared.slowlog
+    }
+
+    /// What all workers have counted since the last reset.
+    pub fn statistics(&self) -> Statistics {
+        self.shared.statistics()
+    }
+
+    /// The same without what is counted for each command.
+    pub fn totals(&self) -> Statistics {
+        self.shared.totals()
+    }
+
+    /// Counts from nothing again.
+    pub fn reset_statistics(&self) {
+        self.shared.reset_statistics();
+    }
+
+    /// What it counts.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// How many masters may be busy with large reads, in all workers.
+    pub fn busy_masters(&self) -> &Arc<Busy> {
+        &self.shared.busy_masters
+    }
+
+    /// The operations.
+    pub fn engine(&self) -> &Rc<Engine> {
+        &self.engine
+    }
+
+    /// The subscriptions.
+    pub fn hub(&self) -> &Rc<Hub> {
+        &self.hub
+    }
+
+    /// See [`Shared::scripts`].
+    pub fn scripts(&self) -> MutexGuard<'_, ScriptCache> {
+        self.shared.scripts()
+    }
+
+    /// The programs that masters keep.
+    pub fn residents(&self) -> &Residents {
+        &self.shared.residents
+    }
+
+    /// What scripts may do with times to live.
+    pub fn ttls(&self) -> Ttls {
+        Ttls::of(&self.shared.settings)
+    }
+
+    /// The programs that run transactions.
+    pub fn transactions(&self) -> RefMut<'_, Transactions> {
+        self.transactions.borrow_mut()
+    }
+
+    /// What it knows of the libraries of functions.
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// The buffer all sessions read into, one at a time.
+    pub fn read_buffer(&self) -> RefMut<'_, Box<[u8]>> {
+        self.read_buffer.borrow_mut()
+    }
+
+    /// The version that clients are told: the configured one, or else the lowest among the masters,
+    /// so that no client counts on what one of them lacks.
+    pub fn redis_version(&self) -> String {
+        let configured = self.live().redis_version.clone();
+        configured.or_else(|| self.lowest_version()).unwrap_or_else(|| UNKNOWN_VERSION.to_owned())
+    }
+
+    fn lowest_version(&self) -> Option<String> {
+        let facts = self.engine.links().iter().filter_map(|link| link.facts());
+        let numbers = facts.filter_map(|facts| version_numbers(&facts.version));
+        numbers.min().map(|[major, minor, patch]| format!("{major}.{minor}.{patch}"))
+    }
+
+    /// How many databases there are: as many as the master with the fewest has.
+    pub fn databases(&self) -> u32 {
+        let facts = self.engine.links().iter().filter_map(|link| link.facts());
+        facts.map(|facts| facts.databases).min().unwrap_or(DEFAULT_DATABASES)
+    }
+
+    /// The TTL under which a lock without TTL is claimed, before it is made persistent: time for
+    /// both rounds, each of which may take all of a client's patience.
+    pub fn provisional_ttl_ms(&self) -> i64 {
+        2 * self.engine.rules().patience.as_millis() as i64 + PROVISIONAL_RESERVE_MS
+    }
+
+    /// How long this worker has been running.
+    pub fn uptime(&self) -> Duration {
+        clock::now() - self.started
+    }
+
+    /// Whether the proxy is about to stop: no new requests.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Whether another process takes over: no new requests from those that it can go on with.
+    pub fn is_departing(&self) -> bool {
+        self.departing.get()
+    }
+
+    /// Says how a session ends for the sake of that process.
+    pub fn depart(&self, departure: Departure) {
+        if let Some(departures) = self.departures.get() {
+            // It is taken until the last client has gone.
+            let _ = departures.send(departure);
+        }
+    }
+}
+
+/// `d.d.d` of a version, without what development versions have after it.
+fn version_numbers(version: &str) -> Option<[u32; 3]> {
+    let mut numbers = version.splitn(3, '.').map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit()).map_or(part, |end| &part[..end]);
+        digits.parse().ok()
+    });
+    Some([numbers.next()??, numbers.next()??, numbers.next()??])
+}

@@ -1,0 +1,78 @@
+//! What a script means for locks, as far as its text tells.
+
+use crate::lua::program::Program;
+use crate::lua::{Shape, recognise};
+use crate::names::kind::Kind;
+use crate::resp::word::is;
+
+/// Whether a script does the same with all its keys, as far as that can be seen without running it.
+pub fn goes_through_all_keys(text: &[u8]) -> bool {
+    text.windows(12).any(|it| it == b"ipairs(KEYS)")
+}
+
+/// What a script does with its first key, if that is what locks need.
+pub fn kind_of(text: &[u8]) -> Option<Kind> {
+    match recognise(text) {
+        Some(Shape::Claim { .. }) => Some(Kind::ClaimScript),
+        Some(Shape::Acquire { .. }) => Some(Kind::AcquireScript),
+        Some(Shape::Extend { .. }) => Some(Kind::ExtendScript),
+        Some(Shape::Release { .. }) => Some(Kind::ReleaseScript),
+        None => looks_like_a_lock(text).then_some(Kind::LockScript),
+    }
+}
+
+/// Whether a script names nothing but what locks are made of, and takes something with a TTL only if it is free, as
+/// Redisson's and node-redlock's do. A counter (`INCR`), a cache (`SETEX`) and a queue (`RPOP`) do more.
+fn looks_like_a_lock(text: &[u8]) -> bool {
+    let Some(commands) = Program::commands_of(text) else { return false };
+    let commands: Vec<_> = commands.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let calls = |names: &[&str]| commands.iter().any(|name| names.contains(&name.as_str()));
+    let has_word = |words: [&str; 2]| text.windows(4).any(|quoted| is(quoted, &words));
+    let may_find_it_taken =
+        calls(&["exists", "hexists", "get", "setnx", "hsetnx"]) || has_word(["'nx'", "\"nx\""]);
+    let takes = calls(&["set", "setnx", "hset", "hsetnx", "hincrby", "hmset"]);
+    let ends = calls(&["expire", "pexpire", "expireat", "pexpireat"])
+        || has_word(["'px'", "\"px\""])
+        || has_word(["'ex'", "\"ex\""]);
+    let only_of_locks = commands.iter().all(|name| OF_LOCKS.contains(&name.as_str()));
+    let compares_and_deletes = calls(&["get"])
+        && commands.iter().all(|name| ["get", "del", "unlink"].contains(&name.as_str()))
+        && commands.len() > 1
+        && text.windows(4).any(|it| it == b"ARGV");
+    only_of_locks && may_find_it_taken && takes && ends || compares_and_deletes
+}
+
+/// What the scripts of locks call.
+const OF_LOCKS: [&str; 31] = [
+    "get",
+    "set",
+    "setnx",
+    "exists",
+    "del",
+    "unlink",
+    "expire",
+    "pexpire",
+    "expireat",
+    "pexpireat",
+    "ttl",
+    "pttl",
+    "hexists",
+    "hget",
+    "hset",
+    "hsetnx",
+    "hmset",
+    "hincrby",
+    "hdel",
+    "hlen",
+    "hkeys",
+    "hgetall",
+    "publish",
+    "spublish",
+    "time",
+    "type",
+    "lindex",
+    "lpop",
+    "zrem",
+    "zscore",
+    "lpush",
+];

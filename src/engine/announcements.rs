@@ -1,0 +1,72 @@
+//! What others want to hear of: changes of keys, and messages.
+
+use std::rc::Rc;
+
+use super::Engine;
+use crate::catalogue::channel::ChannelKind;
+use crate::client::outbox::Target;
+use crate::client::subscriber_counts::Ours;
+use crate::operation::changed_keys::Listener;
+use crate::operation::channels::{Channels, What};
+use crate::operation::program::Message;
+use crate::operation::{Kind, Operation, envelope};
+use crate::resp::reply::Reply;
+
+impl Engine {
+    /// Hears of changes of keys with these fingerprints.
+    pub fn changes_of(&self, keys: Vec<u64>) -> Listener {
+        self.changes.listen(keys)
+    }
+
+    /// Runs an operation, whatever its key is.
+    pub async fn run_now(self: &Rc<Self>, operation: Operation) -> Reply {
+        let key = self.fingerprint(operation.db, &operation.key);
+        self.run(operation, key).await
+    }
+
+    /// An operation that publishes `message`; `ours` are the subscribers that masters do not count.
+    pub fn publication(
+        &self,
+        kind: ChannelKind,
+        channel: &[u8],
+        message: &[u8],
+        ours: Ours,
+    ) -> Operation {
+        let sealed = envelope::seal(self.stamps.next(), message);
+        let publish = Channels::new(What::Publish { kind, sealed, ours });
+        Operation { db: 0, key: channel.into(), kind: Kind::Channels(Box::new(publish)) }
+    }
+
+    /// Publishes `message` at once; nobody waits to hear who got it.
+    pub fn publish(self: &Rc<Self>, kind: ChannelKind, channel: &[u8], message: &[u8]) {
+        let operation = self.publication(kind, channel, message, Ours::default());
+        self.start(operation, self.fingerprint(0, channel), Target::nobody());
+    }
+
+    /// Publishes what a program has held back, now that a quorum agrees.
+    pub(super) fn announce(&self, messages: Vec<Message>) {
+        if !messages.is_empty() {
+            self.announcements.borrow_mut().extend(messages);
+        }
+    }
+
+    pub(super) fn publish_announcements(self: &Rc<Self>) {
+        let messages = std::mem::take(&mut *self.announcements.borrow_mut());
+        for Message { shard, channel, payload } in messages {
+            let kind = if shard { ChannelKind::Shard } else { ChannelKind::Plain };
+            self.publish(kind, &channel, &payload);
+        }
+    }
+
+    /// The keys that it has changed, if anybody wants to know: of several it may have only read some.
+    pub(super) fn changed_keys(&self, operation: &Operation) -> Vec<(u32, Vec<u8>)> {
+        if self.changes.is_unheard() { Vec::new() } else { operation.changed_keys() }
+    }
+
+    pub(super) fn tell_changes(&self, changed: Vec<(u32, Vec<u8>)>) {
+        let certain = changed.len() == 1;
+        for (db, key) in changed {
+            self.changes.tell(self.fingerprint(db, &key), certain);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Leases: which of them this worker has granted, and what masters may have missed of those given back.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::link::Link;
+use super::{Engine, Flight, OperationId};
+use crate::client::outbox::Target;
+use crate::decision::quorum::{MasterSet, turn};
+use crate::operation::debts::{Debt, Lease, Note, Over};
+use crate::operation::{Operation, Owed, Then};
+use crate::resp::reply::Reply;
+use crate::time::clock::{self, Instant};
+
+/// Releases that masters are told once more, and when. All wait for as long, so a queue keeps them in order.
+#[derive(Default)]
+pub(super) struct Later {
+    queue: VecDeque<(Instant, Lease, MasterSet)>,
+}
+
+/// The most that wait. Beyond it the oldest is told sooner.
+const MOST: usize = 65_536;
+
+/// Within so many turns of the event loop a link has written what it was given, unless its master takes nothing: it
+/// gathers for one turn and writes in the next. Links that are busy have something unsent again by then.
+const TURNS_OF_A_NOTE: u32 = 4;
+
+/// How often it is looked whether a grant can be told.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Engine {
+    /// Whether replies have to be given before this one.
+    pub(super) fn is_too_early(&self, id: OperationId) -> bool {
+        let is_next = self.with(id, |flight| flight.target.as_ref().is_none_or(Target::is_next));
+        is_next == Some(false)
+    }
+
+    /// Tells the client of a grant when it is its turn. A client that pipelines its requests would else begin to count
+    /// its time to live long after the masters have.
+    pub(super) fn grant_in_turn(self: &Rc<Self>, id: OperationId, reply: Reply) {
+        let engine = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            while engine.is_too_early(id) {
+                tokio::time::sleep(LOOK).await;
+                let now = clock::now();
+                engine.see(now);
+                let next = engine.with(id, |flight| flight.operation.untold(&engine.rules, now));
+                match next {
+                    Some(next) if !matches!(next.then, Then::Wait) => {
+                        engine.act(id, next);
+                        return engine.start_ready();
+                    }
+                    _ => {}
+                }
+            }
+            engine.reply(id, reply, turn::End::Granted);
+            engine.retire(id);
+            engine.start_ready();
+        });
+    }
+
+    /// A lease that a quorum holds now is given back by its name.
+    pub(super) fn remember_lease(&self, operation: &Operation) {
+        if let Some((token, tag)) = operation.lease() {
+            self.rules.leases.remember(operation.db, &operation.key, token, tag);
+        }
+    }
+
+    /// What masters have still to be told when all that is to come has come.
+    pub(super) fn last_owed(&self, operation: &Operation) -> Option<(u32, Box<[u8]>, Owed)> {
+        let owed = operation.owed(&self.rules)?;
+        Some((operation.db, operation.key.clone(), owed))
+    }
+
+    /// Who has not deleted what was given back is told at once. And once more when the lease's own claim cannot reach
+    /// anybody any more, which another worker may have sent.
+    pub(super) fn settle_owed(&self, id: OperationId, (db, key, owed): (u32, Box<[u8]>, Owed)) {
+        let Owed { attempt, now, later, end } = owed;
+        if !now.union(later).is_empty() {
+            self.note_over(id, Note { db, attempt, end });
+        }
+        let lease = Lease { db, key, over: Over::Attempt(attempt), end };
+        self.tell_over(&lease, now);
+        if !later.is_empty() {
+            let due = clock::now() + self.rules.patience;
+            let mut waiting = self.later.borrow_mut();
+            waiting.queue.push_back((due, lease, later));
+            let too_many = waiting.queue.len() > MOST;
+            let oldest = if too_many { waiting.queue.pop_front() } else { None };
+            drop(waiting);
+            self.deadlines.set.notify_one();
+            if let Some((_, lease, masters)) = oldest {
+                self.tell_over(&lease, masters);
+            }
+        }
+    }
+
+    /// A client is about to be told that a lease is over, which masters without a link have missed. The others keep that in
+    /// mind: when this proxy is gone as well, nobody else can tell the rest of it from a lock.
+    pub(super) fn missed(&self, operation: &Operation) -> Option<Note> {
+        let Owed { attempt, now, end, .. } = operation.owed(&self.rules)?;
+        let is_missed = !now.without(self.reachable()).is_empty();
+        is_missed.then_some(Note { db: operation.db, attempt, end })
+    }
+
+    /// Whether a client was told that a lease is over, and some master has not said yet that it knows.
+    pub(super) fn owes_a_note(&self, flight: &Flight) -> bool {
+        let is_silent = |owed: Owed| !owed.now.is_empty();
+        flight.target.is_none()
+            && !flight.is_noted
+            && flight.operation.owed(&self.rules).is_some_and(is_silent)
+    }
+
+    /// The vote timeout has passed, and a master is silent: the others keep in mind what it may not know.
+    pub(super) fn note_silence(&self, id: OperationId) {
+        let note = self.with(id, |flight| {
+            let Owed { attempt, end, .. } = flight.operation.owed(&self.rules)?;
+            Some(Note { db: flight.operation.db, attempt, end })
+        });
+        if let Some(note) = note.flatten() {
+            self.note_over(id, note);
+        }
+    }
+
+    /// Tells the client once the notes have been written: they arrive although this proxy is killed after that.
+    pub(super) fn deliver_behind_notes(&self, target: Target, reply: Reply) {
+        let links: Vec<Rc<Link>> = self.links.clone();
+        tokio::task::spawn_local(async move {
+            for _ in 0..TURNS_OF_A_NOTE {
+                if !links.iter().any(|link| link.is_up() && link.has_unsent()) {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            target.deliver(reply);
+        });
+    }
+
+    pub(super) fn note_over(&self, id: OperationId, note: Note) {
+        let is_noted = self.with(id, |flight| std::mem::replace(&mut flight.is_noted, true));
+        if is_noted == Some(false) {
+            let debt = Debt::Note(note);
+            self.reachable().iter().for_each(|to| self.links[to.index()].deliver(debt.clone()));
+        }
+    }
+
+    fn tell_over(&self, lease: &Lease, masters: MasterSet) {
+        for master in masters.iter() {
+            self.links[master.index()].deliver(Debt::Lease(lease.clone()));
+        }
+    }
+
+    pub(super) fn tell_once_more(&self, due: Instant) {
+        loop {
+            let mut waiting = self.later.borrow_mut();
+            let is_due = waiting.queue.front().is_some_and(|(at, ..)| *at <= due);
+            let next = if is_due { waiting.queue.pop_front() } else { None };
+            drop(waiting);
+            let Some((_, lease, masters)) = next else { return };
+            self.tell_over(&lease, masters);
+        }
+    }
+
+    pub(super) fn next_to_tell(&self) -> Option<Instant> {
+        self.later.borrow().queue.front().map(|(at, ..)| *at)
+    }
+}

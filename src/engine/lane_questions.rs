@@ -1,0 +1,98 @@
+//! Questions to one master over its lane, for what is asked of one after the other.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Engine;
+use super::lane::{Lost, Patience};
+use crate::client::outbox::Target;
+use crate::decision::quorum::MasterId;
+use crate::metrics::{Outcome, Question};
+use crate::operation::verdict;
+use crate::resp::reply::Reply;
+use crate::time::clock;
+
+/// How long a master that was busy may take until it votes again.
+const BACK: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether it does.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl Engine {
+    /// What `master` answers to pipelined requests, one behind the other; `None`: unknown. Only answers of a master
+    /// count that may vote, before and after.
+    pub(in crate::engine) async fn ask_aside(
+        &self,
+        master: MasterId,
+        db: u32,
+        requests: Vec<u8>,
+        replies: usize,
+    ) -> Option<Bytes> {
+        if !self.voters().contains(master) {
+            return None;
+        }
+        let lane = self.links[master.index()].lane();
+        let answer = lane.ask(db, requests, replies, Patience::Page, self.term()).await;
+        self.see(clock::now());
+        answer.ok().filter(|_| self.voters().contains(master))
+    }
+
+    /// The same of one request that may keep the master busy, so that meanwhile it may have lost its vote for its
+    /// silence.
+    pub(in crate::engine) async fn ask_large_aside(
+        &self,
+        master: MasterId,
+        db: u32,
+        request: Vec<u8>,
+        replies: usize,
+    ) -> Result<Bytes, Lost> {
+        if !self.voters().contains(master) {
+            return Err(Lost::Unreachable);
+        }
+        let lane = self.links[master.index()].lane();
+        let answer = lane.ask(db, request, replies, Patience::Large, self.term()).await;
+        let mut waited = Duration::ZERO;
+        while answer.is_ok() && waited < BACK && !self.voters().contains(master) {
+            tokio::time::sleep(LOOK).await;
+            waited += LOOK;
+        }
+        self.see(clock::now());
+        if self.voters().contains(master) { answer } else { answer.and(Err(Lost::Unreachable)) }
+    }
+
+    /// All masters: those first for whose lanes nobody waits, otherwise at random.
+    pub(in crate::engine) fn least_busy_first(&self) -> Vec<MasterId> {
+        let mut masters: Vec<_> = self.links.iter().collect();
+        fastrand::shuffle(&mut masters);
+        masters.sort_by_key(|link| link.lane().waiting());
+        masters.into_iter().map(|link| link.master()).collect()
+    }
+
+    /// The reply when there are not enough masters to ask.
+    pub fn lacks_quorum(&self) -> Option<Reply> {
+        let asked = self.reachable();
+        let voters = asked.and(self.electorate.voters());
+        let enough = self.rules.quorum.reached_by(voters);
+        (!enough).then(|| self.no_quorum(asked, voters))
+    }
+
+    /// The stopwatch, for [`Engine::answer_aside`].
+    pub fn stopwatch_us(&self) -> u64 {
+        self.see(clock::now());
+        self.stopwatch.us()
+    }
+
+    /// Counts what was read aside, and hands it over.
+    pub fn answer_aside(&self, target: Target, key: &[u8], since_us: u64, reply: Reply) {
+        self.see(clock::now());
+        let outcome = match &reply {
+            Reply::Error(error) if verdict::is_undecided(error) => Outcome::Undecided,
+            Reply::Error(_) => Outcome::Refused,
+            _ => Outcome::Granted,
+        };
+        self.metrics.verdict(Question::Read, outcome);
+        self.took(&target, key, since_us);
+        target.deliver(reply);
+    }
+}

@@ -1,0 +1,261 @@
+//! The libraries of functions: one register, of which each worker keeps what it has read.
+//!
+//! Who calls a function first asks a quorum for the name of what the register holds ([`crate::operation::watch`]), which is one round
+//! trip. If the worker has read that, it is current; else the register is read, and its name once more: a value that was
+//! read between two equal names has that name.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::acl::guard::Guard;
+use crate::catalogue::reserved::LIBRARIES;
+use crate::client::outbox::Target;
+use crate::engine::Engine;
+use crate::lua::Script;
+use crate::lua::library::{Function, Library, Text};
+use crate::lua::program::Program as Wrapped;
+use crate::operation::load::{self, Load};
+use crate::operation::on_register::Change;
+use crate::operation::program::{Call, Program, Rendering, Shape};
+use crate::operation::register::Name;
+use crate::operation::watch::{Watch, Watched};
+use crate::operation::{Kind, Operation, settled_read};
+use crate::resp::flat;
+use crate::resp::reply::Reply;
+
+/// All libraries at some moment, in the order of their names.
+#[derive(Debug, Default)]
+pub struct Libraries(Vec<Library>);
+
+impl Libraries {
+    /// Each of them.
+    pub fn all(&self) -> &[Library] {
+        &self.0
+    }
+
+    /// The library of this name.
+    pub fn named(&self, name: &str) -> Option<&Library> {
+        self.0.iter().find(|library| library.name == name)
+    }
+
+    /// The function of this name in any case, in whichever library.
+    pub fn function(&self, name: &[u8]) -> Option<&Function> {
+        let mut functions = self.0.iter().flat_map(|library| &library.functions);
+        let is_meant = |function: &&Function| function.name.as_bytes().eq_ignore_ascii_case(name);
+        functions.clone().find(|it| it.name.as_bytes() == name).or_else(|| functions.find(is_meant))
+    }
+
+    /// Reads a whole register: names and contents by turns.
+    fn read(hash: &[u8]) -> Option<Self> {
+        let words: Vec<&[u8]> = flat::elements(hash).filter_map(|element| element.body).collect();
+        let library = |pair: &[&[u8]]| Library::stored(pair.get(1)?);
+        let mut libraries: Vec<_> = words.chunks(2).map(library).collect::<Option<_>>()?;
+        libraries.sort_unstable_by(|one: &Library, other| one.name.cmp(&other.name));
+        Some(Self(libraries))
+    }
+}
+
+/// What becomes of libraries that are there already when others are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// None may have the same name (`FUNCTION LOAD`).
+    New,
+    /// The same, in the words of `FUNCTION RESTORE`.
+    Append,
+    /// The new ones take the place of those with the same name.
+    Replace,
+    /// They go.
+    Flush,
+}
+
+/// What a session has been told of the register, for a request that waits for that.
+#[derive(Debug, Default)]
+pub enum Asked {
+    /// Nobody has asked.
+    #[default]
+    Nobody,
+    /// A quorum is asked.
+    Pending,
+    /// This.
+    Told(Result<Rc<Libraries>, Reply>),
+}
+
+/// What a worker knows of the register.
+#[derive(Debug, Default)]
+pub struct Shelf {
+    known: RefCell<Option<(Name, Rc<Libraries>)>>,
+}
+
+/// How often it is read again while others change it.
+const MOST: usize = 16;
+
+impl Shelf {
+    /// The libraries as they were at some moment since this was called.
+    ///
+    /// # Errors
+    /// What is answered when no quorum tells.
+    pub async fn current(&self, engine: &Rc<Engine>) -> Result<Rc<Libraries>, Reply> {
+        let mut name = name(engine).await?;
+        for _ in 0..MOST {
+            if !name.lives {
+                return Ok(Rc::default());
+            }
+            if let Some((_, known)) = self.known.borrow().as_ref().filter(|(it, _)| *it == name) {
+                return Ok(Rc::clone(known));
+            }
+            let libraries = content(engine).await?;
+            let before = std::mem::replace(&mut name, self::name(engine).await?);
+            if name == before {
+                *self.known.borrow_mut() = Some((name.clone(), Rc::new(libraries)));
+            }
+        }
+        Err(Reply::error(
+            "TRYAGAIN other clients change the libraries of functions all the time: try again",
+        ))
+    }
+}
+
+/// Libraries that are to be kept, all or none.
+#[derive(Debug)]
+pub struct Storing {
+    /// As clients have sent them.
+    pub texts: Vec<Bytes>,
+    /// What becomes of others.
+    pub policy: Policy,
+    /// Rules of whoever stores them: masters run their text.
+    pub guard: Option<Arc<Guard>>,
+    /// What is answered once they are kept.
+    pub reply: Reply,
+}
+
+impl Storing {
+    /// Lets masters look at the libraries, keeps them, and answers.
+    pub async fn run(self, engine: Rc<Engine>, target: Target) {
+        let reply = self.stored(&engine).await.unwrap_or_else(|refused| refused);
+        target.deliver(reply);
+    }
+
+    async fn stored(self, engine: &Rc<Engine>) -> Result<Reply, Reply> {
+        let mut libraries: Vec<Library> = Vec::new();
+        for text in self.texts {
+            let library = registered(engine, text, self.guard.as_deref()).await?;
+            if libraries.iter().any(|other| other.name == library.name) {
+                return Err(Reply::error(format!("ERR Library {} already exists", library.name)));
+            }
+            libraries.push(library);
+        }
+        let stored = store(engine, self.policy, &libraries).await;
+        if is_ok(&stored) { Ok(self.reply) } else { Err(stored) }
+    }
+}
+
+/// The operation that removes the library of this name (`FUNCTION DELETE`).
+pub fn deletion(engine: &Engine, name: &[u8]) -> Operation {
+    change(engine, Change::Delete, &[name])
+}
+
+/// The operation that removes all libraries (`FUNCTION FLUSH`).
+pub fn flush(engine: &Engine) -> Operation {
+    change(engine, Change::Flush, &[])
+}
+
+async fn store(engine: &Rc<Engine>, policy: Policy, libraries: &[Library]) -> Reply {
+    let policy: &[u8] = match policy {
+        Policy::New => b"new",
+        Policy::Append => b"append",
+        Policy::Replace => b"replace",
+        Policy::Flush => b"flush",
+    };
+    let contents: Vec<_> = libraries.iter().map(Library::content).collect();
+    let mut words = vec![policy];
+    for (library, content) in libraries.iter().zip(&contents) {
+        words.extend([library.name.as_bytes(), content]);
+    }
+    engine.run_now(change(engine, Change::Store, &words)).await
+}
+
+/// Lets masters say whether a text is Lua, and what it registers. Nothing is kept of it.
+async fn registered(
+    engine: &Rc<Engine>,
+    text: Bytes,
+    guard: Option<&Guard>,
+) -> Result<Library, Reply> {
+    let code = text.slice_ref(Text::parse(&text)?.code);
+    let script = Arc::new(Script::unnamed(code.clone()));
+    let load = Kind::Load(Load::new(script, load::Then::Tell));
+    let loading = Operation { db: 0, key: Box::default(), kind: load };
+    match engine.run(loading, 0).await {
+        Reply::Bulk(_) => {}
+        Reply::Error(why) => return Err(Reply::error(of_functions(&why))),
+        other => return Err(other),
+    }
+    let wrapped = engine.rules().texts.registration(&code, guard);
+    let registering = operation(engine, wrapped, &[], &[]);
+    match engine.run_now(registering).await {
+        Reply::Raw(told) if told.starts_with(b"*") => {
+            let unreadable = || nobody_tells();
+            Library::registered(text, &told).ok_or_else(unreadable)
+        }
+        refused => Err(refused),
+    }
+}
+
+/// What masters say of a script, in the words of a library (`function_lua.c`, `luaEngineCreate`).
+fn of_functions(why: &str) -> String {
+    let why = why.replace("user_script:", "user_function:");
+    why.replacen("Error compiling script (new function):", "Error compiling function:", 1)
+}
+
+/// The name of what a quorum holds.
+async fn name(engine: &Rc<Engine>) -> Result<Name, Reply> {
+    let watched = Watched::new(0, LIBRARIES.as_bytes(), engine.changes_of(Vec::new()));
+    let watch = Kind::Watch(Watch::new(Rc::clone(&watched)));
+    match engine.run_now(on_register(watch)).await {
+        Reply::OK => watched.seen().ok_or_else(nobody_tells),
+        refused => Err(refused),
+    }
+}
+
+/// All of it, as a quorum holds it.
+async fn content(engine: &Rc<Engine>) -> Result<Libraries, Reply> {
+    let key = LIBRARIES.as_bytes();
+    let words = [&b"HGETALL"[..], key].into_iter();
+    let rendering = Rendering::AsIs;
+    let program = settled_read::program(engine.rules(), std::iter::once(key), words, rendering);
+    match engine.run_now(on_register(Kind::Program(program))).await {
+        Reply::Raw(hash) if matches!(hash.first(), Some(b'%' | b'*')) => {
+            Libraries::read(&hash).ok_or_else(nobody_tells)
+        }
+        refused => Err(refused),
+    }
+}
+
+fn nobody_tells() -> Reply {
+    Reply::error(
+        "ERR masters show the libraries of functions in a form that is not known: use one version of the proxy",
+    )
+}
+
+fn is_ok(reply: &Reply) -> bool {
+    *reply == Reply::OK || matches!(reply, Reply::Raw(frame) if &frame[..] == b"+OK\r\n")
+}
+
+fn change(engine: &Engine, change: Change, argv: &[&[u8]]) -> Operation {
+    let text = engine.rules().texts.changing_libraries(change);
+    operation(engine, text, &[LIBRARIES.as_bytes()], argv)
+}
+
+/// The operation that runs a program with these keys and arguments.
+fn operation(engine: &Engine, text: Arc<Wrapped>, keys: &[&[u8]], argv: &[&[u8]]) -> Operation {
+    let runner = engine.rules().texts.runner_of(&text);
+    let turns = keys.iter().map(|key| engine.fingerprint(0, key)).collect();
+    let call = Call::new(text, runner, turns, keys.iter().copied(), argv.iter().copied());
+    on_register(Kind::Program(Box::new(Program::new(call, Shape::Script))))
+}
+
+fn on_register(kind: Kind) -> Operation {
+    Operation { db: 0, key: LIBRARIES.as_bytes().into(), kind }
+}

@@ -1,0 +1,312 @@
+//! `KEYS`, `SCAN`, `DBSIZE`, `RANDOMKEY`, `HSCAN`, `SSCAN` and `ZSCAN`: pages of one master after the other, over the lanes, until so many have
+//! been walked over that nothing is missing which a quorum holds ([`crate::decision::quorum::walk`]).
+//!
+//! What is on a page is asked of other masters as well, until a quorum is known to hold it. It is shown unless it is
+//! certain that none does: the rest of a lost claim is not.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use crate::catalogue::reserved::is_reserved;
+use crate::client::memory::ENTRY;
+use crate::client::outbox::Target;
+use crate::decision::quorum::MasterId;
+use crate::decision::quorum::walk::Place;
+use crate::engine::Engine;
+use crate::operation::request::{self, Number};
+use crate::operation::verdict::{self, Trouble};
+use crate::resp::flat::{self, Element};
+use crate::resp::reply::Reply;
+
+mod any;
+mod count;
+mod keys;
+mod page;
+
+use page::{Found, Page, Poll};
+
+/// Maximum `COUNT` of one page, whatever a client asks for: a master does nothing else meanwhile.
+pub const LONGEST_PAGE: i64 = 100;
+
+/// What is walked over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The keys of the database.
+    Keys,
+    /// The fields of this hash, with their values.
+    Hash(Bytes),
+    /// The members of this set.
+    Set(Bytes),
+    /// The members of this sorted set, with their scores.
+    SortedSet(Bytes),
+}
+
+/// Which of it.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// `MATCH`
+    pub pattern: Option<Bytes>,
+    /// `TYPE`
+    pub kind: Option<Bytes>,
+    /// `COUNT`, at most [`LONGEST_PAGE`].
+    pub count: i64,
+}
+
+/// How much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All, in one reply.
+    All,
+    /// Only how much it is.
+    Count,
+    /// One of it, drawn at random.
+    Any,
+    /// What comes next, from this cursor on.
+    From(u64),
+}
+
+/// One request of a client.
+#[derive(Debug)]
+pub struct Walk {
+    /// The database.
+    pub db: u32,
+    /// What is walked over.
+    pub over: Over,
+    /// Which of it.
+    pub filter: Filter,
+    /// How much of it.
+    pub extent: Extent,
+}
+
+impl Walk {
+    /// The reply; nil when `target` has gone meanwhile.
+    pub(super) async fn run(&self, engine: &Rc<Engine>, target: &Target) -> Reply {
+        let mut walker = Walker::new(self, engine);
+        if let Some(key) = self.over.key() {
+            match keys::exists(engine, self.db, key).await {
+                Ok(true) => {}
+                Ok(false) => return Reply::Array(vec![Reply::bulk("0"), Reply::Array(Vec::new())]),
+                Err(error) => return error,
+            }
+        }
+        let walked = match self.extent {
+            Extent::All => walker.all(target).await.map(Reply::Array),
+            Extent::Count => walker.count(target).await.map(Reply::Int),
+            Extent::Any => walker.any(target).await,
+            Extent::From(cursor) => walker.one_page(cursor).await,
+        };
+        walked.unwrap_or_else(|error| error)
+    }
+}
+
+/// A walk while it goes on.
+struct Walker<'a> {
+    walk: &'a Walk,
+    engine: &'a Rc<Engine>,
+    /// The masters in an order that other proxies have as well.
+    masters: Vec<MasterId>,
+    /// What has been judged already.
+    known: HashSet<Bytes, foldhash::fast::RandomState>,
+    shown: Vec<Reply>,
+    /// How often a master could not be walked over.
+    failures: usize,
+    trouble: Trouble,
+}
+
+impl<'a> Walker<'a> {
+    fn new(walk: &'a Walk, engine: &'a Rc<Engine>) -> Self {
+        let address = |master: MasterId| {
+            let address = engine.links()[master.index()].address();
+            (address.host.to_lowercase(), address.port)
+        };
+        let mut masters: Vec<_> = engine.rules().quorum.everybody().iter().collect();
+        masters.sort_by_key(|master| address(*master));
+        let (known, shown, trouble) = (HashSet::default(), Vec::new(), Trouble::default());
+        Self { walk, engine, masters, known, shown, failures: 0, trouble }
+    }
+
+    async fn all(&mut self, target: &Target) -> Result<Vec<Reply>, Reply> {
+        let mut place = Some(Place::START);
+        while let Some(here) = place {
+            if target.is_closed() {
+                return Ok(Vec::new());
+            }
+            let before = self.shown.len();
+            place = self.step(here).await?;
+            target.hold(self.shown[before..].iter().map(|key| key.held() + ENTRY).sum());
+        }
+        Ok(std::mem::take(&mut self.shown))
+    }
+
+    /// What a master has on its last page is little, perhaps all there is: then the next one's is added.
+    async fn one_page(&mut self, cursor: u64) -> Result<Reply, Reply> {
+        let quorum = self.engine.rules().quorum;
+        let mut place = Some(self.found(Place::decode(quorum, cursor)));
+        while let Some(here) = place {
+            place = self.step(here).await?;
+            if place.is_some_and(|next| next.cursor != 0) {
+                break;
+            }
+        }
+        let cursor = match place {
+            None => 0,
+            Some(place) => place.encode(quorum).ok_or_else(too_large)?,
+        };
+        let cursor = Reply::bulk(cursor.to_string());
+        Ok(Reply::Array(vec![cursor, Reply::Array(std::mem::take(&mut self.shown))]))
+    }
+
+    /// One page, or no page of a master that is skipped. Says what comes next.
+    async fn step(&mut self, here: Place) -> Result<Option<Place>, Reply> {
+        if let Some(reply) = self.engine.lacks_quorum() {
+            return Err(reply);
+        }
+        let quorum = self.engine.rules().quorum;
+        let master = self.masters[here.master];
+        let Some(page) = self.page(master, here.cursor).await? else {
+            self.failures += 1;
+            if self.failures > 2 * quorum.masters() {
+                return Err(self.trouble.or(verdict::nobody_answered(self.engine.rules())));
+            }
+            return Ok(Some(here.skipped(quorum)));
+        };
+        self.judge(master, page.found).await;
+        if page.next == 0 {
+            return Ok(here.completed(quorum));
+        }
+        Ok(Some(here.onwards(page.next, self.tag(master))))
+    }
+
+    /// Where a cursor goes on. Those of a process that has ended mean nothing to the next: its walk begins anew.
+    /// Another proxy may call the masters by other addresses, and have them in another order.
+    fn found(&self, place: Place) -> Place {
+        let is_there = |index: &usize| self.tag(self.masters[*index]) == place.tag;
+        if place.cursor == 0 || is_there(&place.master) {
+            return place;
+        }
+        match (0..self.masters.len()).find(is_there) {
+            Some(index) => place.found_at(index),
+            None => place.onwards(0, 0),
+        }
+    }
+
+    /// The first digits of the `run_id`.
+    fn tag(&self, master: MasterId) -> u16 {
+        let facts = self.engine.electorate().facts(master);
+        let digits = facts.and_then(|facts| facts.run_id.get(..4).map(str::to_owned));
+        digits.and_then(|digits| u16::from_str_radix(&digits, 16).ok()).unwrap_or_default()
+    }
+
+    /// `None`: the master does not vote, or has not answered.
+    async fn page(&mut self, master: MasterId, cursor: u64) -> Result<Option<Page>, Reply> {
+        let request = self.walk.request(cursor);
+        let Some(answer) = self.engine.ask_aside(master, self.walk.db, request, 1).await else {
+            return Ok(None);
+        };
+        match flat::elements(&answer).next() {
+            Some(Element { marker: b'-', line, .. }) if verdict::is_reply(line) => {
+                Err(Reply::error(String::from_utf8_lossy(line).into_owned()))
+            }
+            Some(Element { marker: b'-', line, .. }) => {
+                self.trouble.remember(line);
+                Ok(None)
+            }
+            _ => Ok(Page::parse(&answer, self.walk.over.frames_each())),
+        }
+    }
+
+    /// Shows what is new on a page of `holder` unless no quorum has it.
+    async fn judge(&mut self, holder: MasterId, mut found: Vec<Found>) {
+        let quorum = self.engine.rules().quorum;
+        found.retain(|each| !self.walk.is_reserved(each) && self.known.insert(each.name.clone()));
+        if self.walk.over == Over::Keys {
+            let names = found.into_iter().map(|found| found.name).collect();
+            let there = keys::that_are_there(self.engine, self.walk.db, holder, names).await;
+            return self.shown.extend(there.into_iter().map(Reply::bulk));
+        }
+        let has_scores = matches!(self.walk.over, Over::SortedSet(_));
+        let poll = |found| Poll::new(quorum, found, has_scores);
+        let mut polls: Vec<Poll> = found.into_iter().map(poll).collect();
+        for step in 1..quorum.masters() {
+            let master = MasterId::new((holder.index() + step) % quorum.masters());
+            let mut open: Vec<&mut Poll> = polls.iter_mut().filter(|poll| poll.is_open()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let names = open.iter().map(|poll| &poll.found.name[..]);
+            let (request, replies) = self.walk.over.whether_there(names);
+            let Some(answer) = self.engine.ask_aside(master, self.walk.db, request, replies).await
+            else {
+                continue;
+            };
+            let says = self.walk.over.said(&answer);
+            open.iter_mut().zip(says).for_each(|(poll, said)| poll.hears(said));
+        }
+        for poll in polls.into_iter().filter(|poll| !poll.is_held_by_too_few()) {
+            self.shown.extend(poll.shown());
+        }
+    }
+}
+
+impl Over {
+    /// The key whose parts are walked over.
+    fn key(&self) -> Option<&[u8]> {
+        match self {
+            Self::Keys => None,
+            Self::Hash(key) | Self::Set(key) | Self::SortedSet(key) => Some(key),
+        }
+    }
+}
+
+impl Walk {
+    fn is_reserved(&self, found: &Found) -> bool {
+        self.over == Over::Keys && is_reserved(&found.name)
+    }
+
+    fn request(&self, cursor: u64) -> Vec<u8> {
+        let (cursor, mut count) = (cursor.to_string(), Number::default());
+        let mut words: Vec<&[u8]> = match &self.over {
+            Over::Keys => vec![b"SCAN"],
+            Over::Hash(key) => vec![b"HSCAN", key],
+            Over::Set(key) => vec![b"SSCAN", key],
+            Over::SortedSet(key) => vec![b"ZSCAN", key],
+        };
+        words.push(cursor.as_bytes());
+        if let Some(pattern) = &self.filter.pattern {
+            words.extend([&b"MATCH"[..], pattern]);
+        }
+        if let Some(kind) = &self.filter.kind {
+            words.extend([&b"TYPE"[..], kind]);
+        }
+        words.extend([&b"COUNT"[..], count.digits(self.filter.count.min(LONGEST_PAGE))]);
+        let mut request = Vec::new();
+        request::encode(&mut request, &words);
+        request
+    }
+}
+
+fn too_large() -> Reply {
+    Reply::error("ERR a master's cursor is too large to be passed on: ask that master itself")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_asks_for_goes_to_the_master_but_no_page_is_endless() {
+        let filter = |count| Filter { pattern: Some("a*".into()), kind: None, count };
+        let walk = |count| Walk {
+            db: 0,
+            over: Over::Hash("h".into()),
+            filter: filter(count),
+            extent: Extent::From(0),
+        };
+        let words = |count| String::from_utf8(walk(count).request(7)).expect("text");
+        let sent = words(5).replace("\r\n", " ");
+        assert_eq!(sent, "*7 $5 HSCAN $1 h $1 7 $5 MATCH $2 a* $5 COUNT $1 5 ");
+        assert!(words(i64::MAX).ends_with("\r\n100\r\n"));
+    }
+}

@@ -1,0 +1,92 @@
+//! Settling registers that some master is behind on.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::Engine;
+use crate::decision::quorum::MasterSet;
+use crate::operation::register::Place;
+use crate::operation::settle::Settle;
+use crate::operation::{Kind, Operation};
+use crate::resp::reply::Reply;
+
+/// So many keys are settled at a time.
+const AT_ONCE: usize = 32;
+
+/// How often it is looked whether a master is back that is behind.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The first and the longest pause of a key that could not be settled: somebody else is at it, or a master has just gone.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
+
+impl Engine {
+    /// Makes all masters hold the same under `place` that can vote. Returns those that hold it then.
+    ///
+    /// # Errors
+    /// The reply that a client would get: no quorum, or somebody else was always quicker.
+    pub async fn settle_register(self: &Rc<Self>, place: Place) -> Result<MasterSet, Reply> {
+        self.settle_with(place, |settle| settle).await
+    }
+
+    /// The same, and removes the lease that the key holds, whoever holds it.
+    ///
+    /// # Errors
+    /// As above.
+    pub async fn release_register(self: &Rc<Self>, place: Place) -> Result<MasterSet, Reply> {
+        self.settle_with(place, Settle::releasing).await
+    }
+
+    async fn settle_with(
+        self: &Rc<Self>,
+        place: Place,
+        how: impl FnOnce(Settle) -> Settle,
+    ) -> Result<MasterSet, Reply> {
+        let fingerprint = self.fingerprint(place.db.into(), &place.key);
+        let (db, key) = (place.db.into(), place.key.as_ref().into());
+        let kind = Kind::Settle(Box::new(how(Settle::new(place, fingerprint))));
+        match self.run(Operation { db, key, kind }, fingerprint).await {
+            Reply::Int(bits) => Ok(MasterSet::from_bits(bits as u32)),
+            other => Err(other),
+        }
+    }
+
+    /// Settles what masters are behind on, for ever.
+    pub async fn keep_settling(self: Rc<Self>) {
+        let free = Arc::new(Semaphore::new(AT_ONCE));
+        loop {
+            let behind = &self.rules.registers.behind;
+            let Some(place) = behind.take(self.voters()) else {
+                let _ = tokio::time::timeout(LOOK, behind.added()).await;
+                continue;
+            };
+            // It is never closed.
+            let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
+            let engine = Rc::clone(&self);
+            tokio::task::spawn_local(async move {
+                let settled = engine.settle_register(place.clone()).await;
+                drop(permit);
+                engine.see_settled(&place, settled).await;
+            });
+        }
+    }
+
+    async fn see_settled(&self, place: &Place, settled: Result<MasterSet, Reply>) {
+        let behind = &self.rules.registers.behind;
+        let everybody = self.rules.quorum.everybody();
+        match settled {
+            Ok(holders) if everybody.without(holders).and(self.voters()).is_empty() => {
+                behind.settled(place, everybody.without(holders));
+            }
+            not_by_all => {
+                tracing::debug!(key = %place.key.escape_ascii(), ?not_by_all, "a register is not settled");
+                let doubled =
+                    PAUSES.0 * 2_u32.saturating_pow(behind.failed(place).clamp(1, 10) - 1);
+                tokio::time::sleep(doubled.min(PAUSES.1)).await;
+                behind.put_back(place);
+            }
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! What a script does, found by running it once for every state in which a master can find the key.
+//!
+//! A lock script asks two things: what the key holds, compared with one of its arguments, and at times what another
+//! argument says. So there is a handful of `World`s, and in each of them the script is a straight line. It is run there
+//! with symbols for what is not known ("the value of the key", "`ARGV[1]`") and by the rules of Lua for what is: `GET` of
+//! a missing key is `false`, `false == nil` is false, only `nil` and `false` fail a condition. An operation on symbols
+//! whose result depends on more than the world has no result, and the script no meaning.
+
+use super::meaning::{Arg, Value};
+use super::syntax::{Block, Call, Command, Expression, Statement};
+
+/// The state of things when the script starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct World {
+    pub(super) key: Held,
+    /// Whether the [`Guard`] holds.
+    pub(super) guard: bool,
+}
+
+/// What a master finds at the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// Nothing.
+    Missing,
+    /// A string that the [`Holder`] comparison finds equal.
+    Ours,
+    /// Any other string.
+    Theirs,
+}
+
+/// What the script compares, and the part that each argument plays; the same in every world.
+///
+/// The parts count also where a command had no effect: `SET NX` on a key that exists still fails if its TTL is no number.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    pub(super) holder: Option<Holder>,
+    pub(super) guard: Option<Guard>,
+    /// What is written, or whose beginning is taken.
+    pub(super) token: Option<Arg>,
+    /// The TTL of any command.
+    pub(super) ttl: Option<Arg>,
+    /// What is read as a number.
+    pub(super) length: Option<Arg>,
+}
+
+/// What the value of the key is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// The whole value with the whole token.
+    Token(Arg),
+    /// As many bytes from the beginning of both as `length` says.
+    Prefix { token: Arg, length: Arg },
+}
+
+/// An argument and what it is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Guard {
+    pub(super) arg: Arg,
+    pub(super) equals: Vec<u8>,
+}
+
+/// What happened in one world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) effect: Effect,
+    pub(super) answer: Value,
+}
+
+/// What became of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Nothing,
+    Deleted,
+    /// A new TTL for the old value.
+    Prolonged {
+        ttl: Arg,
+    },
+    /// A new value and a new TTL.
+    Written {
+        token: Arg,
+        ttl: Arg,
+    },
+}
+
+/// Runs the script in one world; `questions` are those of the worlds before and are added to.
+pub(super) fn run(script: &Block, world: World, questions: &mut Questions) -> Option<Outcome> {
+    let mut run = Run { world, questions, locals: Vec::new(), effect: Effect::Nothing };
+    let answer = run.block(script)?.unwrap_or(Datum::Nil).answer()?;
+    Some(Outcome { effect: run.effect, answer })
+}
+
+struct Run<'a> {
+    world: World,
+    questions: &'a mut Questions,
+    /// By slot. A slot is read only after the one statement that fills it.
+    locals: Vec<Option<Datum>>,
+    effect: Effect,
+}
+
+impl Run<'_> {
+    /// The value returned, if the block returns.
+    fn block(&mut self, block: &Block) -> Option<Option<Datum>> {
+        for statement in block {
+            let returned = self.statement(statement)?;
+            if returned.is_some() {
+                return Some(returned);
+            }
+        }
+        Some(None)
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Option<Option<Datum>> {
+        match statement {
+            Statement::Return(value) => return self.evaluate(value).map(Some),
+            Statement::If(branches, otherwise) => return self.conditional(branches, otherwise),
+            Statement::Call(call) => _ = self.call(call)?,
+            Statement::Local(slot, value) => {
+                let value = self.evaluate(value)?;
+                let filled = self.locals.len().max(slot + 1);
+                self.locals.resize(filled, None);
+                self.locals[*slot] = Some(value);
+            }
+        }
+        Some(None)
+    }
+
+    fn conditional(
+        &mut self,
+        branches: &[(Expression, Block)],
+        otherwise: &Block,
+    ) -> Option<Option<Datum>> {
+        for (condition, block) in branches {
+            if self.evaluate(condition)?.truth()? {
+                return self.block(block);
+            }
+        }
+        self.block(otherwise)
+    }
+
+    fn evaluate(&mut self, expression: &Expression) -> Option<Datum> {
+        match expression {
+            Expression::Nil => Some(Datum::Nil),
+            Expression::Bool(value) => Some(Datum::Bool(*value)),
+            Expression::Number(number) => Some(Datum::Int(*number)),
+            Expression::Text(text) => Some(Datum::Text(text.clone())),
+            Expression::Key => Some(Datum::Key),
+            Expression::Arg(arg) => Some(Datum::Arg(*arg)),
+            Expression::Local(slot) => self.locals.get(*slot)?.clone(),
+            Expression::Not(inner) => Some(Datum::Bool(!self.evaluate(inner)?.truth()?)),
+            Expression::And(left, right) => self.either(left, right, false),
+            Expression::Or(left, right) => self.either(left, right, true),
+            Expression::Equal(left, right) => self.compare(left, right).map(Datum::Bool),
+            Expression::Minus(left, right) => self.minus(left, right),
+            Expression::Call(call) => self.call(call),
+        }
+    }
+
+    /// `and` and `or`: the left side if its truth is `decisive`, else the right side.
+    fn either(&mut self, left: &Expression, right: &Expression, decisive: bool) -> Option<Datum> {
+        let left = self.evaluate(left)?;
+        if left.truth()? == decisive { Some(left) } else { self.evaluate(right) }
+    }
+
+    fn compare(&mut self, left: &Expression, right: &Expression) -> Option<bool> {
+        let left = self.evaluate(left)?;
+        let right = self.evaluate(right)?;
+        match left.equals(&right)? {
+            Equality::Known(equal) => Some(equal),
+            Equality::Holder(holder) => {
+                always(&mut self.questions.holder, holder)?;
+                Some(self.world.key == Held::Ours)
+            }
+            Equality::Guard(guard) => {
+                always(&mut self.questions.guard, guard)?;
+                Some(self.world.guard)
+            }
+        }
+    }
+
+    /// The one subtraction there is: the last offset of a prefix.
+    fn minus(&mut self, left: &Expression, right: &Expression) -> Option<Datum> {
+        match (self.evaluate(left)?, self.evaluate(right)?) {
+            (Datum::Length(length), Datum::Int(1)) => Some(Datum::LastOffset(length)),
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> Option<Datum> {
+        match call {
+            Call::StatusReply(status) => (status == b"OK").then_some(Datum::Ok),
+            Call::ErrorReply(text) => error_reply(text).map(Datum::Error),
+            Call::ToNumber(text) => {
+                let Datum::Arg(length) = self.evaluate(text)? else { return None };
+                always(&mut self.questions.length, length)?;
+                Some(Datum::Length(length))
+            }
+            Call::Sub(arguments) => match self.evaluate_all(arguments)?.as_slice() {
+                [Datum::Arg(token), Datum::Int(1), Datum::Length(length)] => {
+                    always(&mut self.questions.token, *token)?;
+                    Some(Datum::TokenPrefix { token: *token, length: *length })
+                }
+                _ => None,
+            },
+            Call::Redis(command, arguments) => {
+                let arguments = self.evaluate_all(arguments)?;
+                let (Datum::Key, arguments) = arguments.split_first()? else { return None };
+                self.redis(*command, arguments)
+            }
+        }
+    }
+
+    fn evaluate_all(&mut self, expressions: &[Expression]) -> Option<Vec<Datum>> {
+        expressions.iter().map(|expression| self.evaluate(expression)).collect()
+    }
+
+    /// One command on the key. A lock script is through with the key once it has changed it.
+    fn redis(&mut self, command: Command, arguments: &[Datum]) -> Option<Datum> {
+        if self.effect != Effect::Nothing {
+            return None;
+        }
+        match (command, arguments) {
+            (Command::Get, []) => Some(self.found(Datum::Bool(false), Datum::Held)),
+            (Command::Exists, []) => Some(self.found(Datum::Int(0), Datum::Int(1))),
+            (Command::GetRange, [Datum::Int(0), Datum::LastOffset(length)]) => {
+                Some(self.found(Datum::Text(Vec::new()), Datum::HeldPrefix { length: *length }))
+            }
+            (Command::Del, []) => Some(self.change(Effect::Deleted)),
+            (Command::Pexpire, [Datum::Arg(ttl)]) => {
+                always(&mut self.questions.ttl, *ttl)?;
+                Some(self.change(Effect::Prolonged { ttl: *ttl }))
+            }
+            (Command::Set, [Datum::Arg(token), options @ ..]) => self.set(*token, options),
+            _ => None,
+        }
+    }
+
+    fn found(&self, missing: Datum, exists: Datum) -> Datum {
+        if self.world.key == Held::Missing { missing } else { exists }
+    }
+
+    /// A command that only works on a key that exists, and answers how many keys there were.
+    fn change(&mut self, effect: Effect) -> Datum {
+        if self.world.key != Held::Missing {
+            self.effect = effect;
+        }
+        self.found(Datum::Int(0), Datum::Int(1))
+    }
+
+    fn set(&mut self, token: Arg, options: &[Datum]) -> Option<Datum> {
+        let SetOptions { nx, ttl } = SetOptions::from_data(options)?;
+        always(&mut self.questions.token, token)?;
+        always(&mut self.questions.ttl, ttl)?;
+        if nx && self.world.key != Held::Missing {
+            return Some(Datum::Bool(false));
+        }
+        self.effect = Effect::Written { token, ttl };
+        Some(Datum::Ok)
+    }
+}
+
+/// The options of a `SET` that a lock script may use: `PX` always, `NX` or not, in any order and letter case.
+struct SetOptions {
+    nx: bool,
+    ttl: Arg,
+}
+
+impl SetOptions {
+    fn from_data(mut options: &[Datum]) -> Option<SetOptions> {
+        let mut nx = false;
+        let mut ttl = None;
+        loop {
+            options = match options {
+                [] => return Some(SetOptions { nx, ttl: ttl? }),
+                [Datum::Text(name), Datum::Arg(px), rest @ ..]
+                    if name.eq_ignore_ascii_case(b"px") && ttl.is_none() =>
+                {
+                    ttl = Some(*px);
+                    rest
+                }
+                [Datum::Text(name), rest @ ..] if name.eq_ignore_ascii_case(b"nx") && !nx => {
+                    nx = true;
+                    rest
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// A value in a running script: known, or a symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Datum {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Text(Vec<u8>),
+    /// The table that stands for the status reply `OK`.
+    Ok,
+    /// The table that stands for an error reply.
+    Error(String),
+    /// The name of the key.
+    Key,
+    Arg(Arg),
+    /// The value of the key.
+    Held,
+    /// As many bytes from the beginning of the value of the key as the argument says.
+    HeldPrefix {
+        length: Arg,
+    },
+    /// As many bytes from the beginning of the token as the argument says.
+    TokenPrefix {
+        token: Arg,
+        length: Arg,
+    },
+    /// An argument as a number.
+    Length(Arg),
+    /// One less than that.
+    LastOffset(Arg),
+}
+
+/// How to find out whether two values are equal.
+enum Equality {
+    Known(bool),
+    Holder(Holder),
+    Guard(Guard),
+}
+
+impl Datum {
+    /// Whether a condition holds with this value. Only of an argument it is not known: it might not be there.
+    fn truth(&self) -> Option<bool> {
+        match self {
+            Datum::Nil | Datum::Bool(false) => Some(false),
+            Datum::Arg(_) | Datum::Length(_) => None,
+            _ => Some(true),
+        }
+    }
+
+    fn equals(&self, other: &Datum) -> Option<Equality> {
+        match (self, other) {
+            (Datum::Held, Datum::Arg(token)) | (Datum::Arg(token), Datum::Held) => {
+                Some(Equality::Holder(Holder::Token(*token)))
+            }
+            (Datum::HeldPrefix { length: held }, Datum::TokenPrefix { token, length })
+            | (Datum::TokenPrefix { token, length }, Datum::HeldPrefix { length: held }) => (held
+                == length)
+                .then_some(Equality::Holder(Holder::Prefix { token: *token, length: *length })),
+            (Datum::Arg(arg), Datum::Text(text)) | (Datum::Text(text), Datum::Arg(arg)) => {
+                Some(Equality::Guard(Guard { arg: *arg, equals: text.clone() }))
+            }
+            (left, right) => left.equals_plainly(right).map(Equality::Known),
+        }
+    }
+
+    /// Values of different types are never equal in Lua; symbols of the same type might be.
+    fn equals_plainly(&self, other: &Datum) -> Option<bool> {
+        match (self, other) {
+            (Datum::Arg(_), Datum::Bool(_)) | (Datum::Bool(_), Datum::Arg(_)) => Some(false),
+            (Datum::Nil, Datum::Nil) => Some(true),
+            (Datum::Bool(left), Datum::Bool(right)) => Some(left == right),
+            (Datum::Int(left), Datum::Int(right)) => Some(left == right),
+            _ if self.kind()? != other.kind()? => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The type that Lua sees. An argument that was not sent is nil, what is no number becomes nil.
+    fn kind(&self) -> Option<Kind> {
+        match self {
+            Datum::Nil => Some(Kind::Nil),
+            Datum::Bool(_) => Some(Kind::Bool),
+            Datum::Int(_) | Datum::LastOffset(_) => Some(Kind::Number),
+            Datum::Ok | Datum::Error(_) => Some(Kind::Table),
+            Datum::Text(_)
+            | Datum::Key
+            | Datum::Held
+            | Datum::HeldPrefix { .. }
+            | Datum::TokenPrefix { .. } => Some(Kind::String),
+            Datum::Arg(_) | Datum::Length(_) => None,
+        }
+    }
+
+    /// The reply that Redis makes of a returned value; `luaReplyToRedisReply` in `script_lua.c`.
+    fn answer(self) -> Option<Value> {
+        match self {
+            Datum::Nil | Datum::Bool(false) => Some(Value::Nil),
+            Datum::Bool(true) => Some(Value::Int(1)),
+            Datum::Int(number) => Some(Value::Int(number)),
+            Datum::Ok => Some(Value::Ok),
+            Datum::Text(text) => plain(&text).map(Value::Bulk),
+            Datum::Error(text) => Some(Value::Error(text)),
+            _ => None,
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Nil,
+    Bool,
+    Number,
+    String,
+    Table,
+}
+
+/// The text of `redis.error_reply(text)` since Redis 7: one word alone is a message, and gets the code `ERR`.
+fn error_reply(text: &[u8]) -> Option<String> {
+    let text = plain(text).filter(|text| !text.is_empty() && !text.starts_with(['-', ' ']))?;
+    Some(if text.contains(' ') { text } else { format!("ERR {text}") })
+}
+
+/// Text that needs no care in any kind of reply.
+fn plain(text: &[u8]) -> Option<String> {
+    let harmless = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    harmless.then(|| text.iter().copied().map(char::from).collect())
+}
+
+/// Remembers a fact about the script, if it agrees with what is known.
+fn always<T: PartialEq>(known: &mut Option<T>, fact: T) -> Option<()> {
+    let agrees = known.as_ref().is_none_or(|known| *known == fact);
+    *known = Some(fact);
+    agrees.then_some(())
+}

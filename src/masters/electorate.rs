@@ -1,0 +1,666 @@
+//! Who may vote now, for all workers of the process.
+//!
+//! Watches say what they see of each master, the keeper says what the roster is; links and operations get a
+//! [`Term`]: who votes, and what each vote has to prove.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use super::facts::{Bar, FARTHEST_AHEAD_MS, Facts};
+use super::probe_signal::Looks;
+use super::roster::copy::Progress;
+use super::roster::marks::Marks;
+use super::standing::{Cause, Standing};
+use crate::config::{ColdStart, MasterAddr, Settings};
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::roster::admission::Shown;
+use crate::decision::roster::mark::{Mark, Proof};
+use crate::decision::roster::noted::Note;
+use crate::decision::roster::roster::{Roster, Standing as Seat};
+use crate::decision::roster::seats::{Seats, is_strange};
+use crate::decision::roster::term::Term;
+use crate::operation::verdict::Obstacle;
+use crate::time::clock::{self, Instant};
+use crate::time::clocks::{Clocks, Reading, Shown as ClockShown, Timekeeping, deviation};
+use crate::time::unix_time::UnixTime;
+
+/// The version of a roster that was just founded.
+pub(super) const FIRST_VERSION: u64 = 1;
+
+/// Why no vote counts although the roster is known.
+const CLOCKS: &str = "the clocks of the masters are compared with what another proxy has noted, and too few agree yet: \
+                      wait until more masters can be read, or --restart-wait has passed";
+
+/// What decides who may vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// How many of how many.
+    pub quorum: Quorum,
+    /// The longest time that a lock lasts.
+    pub restart_wait: Duration,
+    /// For a first deployment.
+    pub cold_start: ColdStart,
+}
+
+/// What the workers have found out about the masters, together.
+#[derive(Debug)]
+pub struct Electorate {
+    addresses: Vec<MasterAddr>,
+    terms: Terms,
+    state: Mutex<State>,
+    /// Counts the changes of the term.
+    edition: AtomicU64,
+    /// The voters once more, for whoever only counts them.
+    voters: AtomicU32,
+    clock_epoch: AtomicU64,
+    unix_time: Arc<UnixTime>,
+    /// The standing of some master has changed.
+    changed: Notify,
+    /// Something was seen that the keeper has to look at.
+    attention: Notify,
+    /// The same, for who only follows the roster.
+    news: Notify,
+    seen: Vec<Seen>,
+}
+
+#[derive(Debug)]
+struct State {
+    masters: Vec<Known>,
+    clocks: Clocks,
+    /// The roster that votes are counted by.
+    roster: Roster,
+    seats: Seats,
+    serves: bool,
+    /// Why not yet.
+    waits: Option<Obstacle>,
+    /// Why never.
+    refusal: Option<String>,
+    /// The roster was begun anew while this process ran, with what was left.
+    may_have_lost_data: bool,
+    term: Arc<Term>,
+}
+
+/// One master, as it has shown itself.
+#[derive(Clone, Debug)]
+struct Known {
+    facts: Option<Facts>,
+    /// What it showed when it was last looked at, unless that is too long ago.
+    sight: Option<Sight>,
+    /// Something was found that its mark does not tell.
+    doubt: Option<Cause>,
+    /// Its clock is too far ahead.
+    is_ahead: bool,
+    standing: Standing,
+    since: Instant,
+}
+
+/// What a look has shown.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    /// Its marks.
+    pub marks: Marks,
+    /// What it said about itself.
+    pub facts: Facts,
+    /// A proxy of the version before this one is connected.
+    pub has_older: bool,
+    /// What another proxy has noted there about the clocks, if that is wanted.
+    pub note: Option<Note>,
+}
+
+/// What is only shown, or waited for.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Microseconds between the last question and its answer.
+    latency_us: AtomicU64,
+    /// Keys that were copied to it.
+    copied: AtomicU64,
+    /// How often it came on probation, by [`Cause::kind`].
+    probations: [AtomicU64; Cause::KINDS.len()],
+    progress: Arc<Progress>,
+    looks: Looks,
+}
+
+impl Electorate {
+    /// The masters of these settings, which nobody has asked yet.
+    pub fn of(settings: &Settings) -> Self {
+        let terms = Terms {
+            quorum: Quorum::of(settings.masters.len()),
+            restart_wait: settings.restart_wait(),
+            cold_start: settings.cold_start,
+        };
+        Self::new(terms, settings.drift, settings.masters.clone())
+    }
+
+    /// Masters that nobody has asked yet. `drift` is the largest difference in rate between two clocks.
+    pub fn new(terms: Terms, drift: f64, addresses: Vec<MasterAddr>) -> Self {
+        let known = Known {
+            facts: None,
+            sight: None,
+            doubt: None,
+            is_ahead: false,
+            standing: Standing::Waiting,
+            since: clock::now(),
+        };
+        let state = State {
+            masters: vec![known; addresses.len()],
+            clocks: Clocks::new(terms.quorum, drift, terms.restart_wait),
+            roster: Roster::default(),
+            seats: vec![None; addresses.len()],
+            serves: false,
+            waits: None,
+            refusal: None,
+            may_have_lost_data: false,
+            term: Arc::default(),
+        };
+        let seen = addresses.iter().map(|_| Seen::default()).collect();
+        Self {
+            terms,
+            state: Mutex::new(state),
+            edition: AtomicU64::new(0),
+            voters: AtomicU32::new(0),
+            clock_epoch: AtomicU64::new(0),
+            unix_time: Arc::new(UnixTime::new(addresses.len(), drift)),
+            changed: Notify::new(),
+            attention: Notify::new(),
+            news: Notify::new(),
+            seen,
+            addresses,
+        }
+    }
+
+    /// What decides.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// The time of day by the masters' clocks.
+    pub fn unix_time(&self) -> &Arc<UnixTime> {
+        &self.unix_time
+    }
+
+    /// Counts the changes of [`Electorate::term`].
+    #[inline]
+    pub fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
+    }
+
+    /// Who votes, and what their votes have to prove.
+    pub fn term(&self) -> Arc<Term> {
+        Arc::clone(&self.state().term)
+    }
+
+    /// The masters that may vote, if they can be reached.
+    pub fn voters(&self) -> MasterSet {
+        MasterSet::from_bits(self.voters.load(Ordering::Relaxed))
+    }
+
+    /// How a master stands.
+    pub fn standing(&self, master: MasterId) -> Standing {
+        self.state().masters[master.index()].standing.clone()
+    }
+
+    /// Why a master does not vote, apart from being out of reach, and how far copying has come.
+    pub fn reason(&self, master: MasterId) -> Option<String> {
+        let reason = self.standing(master).reason()?;
+        let progress = self.progress(master);
+        Some(match progress.total() {
+            0 => reason,
+            total => format!("{reason}: copied {} of about {total} keys", progress.copied()),
+        })
+    }
+
+    /// How often it came on probation, by [`Cause::kind`].
+    pub fn probations(&self, master: MasterId) -> [u64; Cause::KINDS.len()] {
+        self.seen[master.index()].probations.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Whether it only has to wait.
+    pub fn waits(&self, master: MasterId) -> bool {
+        matches!(self.standing(master), Standing::Probation(_))
+    }
+
+    /// `; ADDRESS: why` for each of these that must not vote, apart from being out of reach.
+    pub fn why_not(&self, masters: MasterSet) -> String {
+        let named = |master: MasterId| {
+            let why = self.reason(master);
+            why.map(|why| format!("; {}: {why}", self.addresses[master.index()]))
+        };
+        masters.iter().filter_map(named).collect()
+    }
+
+    /// Since when it has stood so.
+    pub fn since(&self, master: MasterId) -> Instant {
+        self.state().masters[master.index()].since
+    }
+
+    /// What it said last about itself.
+    pub fn facts(&self, master: MasterId) -> Option<Facts> {
+        self.state().masters.get(master.index())?.facts.clone()
+    }
+
+    /// Why this proxy does not serve yet; `None`: it does, or has not looked yet.
+    pub fn why_it_waits(&self) -> Option<Obstacle> {
+        let state = self.state();
+        if state.serves {
+            return state.clocks.wants_notes().then(|| Obstacle::passing(CLOCKS.to_owned()));
+        }
+        state.refusal.clone().map(Obstacle::lasting).or_else(|| state.waits.clone())
+    }
+
+    /// Whether this proxy serves these masters, if enough of them vote.
+    pub fn serves(&self) -> bool {
+        self.state().serves
+    }
+
+    /// Why this proxy will never serve these masters.
+    pub fn refusal(&self) -> Option<String> {
+        self.state().refusal.clone()
+    }
+
+    /// Whether the roster was begun anew after a quorum had forgotten, so that data may have been lost.
+    pub fn may_have_lost_data(&self) -> bool {
+        self.state().may_have_lost_data
+    }
+
+    /// The roster, as it was last decided.
+    pub fn roster(&self) -> Roster {
+        self.state().roster.clone()
+    }
+
+    /// The looks at a master.
+    pub fn looks(&self, master: MasterId) -> &Looks {
+        &self.seen[master.index()].looks
+    }
+
+    /// How far copying to it has come.
+    pub fn progress(&self, master: MasterId) -> Arc<Progress> {
+        Arc::clone(&self.seen[master.index()].progress)
+    }
+
+    /// Resolves when something was seen that the keeper has to look at.
+    pub async fn attention(&self) {
+        self.attention.notified().await;
+    }
+
+    /// The keeper has to look, whatever was seen.
+    pub(super) fn attend_to_roster(&self) {
+        self.attention.notify_one();
+    }
+
+    /// Resolves when something was seen that may concern the roster.
+    pub(super) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// A vote of a master was not proved: it is looked at, at once.
+    pub fn attend(&self, master: MasterId) {
+        self.looks(master).want();
+    }
+
+    /// A link has asked a master about itself.
+    pub fn observe(&self, master: MasterId, facts: Facts) {
+        self.change(|state| {
+            let known = &mut state.masters[master.index()];
+            let doubt = known.facts.as_ref().and_then(|before| facts.doubt_since(before));
+            if let Some(doubt) = doubt {
+                known.doubt = Some(Cause::Doubted(doubt));
+            }
+            let is_another =
+                known.facts.as_ref().is_some_and(|before| before.run_id != facts.run_id);
+            if is_another {
+                known.sight = None;
+                self.attend(master);
+            }
+            known.facts = Some(facts);
+        });
+    }
+
+    /// Whether another process than this one was met at a master since: by a link, or by whoever has admitted it.
+    pub(super) fn is_another(&self, master: MasterId, run_id: &str) -> bool {
+        let state = self.state();
+        let known = &state.masters[master.index()];
+        let member = state.seats[master.index()].and_then(|place| state.roster.member(place));
+        known.facts.as_ref().is_some_and(|facts| facts.run_id != run_id)
+            || member.is_some_and(|member| member.is_in() && member.run_id != run_id)
+    }
+
+    /// Whether the marks of a master have to be removed, because something has happened that they do not tell.
+    pub fn is_doubted(&self, master: MasterId) -> bool {
+        self.state().masters[master.index()].doubt.is_some()
+    }
+
+    /// It was seen what a master shows, and how its clock goes.
+    pub fn looked_at(&self, master: MasterId, sight: Sight, reading: Option<Reading>) {
+        let is_news = self.change(|state| {
+            // A clock that this look finds to have been set may have been set behind what it found there.
+            if sight.marks.any().is_none() && sight.facts.bar.is_none() {
+                state.masters[master.index()].doubt = None;
+            }
+            let whose = sight.marks.mark().and_then(|mark| mark.timekeeper());
+            state.clocks.met(master, whose, sight.note.clone());
+            if let Some(reading) = reading {
+                self.read_clock(state, master, &reading);
+            }
+            if let Some(copying) = sight.marks.copying() {
+                self.seen[master.index()].progress.is_told(copying);
+            }
+            let known = &mut state.masters[master.index()];
+            let before = known.sight.as_ref();
+            let is_news = before.is_none_or(|before| {
+                before.marks != sight.marks
+                    || before.has_older != sight.has_older
+                    || before.facts.run_id != sight.facts.run_id
+                    || before.facts.bar != sight.facts.bar
+            });
+            known.sight = Some(sight);
+            is_news
+        });
+        if is_news {
+            self.attention.notify_one();
+            self.news.notify_one();
+        }
+    }
+
+    /// A master does not answer.
+    pub fn lost_sight(&self, master: MasterId) {
+        let was_seen = self.change(|state| {
+            let shown = state.clocks.lost_sight(master);
+            self.clocks_have_shown(state, shown);
+            state.masters[master.index()].sight.take().is_some()
+        });
+        if was_seen {
+            self.attention.notify_one();
+            self.news.notify_one();
+        }
+    }
+
+    /// What each master showed when it was last looked at.
+    pub(super) fn sights(&self) -> Vec<Option<Sight>> {
+        self.state().masters.iter().map(|known| known.sight.clone()).collect()
+    }
+
+    /// Votes are counted by this roster from now on.
+    pub(super) fn follow(&self, roster: &Roster, seats: &Seats) {
+        self.change(|state| {
+            state.roster = roster.clone();
+            state.seats = seats.clone();
+        });
+    }
+
+    /// This proxy serves from now on.
+    pub(super) fn serve(&self) {
+        self.change(|state| (state.serves, state.waits) = (true, None));
+    }
+
+    /// It does not serve yet. Says once why.
+    pub(super) fn wait_for(&self, obstacle: Obstacle) {
+        let why = obstacle.why.clone();
+        let is_new = self.change(|state| {
+            let is_new = state.waits.as_ref() != Some(&obstacle);
+            state.waits = Some(obstacle);
+            is_new
+        });
+        if is_new {
+            tracing::warn!("this proxy does not serve yet: {why}");
+        }
+    }
+
+    /// It will never serve these masters.
+    pub(super) fn refuse(&self, why: String) {
+        self.change(|state| state.refusal = Some(why));
+        self.changed.notify_waiters();
+    }
+
+    /// The roster was begun anew with what was left, by whatever proxy.
+    pub(super) fn has_begun_anew(&self) {
+        self.change(|state| state.may_have_lost_data = true);
+        tracing::warn!(
+            "a quorum of the masters had forgotten: they begin anew after --restart-wait with what they hold. \
+             Locks that were taken for longer, and other data, may be lost"
+        );
+    }
+
+    /// Resolves at the next change of any standing after this call.
+    pub fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// The clock of a master.
+    pub fn clock(&self, master: MasterId) -> Timekeeping {
+        self.state().clocks.get(master)
+    }
+
+    /// Whether it is still wanted what other proxies have noted about the clocks.
+    pub(super) fn wants_notes(&self) -> bool {
+        self.state().clocks.wants_notes()
+    }
+
+    /// What is to be noted on a master about the clocks of all, if it votes.
+    pub(super) fn note_for(&self, master: MasterId) -> Option<Note> {
+        let state = self.state();
+        let voters = state.term.voters();
+        let now_us = self.unix_time.elapsed_us(clock::now());
+        let time_us = self.unix_time.at_start_us();
+        if voters.contains(master) { state.clocks.note(voters, now_us, time_us) } else { None }
+    }
+
+    /// Counts how often clocks were begun anew.
+    #[inline]
+    pub fn clock_epoch(&self) -> u64 {
+        self.clock_epoch.load(Ordering::Relaxed)
+    }
+
+    /// So many more keys were copied to `master`.
+    pub fn copied(&self, master: MasterId, keys: u64) {
+        self.seen[master.index()].copied.fetch_add(keys, Ordering::Relaxed);
+    }
+
+    /// How many keys were copied to it since the start of the process.
+    pub fn keys_copied(&self, master: MasterId) -> u64 {
+        self.seen[master.index()].copied.load(Ordering::Relaxed)
+    }
+
+    /// How long its last answer took.
+    pub fn latency(&self, master: MasterId) -> Duration {
+        Duration::from_micros(self.seen[master.index()].latency_us.load(Ordering::Relaxed))
+    }
+
+    fn read_clock(&self, state: &mut State, master: MasterId, reading: &Reading) {
+        let latency = reading.answered - reading.asked;
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        self.seen[master.index()].latency_us.store(micros, Ordering::Relaxed);
+        let uncertain_us = self.unix_time.read(master, reading);
+        // Until it is known how clocks go on, nothing ends by the time of day that this proxy makes of them.
+        let is_open = state.clocks.wants_notes();
+        let shown = state.clocks.read(master, reading.sample(&self.unix_time));
+        self.clocks_have_shown(state, shown);
+        let counted = if is_open { MasterSet::EMPTY } else { state.timekeepers() };
+        self.unix_time.follow(counted.iter(), uncertain_us, is_open);
+        if let Some(time_us) = state.clocks.noted_time_us() {
+            self.unix_time.take_over(time_us);
+        }
+        state.masters[master.index()].is_ahead =
+            self.unix_time.ahead_ms(master) > FARTHEST_AHEAD_MS;
+    }
+
+    fn clocks_have_shown(&self, state: &mut State, shown: ClockShown) {
+        match shown {
+            ClockShown::Nothing => {}
+            ClockShown::Suspicion => self.look_at_all(),
+            ClockShown::Unsure => tracing::warn!(
+                "clocks do not go on as another proxy has noted them, and too few masters can be read to say \
+                 whose were set: no vote counts until more can be, or --restart-wait has passed"
+            ),
+            ClockShown::StoodStill(stopped_us) => {
+                self.unix_time.make_up_for(stopped_us);
+                tracing::warn!("this proxy stood still for a while: it measures all clocks anew");
+                self.look_at_all();
+            }
+            ClockShown::Stepped(masters) => {
+                for (master, by_us) in masters {
+                    let known = &mut state.masters[master.index()];
+                    known.doubt = Some(Cause::Clock(deviation(by_us)));
+                    self.attend(master);
+                }
+            }
+        }
+        self.clock_epoch.store(state.clocks.epoch(), Ordering::Relaxed);
+    }
+
+    fn look_at_all(&self) {
+        self.seen.iter().for_each(|seen| seen.looks.want());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every change is told in the log, in one line.
+    fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let result = act(&mut state);
+        let now = clock::now();
+        for at in 0..self.addresses.len() {
+            let standing = state.standing(at);
+            let known = &mut state.masters[at];
+            if known.standing != standing {
+                let before = std::mem::replace(&mut known.standing, standing);
+                known.since = now;
+                self.report(MasterId::new(at), &before, &known.standing);
+                self.changed.notify_waiters();
+            }
+        }
+        let term = state.next_term();
+        if *state.term != term {
+            self.voters.store(term.voters().bits(), Ordering::Relaxed);
+            state.term = Arc::new(term);
+            self.edition.fetch_add(1, Ordering::Release);
+            self.changed.notify_waiters();
+        }
+        result
+    }
+
+    fn report(&self, master: MasterId, before: &Standing, now: &Standing) {
+        let address = &self.addresses[master.index()];
+        match (before, now) {
+            (_, Standing::Probation(cause)) => {
+                self.seen[master.index()].probations[cause.kind()].fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(master = %address, "the master is on probation: {cause}");
+            }
+            (_, Standing::Barred(bar)) => {
+                tracing::warn!(master = %address, "the master must not vote: {bar}");
+            }
+            (_, Standing::Stranger(why)) => {
+                tracing::warn!(master = %address, "the master must not vote: {why}");
+            }
+            (Standing::Probation(_), Standing::Voter) => {
+                tracing::info!(master = %address, "the master votes again");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Sight {
+    /// As decisions see it.
+    pub fn shown(&self, address: String) -> Shown {
+        let mark = self.marks.mark().filter(|_| self.facts.bar.is_none());
+        Shown { mark: mark.cloned(), run_id: self.facts.run_id.clone(), address }
+    }
+}
+
+impl State {
+    fn standing(&self, at: usize) -> Standing {
+        let known = &self.masters[at];
+        if let Some(bar) = known.facts.as_ref().and_then(|facts| facts.bar.clone()) {
+            return Standing::Barred(bar);
+        }
+        if !self.serves || self.refusal.is_some() || self.clocks.wants_notes() {
+            return Standing::Waiting;
+        }
+        if known.is_ahead {
+            return Standing::Barred(Bar::Ahead);
+        }
+        let Some(place) = self.seats.get(at).copied().flatten() else { return self.stranger(at) };
+        let Some(member) = self.roster.member(place) else { return Standing::Waiting };
+        if let Some(cause) = &known.doubt {
+            return match &known.standing {
+                Standing::Probation(before) if before.kind() == cause.kind() => {
+                    Standing::Probation(before.clone())
+                }
+                _ => Standing::Probation(cause.clone()),
+            };
+        }
+        let forgot = |cause| match &known.standing {
+            Standing::Probation(before) => Standing::Probation(before.clone()),
+            _ => Standing::Probation(cause),
+        };
+        if let Seat::Out { since } = member.standing {
+            return forgot(match &known.facts {
+                Some(facts) if facts.run_id != member.run_id => Cause::Restarted,
+                _ if since <= FIRST_VERSION => Cause::Young,
+                _ => Cause::Elsewhere,
+            });
+        }
+        if known.facts.as_ref().is_some_and(|facts| facts.run_id != member.run_id) {
+            return forgot(Cause::Restarted);
+        }
+        match &known.sight {
+            // Whether it does is seen with each vote.
+            None => match &known.standing {
+                Standing::Probation(cause) => Standing::Probation(cause.clone()),
+                _ => Standing::Voter,
+            },
+            Some(sight) if self.remembers(place, sight.marks.mark()) => Standing::Voter,
+            Some(_) => forgot(Cause::Flushed),
+        }
+    }
+
+    /// The masters whose clocks count: those that vote, and those that do not because they are too far ahead. Without them
+    /// another clock would be in the middle.
+    fn timekeepers(&self) -> MasterSet {
+        let all = (0..self.masters.len()).map(MasterId::new);
+        let ahead = all.filter(|it| self.masters[it.index()].is_ahead).collect();
+        self.term.voters().union(ahead)
+    }
+
+    fn stranger(&self, at: usize) -> Standing {
+        let Some(sight) = &self.masters[at].sight else { return Standing::Waiting };
+        let shown = sight.shown(String::new());
+        Standing::Stranger(match is_strange(&self.roster, &shown) {
+            true => "it belongs to another cluster of masters",
+            false => "it is no member of the cluster that the other masters belong to",
+        })
+    }
+
+    /// Whether a mark shows that its member remembers, under whatever version.
+    fn remembers(&self, place: MasterId, mark: Option<&Mark>) -> bool {
+        let Some(expected) = Mark::expected(&self.roster, place, 0) else { return false };
+        let Some(mark) = mark else { return false };
+        let is_newer = mark.version().is_some_and(|version| version > self.roster.version);
+        is_newer || mark.proves_same(&expected) || mark.missed_a_raise_to(&expected)
+    }
+
+    fn next_term(&self) -> Term {
+        if !self.serves || self.refusal.is_some() {
+            return Term::default();
+        }
+        let proofs = self.masters.iter().enumerate().map(|(at, known)| {
+            let place = self.seats.get(at).copied().flatten();
+            let databases = known.facts.as_ref().map_or(0, |facts| facts.databases);
+            let due = |db| Some(Proof::due(&self.roster, place?, db)?.of(MasterId::new(at)));
+            match known.standing {
+                Standing::Voter => (0..databases).map_while(due).collect(),
+                _ => Vec::new(),
+            }
+        });
+        Term::new(self.roster.version, proofs.collect()).judged_by(self.clocks.begun())
+    }
+}
+
+#[cfg(test)]
+mod tests;

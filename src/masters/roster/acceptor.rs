@@ -1,0 +1,148 @@
+//! The roster's acceptor on a master: scripts that do what [`Stamp`](crate::decision::register::acceptor::Stamp) does.
+//!
+//! # Format
+//!
+//! `redlock-proxy:roster` of database 0 holds the promised ballot, the accepted ballot, and the state as JSON. A ballot is
+//! written as `epoch:counter:worker`. The change of a roster is run by the proxy and not by the master: it knows the state
+//! that was accepted under the expected ballot, and equal ballots mean equal states.
+
+use redis::{Cmd, RedisResult, Value};
+
+use crate::catalogue::reserved::{MARK, ROSTER};
+use crate::decision::register::acceptor::{Refusal, State};
+use crate::decision::register::ballot::Ballot;
+use crate::decision::register::proposer::{Answer, Request};
+use crate::decision::roster::mark::Mark;
+use crate::decision::roster::roster::{Accepted, Change, Presence};
+
+/// What a master answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What it shows of itself.
+    pub presence: Presence,
+    /// `None`: it knows no roster, and has nothing to say about it.
+    pub answer: Option<Answer<Change>>,
+}
+
+/// Returns the script call that carries out `request`.
+///
+/// `after` is the state that an apply leads to. Masters without a stamp speak only if `all_speak`: while a cluster is
+/// founded, or begun anew. One that was copied to gets an empty one with its mark.
+pub fn command(request: &Request<Change>, after: Option<&Accepted>, all_speak: bool) -> Cmd {
+    match request {
+        Request::Prepare(ballot) => {
+            let mut prepare = script(PREPARE);
+            prepare.arg(word(*ballot)).arg(u8::from(all_speak));
+            prepare
+        }
+        Request::Adopt(adopt) => accept("adopt", &adopt.state, adopt.next, Ballot::NONE),
+        Request::Apply(apply) => match after {
+            Some(after) => accept("apply", after, apply.next, apply.expected),
+            // It expects a state that nobody has.
+            None => accept("apply", &State::default(), apply.next, apply.next),
+        },
+    }
+}
+
+/// Returns the call that gives a master a state that a quorum holds, if its own is older.
+pub fn catch_up(decided: &Accepted) -> Cmd {
+    accept("catch up", decided, decided.accepted, Ballot::NONE)
+}
+
+/// Reads what [`command`] was answered by the server with this id; `after` as there.
+///
+/// # Errors
+/// The answer is none of these scripts'.
+pub fn said(
+    request: &Request<Change>,
+    run_id: &str,
+    reply: Option<u64>,
+    value: &Value,
+) -> RedisResult<Said> {
+    let words: Vec<String> = redis::from_redis_value_ref(value)?;
+    let [how, promised, accepted, state, mark] = &words[..] else { return Err(malformed()) };
+    let presence = presence(mark, run_id);
+    let answer = match how.as_str() {
+        "silent" => None,
+        "refused" => Some(Answer::Refused(Refusal {
+            promised: ballot(promised)?,
+            accepted: ballot(accepted)?,
+        })),
+        "done" => Some(match request {
+            Request::Prepare(_) if state.is_empty() => Answer::Promised(State::default()),
+            Request::Prepare(_) => Answer::Promised(parse_state(state).ok_or_else(malformed)?),
+            Request::Adopt(_) => Answer::Adopted,
+            Request::Apply(_) => Answer::Applied(reply),
+        }),
+        _ => return Err(malformed()),
+    };
+    Ok(Said { presence, answer })
+}
+
+/// Reads the state out of a stamp as it is stored; `None`: there is none.
+pub fn stored(stamp: &str) -> Option<Accepted> {
+    parse_state(stamp.splitn(3, ' ').nth(2)?)
+}
+
+fn parse_state(text: &str) -> Option<Accepted> {
+    serde_json::from_str(text).ok()
+}
+
+fn presence(mark: &str, run_id: &str) -> Presence {
+    let mark = Mark::parse(mark);
+    Presence {
+        identity: mark.as_ref().and_then(|mark| mark.identity(run_id)),
+        nonce: mark.as_ref().and_then(Mark::nonce),
+        run_id: run_id.to_owned(),
+    }
+}
+
+fn script(text: &str) -> Cmd {
+    let mut eval = redis::cmd("EVAL");
+    eval.arg([STAMP, text].concat()).arg(2).arg(ROSTER).arg(MARK);
+    eval
+}
+
+fn accept(how: &str, state: &Accepted, next: Ballot, expected: Ballot) -> Cmd {
+    let mut accept = script(ACCEPT);
+    accept.arg(how).arg(word(state.accepted)).arg(word(next)).arg(word(expected));
+    accept.arg(serde_json::to_string(state).unwrap_or_default()).arg(&state.value.cluster);
+    accept
+}
+
+fn word(Ballot { epoch, counter, worker }: Ballot) -> String {
+    format!("{epoch}:{counter}:{worker}")
+}
+
+fn ballot(word: &str) -> RedisResult<Ballot> {
+    let mut numbers = word.splitn(3, ':').map(str::parse);
+    let mut number = || numbers.next()?.ok();
+    let mut ballot = || Some(Ballot { epoch: number()?, counter: number()?, worker: number()? });
+    ballot().ok_or_else(malformed)
+}
+
+fn malformed() -> redis::RedisError {
+    (redis::ErrorKind::UnexpectedReturnType, "not an answer about the roster").into()
+}
+
+const STAMP: &str = include_str!("../../lua/roster/stamp.lua");
+const PREPARE: &str = include_str!("../../lua/roster/prepare.lua");
+const ACCEPT: &str = include_str!("../../lua/roster/accept.lua");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::roster::roster::Roster;
+
+    #[test]
+    fn a_stored_state_is_found_behind_its_ballots() {
+        let accepted = Ballot { epoch: 1, counter: 7, worker: 8 };
+        let value = Roster { cluster: "c 1".to_owned(), version: 9, ..Roster::default() };
+        let state = Accepted { accepted, value, ..Accepted::default() };
+        let json = serde_json::to_string(&state).expect("JSON");
+        assert_eq!(stored(&format!("1:9:9 1:7:8 {json}")), Some(state));
+        for broken in ["", "1:9:9 1:7:8 ", "1:9:9 1:7:8", "1:9:9 1:7:8 {", "text"] {
+            assert_eq!(stored(broken), None, "{broken:?}");
+        }
+    }
+}

@@ -1,0 +1,638 @@
+//! Giving a master what it has forgotten.
+//!
+//! Page after page of each source is read, the other sources are asked about the same keys, and
+//! [`choose`] says what the master gets. Each page is proved by the marks of its sources, and written only while the
+//! master still has the provisional mark that it was given before. Then all is looked at once more from the side of the
+//! master: what was released meanwhile goes, and what has gone since it was given does not come back. Nothing stops at
+//! a key, and no timer ends it.
+
+mod page;
+mod registers;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use redis::RedisResult;
+
+use self::page::{Entry, Found, Kind as Keys, Over, Page, Write};
+use crate::catalogue::reserved::{COPYING, MARK, STAMPS, is_reserved};
+use crate::decision::lease::attempt::{Attempt, encode};
+use crate::decision::quorum::{MasterId, Quorum};
+use crate::decision::roster::copying::{
+    Choice, Content, Held, choose, choose_again, living, steady,
+};
+use crate::decision::roster::mark::{Kind, Mark, Tail};
+use crate::lua::keyspace::FLOORS;
+use crate::masters::side_connection::{Errand, Failed};
+
+/// Keys that a master is asked for at a time: about a millisecond of its time.
+const PAGE: usize = 250;
+
+/// Values that are too large for a page are fetched so many at a time.
+const LARGE_AT_ONCE: usize = 8;
+
+/// How often a key is looked at again under which the sources hold the claims of two holders: usually one of them has
+/// lost, and is about to go.
+const LOOKS_AGAIN: usize = 5;
+
+/// Maximum keys that are looked at again.
+const MAX_OPEN: usize = 10_000;
+
+/// What nobody has stays no longer than this under a key of which the sources hold what never ends: whoever has it may be
+/// one of them, and what a minority keeps for ever is not removed meanwhile.
+const NOBODYS_MS: u64 = 24 * 3600 * 1000;
+
+/// For so long others believe that a proxy is copying that has said so.
+const SAID_FOR: Duration = Duration::from_secs(4);
+
+const SAY: &str =
+    "redis.call('SELECT', 0) return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
+
+/// How far copying has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    copied: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Progress {
+    /// Keys that were copied since it began.
+    pub fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
+    /// Another proxy copies, and says so.
+    pub fn is_told(&self, (copied, total): (u64, u64)) {
+        // What this proxy itself has said is older than what it knows, or was said before it had counted.
+        self.copied.fetch_max(copied, Ordering::Relaxed);
+        if total > 0 {
+            self.total.store(total, Ordering::Relaxed);
+        }
+    }
+
+    /// About how many there are.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+}
+
+/// A key under which the sources hold the claims of two holders.
+struct Open {
+    key: Vec<u8>,
+    kind: Keys,
+    /// What each source held when it was looked at.
+    looks: Vec<Vec<Option<Content>>>,
+}
+
+impl Open {
+    fn new(key: &[u8], kind: Keys) -> Self {
+        Self { key: key.to_vec(), kind, looks: Vec::new() }
+    }
+}
+
+/// One walk through a database.
+struct Walk<'a> {
+    db: u32,
+    /// Attempts that are known to be over.
+    over: &'a HashSet<Attempt>,
+    look: Look,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// The target gets what it should hold, whatever it holds.
+    First,
+    /// It was given everything, and lease commands have reached it since.
+    Last,
+}
+
+impl Look {
+    /// What the target gets that has held `here`, and over what.
+    fn at(self, choice: Choice, held: &[Option<Held>], here: Option<&Entry>) -> (Choice, Over) {
+        if self == Self::First {
+            return (choice, Over::Whatever);
+        }
+        let content = here.map(|here| here.held().content);
+        let over = here.map_or(Over::Something, Entry::that_it_is);
+        (choose_again(choice, held, content.as_ref()), over)
+    }
+}
+
+/// Something that is too large for a page.
+struct Wanted<'a> {
+    source: usize,
+    key: &'a [u8],
+    over: Over,
+    ttl_ms: Option<u64>,
+}
+
+/// A master to copy from.
+pub(super) struct Source {
+    pub(super) master: MasterId,
+    pub(super) errand: Errand,
+}
+
+/// One copy of everything to one master.
+pub(super) struct Copying<'a, P> {
+    pub(super) quorum: Quorum,
+    pub(super) sources: Vec<Source>,
+    pub(super) target: Errand,
+    /// Where the target is, for the log.
+    pub(super) address: String,
+    /// How many databases each of them has.
+    pub(super) databases: u32,
+    /// The provisional mark of the target.
+    pub(super) nonce: u64,
+    /// Names its ballots.
+    pub(super) worker: u64,
+    /// Microseconds since the epoch, by the masters' clocks.
+    pub(super) now_us: &'a dyn Fn() -> u64,
+    pub(super) progress: Arc<Progress>,
+    /// Between two looks at what is about to change.
+    pub(super) pause: Duration,
+    /// Whether this mark of a source proves what was read behind it.
+    pub(super) is_proof: &'a P,
+    /// The last flush of each database that all sources have done: what is read before and after another one does not go
+    /// together.
+    pub(super) flushes: RefCell<Vec<u64>>,
+    /// One more key was copied.
+    pub(super) copied: &'a dyn Fn(u64),
+}
+
+impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
+    /// Copies everything. It is complete once this returns.
+    ///
+    /// # Errors
+    /// A master cannot be reached, a page is not proved, or the target has forgotten again.
+    pub(super) async fn run(&self) -> Result<(), Failed> {
+        self.say(&self.target).await?;
+        tokio::select! {
+            biased;
+            done = self.copy() => done,
+            failed = self.keep_saying() => failed,
+        }
+    }
+
+    /// Lets other proxies know that they need not begin.
+    async fn keep_saying(&self) -> Result<(), Failed> {
+        loop {
+            tokio::time::sleep(SAID_FOR / 4).await;
+            self.say(&self.target).await?;
+            let (copied, total) = (self.progress.copied(), self.progress.total());
+            tracing::info!(master = %self.address, copied, total, "copying what it may have forgotten");
+        }
+    }
+
+    async fn say(&self, target: &Errand) -> Result<(), Failed> {
+        let text = format!("{} {}", self.progress.copied(), self.progress.total());
+        // The database that is selected changes while copying goes on.
+        let mut say = redis::cmd("EVAL");
+        say.arg(SAY).arg(1).arg(COPYING).arg(text).arg(SAID_FOR.as_millis() as u64);
+        Ok(say.query_async(&mut target.connection.clone()).await?)
+    }
+
+    async fn copy(&self) -> Result<(), Failed> {
+        self.raise_floors().await?;
+        let databases = self.databases().await?;
+        for db in &databases {
+            self.unless_flushed(*db, self.database(*db)).await?;
+        }
+        // What was on its way to a source while its page was read has arrived.
+        tokio::time::sleep(self.pause).await;
+        for db in &databases {
+            self.unless_flushed(*db, self.registers_again(*db)).await?;
+        }
+        // And whatever they have dropped is behind these floors now, or still there.
+        self.raise_floors().await?;
+        for db in &databases {
+            self.unless_flushed(*db, self.last_look(*db)).await?;
+        }
+        Ok(())
+    }
+
+    /// Does a part of copying a database. Once all sources have flushed that meanwhile it needs no more: whatever is there since was
+    /// decided without the target.
+    async fn unless_flushed(
+        &self,
+        db: u32,
+        part: impl Future<Output = Result<(), Failed>>,
+    ) -> Result<(), Failed> {
+        let last = || self.flushes.borrow().get(db as usize).copied();
+        let before = last();
+        match part.await {
+            Err(Failed::Overtaken) => {
+                self.raise_floors().await?;
+                if last() == before { Err(Failed::Overtaken) } else { Ok(()) }
+            }
+            done => done,
+        }
+    }
+
+    /// Gives the target what was written to registers while all was copied, so that it is not behind from the beginning.
+    async fn registers_again(&self, db: u32) -> Result<(), Failed> {
+        let Some(first) = self.sources.first() else { return Ok(()) };
+        self.select(db).await?;
+        let mut cursor = 0;
+        loop {
+            let (onwards, keys) = page::scan(&first.errand, cursor, PAGE).await?;
+            let name = |key: &Vec<u8>| key.strip_prefix(STAMPS.as_bytes()).map(<[u8]>::to_vec);
+            let names: Vec<Vec<u8>> = keys.iter().filter_map(name).collect();
+            for names in names.chunks(PAGE) {
+                self.registers(db, names, false).await?;
+            }
+            cursor = onwards;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is late must be refused by the target as by the others, and what they have flushed is gone.
+    async fn raise_floors(&self) -> Result<(), Failed> {
+        let tails = self.tails().await?;
+        *self.flushes.borrow_mut() = tails.iter().map(|tail| tail.last_flush).collect();
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(&FLOORS.text).arg(1).arg(MARK);
+        for (db, tail) in (0..).zip(tails) {
+            eval.arg(self.head(db)).arg(tail.floor).arg(tail.last_flush);
+        }
+        self.has_changed(eval.query_async::<i64>(&mut self.target.connection.clone()).await?.min(0))
+    }
+
+    /// The highest floor of each database, and its last flush. Nothing is copied while a source has missed that.
+    async fn tails(&self) -> Result<Vec<Tail>, Failed> {
+        for _ in 0..LOOKS_AGAIN {
+            let theirs = try_join_all(self.sources.iter().map(|it| self.tails_of(it))).await?;
+            let of = |db: usize| theirs.iter().map(move |tails| tails[db]);
+            let all = 0..self.databases as usize;
+            let is_alike = |db| {
+                let mut flushes = of(db).map(|tail| tail.last_flush);
+                let first = flushes.next();
+                flushes.all(|last| Some(last) == first)
+            };
+            if all.clone().all(is_alike) {
+                let highest = |db| of(db).max_by_key(|tail| tail.floor).unwrap_or_default();
+                return Ok(all.map(highest).collect());
+            }
+            tokio::time::sleep(self.pause).await;
+        }
+        Err(Failed::Overtaken)
+    }
+
+    /// As one source shows them.
+    async fn tails_of(&self, source: &Source) -> Result<Vec<Tail>, Failed> {
+        Ok(self.databases_of(source).await?.into_iter().map(|(mark, _)| mark.tail).collect())
+    }
+
+    /// The mark of each database of a source, all of which are proofs, and how many keys it has with those of the proxies.
+    async fn databases_of(&self, source: &Source) -> Result<Vec<(Mark, u64)>, Failed> {
+        let found = page::databases(&source.errand, self.databases).await?;
+        let proved = |(db, (mark, keys)): (u32, (Option<Mark>, u64))| {
+            Ok((self.proof(source, mark.as_ref(), db)?.clone(), keys))
+        };
+        (0..).zip(found).map(proved).collect()
+    }
+
+    /// The mark of the target.
+    fn head(&self, db: u32) -> String {
+        let kind = Kind::Provisional { nonce: self.nonce };
+        Mark { kind, database: db, tail: Tail::default() }.head()
+    }
+
+    /// Counts what the target has taken over.
+    fn has_changed(&self, changed: i64) -> Result<(), Failed> {
+        let Ok(changed) = u64::try_from(changed) else { return Err(Failed::Overtaken) };
+        self.progress.copied.fetch_add(changed, Ordering::Relaxed);
+        (self.copied)(changed);
+        Ok(())
+    }
+
+    /// The databases that hold anything, and about how many keys there are. That one is empty is proved like a page.
+    async fn databases(&self) -> Result<Vec<u32>, Failed> {
+        let theirs = self.sources.iter().map(|source| self.databases_of(source));
+        let (theirs, ours) = tokio::try_join!(try_join_all(theirs), async {
+            Ok(page::databases(&self.target, self.databases).await?)
+        })?;
+        // The mark is a key as well, and is not copied.
+        fn keys<M>(found: &[(M, u64)], db: u32) -> u64 {
+            found.get(db as usize).map_or(0, |(_, keys)| keys.saturating_sub(1))
+        }
+        let most = |db| theirs.iter().map(|found| keys(found, db)).max().unwrap_or_default();
+        self.progress.total.store((0..self.databases).map(most).sum(), Ordering::Relaxed);
+        self.progress.copied.store(0, Ordering::Relaxed);
+        Ok((0..self.databases).filter(|db| most(*db) > 0 || keys(&ours, *db) > 0).collect())
+    }
+
+    /// Looks from the side of the target.
+    async fn last_look(&self, db: u32) -> Result<(), Failed> {
+        self.select(db).await?;
+        let over = self.over(db).await?;
+        let walk = Walk { db, over: &over, look: Look::Last };
+        self.scan(&walk, &self.target, None).await
+    }
+
+    async fn database(&self, db: u32) -> Result<(), Failed> {
+        self.select(db).await?;
+        let over = self.over(db).await?;
+        let walk = Walk { db, over: &over, look: Look::First };
+        for (at, source) in self.sources.iter().enumerate() {
+            let first = self.sources.first().filter(|_| at > 0);
+            self.scan(&walk, &source.errand, first.map(|first| (source, first))).await?;
+        }
+        Ok(())
+    }
+
+    /// Attempts that any source knows to be over, which the target is told as well. What is true now stays true.
+    async fn over(&self, db: u32) -> Result<HashSet<Attempt>, Failed> {
+        let mut over = HashMap::<Attempt, i64>::new();
+        for source in &self.sources {
+            let mut cursor = Vec::from(*b"0");
+            loop {
+                let page = page::over(&source.errand, db, &cursor, PAGE).await?;
+                self.require_proof(source, page.mark.as_ref(), db)?;
+                for (attempt, left_ms) in page.notes {
+                    let longest = over.entry(attempt).or_insert(left_ms);
+                    *longest = left_ms.max(*longest);
+                }
+                cursor = page.next;
+                if cursor == b"0" {
+                    break;
+                }
+            }
+        }
+        let notes: Vec<_> = over.iter().map(|(attempt, left_ms)| (*attempt, *left_ms)).collect();
+        for some in notes.chunks(PAGE) {
+            page::note(&self.target, some).await?;
+        }
+        Ok(over.into_keys().collect())
+    }
+
+    async fn select(&self, db: u32) -> RedisResult<()> {
+        let sources = self.sources.iter().map(|source| &source.errand);
+        let select = |errand: &Errand| {
+            let mut connection = errand.connection.clone();
+            async move { redis::cmd("SELECT").arg(db).query_async::<()>(&mut connection).await }
+        };
+        try_join_all(sources.chain([&self.target]).map(select)).await?;
+        Ok(())
+    }
+
+    /// Copies what `walked` has, but for what `alike` are found to hold both.
+    async fn scan(
+        &self,
+        walk: &Walk<'_>,
+        walked: &Errand,
+        alike: Option<(&Source, &Source)>,
+    ) -> Result<(), Failed> {
+        let (mut cursor, mut keys) = page::scan(walked, 0, PAGE).await?;
+        let (mut open, mut registers) = (Vec::new(), Vec::new());
+        loop {
+            let next = async {
+                if cursor == 0 {
+                    return Ok(None);
+                }
+                page::scan(walked, cursor, PAGE).await.map(Some)
+            };
+            let settled = self.settle_new(walk, std::mem::take(&mut keys), alike);
+            let (next, still_open) = tokio::join!(next, settled);
+            let (still_open, changing) = still_open?;
+            open.extend(still_open);
+            open.truncate(MAX_OPEN);
+            registers.extend(changing);
+            match next? {
+                Some((onwards, found)) => (cursor, keys) = (onwards, found),
+                None => break,
+            }
+        }
+        for look in 1..=LOOKS_AGAIN {
+            if registers.is_empty() {
+                break;
+            }
+            tokio::time::sleep(self.pause).await;
+            let is_last = look == LOOKS_AGAIN;
+            let again = std::mem::take(&mut registers);
+            for keys in again.chunks(PAGE) {
+                registers.extend(self.settle_registers(walk, keys, is_last, &mut open).await?);
+            }
+        }
+        self.look_again(walk, open).await
+    }
+
+    /// Gives registers to the target, and then what stands beside those that are absent. Returns those that change meanwhile.
+    async fn settle_registers(
+        &self,
+        walk: &Walk<'_>,
+        keys: &[Vec<u8>],
+        is_last_look: bool,
+        open: &mut Vec<Open>,
+    ) -> Result<Vec<Vec<u8>>, Failed> {
+        let looked = self.registers(walk.db, keys, is_last_look).await?;
+        let beside = looked.absent.iter().map(|key| Open::new(key, Keys::Stamped)).collect();
+        open.extend(self.settle(walk, beside).await?);
+        Ok(looked.open)
+    }
+
+    async fn settle_new(
+        &self,
+        walk: &Walk<'_>,
+        mut keys: Vec<Vec<u8>>,
+        alike: Option<(&Source, &Source)>,
+    ) -> Result<(Vec<Open>, Vec<Vec<u8>>), Failed> {
+        let name = |key: &Vec<u8>| key.strip_prefix(STAMPS.as_bytes()).map(<[u8]>::to_vec);
+        let registers: Vec<Vec<u8>> = keys.iter().filter_map(name).collect();
+        keys.retain(|key| !is_reserved(key));
+        if let Some((walked, first)) = alike {
+            keys = self.differing(walk.db, walked, first, keys).await?;
+        }
+        let (mut open, mut changing) = (Vec::new(), Vec::new());
+        for keys in keys.chunks(PAGE) {
+            let keys = keys.iter().map(|key| Open::new(key, Keys::Bare));
+            open.extend(self.settle(walk, keys.collect()).await?);
+        }
+        for keys in registers.chunks(PAGE) {
+            changing.extend(self.settle_registers(walk, keys, false, &mut open).await?);
+        }
+        Ok((open, changing))
+    }
+
+    /// Keys that two sources do not hold alike. What the first one holds as well was copied when it was walked, or was
+    /// written there since: then it takes the place of the master that has forgotten. That it holds anything says
+    /// nothing: it may be the rest of a claim that is about to lose.
+    async fn differing(
+        &self,
+        db: u32,
+        walked: &Source,
+        first: &Source,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, Failed> {
+        if keys.is_empty() {
+            return Ok(keys);
+        }
+        let (theirs, firsts) = tokio::try_join!(
+            self.read(walked, db, Keys::Bare, &keys),
+            self.read(first, db, Keys::Bare, &keys)
+        )?;
+        let content = |entry: &Option<Entry>| Some(entry.as_ref()?.held().content);
+        let is_alike = |(one, other): (&Option<Entry>, &Option<Entry>)| {
+            let (one, other) = (content(one), content(other));
+            one.zip(other).is_some_and(|(one, other)| one.is_same_state(&other))
+        };
+        let alike: Vec<bool> = theirs.entries.iter().zip(&firsts.entries).map(is_alike).collect();
+        let keys = keys.into_iter().zip(alike).filter(|(_, is_alike)| !is_alike);
+        Ok(keys.map(|(key, _)| key).collect())
+    }
+
+    async fn look_again(&self, walk: &Walk<'_>, mut open: Vec<Open>) -> Result<(), Failed> {
+        for _ in 0..LOOKS_AGAIN {
+            if open.is_empty() {
+                break;
+            }
+            tokio::time::sleep(self.pause).await;
+            let mut still_open = Vec::new();
+            while let Some(Open { kind, .. }) = open.first() {
+                let kind = *kind;
+                let some = open.iter().take(PAGE).take_while(|open| open.kind == kind).count();
+                let some: Vec<Open> = open.drain(..some).collect();
+                still_open.extend(self.settle(walk, some).await?);
+            }
+            open = still_open;
+        }
+        Ok(())
+    }
+
+    /// Makes the target hold what it should under these keys. Returns those under which it holds nobody's value for now.
+    async fn settle(&self, walk: &Walk<'_>, all: Vec<Open>) -> Result<Vec<Open>, Failed> {
+        let keys: Vec<Vec<u8>> = all.iter().map(|open| open.key.clone()).collect();
+        let (db, keys) = (walk.db, &keys[..]);
+        let Some(Open { kind, .. }) = all.first() else { return Ok(Vec::new()) };
+        let kind = *kind;
+        let read = self.sources.iter().map(|source| self.read(source, db, kind, keys));
+        let (theirs, ours) = tokio::try_join!(try_join_all(read), async {
+            Ok(page::read(&self.target, db, kind, keys).await?)
+        })?;
+        let (mut writes, mut large, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, mut looked) in all.into_iter().enumerate() {
+            let key = &keys[at];
+            // Its stamp is found by its own name.
+            let mut shown =
+                theirs.iter().chain([&ours]).filter_map(|page| page.entries[at].as_ref());
+            if shown.any(|entry| entry.found == Found::Stamp) {
+                continue;
+            }
+            let held = theirs.iter().map(|page| page.entries[at].as_ref().map(Entry::held));
+            let held: Vec<Option<Held>> = living(held.collect(), walk.over);
+            let here = ours.entries[at].as_ref();
+            let is_last_look = looked.looks.len() == LOOKS_AGAIN;
+            let choice = match choose(self.quorum, &held) {
+                // What changed while it was looked at is no lock.
+                Choice::Nobody { .. } if is_last_look => {
+                    match choose(self.quorum, &steady(&held, &looked.looks)) {
+                        Choice::Nothing => choose(self.quorum, &held),
+                        steady => steady,
+                    }
+                }
+                choice => choice,
+            };
+            let (choice, over) = walk.look.at(choice, &held, here);
+            match choice {
+                Choice::Nothing => writes.extend(here.map(|here| Write::remove(key, here))),
+                Choice::Nobody { ttl_ms } => {
+                    let ttl_ms = ttl_ms.unwrap_or(NOBODYS_MS);
+                    writes.push(Write::text(key, over, nobody(), Some(ttl_ms)));
+                    if !is_last_look {
+                        let content = |held: &Option<Held>| Some(held.as_ref()?.content.clone());
+                        looked.looks.push(held.iter().map(content).collect());
+                        open.push(looked);
+                    }
+                }
+                Choice::Take { source, ttl_ms } => {
+                    let Some(entry) = &theirs[source].entries[at] else { continue };
+                    if here.is_some_and(|here| here.lasts_as_long(entry, ttl_ms)) {
+                        continue;
+                    }
+                    match &entry.found {
+                        Found::Text(text) => {
+                            writes.push(Write::text(key, over, text.clone(), ttl_ms));
+                        }
+                        Found::Stamp => {}
+                        Found::Large(_) => large.push(Wanted { source, key, over, ttl_ms }),
+                    }
+                }
+            }
+        }
+        self.write(db, &writes).await?;
+        for some in large.chunks(LARGE_AT_ONCE) {
+            self.fetch(db, some).await?;
+        }
+        Ok(open)
+    }
+
+    /// Reads a page of a source, with its proof.
+    async fn read(
+        &self,
+        source: &Source,
+        db: u32,
+        kind: Keys,
+        keys: &[Vec<u8>],
+    ) -> Result<Page, Failed> {
+        let page = page::read(&source.errand, db, kind, keys).await?;
+        self.require_proof(source, page.mark.as_ref(), db)?;
+        Ok(page)
+    }
+
+    fn require_proof(&self, source: &Source, mark: Option<&Mark>, db: u32) -> Result<(), Failed> {
+        let mark = self.proof(source, mark, db)?;
+        let is_after = self.flushes.borrow().get(db as usize) == Some(&mark.tail.last_flush);
+        if is_after { Ok(()) } else { Err(Failed::Overtaken) }
+    }
+
+    /// The mark, if it proves what was read behind it.
+    fn proof<'m>(
+        &self,
+        source: &Source,
+        mark: Option<&'m Mark>,
+        db: u32,
+    ) -> Result<&'m Mark, Failed> {
+        let mark = mark.filter(|mark| mark.database == db).ok_or(Failed::Overtaken)?;
+        let in_first = Mark { database: 0, ..mark.clone() };
+        let is_proof = (self.is_proof)(source, Some(&in_first));
+        if is_proof { Ok(mark) } else { Err(Failed::Overtaken) }
+    }
+
+    async fn fetch(&self, db: u32, wanted: &[Wanted<'_>]) -> Result<(), Failed> {
+        for (at, source) in self.sources.iter().enumerate() {
+            let here: Vec<_> = wanted.iter().filter(|wanted| wanted.source == at).collect();
+            if here.is_empty() {
+                continue;
+            }
+            let keys: Vec<_> = here.iter().map(|wanted| wanted.key.to_vec()).collect();
+            let (mark, dumps) = page::dumps(&source.errand, db, &keys).await?;
+            self.require_proof(source, mark.as_ref(), db)?;
+            let mut writes = Vec::new();
+            for (Wanted { key, over, ttl_ms, .. }, dump) in here.into_iter().zip(dumps) {
+                if !dump.is_empty() {
+                    writes.push(Write::dump(key, *over, dump, *ttl_ms));
+                }
+            }
+            self.write(db, &writes).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&self, db: u32, writes: &[Write<'_>]) -> Result<(), Failed> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.has_changed(page::paste(&self.target, db, &self.head(db), writes).await?)
+    }
+}
+
+/// A value that nobody has: an attempt of its own, with a token that was told to nobody.
+fn nobody() -> Vec<u8> {
+    let attempt = Attempt::of_nobody(fastrand::u64(..));
+    encode(attempt.fresh(), format!("{:032x}", fastrand::u128(..)).as_bytes())
+}

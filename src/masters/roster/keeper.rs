@@ -1,0 +1,411 @@
+//! Keeping the roster: founding the cluster, putting out who has forgotten, and admitting it again.
+//!
+//! One task of each process looks at what the watches have seen, asks the decisions what to do next
+//! ([`founding`], [`admission`](crate::decision::roster::admission),
+//! [`anew`](crate::decision::roster::anew)), and does it.
+//! It remembers nothing that others would need: several proxies may be at it at once, and any of them can finish what
+//! another began.
+
+mod anew;
+mod beginning;
+mod flushing;
+mod tending;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::marks::Keys;
+use super::register::{Changed, Register};
+use crate::decision::quorum::{MasterId, MasterSet};
+use crate::decision::roster::admission::{Copy, Shown};
+use crate::decision::roster::anew::Rests;
+use crate::decision::roster::founding;
+use crate::decision::roster::learning::{self, Lesson, Newest};
+use crate::decision::roster::mark::Kind;
+use crate::decision::roster::roster::{Accepted, Change, Roster, Stage, Voters};
+use crate::decision::roster::seats::{Seats, at_place};
+use crate::masters::dial::Dial;
+use crate::masters::electorate::Sight;
+use crate::masters::side_connection::{Errands, Failed};
+use crate::time::clock::{self, Instant};
+
+/// Before this has passed nobody is said to be out of reach.
+const FIRST_LOOKS: Duration = Duration::from_secs(1);
+
+/// How often it looks whether there is something to do.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The pause after something that could not be done.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a look is waited for that is to show what was done.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub struct Keeper<D> {
+    pub(super) errands: Errands<D>,
+    /// Names its attempts to change the roster.
+    worker: u64,
+    /// The cluster that it would found.
+    cluster: String,
+    /// The newest roster that it knows to be decided.
+    roster: RefCell<Roster>,
+    /// When it was learned: what was seen before says nothing about it.
+    learned: Cell<Instant>,
+    seats: RefCell<Seats>,
+    /// What is copied or was, by place in the roster.
+    copies: RefCell<HashMap<MasterId, Copy>>,
+    copying: RefCell<MasterSet>,
+    admissions: RefCell<HashMap<MasterId, Admissions>>,
+    /// Since when members rest; in milliseconds since `started`.
+    rests: RefCell<Rests>,
+    /// Other proxies that copy, by place: the nonce, and when it was first seen.
+    others: RefCell<HashMap<MasterId, (u64, Instant)>>,
+    started: Instant,
+    /// Since when the masters of a first deployment are waited for.
+    waits_since: Cell<Option<Instant>>,
+    last_error: RefCell<Option<String>>,
+}
+
+/// How often a member was admitted lately.
+#[derive(Clone, Copy, Debug)]
+struct Admissions {
+    in_a_row: u32,
+    last: Instant,
+}
+
+/// What came of one turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Something was done, or tried: it is looked again at once.
+    Acted,
+    /// There was nothing to do.
+    Idle,
+}
+
+impl<D: Dial + Clone> Keeper<D> {
+    /// A keeper that knows nothing yet.
+    pub fn new(errands: Errands<D>) -> Rc<Self> {
+        Rc::new(Self {
+            worker: fastrand::u64(..1 << 48),
+            cluster: format!("{:016x}", fastrand::u64(..)),
+            roster: RefCell::default(),
+            learned: Cell::new(clock::now()),
+            seats: RefCell::new(vec![None; errands.addresses.len()]),
+            copies: RefCell::default(),
+            copying: RefCell::default(),
+            admissions: RefCell::default(),
+            rests: RefCell::default(),
+            others: RefCell::default(),
+            started: clock::now(),
+            waits_since: Cell::default(),
+            last_error: RefCell::default(),
+            errands,
+        })
+    }
+
+    /// Keeps the roster for ever, or until it is clear that these masters are others'.
+    pub async fn run(self: Rc<Self>) {
+        tokio::task::spawn_local(Rc::clone(&self).follow_news());
+        while self.errands.electorate.refusal().is_none() {
+            match self.turn().await {
+                Ok(Turn::Acted) => self.look_again().await,
+                Ok(Turn::Idle) => self.rest(INTERVAL).await,
+                Err(why) => {
+                    self.tell(&why);
+                    tokio::time::sleep(PAUSE).await;
+                    self.look_again().await;
+                }
+            }
+        }
+    }
+
+    /// Lets votes be counted by a roster that others have changed, whatever this keeper is waiting for.
+    async fn follow_news(self: Rc<Self>) {
+        loop {
+            self.errands.electorate.news().await;
+            if self.errands.electorate.serves() {
+                if self.shows_a_newer_version() {
+                    self.learn_what_was_raised().await;
+                }
+                self.follow(&self.errands.electorate.sights());
+            }
+        }
+    }
+
+    fn shows_a_newer_version(&self) -> bool {
+        let sights = self.errands.electorate.sights();
+        let versions = sights.iter().flatten().filter_map(|sight| sight.marks.mark()?.version());
+        versions.max() > Some(self.roster.borrow().version)
+    }
+
+    /// Marks are raised once a quorum holds the roster. If none is seen to hold it, some of those that do cannot be seen.
+    async fn learn_what_was_raised(&self) {
+        if !self.knows_what_is_decided() {
+            self.look_again().await;
+        }
+        if self.knows_what_is_decided() {
+            return;
+        }
+        let voters = Voters::Members;
+        let register = Register { errands: &self.errands, worker: self.worker, voters };
+        if let Ok(settled) = register.settle().await {
+            self.knows(&settled);
+        }
+    }
+
+    fn knows_what_is_decided(&self) -> bool {
+        let sights = self.errands.electorate.sights();
+        match learning::newest(self.errands.quorum, &rosters(&sights)) {
+            Some(Newest { state, is_decided: true }) => _ = self.knows(&state.value),
+            _ => return false,
+        }
+        !self.shows_a_newer_version()
+    }
+
+    async fn rest(&self, limit: Duration) {
+        let _ = tokio::time::timeout(limit, self.errands.electorate.attention()).await;
+    }
+
+    async fn turn(self: &Rc<Self>) -> Result<Turn, Failed> {
+        let sights = self.errands.electorate.sights();
+        if self.learn(&sights).await? == Turn::Acted || self.clear_rests(&sights).await? {
+            return Ok(Turn::Acted);
+        }
+        if self.errands.electorate.serves() {
+            self.tend(&sights).await
+        } else {
+            self.begin(&sights).await
+        }
+    }
+
+    /// Takes over the newest roster that a quorum holds. When the masters differ, they are brought to agree first.
+    async fn learn(&self, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+        let (known, held) = (self.roster.borrow().clone(), self.usable_rosters(sights));
+        match learning::lesson(&known, self.errands.quorum, &held) {
+            None => Ok(Turn::Idle),
+            Some(Lesson::TakeOver(decided)) => Ok(self.take_over(sights, decided).await),
+            Some(Lesson::Settle(newest)) => self.settle(sights, &newest.value).await,
+        }
+    }
+
+    /// The rosters that masters hold, without foundings that nobody can finish.
+    fn usable_rosters<'a>(&self, sights: &'a [Option<Sight>]) -> Vec<&'a Accepted> {
+        let shown = self.shown_ever(sights);
+        let is_usable = |held: &&Accepted| !founding::is_lost(&held.value, &shown);
+        rosters(sights).into_iter().filter(is_usable).collect()
+    }
+
+    async fn take_over(&self, sights: &[Option<Sight>], decided: &Accepted) -> Turn {
+        if founding::is_overtaken(&self.roster.borrow(), &decided.value) {
+            self.roster.take();
+        }
+        let turn = self.knows(&decided.value);
+        self.catch_up(sights, decided).await;
+        turn
+    }
+
+    async fn settle(&self, sights: &[Option<Sight>], newest: &Roster) -> Result<Turn, Failed> {
+        // Nothing is changed for a list that has to be corrected, or that may be.
+        let is_clear = || self.has_looked(sights) && beginning::clusters(sights).len() < 2;
+        if !self.errands.electorate.serves() && !is_clear() {
+            return Ok(Turn::Idle);
+        }
+        let voters = self.voters_of(newest);
+        match (Register { errands: &self.errands, worker: self.worker, voters }).settle().await {
+            Ok(settled) => Ok(self.knows(&settled)),
+            // Too many have forgotten it: what is left is the best that anybody knows.
+            Err(Failed::NoQuorum) if newest.stage == Stage::Founded => {
+                self.knows(newest);
+                Ok(Turn::Idle)
+            }
+            Err(Failed::NoQuorum) => Ok(Turn::Idle),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Whether all masters of the list were seen, or those that were not had time for it.
+    fn has_looked(&self, sights: &[Option<Sight>]) -> bool {
+        sights.iter().all(Option::is_some) || self.started.elapsed() >= FIRST_LOOKS
+    }
+
+    /// Takes a roster over, if it is news.
+    fn knows(&self, roster: &Roster) -> Turn {
+        let known = &mut *self.roster.borrow_mut();
+        let is_ours = known.cluster == roster.cluster;
+        if learning::is_news(known, roster) || !is_ours && self.is_gone(&known.cluster) {
+            let is_anew = is_ours && roster.losses > known.losses;
+            *known = roster.clone();
+            self.learned.set(clock::now());
+            if is_anew {
+                self.errands.electorate.has_begun_anew();
+            }
+            return Turn::Acted;
+        }
+        Turn::Idle
+    }
+
+    /// Whether nothing is left of a cluster on any master of the list: somebody has founded another one since.
+    fn is_gone(&self, cluster: &str) -> bool {
+        let sights = self.errands.electorate.sights();
+        sights.iter().all(|sight| {
+            let Some(sight) = sight else { return false };
+            let is_its = sight.marks.any().is_some_and(|mark| mark.is_of(cluster));
+            let knows_it = sight.marks.roster().is_some_and(|state| state.value.cluster == cluster);
+            !is_its && !knows_it
+        })
+    }
+
+    /// Gives the roster to members that were admitted without it, and to founders before they get their marks.
+    async fn catch_up(&self, sights: &[Option<Sight>], decided: &Accepted) {
+        let is_behind = |(_, sight): &(MasterId, &Sight)| {
+            let (held, mark) = (sight.marks.roster(), sight.marks.mark());
+            sight.facts.bar.is_none()
+                && learning::is_behind(decided, held, mark, &sight.facts.run_id)
+        };
+        for (master, _) in distinct(sights).filter(is_behind) {
+            if let Ok(errand) = self.errands.to(master).await {
+                let command = super::acceptor::catch_up(decided);
+                let _ = command.query_async::<redis::Value>(&mut errand.connection.clone()).await;
+            }
+        }
+    }
+
+    /// Removes what is left of foundings that this cluster has overtaken: their masters are members that have forgotten.
+    /// Returns whether there was something.
+    async fn clear_rests(&self, sights: &[Option<Sight>]) -> Result<bool, Failed> {
+        let roster = self.roster.borrow().clone();
+        let is_another = |state: &&Accepted| state.value.cluster != roster.cluster;
+        if !rosters(sights).iter().any(is_another) {
+            return Ok(false);
+        }
+        let shown = self.shown_ever(sights);
+        let is_rest = |(_, sight): &(MasterId, &Sight)| {
+            let (left, mark) = (sight.marks.roster(), sight.marks.any());
+            left.is_some_and(|left| {
+                founding::is_rest((&left.value, mark.as_ref()), &roster, &shown)
+            })
+        };
+        let mut is_cleared = false;
+        for (master, sight) in distinct(sights).filter(is_rest) {
+            is_cleared |= self.forget(master, sight).await?;
+        }
+        Ok(is_cleared)
+    }
+
+    /// Removes marks and roster of a master, if they are still those that were seen.
+    async fn forget(&self, master: MasterId, sight: &Sight) -> Result<bool, Failed> {
+        let is_same = self.remark(master, sight, None, Keys::Keep).await?;
+        if is_same {
+            let errand = self.errands.to(master).await?;
+            let forget = sight.marks.forget_roster();
+            forget.exec_async(&mut errand.connection.clone()).await?;
+        }
+        Ok(is_same)
+    }
+
+    fn voters_of(&self, roster: &Roster) -> Voters {
+        if roster.stage == Stage::Founded { Voters::Members } else { Voters::Founders }
+    }
+
+    async fn change(&self, voters: Voters, change: Change) -> Result<Changed, Failed> {
+        Register { errands: &self.errands, worker: self.worker, voters }.change(change).await
+    }
+
+    /// Replaces or removes the marks of a master of the list, if they are still those that were seen.
+    async fn remark(
+        &self,
+        master: MasterId,
+        sight: &Sight,
+        by: Option<&Kind>,
+        keys: Keys,
+    ) -> Result<bool, Failed> {
+        self.set_marks(master, sight, &sight.marks.replace(by, keys)).await
+    }
+
+    /// Whether a call was done that changes the marks of the process that was seen.
+    async fn set_marks(
+        &self,
+        master: MasterId,
+        sight: &Sight,
+        remark: &redis::Cmd,
+    ) -> Result<bool, Failed> {
+        let errand = self.errands.to(master).await?;
+        if errand.run_id != sight.facts.run_id {
+            return Err(Failed::Overtaken);
+        }
+        Ok(remark.query_async::<i64>(&mut errand.connection.clone()).await? == 1)
+    }
+
+    /// Waits until all masters that can be seen were looked at after now.
+    async fn look_again(&self) {
+        let sights = self.errands.electorate.sights();
+        let seen = sights.iter().enumerate().filter(|(_, sight)| sight.is_some());
+        let looks = seen.map(|(at, _)| async move {
+            let looks = self.errands.electorate.looks(MasterId::new(at));
+            let _ = tokio::time::timeout(LOOK_TIMEOUT, looks.another()).await;
+        });
+        join_all(looks).await;
+    }
+
+    /// Once for each reason.
+    fn tell(&self, why: &Failed) {
+        let why = why.to_string();
+        if self.last_error.borrow().as_ref() != Some(&why) {
+            tracing::info!("the roster cannot be kept yet: {why}");
+        }
+        *self.last_error.borrow_mut() = Some(why);
+    }
+
+    fn address(&self, master: MasterId) -> String {
+        self.errands.addresses[master.index()].to_string()
+    }
+
+    /// What each master of the list has shown since the roster was learned.
+    fn shown(&self, sights: &[Option<Sight>]) -> Vec<Option<Shown>> {
+        let show = |(at, sight): (usize, &Option<Sight>)| {
+            let sight = sight.as_ref().filter(|sight| sight.facts.at >= self.learned.get())?;
+            Some(sight.shown(self.address(MasterId::new(at))))
+        };
+        sights.iter().enumerate().map(show).collect()
+    }
+
+    /// What each master of the list has shown last: enough to tell who it is.
+    fn shown_ever(&self, sights: &[Option<Sight>]) -> Vec<Option<Shown>> {
+        let show = |(at, sight): (usize, &Option<Sight>)| {
+            Some(sight.as_ref()?.shown(self.address(MasterId::new(at))))
+        };
+        sights.iter().enumerate().map(show).collect()
+    }
+
+    /// What each member shows, by place in the roster.
+    fn shown_by_place(&self, roster: &Roster, shown: &[Option<Shown>]) -> Vec<Option<Shown>> {
+        let seats = self.seats.borrow();
+        let places = (0..roster.members.len()).map(MasterId::new);
+        places.map(|place| shown.get(at_place(&seats, place)?.index())?.clone()).collect()
+    }
+
+    /// The master of the list at a place of the roster.
+    fn master_at(&self, place: MasterId) -> Option<MasterId> {
+        at_place(&self.seats.borrow(), place)
+    }
+}
+
+/// The rosters that masters hold.
+fn rosters(sights: &[Option<Sight>]) -> Vec<&Accepted> {
+    distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect()
+}
+
+/// The masters that were seen, each process once.
+fn distinct(sights: &[Option<Sight>]) -> impl Iterator<Item = (MasterId, &Sight)> {
+    let seen = sights.iter().enumerate().filter_map(|(at, sight)| Some((at, sight.as_ref()?)));
+    seen.filter(|(at, sight)| {
+        let before = sights[..*at].iter().flatten();
+        before.into_iter().all(|other| other.facts.run_id != sight.facts.run_id)
+    })
+    .map(|(at, sight)| (MasterId::new(at), sight))
+}

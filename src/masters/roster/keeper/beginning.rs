@@ -1,0 +1,334 @@
+//! Before a proxy serves: the cluster is founded, or found to be ours.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::{Keeper, Turn, distinct};
+use crate::decision::quorum::MasterId;
+use crate::decision::roster::admission::Shown;
+use crate::decision::roster::founding::{self, Task};
+use crate::decision::roster::learning;
+use crate::decision::roster::mark::Mark;
+use crate::decision::roster::roster::{Change, Member, Roster, Stage, Standing, Voters};
+use crate::decision::roster::seats::{at_place, seats};
+use crate::masters::dial::Dial;
+use crate::masters::electorate::{FIRST_VERSION, Sight};
+use crate::masters::facts::Facts;
+use crate::masters::roster::marks::Marks;
+use crate::masters::roster::youth::trusted;
+use crate::masters::side_connection::Failed;
+use crate::operation::verdict::Obstacle;
+use crate::time::clock;
+
+impl<D: Dial + Clone> Keeper<D> {
+    pub(super) async fn begin(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+        if !self.has_looked(sights) {
+            return Ok(Turn::Idle);
+        }
+        if let Some(why) = self.obstacle(sights) {
+            return self.wait_for(Obstacle::lasting(why));
+        }
+        self.give_up_founding(sights);
+        let known = self.roster.borrow().clone();
+        if let Some(stranger) = self.stranger(sights, &known) {
+            self.errands.electorate.refuse(stranger);
+            return Ok(Turn::Idle);
+        }
+        match known.version {
+            0 => self.found(sights).await,
+            _ => self.join(sights, known).await,
+        }
+    }
+
+    /// Forgets a founding that nobody can finish. What masters keep of it is cleared like any other rest.
+    fn give_up_founding(&self, sights: &[Option<Sight>]) {
+        let known = &mut *self.roster.borrow_mut();
+        let is_lost = founding::is_lost(known, &self.shown_ever(sights));
+        if is_lost {
+            let cluster = &known.cluster;
+            tracing::info!(%cluster, "a founding is given up: its masters were restarted meanwhile");
+        }
+        if is_lost || founding::is_in_vain(known, sights.iter().map(held)) {
+            *known = Roster::default();
+        }
+    }
+
+    /// What nobody begins with.
+    fn obstacle(&self, sights: &[Option<Sight>]) -> Option<String> {
+        let seen =
+            |is: fn(&Sight) -> bool| sights.iter().position(|sight| sight.as_ref().is_some_and(is));
+        if let Some(at) = seen(|sight| sight.has_older) {
+            return Some(format!(
+                "a proxy of the version before, which knows no marks, is connected to {}: stop all of \
+                 that version first",
+                self.address(MasterId::new(at))
+            ));
+        }
+        for (at, sight) in sights.iter().enumerate() {
+            let Some(sight) = sight else { continue };
+            let is_same = |other: &&Option<Sight>| {
+                other.as_ref().is_some_and(|other| other.facts.run_id == sight.facts.run_id)
+            };
+            if let Some(before) = sights[..at].iter().position(|other| is_same(&other)) {
+                let names = [before, at].map(|at| self.address(MasterId::new(at)));
+                return Some(format!(
+                    "{} is the same instance as {}, which would then have two votes: name each \
+                     master once",
+                    names[1], names[0]
+                ));
+            }
+        }
+        None
+    }
+
+    /// A sentence about a master of the list that belongs to another cluster than the rest, or than it should.
+    fn stranger(&self, sights: &[Option<Sight>], known: &Roster) -> Option<String> {
+        let clusters = clusters(sights);
+        if known.version == 0 {
+            // Without a roster, the masters of a list that agree with each other may have lost it.
+            return (clusters.len() > 1).then(|| self.of_several(&clusters));
+        }
+        let (cluster, masters) = clusters.iter().find(|(cluster, _)| **cluster != known.cluster)?;
+        Some(self.of_others(cluster, masters))
+    }
+
+    /// Nobody can say which of them are wrong.
+    fn of_several(&self, clusters: &Clusters) -> String {
+        let told = |(cluster, masters): (&String, &Vec<usize>)| {
+            format!("{} to {cluster}", self.names(masters))
+        };
+        let told: Vec<_> = clusters.iter().map(told).collect();
+        format!("the masters belong to different clusters, {}: correct the list", told.join(", "))
+    }
+
+    fn names(&self, masters: &[usize]) -> String {
+        let names: Vec<_> = masters.iter().map(|at| self.address(MasterId::new(*at))).collect();
+        names.join(" and ")
+    }
+
+    fn of_others(&self, cluster: &str, masters: &[usize]) -> String {
+        format!(
+            "{} carries the mark of another cluster of masters ({cluster}): correct the list, or delete \
+             the keys redlock-proxy:mark and redlock-proxy:roster in all its databases if it is free to \
+             be used",
+            self.names(masters)
+        )
+    }
+
+    /// Nothing is known: the masters of the list become a cluster, when all of them are there.
+    async fn found(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
+        let rests: Vec<_> = rests(sights).collect();
+        if rests.is_empty() {
+            self.waits_since.set(None);
+        } else if !self.has_waited_for_rests() {
+            return self.wait_for(Obstacle::passing(format!(
+                "{} of {} masters carry marks, and no quorum knows the cluster they belong to: \
+                 waiting until more are there, or --restart-wait has passed",
+                rests.len(),
+                sights.len()
+            )));
+        }
+        let unseen: Vec<_> = (0..sights.len()).filter(|at| sights[*at].is_none()).collect();
+        if !unseen.is_empty() {
+            return self.wait_for(self.missing(&unseen));
+        }
+        let founders: Vec<&Sight> = sights.iter().flatten().collect();
+        match self.founders(&founders) {
+            Ok(_) if !rests.is_empty() => self.clear().await,
+            Ok(roster) => {
+                self.change(Voters::Founders, Change::Found(Box::new(roster))).await?;
+                Ok(Turn::Acted)
+            }
+            Err(obstacle) => self.wait_for(obstacle),
+        }
+    }
+
+    /// Removes what was left by a founding that was not finished, or by a cluster that a quorum has forgotten.
+    async fn clear(&self) -> Result<Turn, Failed> {
+        // Another proxy may have waited as long, and be ahead.
+        self.look_again().await;
+        let sights = self.errands.electorate.sights();
+        let held = self.usable_rosters(&sights);
+        if learning::newest(self.errands.quorum, &held).is_some_and(|it| it.is_decided) {
+            return Ok(Turn::Acted);
+        }
+        for (master, sight) in rests(&sights) {
+            self.forget(master, sight).await?;
+        }
+        Ok(Turn::Acted)
+    }
+
+    fn has_waited_for_rests(&self) -> bool {
+        let since = self.waits_since.get().unwrap_or_else(clock::now);
+        self.waits_since.set(Some(since));
+        since.elapsed() >= self.errands.electorate.terms().restart_wait
+    }
+
+    fn wait_for(&self, obstacle: Obstacle) -> Result<Turn, Failed> {
+        self.errands.electorate.wait_for(obstacle);
+        Ok(Turn::Idle)
+    }
+
+    fn missing(&self, unseen: &[usize]) -> Obstacle {
+        let names: Vec<_> = unseen.iter().map(|at| self.address(MasterId::new(*at))).collect();
+        Obstacle::lasting(format!(
+            "all masters of the list have to be there when they are used for the first time, and {} \
+             cannot be reached",
+            names.join(", ")
+        ))
+    }
+
+    /// The roster of a new cluster, or why there is none yet.
+    fn founders(&self, sights: &[&Sight]) -> Result<Roster, Obstacle> {
+        for (at, sight) in sights.iter().enumerate() {
+            if let Some(bar) = &sight.facts.bar {
+                let why = format!("{}: {bar}", self.address(MasterId::new(at)));
+                return Err(Obstacle::lasting(why));
+            }
+        }
+        let facts: Vec<&Facts> = sights.iter().map(|sight| &sight.facts).collect();
+        let trusted = trusted(self.errands.electorate.terms(), &facts);
+        let trusted = trusted.map_err(Obstacle::passing)?;
+        if trusted.is_first_deployment {
+            tracing::warn!(
+                "the masters were started a short while ago: they vote at once, because this looks \
+                 like a first deployment (--cold-start trust)"
+            );
+        }
+        let member = |(at, facts): (usize, &&Facts)| Member {
+            id: fastrand::u64(1..),
+            incarnation: 1,
+            run_id: facts.run_id.clone(),
+            addresses: vec![self.address(MasterId::new(at))],
+            standing: match trusted.masters.contains(MasterId::new(at)) {
+                true => Standing::In { nonce: 0 },
+                false => Standing::Out { since: FIRST_VERSION },
+            },
+        };
+        let members = facts.iter().enumerate().map(member).collect();
+        let (cluster, stage) = (self.cluster.clone(), Stage::Founding);
+        Ok(Roster { cluster, version: FIRST_VERSION, stage, members, losses: 0 })
+    }
+
+    /// A roster is known: its founding is finished, or it is served.
+    async fn join(
+        self: &Rc<Self>,
+        sights: &[Option<Sight>],
+        known: Roster,
+    ) -> Result<Turn, Failed> {
+        let shown = self.shown_ever(sights);
+        let found = seats(&known, &self.addresses(), &shown, &self.seats.borrow());
+        *self.seats.borrow_mut() = found.clone();
+        let is_unknown =
+            |(at, sight): (usize, &Option<Sight>)| sight.is_some() && found[at].is_none();
+        let unknown = sights.iter().enumerate().position(is_unknown);
+        let marked: Vec<usize> = (0..sights.len())
+            .filter(|at| sights[*at].as_ref().is_some_and(|sight| sight.marks.any().is_some()))
+            .collect();
+        let is_all_seen = sights.iter().all(Option::is_some);
+        if unknown.is_some() && is_all_seen && marked.len() < self.errands.quorum.needed() {
+            self.errands.electorate.refuse(self.of_others(&known.cluster, &marked));
+            return Ok(Turn::Idle);
+        }
+        if sights.len() != known.members.len() || unknown.is_some() {
+            return self.wait_for(self.other_list(&known, unknown));
+        }
+        let by_place = self.shown_by_place(&known, &shown);
+        let ours = Roster { members: known.members.clone(), ..Roster::default() };
+        match founding::next(&known, &ours, &by_place) {
+            Task::Change(change) => {
+                self.change(Voters::Founders, change).await?;
+                Ok(Turn::Acted)
+            }
+            Task::Mark { .. } => self.mark_founders(sights, &known, &by_place).await,
+            Task::WaitFor(places) => {
+                let unseen: Vec<_> =
+                    places.iter().filter_map(|place| at_place(&found, place)).collect();
+                let unseen: Vec<_> = match unseen.is_empty() {
+                    true => (0..sights.len()).filter(|at| sights[*at].is_none()).collect(),
+                    false => unseen.into_iter().map(MasterId::index).collect(),
+                };
+                self.wait_for(self.missing(&unseen))
+            }
+            Task::Refuse(_) => self.wait_for(self.other_list(&known, None)),
+            Task::Serve => {
+                self.errands.electorate.follow(&known, &found);
+                self.errands.electorate.serve();
+                tracing::info!(
+                    cluster = known.cluster,
+                    version = known.version,
+                    "the roster is known"
+                );
+                Ok(Turn::Acted)
+            }
+        }
+    }
+
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.errands.addresses.iter().map(ToString::to_string).collect()
+    }
+
+    fn other_list(&self, known: &Roster, unknown: Option<usize>) -> Obstacle {
+        let members: Vec<_> =
+            known.members.iter().filter_map(|member| member.addresses.last().cloned()).collect();
+        let who = match unknown {
+            Some(at) => {
+                format!("{} is no member of their cluster", self.address(MasterId::new(at)))
+            }
+            None => format!("their cluster has {} members", known.members.len()),
+        };
+        Obstacle::lasting(format!(
+            "other proxies have other masters: {who}; its members are {}: give all proxies the same list",
+            members.join(",")
+        ))
+    }
+
+    /// Gives the voters their marks that have none. Each holds the roster by then: without that nobody could tell a mark
+    /// that a founding has left behind from the mark of another cluster. One that has forgotten the roster since it was seen
+    /// may have forgotten locks, too: the cluster may be served by now.
+    async fn mark_founders(
+        &self,
+        sights: &[Option<Sight>],
+        known: &Roster,
+        by_place: &[Option<Shown>],
+    ) -> Result<Turn, Failed> {
+        for place in founding::unmarked(known, by_place).iter() {
+            let Some(master) = self.master_at(place) else { continue };
+            let holds_it = |sight: &&Sight| {
+                sight.marks.roster().is_some_and(|state| state.value.cluster == known.cluster)
+            };
+            let sight = sights[master.index()].as_ref().filter(holds_it);
+            let kind = Mark::expected(known, place, 0);
+            if let (Some(sight), Some(mark)) = (sight, kind) {
+                self.set_marks(master, sight, &sight.marks.found(&mark.kind)).await?;
+            }
+        }
+        Ok(Turn::Acted)
+    }
+}
+
+/// The masters of the list by the cluster that their marks name.
+pub(super) type Clusters = BTreeMap<String, Vec<usize>>;
+
+pub(super) fn clusters(sights: &[Option<Sight>]) -> Clusters {
+    let mut clusters = Clusters::new();
+    for (at, sight) in sights.iter().enumerate() {
+        let mark = sight.as_ref().and_then(|sight| sight.marks.any());
+        if let Some(cluster) = mark.as_ref().and_then(Mark::cluster) {
+            clusters.entry(cluster.to_owned()).or_default().push(at);
+        }
+    }
+    clusters
+}
+
+/// The cluster of the roster that a master holds, empty if there is none.
+fn held(sight: &Option<Sight>) -> Option<&str> {
+    let roster = sight.as_ref()?.marks.roster();
+    Some(roster.map_or("", |state| &state.value.cluster))
+}
+
+/// The masters that something of a cluster is left on.
+fn rests(sights: &[Option<Sight>]) -> impl Iterator<Item = (MasterId, &Sight)> {
+    let is_rest = |marks: &Marks| marks.any().is_some() || marks.roster().is_some();
+    distinct(sights).filter(move |(_, sight)| is_rest(&sight.marks))
+}

@@ -1,0 +1,185 @@
+//! Changing the roster, and reading it when the masters differ about it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+
+use super::acceptor::{self, Said};
+use crate::decision::quorum::MasterId;
+use crate::decision::register::ballot::Ballot;
+use crate::decision::register::proposer::{Outcome, Proposer, Request, Step};
+use crate::decision::roster::roster::{Accepted, Change, Roster, Voters};
+use crate::masters::dial::Dial;
+use crate::masters::electorate::Sight;
+use crate::masters::side_connection::{Errand, Errands, Failed};
+use crate::time::clock;
+
+/// How many changes a state remembers, so that one whose answers were lost is not made twice.
+const KEEP: usize = 8;
+
+/// How long a round may take.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// Once a quorum is connected, the others get as long again and this.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// How many rounds one change may take.
+const ROUNDS: usize = 20;
+
+/// The longest pause after a refusal, in milliseconds; drawn at random, so that two proxies do not meet again.
+const PAUSE_MS: u64 = 50;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// The roster has this version now.
+    To(u64),
+    /// It no longer applied.
+    Not,
+}
+
+/// One proxy's way to the register.
+pub(super) struct Register<'a, D> {
+    pub(super) errands: &'a Errands<D>,
+    /// Drawn at the start of the process.
+    pub(super) worker: u64,
+    pub(super) voters: Voters,
+}
+
+impl<D: Dial> Register<'_, D> {
+    /// Changes the roster, once.
+    ///
+    /// # Errors
+    /// Too few of those who vote on it answer. Then it may be done or not.
+    pub(super) async fn change(&self, change: Change) -> Result<Changed, Failed> {
+        match self.run(Some(change)).await? {
+            Outcome::Ran(Some(version)) => Ok(Changed::To(version)),
+            Outcome::Ran(None) | Outcome::Read(_) => Ok(Changed::Not),
+            Outcome::NotKnown => Err(Failed::Overtaken),
+        }
+    }
+
+    /// Makes the newest roster that a quorum shows one that a quorum holds, and returns it.
+    ///
+    /// # Errors
+    /// Too few of those who vote on it answer.
+    pub(super) async fn settle(&self) -> Result<Roster, Failed> {
+        match self.run(None).await? {
+            Outcome::Read(roster) => Ok(roster),
+            Outcome::Ran(_) | Outcome::NotKnown => Err(Failed::Overtaken),
+        }
+    }
+
+    async fn run(&self, program: Option<Change>) -> Result<Outcome<Change>, Failed> {
+        let masters = self.masters().await;
+        let mut known = HashMap::from([(Ballot::NONE, Accepted::default())]);
+        let (quorum, voters) = (self.errands.quorum, self.voters.clone());
+        let now_us = || self.errands.electorate.unix_time().micros().max(0) as u64;
+        let (mut proposer, mut request) =
+            Proposer::new(quorum, self.worker, voters, program, now_us());
+        for _ in 0..ROUNDS {
+            match self.round(&masters, &mut proposer, request, &mut known).await {
+                Step::Done(outcome) => return Ok(outcome),
+                Step::Send(next) => request = next,
+                Step::Wait => return Err(Failed::NoQuorum),
+                Step::Pause => {
+                    let pause = Duration::from_millis(fastrand::u64(1..=PAUSE_MS));
+                    tokio::time::sleep(pause).await;
+                    request = proposer.again(now_us());
+                }
+            }
+        }
+        Err(Failed::NoQuorum)
+    }
+
+    /// Those that were seen lately and are not much slower than a quorum. One that is named twice is asked once: it has
+    /// one vote.
+    async fn masters(&self) -> Vec<(MasterId, Errand)> {
+        let sights = self.errands.electorate.sights();
+        let seen = sights.iter().enumerate().filter(|(_, sight)| sight.is_some());
+        let open = |(at, _)| async move {
+            let master = MasterId::new(at);
+            Some((master, self.errands.to(master).await.ok()?))
+        };
+        // What members say counts; one without a mark of theirs has nothing to say.
+        let may_speak = |master: MasterId| {
+            let sight = sights[master.index()].as_ref();
+            let is_marked = |sight: &Sight| sight.marks.mark()?.version();
+            self.voters != Voters::Members || sight.and_then(is_marked).is_some()
+        };
+        let mut opening: FuturesUnordered<_> = seen.map(open).collect();
+        let begun = clock::now();
+        let mut deadline = begun + ROUND;
+        let mut masters: Vec<(MasterId, Errand)> = Vec::new();
+        while let Ok(Some(opened)) = tokio::time::timeout_at(deadline, opening.next()).await {
+            let Some((master, errand)) = opened else { continue };
+            if masters.iter().all(|(_, other)| other.run_id != errand.run_id) {
+                masters.push((master, errand));
+            }
+            let speaking = masters.iter().filter(|(master, _)| may_speak(*master)).count();
+            if speaking == self.errands.quorum.needed() {
+                deadline = deadline.min(clock::now() + begun.elapsed() + GRACE);
+            }
+        }
+        masters
+    }
+
+    /// Sends a request to all, and hands their answers in as they come.
+    async fn round(
+        &self,
+        masters: &[(MasterId, Errand)],
+        proposer: &mut Proposer<Change, Voters>,
+        request: Request<Change>,
+        known: &mut HashMap<Ballot, Accepted>,
+    ) -> Step<Change> {
+        let Some(ballot) = proposer.ballot() else { return Step::Pause };
+        let (after, reply) = outcome(&request, known);
+        if let Request::Adopt(adopt) = &request {
+            known.insert(adopt.state.accepted, adopt.state.clone());
+        }
+        let (request, after) = (&request, after.as_ref());
+        let ask = |(master, errand): &(MasterId, Errand)| {
+            let (master, errand) = (*master, errand.clone());
+            async move { (master, self.ask(&errand, request, after, reply).await) }
+        };
+        let mut answers: FuturesUnordered<_> = masters.iter().map(ask).collect();
+        let deadline = clock::now() + ROUND;
+        while let Ok(Some((master, said))) = tokio::time::timeout_at(deadline, answers.next()).await
+        {
+            let Some(Said { presence, answer: Some(answer) }) = said else { continue };
+            if let crate::decision::register::proposer::Answer::Promised(state) = &answer {
+                known.insert(state.accepted, state.clone());
+            }
+            match proposer.answer(ballot, master, presence, answer) {
+                Step::Wait => {}
+                step => return step,
+            }
+        }
+        proposer.no_more_answers()
+    }
+
+    async fn ask(
+        &self,
+        errand: &Errand,
+        request: &Request<Change>,
+        after: Option<&Accepted>,
+        reply: Option<u64>,
+    ) -> Option<Said> {
+        let all_speak = self.voters != Voters::Members;
+        let command = acceptor::command(request, after, all_speak);
+        let answer = command.query_async(&mut errand.connection.clone()).await.ok()?;
+        acceptor::said(request, &errand.run_id, reply, &answer).ok()
+    }
+}
+
+/// What an apply leads to, and answers.
+fn outcome(
+    request: &Request<Change>,
+    known: &HashMap<Ballot, Accepted>,
+) -> (Option<Accepted>, Option<u64>) {
+    let Request::Apply(apply) = request else { return (None, None) };
+    let Some(before) = known.get(&apply.expected) else { return (None, None) };
+    let (after, reply) = before.after(&apply.program, apply.ballot, KEEP);
+    (Some(after), reply)
+}

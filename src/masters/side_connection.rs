@@ -1,0 +1,103 @@
+//! A connection for work on a master that is not hot: copying to it, and cleaning up on it.
+
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::dial::{CONNECT_TIMEOUT, Dial, Stream as _};
+use super::electorate::Electorate;
+use super::probe::{self, ProbeError, connection_info};
+use crate::config::MasterAddr;
+use crate::decision::quorum::{MasterId, Quorum};
+
+/// How long a master may take for each answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why the work could not be done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    #[error(transparent)]
+    Unreachable(#[from] ProbeError),
+    #[error("{0}")]
+    Refused(#[from] redis::RedisError),
+    #[error("something has happened to a master meanwhile")]
+    Overtaken,
+    #[error("too few masters answer for the roster to be changed")]
+    NoQuorum,
+}
+
+/// What such work has to know, and where it goes.
+#[derive(Clone)]
+pub struct Errands<D> {
+    /// Opens connections.
+    pub dial: D,
+    /// All masters, in the order of the list.
+    pub addresses: Arc<[MasterAddr]>,
+    /// Who votes.
+    pub electorate: Arc<Electorate>,
+    /// How many masters make a value count.
+    pub quorum: Quorum,
+    /// How long one round of ballots may take.
+    pub vote_timeout: Duration,
+    /// How long a client waits while a quorum is silent.
+    pub patience: Duration,
+}
+
+/// Ends with its last user.
+#[derive(Clone)]
+pub(super) struct Errand {
+    pub(super) connection: MultiplexedConnection,
+    /// Of the process at the other end.
+    pub(super) run_id: String,
+    _driver: Rc<Driver>,
+}
+
+/// The task that reads and writes a connection. It ends with this.
+struct Driver(JoinHandle<()>);
+
+impl<D: Dial> Errands<D> {
+    /// A connection to the process that the electorate knows as `master`: one that nobody has met yet would
+    /// have nothing to tell, or would be told in another's place.
+    ///
+    /// # Errors
+    /// Also when it takes longer than [`CONNECT_TIMEOUT`]: a process that was stopped still accepts connections.
+    pub(super) async fn to(&self, master: MasterId) -> Result<Errand, Failed> {
+        let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.open(master)).await;
+        let too_late = |_| Err(ProbeError::from(io::Error::from(ErrorKind::TimedOut)).into());
+        opened.unwrap_or_else(too_late)
+    }
+
+    async fn open(&self, master: MasterId) -> Result<Errand, Failed> {
+        let address = &self.addresses[master.index()];
+        let stream = self.dial.dial(address).await.map_err(ProbeError::from)?;
+        stream.abort_on_close();
+        let info = connection_info(address);
+        let (opened, open) = oneshot::channel();
+        let driver = Driver(tokio::task::spawn_local(async move {
+            match MultiplexedConnection::new(&info, stream).await {
+                Ok((mut connection, driver)) => {
+                    connection.set_response_timeout(ANSWER_TIMEOUT);
+                    let _ = opened.send(Ok(connection));
+                    driver.await;
+                }
+                Err(error) => _ = opened.send(Err(error)),
+            }
+        }));
+        let connection = open.await.expect("the driver says how it went")?;
+        let run_id = probe::facts(&mut connection.clone()).await?.run_id;
+        let errand = Errand { connection, run_id, _driver: Rc::new(driver) };
+        let known = self.electorate.facts(master).map(|facts| facts.run_id);
+        if known.as_ref() == Some(&errand.run_id) { Ok(errand) } else { Err(Failed::Overtaken) }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,185 @@
+//! Looking after one master: who it is, which marks it shows, what has happened that they do not tell, and how its
+//! clock goes.
+//!
+//! Every vote is proved by itself. What proofs do not show (another policy, evicted keys, a master that followed another
+//! instance for a while) is noticed here, once a second, over a connection of its own: then the marks are removed.
+
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::RedisResult;
+use redis::aio::MultiplexedConnection;
+
+use super::dial::{BACKOFF, CONNECT_TIMEOUT, Dial, backoff};
+use super::electorate::{Electorate, Sight};
+use super::older_versions::{self, Announcement};
+use super::probe::{self, ProbeError, connection_info};
+use super::roster::marks::{self, Keys, Marks};
+use crate::catalogue::reserved::CLOCKS;
+use crate::config::MasterAddr;
+use crate::decision::quorum::MasterId;
+use crate::decision::roster::noted::Note;
+
+/// How often a master is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long it may take for an answer: longer than a link bears its silence.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What came of one look.
+enum Looked {
+    /// What was seen has been told.
+    Told,
+    /// The name of the master leads to another process by now, and nothing was told.
+    Elsewhere,
+}
+
+/// Why looking has ended.
+enum Ended {
+    Elsewhere,
+    Lost(ProbeError),
+}
+
+/// One master, and where to say what is seen of it.
+pub struct Watch {
+    /// Which one.
+    pub master: MasterId,
+    /// Where it is.
+    pub address: MasterAddr,
+    /// Who votes.
+    pub electorate: Arc<Electorate>,
+}
+
+impl Watch {
+    /// Looks after it for ever.
+    pub async fn run(self: Rc<Self>, dial: impl Dial) {
+        let mut pauses = backoff();
+        loop {
+            let ended = self.look(&dial, &mut || pauses = backoff()).await;
+            if let Ended::Lost(error) = ended {
+                // The links say in the log what is wrong with a connection.
+                tracing::debug!(master = %self.address, %error, "cannot look after it");
+                self.electorate.lost_sight(self.master);
+            }
+            let pause = pauses.next().unwrap_or(BACKOFF.1);
+            let wanted = self.electorate.looks(self.master).is_wanted();
+            let _ = tokio::time::timeout(pause, wanted).await;
+        }
+    }
+
+    async fn look(&self, dial: &impl Dial, answered: &mut impl FnMut()) -> Ended {
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(&self.address)).await;
+        let stream = match dialled.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())) {
+            Ok(stream) => stream,
+            Err(error) => return Ended::Lost(error.into()),
+        };
+        let info = connection_info(&self.address);
+        let looking = probe::over(stream, &info, |mut connection| async {
+            connection.set_response_timeout(ANSWER_TIMEOUT);
+            Ok(self.look_again_and_again(connection, answered).await)
+        });
+        looking.await.unwrap_or_else(Ended::Lost)
+    }
+
+    async fn look_again_and_again(
+        &self,
+        mut connection: MultiplexedConnection,
+        answered: &mut impl FnMut(),
+    ) -> Ended {
+        let mut announcement = Announcement::default();
+        let mut is_fresh = true;
+        loop {
+            match self.once(&mut connection, &mut announcement, is_fresh).await {
+                Ok(Looked::Told) => {}
+                Ok(Looked::Elsewhere) => return Ended::Elsewhere,
+                Err(error) => return Ended::Lost(error.into()),
+            }
+            answered();
+            is_fresh = false;
+            let wanted = self.electorate.looks(self.master).is_wanted();
+            let _ = tokio::time::timeout(INTERVAL, wanted).await;
+        }
+    }
+
+    async fn once(
+        &self,
+        connection: &mut MultiplexedConnection,
+        announcement: &mut Announcement,
+        is_fresh: bool,
+    ) -> RedisResult<Looked> {
+        let looks = self.electorate.looks(self.master);
+        looks.begin();
+        let known = match self.electorate.facts(self.master) {
+            Some(known) => known,
+            None => probe::facts(connection).await?,
+        };
+        let databases = known.databases;
+        let [mut one, mut two, mut three, mut four] = [(); 4].map(|()| connection.clone());
+        // In one write: whoever waits for this look waits for one round trip.
+        let (facts, mut marks, reading, has_older, note) = tokio::try_join!(
+            probe::facts(connection),
+            async {
+                // A node of a cluster has no databases, and would refuse.
+                match known.bar {
+                    Some(_) => Ok(Marks::default()),
+                    None => marks::look(&mut one, databases).await,
+                }
+            },
+            async { where_allowed(probe::read_clock(&mut two).await) },
+            async { where_allowed(older_versions::is_there(&mut three).await) },
+            async { where_allowed(self.exchange_notes(&mut four).await) },
+        )?;
+        if !is_fresh && self.electorate.is_another(self.master, &facts.run_id) {
+            return Ok(Looked::Elsewhere);
+        }
+        if known.bar.is_some() && facts.bar.is_none() {
+            marks = marks::look(connection, facts.databases).await?;
+        }
+        self.electorate.observe(self.master, facts.clone());
+        if self.electorate.is_doubted(self.master) && facts.bar.is_none() && marks.any().is_some() {
+            // Whoever counts its votes learns it by this, other proxies as well.
+            marks.replace(None, Keys::Keep).query_async::<i64>(connection).await?;
+            marks = marks::look(connection, facts.databases).await?;
+        }
+        let has_older = has_older.unwrap_or_default();
+        self.electorate.looked_at(
+            self.master,
+            Sight { marks, facts, has_older, note: note.flatten() },
+            reading,
+        );
+        looks.end();
+        where_allowed(announcement.make(connection, self.electorate.serves()).await)?;
+        Ok(Looked::Told)
+    }
+
+    /// Reads what another proxy has noted about the clocks while that is wanted, and then notes what this one knows.
+    async fn exchange_notes(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<Option<Note>> {
+        if self.electorate.wants_notes() {
+            let noted: Option<Vec<u8>> =
+                redis::cmd("GET").arg(CLOCKS).query_async(connection).await?;
+            let text = noted.and_then(|noted| String::from_utf8(noted).ok());
+            return Ok(text.and_then(|text| Note::parse(&text)));
+        }
+        if let Some(note) = self.electorate.note_for(self.master) {
+            let mut set = redis::cmd("SET");
+            let written = set.arg(CLOCKS).arg(note.to_string()).exec_async(connection).await;
+            // One that has become a replica, or is out of memory, can still be looked at.
+            written.or_else(|error| if error.code().is_some() { Ok(()) } else { Err(error) })?;
+        }
+        Ok(None)
+    }
+}
+
+/// What ACLs forbid is done without; a connection that is lost is not.
+fn where_allowed<T>(answer: RedisResult<T>) -> RedisResult<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.code() == Some("NOPERM") => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,405 @@
+//! One connection from a worker to a master that listens for what is published there.
+//!
+//! It is apart from the [`Link`] that carries votes, and it exists only from the
+//! worker's first subscription on. When it was lost it comes back and subscribes to everything
+//! again; what was published meanwhile has come from the other masters.
+//!
+//! A master works off all that it has read from one connection before it looks at the others, and
+//! compares a pattern with all that the connection has. So it is told a little at a time: the votes
+//! of all others come in between.
+
+mod frame;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use self::frame::Frame;
+use super::hub::Hub;
+use crate::catalogue::channel::{Topic, TopicKind};
+use crate::client::timeslice::{self, TimeSlice};
+use crate::decision::quorum::MasterId;
+use crate::engine::link::{HEARTBEATS, Link};
+use crate::engine::reader::Reader;
+use crate::masters::dial::{BACKOFF, CONNECT_TIMEOUT, Dial, backoff};
+use crate::net::write::poll_flush;
+use crate::operation::request;
+use crate::resp::flat::Malformed;
+
+/// How much work a master is given at once: a channel is 1, a pattern more. It takes a millisecond or two.
+const WORK_AT_ONCE: usize = 256;
+
+/// Patterns that a master compares with another one in the time that a channel takes.
+const COMPARED: usize = 512;
+
+/// The connection, and what it waits for.
+pub struct Feed {
+    /// The link to the same master: it knows the address and how long silence may last.
+    link: Rc<Link>,
+    state: RefCell<State>,
+    /// The connection came or went, or a command was answered.
+    changed: Notify,
+    /// Something is subscribed to.
+    wanted: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    up: bool,
+    out: BytesMut,
+    /// Subscriptions to begin or end that the master was not told of yet.
+    waiting: VecDeque<Change>,
+    /// Commands that were sent and not answered yet.
+    expected: VecDeque<Expected>,
+    /// How much work these are.
+    work: usize,
+    /// Patterns that the master has for us.
+    patterns: usize,
+    /// Commands since the start of the worker.
+    told: u64,
+    /// Those of them that were answered, or lost with their connection.
+    settled: u64,
+    /// Something has been read since the last heartbeat.
+    heard: bool,
+    /// The master has let us in: more than a connection.
+    proven: bool,
+    waker: Option<Waker>,
+    last_error: Option<String>,
+}
+
+/// What the next answer belongs to.
+#[derive(Debug)]
+enum Expected {
+    /// It must not fail.
+    Greeting,
+    /// It is so much work.
+    Change(Change, usize),
+    Ping,
+}
+
+/// A subscription that begins or ends.
+#[derive(Debug)]
+enum Change {
+    Subscribe(Topic),
+    Unsubscribe(Topic),
+}
+
+/// Why a feed ended.
+#[derive(Debug, thiserror::Error)]
+enum Down {
+    #[error("no connection within {}", humantime::format_duration(CONNECT_TIMEOUT))]
+    ConnectTimeout,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("it answered `{0}`")]
+    Refused(String),
+    #[error("it has stopped answering")]
+    Silent,
+}
+
+impl Feed {
+    /// A feed that listens to nothing; [`Feed::run`] connects it.
+    pub fn new(link: Rc<Link>) -> Rc<Self> {
+        let (changed, wanted) = (Notify::new(), Notify::new());
+        Rc::new(Self { link, state: RefCell::default(), changed, wanted })
+    }
+
+    /// The master at the other end.
+    pub fn master(&self) -> MasterId {
+        self.link.master()
+    }
+
+    /// Subscribes to `topic`, now or as soon as there is a connection.
+    pub fn subscribe(&self, topic: &Topic) {
+        self.wanted.notify_one();
+        let state = &mut *self.state.borrow_mut();
+        if state.up {
+            state.change(Change::Subscribe(topic.clone()));
+        }
+    }
+
+    /// Ends the subscription to `topic`.
+    pub fn unsubscribe(&self, topic: &Topic) {
+        let state = &mut *self.state.borrow_mut();
+        if state.up {
+            state.change(Change::Unsubscribe(topic.clone()));
+        }
+    }
+
+    /// Resolves once the master has confirmed all that it was told before this call, or has gone, or
+    /// has confirmed nothing at all for as long as `patience`.
+    ///
+    /// A master that can vote but has no feed yet is about to get one, and is waited for.
+    pub fn caught_up(self: &Rc<Self>, patience: Duration) -> impl Future<Output = ()> + use<> {
+        let feed = Rc::clone(self);
+        let mut goal = feed.goal();
+        async move {
+            loop {
+                let changed = feed.changed.notified();
+                let settled = feed.state.borrow().settled;
+                goal = goal.or_else(|| feed.goal());
+                match goal {
+                    Some(goal) if settled >= goal => return,
+                    None if !feed.link.is_up() => return,
+                    _ => {}
+                }
+                if timeout(patience, changed).await.is_err() {
+                    // It may be us who were busy: first, what lies in the socket is read.
+                    tokio::task::yield_now().await;
+                    if feed.state.borrow().settled == settled {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn goal(&self) -> Option<u64> {
+        let state = self.state.borrow();
+        state.up.then_some(state.told)
+    }
+
+    /// Keeps the feed up for as long as anything is subscribed to.
+    pub async fn run(self: Rc<Self>, dial: impl Dial, hub: Rc<Hub>) {
+        let mut pauses = backoff();
+        loop {
+            while hub.is_idle() {
+                self.wanted.notified().await;
+            }
+            let down = self.once(&dial, &hub).await;
+            if self.went_down(&down, &hub) {
+                pauses = backoff();
+            }
+            tokio::time::sleep(pauses.next().unwrap_or(BACKOFF.1)).await;
+        }
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn once(&self, dial: &impl Dial, hub: &Rc<Hub>) -> Down {
+        let dialled = tokio::time::timeout(CONNECT_TIMEOUT, dial.dial(self.link.address())).await;
+        let mut stream = match dialled {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return error.into(),
+            Err(_) => return Down::ConnectTimeout,
+        };
+        self.came_up(hub);
+        tokio::select! {
+            biased;
+            down = self.listen(Pin::new(&mut stream), hub) => down,
+            () = self.silence() => Down::Silent,
+        }
+    }
+
+    fn came_up(&self, hub: &Hub) {
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.up = true;
+            self.greet(state);
+            hub.topics().into_iter().for_each(|topic| state.change(Change::Subscribe(topic)));
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Authenticates, and says who we are to whoever lists the master's clients.
+    fn greet(&self, state: &mut State) {
+        let address = self.link.address();
+        if let Some(password) = &address.password {
+            let password = password.expose().as_bytes();
+            match &address.user {
+                Some(user) => {
+                    state.tell(&[b"AUTH", user.as_bytes(), password], Expected::Greeting);
+                }
+                None => state.tell(&[b"AUTH", password], Expected::Greeting),
+            }
+        }
+        state.tell(&[b"CLIENT", b"SETNAME", b"redlock-proxy"], Expected::Greeting);
+    }
+
+    /// Says whether the master had let us in before.
+    fn went_down(&self, down: &Down, hub: &Hub) -> bool {
+        let proven = {
+            let state = &mut *self.state.borrow_mut();
+            self.report(down, state);
+            let told = state.told;
+            let last_error = state.last_error.take();
+            let last = State { told, settled: told, last_error, ..State::default() };
+            std::mem::replace(state, last).proven
+        };
+        hub.lost(self.master());
+        self.changed.notify_waiters();
+        proven
+    }
+
+    /// The link says when the master is down. It is worth a warning when only its feed is.
+    fn report(&self, down: &Down, state: &mut State) {
+        let (why, master) = (down.to_string(), self.link.address());
+        if self.link.is_up() && state.last_error.as_ref() != Some(&why) {
+            tracing::warn!(%master, "what is published there cannot be heard: {why}");
+            state.last_error = Some(why);
+        }
+    }
+
+    /// Resolves when the master has been silent for too long; pings it when there is nothing else
+    /// that it should answer.
+    async fn silence(&self) {
+        let mut silent_heartbeats = 0;
+        while silent_heartbeats < HEARTBEATS {
+            tokio::time::sleep(self.link.heartbeat_interval()).await;
+            // It may be us who were busy: first, what lies in the socket is read.
+            tokio::task::yield_now().await;
+            let state = &mut *self.state.borrow_mut();
+            let heard = std::mem::take(&mut state.heard);
+            let silent = !state.expected.is_empty() && !heard;
+            silent_heartbeats = if silent { silent_heartbeats + 1 } else { 0 };
+            if state.expected.is_empty() {
+                state.tell(&[b"PING"], Expected::Ping);
+            }
+        }
+    }
+
+    /// Reads and writes until the connection is lost.
+    async fn listen(
+        &self,
+        mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
+        hub: &Rc<Hub>,
+    ) -> Down {
+        let mut reader = Reader::default();
+        poll_fn(|cx| match self.poll_once(stream.as_mut(), &mut reader, hub, cx) {
+            Ok(()) => Poll::Pending,
+            Err(down) => Poll::Ready(down),
+        })
+        .await
+    }
+
+    /// Does what can be done now.
+    fn poll_once(
+        &self,
+        mut stream: Pin<&mut (impl AsyncRead + AsyncWrite)>,
+        reader: &mut Reader,
+        hub: &Rc<Hub>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Down> {
+        let mut time = TimeSlice::default();
+        while let Poll::Ready(read) = reader.poll_read(stream.as_mut(), cx) {
+            read?;
+            self.state.borrow_mut().heard = true;
+            self.frames(reader, hub)?;
+            if time.look() {
+                let _ = timeslice::others_first(cx);
+                break;
+            }
+        }
+        let state = &mut *self.state.borrow_mut();
+        state.waker = Some(cx.waker().clone());
+        if let Poll::Ready(written) = poll_flush(stream, &mut state.out, cx) {
+            written?;
+        }
+        Ok(())
+    }
+
+    fn frames(&self, reader: &mut Reader, hub: &Rc<Hub>) -> Result<(), Down> {
+        let settled = self.state.borrow().settled;
+        while let Some((answer, raw)) = reader.peek()? {
+            let len = raw.len();
+            let frame = Frame::read(answer).ok_or(Malformed)?;
+            reader.taken(len);
+            match frame {
+                Frame::Message { topic, channel, payload } => {
+                    hub.message(&topic, channel, payload);
+                }
+                Frame::Answer(answer) => self.answered(answer, hub)?,
+            }
+        }
+        if self.state.borrow().settled > settled {
+            self.changed.notify_waiters();
+        }
+        Ok(())
+    }
+
+    fn answered(&self, answer: frame::Answer, hub: &Hub) -> Result<(), Down> {
+        let expected = self.state.borrow_mut().next_expected().ok_or(Malformed)?;
+        match (answer, expected) {
+            (frame::Answer::Subscribed(topic), _) => {
+                self.state.borrow_mut().proven = true;
+                hub.subscribed(self.master(), &topic);
+            }
+            (frame::Answer::Refused(error), Expected::Change(Change::Subscribe(topic), _)) => {
+                hub.refused(&topic, &error);
+            }
+            (frame::Answer::Refused(error), _) => return Err(Down::Refused(error)),
+            (frame::Answer::Done, _) => {}
+        }
+        self.state.borrow_mut().settled += 1;
+        Ok(())
+    }
+}
+
+impl State {
+    fn change(&mut self, change: Change) {
+        self.waiting.push_back(change);
+        self.told += 1;
+        self.tell_more();
+    }
+
+    /// Tells the master of as many changes as it may be given at once.
+    fn tell_more(&mut self) {
+        while self.work < WORK_AT_ONCE
+            && let Some(change) = self.waiting.pop_front()
+        {
+            let (word, topic) = match &change {
+                Change::Subscribe(topic) => (topic.kind.subscribe(), topic),
+                Change::Unsubscribe(topic) => (topic.kind.unsubscribe(), topic),
+            };
+            let (is_pattern, name) = (topic.kind == TopicKind::Pattern, topic.name.clone());
+            let work = if is_pattern { 1 + self.patterns / COMPARED } else { 1 };
+            if is_pattern {
+                self.patterns = match change {
+                    Change::Subscribe(_) => self.patterns + 1,
+                    Change::Unsubscribe(_) => self.patterns.saturating_sub(1),
+                };
+            }
+            if self.waiting.is_empty() && self.waiting.capacity() > WORK_AT_ONCE {
+                self.waiting = VecDeque::new();
+            }
+            self.work += work;
+            self.send(&[word.as_bytes(), &name], Expected::Change(change, work));
+        }
+    }
+
+    /// What has been answered. The master has time for more.
+    fn next_expected(&mut self) -> Option<Expected> {
+        let expected = self.expected.pop_front()?;
+        if let Expected::Change(_, work) = &expected {
+            self.work -= work;
+            self.tell_more();
+        }
+        Some(expected)
+    }
+
+    fn tell(&mut self, words: &[&[u8]], expected: Expected) {
+        self.told += 1;
+        self.send(words, expected);
+    }
+
+    fn send(&mut self, words: &[&[u8]], expected: Expected) {
+        let mut bytes = Vec::new();
+        request::encode(&mut bytes, words);
+        self.out.extend_from_slice(&bytes);
+        self.expected.push_back(expected);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}

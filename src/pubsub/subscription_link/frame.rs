@@ -1,0 +1,133 @@
+//! What a master says to a connection that has subscribed (RESP2).
+
+use bytes::Bytes;
+use redis_protocol::resp3::types::BytesFrame;
+
+use crate::catalogue::channel::{Topic, TopicKind};
+use crate::resp::answer;
+
+/// One frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// Somebody has published something.
+    Message { topic: Topic, channel: Bytes, payload: Bytes },
+    /// A command was executed, or not.
+    Answer(Answer),
+}
+
+/// What a command came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// `SUBSCRIBE` has taken effect.
+    Subscribed(Topic),
+    /// So has `UNSUBSCRIBE`, or it is the answer to another command.
+    Done,
+    /// A command was refused.
+    Refused(String),
+}
+
+impl Frame {
+    /// `None` when a master of ours never says that.
+    pub(super) fn read(answer: answer::Answer<'_>) -> Option<Self> {
+        match answer {
+            answer::Answer::Array(items) => Self::of_items(&items.elements()?),
+            answer::Answer::Error(error) => {
+                Some(Self::Answer(Answer::Refused(String::from_utf8_lossy(error).into())))
+            }
+            _ => Some(Self::Answer(Answer::Done)),
+        }
+    }
+
+    fn of_items(items: &[BytesFrame]) -> Option<Self> {
+        let (BytesFrame::BlobString { data: word, .. }, rest) = items.split_first()? else {
+            return None;
+        };
+        for kind in [TopicKind::Channel, TopicKind::Pattern, TopicKind::Shard] {
+            if word == kind.message().as_bytes() {
+                return Self::message(kind, rest);
+            }
+            if word == kind.subscribe().as_bytes() {
+                let [BytesFrame::BlobString { data: name, .. }, _] = rest else { return None };
+                let topic = Topic { kind, name: name.clone() };
+                return Some(Self::Answer(Answer::Subscribed(topic)));
+            }
+        }
+        Some(Self::Answer(Answer::Done))
+    }
+
+    fn message(kind: TopicKind, rest: &[BytesFrame]) -> Option<Self> {
+        use BytesFrame::BlobString;
+        let (name, channel, payload) = match rest {
+            [BlobString { data: channel, .. }, BlobString { data: payload, .. }] => {
+                (channel, channel, payload)
+            }
+            [
+                BlobString { data: pattern, .. },
+                BlobString { data: channel, .. },
+                BlobString { data: payload, .. },
+            ] => (pattern, channel, payload),
+            _ => return None,
+        };
+        let topic = Topic { kind, name: name.clone() };
+        Some(Self::Message { topic, channel: channel.clone(), payload: payload.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::answer::Decoder;
+
+    fn read(bytes: &str) -> Option<Frame> {
+        let mut decoder = Decoder::default();
+        let (answer, _) = decoder.decode(bytes.as_bytes()).expect("RESP").expect("a whole frame");
+        Frame::read(answer)
+    }
+
+    fn topic(kind: TopicKind, name: &'static str) -> Topic {
+        Topic { kind, name: name.into() }
+    }
+
+    #[test]
+    fn messages_of_every_kind() {
+        let message = |topic, channel: &'static str, payload: &'static str| {
+            Some(Frame::Message { topic, channel: channel.into(), payload: payload.into() })
+        };
+        assert_eq!(
+            read("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n"),
+            message(topic(TopicKind::Channel, "a"), "a", "hi")
+        );
+        assert_eq!(
+            read("*3\r\n$8\r\nsmessage\r\n$1\r\na\r\n$2\r\nhi\r\n"),
+            message(topic(TopicKind::Shard, "a"), "a", "hi")
+        );
+        assert_eq!(
+            read("*4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$1\r\na\r\n$2\r\nhi\r\n"),
+            message(topic(TopicKind::Pattern, "a*"), "a", "hi")
+        );
+    }
+
+    #[test]
+    fn answers_to_commands() {
+        assert_eq!(
+            read("*3\r\n$10\r\npsubscribe\r\n$1\r\na\r\n:1\r\n"),
+            Some(Frame::Answer(Answer::Subscribed(topic(TopicKind::Pattern, "a"))))
+        );
+        let done = Some(Frame::Answer(Answer::Done));
+        assert_eq!(read("*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"), done);
+        assert_eq!(read("*2\r\n$4\r\npong\r\n$0\r\n\r\n"), done);
+        assert_eq!(read("+PONG\r\n"), done);
+        assert_eq!(
+            read("-NOAUTH no\r\n"),
+            Some(Frame::Answer(Answer::Refused("NOAUTH no".into())))
+        );
+    }
+
+    #[test]
+    fn what_no_master_says() {
+        assert_eq!(read("*2\r\n$7\r\nmessage\r\n$1\r\na\r\n"), None);
+        assert_eq!(read("*3\r\n$9\r\nsubscribe\r\n:1\r\n:1\r\n"), None);
+        assert_eq!(read("*1\r\n:1\r\n"), None);
+        assert_eq!(read("*0\r\n"), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! Passing requests on to the data Redis, long ones while they come, and its replies back.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Dialogue;
+use super::Session;
+use crate::client::outbox::{SentBack, Ticket};
+use crate::command::{Action, route};
+use crate::context::portable::Portable;
+use crate::data::connection::Ready;
+use crate::data::shared::Request;
+use crate::resp::extent::Replies as Frames;
+use crate::resp::requests::{Args, ProtocolError};
+
+/// From so many bytes on a request for the data Redis is passed on while it comes.
+const LONG_REQUEST: usize = 64 << 10;
+
+/// A long request, of which the rest is coming.
+pub(super) enum Passing {
+    /// It is passed on.
+    On(Frames),
+    /// It is passed over: it was answered at its beginning.
+    Over(Frames),
+}
+
+impl Passing {
+    fn frames(&mut self) -> &mut Frames {
+        let (Self::On(frames) | Self::Over(frames)) = self;
+        frames
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Portable> Session<S> {
+    /// Begins with a long request of which not all is here, if it can be passed on while it comes. One that cannot has a
+    /// limit.
+    pub(super) fn begin_to_pass(&mut self, bytes: &[u8]) -> bool {
+        let limits = self.dialogue.limits();
+        let Some(beginning) = self.decoder.beginning(bytes).filter(|_| limits.may_pass) else {
+            return false;
+        };
+        if beginning.bytes < LONG_REQUEST {
+            return false;
+        }
+        match route::beginning(&mut self.dialogue.caller, self.decoder.args(bytes), beginning.words)
+        {
+            Some(Action::Pass(ticket)) => {
+                self.dialogue.begin_to_pass(ticket);
+                self.decoder.pass_over();
+                true
+            }
+            Some(Action::Reply(refused)) => {
+                self.dialogue.caller.answer(refused);
+                self.dialogue.passing = Some(Box::new(Passing::Over(Frames::default())));
+                self.decoder.pass_over();
+                true
+            }
+            Some(_) => {
+                self.dialogue.blocked = true;
+                false
+            }
+            None => {
+                if beginning.bytes > limits.max_request_bytes {
+                    self.dialogue.refuse(ProtocolError::TooBigRequest);
+                }
+                false
+            }
+        }
+    }
+}
+
+/// A request that was typed by hand may be split elsewhere by the data Redis.
+fn as_drivers_send_it<'a>(args: Args<'_>, raw: &'a [u8]) -> Cow<'a, [u8]> {
+    if raw.first() == Some(&b'*') { raw.into() } else { args.to_request().into() }
+}
+
+impl Dialogue {
+    /// The data Redis gets the request as it is; one that was typed by hand, as drivers send it.
+    pub(super) fn pass_on(&mut self, ticket: Ticket, args: Args<'_>, raw: &[u8]) {
+        let silent = self.caller.is_silent();
+        let Some(side) = &mut self.caller.side else { return };
+        let has_selected = std::mem::take(&mut side.has_selected);
+        let Some(connection) = side.connection() else { return };
+        self.caller.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
+        match route::in_words_of_data(args) {
+            Some(request) => connection.request(&request),
+            None => connection.request(&as_drivers_send_it(args, raw)),
+        }
+        if has_selected {
+            connection.ask_for_database(&self.caller.chosen_db);
+        }
+    }
+
+    /// The data Redis gets the request together with those of other clients.
+    pub(super) fn share(&mut self, ticket: Ticket, is_read: bool, args: Args<'_>, raw: &[u8]) {
+        let silent = self.caller.is_silent();
+        let Some(side) = &mut self.caller.side else { return };
+        self.caller.outbox.reserve_passed(Ticket { bytes: raw.len(), ..ticket }, silent);
+        let bytes = as_drivers_send_it(args, raw).into();
+        side.share(Request { bytes, is_read, outbox: Rc::clone(&self.caller.outbox) });
+    }
+
+    /// The same of a long request while it comes.
+    fn begin_to_pass(&mut self, ticket: Ticket) {
+        let silent = self.caller.is_silent();
+        if let Some(connection) = self.caller.side.as_mut().and_then(|side| side.connection()) {
+            self.caller.outbox.reserve_passed(ticket, silent);
+            connection.request(&[]);
+            self.passing = Some(Box::new(Passing::On(Frames::default())));
+        }
+    }
+
+    /// How much of a long request there is room for, if one is coming.
+    pub(super) fn passing_room(&self) -> Option<usize> {
+        Some(match **self.passing.as_ref()? {
+            Passing::On(_) => self.caller.side.as_ref().map_or(0, |side| side.room()),
+            Passing::Over(_) => LONG_REQUEST,
+        })
+    }
+
+    /// Passes on what there is room for; says how much that is.
+    pub(super) fn pass_more(&mut self, bytes: &[u8]) -> usize {
+        let room = self.passing_room().unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(room)];
+        let (Some(passing), Some(side)) = (&mut self.passing, &mut self.caller.side) else {
+            return 0;
+        };
+        let Ok(found) = passing.frames().read(bytes) else {
+            // Half of a request must not be finished by what comes next.
+            self.lose_data();
+            return bytes.len();
+        };
+        if let Passing::On(_) = **passing {
+            let Some(connection) = side.connection() else { return 0 };
+            connection.more(&bytes[..found.bytes]);
+        }
+        if found.ended.is_some() {
+            self.passing = None;
+        }
+        found.bytes
+    }
+
+    /// Goes on with what is on its way to the data Redis and back; whether anything has happened.
+    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(side) = &mut self.caller.side else { return false };
+        match self.caller.outbox.take_sent_back() {
+            None => {}
+            Some(SentBack::Again(request)) => side.take_back(request),
+            Some(SentBack::Lost) => return self.lose_data(),
+        }
+        let mut has_happened = false;
+        loop {
+            let again = side.pass_again();
+            if let Some(Ready::Refused(why)) = &again {
+                self.caller.outbox.refuse_passed(why);
+                has_happened = true;
+            }
+            let polled = side.poll(cx, &self.caller.outbox, &mut self.caller.worker.read_buffer());
+            match polled {
+                Poll::Pending => return has_happened,
+                Poll::Ready(Ok(())) if again == Some(Ready::Later) => has_happened = true,
+                Poll::Ready(Ok(())) => return true,
+                Poll::Ready(Err(lost)) => {
+                    tracing::debug!(address = %self.caller.client.address, "a client lost the data Redis ({lost})");
+                    return self.lose_data();
+                }
+            }
+        }
+    }
+
+    /// As one Redis does that goes away: what was not answered may have been done or not.
+    fn lose_data(&mut self) -> bool {
+        if let Some(side) = &mut self.caller.side {
+            side.disconnect();
+        }
+        self.caller.outbox.abandon_passed();
+        self.closing = true;
+        true
+    }
+}

@@ -1,0 +1,385 @@
+//! The clocks of all masters, as they are read once a second and in every proof.
+//!
+//! A clock that seems to have been set is not judged at once: if all masters seem to have made the same jump, it was
+//! this proxy that stood still. So the others are read first.
+
+mod past;
+
+use std::time::Duration;
+
+use self::past::{Learned, Past};
+use super::clock::Instant;
+use super::unix_time::UnixTime;
+use crate::decision::quorum::{MasterId, MasterSet, Quorum};
+use crate::decision::roster::clock::{Clock, Finding, Look, Sample, judge};
+use crate::decision::roster::noted::{Note, Read, Timekeeper};
+
+/// How long the other masters have to be read, in microseconds.
+const CONFIRMATION_US: i64 = 2_000_000;
+
+/// Allowance for reading two clocks, in microseconds: neither is read in no time, and a wall clock that is slewed is
+/// no step.
+const READING_US: i64 = 1_000;
+
+/// The clock of a master as it was read once.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// When we asked, and when we had the answer.
+    pub asked: Instant,
+    /// See `asked`.
+    pub answered: Instant,
+    /// What its clock said, in microseconds of Unix time.
+    pub unix_micros: i64,
+}
+
+impl Reading {
+    /// The same, by the clock that proofs are judged by.
+    pub fn sample(&self, time: &UnixTime) -> Sample {
+        sample(time.elapsed_us(self.asked), time.elapsed_us(self.answered), self.unix_micros)
+    }
+}
+
+/// A sample with the allowance for reading.
+pub fn sample(sent_us: i64, received_us: i64, master_us: i64) -> Sample {
+    Sample { sent_us: sent_us - READING_US, received_us: received_us + READING_US, master_us }
+}
+
+/// A master's clock, as links judge votes by it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timekeeping {
+    /// The clock as it was last read. Nothing continues one that was not read.
+    pub clock: Option<Clock>,
+    /// The epoch in which it was begun: see [`Term::clock`](crate::decision::roster::term::Term::clock).
+    pub begun: u64,
+    /// The epoch in which this was asked.
+    pub epoch: u64,
+}
+
+/// What is known of the clocks.
+#[derive(Clone, Debug)]
+pub struct Clocks {
+    quorum: Quorum,
+    drift_ppm: i64,
+    clocks: Vec<Option<Clock>>,
+    /// By master, the epoch in which its clock was begun.
+    begun: Vec<u64>,
+    /// By master, whose clock it is, as its mark said last.
+    whose: Vec<Option<Timekeeper>>,
+    past: Past,
+    /// Masters that cannot be read just now: nobody waits for them.
+    lost: MasterSet,
+    /// Since one seems to have been set: when that was, and what the others looked like since.
+    suspicion: Option<(i64, Vec<Option<Look>>)>,
+    /// Counts how often clocks were begun anew.
+    epoch: u64,
+}
+
+/// What a reading has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing, or nothing yet.
+    Nothing,
+    /// A clock seems to have been set: the others have to be read as well. It is told once.
+    Suspicion,
+    /// These were set, by about so many microseconds.
+    Stepped(Vec<(MasterId, i64)>),
+    /// This proxy stood still, for about so many microseconds.
+    StoodStill(i64),
+    /// Those that were read do not go on as another proxy has noted them: more have to be read. It is told once.
+    Unsure,
+}
+
+impl Clocks {
+    /// Clocks that nobody has read yet. `drift` is the largest difference between the rates of two; for as long as
+    /// `patience` enough are waited for to compare them with what other proxies have noted.
+    pub fn new(quorum: Quorum, drift: f64, patience: Duration) -> Self {
+        let drift_ppm = (drift * 1_000_000.0) as i64;
+        let (clocks, begun) = (vec![None; quorum.masters()], vec![0; quorum.masters()]);
+        let patience_us = i64::try_from(patience.as_micros()).unwrap_or(i64::MAX);
+        Self {
+            quorum,
+            drift_ppm,
+            clocks,
+            begun,
+            whose: vec![None; quorum.masters()],
+            past: Past::new(quorum, patience_us),
+            lost: MasterSet::EMPTY,
+            suspicion: None,
+            epoch: 0,
+        }
+    }
+
+    /// The clock of a master; none before all were compared with what was noted of them.
+    pub fn get(&self, master: MasterId) -> Timekeeping {
+        let clock = self.clocks.get(master.index()).copied().flatten();
+        let clock = clock.filter(|_| self.past.is_known());
+        let begun = self.begun.get(master.index()).copied().unwrap_or_default();
+        Timekeeping { clock, begun, epoch: self.epoch }
+    }
+
+    /// By master, the epoch in which its clock was begun.
+    pub fn begun(&self) -> &[u64] {
+        &self.begun
+    }
+
+    /// Counts how often clocks were begun anew.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether notes of other proxies are still wanted.
+    pub fn wants_notes(&self) -> bool {
+        !self.past.is_known()
+    }
+
+    /// A master was looked at: whose clock it has, and what another proxy has noted on it.
+    pub fn met(&mut self, master: MasterId, whose: Option<Timekeeper>, note: Option<Note>) {
+        self.whose[master.index()] = whose;
+        self.past.met(master, note);
+    }
+
+    /// The time of day as another proxy has noted it, by what it was when our clock began; it is told once.
+    pub fn noted_time_us(&mut self) -> Option<i64> {
+        self.past.take_time()
+    }
+
+    /// What a proxy that starts later should know, if something is known: the time of day, by what it was when our clock
+    /// began, the clocks of these masters, and of members that this one has not read itself.
+    pub fn note(&self, of: MasterSet, now_us: i64, time_us: i64) -> Option<Note> {
+        if !self.past.is_known() || self.suspicion.is_some() {
+            return None;
+        }
+        let read = self.known().filter(|(master, ..)| of.contains(*master));
+        let read = read.map(|(_, whose, clock)| (whose, clock));
+        Some(Note::new(now_us, time_us, read.chain(self.past.clocks())))
+    }
+
+    fn known(&self) -> impl Iterator<Item = Read> {
+        let both = self.whose.iter().zip(&self.clocks).enumerate();
+        both.filter_map(|(at, (whose, clock))| Some((MasterId::new(at), (*whose)?, (*clock)?)))
+    }
+
+    /// The clock of `master` was read.
+    pub fn read(&mut self, master: MasterId, sample: Sample) -> Shown {
+        let shown = self.compare(master, sample);
+        if self.past.is_known() {
+            return shown;
+        }
+        let read: Vec<_> = self.known().collect();
+        let (now_us, drift_ppm) = (sample.received_us, self.drift_ppm);
+        let learned = self.past.learn(&read, now_us, drift_ppm, self.quorum);
+        match learned {
+            Learned::Nothing => shown,
+            Learned::Waits => Shown::Unsure,
+            Learned::Known(set) => {
+                self.epoch += 1;
+                set.iter().for_each(|(master, _)| self.begin_anew(*master));
+                if set.is_empty() { shown } else { Shown::Stepped(set) }
+            }
+        }
+    }
+
+    fn compare(&mut self, master: MasterId, sample: Sample) -> Shown {
+        let drift_ppm = self.drift_ppm;
+        let noted = self.whose.get(master.index()).copied().flatten();
+        let mut noted = noted.and_then(|whose| self.past.take(whose));
+        let Some(place) = self.clocks.get_mut(master.index()) else { return Shown::Nothing };
+        let look = match place {
+            Some(clock) => clock.look(sample),
+            None => {
+                let look = noted.as_mut().map_or(Look::Continues, |noted| noted.look(sample));
+                *place = noted.or_else(|| Some(Clock::new(sample, drift_ppm)));
+                look
+            }
+        };
+        self.lost.remove(master);
+        let now_us = sample.received_us;
+        let is_new = self.suspicion.is_none();
+        if is_new && look == Look::Continues {
+            return Shown::Nothing;
+        }
+        let begin = || (now_us, vec![None; self.clocks.len()]);
+        let (since_us, looks) = self.suspicion.get_or_insert_with(begin);
+        looks[master.index()] = Some(look);
+        let is_due = now_us - *since_us > CONFIRMATION_US;
+        match self.judge(is_due) {
+            None if is_new => Shown::Suspicion,
+            shown => shown.unwrap_or(Shown::Nothing),
+        }
+    }
+
+    /// A master cannot be read: nobody waits for it.
+    pub fn lost_sight(&mut self, master: MasterId) -> Shown {
+        self.lost.insert(master);
+        self.judge(false).unwrap_or(Shown::Nothing)
+    }
+
+    /// Says what a suspicion has come to once all others were read, or, when it is due, without them.
+    fn judge(&mut self, is_due: bool) -> Option<Shown> {
+        let (_, looks) = self.suspicion.as_ref()?;
+        let is_awaited = |(at, (clock, look)): (usize, (&Option<Clock>, &Option<Look>))| {
+            clock.is_some() && look.is_none() && !self.lost.contains(MasterId::new(at))
+        };
+        if !is_due && self.clocks.iter().zip(looks).enumerate().any(is_awaited) {
+            return None;
+        }
+        let seen = looks.iter().enumerate();
+        let seen: Vec<_> =
+            seen.filter_map(|(at, look)| Some((MasterId::new(at), (*look)?))).collect();
+        self.suspicion = None;
+        self.epoch += 1;
+        Some(match judge(self.quorum, &seen) {
+            Finding::StoodStill(stopped_us) => {
+                (0..self.clocks.len()).for_each(|at| self.begin_anew(MasterId::new(at)));
+                self.past.forget();
+                Shown::StoodStill(stopped_us)
+            }
+            Finding::Stepped(masters) => self.stepped(masters, &seen),
+        })
+    }
+
+    fn stepped(&mut self, masters: MasterSet, seen: &[(MasterId, Look)]) -> Shown {
+        masters.iter().for_each(|master| self.begin_anew(master));
+        let by = |(master, look): &(MasterId, Look)| match look {
+            Look::Stepped { least_us, most_us } => Some((*master, (least_us + most_us) / 2)),
+            Look::Continues => None,
+        };
+        Shown::Stepped(seen.iter().filter_map(by).collect())
+    }
+
+    fn begin_anew(&mut self, master: MasterId) {
+        (self.clocks[master.index()], self.begun[master.index()]) = (None, self.epoch);
+    }
+}
+
+/// How far a clock has gone wrong, in words.
+pub fn deviation(by_us: i64) -> String {
+    let way = if by_us > 0 { "gained" } else { "lost" };
+    format!("{way} {} ms", by_us.abs() / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_US: i64 = 1_000_000;
+
+    fn clocks() -> Clocks {
+        Clocks::new(Quorum::of(3), 0.01, Duration::from_secs(60))
+    }
+
+    /// Reads the clocks of three masters once a second; `off_ms` says how far each is off, by master and second.
+    fn found(seconds: i64, off_ms: impl Fn(usize, i64) -> Option<i64>) -> Vec<(usize, i64)> {
+        let mut clocks = clocks();
+        let mut found = Vec::new();
+        for second in 0..seconds {
+            for master in 0..3 {
+                let Some(off_ms) = off_ms(master, second) else { continue };
+                let sent_us = second * SECOND_US + 3_000 * master as i64;
+                let master_us = sent_us + 1_000 + 1_000 * off_ms;
+                let shown =
+                    clocks.read(MasterId::new(master), sample(sent_us, sent_us + 2_000, master_us));
+                if let Shown::Stepped(masters) = shown {
+                    found.extend(masters.iter().map(|(master, _)| (master.index(), second)));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn clocks_may_differ_and_drift_a_little() {
+        let off = |master: usize, second: i64| Some(5_000 * master as i64 + 5 * second);
+        assert_eq!(found(100, off), []);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_is_found_when_the_others_were_read() {
+        for jump in [-3_000, -100, 100, 3_000] {
+            let off = |master, second| Some(if master == 1 && second >= 7 { jump } else { 0 });
+            let found = found(20, off);
+            assert_eq!(found.len(), 1, "{jump} ms: {found:?}");
+            assert!(found[0].0 == 1 && found[0].1 <= 8, "{jump} ms: {found:?}");
+        }
+    }
+
+    #[test]
+    fn when_all_jump_alike_this_proxy_stood_still() {
+        assert_eq!(found(20, |_, second| Some(if second >= 7 { 5_000 } else { 0 })), []);
+    }
+
+    #[test]
+    fn one_that_is_not_read_is_not_waited_for() {
+        let off = |master, second| {
+            let jump = if master == 1 && second >= 7 { 5_000 } else { 0 };
+            (master != 2 || second < 7).then_some(jump)
+        };
+        let found = found(20, off);
+        assert_eq!(found.iter().map(|(master, _)| *master).collect::<Vec<_>>(), [1], "{found:?}");
+    }
+
+    /// Whether the readings of a master whose clock is set, while another one is silent, want more readings.
+    fn wants_more(readings: i64) -> Vec<bool> {
+        let mut clocks = clocks();
+        let mut read = |master, sent_us: i64, off_us| {
+            clocks.read(MasterId::new(master), sample(sent_us, sent_us + 2_000, sent_us + off_us))
+        };
+        (0..3).for_each(|master| assert_eq!(read(master, 0, 1_000), Shown::Nothing));
+        (1..=readings).map(|at| read(1, at * 10_000, 5_000_000) == Shown::Suspicion).collect()
+    }
+
+    #[test]
+    fn a_suspicion_wants_one_reading_of_the_others() {
+        assert_eq!(wants_more(4), [true, false, false, false]);
+    }
+
+    #[test]
+    fn one_that_was_lost_is_not_waited_for_a_moment() {
+        let (set, other, lost) = (MasterId::new(1), MasterId::new(0), MasterId::new(2));
+        for is_lost_before in [true, false] {
+            let mut clocks = clocks();
+            let at = |us: i64, off_us| sample(us, us + 2_000, us + off_us);
+            for master in [set, other, lost] {
+                assert_eq!(clocks.read(master, at(0, 1_000)), Shown::Nothing);
+            }
+            if is_lost_before {
+                assert_eq!(clocks.lost_sight(lost), Shown::Nothing);
+            }
+            assert_eq!(clocks.read(set, at(SECOND_US, 9_000_000)), Shown::Suspicion);
+            let mut shown = clocks.read(other, at(SECOND_US, 1_000));
+            if !is_lost_before {
+                assert_eq!(shown, Shown::Nothing, "the third may still be read");
+                shown = clocks.lost_sight(lost);
+            }
+            assert!(matches!(shown, Shown::Stepped(masters) if masters[0].0 == set));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_begun_anew_and_only_that_one() {
+        let mut clocks = clocks();
+        let mut read_all = |second: i64, off_us: [i64; 3]| {
+            for master in [0, 1, 2] {
+                let sent_us = second * SECOND_US;
+                let it = sample(sent_us, sent_us + 2_000, sent_us + off_us[master]);
+                clocks.read(MasterId::new(master), it);
+            }
+            clocks.begun().to_vec()
+        };
+        let first = read_all(0, [0, 0, 0]);
+        assert_eq!(read_all(1, [0, 0, 0]), first);
+        read_all(2, [0, 9_000_000, 0]);
+        let second = read_all(3, [0, 9_000_000, 0]);
+        assert_eq!(second.iter().zip(&first).filter(|(a, b)| a != b).count(), 1);
+        assert_ne!(second[1], first[1]);
+        assert_eq!(read_all(4, [0, 9_000_000, 0]), second, "it goes on as it was set");
+        let stood_still = read_all(5, [5_000_000, 14_000_000, 5_000_000]);
+        assert!(stood_still.iter().zip(&second).all(|(a, b)| a != b), "{stood_still:?}");
+    }
+
+    #[test]
+    fn a_deviation_is_told_in_words() {
+        assert_eq!(deviation(3_000_999), "gained 3000 ms");
+        assert_eq!(deviation(-15_000), "lost 15 ms");
+    }
+}

@@ -1,0 +1,178 @@
+//! One thread with one event loop that owns its listener, sessions and links. Nothing is shared
+//! between workers on the hot path.
+//!
+//! * `threads` starts the workers, `shared` is what all of them share;
+//! * `chores`: what a worker does beside serving; `orders`: what it does when another process takes over.
+
+mod chores;
+mod orders;
+mod threads;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::context::worker::Worker;
+use crate::data::watch::watch as watch_data;
+use crate::handover::worker_control::Orders;
+use crate::masters::dial::Dial;
+use crate::masters::roster::keeper::Keeper;
+use crate::masters::side_connection::Errands;
+use crate::masters::watch::Watch;
+use crate::session::listener::Listeners;
+
+pub use threads::{on_one_thread, serve};
+
+/// How long the first clients are kept waiting for a quorum that votes.
+const FIRST_CONTACT: Duration = Duration::from_secs(3);
+
+/// How long they are kept waiting for a master that does not answer, where the others are a quorum.
+const TRIAL: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the last client has gone while draining.
+const DRAIN_POLL: Duration = Duration::from_millis(5);
+
+/// The masters belong to others.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct CannotServe(String);
+
+impl Worker {
+    /// Connects to the masters, serves clients until `shutdown` or until a successor does, then lets them
+    /// finish.
+    async fn serve(
+        self: Rc<Self>,
+        listeners: Arc<Listeners>,
+        orders: Orders,
+        mut shutdown: watch::Receiver<bool>,
+    ) -> anyhow::Result<()> {
+        self.start(self.shared.network.clone()).await;
+        tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => {
+                let drain_timeout = self.live().drain_timeout;
+                self.drain(drain_timeout).await;
+            },
+            departed = self.follow(listeners, orders) => self.drain_after(departed?).await,
+            why = self.refused() => return Err(CannotServe(why).into()),
+        }
+        self.tell_what_was_not_taken_back();
+        Ok(())
+    }
+
+    /// Resolves when these masters are found to be others'.
+    async fn refused(&self) -> String {
+        let electorate = self.engine.shared_electorate();
+        loop {
+            let changed = electorate.changed();
+            match electorate.refusal() {
+                Some(why) => return why,
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Connects to the masters. Clients may come once this returns: then those that can be reached are
+    /// known.
+    pub async fn start(self: &Rc<Self>, dial: impl Dial + Clone) {
+        self.connect(dial);
+        self.first_contact().await;
+    }
+
+    /// Starts what runs beside the sessions.
+    fn connect(self: &Rc<Self>, dial: impl Dial + Clone) {
+        for link in self.engine.links() {
+            let link = Rc::clone(link);
+            tokio::task::spawn_local(Rc::clone(&link).run(dial.clone(), Rc::clone(&self.engine)));
+            let lane = Rc::clone(link.lane());
+            tokio::task::spawn_local(lane.run(dial.clone(), Rc::clone(&link)));
+            tokio::task::spawn_local(chores::heartbeats(link, Rc::clone(&self.engine)));
+        }
+        tokio::task::spawn_local(Rc::clone(&self.hub).see_off());
+        for feed in self.hub.feeds() {
+            let hub = Rc::clone(&self.hub);
+            tokio::task::spawn_local(Rc::clone(feed).run(dial.clone(), hub));
+        }
+        tokio::task::spawn_local(chores::deadlines(Rc::clone(&self.engine)));
+        tokio::task::spawn_local(Rc::clone(&self.engine).keep_settling());
+        tokio::task::spawn_local(Rc::clone(&self.engine).keep_closing());
+        tokio::task::spawn_local(chores::look_at_itself(Rc::clone(self)));
+        if self.index == 0 {
+            tokio::task::spawn_local(chores::changes(Rc::clone(self)));
+            tokio::task::spawn_local(chores::timeouts(Rc::clone(self)));
+            tokio::task::spawn_local(Rc::clone(&self.engine).keep_comparing());
+            self.look_after_masters(dial);
+        }
+    }
+
+    fn errands<D: Dial>(&self, dial: D) -> Errands<D> {
+        Errands {
+            dial,
+            addresses: self.shared.settings.masters.clone().into(),
+            electorate: self.engine.shared_electorate(),
+            quorum: self.engine.rules().quorum,
+            vote_timeout: self.shared.settings.vote_timeout,
+            patience: self.shared.settings.patience(),
+        }
+    }
+
+    /// The first worker does that for all.
+    fn look_after_masters(&self, dial: impl Dial + Clone) {
+        let electorate = self.engine.shared_electorate();
+        if let Some(upstream) = self.data() {
+            tokio::task::spawn_local(watch_data(upstream.clone()));
+        }
+        tokio::task::spawn_local(Keeper::new(self.errands(dial.clone())).run());
+        for link in self.engine.links() {
+            let (master, address) = (link.master(), link.address().clone());
+            let watch = Watch { master, address, electorate: Arc::clone(&electorate) };
+            tokio::task::spawn_local(Rc::new(watch).run(dial.clone()));
+        }
+    }
+
+    /// Waits until a quorum votes and every master was tried, or until it is known what this proxy waits for.
+    async fn first_contact(&self) {
+        let tried = async {
+            let engine = &self.engine;
+            let all_tried = || engine.links().iter().all(|link| link.was_tried());
+            let votes = || engine.rules().quorum.reached_by(engine.voters());
+            let waits = || engine.electorate().why_it_waits().is_some();
+            let is_late = || self.uptime() >= TRIAL;
+            while !(all_tried() || is_late()) || !(votes() || waits()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(FIRST_CONTACT, tried).await;
+    }
+
+    async fn drain(&self, limit: Duration) {
+        self.draining.set(true);
+        self.shared.registry.wake_all();
+        // What takes a lost claim back, or ends a lease, goes to masters even when its client has gone.
+        let delivers = || self.engine.links().iter().any(|link| link.is_up() && link.owes());
+        let connected = || self.shared.registry.connected();
+        let serves = || connected() > 0 || self.engine.in_flight() > 0 || delivers();
+        let gone = async {
+            while serves() || self.takes_back() {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
+        };
+        if tokio::time::timeout(limit, gone).await.is_err() && serves() {
+            tracing::warn!(clients = connected(), "not all clients were finished");
+        }
+    }
+
+    /// The same for locks on the data Redis, which another process would not take back.
+    fn takes_back(&self) -> bool {
+        self.gate.get().is_some_and(|gate| gate.pending().can_be_done())
+    }
+
+    fn tell_what_was_not_taken_back(&self) {
+        let requests = self.gate.get().map_or(0, |gate| gate.pending().count());
+        if requests > 0 {
+            tracing::warn!(requests, "not all locks were taken back from the data Redis");
+        }
+    }
+}
