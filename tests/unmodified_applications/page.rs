@@ -109,18 +109,18 @@ const HEADINGS: &str = "\
 const INTRODUCTION: &str = "\
 # Applications
 
-Made from what `make test-applications` sees; do not edit it by hand, run `make applications-page`.
+Generated from the results of `make test-applications`; do not edit it by hand, run `make applications-page`.
 
-Published applications and frameworks, unmodified and at the versions given here, each with [one address for locks and
-data](data.md). Each goes through its checks twice: in front of a plain Redis, and in front of the proxy with three masters and
-`--data`. Workers, schedulers and web pages are those of the packages.
+This page lists published applications and frameworks, unmodified and at the versions given here. Each uses [one address for
+locks and data](data.md). Each runs its checks twice: against a plain Redis, and against the proxy with three masters and
+`--data`. Workers, schedulers and web pages come from the packages.
 
-* `passed` in front of the proxy also means: when the application had ended with a lock held, its locks were on the masters and
-  not in the data Redis, and nothing else was on the masters.
-* `without` names what the application shows or asks if it is there. A plain Redis has it and the proxy has not.
-* `none`: the application has no locks, or keeps them in one transaction, script or key with its data. Then they stay with it
-  in the data Redis. [The tables](../tests/applications/README.md) say which.
+* `passed` in the proxy column also means that, after the application ended with a lock held, its locks were on the masters and
+  not in the data Redis. Nothing else was on the masters.
+* `without` lists optional features that the application displays or probes for. A plain Redis has them and the proxy lacks them.
+* `none`: the application has no locks, or keeps them in one transaction, script or key with its data. Such locks stay with the
+  data in the data Redis. [The tables](../tests/applications/README.md) say which.
 
-The patterns are worth copying: they name the keys that these applications use as locks. [Clients](clients.md) has the lock
-libraries alone.
+The patterns are worth copying: they match the keys that these applications use as locks. [Clients](clients.md) covers lock
+libraries on their own.
 ";
