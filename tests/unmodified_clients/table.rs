@@ -101,28 +101,29 @@ const TITLES: [(&str, &str); 10] = [
 const INTRODUCTION: &str = "\
 # Clients
 
-Made from what `make test-clients` sees; do not edit it by hand, run `make clients-page`.
+Generated from the results of `make test-clients`; do not edit it by hand, run `make clients-page`.
 
 Published client libraries, unmodified and at the versions given here, take locks through the proxy in
-front of three masters. Each goes through its checks twice: with all masters up, and with one of them
+front of three masters. Each library runs its checks twice: with all masters up, and with one of them
 killed (`kill -9`) right after `acquire`, while the lock is held. `passed` means both times.
 
-| check | what is seen |
+| check | what is tested |
 | --- | --- |
 | `acquire` | takes a free lock |
 | `refuse` | a second holder is refused |
-| `extend` | the holder prolongs the lock |
-| `stranger` | a release by somebody who does not hold the lock frees nothing |
-| `release` | the holder releases the lock, and the next one gets it |
-| `expire` | a lock that nobody releases is gone after its TTL, and somebody else gets it |
-| `wait` | who waits for a lock gets it after its release |
+| `extend` | the holder extends the lock |
+| `stranger` | a release by a client that does not hold the lock frees nothing |
+| `release` | the holder releases the lock, and the next client gets it |
+| `expire` | a lock that is not released is gone after its TTL, and another client gets it |
+| `wait` | a client that waits for a lock gets it after its release |
 
-`none`: the library has no such thing. `wire replay`: the library cannot run here, so the bytes that it sends are
-sent and the replies that it needs are checked. `key` is the type of the key that the lock is; *also* names the checks of
-what only that library has.
+`none`: the library has no such feature. `wire replay`: the library cannot run here, so the test sends the bytes
+that the library sends, and checks for the replies that it needs. `key` is the type of the lock's key. *also* lists
+the checks of features that only that library has.
 
-Besides, all clients take locks in front of one proxy and go away without a word, and then each tries to take
-everything that is held by locks of the same type of key, whatever their library and language: it is refused.
+In a further test, all clients take locks through one proxy and disconnect without releasing them. Then each client
+tries to take every held lock with the same type of key, whatever library and language took it. Each attempt is
+refused.
 
 The programs are in [tests/clients](../tests/clients/README.md).
 ";
