@@ -1,6 +1,6 @@
 //! From the words of a request to an operation.
 //!
-//! [`prepare`] finds the command in the [table](crate::catalogue::table), checks it in Redis's order, and hands it to its
+//! [`prepare`] finds the command in the [`table`], checks it in Redis's order, and hands it to its
 //! family.
 //!
 //! * [`options`]: arguments behind the key, read as Redis does; `help`: Redis's texts;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::OperationId;
+use super::flight::OperationId;
 use crate::time::clock::Instant;
 
 /// The deadlines of all rounds. Every round has the same time, so they end in the order in which

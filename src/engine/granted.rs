@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::Engine;
+use super::flight::{Flight, OperationId};
 use super::link::Link;
-use super::{Engine, Flight, OperationId};
 use crate::client::outbox::Target;
 use crate::decision::quorum::{MasterSet, turn};
 use crate::operation::debts::{Debt, Lease, Note, Over};
@@ -30,32 +31,28 @@ const TURNS_OF_A_NOTE: u32 = 4;
 const LOOK: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Whether replies have to be given before this one.
-    pub(super) fn is_too_early(&self, id: OperationId) -> bool {
-        let is_next = self.with(id, |flight| flight.target.as_ref().is_none_or(Target::is_next));
-        is_next == Some(false)
-    }
-
     /// Tells the client of a grant when it is its turn. A client that pipelines its requests would else begin to count
     /// its time to live long after the masters have.
     pub(super) fn grant_in_turn(self: &Rc<Self>, id: OperationId, reply: Reply) {
         let engine = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            while engine.is_too_early(id) {
+            while engine.flights.look(id, Flight::is_too_early) == Some(true) {
                 tokio::time::sleep(LOOK).await;
                 let now = clock::now();
                 engine.see(now);
-                let next = engine.with(id, |flight| flight.operation.untold(&engine.rules, now));
-                match next {
-                    Some(next) if !matches!(next.then, Then::Wait) => {
-                        engine.act(id, next);
-                        return engine.start_ready();
+                let is_changed = engine.on_flight(id, |flight| {
+                    let next = flight.operation.untold(&engine.rules, now);
+                    let is_next = !matches!(next.then, Then::Wait);
+                    if is_next {
+                        engine.act(flight, next);
                     }
-                    _ => {}
+                    is_next
+                });
+                if is_changed == Some(true) {
+                    return engine.start_ready();
                 }
             }
-            engine.reply(id, reply, turn::End::Granted);
-            engine.retire(id);
+            engine.on_flight(id, |flight| engine.reply(flight, reply, turn::End::Granted));
             engine.start_ready();
         });
     }
@@ -67,18 +64,13 @@ impl Engine {
         }
     }
 
-    /// What masters have still to be told when all that is to come has come.
-    pub(super) fn last_owed(&self, operation: &Operation) -> Option<(u32, Box<[u8]>, Owed)> {
-        let owed = operation.owed(&self.rules)?;
-        Some((operation.db, operation.key.clone(), owed))
-    }
-
-    /// Who has not deleted what was given back is told at once. And once more when the lease's own claim cannot reach
-    /// anybody any more, which another worker may have sent.
-    pub(super) fn settle_owed(&self, id: OperationId, (db, key, owed): (u32, Box<[u8]>, Owed)) {
+    /// Tells masters at once that have not deleted what was given back. They are told once more when the lease's own claim
+    /// cannot reach them any more, which another worker may have sent.
+    pub(super) fn settle_owed(&self, flight: &mut Flight, owed: Owed) {
+        let (db, key) = (flight.operation.db, flight.operation.key.clone());
         let Owed { attempt, now, later, end } = owed;
         if !now.union(later).is_empty() {
-            self.note_over(id, Note { db, attempt, end });
+            self.note_over(flight, Note { db, attempt, end });
         }
         let lease = Lease { db, key, over: Over::Attempt(attempt), end };
         self.tell_over(&lease, now);
@@ -113,13 +105,10 @@ impl Engine {
     }
 
     /// The vote timeout has passed, and a master is silent: the others keep in mind what it may not know.
-    pub(super) fn note_silence(&self, id: OperationId) {
-        let note = self.with(id, |flight| {
-            let Owed { attempt, end, .. } = flight.operation.owed(&self.rules)?;
-            Some(Note { db: flight.operation.db, attempt, end })
-        });
-        if let Some(note) = note.flatten() {
-            self.note_over(id, note);
+    pub(super) fn note_silence(&self, flight: &mut Flight) {
+        if let Some(Owed { attempt, end, .. }) = flight.operation.owed(&self.rules) {
+            let note = Note { db: flight.operation.db, attempt, end };
+            self.note_over(flight, note);
         }
     }
 
@@ -137,9 +126,9 @@ impl Engine {
         });
     }
 
-    pub(super) fn note_over(&self, id: OperationId, note: Note) {
-        let is_noted = self.with(id, |flight| std::mem::replace(&mut flight.is_noted, true));
-        if is_noted == Some(false) {
+    /// Has all masters that can be reached keep in mind that a lease is over, once for each flight.
+    pub(super) fn note_over(&self, flight: &mut Flight, note: Note) {
+        if !std::mem::replace(&mut flight.is_noted, true) {
             let debt = Debt::Note(note);
             self.reachable().iter().for_each(|to| self.links[to.index()].deliver(debt.clone()));
         }

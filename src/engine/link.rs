@@ -30,9 +30,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::Engine;
+use super::flight::OperationId;
 use super::lane::Lane;
 use super::reader::Reader;
-use super::{Engine, OperationId};
 use crate::config::{MasterAddr, Settings};
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::mark::Seal;

@@ -26,7 +26,7 @@ impl Engine {
                 Ok(Some((answer, raw))) if is_known => {
                     engine.answered(waiting, seal.proves(Heard { answer: &answer, raw }), now);
                 }
-                _ => engine.settle(master, waiting, None, now),
+                _ => engine.lost(master, waiting),
             }
         });
     }

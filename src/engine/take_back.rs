@@ -1,74 +1,68 @@
-//! What masters missed, and what has to be taken back.
+//! Claims that are taken back, and requests that are sent once more.
 
 use std::rc::Rc;
 
+use super::Engine;
+use super::flight::Flight;
 use super::link::Waiting;
-use super::{Engine, Flight, OperationId};
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::mark::Proven;
 use crate::operation::Heard;
 use crate::operation::request::Form;
+use crate::time::clock;
 
 impl Engine {
-    /// Takes the operation's effect back on `master`, now or when its link is back: the link sees to it that it arrives.
-    pub(super) fn undo(&self, id: OperationId, master: MasterId) {
+    /// Takes the operation's effect back on `master`, now or once its link is back: the link sees to it that it arrives.
+    pub(super) fn undo(&self, flight: &Flight, master: MasterId) {
         self.metrics.rollbacks.one();
-        if let Some(round) = self.with(id, |flight| flight.operation.round()) {
-            self.defer(id, master, round);
-        }
-    }
-
-    /// `master` has forgotten our script and gets its text, if its answer still matters. What has been decided is sent
-    /// again only to catch up with the others, and only if it can hit nothing that has come after it.
-    pub(super) fn send_again(&self, master: MasterId, waiting: Waiting) -> bool {
-        self.links[master.index()].forgot();
-        self.send_once_more(master, waiting, Form::Text)
-    }
-
-    /// `master` has done nothing with a call that was sent [together](crate::lua::program::Program::together) with others.
-    pub fn has_to_go_alone(self: &Rc<Self>, master: MasterId, waiting: Waiting) {
-        if !self.send_once_more(master, waiting, Form::Sha) {
-            self.lost(master, waiting);
-        }
-    }
-
-    /// Whether a master is asked once more that was flushed before or after it answered: nobody can tell which. Where a lease is
-    /// to go, the second answer will do: if the first was given before the flush, that went on at the same time.
-    pub(super) fn is_asked_again_after_a_flush(
-        &self,
-        vote: &Proven<Heard<'_>>,
-        waiting: Waiting,
-    ) -> bool {
-        let ends_leases = |flight: &mut Flight| flight.operation.builds_on_earlier_votes();
-        vote.flush().is_none()
-            && self.with(waiting.operation, ends_leases) == Some(true)
-            && self.send_once_more(vote.master(), waiting, Form::Sha)
-    }
-
-    fn send_once_more(&self, master: MasterId, waiting: Waiting, form: Form) -> bool {
-        let mut scratch = self.scratch.borrow_mut();
-        scratch.clear();
-        let round = waiting.round;
-        let db = self.with(waiting.operation, |flight| {
-            let operation = &flight.operation;
-            let is_round = round == flight.operation.round();
-            let is_open = is_round && flight.target.is_some() && !flight.pausing;
-            if is_open || operation.must_arrive() {
-                operation.encode_for(master, &self.rules, form, &mut scratch);
-            }
-            (operation.db, flight.term())
-        });
-        let Some((db, term)) = db else { return false };
-        if !scratch.is_empty() {
-            self.links[master.index()].send(db, &scratch, waiting, &term);
-        }
-        !scratch.is_empty()
-    }
-
-    fn defer(&self, id: OperationId, master: MasterId, round: u8) {
-        let debt = self.with(id, |flight| flight.operation.debt(&self.rules, round));
-        if let Some(debt) = debt.flatten() {
+        if let Some(debt) = flight.operation.debt(&self.rules, flight.operation.round()) {
             self.links[master.index()].deliver(debt);
         }
+    }
+
+    /// Sends `master`, which has forgotten our script, its text, if its answer still matters. A request that has been
+    /// decided is sent again only so that the master catches up, and only if it can hit nothing that has come after it.
+    pub(super) fn send_again(&self, flight: &Flight, master: MasterId, round: u8) -> bool {
+        self.links[master.index()].forgot();
+        self.send_once_more(flight, master, round, Form::Text)
+    }
+
+    /// Sends a call alone, as `master` has done nothing with it when it came
+    /// [together](crate::lua::program::Program::together) with others.
+    pub fn has_to_go_alone(self: &Rc<Self>, master: MasterId, waiting: Waiting) {
+        self.on_flight(waiting.operation, |flight| {
+            if !self.send_once_more(flight, master, waiting.round, Form::Sha) {
+                self.receive(flight, master, waiting.round, None, clock::now());
+            }
+        });
+        self.start_ready();
+    }
+
+    /// Asks a master once more that was flushed before or after it answered: nobody can tell which. Where a lease is to
+    /// go, the second answer will do: if the first was given before the flush, that went on at the same time.
+    pub(super) fn is_asked_again_after_a_flush(
+        &self,
+        flight: &Flight,
+        vote: &Proven<Heard<'_>>,
+        round: u8,
+    ) -> bool {
+        vote.flush().is_none()
+            && flight.operation.builds_on_earlier_votes()
+            && self.send_once_more(flight, vote.master(), round, Form::Sha)
+    }
+
+    fn send_once_more(&self, flight: &Flight, master: MasterId, round: u8, form: Form) -> bool {
+        let operation = &flight.operation;
+        let is_open = round == operation.round() && flight.target.is_some() && !flight.pausing;
+        if !is_open && !operation.must_arrive() {
+            return false;
+        }
+        let mut request = self.scratch.borrow_mut();
+        request.clear();
+        operation.encode_for(master, &self.rules, form, &mut request);
+        let waiting = Waiting { operation: flight.id, round };
+        let link = &self.links[master.index()];
+        link.send(operation.db, &request, waiting, &flight.term());
+        true
     }
 }

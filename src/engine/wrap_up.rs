@@ -1,22 +1,18 @@
-//! What is left to do about an operation that is answered, and about one of which nothing is on its way any more.
-//!
-//! Each is read off the operation in one go: most have nothing of it.
+//! What follows the reply to a client, and the end of a flight.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Engine, Flight, OperationId};
-use crate::decision::quorum::MasterSet;
-use crate::decision::register::ballot::Ballot;
+use super::Engine;
+use super::flight::Flight;
 use crate::lua::program::Program as Text;
 use crate::operation::debts::Note;
 use crate::operation::program::Message;
 use crate::operation::register::Place;
-use crate::operation::{Owed, verdict};
+use crate::operation::verdict;
 use crate::resp::reply::Reply;
 use crate::time::clock;
 
-/// What follows an answer.
+/// What follows a reply.
 pub(super) struct Aftermath {
     /// What masters without a link have missed.
     pub(super) note: Option<Note>,
@@ -28,19 +24,11 @@ pub(super) struct Aftermath {
     messages: Vec<Message>,
 }
 
-/// What is left of an operation at its end.
-pub(super) struct Left {
-    owed: Option<(u32, Box<[u8]>, Owed)>,
-    behind: Option<(Vec<Place>, MasterSet)>,
-    decided: Option<Vec<(Place, Ballot)>>,
-    differing: Option<(Arc<Text>, Vec<Place>)>,
-}
-
-/// How long nobody is warned again that masters answer differently.
+/// Least time between two warnings that masters answer differently.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// What follows `reply`, which an operation is about to be given.
+    /// Reads off the operation what follows `reply`, which its client is about to get. Most have nothing of it.
     pub(super) fn aftermath(&self, flight: &mut Flight, reply: &Reply) -> Aftermath {
         let turns = std::mem::take(&mut flight.turns);
         let operation = &flight.operation;
@@ -54,41 +42,31 @@ impl Engine {
         }
     }
 
-    /// Does it.
-    pub(super) fn follow_up(&self, id: OperationId, aftermath: Aftermath) {
+    /// Does what follows an answer.
+    pub(super) fn follow_up(&self, flight: &mut Flight, aftermath: Aftermath) {
         let Aftermath { note, was_in_vain, turns, changed, messages } = aftermath;
         if let Some(note) = note {
-            self.note_over(id, note);
+            self.note_over(flight, note);
         }
         self.leave_turns(turns, was_in_vain);
         self.tell_changes(changed);
         self.announce(messages);
     }
 
-    /// What is left of an operation of which nothing is on its way any more.
-    pub(super) fn left(&self, flight: &Flight) -> Left {
+    /// Does what is left to do at the end of a flight.
+    pub(super) fn wrap_up(&self, flight: &mut Flight) {
+        if let Some(owed) = flight.operation.owed(&self.rules) {
+            self.settle_owed(flight, owed);
+        }
         let operation = &flight.operation;
-        Left {
-            owed: self.last_owed(operation),
-            behind: operation.behind(),
-            decided: operation.decided(),
-            differing: operation.differing(),
-        }
-    }
-
-    /// Does it.
-    pub(super) fn leave(&self, id: OperationId, left: Left) {
-        if let Some(owed) = left.owed {
-            self.settle_owed(id, owed);
-        }
-        if let Some((places, masters)) = left.behind {
+        if let Some((places, masters)) = operation.behind() {
             let behind = &self.rules.registers.behind;
             places.into_iter().for_each(|place| behind.note(place, masters));
         }
-        if let Some(keys) = left.decided {
+        if let Some(keys) = operation.decided() {
             self.rules.registers.decided.note(keys);
         }
-        if let Some((program, places)) = left.differing {
+        if let Some((program, places)) = operation.differing() {
             self.metrics.replies_differing.one();
             self.warn_of_differing(&program, &places);
         }

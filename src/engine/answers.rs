@@ -1,0 +1,201 @@
+//! Answers of masters, and the deadlines of those that stay silent.
+
+use std::rc::Rc;
+
+use super::Engine;
+use super::flight::{Flight, OperationId};
+use super::link::Waiting;
+use crate::decision::quorum::{MasterId, turn};
+use crate::decision::roster::mark::Proven;
+use crate::decision::roster::poll::Counting;
+use crate::operation::{Heard, Next, Received, Then};
+use crate::resp::answer::Answer;
+use crate::time::clock::{self, Instant};
+
+impl Engine {
+    /// Counts the answer to `waiting` as a vote: the master has proved that it remembers.
+    pub fn answered(self: &Rc<Self>, waiting: Waiting, vote: Proven<Heard<'_>>, now: Instant) {
+        let (master, heard) = (vote.master(), *vote.answer());
+        self.stopwatch.see(now);
+        self.on_flight(waiting.operation, |flight| {
+            if self.is_sent_again(flight, master, waiting.round, heard) {
+                return;
+            }
+            let counting = match &mut flight.poll {
+                Some(poll) => poll.count(&vote, || self.term()),
+                None => Counting::Void,
+            };
+            match counting {
+                Counting::Ahead => return self.wait_for_version(waiting, vote),
+                Counting::Void
+                    if self.is_asked_again_after_a_flush(flight, &vote, waiting.round) =>
+                {
+                    return;
+                }
+                _ => {}
+            }
+            let counts = counting == Counting::Counts;
+            self.receive(flight, master, waiting.round, Some(heard).filter(|_| counts), now);
+        });
+        self.start_ready();
+    }
+
+    /// Takes an answer that is no vote: the master has none, or has not proved that it remembers. It counts only where
+    /// the master was not asked for a vote.
+    pub fn overheard(
+        self: &Rc<Self>,
+        master: MasterId,
+        waiting: Waiting,
+        heard: Heard<'_>,
+        now: Instant,
+    ) {
+        self.stopwatch.see(now);
+        self.on_flight(waiting.operation, |flight| {
+            if self.is_sent_again(flight, master, waiting.round, heard) {
+                return;
+            }
+            let was_asked =
+                flight.operation.needs_quorum() && flight.term().voters().contains(master);
+            self.receive(flight, master, waiting.round, Some(heard).filter(|_| !was_asked), now);
+        });
+        self.start_ready();
+    }
+
+    fn is_sent_again(
+        &self,
+        flight: &mut Flight,
+        master: MasterId,
+        round: u8,
+        heard: Heard<'_>,
+    ) -> bool {
+        let Answer::Error(error) = heard.answer else { return false };
+        error.starts_with(b"NOSCRIPT") && self.send_again(flight, master, round)
+    }
+
+    /// Takes note that the link was lost before `waiting` was answered: whether it took effect is unknown.
+    pub fn lost(self: &Rc<Self>, master: MasterId, waiting: Waiting) {
+        self.on_flight(waiting.operation, |flight| {
+            self.receive(flight, master, waiting.round, None, clock::now());
+        });
+        self.start_ready();
+    }
+
+    /// Hands an answer, or its loss, to the operation, and does what it wants next.
+    pub(super) fn receive(
+        self: &Rc<Self>,
+        flight: &mut Flight,
+        master: MasterId,
+        round: u8,
+        heard: Option<Heard<'_>>,
+        now: Instant,
+    ) {
+        let (answer, raw) = heard.map_or((None, &b""[..]), |heard| (Some(heard.answer), heard.raw));
+        let is_trusted = !matches!(answer, None | Some(Answer::Error(_)));
+        flight.outstanding -= 1;
+        flight.awaited.remove(master);
+        let asked_us = (flight.asked_round == round).then_some(flight.asked_us);
+        // The event loop may be so late that answers are read before their deadline is noticed.
+        let is_late = flight.deadline.is_some_and(|due| now > due);
+        let received = Received { master, round, answer, raw, now };
+        let next = flight.operation.received(&self.rules, received);
+        self.count_ballot(master, is_trusted, asked_us);
+        if is_trusted && asked_us.is_some() && !is_late {
+            self.rules.registers.is_heard(master);
+        }
+        self.act(flight, next);
+        if is_late {
+            self.end_round(flight, round);
+        }
+    }
+
+    /// Counts a ballot. `asked_us` is the beginning of its round, if that is still the current one.
+    fn count_ballot(&self, master: MasterId, is_trusted: bool, asked_us: Option<u64>) {
+        let metrics = self.metrics.master(master);
+        if !is_trusted {
+            return metrics.unknown.one();
+        }
+        match asked_us {
+            Some(asked_us) => {
+                let us = self.stopwatch.since(asked_us);
+                self.rules.leases.took(us);
+                metrics.round_trip.observe(us);
+            }
+            None => metrics.behind.one(),
+        }
+    }
+
+    /// Does what an operation wants next.
+    pub(super) fn act(self: &Rc<Self>, flight: &mut Flight, next: Next) {
+        for master in next.undo.iter() {
+            self.undo(flight, master);
+        }
+        match next.then {
+            Then::Wait => {}
+            then @ (Then::Ask | Then::TakeOn) => match (self.widened_for_too_long(flight), then) {
+                (Some(reply), _) => self.reply(flight, reply, turn::End::Lost),
+                (None, Then::TakeOn) => self.take_on(flight),
+                (None, _) => self.ask(flight),
+            },
+            Then::Tell(masters) => self.tell(flight, masters),
+            Then::Pause => self.pause(flight),
+            Then::Otherwise => self.go_on_as_program(flight),
+            Then::Reply(reply, turn::End::Granted) if flight.is_too_early() => {
+                self.grant_in_turn(flight.id, reply);
+            }
+            Then::Reply(reply, end) => self.reply(flight, reply, end),
+        }
+    }
+
+    /// Ends every round whose deadline had come at `due`, and tells masters what was put off until then.
+    pub fn expire(self: &Rc<Self>, due: Instant) {
+        self.stopwatch.see(clock::now());
+        while let Some((id, round)) = self.deadlines.due(due) {
+            self.on_flight(id, |flight| self.end_round(flight, round));
+            self.start_ready();
+        }
+        self.tell_once_more(due);
+    }
+
+    /// Returns the end of the next round that is not decided yet.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let deadline = self.deadlines.next(|id, round| self.is_open(id, round));
+        [deadline, self.next_to_tell()].into_iter().flatten().min()
+    }
+
+    /// Resolves when a deadline has been set while there was none.
+    pub async fn deadline_set(&self) {
+        self.deadlines.set.notified().await;
+    }
+
+    fn is_open(&self, id: OperationId, round: u8) -> bool {
+        self.flights.look(id, |flight| self.is_round_open(flight, round)) == Some(true)
+    }
+
+    /// Returns whether this round still waits for ballots, or a silent master may not know of an end that the client was
+    /// told.
+    fn is_round_open(&self, flight: &Flight, round: u8) -> bool {
+        let is_awaited = flight.target.is_some() || self.owes_a_note(flight);
+        flight.operation.round() == round && !flight.pausing && is_awaited
+    }
+
+    /// Ends a round: its vote timeout has passed, or the client's patience. A round that still waits for a silent quorum
+    /// is ended once more then.
+    fn end_round(self: &Rc<Self>, flight: &mut Flight, round: u8) {
+        if !self.is_round_open(flight, round) {
+            return;
+        }
+        if flight.target.is_none() {
+            return self.note_silence(flight);
+        }
+        let (rules, now) = (&self.rules, clock::now());
+        if flight.awaited.len() <= rules.quorum.tolerates() {
+            rules.registers.miss(flight.awaited);
+        }
+        let last = flight.last.unwrap_or(now);
+        let next = flight.operation.deadline(rules, now, now >= last);
+        self.act(flight, next);
+        if now < last && self.is_round_open(flight, round) {
+            self.deadlines.push_last(last, flight.id, round);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Rounds: requests of an operation to all masters, or to some.
+
+use std::rc::Rc;
+
+use super::Engine;
+use super::flight::Flight;
+use super::link::{Link, Waiting};
+use crate::decision::quorum::{MasterSet, turn};
+use crate::operation::request::Form;
+use crate::operation::{Asked, Sent, verdict};
+use crate::resp::reply::Reply;
+use crate::time::clock;
+
+impl Engine {
+    /// Sends the current round to all masters that can be reached, also to those whose ballots do not count: they have to
+    /// know what happens. Nothing is sent when the voters are too few.
+    pub(super) fn ask(&self, flight: &mut Flight) {
+        let (asked, term) = (self.reachable(), self.term());
+        let voters = asked.and(term.voters());
+        if let Some(reply) = self.too_few(flight.operation.needs_quorum(), asked, voters) {
+            let reply = flight.operation.as_known(reply);
+            return self.reply(flight, reply, turn::End::Lost);
+        }
+        self.rules.registers.see_flushes(self.links.iter().map(|link| link.flushed()).sum());
+        let db = flight.operation.db;
+        let flush = self.links.iter().map(|link| link.last_flush(db)).max();
+        let Some(poll) = flight.poll_in(&term, flush.unwrap_or_default()) else {
+            let reply = verdict::undecided(&self.rules, 0);
+            return self.reply(flight, reply, turn::End::Lost);
+        };
+        let mut request = self.scratch.borrow_mut();
+        request.clear();
+        let (now, asked_us) = (clock::now(), self.stopwatch.us());
+        let end = now + self.rules.vote_timeout;
+        let last = *flight.last.get_or_insert(now + self.rules.patience);
+        // A round that is sent gets the time that any has.
+        let patience = last.saturating_duration_since(now).max(self.rules.vote_timeout);
+        flight.operation.ask(&self.rules, Asked { all: asked, voters, patience }, now);
+        flight.operation.encode(&self.rules, Form::Sha, &mut request);
+        let round = flight.operation.round();
+        flight.poll = Some(poll);
+        flight.started_us.get_or_insert(asked_us);
+        (flight.asked_us, flight.asked_round, flight.deadline) = (asked_us, round, Some(end));
+        flight.outstanding += asked.len() as u16;
+        if !flight.operation.only_looks() {
+            flight.awaited = flight.awaited.union(asked);
+        }
+        let (waiting, sent) = (Waiting { operation: flight.id, round }, flight.operation.sent());
+        for link in asked.iter().map(|master| &self.links[master.index()]) {
+            match &sent {
+                Sent::Parts(parts) => link.send_parts(*parts, db, &request, waiting, &term),
+                Sent::Together(member) => link.send_together(member, db, &request, waiting, &term),
+                Sent::Program(program) => link.send_program(program, db, &request, waiting, &term),
+                Sent::Alone => link.send(db, &request, waiting, &term),
+            }
+        }
+        self.deadlines.push(end, flight.id, round);
+        if flight.operation.needs_all() && self.rules.wait_for_all() < self.rules.vote_timeout {
+            self.deadlines.push_last(now + self.rules.wait_for_all(), flight.id, round);
+        }
+    }
+
+    /// Sends each of these masters its own request in the current round.
+    pub(super) fn tell(self: &Rc<Self>, flight: &mut Flight, masters: MasterSet) {
+        let end = clock::now() + self.rules.vote_timeout;
+        let (round, term) = (flight.operation.round(), flight.term());
+        let waiting = Waiting { operation: flight.id, round };
+        flight.deadline = Some(end);
+        self.deadlines.push(end, flight.id, round);
+        let mut down = MasterSet::EMPTY;
+        for master in masters.iter() {
+            let link = &self.links[master.index()];
+            flight.outstanding += 1;
+            flight.awaited.insert(master);
+            if link.is_up() {
+                let mut request = Vec::new();
+                flight.operation.encode_for(master, &self.rules, Form::Sha, &mut request);
+                link.send(flight.operation.db, &request, waiting, &term);
+            } else {
+                down.insert(master);
+            }
+        }
+        for master in down.iter() {
+            self.receive(flight, master, round, None, clock::now());
+        }
+    }
+
+    /// Returns the reply when there are not enough masters to ask.
+    fn too_few(&self, needs_quorum: bool, asked: MasterSet, voters: MasterSet) -> Option<Reply> {
+        if needs_quorum {
+            let enough = self.rules.quorum.reached_by(voters);
+            (!enough).then(|| self.no_quorum(asked, voters))
+        } else {
+            asked.is_empty().then(|| verdict::no_master(&self.rules))
+        }
+    }
+
+    /// Says why there is no quorum. Masters that are only on probation will vote in a while, and clients know what
+    /// `LOADING` means.
+    pub(super) fn no_quorum(&self, asked: MasterSet, voters: MasterSet) -> Reply {
+        if let Some(obstacle) = self.electorate.why_it_waits() {
+            return verdict::not_serving(&obstacle);
+        }
+        let waiting = asked.without(voters).iter().filter(|master| self.electorate.waits(*master));
+        let waiting: MasterSet = waiting.collect();
+        let others = self.rules.quorum.everybody().without(voters);
+        let why = self.electorate.why_not(others) + &self.refusals();
+        if self.rules.quorum.reached_by(voters.union(waiting)) {
+            verdict::on_probation(&self.rules, voters.len(), &why)
+        } else {
+            verdict::too_few_voters(&self.rules, voters.len(), &why)
+        }
+    }
+
+    /// Returns `; ADDRESS: why` for each master that can be reached and does not serve.
+    fn refusals(&self) -> String {
+        let why = |link: &Rc<Link>| {
+            Some(format!("; {}: {}", link.address(), link.why_not_though_reached()?))
+        };
+        self.links.iter().filter_map(why).collect()
+    }
+}
