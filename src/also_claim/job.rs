@@ -44,7 +44,7 @@ pub enum Way {
 impl Job {
     /// What becomes of an operation while both places have the locks; `None`: nothing.
     pub fn of(operation: Operation) -> Option<Way> {
-        match operation.wish() {
+        match operation.kind.wish() {
             Wish::Other => None,
             Wish::Expire(_, words) if words.iter().any(|word| ["GT", "LT"].contains(word)) => None,
             Wish::Look => Some(Way::Masters(operation)),
@@ -54,7 +54,7 @@ impl Job {
 
     /// Whether an operation changes anything.
     pub fn changes(operation: &Operation) -> bool {
-        !matches!(operation.wish(), Wish::Look)
+        !matches!(operation.kind.wish(), Wish::Look)
     }
 
     /// Does it, and answers. A client that has gone meanwhile leaves nothing half done.

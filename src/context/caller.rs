@@ -245,8 +245,8 @@ impl Caller {
     pub fn ticket(&self, operation: &Operation, bytes: usize) -> Ticket {
         Ticket {
             key: self.worker.engine().fingerprint(operation.db, &operation.key),
-            order: operation.order(),
-            bytes: bytes.max(operation.request_bytes()),
+            order: operation.kind.order(),
+            bytes: bytes.max(operation.kind.request_bytes()),
             command: self.command,
         }
     }

@@ -60,7 +60,7 @@ impl Engine {
 
     /// The keys that it has changed, if anybody wants to know: of several it may have only read some.
     pub(super) fn changed_keys(&self, operation: &Operation) -> Vec<(u32, Vec<u8>)> {
-        if self.changes.is_unheard() { Vec::new() } else { operation.changed_keys() }
+        if self.changes.is_unheard() { Vec::new() } else { operation.changed_keys(&self.rules) }
     }
 
     pub(super) fn tell_changes(&self, changed: Vec<(u32, Vec<u8>)>) {

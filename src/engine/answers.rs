@@ -55,7 +55,7 @@ impl Engine {
                 return;
             }
             let was_asked =
-                flight.operation.needs_quorum() && flight.term().voters().contains(master);
+                flight.operation.kind.needs_quorum() && flight.term().voters().contains(master);
             self.receive(flight, master, waiting.round, Some(heard).filter(|_| !was_asked), now);
         });
         self.start_ready();
@@ -136,6 +136,10 @@ impl Engine {
                 (None, Then::TakeOn) => self.take_on(flight),
                 (None, _) => self.ask(flight),
             },
+            Then::Become(kind) => {
+                flight.operation.kind = *kind;
+                self.ask(flight);
+            }
             Then::Tell(masters) => self.tell(flight, masters),
             Then::Pause => self.pause(flight),
             Then::Otherwise => self.go_on_as_program(flight),
@@ -175,7 +179,7 @@ impl Engine {
     /// told.
     fn is_round_open(&self, flight: &Flight, round: u8) -> bool {
         let is_awaited = flight.target.is_some() || self.owes_a_note(flight);
-        flight.operation.round() == round && !flight.pausing && is_awaited
+        flight.operation.kind.round() == round && !flight.pausing && is_awaited
     }
 
     /// Ends a round: its vote timeout has passed, or the client's patience. A round that still waits for a silent quorum

@@ -68,8 +68,10 @@ impl Flight {
     pub(super) fn poll_in(&self, term: &Rc<Term>, flush: u64) -> Option<Poll<Rc<Term>>> {
         let poll = || Poll::new(Rc::clone(term));
         match &self.poll {
-            Some(poll) if self.operation.builds_on_earlier_votes() => poll.again(Rc::clone(term)),
-            _ if self.operation.is_about_a_lease() => Some(poll().between_flushes(flush)),
+            Some(poll) if self.operation.kind.builds_on_earlier_votes() => {
+                poll.again(Rc::clone(term))
+            }
+            _ if self.operation.kind.is_about_a_lease() => Some(poll().between_flushes(flush)),
             _ => Some(poll()),
         }
     }

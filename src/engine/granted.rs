@@ -59,7 +59,7 @@ impl Engine {
 
     /// A lease that a quorum holds now is given back by its name.
     pub(super) fn remember_lease(&self, operation: &Operation) {
-        if let Some((token, tag)) = operation.lease() {
+        if let Some((token, tag)) = operation.kind.lease() {
             self.rules.leases.remember(operation.db, &operation.key, token, tag);
         }
     }

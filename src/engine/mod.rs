@@ -172,10 +172,10 @@ impl Engine {
     /// Starts `operation` on the key with this [`Engine::fingerprint`]; its reply goes to `target`,
     /// perhaps before this returns.
     pub fn start(self: &Rc<Self>, operation: Operation, key: u64, target: Target) {
-        if operation.has_too_many_keys() {
+        if operation.kind.has_too_many_keys() {
             return target.deliver(verdict::too_many_keys());
         }
-        let turn = operation.turn();
+        let turn = operation.kind.turn();
         let mut flight = self.flights.begin(operation, target);
         flight.turn = turn.as_ref().map(|_| key);
         let enter = |kind| self.turns.borrow_mut().enter(key, flight.id, kind);

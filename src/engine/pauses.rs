@@ -19,7 +19,7 @@ impl Engine {
     /// Waits a random time after a split vote, so that the claims that split it do not meet again.
     pub(super) fn pause(self: &Rc<Self>, flight: &mut Flight) {
         flight.pauses += 1;
-        self.metrics.retried(flight.operation.question());
+        self.metrics.retried(flight.operation.kind.question());
         let round = Duration::from_micros(self.stopwatch.since(flight.asked_us));
         let longest_ms = self.longest_pause(flight.pauses, round).as_millis().max(1) as u64;
         let pause = Duration::from_millis(fastrand::u64(1..=longest_ms));
@@ -85,7 +85,7 @@ impl Engine {
     /// Returns the reply to a program that has come to one undeclared key after the other until the client's patience has
     /// passed: each of its rounds is answered in time.
     pub(super) fn widened_for_too_long(&self, flight: &mut Flight) -> Option<Reply> {
-        flight.is_over(clock::now()).then(|| flight.operation.give_up_widening()).flatten()
+        flight.is_over(clock::now()).then(|| flight.operation.kind.give_up_widening()).flatten()
     }
 }
 

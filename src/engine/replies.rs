@@ -53,14 +53,14 @@ impl Engine {
     }
 
     pub(super) fn count_verdict(&self, operation: &Operation, reply: &Reply) {
-        if operation.is_only_a_part() {
+        if operation.kind.is_only_a_part() {
             return;
         }
-        let question = operation.question();
+        let question = operation.kind.question();
         let outcome = match reply {
             Reply::Error(error) if verdict::is_undecided(error) => Outcome::Undecided,
             Reply::Error(_) => Outcome::Refused,
-            _ if question.is_about_a_change() && !operation.has_changed() => Outcome::Refused,
+            _ if question.is_about_a_change() && !operation.kind.has_changed() => Outcome::Refused,
             _ => Outcome::Granted,
         };
         if (question, outcome) == (Question::Claim, Outcome::Refused) {

@@ -17,8 +17,8 @@ impl Engine {
     pub(super) fn ask(&self, flight: &mut Flight) {
         let (asked, term) = (self.reachable(), self.term());
         let voters = asked.and(term.voters());
-        if let Some(reply) = self.too_few(flight.operation.needs_quorum(), asked, voters) {
-            let reply = flight.operation.as_known(reply);
+        if let Some(reply) = self.too_few(flight.operation.kind.needs_quorum(), asked, voters) {
+            let reply = flight.operation.kind.as_known(reply);
             return self.reply(flight, reply, turn::End::Lost);
         }
         self.rules.registers.see_flushes(self.links.iter().map(|link| link.flushed()).sum());
@@ -37,15 +37,16 @@ impl Engine {
         let patience = last.saturating_duration_since(now).max(self.rules.vote_timeout);
         flight.operation.ask(&self.rules, Asked { all: asked, voters, patience }, now);
         flight.operation.encode(&self.rules, Form::Sha, &mut request);
-        let round = flight.operation.round();
+        let round = flight.operation.kind.round();
         flight.poll = Some(poll);
         flight.started_us.get_or_insert(asked_us);
         (flight.asked_us, flight.asked_round, flight.deadline) = (asked_us, round, Some(end));
         flight.outstanding += asked.len() as u16;
-        if !flight.operation.only_looks() {
+        if !flight.operation.kind.only_looks() {
             flight.awaited = flight.awaited.union(asked);
         }
-        let (waiting, sent) = (Waiting { operation: flight.id, round }, flight.operation.sent());
+        let (waiting, sent) =
+            (Waiting { operation: flight.id, round }, flight.operation.kind.sent());
         for link in asked.iter().map(|master| &self.links[master.index()]) {
             match &sent {
                 Sent::Parts(parts) => link.send_parts(*parts, db, &request, waiting, &term),
@@ -55,7 +56,8 @@ impl Engine {
             }
         }
         self.deadlines.push(end, flight.id, round);
-        if flight.operation.needs_all() && self.rules.wait_for_all() < self.rules.vote_timeout {
+        if flight.operation.kind.needs_all() && self.rules.wait_for_all() < self.rules.vote_timeout
+        {
             self.deadlines.push_last(now + self.rules.wait_for_all(), flight.id, round);
         }
     }
@@ -63,7 +65,7 @@ impl Engine {
     /// Sends each of these masters its own request in the current round.
     pub(super) fn tell(self: &Rc<Self>, flight: &mut Flight, masters: MasterSet) {
         let end = clock::now() + self.rules.vote_timeout;
-        let (round, term) = (flight.operation.round(), flight.term());
+        let (round, term) = (flight.operation.kind.round(), flight.term());
         let waiting = Waiting { operation: flight.id, round };
         flight.deadline = Some(end);
         self.deadlines.push(end, flight.id, round);

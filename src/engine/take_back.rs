@@ -15,7 +15,7 @@ impl Engine {
     /// Takes the operation's effect back on `master`, now or once its link is back: the link sees to it that it arrives.
     pub(super) fn undo(&self, flight: &Flight, master: MasterId) {
         self.metrics.rollbacks.one();
-        if let Some(debt) = flight.operation.debt(&self.rules, flight.operation.round()) {
+        if let Some(debt) = flight.operation.debt(&self.rules, flight.operation.kind.round()) {
             self.links[master.index()].deliver(debt);
         }
     }
@@ -47,14 +47,14 @@ impl Engine {
         round: u8,
     ) -> bool {
         vote.flush().is_none()
-            && flight.operation.builds_on_earlier_votes()
+            && flight.operation.kind.builds_on_earlier_votes()
             && self.send_once_more(flight, vote.master(), round, Form::Sha)
     }
 
     fn send_once_more(&self, flight: &Flight, master: MasterId, round: u8, form: Form) -> bool {
         let operation = &flight.operation;
-        let is_open = round == operation.round() && flight.target.is_some() && !flight.pausing;
-        if !is_open && !operation.must_arrive() {
+        let is_open = round == operation.kind.round() && flight.target.is_some() && !flight.pausing;
+        if !is_open && !operation.kind.must_arrive() {
             return false;
         }
         let mut request = self.scratch.borrow_mut();

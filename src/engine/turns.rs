@@ -15,7 +15,7 @@ impl Engine {
     /// Asks the masters once the turns on all its keys are its own. They are taken one after the other, always in the
     /// same order, so that no two operations wait for each other.
     pub(super) fn take_turns(self: &Rc<Self>, flight: &mut Flight) {
-        while let Some(key) = flight.operation.turns().get(flight.turns).copied() {
+        while let Some(key) = flight.operation.kind.turns().get(flight.turns).copied() {
             let entry = self.turns.borrow_mut().enter(key, flight.id, turn::Kind::Alone);
             match entry {
                 turn::Entry::Now => flight.turns += 1,
@@ -55,10 +55,10 @@ impl Engine {
     /// Takes the turns of keys that a program has come to, along with those that it had. It gives these back first, as all
     /// turns are taken in order.
     pub(super) fn take_on(self: &Rc<Self>, flight: &mut Flight) {
-        let held = flight.operation.turns()[..std::mem::take(&mut flight.turns)].to_vec();
-        let places = flight.operation.come_to().iter();
+        let held = flight.operation.kind.turns()[..std::mem::take(&mut flight.turns)].to_vec();
+        let places = flight.operation.kind.come_to().iter();
         let keys = places.map(|place| self.fingerprint(place.db.into(), &place.key)).collect();
-        flight.operation.take_on(keys);
+        flight.operation.kind.take_on(keys);
         // As before its first round: an operation that waits for a turn then has not had it.
         flight.deadline = None;
         self.leave_turns(held, false);
@@ -70,10 +70,10 @@ impl Engine {
         if is_abandoned(flight) {
             return self.reply(flight, Reply::Nil, turn::End::Done);
         }
-        let waited = flight.turns < flight.operation.turns().len();
+        let waited = flight.turns < flight.operation.kind.turns().len();
         flight.turns += usize::from(waited && flight.deadline.is_none());
         if flight.came_to_nothing {
-            let reply = flight.operation.as_known(verdict::waited_in_line());
+            let reply = flight.operation.kind.as_known(verdict::waited_in_line());
             return self.reply(flight, reply, turn::End::Done);
         }
         self.take_turns(flight);
@@ -127,7 +127,7 @@ impl Engine {
     pub(super) fn share(&self, id: OperationId, reply: &Reply) {
         let taken = self.on_flight(id, |flight| {
             flight.turn = None;
-            let (target, reply) = (flight.target.take()?, flight.operation.shared(reply));
+            let (target, reply) = (flight.target.take()?, flight.operation.kind.shared(reply));
             self.count_verdict(&flight.operation, &reply);
             self.count_time(flight, &target);
             Some((target, reply))
@@ -140,5 +140,5 @@ impl Engine {
 
 /// Returns whether a claim's client has gone while it waited: there is nobody to grant it to.
 fn is_abandoned(flight: &Flight) -> bool {
-    flight.operation.needs_its_client() && flight.target.as_ref().is_none_or(Target::is_closed)
+    flight.operation.kind.needs_its_client() && flight.target.as_ref().is_none_or(Target::is_closed)
 }

@@ -36,9 +36,9 @@ impl Engine {
         Aftermath {
             note: self.missed(operation),
             was_in_vain: is_undecided && flight.is_over(clock::now()),
-            turns: operation.turns()[..turns].to_vec(),
+            turns: operation.kind.turns()[..turns].to_vec(),
             changed: self.changed_keys(operation),
-            messages: operation.messages(),
+            messages: operation.kind.messages(),
         }
     }
 
@@ -59,14 +59,14 @@ impl Engine {
             self.settle_owed(flight, owed);
         }
         let operation = &flight.operation;
-        if let Some((places, masters)) = operation.behind() {
+        if let Some((places, masters)) = operation.kind.behind() {
             let behind = &self.rules.registers.behind;
             places.into_iter().for_each(|place| behind.note(place, masters));
         }
-        if let Some(keys) = operation.decided() {
+        if let Some(keys) = operation.kind.decided() {
             self.rules.registers.decided.note(keys);
         }
-        if let Some((program, places)) = operation.differing() {
+        if let Some((program, places)) = operation.kind.differing() {
             self.metrics.replies_differing.one();
             self.warn_of_differing(&program, &places);
         }

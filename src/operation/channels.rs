@@ -8,14 +8,21 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
+use super::Asked;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
+use super::request::Form;
 use super::verdict::{self, Trouble};
 use super::{Next, Received, Rules, request};
 use crate::catalogue::channel::ChannelKind;
 use crate::catalogue::reserved::is_reserved;
+use crate::client::outbox::Order;
 use crate::client::subscriber_counts::Ours;
 use crate::decision::quorum::{MasterId, MasterSet};
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// What the client wants.
 #[derive(Debug)]
@@ -84,58 +91,6 @@ impl Channels {
         matches!(self.what, What::Publish { .. })
     }
 
-    pub(super) fn ask(&mut self, asked: MasterSet) {
-        self.pending = asked;
-    }
-
-    pub(super) fn encode(&self, channel: &[u8], out: &mut Vec<u8>) {
-        match &self.what {
-            What::Publish { kind: ChannelKind::Plain, sealed, .. } => {
-                request::encode(out, &[b"PUBLISH", channel, sealed]);
-            }
-            What::Publish { kind: ChannelKind::Shard, sealed, .. } => {
-                request::encode(out, &[b"SPUBLISH", channel, sealed]);
-            }
-            What::List { kind, pattern } => {
-                let word: &[u8] = match kind {
-                    ChannelKind::Plain => b"CHANNELS",
-                    ChannelKind::Shard => b"SHARDCHANNELS",
-                };
-                // No pattern is more than `*`, which does not match the channel without a name.
-                let words = [b"PUBSUB", word].into_iter().chain(pattern.as_deref());
-                request::encode(out, &words.collect::<Vec<_>>());
-            }
-            What::Subscribers { kind, channels } => {
-                let word: &[u8] = match kind {
-                    ChannelKind::Plain => b"NUMSUB",
-                    ChannelKind::Shard => b"SHARDNUMSUB",
-                };
-                let mut words: Vec<&[u8]> = vec![b"PUBSUB", word];
-                words.extend(channels.iter().map(|(channel, _)| &channel[..]));
-                request::encode(out, &words);
-            }
-            What::Patterns => request::encode(out, &[b"PUBSUB", b"NUMPAT"]),
-        }
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        if self.done {
-            return Next::WAIT;
-        }
-        self.pending.remove(received.master);
-        self.count(received.master, received.answer);
-        if self.pending.is_empty() || self.is_enough(rules) {
-            self.decided(rules)
-        } else {
-            Next::WAIT
-        }
-    }
-
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        let is_due = is_last || !self.answered.is_empty();
-        if self.done || !is_due { Next::WAIT } else { self.decided(rules) }
-    }
-
     /// A message that a quorum has passed on will not be passed on better by waiting for a master
     /// that has stopped.
     fn is_enough(&self, rules: &Rules) -> bool {
@@ -196,9 +151,78 @@ impl Channels {
     }
 }
 
+impl Behaviour for Channels {
+    fn order(&self) -> Order {
+        if self.is_publication() { Order::Announcing } else { Order::Read }
+    }
+
+    fn question(&self) -> Question {
+        Question::Message
+    }
+
+    fn needs_quorum(&self) -> bool {
+        false
+    }
+
+    fn ask(&mut self, _: On<'_>, asked: Asked, _: Instant) {
+        let asked = asked.all;
+        self.pending = asked;
+    }
+
+    fn encode(&self, on: On<'_>, _: Form, out: &mut Vec<u8>) {
+        let channel = on.key;
+        match &self.what {
+            What::Publish { kind: ChannelKind::Plain, sealed, .. } => {
+                request::encode(out, &[b"PUBLISH", channel, sealed]);
+            }
+            What::Publish { kind: ChannelKind::Shard, sealed, .. } => {
+                request::encode(out, &[b"SPUBLISH", channel, sealed]);
+            }
+            What::List { kind, pattern } => {
+                let word: &[u8] = match kind {
+                    ChannelKind::Plain => b"CHANNELS",
+                    ChannelKind::Shard => b"SHARDCHANNELS",
+                };
+                // No pattern is more than `*`, which does not match the channel without a name.
+                let words = [b"PUBSUB", word].into_iter().chain(pattern.as_deref());
+                request::encode(out, &words.collect::<Vec<_>>());
+            }
+            What::Subscribers { kind, channels } => {
+                let word: &[u8] = match kind {
+                    ChannelKind::Plain => b"NUMSUB",
+                    ChannelKind::Shard => b"SHARDNUMSUB",
+                };
+                let mut words: Vec<&[u8]> = vec![b"PUBSUB", word];
+                words.extend(channels.iter().map(|(channel, _)| &channel[..]));
+                request::encode(out, &words);
+            }
+            What::Patterns => request::encode(out, &[b"PUBSUB", b"NUMPAT"]),
+        }
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        if self.done {
+            return Next::WAIT;
+        }
+        self.pending.remove(received.master);
+        self.count(received.master, received.answer);
+        if self.pending.is_empty() || self.is_enough(rules) {
+            self.decided(rules)
+        } else {
+            Next::WAIT
+        }
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        let On { rules, .. } = on;
+        let is_due = is_last || !self.answered.is_empty();
+        if self.done || !is_due { Next::WAIT } else { self.decided(rules) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::operation::Then;
     use crate::time::clock;
@@ -206,7 +230,8 @@ mod tests {
     /// Asked of the first `masters` masters.
     fn asked(what: What, masters: usize) -> Channels {
         let mut channels = Channels::new(what);
-        channels.ask(MasterSet::first(masters));
+        let rules = Rules::for_tests();
+        channels.ask(On::for_tests(&rules), Asked::for_tests(masters), clock::now());
         channels
     }
 
@@ -218,7 +243,11 @@ mod tests {
     fn answer(channels: &mut Channels, master: usize, answer: Option<Answer<'_>>) -> Option<Reply> {
         let (master, now) = (MasterId::new(master), clock::now());
         let received = Received { master, round: 0, answer: answer.as_ref(), raw: b"", now };
-        reply(channels.received(&Rules::for_tests(), received))
+        reply(channels.received(On::for_tests(&Rules::for_tests()), received))
+    }
+
+    fn waited(channels: &mut Channels, is_last: bool) -> Option<Reply> {
+        reply(channels.deadline(On::for_tests(&Rules::for_tests()), clock::now(), is_last))
     }
 
     fn reply(next: Next) -> Option<Reply> {
@@ -241,7 +270,7 @@ mod tests {
         assert_eq!(answer(&mut asked(publish(), 1), 0, Some(Answer::Int(1))), Some(Reply::Int(5)));
         let mut slow = asked(publish(), 3);
         assert_eq!(answer(&mut slow, 1, Some(Answer::Int(1))), None);
-        assert_eq!(reply(slow.deadline(&Rules::for_tests(), false)), Some(Reply::Int(5)));
+        assert_eq!(waited(&mut slow, false), Some(Reply::Int(5)));
         let mut lost = asked(publish(), 2);
         assert_eq!(answer(&mut lost, 0, None), None);
         assert_eq!(answer(&mut lost, 1, Some(Answer::Int(1))), Some(Reply::Int(5)));
@@ -250,7 +279,7 @@ mod tests {
     #[test]
     fn without_an_answer_there_is_an_error() {
         let nobody = Some(verdict::nobody_answered(&Rules::for_tests()));
-        assert_eq!(reply(asked(publish(), 3).deadline(&Rules::for_tests(), true)), nobody);
+        assert_eq!(waited(&mut asked(publish(), 3), true), nobody);
         assert_eq!(answer(&mut asked(publish(), 1), 0, None), nobody);
         let refused = answer(&mut asked(publish(), 1), 0, Some(Answer::Error(b"NOPERM no")));
         assert_eq!(refused, Some(Reply::error("NOPERM no")));

@@ -1,16 +1,20 @@
 //! Taking a key: `SET key token NX PX ttl`, `SETNX`, and the acquire scripts that libraries use.
 
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::lease_looks::STAMPED;
 use super::lock_request::Wish;
 use super::on_register::Instead;
 use super::request::{self, Form, Number};
 use super::verdict::{Others, Trouble};
 use super::{Answers, Asked, Next, Received, Rules, Then};
+use crate::client::outbox::Order;
 use crate::decision::lease::attempt::{self, Attempt, Stored, Tag};
 use crate::decision::lease::claim as decision;
 use crate::decision::lease::claim::{Step, Vote};
 use crate::decision::quorum::{MasterSet, turn};
 use crate::lua::canonical::Canonical;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -86,92 +90,6 @@ impl Claim {
         Self { token, ttl_ms, how, replies, sent: None, trouble }
     }
 
-    /// What its client wants.
-    pub(super) fn wish(&self) -> Wish {
-        let (token, how) = (self.token.clone(), self.how);
-        let ttl_ms = Some(self.ttl_ms);
-        Wish::Claim { token, ttl_ms, how, replies: Replies::clone(&self.replies) }
-    }
-
-    /// Claims of equal meaning share turns; those that a held key may still grant go alone, and
-    /// need no turn: they are decided in one round, in which no two of one worker can split a vote.
-    pub(super) fn turn(&self) -> Option<turn::Kind> {
-        (self.how == How::IfFree).then_some(turn::Kind::Claim)
-    }
-
-    /// This claim has lost together with one that got `reply`: with the same error, or refused.
-    pub(super) fn shared(&self, reply: &Reply) -> Reply {
-        if reply.is_error() { reply.clone() } else { self.replies.held.clone() }
-    }
-
-    pub(super) fn ask(&mut self, rules: &Rules, asked: Asked, now: Instant) {
-        let at = rules.at(now);
-        if let Some(sent) = &mut self.sent {
-            sent.earlier.push(sent.decision.attempt());
-            (sent.asked, sent.since, sent.others) = (asked, now, MasterSet::EMPTY);
-            return sent.decision.ask(rules.leases.next_attempt(), asked.all, at);
-        }
-        let freshness = rules.freshness(self.ttl_ms);
-        let attempt = rules.leases.next_attempt();
-        let decision =
-            decision::Claim::new(rules.terms(asked.patience), freshness, attempt, asked.all, at);
-        let earlier = Vec::new();
-        let (since, held, others) = (now, Tag::NONE, MasterSet::EMPTY);
-        let sent = Sent { decision, asked, earlier, since, held, others };
-        self.sent = Some(Box::new(sent));
-    }
-
-    pub(super) fn round(&self) -> u8 {
-        self.sent.as_ref().map_or(0, |sent| sent.earlier.len() as u8)
-    }
-
-    pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        let Some(sent) = &self.sent else { return };
-        let tag = sent.decision.attempt().fresh();
-        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
-        match self.how {
-            How::IfFree => request::claim(out, key, tag, &self.token, ttl_ms),
-            How::IfFreeOrOurs { create, prefix } => {
-                let (mut ttl, mut length) = (Number::default(), Number::default());
-                let create: &[u8] = if create { b"1" } else { b"0" };
-                let tag = attempt::header(tag);
-                let (ttl, length) = (ttl.digits(ttl_ms), length.digits(prefix));
-                let args = [&tag[..], &self.token, ttl, create, length];
-                request::script(out, form, Canonical::Acquire, key, &args);
-            }
-        }
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let vote = self.vote(received.answer);
-        let is_current = received.round == self.round();
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        if let (Vote::Owned(_), Some(Answer::Bulk(tag))) = (vote, received.answer) {
-            sent.held = held_as(tag);
-        }
-        let is_other = is_other(self.how, received.answer);
-        if is_current && is_other && sent.asked.voters.contains(received.master) {
-            sent.others.insert(received.master);
-        }
-        let (attempt, at) = (sent.attempt(received.round), rules.at(received.now));
-        let Some(vote) = sent.counted(received, vote) else { return Next::WAIT };
-        let next = sent.decision.vote(attempt, received.master, vote, at);
-        self.next(rules, next)
-    }
-
-    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let next = sent.decision.tick(rules.at(now));
-        self.next(rules, next)
-    }
-
-    /// It was granted, and the client cannot be told yet.
-    pub(super) fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let next = sent.decision.untold(rules.at(now));
-        self.next(rules, next)
-    }
-
     /// `SET` answers what was there before, and the script for a key that may be one's own already in words of ours.
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
         match (self.how, answer) {
@@ -211,35 +129,144 @@ impl Claim {
         Next { undo: next.take_back, then }
     }
 
-    /// What is run if the key is no lease.
-    pub(super) fn instead(&self) -> Instead<'_> {
-        let is_counted = matches!(self.replies.granted, Reply::Int(_));
-        let take = Instead::Take { token: &self.token, ttl_ms: Some(self.ttl_ms), is_counted };
-        self.replies.script().map_or(take, Instead::Script)
-    }
-
     fn granted(&self, holder: Attempt) -> Reply {
         let is_ours = self.sent.as_ref().is_some_and(|sent| sent.decision.attempt() == holder);
         if is_ours { self.replies.granted.clone() } else { self.replies.owned.clone() }
     }
+}
+
+impl Behaviour for Claim {
+    fn order(&self) -> Order {
+        Order::Plain
+    }
+
+    fn question(&self) -> Question {
+        Question::Claim
+    }
+
+    fn needs_its_client(&self) -> bool {
+        true
+    }
+
+    fn is_about_a_lease(&self) -> bool {
+        true
+    }
+
+    /// What its client wants.
+    fn wish(&self) -> Wish {
+        let (token, how) = (self.token.clone(), self.how);
+        let ttl_ms = Some(self.ttl_ms);
+        Wish::Claim { token, ttl_ms, how, replies: Replies::clone(&self.replies) }
+    }
+
+    /// Claims of equal meaning share turns; those that a held key may still grant go alone, and
+    /// need no turn: they are decided in one round, in which no two of one worker can split a vote.
+    fn turn(&self) -> Option<turn::Kind> {
+        (self.how == How::IfFree).then_some(turn::Kind::Claim)
+    }
+
+    /// This claim has lost together with one that got `reply`: with the same error, or refused.
+    fn shared(&self, reply: &Reply) -> Reply {
+        if reply.is_error() { reply.clone() } else { self.replies.held.clone() }
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant) {
+        let On { rules, .. } = on;
+        let at = rules.at(now);
+        if let Some(sent) = &mut self.sent {
+            sent.earlier.push(sent.decision.attempt());
+            (sent.asked, sent.since, sent.others) = (asked, now, MasterSet::EMPTY);
+            return sent.decision.ask(rules.leases.next_attempt(), asked.all, at);
+        }
+        let freshness = rules.freshness(self.ttl_ms);
+        let attempt = rules.leases.next_attempt();
+        let decision =
+            decision::Claim::new(rules.terms(asked.patience), freshness, attempt, asked.all, at);
+        let earlier = Vec::new();
+        let (since, held, others) = (now, Tag::NONE, MasterSet::EMPTY);
+        let sent = Sent { decision, asked, earlier, since, held, others };
+        self.sent = Some(Box::new(sent));
+    }
+
+    fn round(&self) -> u8 {
+        self.sent.as_ref().map_or(0, |sent| sent.earlier.len() as u8)
+    }
+
+    fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        let On { rules, key, .. } = on;
+        let Some(sent) = &self.sent else { return };
+        let tag = sent.decision.attempt().fresh();
+        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
+        match self.how {
+            How::IfFree => request::claim(out, key, tag, &self.token, ttl_ms),
+            How::IfFreeOrOurs { create, prefix } => {
+                let (mut ttl, mut length) = (Number::default(), Number::default());
+                let create: &[u8] = if create { b"1" } else { b"0" };
+                let tag = attempt::header(tag);
+                let (ttl, length) = (ttl.digits(ttl_ms), length.digits(prefix));
+                let args = [&tag[..], &self.token, ttl, create, length];
+                request::script(out, form, Canonical::Acquire, key, &args);
+            }
+        }
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        let vote = self.vote(received.answer);
+        let is_current = received.round == self.round();
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        if let (Vote::Owned(_), Some(Answer::Bulk(tag))) = (vote, received.answer) {
+            sent.held = held_as(tag);
+        }
+        let is_other = is_other(self.how, received.answer);
+        if is_current && is_other && sent.asked.voters.contains(received.master) {
+            sent.others.insert(received.master);
+        }
+        let (attempt, at) = (sent.attempt(received.round), rules.at(received.now));
+        let Some(vote) = sent.counted(received, vote) else { return Next::WAIT };
+        let next = sent.decision.vote(attempt, received.master, vote, at);
+        self.next(rules, next)
+    }
+
+    fn deadline(&mut self, on: On<'_>, now: Instant, _: bool) -> Next {
+        let On { rules, .. } = on;
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let next = sent.decision.tick(rules.at(now));
+        self.next(rules, next)
+    }
+
+    /// It was granted, and the client cannot be told yet.
+    fn untold(&mut self, on: On<'_>, now: Instant) -> Next {
+        let On { rules, .. } = on;
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let next = sent.decision.untold(rules.at(now));
+        self.next(rules, next)
+    }
+
+    /// What is run if the key is no lease.
+    fn instead(&self) -> Option<Instead<'_>> {
+        let is_counted = matches!(self.replies.granted, Reply::Int(_));
+        let take = Instead::Take { token: &self.token, ttl_ms: Some(self.ttl_ms), is_counted };
+        Some(self.replies.script().map_or(take, Instead::Script))
+    }
 
     /// The token, and the tag under which a quorum holds it now, as far as is known.
-    pub(super) fn lease(&self) -> Option<(&[u8], Tag)> {
-        let sent = self.sent.as_ref().filter(|_| self.is_granted())?;
+    fn lease(&self) -> Option<(&[u8], Tag)> {
+        let sent = self.sent.as_ref().filter(|_| self.has_changed())?;
         let holder = sent.decision.holder()?;
         let tag = if sent.held.attempt == holder { sent.held.raised() } else { holder.fresh() };
         (holder != Tag::NONE.attempt).then_some((&*self.token, tag))
     }
 
     /// The value that the claim has left in `round`, if any, and when it is gone by itself.
-    pub(super) fn value(&self, rules: &Rules, round: u8) -> Option<(Vec<u8>, Instant)> {
+    fn value(&self, rules: &Rules, round: u8) -> Option<(Vec<u8>, Instant)> {
         let sent = self.sent.as_ref()?;
         let value = attempt::encode(sent.attempt(round).fresh(), &self.token);
         let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
         Some((value, rules.end_of(sent.since, ttl_ms)))
     }
 
-    pub(super) fn is_granted(&self) -> bool {
+    fn has_changed(&self) -> bool {
         self.sent.as_ref().is_some_and(|sent| sent.decision.holder().is_some())
     }
 }

@@ -3,15 +3,21 @@
 //! A lease is deleted by name, so that a deletion which is late somewhere hits no other. The masters are asked first
 //! which it is. What has no tag they delete at once.
 
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::claim::held_as;
 use super::lease_looks::{STAMPED, Shown, longer, vote};
+use super::lock_request::Wish;
+use super::on_register::Instead;
 use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
 use super::{Asked, Next, Owed, Received, Rules, Then};
+use crate::client::outbox::Order;
 use crate::decision::lease::delete::{Sight, Step, Value, Vote};
 use crate::decision::lease::{attempt, delete as decision};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::canonical::Canonical;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -44,78 +50,6 @@ struct Sent {
 }
 
 impl Delete {
-    pub(super) fn ask(&mut self, rules: &Rules, asked: Asked, now: Instant) {
-        let (at, voters) = (rules.at(now), asked.voters);
-        if let Some(sent) = &mut self.sent {
-            (sent.voters, sent.since) = (voters, now);
-            sent.shown.look_again();
-            return sent.decision.ask(asked.all, at);
-        }
-        let decision = decision::Delete::new(rules.terms(asked.patience), asked.all, at);
-        let shown = Shown::new(MasterSet::EMPTY);
-        self.sent = Some(Sent { decision, voters, since: now, shown });
-    }
-
-    pub(super) fn round(&self) -> u8 {
-        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
-    }
-
-    /// Appends the look that all masters get.
-    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        request::script(out, form, Canonical::Delete, key, &[]);
-    }
-
-    /// Appends what this master got last in this round.
-    pub(super) fn encode_for(&self, master: MasterId, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        match self.sent.as_ref().and_then(|sent| sent.shown.told(master, self.round())) {
-            Some(tag) => {
-                request::script(out, form, Canonical::Delete, key, &[&attempt::header(tag)]);
-            }
-            None => self.encode(key, form, out),
-        }
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let Received { master, round, answer, now, .. } = received;
-        if let Some(Answer::Error(error)) = answer {
-            self.trouble.remember(error);
-        }
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let answer = answer.filter(|_| sent.voters.contains(master));
-        let is_other = matches!(answer, Some(Answer::Simple(STAMPED)));
-        if is_other {
-            self.others.insert(master);
-        }
-        let at = rules.at(now);
-        let step = if !sent.shown.is_look(master, round) {
-            if let Some(Answer::Int(left_ms @ -1..)) = answer {
-                self.left_ms = longer(self.left_ms, *left_ms);
-            }
-            let vote = vote(answer);
-            if !is_other && !matches!(vote, Vote::Raised | Vote::Unknown) {
-                self.ended.insert(master);
-            }
-            sent.decision.vote(round, master, vote, at)
-        } else {
-            match answer {
-                Some(Answer::Int(-2)) => self.missing.insert(master),
-                Some(Answer::Int(1)) => self.untagged.insert(master),
-                _ => {}
-            }
-            sent.decision.sight(round, master, sight(answer), at)
-        };
-        self.next(rules, step)
-    }
-
-    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        match sent.decision.tick(rules.at(now)) {
-            // Who is silent would only decide about a lease.
-            Step::Wait if self.is_other() => Next::then(Then::Otherwise),
-            step => self.next(rules, step),
-        }
-    }
-
     fn next(&mut self, rules: &Rules, step: Step) -> Next {
         match step {
             Step::Wait if self.is_doubted => self.doubt(rules),
@@ -180,17 +114,126 @@ impl Delete {
     fn has_deleted_untagged(&self, rules: &Rules) -> bool {
         !self.untagged.is_empty() && !rules.quorum.reached_by(self.missing)
     }
+}
+
+impl Behaviour for Delete {
+    fn order(&self) -> Order {
+        Order::Closing
+    }
+
+    fn question(&self) -> Question {
+        Question::Release
+    }
+
+    fn wish(&self) -> Wish {
+        Wish::Delete
+    }
+
+    /// A deletion names the attempt, and without a name it leaves alone what has a tag or a stamp.
+    fn must_arrive(&self) -> bool {
+        true
+    }
+
+    fn is_about_a_lease(&self) -> bool {
+        true
+    }
+
+    fn builds_on_earlier_votes(&self) -> bool {
+        true
+    }
+
+    fn instead(&self) -> Option<Instead<'_>> {
+        Some(Instead::Delete)
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant) {
+        let On { rules, .. } = on;
+        let (at, voters) = (rules.at(now), asked.voters);
+        if let Some(sent) = &mut self.sent {
+            (sent.voters, sent.since) = (voters, now);
+            sent.shown.look_again();
+            return sent.decision.ask(asked.all, at);
+        }
+        let decision = decision::Delete::new(rules.terms(asked.patience), asked.all, at);
+        let shown = Shown::new(MasterSet::EMPTY);
+        self.sent = Some(Sent { decision, voters, since: now, shown });
+    }
+
+    fn round(&self) -> u8 {
+        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
+    }
+
+    /// Appends the look that all masters get.
+    fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        let On { key, .. } = on;
+        request::script(out, form, Canonical::Delete, key, &[]);
+    }
+
+    /// Appends what this master got last in this round.
+    fn encode_for(&self, master: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        let On { key, .. } = on;
+        match self.sent.as_ref().and_then(|sent| sent.shown.told(master, self.round())) {
+            Some(tag) => {
+                request::script(out, form, Canonical::Delete, key, &[&attempt::header(tag)]);
+            }
+            None => self.encode(on, form, out),
+        }
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        let Received { master, round, answer, now, .. } = received;
+        if let Some(Answer::Error(error)) = answer {
+            self.trouble.remember(error);
+        }
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let answer = answer.filter(|_| sent.voters.contains(master));
+        let is_other = matches!(answer, Some(Answer::Simple(STAMPED)));
+        if is_other {
+            self.others.insert(master);
+        }
+        let at = rules.at(now);
+        let step = if !sent.shown.is_look(master, round) {
+            if let Some(Answer::Int(left_ms @ -1..)) = answer {
+                self.left_ms = longer(self.left_ms, *left_ms);
+            }
+            let vote = vote(answer);
+            if !is_other && !matches!(vote, Vote::Raised | Vote::Unknown) {
+                self.ended.insert(master);
+            }
+            sent.decision.vote(round, master, vote, at)
+        } else {
+            match answer {
+                Some(Answer::Int(-2)) => self.missing.insert(master),
+                Some(Answer::Int(1)) => self.untagged.insert(master),
+                _ => {}
+            }
+            sent.decision.sight(round, master, sight(answer), at)
+        };
+        self.next(rules, step)
+    }
+
+    fn deadline(&mut self, on: On<'_>, now: Instant, _: bool) -> Next {
+        let On { rules, .. } = on;
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        match sent.decision.tick(rules.at(now)) {
+            // Who is silent would only decide about a lease.
+            Step::Wait if self.is_other() => Next::then(Then::Otherwise),
+            step => self.next(rules, step),
+        }
+    }
 
     /// What masters have missed of it that have not deleted it. What has no tag is not made up for: nothing would tell it
     /// from a younger value that is equal.
-    pub(super) fn owed(&self, rules: &Rules) -> Option<Owed> {
+    fn owed(&self, on: On<'_>) -> Option<Owed> {
+        let On { rules, .. } = on;
         let sent = self.sent.as_ref()?;
         let owed = sent.decision.owed()?;
         let end = rules.end_of_release(sent.since, self.left_ms);
         Some(Owed { attempt: owed.attempt, now: owed.now, later: owed.later, end })
     }
 
-    pub(super) fn has_deleted(&self) -> bool {
+    fn has_changed(&self) -> bool {
         !self.untagged.is_empty()
             || self.sent.as_ref().is_some_and(|sent| sent.decision.owed().is_some())
     }

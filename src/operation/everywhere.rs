@@ -1,12 +1,18 @@
 //! `DBSIZE`: the number of keys that at least a quorum of masters has.
 
+use super::Asked;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
 use super::{Next, Received, Rules};
+use crate::client::outbox::Order;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::lua::canonical::Canonical;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// A question to all masters that every one of them answers in full.
 #[derive(Debug, Default)]
@@ -19,28 +25,6 @@ pub struct Everywhere {
 }
 
 impl Everywhere {
-    pub(super) fn ask(&mut self, asked: MasterSet) {
-        self.pending = asked;
-    }
-
-    pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
-        request::script(out, form, Canonical::Count, b"", &[]);
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        if self.done || !self.pending.contains(received.master) {
-            return Next::WAIT;
-        }
-        self.pending.remove(received.master);
-        self.count(received.master, received.answer);
-        if self.pending.is_empty() { self.decided(rules) } else { Next::WAIT }
-    }
-
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        let is_due = is_last || rules.quorum.reached_by(self.answered);
-        if self.done || !is_due { Next::WAIT } else { self.decided(rules) }
-    }
-
     fn count(&mut self, master: MasterId, answer: Option<&Answer<'_>>) {
         match answer {
             Some(Answer::Int(count)) => self.counts.push(*count),
@@ -62,5 +46,40 @@ impl Everywhere {
     fn common_count(&mut self, quorum: Quorum) -> i64 {
         self.counts.sort_unstable_by(|a, b| b.cmp(a));
         self.counts.get(quorum.needed() - 1).copied().unwrap_or(0)
+    }
+}
+
+impl Behaviour for Everywhere {
+    fn order(&self) -> Order {
+        Order::Plain
+    }
+
+    fn question(&self) -> Question {
+        Question::Read
+    }
+
+    fn ask(&mut self, _: On<'_>, asked: Asked, _: Instant) {
+        let asked = asked.voters;
+        self.pending = asked;
+    }
+
+    fn encode(&self, _: On<'_>, form: Form, out: &mut Vec<u8>) {
+        request::script(out, form, Canonical::Count, b"", &[]);
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        if self.done || !self.pending.contains(received.master) {
+            return Next::WAIT;
+        }
+        self.pending.remove(received.master);
+        self.count(received.master, received.answer);
+        if self.pending.is_empty() { self.decided(rules) } else { Next::WAIT }
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        let On { rules, .. } = on;
+        let is_due = is_last || rules.quorum.reached_by(self.answered);
+        if self.done || !is_due { Next::WAIT } else { self.decided(rules) }
     }
 }

@@ -3,6 +3,8 @@
 //! Where it would end later than the client wants, it is let end sooner once a quorum has agreed, and a quorum has done so
 //! before the client is told: a command that it sends after that is not undone by what was still on its way.
 
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::claim::held_as;
 use super::lease_looks::STAMPED;
 use super::lock_request::Wish;
@@ -10,11 +12,13 @@ use super::on_register::Instead;
 use super::request::{self, Form, Number};
 use super::verdict::{Others, Trouble};
 use super::{Answers, Asked, Next, Received, Rules, Then};
+use crate::client::outbox::Order;
 use crate::decision::lease::attempt::{self, Tag};
 use crate::decision::lease::extend as decision;
 use crate::decision::lease::extend::{Step, Vote};
 use crate::decision::quorum::{MasterId, MasterSet, turn};
 use crate::lua::canonical::Canonical;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -64,112 +68,6 @@ impl Extend {
         Self { token, ttl_ms, replies, sent: None, others: 0, missing: 0, registers, trouble }
     }
 
-    /// What its client wants.
-    pub(super) fn wish(&self) -> Wish {
-        let (token, refused) = (self.token.clone(), self.replies.missing.clone());
-        Wish::Extend { token, ttl_ms: self.ttl_ms, refused }
-    }
-
-    pub(super) fn ask(&mut self, rules: &Rules, name: (u32, &[u8]), asked: Asked, now: Instant) {
-        let (at, voters) = (rules.at(now), asked.voters);
-        (self.others, self.missing) = (0, 0);
-        if let Some(sent) = &mut self.sent {
-            sent.voters = voters;
-            sent.later.clear();
-            return sent.decision.ask(asked.all, at);
-        }
-        // Its generation is another one from now on.
-        rules.leases.take(name.0, name.1, &self.token);
-        let freshness = rules.freshness(self.ttl_ms);
-        let decision = decision::Extend::new(rules.terms(asked.patience), freshness, asked.all, at);
-        self.sent = Some(Box::new(Sent {
-            decision,
-            voters,
-            held: Tag::NONE,
-            later: Vec::new(),
-            done: false,
-        }));
-    }
-
-    pub(super) fn round(&self) -> u8 {
-        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
-    }
-
-    pub(super) fn encode(&self, rules: &Rules, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        let Some(sent) = &self.sent else { return };
-        let mut ttl = Number::default();
-        let ttl = ttl.digits(rules.pad.pad_for(self.ttl_ms, sent.decision.freshness()));
-        request::script(out, form, Canonical::Extend, key, &[&self.token, ttl]);
-    }
-
-    /// Appends what a master gets that is to let it end sooner.
-    pub(super) fn encode_for(
-        &self,
-        master: MasterId,
-        rules: &Rules,
-        key: &[u8],
-        form: Form,
-        out: &mut Vec<u8>,
-    ) {
-        let Some(sent) = &self.sent else { return };
-        let Some((_, tag, seen_ms)) = sent.later.iter().find(|(to, ..)| *to == master) else {
-            return self.encode(rules, key, form, out);
-        };
-        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
-        let value = match *tag {
-            Tag::NONE => self.token.to_vec(),
-            tag => attempt::encode(tag.raised(), &self.token),
-        };
-        request::shorten(out, form, key, &value, ttl_ms, *seen_ms);
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let Received { master, round, answer, now, .. } = received;
-        let is_voter = self.sent.as_ref().is_some_and(|sent| sent.voters.contains(master));
-        let answer = answer.filter(|_| is_voter);
-        if let Some(Answer::Simple(STAMPED)) = answer {
-            self.registers.insert(master);
-        }
-        let vote = self.vote(answer);
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let now = rules.at(now);
-        if sent.decision.told().contains(master) {
-            let is_so = matches!(answer, Some(Answer::Int(_)));
-            let step = sent.decision.shortened(round, master, is_so, now);
-            return self.next(rules, step);
-        }
-        if round == sent.decision.round()
-            && let Some((tag, left_ms)) = held(answer)
-        {
-            sent.held = tag;
-            sent.later.extend(left_ms.map(|left_ms| (master, tag, left_ms)));
-        }
-        let step = sent.decision.vote(round, master, vote, now);
-        self.next(rules, step)
-    }
-
-    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        match sent.decision.tick(rules.at(now)) {
-            // Who is silent would only decide about a lease.
-            Step::Wait if !self.registers.is_empty() => Next::then(Then::Otherwise),
-            step => self.next(rules, step),
-        }
-    }
-
-    /// What is run if the key is no lease.
-    pub(super) fn instead(&self) -> Option<Instead<'_>> {
-        self.replies.script().map(Instead::Script)
-    }
-
-    /// It was prolonged, and the client cannot be told yet.
-    pub(super) fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        let step = sent.decision.untold(rules.at(now));
-        sent.done &= step == Step::Wait;
-        self.next(rules, step)
-    }
-
     fn vote(&mut self, answer: Option<&Answer<'_>>) -> Vote {
         match answer {
             Some(Answer::Bulk(_) | Answer::Array(_)) => match held(answer) {
@@ -217,14 +115,133 @@ impl Extend {
             }
         }
     }
+}
+
+impl Behaviour for Extend {
+    fn order(&self) -> Order {
+        Order::Closing
+    }
+
+    fn question(&self) -> Question {
+        Question::Expiry
+    }
+
+    fn is_about_a_lease(&self) -> bool {
+        true
+    }
+
+    /// What its client wants.
+    fn wish(&self) -> Wish {
+        let (token, refused) = (self.token.clone(), self.replies.missing.clone());
+        Wish::Extend { token, ttl_ms: self.ttl_ms, refused }
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant) {
+        let On { rules, db, key } = on;
+        let (at, voters) = (rules.at(now), asked.voters);
+        (self.others, self.missing) = (0, 0);
+        if let Some(sent) = &mut self.sent {
+            sent.voters = voters;
+            sent.later.clear();
+            return sent.decision.ask(asked.all, at);
+        }
+        // Its generation is another one from now on.
+        rules.leases.take(db, key, &self.token);
+        let freshness = rules.freshness(self.ttl_ms);
+        let decision = decision::Extend::new(rules.terms(asked.patience), freshness, asked.all, at);
+        self.sent = Some(Box::new(Sent {
+            decision,
+            voters,
+            held: Tag::NONE,
+            later: Vec::new(),
+            done: false,
+        }));
+    }
+
+    fn round(&self) -> u8 {
+        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
+    }
+
+    fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        let On { rules, key, .. } = on;
+        let Some(sent) = &self.sent else { return };
+        let mut ttl = Number::default();
+        let ttl = ttl.digits(rules.pad.pad_for(self.ttl_ms, sent.decision.freshness()));
+        request::script(out, form, Canonical::Extend, key, &[&self.token, ttl]);
+    }
+
+    /// Appends what a master gets that is to let it end sooner.
+    fn encode_for(&self, master: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        let On { rules, key, .. } = on;
+        let Some(sent) = &self.sent else { return };
+        let Some((_, tag, seen_ms)) = sent.later.iter().find(|(to, ..)| *to == master) else {
+            return self.encode(on, form, out);
+        };
+        let ttl_ms = rules.pad.pad_for(self.ttl_ms, sent.decision.freshness());
+        let value = match *tag {
+            Tag::NONE => self.token.to_vec(),
+            tag => attempt::encode(tag.raised(), &self.token),
+        };
+        request::shorten(out, form, key, &value, ttl_ms, *seen_ms);
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        let Received { master, round, answer, now, .. } = received;
+        let is_voter = self.sent.as_ref().is_some_and(|sent| sent.voters.contains(master));
+        let answer = answer.filter(|_| is_voter);
+        if let Some(Answer::Simple(STAMPED)) = answer {
+            self.registers.insert(master);
+        }
+        let vote = self.vote(answer);
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let now = rules.at(now);
+        if sent.decision.told().contains(master) {
+            let is_so = matches!(answer, Some(Answer::Int(_)));
+            let step = sent.decision.shortened(round, master, is_so, now);
+            return self.next(rules, step);
+        }
+        if round == sent.decision.round()
+            && let Some((tag, left_ms)) = held(answer)
+        {
+            sent.held = tag;
+            sent.later.extend(left_ms.map(|left_ms| (master, tag, left_ms)));
+        }
+        let step = sent.decision.vote(round, master, vote, now);
+        self.next(rules, step)
+    }
+
+    fn deadline(&mut self, on: On<'_>, now: Instant, _: bool) -> Next {
+        let On { rules, .. } = on;
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        match sent.decision.tick(rules.at(now)) {
+            // Who is silent would only decide about a lease.
+            Step::Wait if !self.registers.is_empty() => Next::then(Then::Otherwise),
+            step => self.next(rules, step),
+        }
+    }
+
+    /// What is run if the key is no lease.
+    fn instead(&self) -> Option<Instead<'_>> {
+        self.replies.script().map(Instead::Script)
+    }
+
+    /// It was prolonged, and the client cannot be told yet.
+    fn untold(&mut self, on: On<'_>, now: Instant) -> Next {
+        let On { rules, .. } = on;
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        let step = sent.decision.untold(rules.at(now));
+        sent.done &= step == Step::Wait;
+        self.next(rules, step)
+    }
 
     /// The token, and the tag under which a quorum holds it now, as far as one master has told.
-    pub(super) fn lease(&self) -> Option<(&[u8], Tag)> {
+    fn lease(&self) -> Option<(&[u8], Tag)> {
         let sent = self.sent.as_ref().filter(|sent| sent.done && sent.held != Tag::NONE)?;
         Some((&self.token, sent.held.raised()))
     }
 
-    pub(super) fn has_changed(&self) -> bool {
+    fn has_changed(&self) -> bool {
         self.sent.as_ref().is_some_and(|sent| sent.done)
     }
 }

@@ -1,13 +1,20 @@
 //! `FLUSHDB` and `FLUSHALL`: the decisions of [`flush::Flush`](crate::decision::keyspace::flush), in words.
 
+use super::Asked;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
+use super::lock_request::Wish;
 use super::register::ask;
 use super::request::Form;
 use super::verdict::{Others, Trouble};
 use super::{Next, Received, Rules, Then};
+use crate::client::outbox::Order;
 use crate::decision::keyspace::flush::{self, Request, Step};
 use crate::decision::quorum::{MasterId, MasterSet};
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// What is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,55 +79,6 @@ impl Flush {
         }
     }
 
-    pub(super) fn round(&self) -> u8 {
-        self.round
-    }
-
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        let flush = self.flush.get_or_insert_with(|| flush::Flush::new(rules.quorum).0);
-        self.request = flush.again();
-        self.round = self.round.wrapping_add(1);
-        (self.pending, self.answered, self.refused) = (asked, MasterSet::EMPTY, 0);
-    }
-
-    pub(super) fn encode(&self, db: u32, form: Form, out: &mut Vec<u8>) {
-        let counter = match self.request {
-            Request::Look => 0,
-            Request::Flush(counter) => counter,
-        };
-        let db = Some(db).filter(|_| self.extent == Extent::One);
-        ask::flush(counter, self.pace.word(), db).encode(form, out);
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let Received { master, answer, round, .. } = received;
-        if round != self.round || !self.pending.contains(master) {
-            return Next::WAIT;
-        }
-        self.pending.remove(master);
-        if let Step::Send(_) = self.hears(rules, master, answer) {
-            return Next::then(Then::Ask);
-        }
-        match (self.pending.is_empty(), self.is_done) {
-            (false, _) => Next::WAIT,
-            (true, true) => Next::reply(Reply::OK),
-            // It is not for this client to wait until they may.
-            (true, false) if self.refused > rules.quorum.tolerates() => self.given_up(rules),
-            (true, false) => Next::then(Then::Pause),
-        }
-    }
-
-    /// Who is silent is waited for no longer once a quorum has done it: it does so before it votes again.
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        if self.is_done {
-            return Next::reply(Reply::OK);
-        }
-        if !is_last {
-            return Next::WAIT;
-        }
-        self.given_up(rules)
-    }
-
     /// Whoever meets a flush that a minority has done does it on the others.
     fn given_up(&self, rules: &Rules) -> Next {
         let (answered, others) = (self.answered.len(), Others::of(Some(self.pending)));
@@ -146,15 +104,92 @@ impl Flush {
     }
 }
 
+impl Behaviour for Flush {
+    fn order(&self) -> Order {
+        Order::Alone
+    }
+
+    fn question(&self) -> Question {
+        Question::Program
+    }
+
+    fn wish(&self) -> Wish {
+        Wish::Other
+    }
+
+    fn round(&self) -> u8 {
+        self.round
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
+        let On { rules, .. } = on;
+        let asked = asked.voters;
+        let flush = self.flush.get_or_insert_with(|| flush::Flush::new(rules.quorum).0);
+        self.request = flush.again();
+        self.round = self.round.wrapping_add(1);
+        (self.pending, self.answered, self.refused) = (asked, MasterSet::EMPTY, 0);
+    }
+
+    fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        let On { db, .. } = on;
+        let counter = match self.request {
+            Request::Look => 0,
+            Request::Flush(counter) => counter,
+        };
+        let db = Some(db).filter(|_| self.extent == Extent::One);
+        ask::flush(counter, self.pace.word(), db).encode(form, out);
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        let Received { master, answer, round, .. } = received;
+        if round != self.round || !self.pending.contains(master) {
+            return Next::WAIT;
+        }
+        self.pending.remove(master);
+        if let Step::Send(_) = self.hears(rules, master, answer) {
+            return Next::then(Then::Ask);
+        }
+        match (self.pending.is_empty(), self.is_done) {
+            (false, _) => Next::WAIT,
+            (true, true) => Next::reply(Reply::OK),
+            // It is not for this client to wait until they may.
+            (true, false) if self.refused > rules.quorum.tolerates() => self.given_up(rules),
+            (true, false) => Next::then(Then::Pause),
+        }
+    }
+
+    /// Who is silent is waited for no longer once a quorum has done it: it does so before it votes again.
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        let On { rules, .. } = on;
+        if self.is_done {
+            return Next::reply(Reply::OK);
+        }
+        if !is_last {
+            return Next::WAIT;
+        }
+        self.given_up(rules)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::time::clock;
 
+    fn ask(flush: &mut Flush, rules: &Rules) {
+        flush.ask(On::for_tests(rules), Asked::for_tests(3), clock::now());
+    }
+
     fn hear(flush: &mut Flush, rules: &Rules, master: usize, last: i64) -> Then {
         let (master, round) = (MasterId::new(master), flush.round());
         let answer = Some(&Answer::Int(last));
-        flush.received(rules, Received { master, round, answer, raw: b"", now: clock::now() }).then
+        flush
+            .received(
+                On::for_tests(rules),
+                Received { master, round, answer, raw: b"", now: clock::now() },
+            )
+            .then
     }
 
     /// The first master does it, forgets, and is admitted from two that have not.
@@ -162,17 +197,17 @@ mod tests {
     fn who_did_it_before_another_roster_counted_and_who_did_it_after_are_no_quorum() {
         let rules = Rules::for_tests();
         let mut flush = Flush::new(Extent::One, Pace::Usual);
-        flush.ask(&rules, MasterSet::first(3));
+        ask(&mut flush, &rules);
         assert!(matches!(hear(&mut flush, &rules, 0, 0), Then::Wait));
         assert!(matches!(hear(&mut flush, &rules, 1, 0), Then::Ask));
-        flush.ask(&rules, MasterSet::first(3));
+        ask(&mut flush, &rules);
         let Request::Flush(counter) = flush.request else { panic!("it was chosen") };
         let done = counter as i64;
         assert!(matches!(hear(&mut flush, &rules, 0, done), Then::Wait));
-        flush.ask(&rules, MasterSet::first(3));
+        ask(&mut flush, &rules);
         assert_eq!(flush.request, Request::Flush(counter), "nothing written since goes with it");
         assert!(matches!(hear(&mut flush, &rules, 1, done), Then::Wait));
-        let is_told = |flush: &mut Flush| matches!(flush.deadline(&rules, true).then, Then::Reply(reply, _) if reply == Reply::OK);
+        let is_told = |flush: &mut Flush| matches!(flush.deadline(On::for_tests(&rules), clock::now(), true).then, Then::Reply(reply, _) if reply == Reply::OK);
         assert!(!is_told(&mut flush));
         assert!(matches!(hear(&mut flush, &rules, 2, done), Then::Wait));
         assert!(is_told(&mut flush));

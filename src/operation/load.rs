@@ -3,16 +3,23 @@
 
 use std::sync::Arc;
 
+use super::Asked;
+use super::Kind;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
+use super::lock_request::Wish;
 use super::program::Program;
 use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
 use super::{Next, Received, Rules};
-use crate::decision::quorum::MasterSet;
+use crate::client::outbox::Order;
 use crate::decision::quorum::read::{Read, Verdict};
 use crate::lua::Script;
 use crate::lua::canonical::Canonical;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// See the module.
 #[derive(Debug)]
@@ -46,15 +53,20 @@ pub(super) enum Loaded {
     Run(Box<Program>),
 }
 
+/// A script that turned out to be one is run.
+impl From<Loaded> for Next {
+    fn from(loaded: Loaded) -> Self {
+        match loaded {
+            Loaded::Next(next) => next,
+            Loaded::Run(program) => Self::go_on_as(Kind::Program(program)),
+        }
+    }
+}
+
 impl Load {
     /// A script that nobody was asked about yet.
     pub fn new(script: Arc<Script>, then: Then) -> Self {
         Self { script, then, verdicts: None, trouble: Trouble::default() }
-    }
-
-    /// Whether the program behind it is refused for the number of its keys.
-    pub(super) fn has_too_many_keys(&self) -> bool {
-        matches!(&self.then, Then::Run(program) if program.has_too_many_keys())
     }
 
     /// Whether the script is run, if it is one.
@@ -62,23 +74,7 @@ impl Load {
         matches!(self.then, Then::Run(_))
     }
 
-    /// The keys whose turns it takes.
-    pub(super) fn turns(&self) -> &[u64] {
-        match &self.then {
-            Then::Run(program) => program.turns(),
-            Then::Tell | Then::Refuse(_) | Then::Queue => &[],
-        }
-    }
-
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        self.verdicts = Some(Read::new(rules.quorum, asked));
-    }
-
-    pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
-        request::script(out, form, Canonical::Compile, b"", &[self.script.code()]);
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Loaded {
+    fn answered(&mut self, rules: &Rules, received: Received<'_>) -> Loaded {
         let Some(verdicts) = &mut self.verdicts else { return Loaded::Next(Next::WAIT) };
         let why: Option<Box<[u8]>> = match received.answer {
             Some(Answer::Int(1)) => None,
@@ -105,7 +101,7 @@ impl Load {
     }
 
     /// Who is silent would decide, and is waited for until the patience ends.
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Loaded {
+    fn waited(&mut self, rules: &Rules, is_last: bool) -> Loaded {
         if !is_last {
             return Loaded::Next(Next::WAIT);
         }
@@ -139,6 +135,55 @@ impl Load {
         self.script.refuse(why.clone());
         let queued = matches!(self.then, Then::Queue);
         Loaded::Next(Next::reply(if queued { Reply::QUEUED } else { Reply::error(why) }))
+    }
+}
+
+impl Behaviour for Load {
+    fn order(&self) -> Order {
+        Order::Alone
+    }
+
+    fn question(&self) -> Question {
+        Question::Program
+    }
+
+    fn only_looks(&self) -> bool {
+        true
+    }
+
+    fn wish(&self) -> Wish {
+        if self.runs() { Wish::Other } else { Wish::Look }
+    }
+
+    /// Whether the program behind it is refused for the number of its keys.
+    fn has_too_many_keys(&self) -> bool {
+        matches!(&self.then, Then::Run(program) if program.has_too_many_keys())
+    }
+
+    /// The keys whose turns it takes.
+    fn turns(&self) -> &[u64] {
+        match &self.then {
+            Then::Run(program) => program.turns(),
+            Then::Tell | Then::Refuse(_) | Then::Queue => &[],
+        }
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
+        let On { rules, .. } = on;
+        let asked = asked.voters;
+        self.verdicts = Some(Read::new(rules.quorum, asked));
+    }
+
+    fn encode(&self, _: On<'_>, form: Form, out: &mut Vec<u8>) {
+        request::script(out, form, Canonical::Compile, b"", &[self.script.code()]);
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        self.answered(on.rules, received).into()
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        self.waited(on.rules, is_last).into()
     }
 }
 

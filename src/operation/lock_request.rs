@@ -47,22 +47,6 @@ pub enum Wish {
 }
 
 impl Operation {
-    /// What its client wants of a lock.
-    pub fn wish(&self) -> Wish {
-        match &self.kind {
-            Kind::Claim(claim) => claim.wish(),
-            Kind::Extend(extend) => extend.wish(),
-            Kind::Release(release) => release.wish(),
-            Kind::Delete(_) => Wish::Delete,
-            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Measure(_) => Wish::Look,
-            Kind::Load(load) if load.runs() => Wish::Other,
-            Kind::Everywhere(_) | Kind::Load(_) | Kind::Channels(_) => Wish::Look,
-            Kind::Settling(_) | Kind::Several(_) => Wish::Look,
-            Kind::Program(program) => program.wish().cloned().unwrap_or(Wish::Other),
-            Kind::Settle(_) | Kind::Flush(_) => Wish::Other,
-        }
-    }
-
     /// Says what the client wants by a program.
     pub fn with_wish(mut self, wish: Wish) -> Self {
         if let Kind::Program(program) = &mut self.kind {

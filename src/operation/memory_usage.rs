@@ -1,10 +1,17 @@
 //! How much memory a key takes, before something is read that may be large.
 
+use super::Asked;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
+use super::request::Form;
 use super::verdict::{Others, Trouble};
 use super::{Next, Received, Rules, request};
+use crate::client::outbox::Order;
 use crate::decision::quorum::MasterSet;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// Asks all masters; the largest size that is told until a quorum has spoken is the answer, an integer.
 #[derive(Debug, Default)]
@@ -18,15 +25,43 @@ pub struct Measure {
 }
 
 impl Measure {
-    pub(super) fn ask(&mut self, asked: MasterSet) {
+    fn decided(&mut self, rules: &Rules) -> Next {
+        if std::mem::replace(&mut self.done, true) {
+            return Next::WAIT;
+        }
+        let is_known = self.refused || !self.answered.is_empty();
+        Next::reply(match is_known {
+            true => Reply::Int(self.largest),
+            false => Trouble::default().unavailable(rules, 0, Others::of(Some(self.pending))),
+        })
+    }
+}
+
+impl Behaviour for Measure {
+    fn order(&self) -> Order {
+        Order::Read
+    }
+
+    fn question(&self) -> Question {
+        Question::Read
+    }
+
+    fn is_only_a_part(&self) -> bool {
+        true
+    }
+
+    fn ask(&mut self, _: On<'_>, asked: Asked, _: Instant) {
+        let asked = asked.voters;
         self.pending = asked;
     }
 
-    pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
+    fn encode(&self, on: On<'_>, _: Form, out: &mut Vec<u8>) {
+        let On { key, .. } = on;
         request::encode(out, &[b"MEMORY", b"USAGE", key]);
     }
 
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
         let Received { master, answer, .. } = received;
         if self.done || !self.pending.contains(master) {
             return Next::WAIT;
@@ -47,19 +82,9 @@ impl Measure {
         Next::WAIT
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        let On { rules, .. } = on;
         let is_due = is_last || !self.answered.is_empty();
         if is_due { self.decided(rules) } else { Next::WAIT }
-    }
-
-    fn decided(&mut self, rules: &Rules) -> Next {
-        if std::mem::replace(&mut self.done, true) {
-            return Next::WAIT;
-        }
-        let is_known = self.refused || !self.answered.is_empty();
-        Next::reply(match is_known {
-            true => Reply::Int(self.largest),
-            false => Trouble::default().unavailable(rules, 0, Others::of(Some(self.pending))),
-        })
     }
 }

@@ -3,6 +3,7 @@
 //! An [`Operation`] joins a pure decision with the bytes that masters exchange and the reply of the client. It does no
 //! I/O: the [engine](crate::engine) sends what it asks for, passes it the masters' answers, and delivers its reply.
 
+pub mod behaviour;
 pub mod changed_keys;
 pub mod channels;
 pub mod claim;
@@ -33,21 +34,20 @@ pub mod verbatim_read;
 pub mod verdict;
 pub mod watch;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::outbox::Order;
-use crate::decision::lease::attempt::{Attempt, Tag};
+use crate::decision::lease::attempt::Attempt;
 use crate::decision::quorum::{MasterId, MasterSet, turn};
-use crate::decision::register::ballot::Ballot;
 use crate::lua;
-use crate::metrics::Question;
 use crate::operation::debts::{Debt, Lease, Over};
-use crate::operation::on_register::{Instead, ScriptCall};
+use crate::operation::on_register::ScriptCall;
 use crate::operation::request::Form;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
+pub use behaviour::{Behaviour, On};
 pub use rules::Rules;
 
 /// What an operation wants done next.
@@ -74,6 +74,8 @@ pub enum Then {
     Pause,
     /// The key is no lease: what the client has sent runs as a program, once it is its turn ([`Operation::go_on_as_program`]).
     Otherwise,
+    /// Go on as another kind of operation, and ask.
+    Become(Box<Kind>),
     /// Answer the client.
     Reply(Reply, turn::End),
 }
@@ -85,6 +87,11 @@ impl Next {
     /// Nothing to undo.
     pub fn then(then: Then) -> Self {
         Self { undo: MasterSet::EMPTY, then }
+    }
+
+    /// Goes on as another kind of operation.
+    pub fn go_on_as(kind: Kind) -> Self {
+        Self::then(Then::Become(Box::new(kind)))
     }
 
     /// The client's reply, which says nothing about the claims of others.
@@ -181,6 +188,15 @@ pub struct Asked {
     pub patience: Duration,
 }
 
+#[cfg(test)]
+impl Asked {
+    /// A round to the first of the masters, all of which vote.
+    pub(crate) fn for_tests(masters: usize) -> Self {
+        let all = MasterSet::first(masters);
+        Self { all, voters: all, patience: Duration::from_secs(2) }
+    }
+}
+
 /// A lease that was given back, and the masters that may have missed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Owed {
@@ -231,7 +247,7 @@ pub enum Kind {
     /// Remember what a key holds.
     Watch(watch::Watch),
     /// Let a quorum agree on a key, and remember what it holds then.
-    Settling(Box<(program::Program, watch::Watch)>),
+    Settling(Box<watch::Settling>),
     /// See whether a script can be run.
     Load(load::Load),
     /// Ask how large something is.
@@ -242,500 +258,137 @@ pub enum Kind {
     Channels(Box<channels::Channels>),
 }
 
+impl Kind {
+    /// The behaviour of this kind.
+    fn behaviour(&self) -> &(dyn Behaviour + 'static) {
+        match self {
+            Self::Claim(claim) => claim,
+            Self::Release(release) => release,
+            Self::Delete(delete) => &**delete,
+            Self::Extend(extend) => extend,
+            Self::Read(read) => read,
+            Self::Several(several) => &**several,
+            Self::Everywhere(everywhere) => &**everywhere,
+            Self::Flush(flush) => &**flush,
+            Self::Program(program) => &**program,
+            Self::Query(query) => &**query,
+            Self::Watch(watch) => watch,
+            Self::Settling(settling) => &**settling,
+            Self::Load(load) => load,
+            Self::Measure(measure) => measure,
+            Self::Settle(settle) => &**settle,
+            Self::Channels(channels) => &**channels,
+        }
+    }
+
+    fn behaviour_mut(&mut self) -> &mut (dyn Behaviour + 'static) {
+        match self {
+            Self::Claim(claim) => claim,
+            Self::Release(release) => release,
+            Self::Delete(delete) => &mut **delete,
+            Self::Extend(extend) => extend,
+            Self::Read(read) => read,
+            Self::Several(several) => &mut **several,
+            Self::Everywhere(everywhere) => &mut **everywhere,
+            Self::Flush(flush) => &mut **flush,
+            Self::Program(program) => &mut **program,
+            Self::Query(query) => &mut **query,
+            Self::Watch(watch) => watch,
+            Self::Settling(settling) => &mut **settling,
+            Self::Load(load) => load,
+            Self::Measure(measure) => measure,
+            Self::Settle(settle) => &mut **settle,
+            Self::Channels(channels) => &mut **channels,
+        }
+    }
+}
+
+/// A kind answers for itself: claims are too frequent to be boxed behind the trait.
+impl Deref for Kind {
+    type Target = dyn Behaviour;
+
+    fn deref(&self) -> &Self::Target {
+        self.behaviour()
+    }
+}
+
+impl DerefMut for Kind {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.behaviour_mut()
+    }
+}
+
 impl Operation {
-    /// How this operation takes its turn on its key; `None` when it need not.
-    pub fn turn(&self) -> Option<turn::Kind> {
-        match &self.kind {
-            Kind::Claim(claim) => claim.turn(),
-            _ => None,
-        }
+    fn on<'a>(&'a self, rules: &'a Rules) -> On<'a> {
+        On { rules, db: self.db, key: &self.key }
     }
 
-    /// The keys whose turns it takes beside its own, one after the other, each alone.
-    pub fn turns(&self) -> &[u64] {
-        match &self.kind {
-            Kind::Program(program) => program.turns(),
-            Kind::Load(load) => load.turns(),
-            Kind::Settle(settle) => settle.turns(),
-            _ => &[],
-        }
+    /// The behaviour of its kind, and the key that it is about.
+    fn split<'a>(&'a mut self, rules: &'a Rules) -> (&'a mut (dyn Behaviour + 'static), On<'a>) {
+        (self.kind.behaviour_mut(), On { rules, db: self.db, key: &self.key })
     }
 
-    /// Keys that it has come to, among others: its script has, or one of them was changed along with them.
-    pub fn come_to(&self) -> &[register::Place] {
-        match &self.kind {
-            Kind::Program(program) => program.looked_at(),
-            _ => &[],
-        }
-    }
-
-    /// The keys of a program that waits before it is sent, as masters may still say that they hold what it is to run on.
-    pub fn waits_for_holders(&mut self, rules: &Rules) -> Option<&[register::Place]> {
-        match &mut self.kind {
-            Kind::Program(program) => program.waits_for_holders(rules, self.db),
-            _ => None,
-        }
-    }
-
-    /// Whether it waits for masters that no quorum needs.
-    pub fn needs_all(&self) -> bool {
-        matches!(&self.kind, Kind::Program(program) if program.needs_all())
-    }
-
-    /// Adds to the keys whose turns it takes. It has none of them now, and begins its round anew once it has.
-    pub fn take_on(&mut self, keys: Vec<u64>) {
-        if let Kind::Program(program) = &mut self.kind {
-            program.take_on(keys);
-        }
-    }
-
-    /// How its round is sent.
-    pub fn sent(&self) -> Sent {
-        let program = match &self.kind {
-            Kind::Program(program) => match program.member() {
-                Some(member) => return Sent::Together(member),
-                None => program.text(),
-            },
-            Kind::Settling(settling) => settling.0.text(),
-            _ => None,
-        };
-        match (program, self.parts()) {
-            (Some(program), _) => Sent::Program(program),
-            (None, 0) => Sent::Alone,
-            (None, parts) => Sent::Parts(parts),
-        }
-    }
-
-    /// What this operation may overtake within its session.
-    pub fn order(&self) -> Order {
-        match &self.kind {
-            Kind::Query(query) if query.has_many_keys() => Order::Alone,
-            Kind::Several(_) => Order::Alone,
-            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Measure(_) => Order::Read,
-            Kind::Settling(_) => Order::Read,
-            Kind::Claim(_) | Kind::Everywhere(_) => Order::Plain,
-            Kind::Channels(channels) if channels.is_publication() => Order::Announcing,
-            Kind::Channels(_) => Order::Read,
-            Kind::Release(_) | Kind::Delete(_) => Order::Closing,
-            Kind::Extend(_) => Order::Closing,
-            Kind::Program(program) if program.has_one_key() => Order::Rounds,
-            Kind::Program(_) | Kind::Load(_) | Kind::Settle(_) | Kind::Flush(_) => Order::Alone,
-        }
-    }
-
-    /// What it asks of the masters, for those who count.
-    pub fn question(&self) -> Question {
-        match &self.kind {
-            Kind::Claim(_) => Question::Claim,
-            Kind::Release(_) | Kind::Delete(_) => Question::Release,
-            Kind::Extend(_) => Question::Expiry,
-            Kind::Program(_) | Kind::Load(_) | Kind::Flush(_) => Question::Program,
-            Kind::Channels(_) => Question::Message,
-            Kind::Read(_) | Kind::Query(_) | Kind::Watch(_) | Kind::Settling(_) => Question::Read,
-            Kind::Everywhere(_) | Kind::Measure(_) | Kind::Settle(_) => Question::Read,
-            Kind::Several(_) => Question::Read,
-        }
-    }
-
-    /// Whether the client's command is counted elsewhere.
-    pub fn is_only_a_part(&self) -> bool {
-        matches!(self.kind, Kind::Measure(_) | Kind::Settle(_))
-    }
-
-    /// Whether it takes a quorum; otherwise any master will do.
-    pub fn needs_quorum(&self) -> bool {
-        !matches!(self.kind, Kind::Channels(_))
-    }
-
-    /// Whether it is only worth being done for a client that is still there when its turn comes.
-    pub fn needs_its_client(&self) -> bool {
-        matches!(self.kind, Kind::Claim(_))
-    }
-
-    /// Whether a master that could not take part has to be told again, whatever was sent to it since. A deletion names the
-    /// attempt, and without a name it leaves alone what has a tag or a stamp.
-    pub fn must_arrive(&self) -> bool {
-        matches!(self.kind, Kind::Delete(_))
-    }
-
-    /// Whether masters change nothing: what comes after it may be sent before they have answered.
-    pub fn only_looks(&self) -> bool {
-        matches!(self.kind, Kind::Load(_))
-    }
-
-    /// Whether masters give or take a lease, and do not look at which flush they do that after.
-    pub fn is_about_a_lease(&self) -> bool {
-        matches!(self.kind, Kind::Claim(_) | Kind::Release(_) | Kind::Delete(_) | Kind::Extend(_))
-    }
-
-    /// Whether what masters did in the rounds before counts in the present one.
-    pub fn builds_on_earlier_votes(&self) -> bool {
-        matches!(self.kind, Kind::Release(_) | Kind::Delete(_))
-    }
-
-    /// What another claim answers that shares the result of this turn.
-    pub fn shared(&self, reply: &Reply) -> Reply {
-        match &self.kind {
-            Kind::Claim(claim) => claim.shared(reply),
-            _ => reply.clone(),
-        }
-    }
-
-    /// A round starts, sent to `asked`.
+    /// Begins a round that is sent to `asked`.
     pub fn ask(&mut self, rules: &Rules, asked: Asked, now: Instant) {
-        let name = (self.db, &*self.key);
-        let voters = asked.voters;
-        match &mut self.kind {
-            Kind::Claim(claim) => claim.ask(rules, asked, now),
-            Kind::Release(release) => release.ask(rules, name, asked, now),
-            Kind::Extend(extend) => extend.ask(rules, name, asked, now),
-            Kind::Delete(delete) => delete.ask(rules, asked, now),
-            Kind::Read(read) => read.ask(rules, voters),
-            Kind::Several(several) => several.ask(rules, voters),
-            Kind::Everywhere(everywhere) => everywhere.ask(voters),
-            Kind::Flush(flush) => flush.ask(rules, voters),
-            Kind::Program(program) => program.ask(rules, self.db, asked),
-            Kind::Settling(settling) => settling.0.ask(rules, self.db, asked),
-            Kind::Load(load) => load.ask(rules, voters),
-            Kind::Query(query) => query.ask(rules, voters),
-            Kind::Watch(watch) => watch.ask(rules, voters),
-            Kind::Measure(measure) => measure.ask(voters),
-            Kind::Settle(settle) => settle.ask(rules, voters),
-            Kind::Channels(channels) => channels.ask(asked.all),
-        }
-    }
-
-    /// How large what masters are asked is, if that may be far more than the request was.
-    pub fn request_bytes(&self) -> usize {
-        match &self.kind {
-            Kind::Program(program) => program.request_bytes(),
-            _ => 0,
-        }
-    }
-
-    /// Whether a part of its reply is made in its session when the masters have answered.
-    pub fn has_own_part(&self) -> bool {
-        matches!(&self.kind, Kind::Program(program) if program.has_own_part())
-    }
-
-    /// How many replies of a master come before the one that counts: those of the commands in a transaction.
-    fn parts(&self) -> usize {
-        match &self.kind {
-            Kind::Read(read) => read.parts(),
-            Kind::Several(several) => several.parts(),
-            Kind::Query(query) => query.parts(),
-            Kind::Watch(watch) => watch.parts(),
-            _ => 0,
-        }
-    }
-
-    /// The round that answers belong to now.
-    pub fn round(&self) -> u8 {
-        match &self.kind {
-            Kind::Claim(claim) => claim.round(),
-            Kind::Release(release) => release.round(),
-            Kind::Delete(delete) => delete.round(),
-            Kind::Extend(extend) => extend.round(),
-            Kind::Read(read) => read.round(),
-            Kind::Several(several) => several.round(),
-            Kind::Program(program) => program.round(),
-            Kind::Settling(settling) => settling.0.round(),
-            Kind::Settle(settle) => settle.round(),
-            Kind::Flush(flush) => flush.round(),
-            Kind::Query(query) => query.round(),
-            Kind::Watch(watch) => watch.round(),
-            _ => 0,
-        }
+        let (kind, on) = self.split(rules);
+        kind.ask(on, asked, now);
     }
 
     /// Appends the request of the current round.
     pub fn encode(&self, rules: &Rules, form: Form, out: &mut Vec<u8>) {
-        let key = &self.key;
-        match &self.kind {
-            Kind::Claim(claim) => claim.encode(rules, key, form, out),
-            Kind::Release(release) => release.encode(key, form, out),
-            Kind::Delete(delete) => delete.encode(key, form, out),
-            Kind::Extend(extend) => extend.encode(rules, key, form, out),
-            Kind::Read(read) => read.encode(key, out),
-            Kind::Several(several) => several.encode(out),
-            Kind::Everywhere(everywhere) => everywhere.encode(form, out),
-            Kind::Flush(flush) => flush.encode(self.db, form, out),
-            Kind::Program(program) => program.encode(form, out),
-            Kind::Settling(settling) => settling.0.encode(form, out),
-            Kind::Load(load) => load.encode(form, out),
-            Kind::Query(query) => query.encode(key, out),
-            Kind::Watch(watch) => watch.encode(key, out),
-            Kind::Measure(measure) => measure.encode(key, out),
-            Kind::Settle(settle) => settle.encode(form, out),
-            Kind::Channels(channels) => channels.encode(key, out),
-        }
+        self.kind.encode(self.on(rules), form, out);
     }
 
-    /// Appends what this master got last in the current round.
+    /// Appends the request that this master got last in the current round.
     pub fn encode_for(&self, master: MasterId, rules: &Rules, form: Form, out: &mut Vec<u8>) {
-        match &self.kind {
-            Kind::Release(release) => release.encode_for(master, &self.key, form, out),
-            Kind::Delete(delete) => delete.encode_for(master, &self.key, form, out),
-            Kind::Extend(extend) => extend.encode_for(master, rules, &self.key, form, out),
-            _ => self.encode(rules, form, out),
-        }
+        self.kind.encode_for(master, self.on(rules), form, out);
     }
 
-    /// One master has answered, or will not.
+    /// Takes the answer of one master, or the loss of its link.
     pub fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        match &mut self.kind {
-            Kind::Claim(claim) => claim.received(rules, received),
-            Kind::Release(release) => release.received(rules, received),
-            Kind::Delete(delete) => delete.received(rules, received),
-            Kind::Extend(extend) => extend.received(rules, received),
-            Kind::Read(read) => {
-                let looked = read.received(rules, &self.key, received);
-                self.look_on(looked)
-            }
-            Kind::Several(several) => {
-                let looked = several.received(rules, received);
-                self.look_on(looked)
-            }
-            Kind::Everywhere(everywhere) => everywhere.received(rules, received),
-            Kind::Flush(flush) => flush.received(rules, received),
-            Kind::Program(program) => program.received(rules, received),
-            Kind::Query(query) => {
-                let looked = query.received(rules, &self.key, received);
-                self.look_on(looked)
-            }
-            Kind::Watch(watch) => {
-                let looked = watch.received(rules, received);
-                self.watch_on(looked)
-            }
-            Kind::Settling(settling) => {
-                let next = settling.0.received(rules, received);
-                self.watch_again(next)
-            }
-            Kind::Load(load) => {
-                let loaded = load.received(rules, received);
-                self.go_on(loaded)
-            }
-            Kind::Measure(measure) => measure.received(rules, received),
-            Kind::Settle(settle) => settle.received(rules, received),
-            Kind::Channels(channels) => channels.received(rules, received),
-        }
+        let (kind, on) = self.split(rules);
+        kind.received(on, received)
     }
 
-    /// The vote timeout of the current round has passed, or, with `is_last`, the patience. What waits for a quorum goes
-    /// on waiting until then.
+    /// Takes the end of the vote timeout of the current round, or, with `is_last`, of the client's patience.
     pub fn deadline(&mut self, rules: &Rules, now: Instant, is_last: bool) -> Next {
-        match &mut self.kind {
-            Kind::Claim(claim) => claim.deadline(rules, now),
-            Kind::Release(release) => release.deadline(rules, now),
-            Kind::Delete(delete) => delete.deadline(rules, now),
-            Kind::Extend(extend) => extend.deadline(rules, now),
-            Kind::Read(read) => {
-                let looked = read.deadline(rules, &self.key, is_last);
-                self.look_on(looked)
-            }
-            Kind::Several(several) => {
-                let looked = several.deadline(rules, is_last);
-                self.look_on(looked)
-            }
-            Kind::Everywhere(everywhere) => everywhere.deadline(rules, is_last),
-            Kind::Flush(flush) => flush.deadline(rules, is_last),
-            Kind::Program(program) => program.deadline(rules, is_last),
-            Kind::Query(query) => {
-                let looked = query.deadline(rules, &self.key, is_last);
-                self.look_on(looked)
-            }
-            Kind::Watch(watch) => {
-                let looked = watch.deadline(rules, is_last);
-                self.watch_on(looked)
-            }
-            Kind::Settling(settling) => {
-                let next = settling.0.deadline(rules, is_last);
-                self.watch_again(next)
-            }
-            Kind::Measure(measure) => measure.deadline(rules, is_last),
-            Kind::Settle(settle) => settle.deadline(rules, is_last),
-            Kind::Channels(channels) => channels.deadline(rules, is_last),
-            Kind::Load(load) => {
-                let loaded = load.deadline(rules, is_last);
-                self.go_on(loaded)
-            }
-        }
+        let (kind, on) = self.split(rules);
+        kind.deadline(on, now, is_last)
     }
 
-    /// A lease was granted or prolonged, and its client cannot be told before others have their replies.
+    /// Takes note that a lease was granted or prolonged, and its client cannot be told before others have their replies.
     pub fn untold(&mut self, rules: &Rules, now: Instant) -> Next {
-        match &mut self.kind {
-            Kind::Claim(claim) => claim.untold(rules, now),
-            Kind::Extend(extend) => extend.untold(rules, now),
-            _ => Next::WAIT,
-        }
+        let (kind, on) = self.split(rules);
+        kind.untold(on, now)
     }
 
-    /// A read that takes more than to look goes on as a program.
-    fn look_on(&mut self, looked: read::Looked) -> Next {
-        match looked {
-            read::Looked::Next(next) => next,
-            read::Looked::Settle(program) => {
-                self.kind = Kind::Program(program);
-                Next::then(Then::Ask)
-            }
-        }
+    /// Returns the keys of a program that waits before it is sent: see [`Behaviour::waits_for_holders`].
+    pub fn waits_for_holders(&mut self, rules: &Rules) -> Option<&[register::Place]> {
+        let Self { db, key, kind } = self;
+        kind.behaviour_mut().waits_for_holders(On { rules, db: *db, key })
     }
 
-    /// Who watches what is not decided lets masters agree on it first.
-    fn watch_on(&mut self, looked: watch::Looked) -> Next {
-        let program = match looked {
-            watch::Looked::Next(next) => return next,
-            watch::Looked::Settle(program) => program,
-        };
-        let nothing = Kind::Measure(memory_usage::Measure::default());
-        if let Kind::Watch(watch) = std::mem::replace(&mut self.kind, nothing) {
-            self.kind = Kind::Settling(Box::new((*program, watch)));
-        }
-        Next::then(Then::Ask)
-    }
-
-    /// They have agreed, or could not.
-    fn watch_again(&mut self, next: Next) -> Next {
-        if !matches!(&next.then, Then::Reply(reply, _) if !matches!(reply, Reply::Error(_))) {
-            return next;
-        }
-        let nothing = Kind::Measure(memory_usage::Measure::default());
-        if let Kind::Settling(settling) = std::mem::replace(&mut self.kind, nothing) {
-            self.kind = Kind::Watch(settling.1.again());
-        }
-        Next::then(Then::Ask)
-    }
-
-    /// A script that turned out to be one is run.
-    fn go_on(&mut self, loaded: load::Loaded) -> Next {
-        match loaded {
-            load::Loaded::Next(next) => next,
-            load::Loaded::Run(program) => {
-                self.kind = Kind::Program(program);
-                Next::then(Then::Ask)
-            }
-        }
-    }
-
-    /// The key, whose fingerprint is `turn`, is no lease: from now on this is a program on registers.
+    /// Goes on as a program on registers, as the key, whose fingerprint is `turn`, is no lease.
     pub fn go_on_as_program(&mut self, rules: &Rules, turn: u64) {
-        let instead = match &self.kind {
-            Kind::Claim(claim) => Some(claim.instead()),
-            Kind::Release(release) => Some(release.instead()),
-            Kind::Extend(extend) => extend.instead(),
-            Kind::Delete(_) => Some(Instead::Delete),
-            _ => None,
-        };
-        let Some(instead) = instead else { return };
+        let Some(instead) = self.kind.instead() else { return };
         let program = rules.texts.program(&instead, (self.db, &self.key), turn);
-        let is_begun = matches!(&self.kind, Kind::Release(release) if release.has_begun());
-        self.kind = Kind::Program(Box::new(program.after(self.round()).begun(is_begun)));
+        let program = program.after(self.kind.round()).begun(self.kind.has_begun());
+        self.kind = Kind::Program(Box::new(program));
     }
 
-    /// What was changed, now that the reply is known: database and key.
-    pub fn changed_keys(&self) -> Vec<(u32, Vec<u8>)> {
-        match &self.kind {
-            Kind::Program(program) => program.changed_keys().collect(),
-            _ if self.has_changed() => vec![(self.db, self.key.to_vec())],
-            _ => Vec::new(),
-        }
+    /// Returns the changed keys with their databases, now that the reply is known.
+    pub fn changed_keys(&self, rules: &Rules) -> Vec<(u32, Vec<u8>)> {
+        self.kind.changed_keys(self.on(rules))
     }
 
-    /// Registers of which some masters may not hold what the others do, and those masters, once nothing of it is on its way.
-    pub fn behind(&self) -> Option<(Vec<register::Place>, MasterSet)> {
-        match &self.kind {
-            Kind::Program(program) => program.behind(),
-            _ => None,
-        }
-    }
-
-    /// What all masters hold now, if their stamps are long: keys, and the ballots that it was accepted under.
-    pub fn decided(&self) -> Option<Vec<(register::Place, Ballot)>> {
-        match &self.kind {
-            Kind::Program(program) => program.decided(),
-            _ => None,
-        }
-    }
-
-    /// What a client is told instead of this error, by what is known of the operation.
-    pub fn as_known(&self, reply: Reply) -> Reply {
-        match &self.kind {
-            Kind::Program(program) => program.as_known(reply),
-            _ => reply,
-        }
-    }
-
-    /// Ends a program that goes on as it came to a key that it has not declared. Returns the reply.
-    pub fn give_up_widening(&mut self) -> Option<Reply> {
-        match &mut self.kind {
-            Kind::Program(program) => program.give_up_widening(),
-            _ => None,
-        }
-    }
-
-    /// Whether it is refused for the number of its keys.
-    pub fn has_too_many_keys(&self) -> bool {
-        match &self.kind {
-            Kind::Program(program) => program.has_too_many_keys(),
-            Kind::Load(load) => load.has_too_many_keys(),
-            _ => false,
-        }
-    }
-
-    /// What masters have answered differently although they held the same.
-    pub fn differing(&self) -> Option<(Arc<lua::program::Program>, Vec<register::Place>)> {
-        match &self.kind {
-            Kind::Program(program) => program.differing(),
-            _ => None,
-        }
-    }
-
-    /// Whether a quorum has changed something, and nothing of that will be taken back.
-    pub fn has_changed(&self) -> bool {
-        match &self.kind {
-            Kind::Claim(claim) => claim.is_granted(),
-            Kind::Release(release) => release.has_deleted(),
-            Kind::Delete(delete) => delete.has_deleted(),
-            Kind::Extend(extend) => extend.has_changed(),
-            Kind::Program(program) => program.has_changed(),
-            _ => false,
-        }
-    }
-
-    /// What is to be published now that the reply is known.
-    pub fn messages(&self) -> Vec<program::Message> {
-        match &self.kind {
-            Kind::Program(program) => program.messages(),
-            _ => Vec::new(),
-        }
-    }
-
-    /// The lease that a quorum holds now, if this has granted or prolonged one: its token and its tag.
-    pub fn lease(&self) -> Option<(&[u8], Tag)> {
-        match &self.kind {
-            Kind::Claim(claim) => claim.lease(),
-            Kind::Extend(extend) => extend.lease(),
-            _ => None,
-        }
-    }
-
-    /// What masters may have missed of a lease that was given back.
+    /// Returns what masters may have missed of a lease that was given back.
     pub fn owed(&self, rules: &Rules) -> Option<Owed> {
-        match &self.kind {
-            Kind::Release(release) => release.owed(rules),
-            Kind::Delete(delete) => delete.owed(rules),
-            Kind::Program(program) => program.owed(rules, (self.db, &self.key)),
-            _ => None,
-        }
+        self.kind.owed(self.on(rules))
     }
 
-    /// What to keep for a master that could not be told to take the effect of `round` back, if anything.
+    /// Returns what to keep for a master that could not be told to take the effect of `round` back, if anything.
     pub fn debt(&self, rules: &Rules, round: u8) -> Option<Debt> {
-        let (value, end) = match &self.kind {
-            Kind::Claim(claim) => claim.value(rules, round)?,
-            _ => return None,
-        };
+        let (value, end) = self.kind.value(rules, round)?;
         let over = Over::Value(value.into());
         Some(Debt::Lease(Lease { db: self.db, key: self.key.clone(), over, end }))
     }

@@ -5,16 +5,23 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
+use super::Asked;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::program::{Program, Rendering};
 use super::read::{self, Held, LOOKS_AGAIN, Looked, MOST_LOOKS, Seen, round};
 use super::register::snapshot::{self, Accepted, BEFORE, COMMANDS, Look};
+use super::request::Form;
 use super::verdict::{Discarded, Trouble};
 use super::{Next, Received, Rules, Then, settled_read};
+use crate::client::outbox::Order;
 use crate::decision::keyspace::reading::{Moment, Reading, Verdict};
-use crate::decision::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::MasterId;
+use crate::metrics;
 use crate::resp::answer::Answer;
 use crate::resp::flat;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// What the client wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,34 +74,7 @@ impl Several {
         }
     }
 
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        self.readings = self.keys.iter().map(|_| Reading::new(rules.quorum, asked)).collect();
-        self.discarded = Discarded::default();
-        self.held.clear();
-    }
-
-    pub(super) fn round(&self) -> u8 {
-        round(self.tried)
-    }
-
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let keys = self.keys.iter().map(|key| &**key);
-        if self.question == Question::Values {
-            return snapshot::strings(out, keys);
-        }
-        snapshot::begin(out, keys);
-        snapshot::end(out);
-    }
-
-    /// How many replies come before the one that counts.
-    pub(super) fn parts(&self) -> usize {
-        match self.question {
-            Question::Values => 0,
-            Question::Count => BEFORE + COMMANDS * self.keys.len(),
-        }
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Looked {
+    fn looked(&mut self, rules: &Rules, received: Received<'_>) -> Looked {
         let Received { master, answer, raw, .. } = received;
         if received.round != self.round() || self.readings.is_empty() {
             return Looked::WAIT;
@@ -117,7 +97,7 @@ impl Several {
     }
 
     /// Who is silent is waited for as by who reads a single key.
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Looked {
+    fn waited(&mut self, rules: &Rules, is_last: bool) -> Looked {
         if self.readings.is_empty() {
             return Looked::WAIT;
         }
@@ -239,5 +219,52 @@ impl Several {
         let named = self.named.iter().map(|at| &*self.keys[*at]);
         let words = std::iter::once(verb).chain(named);
         settled_read::program(rules, self.keys.iter().map(|key| &**key), words, Rendering::AsIs)
+    }
+}
+
+impl Behaviour for Several {
+    fn order(&self) -> Order {
+        Order::Alone
+    }
+
+    fn question(&self) -> metrics::Question {
+        metrics::Question::Read
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
+        let On { rules, .. } = on;
+        let asked = asked.voters;
+        self.readings = self.keys.iter().map(|_| Reading::new(rules.quorum, asked)).collect();
+        self.discarded = Discarded::default();
+        self.held.clear();
+    }
+
+    fn round(&self) -> u8 {
+        round(self.tried)
+    }
+
+    fn encode(&self, _: On<'_>, _: Form, out: &mut Vec<u8>) {
+        let keys = self.keys.iter().map(|key| &**key);
+        if self.question == Question::Values {
+            return snapshot::strings(out, keys);
+        }
+        snapshot::begin(out, keys);
+        snapshot::end(out);
+    }
+
+    /// How many replies come before the one that counts.
+    fn parts(&self) -> usize {
+        match self.question {
+            Question::Values => 0,
+            Question::Count => BEFORE + COMMANDS * self.keys.len(),
+        }
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        self.looked(on.rules, received).into()
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        self.waited(on.rules, is_last).into()
     }
 }

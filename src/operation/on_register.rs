@@ -41,7 +41,7 @@ impl ScriptCall {
 
 /// What is run.
 #[derive(Debug)]
-pub(super) enum Instead<'a> {
+pub enum Instead<'a> {
     /// The client's script.
     Script(&'a ScriptCall),
     /// `SET key token NX PX ttl_ms`

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dating::{Dating, Rounds, Untold, time_to_live};
 
+use super::Sent;
+use super::behaviour::{Behaviour, On};
 use super::lock_request::Wish;
 use super::register::ask::{Member, Words};
 use super::register::awaited::Awaited;
@@ -23,6 +25,7 @@ use super::register::{self, Job, Name, Place, packed};
 use super::request::{self, Form};
 use super::verdict::{self, Others, Trouble};
 use super::{Asked, Next, Owed, Received, Rules, Then, streams};
+use crate::client::outbox::Order;
 use crate::decision::keyspace::Program as _;
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::lease::attempt::Stored;
@@ -30,6 +33,7 @@ use crate::decision::quorum::{MasterSet, turn};
 use crate::decision::register::ballot::Ballot;
 use crate::lua::Script;
 use crate::lua::program::Program as Text;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::flat;
 use crate::resp::number::parse_i64;
@@ -215,27 +219,8 @@ impl Program {
     }
 
     /// What its client wants of a lock.
-    pub(super) fn wish(&self) -> Option<&Wish> {
-        self.wish.as_deref()
-    }
-
     pub(super) fn set_wish(&mut self, wish: Wish) {
         self.wish = Some(Box::new(wish));
-    }
-
-    /// How large its arguments are: those of a transaction are all that was queued.
-    pub(super) fn request_bytes(&self) -> usize {
-        let handed = self.call.runner.iter().map(|_| self.call.text.code().len());
-        let queued = match &self.shape {
-            Shape::Transaction(executing) => executing.held,
-            _ => 0,
-        };
-        self.call.words.len() + handed.sum::<usize>() + queued
-    }
-
-    /// Whether a part of the reply is made here when the masters have answered.
-    pub(super) fn has_own_part(&self) -> bool {
-        matches!(&self.shape, Shape::Transaction(executing) if executing.has_own)
     }
 
     /// What masters must know by its SHA1.
@@ -248,121 +233,15 @@ impl Program {
         self.words.as_ref()?.member()
     }
 
-    /// The keys whose turns it takes: two programs of one worker do not run into each other.
-    pub(super) fn turns(&self) -> &[u64] {
-        &self.call.keys
-    }
-
     /// Whether it stands in one line with all else that uses its key. A transaction may select another
     /// database for what comes after it.
     pub(super) fn has_one_key(&self) -> bool {
         self.call.keys.len() == 1 && !matches!(self.shape, Shape::Transaction(..))
     }
 
-    pub(super) fn round(&self) -> u8 {
-        self.before.wrapping_add(self.run.as_ref().map_or(0, Run::round) as u8)
-    }
-
-    /// A round begins: what was decided to be sent, or a new attempt. Promises end with the edition that they were given
-    /// under, and what is built on them is not sent any more.
-    pub(super) fn ask(&mut self, rules: &Rules, db: u32, asked: Asked) {
-        let now_us = rules.unix_time.micros() as u64;
-        self.db = db;
-        self.rounds.begin(now_us);
-        let edition = rules.registers.edition();
-        let is_new = std::mem::replace(&mut self.edition, edition) != edition;
-        let step = match &mut self.run {
-            None => {
-                let worker =
-                    Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
-                let job = self.job.take();
-                let job = job.map_or_else(|| self.call_now().job(db), |job| *job);
-                // What is expected of keys is compared with what a prepare finds.
-                let is_held = !self.is_fresh && job.watched.is_empty();
-                let needed = match job.needs_all() {
-                    true => asked.voters.without(rules.registers.silent()),
-                    false => MasterSet::EMPTY,
-                };
-                let held = is_held.then(|| rules.registers.held(&job.places, needed)).flatten();
-                let (run, step) = Run::new(worker, job, held, now_us);
-                self.looks_at = run.looked_at().len();
-                self.run = Some(run);
-                Some(step)
-            }
-            Some(run) if self.begins_again || is_new => Some(run.again(now_us)),
-            Some(_) => None,
-        };
-        self.begins_again = false;
-        if let Some(Step::Send(to, token, words)) = step {
-            self.words = Some(words);
-            self.awaited.ask_only(to, token);
-        }
-        self.awaited.keep(asked.voters);
-        if let Some(run) = &mut self.run {
-            run.not_sent_to(rules.quorum.everybody().without(asked.all));
-        }
-        self.call_now().text.runs();
-    }
-
-    /// The keys of one that is about to be sent, if masters may still say that they hold what the last programs on these keys have
-    /// left, and it is sent only where all hold it.
-    pub(super) fn waits_for_holders(&mut self, rules: &Rules, db: u32) -> Option<&[Place]> {
-        if self.run.is_some() || self.is_fresh || self.call.keys.len() < 2 {
-            return None;
-        }
-        let job = self.job.insert(Box::new(self.call.job(db)));
-        let is_waiting = job.needs_all() && !rules.registers.awaited(&job.places).is_empty();
-        is_waiting.then_some(&job.places)
-    }
-
-    /// Whether what it runs on is to be held by all masters that answer.
-    pub(super) fn needs_all(&self) -> bool {
-        self.run.as_ref().is_some_and(Run::needs_all)
-    }
-
     /// What is run now.
     fn call_now(&self) -> &Call {
         self.dating.as_ref().map_or(&self.call, |dating| &dating.call)
-    }
-
-    pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
-        if let Some(words) = &self.words {
-            words.encode(form, out);
-        }
-    }
-
-    /// One master has answered, or will not.
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let Received { master, answer, raw, now, .. } = received;
-        self.heard = Some(now);
-        if received.round != self.round() {
-            self.received_late(received);
-            return Next::WAIT;
-        }
-        let Some(token) = self.awaited.answered(master) else { return Next::WAIT };
-        let Some(run) = &mut self.run else { return Next::WAIT };
-        if let Some(Answer::Error(error)) = answer {
-            self.trouble.remember(error);
-        }
-        let now_us = rules.unix_time.micros() as u64;
-        let ahead_ms = rules.unix_time.ahead_ms(master);
-        let mut step = match answer {
-            Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
-            None => register::run::Step::Wait,
-        };
-        if let (Step::Wait, Some(left)) = (&step, run.left()) {
-            rules.registers.hear(left, told(run, &self.awaited));
-        }
-        if step == Step::Wait && self.awaited.is_empty() {
-            step = run.all_others_are_lost();
-            // Connections are not back at once.
-            self.was_refused |= step == Step::Pause;
-        } else if step == Step::Wait
-            && self.awaited.masters().without(rules.registers.silent()).is_empty()
-        {
-            step = run.without_the_silent();
-        }
-        self.next(rules, step)
     }
 
     /// One master has answered what was sent before this round, or will not.
@@ -372,21 +251,6 @@ impl Program {
             (Some(dating), _) if dating.round == round => dating.run.answered_at_last(master, raw),
             (_, Some(run)) => run.answered_late(master, round.wrapping_sub(self.before), raw),
             (_, None) => {}
-        }
-    }
-
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        let Some(run) = &mut self.run else { return Next::WAIT };
-        let answered = rules.quorum.everybody().without(self.awaited.masters()).len();
-        match run.no_more_answers() {
-            step @ (Step::Done(_) | Step::Failed(_)) => self.next(rules, step),
-            _ if is_last => {
-                run.give_up();
-                let others = Others::silent_if(true);
-                let reply = self.trouble.unavailable(rules, answered, others);
-                Next::reply(self.as_far_as_known(reply))
-            }
-            step => self.next(rules, step),
         }
     }
 
@@ -400,7 +264,7 @@ impl Program {
                     return Next::then(Then::Tell(to));
                 }
                 self.awaited.ask_only(to, token);
-                let looks_at = self.looked_at().len();
+                let looks_at = self.come_to().len();
                 match std::mem::replace(&mut self.looks_at, looks_at) < looks_at {
                     true => Then::TakeOn,
                     false => Then::Ask,
@@ -498,11 +362,6 @@ impl Program {
         if self.may_be_done() { self.trouble.unknown(reply) } else { reply }
     }
 
-    /// What its client is told instead of this: clients that repeat what was not done must not repeat what may have been.
-    pub(super) fn as_known(&self, reply: Reply) -> Reply {
-        if self.may_be_done() { verdict::unknown(reply) } else { reply }
-    }
-
     fn may_be_done(&self) -> bool {
         self.may_write() && self.own_run().is_some_and(Run::may_have_run)
     }
@@ -511,37 +370,204 @@ impl Program {
         !self.is_fresh && self.call.may_write()
     }
 
+    /// How it ran, or runs.
+    fn own_run(&self) -> Option<&Run> {
+        self.dating.as_ref().map(|dating| &dating.run).or(self.run.as_ref())
+    }
+}
+
+impl Behaviour for Program {
+    fn order(&self) -> Order {
+        if self.has_one_key() { Order::Rounds } else { Order::Alone }
+    }
+
+    fn question(&self) -> Question {
+        Question::Program
+    }
+
+    fn wish(&self) -> Wish {
+        self.wish.as_deref().cloned().unwrap_or(Wish::Other)
+    }
+
+    fn sent(&self) -> Sent {
+        match self.member() {
+            Some(member) => Sent::Together(member),
+            None => self.text().map_or(Sent::Alone, Sent::Program),
+        }
+    }
+
+    /// How large its arguments are: those of a transaction are all that was queued.
+    fn request_bytes(&self) -> usize {
+        let handed = self.call.runner.iter().map(|_| self.call.text.code().len());
+        let queued = match &self.shape {
+            Shape::Transaction(executing) => executing.held,
+            _ => 0,
+        };
+        self.call.words.len() + handed.sum::<usize>() + queued
+    }
+
+    /// Whether a part of the reply is made here when the masters have answered.
+    fn has_own_part(&self) -> bool {
+        matches!(&self.shape, Shape::Transaction(executing) if executing.has_own)
+    }
+
+    /// The keys whose turns it takes: two programs of one worker do not run into each other.
+    fn turns(&self) -> &[u64] {
+        &self.call.keys
+    }
+
+    fn round(&self) -> u8 {
+        self.before.wrapping_add(self.run.as_ref().map_or(0, Run::round) as u8)
+    }
+
+    /// A round begins: what was decided to be sent, or a new attempt. Promises end with the edition that they were given
+    /// under, and what is built on them is not sent any more.
+    fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
+        let On { rules, db, .. } = on;
+        let now_us = rules.unix_time.micros() as u64;
+        self.db = db;
+        self.rounds.begin(now_us);
+        let edition = rules.registers.edition();
+        let is_new = std::mem::replace(&mut self.edition, edition) != edition;
+        let step = match &mut self.run {
+            None => {
+                let worker =
+                    Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
+                let job = self.job.take();
+                let job = job.map_or_else(|| self.call_now().job(db), |job| *job);
+                // What is expected of keys is compared with what a prepare finds.
+                let is_held = !self.is_fresh && job.watched.is_empty();
+                let needed = match job.needs_all() {
+                    true => asked.voters.without(rules.registers.silent()),
+                    false => MasterSet::EMPTY,
+                };
+                let held = is_held.then(|| rules.registers.held(&job.places, needed)).flatten();
+                let (run, step) = Run::new(worker, job, held, now_us);
+                self.looks_at = run.looked_at().len();
+                self.run = Some(run);
+                Some(step)
+            }
+            Some(run) if self.begins_again || is_new => Some(run.again(now_us)),
+            Some(_) => None,
+        };
+        self.begins_again = false;
+        if let Some(Step::Send(to, token, words)) = step {
+            self.words = Some(words);
+            self.awaited.ask_only(to, token);
+        }
+        self.awaited.keep(asked.voters);
+        if let Some(run) = &mut self.run {
+            run.not_sent_to(rules.quorum.everybody().without(asked.all));
+        }
+        self.call_now().text.runs();
+    }
+
+    /// The keys of one that is about to be sent, if masters may still say that they hold what the last programs on these keys have
+    /// left, and it is sent only where all hold it.
+    fn waits_for_holders(&mut self, on: On<'_>) -> Option<&[Place]> {
+        let On { rules, db, .. } = on;
+        if self.run.is_some() || self.is_fresh || self.call.keys.len() < 2 {
+            return None;
+        }
+        let job = self.job.insert(Box::new(self.call.job(db)));
+        let is_waiting = job.needs_all() && !rules.registers.awaited(&job.places).is_empty();
+        is_waiting.then_some(&job.places)
+    }
+
+    /// Whether what it runs on is to be held by all masters that answer.
+    fn needs_all(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::needs_all)
+    }
+
+    fn encode(&self, _: On<'_>, form: Form, out: &mut Vec<u8>) {
+        if let Some(words) = &self.words {
+            words.encode(form, out);
+        }
+    }
+
+    /// One master has answered, or will not.
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        let Received { master, answer, raw, now, .. } = received;
+        self.heard = Some(now);
+        if received.round != self.round() {
+            self.received_late(received);
+            return Next::WAIT;
+        }
+        let Some(token) = self.awaited.answered(master) else { return Next::WAIT };
+        let Some(run) = &mut self.run else { return Next::WAIT };
+        if let Some(Answer::Error(error)) = answer {
+            self.trouble.remember(error);
+        }
+        let now_us = rules.unix_time.micros() as u64;
+        let ahead_ms = rules.unix_time.ahead_ms(master);
+        let mut step = match answer {
+            Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
+            None => register::run::Step::Wait,
+        };
+        if let (Step::Wait, Some(left)) = (&step, run.left()) {
+            rules.registers.hear(left, told(run, &self.awaited));
+        }
+        if step == Step::Wait && self.awaited.is_empty() {
+            step = run.all_others_are_lost();
+            // Connections are not back at once.
+            self.was_refused |= step == Step::Pause;
+        } else if step == Step::Wait
+            && self.awaited.masters().without(rules.registers.silent()).is_empty()
+        {
+            step = run.without_the_silent();
+        }
+        self.next(rules, step)
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        let On { rules, .. } = on;
+        let Some(run) = &mut self.run else { return Next::WAIT };
+        let answered = rules.quorum.everybody().without(self.awaited.masters()).len();
+        match run.no_more_answers() {
+            step @ (Step::Done(_) | Step::Failed(_)) => self.next(rules, step),
+            _ if is_last => {
+                run.give_up();
+                let others = Others::silent_if(true);
+                let reply = self.trouble.unavailable(rules, answered, others);
+                Next::reply(self.as_far_as_known(reply))
+            }
+            step => self.next(rules, step),
+        }
+    }
+
+    /// What its client is told instead of this: clients that repeat what was not done must not repeat what may have been.
+    fn as_known(&self, reply: Reply) -> Reply {
+        if self.may_be_done() { verdict::unknown(reply) } else { reply }
+    }
+
     /// All keys that it looks at now.
-    pub(super) fn looked_at(&self) -> &[Place] {
+    fn come_to(&self) -> &[Place] {
         self.run.as_ref().map_or(&[], Run::looked_at)
     }
 
     /// See [`Operation::take_on`](super::Operation::take_on).
-    pub(super) fn take_on(&mut self, keys: Vec<u64>) {
+    fn take_on(&mut self, keys: Vec<u64>) {
         self.call.keys.extend(keys);
         self.call.keys.sort_unstable();
         self.call.keys.dedup();
         self.begins_again = true;
     }
 
-    /// How it ran, or runs.
-    fn own_run(&self) -> Option<&Run> {
-        self.dating.as_ref().map(|dating| &dating.run).or(self.run.as_ref())
-    }
-
     /// What it wants to publish.
-    pub(super) fn messages(&self) -> Vec<Message> {
+    fn messages(&self) -> Vec<Message> {
         self.messages.clone()
     }
 
     /// Whether it has changed something.
-    pub(super) fn has_changed(&self) -> bool {
+    fn has_changed(&self) -> bool {
         self.has_changed
     }
 
     /// What masters may have missed of it that still hold the lease which it has taken over on a quorum. They are told when
     /// they have had the time to catch up: until then that lease may be what lets them.
-    pub(super) fn owed(&self, rules: &Rules, (db, key): (u32, &[u8])) -> Option<Owed> {
+    fn owed(&self, on: On<'_>) -> Option<Owed> {
+        let On { rules, db, key } = on;
         let run = self.own_run().filter(|_| self.has_changed)?;
         let (place, lease, later) = run.taken_over()?;
         let is_own = u32::from(place.db) == db && *place.key == *key;
@@ -555,13 +581,13 @@ impl Program {
     }
 
     /// What masters have answered differently although they held the same: the script, and its keys.
-    pub(super) fn differing(&self) -> Option<(Arc<Text>, Vec<Place>)> {
+    fn differing(&self) -> Option<(Arc<Text>, Vec<Place>)> {
         let job = self.run.as_ref().and_then(Run::differing)?;
         Some((Arc::clone(&job.program), job.places.clone()))
     }
 
     /// Keys of which some masters may not hold what the others do, and those masters.
-    pub(super) fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
+    fn behind(&self) -> Option<(Vec<Place>, MasterSet)> {
         match &self.dating {
             Some(dating) => dating.behind(self.run.as_ref()),
             None => self.run.as_ref().and_then(Run::behind),
@@ -569,24 +595,23 @@ impl Program {
     }
 
     /// What all masters hold now, if their stamps are long.
-    pub(super) fn decided(&self) -> Option<Vec<(Place, Ballot)>> {
+    fn decided(&self) -> Option<Vec<(Place, Ballot)>> {
         self.run.as_ref().and_then(Run::decided)
     }
 
     /// Ends one that goes on as it came to a key that it has not declared.
-    pub(super) fn give_up_widening(&mut self) -> Option<Reply> {
+    fn give_up_widening(&mut self) -> Option<Reply> {
         let run = self.run.as_mut().filter(|run| run.is_widened())?;
         run.give_up();
         Some(verdict::undeclared_without_end())
     }
 
     /// Whether it is refused for the number of its keys.
-    pub(super) fn has_too_many_keys(&self) -> bool {
+    fn has_too_many_keys(&self) -> bool {
         self.call.writes_too_many_keys()
     }
 
-    /// The keys that it has changed.
-    pub(super) fn changed_keys(&self) -> impl Iterator<Item = (u32, Vec<u8>)> {
+    fn changed_keys(&self, _: On<'_>) -> Vec<(u32, Vec<u8>)> {
         let places = self.own_run().into_iter().filter(|_| self.has_changed).flat_map(Run::places);
         // Those that were only watched are no different.
         let is_only_watched = |place: &Place| {
@@ -594,7 +619,7 @@ impl Program {
             is_watched && !self.call.names(place)
         };
         let places = places.filter(move |place| !is_only_watched(place));
-        places.map(|place| (place.db.into(), place.key.to_vec()))
+        places.map(|place| (place.db.into(), place.key.to_vec())).collect()
     }
 }
 

@@ -3,19 +3,27 @@
 
 use bytes::Bytes;
 
+use super::Asked;
+use super::Kind;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::program::{Program, Rendering};
 use super::register::snapshot::{self, Accepted, Look};
+use super::request::Form;
 use super::request::{self, Number};
 use super::value_range::ValueRange;
 use super::verdict::{Discarded, Trouble};
 use super::{Next, Received, Rules, Then, settled_read};
+use crate::client::outbox::Order;
 use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
 use crate::decision::quorum::read::{comparable_ttl_ms, guaranteed_ttl_ms};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::keyspace::SLACK_MS;
+use crate::metrics;
 use crate::resp::answer::Answer;
 use crate::resp::flat;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// What the client wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +107,16 @@ impl Looked {
     pub(super) const WAIT: Self = Self::Next(Next::WAIT);
 }
 
+/// A read that takes more than to look goes on as a program.
+impl From<Looked> for Next {
+    fn from(looked: Looked) -> Self {
+        match looked {
+            Looked::Next(next) => next,
+            Looked::Settle(program) => Self::go_on_as(Kind::Program(program)),
+        }
+    }
+}
+
 /// The rounds of a read are counted down from here, those of the program that it may become up from 1.
 pub(super) fn round(tried: u8) -> u8 {
     u8::MAX - tried
@@ -124,31 +142,7 @@ impl Read {
         }
     }
 
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        self.reading = Some(Reading::new(rules.quorum, asked));
-        self.discarded = Discarded::default();
-        self.held.clear();
-    }
-
-    pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
-        if self.question.is_of_string() {
-            return snapshot::strings(out, std::iter::once(key));
-        }
-        snapshot::begin(out, std::iter::once(key));
-        request::encode(out, &[b"PTTL", key]);
-        snapshot::end(out);
-    }
-
-    /// How many replies come before the one that counts.
-    pub(super) fn parts(&self) -> usize {
-        if self.question.is_of_string() { 0 } else { snapshot::BEFORE + snapshot::COMMANDS + 1 }
-    }
-
-    pub(super) fn round(&self) -> u8 {
-        round(self.tried)
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, key: &[u8], received: Received<'_>) -> Looked {
+    fn looked(&mut self, rules: &Rules, key: &[u8], received: Received<'_>) -> Looked {
         let Received { master, answer, raw, .. } = received;
         if received.round != self.round() {
             return Looked::WAIT;
@@ -172,7 +166,7 @@ impl Read {
 
     /// Who is silent is waited for if there is no quorum without it, or, once it is not read again, if it would decide
     /// which lease has one.
-    pub(super) fn deadline(&mut self, rules: &Rules, key: &[u8], is_last: bool) -> Looked {
+    fn waited(&mut self, rules: &Rules, key: &[u8], is_last: bool) -> Looked {
         let Some(reading) = &self.reading else { return Looked::WAIT };
         match reading.without_the_silent() {
             Verdict::TooFew if !is_last => Looked::WAIT,
@@ -279,6 +273,51 @@ impl Read {
             }
             _ => guaranteed_ttl_ms(rules.quorum, self.left_on(masters)),
         }
+    }
+}
+
+impl Behaviour for Read {
+    fn order(&self) -> Order {
+        Order::Read
+    }
+
+    fn question(&self) -> metrics::Question {
+        metrics::Question::Read
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
+        let On { rules, .. } = on;
+        let asked = asked.voters;
+        self.reading = Some(Reading::new(rules.quorum, asked));
+        self.discarded = Discarded::default();
+        self.held.clear();
+    }
+
+    fn encode(&self, on: On<'_>, _: Form, out: &mut Vec<u8>) {
+        let On { key, .. } = on;
+        if self.question.is_of_string() {
+            return snapshot::strings(out, std::iter::once(key));
+        }
+        snapshot::begin(out, std::iter::once(key));
+        request::encode(out, &[b"PTTL", key]);
+        snapshot::end(out);
+    }
+
+    /// How many replies come before the one that counts.
+    fn parts(&self) -> usize {
+        if self.question.is_of_string() { 0 } else { snapshot::BEFORE + snapshot::COMMANDS + 1 }
+    }
+
+    fn round(&self) -> u8 {
+        round(self.tried)
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        self.looked(on.rules, on.key, received).into()
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        self.waited(on.rules, on.key, is_last).into()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Giving a key back by its token: the release scripts, and `DELEX key IFEQ token`.
 
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::claim::held_as;
 use super::lease_looks::{STAMPED, Shown, longer, vote};
 use super::lock_request::Wish;
@@ -7,11 +9,13 @@ use super::on_register::Instead;
 use super::request::{self, Form};
 use super::verdict::{Others, Trouble};
 use super::{Answers, Asked, Next, Owed, Received, Rules, Then};
+use crate::client::outbox::Order;
 use crate::decision::lease::attempt::{self, Tag};
 use crate::decision::lease::release as decision;
 use crate::decision::lease::release::{Sight, Step};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::lua::canonical::Canonical;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock::Instant;
@@ -67,84 +71,9 @@ impl Release {
         Self { token, known, replies, sent: None, left_ms, has_begun, others, trouble }
     }
 
-    /// What its client wants.
-    pub(super) fn wish(&self) -> Wish {
-        Wish::Release { token: self.token.clone(), deleted: self.replies.deleted.clone() }
-    }
-
-    pub(super) fn ask(&mut self, rules: &Rules, name: (u32, &[u8]), asked: Asked, now: Instant) {
-        let (at, voters) = (rules.at(now), asked.voters);
-        if let Some(sent) = &mut self.sent {
-            (sent.voters, sent.since) = (voters, now);
-            sent.shown.look_again();
-            return sent.decision.ask(asked.all, at);
-        }
-        self.known = rules.leases.take(name.0, name.1, &self.token);
-        let decision = match self.known {
-            Some(tag) => decision::Release::known(rules.terms(asked.patience), tag, asked.all, at),
-            None => decision::Release::new(rules.terms(asked.patience), asked.all, at),
-        };
-        // A tag that is known needs no look.
-        let shown = Shown::new(self.known.map_or(MasterSet::EMPTY, |_| asked.all));
-        self.sent = Some(Box::new(Sent { decision, voters, since: now, shown }));
-    }
-
-    pub(super) fn round(&self) -> u8 {
-        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
-    }
-
-    /// Appends what all masters get in this round: a delete of the tag that is known, or a look.
-    pub(super) fn encode(&self, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        let known = self.sent.as_ref().and_then(|sent| sent.decision.known_tag());
-        match known {
-            Some(tag) => self.encode_delete(key, tag, form, out),
-            None => request::script(out, form, Canonical::Look, key, &[&self.token]),
-        }
-    }
-
-    /// Appends what this master got last in this round.
-    pub(super) fn encode_for(&self, master: MasterId, key: &[u8], form: Form, out: &mut Vec<u8>) {
-        match self.sent.as_ref().and_then(|sent| sent.shown.told(master, self.round())) {
-            Some(tag) => self.encode_delete(key, tag, form, out),
-            None => self.encode(key, form, out),
-        }
-    }
-
     fn encode_delete(&self, key: &[u8], tag: Tag, form: Form, out: &mut Vec<u8>) {
         let header = attempt::encode(tag, b"");
         request::script(out, form, Canonical::Release, key, &[&header, &self.token]);
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let Received { master, round, answer, now, .. } = received;
-        if let Some(Answer::Error(error)) = answer {
-            self.trouble.remember(error);
-        }
-        if let Some(Answer::Int(left_ms @ -1..)) = answer {
-            self.left_ms = longer(self.left_ms, *left_ms);
-            self.has_begun = true;
-        }
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        // Who may not vote is told again in the end.
-        let answer = answer.filter(|_| sent.voters.contains(master));
-        if let Some(Answer::Simple(STAMPED)) = answer {
-            self.others.insert(master);
-        }
-        let at = rules.at(now);
-        let step = match sent.shown.is_look(master, round) {
-            true => sent.decision.sight(round, master, sight(answer), at),
-            false => sent.decision.vote(round, master, vote(answer), at),
-        };
-        self.next(rules, step)
-    }
-
-    pub(super) fn deadline(&mut self, rules: &Rules, now: Instant) -> Next {
-        let Some(sent) = &mut self.sent else { return Next::WAIT };
-        match sent.decision.tick(rules.at(now)) {
-            // Who is silent would only decide about a lease.
-            Step::Wait if self.is_other() => Next::then(Then::Otherwise),
-            step => self.next(rules, step),
-        }
     }
 
     fn next(&mut self, rules: &Rules, step: Step) -> Next {
@@ -178,24 +107,123 @@ impl Release {
         self.is_other() && is_untold && self.known.is_none() && holding < rules.quorum.needed()
     }
 
-    /// Whether a master has deleted its copy.
-    pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
-    /// What is run if the key is no lease.
-    pub(super) fn instead(&self) -> Instead<'_> {
-        self.replies.script().map_or(Instead::GiveBack(&self.token), Instead::Script)
-    }
-
     fn delete(&mut self, deletes: Vec<(MasterId, Tag)>) -> Next {
         let Some(sent) = &mut self.sent else { return Next::WAIT };
         let round = sent.decision.round();
         Next::then(Then::Tell(sent.shown.delete(deletes, round, sent.voters)))
     }
+}
+
+impl Behaviour for Release {
+    fn order(&self) -> Order {
+        Order::Closing
+    }
+
+    fn question(&self) -> Question {
+        Question::Release
+    }
+
+    fn is_about_a_lease(&self) -> bool {
+        true
+    }
+
+    fn builds_on_earlier_votes(&self) -> bool {
+        true
+    }
+
+    /// What its client wants.
+    fn wish(&self) -> Wish {
+        Wish::Release { token: self.token.clone(), deleted: self.replies.deleted.clone() }
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant) {
+        let On { rules, db, key } = on;
+        let (at, voters) = (rules.at(now), asked.voters);
+        if let Some(sent) = &mut self.sent {
+            (sent.voters, sent.since) = (voters, now);
+            sent.shown.look_again();
+            return sent.decision.ask(asked.all, at);
+        }
+        self.known = rules.leases.take(db, key, &self.token);
+        let decision = match self.known {
+            Some(tag) => decision::Release::known(rules.terms(asked.patience), tag, asked.all, at),
+            None => decision::Release::new(rules.terms(asked.patience), asked.all, at),
+        };
+        // A tag that is known needs no look.
+        let shown = Shown::new(self.known.map_or(MasterSet::EMPTY, |_| asked.all));
+        self.sent = Some(Box::new(Sent { decision, voters, since: now, shown }));
+    }
+
+    fn round(&self) -> u8 {
+        self.sent.as_ref().map_or(0, |sent| sent.decision.round())
+    }
+
+    /// Appends what all masters get in this round: a delete of the tag that is known, or a look.
+    fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        let On { key, .. } = on;
+        let known = self.sent.as_ref().and_then(|sent| sent.decision.known_tag());
+        match known {
+            Some(tag) => self.encode_delete(key, tag, form, out),
+            None => request::script(out, form, Canonical::Look, key, &[&self.token]),
+        }
+    }
+
+    /// Appends what this master got last in this round.
+    fn encode_for(&self, master: MasterId, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        let On { key, .. } = on;
+        match self.sent.as_ref().and_then(|sent| sent.shown.told(master, self.round())) {
+            Some(tag) => self.encode_delete(key, tag, form, out),
+            None => self.encode(on, form, out),
+        }
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        let Received { master, round, answer, now, .. } = received;
+        if let Some(Answer::Error(error)) = answer {
+            self.trouble.remember(error);
+        }
+        if let Some(Answer::Int(left_ms @ -1..)) = answer {
+            self.left_ms = longer(self.left_ms, *left_ms);
+            self.has_begun = true;
+        }
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        // Who may not vote is told again in the end.
+        let answer = answer.filter(|_| sent.voters.contains(master));
+        if let Some(Answer::Simple(STAMPED)) = answer {
+            self.others.insert(master);
+        }
+        let at = rules.at(now);
+        let step = match sent.shown.is_look(master, round) {
+            true => sent.decision.sight(round, master, sight(answer), at),
+            false => sent.decision.vote(round, master, vote(answer), at),
+        };
+        self.next(rules, step)
+    }
+
+    fn deadline(&mut self, on: On<'_>, now: Instant, _: bool) -> Next {
+        let On { rules, .. } = on;
+        let Some(sent) = &mut self.sent else { return Next::WAIT };
+        match sent.decision.tick(rules.at(now)) {
+            // Who is silent would only decide about a lease.
+            Step::Wait if self.is_other() => Next::then(Then::Otherwise),
+            step => self.next(rules, step),
+        }
+    }
+
+    /// Whether a master has deleted its copy.
+    fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// What is run if the key is no lease.
+    fn instead(&self) -> Option<Instead<'_>> {
+        Some(self.replies.script().map_or(Instead::GiveBack(&self.token), Instead::Script))
+    }
 
     /// What masters have missed of it that have not deleted it.
-    pub(super) fn owed(&self, rules: &Rules) -> Option<Owed> {
+    fn owed(&self, on: On<'_>) -> Option<Owed> {
+        let On { rules, .. } = on;
         let sent = self.sent.as_ref()?;
         let owed = sent.decision.owed().filter(|owed| owed.attempt != Tag::NONE.attempt)?;
         // The claim of a lease that this worker has granted went before, on the same links.
@@ -204,7 +232,7 @@ impl Release {
         Some(Owed { attempt: owed.attempt, now: owed.now, later, end })
     }
 
-    pub(super) fn has_deleted(&self) -> bool {
+    fn has_changed(&self) -> bool {
         self.sent.as_ref().is_some_and(|sent| sent.decision.owed().is_some())
     }
 }

@@ -1,5 +1,9 @@
 //! Making all masters hold the same under one key: for those that have missed something, and for people who ask.
 
+use super::Asked;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
+use super::lock_request::Wish;
 use super::register::ask::Words;
 use super::register::awaited::Awaited;
 use super::register::remains::Remains;
@@ -8,12 +12,15 @@ use super::register::{Job, Place};
 use super::request::Form;
 use super::verdict::{self, Others, Trouble};
 use super::{Next, Received, Rules, Then};
+use crate::client::outbox::Order;
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::keyspace::remains::Over;
 use crate::decision::quorum::MasterSet;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::reply::Reply;
 use crate::time::clock;
+use crate::time::clock::Instant;
 
 /// So often a round is begun again that others have come between. Whoever asked may ask again.
 const MOST_ROUNDS: u32 = 40;
@@ -69,90 +76,6 @@ impl Settle {
         }
     }
 
-    pub(super) fn turns(&self) -> &[u64] {
-        &self.turn
-    }
-
-    pub(super) fn round(&self) -> u8 {
-        self.run.as_ref().map_or(0, Run::round) as u8
-    }
-
-    /// A round begins: what was decided to be sent, or a new attempt. Promises end with the edition that they were given
-    /// under.
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        let now_us = rules.unix_time.micros() as u64;
-        let edition = rules.registers.edition();
-        let is_new = std::mem::replace(&mut self.edition, edition) != edition;
-        let places = match &self.run {
-            Some(run) => run.looked_at().to_vec(),
-            None => vec![self.place.clone()],
-        };
-        let over = self.over(rules, &places);
-        let step = match &mut self.run {
-            None => {
-                let worker =
-                    Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
-                // What this worker holds ends with the promises that are about to be given.
-                rules.registers.held(&places, MasterSet::EMPTY);
-                let (run, step) = Run::settle(worker, places, over, now_us);
-                self.run = Some(run);
-                Some(step)
-            }
-            Some(run) if self.begins_again || is_new => Some(run.again_without(over, now_us)),
-            Some(_) => None,
-        };
-        self.begins_again = false;
-        if let Some(Step::Send(to, token, words)) = step {
-            self.words = Some(words);
-            self.awaited.ask_only(to, token);
-        }
-        self.awaited.keep(asked);
-    }
-
-    pub(super) fn encode(&self, form: Form, out: &mut Vec<u8>) {
-        if let Some(words) = &self.words {
-            words.encode(form, out);
-        }
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Next {
-        let Received { master, answer, raw, .. } = received;
-        if received.round != self.round() {
-            return Next::WAIT;
-        }
-        let Some(token) = self.awaited.answered(master) else { return Next::WAIT };
-        let Some(run) = &mut self.run else { return Next::WAIT };
-        if let Some(Answer::Error(error)) = answer {
-            self.trouble.remember(error);
-        }
-        let now_us = rules.unix_time.micros() as u64;
-        let ahead_ms = rules.unix_time.ahead_ms(master);
-        let mut step = match answer {
-            Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
-            None => Step::Wait,
-        };
-        if step == Step::Wait && self.awaited.is_empty() {
-            step = run.all_others_are_lost();
-        }
-        if let Some(minor) = run.minor() {
-            rules.registers.remains.see(run.looked_at(), minor, clock::now());
-        }
-        self.next(rules, step)
-    }
-
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Next {
-        let Some(run) = &mut self.run else { return Next::WAIT };
-        let answered = rules.quorum.everybody().without(self.awaited.masters()).len();
-        match run.no_more_answers() {
-            Step::Wait if is_last => {
-                run.give_up();
-                let others = Others::silent_if(true);
-                Next::reply(self.trouble.unavailable(rules, answered, others))
-            }
-            step => self.next(rules, step),
-        }
-    }
-
     fn next(&mut self, rules: &Rules, step: Step) -> Next {
         match step {
             Step::Wait => Next::WAIT,
@@ -184,5 +107,111 @@ impl Settle {
 
     fn is_tired(&self) -> bool {
         self.run.as_ref().is_some_and(|run| run.round() > MOST_ROUNDS)
+    }
+}
+
+impl Behaviour for Settle {
+    fn order(&self) -> Order {
+        Order::Alone
+    }
+
+    fn question(&self) -> Question {
+        Question::Read
+    }
+
+    fn is_only_a_part(&self) -> bool {
+        true
+    }
+
+    fn wish(&self) -> Wish {
+        Wish::Other
+    }
+
+    fn turns(&self) -> &[u64] {
+        &self.turn
+    }
+
+    fn round(&self) -> u8 {
+        self.run.as_ref().map_or(0, Run::round) as u8
+    }
+
+    /// A round begins: what was decided to be sent, or a new attempt. Promises end with the edition that they were given
+    /// under.
+    fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
+        let On { rules, .. } = on;
+        let asked = asked.voters;
+        let now_us = rules.unix_time.micros() as u64;
+        let edition = rules.registers.edition();
+        let is_new = std::mem::replace(&mut self.edition, edition) != edition;
+        let places = match &self.run {
+            Some(run) => run.looked_at().to_vec(),
+            None => vec![self.place.clone()],
+        };
+        let over = self.over(rules, &places);
+        let step = match &mut self.run {
+            None => {
+                let worker =
+                    Worker { quorum: rules.quorum, id: rules.registers.worker, version: 0 };
+                // What this worker holds ends with the promises that are about to be given.
+                rules.registers.held(&places, MasterSet::EMPTY);
+                let (run, step) = Run::settle(worker, places, over, now_us);
+                self.run = Some(run);
+                Some(step)
+            }
+            Some(run) if self.begins_again || is_new => Some(run.again_without(over, now_us)),
+            Some(_) => None,
+        };
+        self.begins_again = false;
+        if let Some(Step::Send(to, token, words)) = step {
+            self.words = Some(words);
+            self.awaited.ask_only(to, token);
+        }
+        self.awaited.keep(asked);
+    }
+
+    fn encode(&self, _: On<'_>, form: Form, out: &mut Vec<u8>) {
+        if let Some(words) = &self.words {
+            words.encode(form, out);
+        }
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let On { rules, .. } = on;
+        let Received { master, answer, raw, .. } = received;
+        if received.round != self.round() {
+            return Next::WAIT;
+        }
+        let Some(token) = self.awaited.answered(master) else { return Next::WAIT };
+        let Some(run) = &mut self.run else { return Next::WAIT };
+        if let Some(Answer::Error(error)) = answer {
+            self.trouble.remember(error);
+        }
+        let now_us = rules.unix_time.micros() as u64;
+        let ahead_ms = rules.unix_time.ahead_ms(master);
+        let mut step = match answer {
+            Some(_) => run.answered((master, ahead_ms), token, raw, now_us),
+            None => Step::Wait,
+        };
+        if step == Step::Wait && self.awaited.is_empty() {
+            step = run.all_others_are_lost();
+        }
+        if let Some(minor) = run.minor() {
+            rules.registers.remains.see(run.looked_at(), minor, clock::now());
+        }
+        self.next(rules, step)
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        let On { rules, .. } = on;
+        let Some(run) = &mut self.run else { return Next::WAIT };
+        let answered = rules.quorum.everybody().without(self.awaited.masters()).len();
+        match run.no_more_answers() {
+            Step::Wait if is_last => {
+                run.give_up();
+                let others = Others::silent_if(true);
+                Next::reply(self.trouble.unavailable(rules, answered, others))
+            }
+            step => self.next(rules, step),
+        }
     }
 }

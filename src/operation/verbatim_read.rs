@@ -3,18 +3,25 @@
 
 use bytes::Bytes;
 
+use super::Asked;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::program::{Program, Rendering};
 use super::read::{LOOKS_AGAIN, Looked, MOST_LOOKS, round};
 use super::register::snapshot::{self, BEFORE, COMMANDS, Look};
+use super::request::Form;
 use super::verdict::{Discarded, Trouble, is_reply};
 use super::{Next, Received, Rules, Then, settled_read, streams};
 use crate::catalogue::table::Nothing;
+use crate::client::outbox::Order;
 use crate::decision::keyspace::reading::{Moment, Reading, Standing, Verdict, View};
 use crate::decision::quorum::{MasterId, MasterSet};
 use crate::decision::register::ballot::Ballot;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::flat;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// A command as the client sent it, which changes nothing.
 #[derive(Debug)]
@@ -100,29 +107,7 @@ impl Query {
         !self.others.is_empty()
     }
 
-    pub(super) fn round(&self) -> u8 {
-        round(self.tried)
-    }
-
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        self.reading = Some(Reading::new(rules.quorum, asked));
-        self.discarded = Discarded::default();
-        self.replies.clear();
-    }
-
-    pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
-        match self.is_wrong {
-            true => out.extend_from_slice(&self.request),
-            false => encode(self.keys(key), &self.request, out),
-        }
-    }
-
-    /// How many replies come before the one that counts.
-    pub(super) fn parts(&self) -> usize {
-        if self.is_wrong { 0 } else { parts(self.others.len() + 1) }
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, key: &[u8], received: Received<'_>) -> Looked {
+    fn looked(&mut self, rules: &Rules, key: &[u8], received: Received<'_>) -> Looked {
         let Received { master, answer, raw, .. } = received;
         if received.round != self.round() {
             return Looked::WAIT;
@@ -156,7 +141,7 @@ impl Query {
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules, key: &[u8], is_last: bool) -> Looked {
+    fn waited(&mut self, rules: &Rules, key: &[u8], is_last: bool) -> Looked {
         let Some(reading) = &self.reading else { return Looked::WAIT };
         match reading.without_the_silent() {
             Verdict::TooFew if !is_last => Looked::WAIT,
@@ -221,6 +206,49 @@ impl Query {
 
     fn undecided(&self, rules: &Rules) -> Reply {
         self.trouble.undecided(rules, self.reading.as_ref().map_or(0, Reading::answered))
+    }
+}
+
+impl Behaviour for Query {
+    fn order(&self) -> Order {
+        if self.has_many_keys() { Order::Alone } else { Order::Read }
+    }
+
+    fn question(&self) -> Question {
+        Question::Read
+    }
+
+    fn round(&self) -> u8 {
+        round(self.tried)
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
+        let On { rules, .. } = on;
+        let asked = asked.voters;
+        self.reading = Some(Reading::new(rules.quorum, asked));
+        self.discarded = Discarded::default();
+        self.replies.clear();
+    }
+
+    fn encode(&self, on: On<'_>, _: Form, out: &mut Vec<u8>) {
+        let On { key, .. } = on;
+        match self.is_wrong {
+            true => out.extend_from_slice(&self.request),
+            false => encode(self.keys(key), &self.request, out),
+        }
+    }
+
+    /// How many replies come before the one that counts.
+    fn parts(&self) -> usize {
+        if self.is_wrong { 0 } else { parts(self.others.len() + 1) }
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        self.looked(on.rules, on.key, received).into()
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        self.waited(on.rules, on.key, is_last).into()
     }
 }
 

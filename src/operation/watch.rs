@@ -6,20 +6,29 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use super::Asked;
+use super::Kind;
+use super::Sent;
+use super::behaviour::Behaviour;
+use super::behaviour::On;
 use super::changed_keys::Listener;
 use super::program::{Program, Rendering};
 use super::read::{LOOKS_AGAIN, round};
 use super::register::snapshot::{self, Accepted, BEFORE, COMMANDS, Look};
 use super::register::stamp::{self, BALLOT};
 use super::register::{Name, Place};
+use super::request::Form;
 use super::verdict::{Discarded, Trouble};
 use super::{Next, Received, Rules, Then, settled_read};
+use crate::client::outbox::Order;
 use crate::decision::keyspace::reading::{Reading, Standing, Verdict, View};
-use crate::decision::quorum::{MasterId, MasterSet};
+use crate::decision::quorum::MasterId;
 use crate::decision::register::ballot::Ballot;
+use crate::metrics::Question;
 use crate::resp::answer::Answer;
 use crate::resp::flat;
 use crate::resp::reply::Reply;
+use crate::time::clock::Instant;
 
 /// A key that a session watches.
 #[derive(Debug)]
@@ -95,30 +104,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn round(&self) -> u8 {
-        round(self.tried)
-    }
-
-    pub(super) fn ask(&mut self, rules: &Rules, asked: MasterSet) {
-        self.reading = Some(Reading::new(rules.quorum, asked));
-        self.discarded = Discarded::default();
-        self.names.clear();
-    }
-
-    pub(super) fn encode(&self, key: &[u8], out: &mut Vec<u8>) {
-        if self.is_short {
-            return snapshot::without_queue(out, key);
-        }
-        snapshot::begin(out, std::iter::once(key));
-        snapshot::end(out);
-    }
-
-    /// How many replies come before the one that counts.
-    pub(super) fn parts(&self) -> usize {
-        if self.is_short { 0 } else { BEFORE + COMMANDS }
-    }
-
-    pub(super) fn received(&mut self, rules: &Rules, received: Received<'_>) -> Looked {
+    fn looked(&mut self, rules: &Rules, received: Received<'_>) -> Looked {
         let Received { master, answer, raw, .. } = received;
         if received.round != self.round() {
             return Looked::Next(Next::WAIT);
@@ -140,7 +126,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn deadline(&mut self, rules: &Rules, is_last: bool) -> Looked {
+    fn waited(&mut self, rules: &Rules, is_last: bool) -> Looked {
         let Some(reading) = &self.reading else { return Looked::Next(Next::WAIT) };
         match reading.without_the_silent() {
             Verdict::TooFew if !is_last => Looked::Next(Next::WAIT),
@@ -151,10 +137,16 @@ impl Watch {
         }
     }
 
-    /// It is looked again, now that the masters have agreed.
-    pub(super) fn again(mut self) -> Self {
-        self.tried += 1;
-        self
+    /// Has masters agree first on what a look does not show as decided.
+    fn go_on(&self, looked: Looked) -> Next {
+        match looked {
+            Looked::Next(next) => next,
+            Looked::Settle(program) => {
+                let again = Self { tried: self.tried + 1, ..Self::new(Rc::clone(&self.watched)) };
+                let settling = Settling { program, again };
+                Next::go_on_as(Kind::Settling(Box::new(settling)))
+            }
+        }
     }
 
     fn seen(&self, raw: &[u8], now_us: u64) -> Option<(View<Accepted, Bytes>, Option<Name>)> {
@@ -210,5 +202,108 @@ impl Watch {
 
     fn undecided(&self, rules: &Rules, answered: usize) -> Looked {
         Looked::Next(Next::reply(self.trouble.undecided(rules, answered)))
+    }
+}
+
+impl Behaviour for Watch {
+    fn order(&self) -> Order {
+        Order::Read
+    }
+
+    fn question(&self) -> Question {
+        Question::Read
+    }
+
+    fn round(&self) -> u8 {
+        round(self.tried)
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, _: Instant) {
+        let On { rules, .. } = on;
+        let asked = asked.voters;
+        self.reading = Some(Reading::new(rules.quorum, asked));
+        self.discarded = Discarded::default();
+        self.names.clear();
+    }
+
+    fn encode(&self, on: On<'_>, _: Form, out: &mut Vec<u8>) {
+        let On { key, .. } = on;
+        if self.is_short {
+            return snapshot::without_queue(out, key);
+        }
+        snapshot::begin(out, std::iter::once(key));
+        snapshot::end(out);
+    }
+
+    /// How many replies come before the one that counts.
+    fn parts(&self) -> usize {
+        if self.is_short { 0 } else { BEFORE + COMMANDS }
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let looked = self.looked(on.rules, received);
+        self.go_on(looked)
+    }
+
+    fn deadline(&mut self, on: On<'_>, _: Instant, is_last: bool) -> Next {
+        let looked = self.waited(on.rules, is_last);
+        self.go_on(looked)
+    }
+}
+
+/// A watch that has masters agree on its key before it looks again.
+#[derive(Debug)]
+pub struct Settling {
+    program: Box<Program>,
+    again: Watch,
+}
+
+impl Settling {
+    /// Looks again once masters have agreed; an error is the reply.
+    fn go_on(&self, next: Next) -> Next {
+        match &next.then {
+            Then::Reply(reply, _) if !reply.is_error() => {
+                let again =
+                    Watch { tried: self.again.tried, ..Watch::new(Rc::clone(&self.again.watched)) };
+                Next::go_on_as(Kind::Watch(again))
+            }
+            _ => next,
+        }
+    }
+}
+
+impl Behaviour for Settling {
+    fn order(&self) -> Order {
+        Order::Read
+    }
+
+    fn question(&self) -> Question {
+        Question::Read
+    }
+
+    fn round(&self) -> u8 {
+        self.program.round()
+    }
+
+    fn sent(&self) -> Sent {
+        self.program.text().map_or(Sent::Alone, Sent::Program)
+    }
+
+    fn ask(&mut self, on: On<'_>, asked: Asked, now: Instant) {
+        self.program.ask(on, asked, now);
+    }
+
+    fn encode(&self, on: On<'_>, form: Form, out: &mut Vec<u8>) {
+        self.program.encode(on, form, out);
+    }
+
+    fn received(&mut self, on: On<'_>, received: Received<'_>) -> Next {
+        let next = self.program.received(on, received);
+        self.go_on(next)
+    }
+
+    fn deadline(&mut self, on: On<'_>, now: Instant, is_last: bool) -> Next {
+        let next = self.program.deadline(on, now, is_last);
+        self.go_on(next)
     }
 }

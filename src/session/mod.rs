@@ -490,7 +490,7 @@ impl Dialogue {
         }
         let silent = self.caller.is_silent();
         let target = self.caller.outbox.reserve(ticket, silent);
-        if operation.has_own_part() {
+        if operation.kind.has_own_part() {
             self.caller.outbox.executes();
         }
         self.caller.worker.engine().start(operation, ticket.key, target);

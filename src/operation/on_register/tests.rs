@@ -38,7 +38,7 @@ impl Sent {
     }
 
     fn answer(&mut self, master: usize, answer: Option<&Answer<'_>>) -> Then {
-        let round = self.operation.round();
+        let round = self.operation.kind.round();
         let received =
             Received { master: MasterId::new(master), round, answer, raw: b"", now: self.now };
         self.operation.received(&self.rules, received).then
@@ -174,12 +174,12 @@ fn a_claim_is_refused_by_leases_and_goes_on_beside_anything_else() {
 #[test]
 fn a_program_has_other_rounds_than_what_it_is_run_instead_of() {
     for mut sent in [deletion(), giving_back(), claim()] {
-        let before = sent.operation.round();
+        let before = sent.operation.kind.round();
         sent.operation.go_on_as_program(&sent.rules, 7);
-        assert_eq!(sent.operation.turns(), [7]);
-        let unsent = sent.operation.round();
+        assert_eq!(sent.operation.kind.turns(), [7]);
+        let unsent = sent.operation.kind.round();
         sent.operation.ask(&sent.rules, everybody(), sent.now);
-        let rounds = [before, unsent, sent.operation.round()];
+        let rounds = [before, unsent, sent.operation.kind.round()];
         assert!(rounds.is_sorted_by(|one, next| one < next), "{rounds:?}");
     }
 }

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use super::{Call, Program};
 use crate::decision::keyspace::proposer::Outcome;
 use crate::decision::quorum::MasterSet;
+use crate::operation::Behaviour as _;
 use crate::operation::Rules;
 use crate::operation::register::run::{Moment, Run};
 use crate::operation::register::{self, Job, Place};

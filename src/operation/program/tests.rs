@@ -60,12 +60,12 @@ fn answered(
 ) -> Then {
     let (master, now) = (MasterId::new(master), clock::now());
     let answer = Some(&Answer::Simple(b"an array"));
-    program.received(rules, Received { master, round, answer, raw, now }).then
+    program.received(On::for_tests(rules), Received { master, round, answer, raw, now }).then
 }
 
-fn everybody() -> Asked {
-    let all = MasterSet::first(3);
-    Asked { all, voters: all, patience: Duration::from_secs(2) }
+/// A round goes to three masters.
+fn ask(program: &mut Program, rules: &Rules) {
+    program.ask(On::for_tests(rules), Asked::for_tests(3), clock::now());
 }
 
 /// Whether it is the program that is sent, and not a question for promises.
@@ -76,20 +76,20 @@ fn is_sent(program: &Program) -> bool {
 #[test]
 fn a_program_is_sent_on_promises_of_the_same_edition() {
     let (rules, mut program) = (Rules::for_tests(), program());
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(!is_sent(&program));
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(is_sent(&program));
 }
 
 #[test]
 fn a_program_asks_again_for_promises_when_the_roster_has_changed() {
     let (rules, mut program) = (Rules::for_tests(), program());
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
     rules.registers.see(rules.registers.edition() + 1);
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(!is_sent(&program), "the promises were given under the edition before");
 }
 
@@ -97,10 +97,10 @@ fn a_program_asks_again_for_promises_when_the_roster_has_changed() {
 #[test]
 fn a_master_that_owes_two_answers_is_one_that_is_silent() {
     let (rules, mut program) = (Rules::for_tests(), program());
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     let token = program.awaited.answered(MasterId::new(0)).expect("it is asked");
     program.awaited.ask(MasterSet::first(3), token);
-    let next = program.deadline(&rules, true);
+    let next = program.deadline(On::for_tests(&rules), clock::now(), true);
     let Then::Reply(reply, _) = next.then else { panic!("{next:?}") };
     assert!(format!("{reply:?}").contains("0 of 3 masters"), "{reply:?}");
 }
@@ -111,9 +111,9 @@ const MISSING: &[u8] = b"*3\r\n$7\r\nmissing\r\n$1\r\n0\r\n$5\r\nother\r\n";
 #[test]
 fn a_program_that_stops_everywhere_at_an_undeclared_key_is_known_not_to_have_run() {
     let (rules, mut program) = (Rules::for_tests(), program());
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     let round = program.round();
     assert!(matches!(answered(&mut program, &rules, (0, round), MISSING), Then::TakeOn));
     assert!(!program.may_be_done());
@@ -141,12 +141,12 @@ fn stopped(program: &mut Program, rules: &Rules, round: u8) -> Then {
 #[test]
 fn a_master_that_stops_late_at_an_undeclared_key_tells_that_nobody_has_run_the_program() {
     let (rules, mut program) = (Rules::for_tests(), program());
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     let round = program.round();
     assert!(matches!(refused(&mut program, &rules), Then::Ask), "the first time at once");
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(program.may_be_done());
     assert!(matches!(stopped(&mut program, &rules, round), Then::Wait));
     assert!(!program.may_be_done());
@@ -157,15 +157,15 @@ fn a_master_that_stops_late_at_an_undeclared_key_tells_that_nobody_has_run_the_p
 #[test]
 fn a_program_that_pauses_takes_on_no_key_from_who_answers_last() {
     let (rules, mut program) = (Rules::for_tests(), program());
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(matches!(refused(&mut program, &rules), Then::Ask), "the first time at once");
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(matches!(promised(&mut program, &rules), Then::Ask));
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(matches!(adopted(&mut program, &rules), Then::Ask));
-    program.ask(&rules, 0, everybody());
+    ask(&mut program, &rules);
     assert!(is_sent(&program));
     assert!(matches!(refused(&mut program, &rules), Then::Pause));
     let round = program.round();
