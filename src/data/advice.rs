@@ -1,11 +1,11 @@
-//! What the traffic says of the patterns in `--lock-keys` and `--lock-channels`, for whoever runs the proxy. Nothing is
-//! decided by it.
+//! Hints for the operator about the patterns in `--lock-keys` and `--lock-channels`, from the traffic. No decision
+//! depends on them.
 //!
 //! * A pattern that has matched nothing during an hour of traffic may be misspelled ([`unmatched`]).
 //! * A key that is used as a lock, and that no pattern names, is on one Redis only ([`unguarded`], `scripts`).
 //!
-//! Workers note what they see, and the [watch](super::watch) asks once a second what there is to tell. The memory is
-//! bounded, and so is what a worker does for one request.
+//! Workers note what they see, and the [watch](super::watch) collects the hints once a second. Memory is bounded, and
+//! so is a worker's effort for one request.
 
 pub mod meaning;
 mod scripts;
@@ -22,18 +22,18 @@ use unmatched::Unmatched;
 
 use crate::names::lock_names::LockNames;
 
-/// What was noted since the start, by all workers.
+/// Observations of all workers since the start.
 #[derive(Debug, Default)]
 pub struct Notes {
     unmatched: Unmatched,
-    /// Requests have been routed since the last tick.
+    /// Whether requests have been routed since the last tick.
     has_traffic: AtomicBool,
     unguarded: Mutex<Unguarded>,
     claims: AtomicU64,
     scripts: LockScripts,
 }
 
-/// Something that whoever runs the proxy should look at.
+/// A hint for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum Advice {
@@ -60,38 +60,38 @@ pub enum Advice {
 }
 
 impl Notes {
-    /// Nothing yet. A pattern may match nothing for `after` of traffic; zero: for ever.
+    /// Returns empty notes. A pattern may match nothing for `after` of traffic; zero: for ever.
     pub fn new(locks: &LockNames, after: Duration) -> Self {
         Self { unmatched: Unmatched::new(locks, after), ..Self::default() }
     }
 
-    /// A request with keys or channels has come, or one about the keyspace.
+    /// Notes a request with keys or channels, or one about the keyspace.
     #[inline]
     pub fn traffic(&self) {
-        // Workers share the line of the cache as long as nobody writes.
+        // Workers share the cache line as long as none of them writes.
         if !self.has_traffic.load(Ordering::Relaxed) {
             self.has_traffic.store(true, Ordering::Relaxed);
         }
     }
 
-    /// The patterns that have not matched yet; `None`: all have, and names need not be looked at.
+    /// Returns the patterns that have not matched yet; `None`: all have, so names need no check.
     #[inline]
     pub fn awaited(&self) -> Option<&Unmatched> {
         self.unmatched.is_awaiting().then_some(&self.unmatched)
     }
 
-    /// What the scripts mean that clients send to the data Redis.
+    /// Returns the scripts that clients send to the data Redis, and their meaning for locks.
     pub fn scripts(&self) -> &LockScripts {
         &self.scripts
     }
 
-    /// A key that no pattern names was used as a lock, as `sign` says.
+    /// Notes that a key without a pattern was used as a lock, according to `sign`.
     pub fn claimed(&self, key: &[u8], sign: &'static str) {
         self.claims.fetch_add(1, Ordering::Relaxed);
         self.unguarded().see(key, sign);
     }
 
-    /// A script was called with these keys, which no pattern names.
+    /// Notes that a script was called with these keys, which no pattern names.
     pub fn ran(&self, script: Use, keys: &[&[u8]]) {
         let count = if script.is_of_all_keys { keys.len() } else { 1 };
         for key in keys.iter().take(count) {
@@ -99,7 +99,7 @@ impl Notes {
         }
     }
 
-    /// Once a second: what has not been told yet.
+    /// Returns the hints not reported yet. Called once a second.
     pub fn tick(&self) -> Vec<Advice> {
         let has_traffic = self.has_traffic.swap(false, Ordering::Relaxed);
         let mut news = self.unmatched.tick(has_traffic);
@@ -107,29 +107,29 @@ impl Notes {
         news
     }
 
-    /// All that there is to say now, told or not.
+    /// Returns all current hints, reported or not.
     pub fn all(&self) -> Vec<Advice> {
         let mut all = self.unmatched.overdue();
         all.extend(self.unguarded().all());
         all
     }
 
-    /// How many patterns have matched nothing for too long.
+    /// Returns how many patterns have matched nothing for too long.
     pub fn unmatched_patterns(&self) -> usize {
         self.unmatched.overdue().len()
     }
 
-    /// How many kinds of keys are used as locks without being named. It is bounded.
+    /// Returns how many kinds of keys are used as locks without being named. The number is bounded.
     pub fn unguarded_patterns(&self) -> usize {
         self.unguarded().len()
     }
 
-    /// How often that was done.
+    /// Returns how often such a key was used as a lock.
     pub fn unguarded_claims(&self) -> u64 {
         self.claims.load(Ordering::Relaxed)
     }
 
-    /// Nothing that panics is done under this lock.
+    /// Locks the notes on unguarded keys. Nothing under this lock panics.
     fn unguarded(&self) -> MutexGuard<'_, Unguarded> {
         self.unguarded.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,22 +1,23 @@
-//! What the data Redis answers to the questions of a connection itself.
+//! The data Redis's replies to requests that a connection itself sends.
 
 use super::connection::Lost;
 use super::watch::HAS_MARK;
 use crate::catalogue::reserved::MARK;
 
-/// What the data Redis says of itself.
+/// The data Redis's verdict on itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said<'a> {
     /// It may be used.
     Fine,
-    /// It does not say it just now: the client is told this, and it is asked again.
+    /// It does not say at the moment. The client gets this error, and the connection asks again.
     NotNow(&'a [u8]),
 }
 
-/// Whether an answer to `HELLO` is a master's, in either protocol. Whoever is not let in will be refused everything.
+/// Checks that a reply to `HELLO`, in either protocol, comes from a master. A connection that is not authenticated
+/// passes: all its requests will be refused.
 ///
 /// # Errors
-/// It is a replica.
+/// Returns an error if it is a replica.
 pub fn must_be_master(said: &[u8]) -> Result<Said<'_>, Lost> {
     if said.starts_with(b"-NOAUTH") {
         return Ok(Said::Fine);
@@ -28,10 +29,11 @@ pub fn must_be_master(said: &[u8]) -> Result<Said<'_>, Lost> {
     if is_there { Ok(Said::Fine) } else { Err(Lost::Replica) }
 }
 
-/// Whether an answer to `EXISTS` knows of no mark. A user who may not ask, and a node of a cluster, do not say it.
+/// Checks that a reply to `EXISTS` reports no mark. An answer that cannot tell passes, such as one to a user without
+/// permission, or one of a cluster node.
 ///
 /// # Errors
-/// There is the mark.
+/// Returns an error if the mark is there.
 pub(super) fn must_have_no_mark(said: &[u8]) -> Result<Said<'_>, Lost> {
     if said == b":1\r\n" {
         return Err(Lost::Refused(HAS_MARK.to_owned()));
@@ -40,41 +42,41 @@ pub(super) fn must_have_no_mark(said: &[u8]) -> Result<Said<'_>, Lost> {
     Ok(error.map_or(Said::Fine, Said::NotNow))
 }
 
-/// Whether the data Redis does not run ordinary requests just now, but lets this connection in.
+/// Whether the data Redis runs no ordinary requests at the moment, but accepts this connection.
 pub(super) fn is_occupied(error: &str) -> bool {
     NOT_NOW[..3].iter().any(|it| error.as_bytes().starts_with(it))
 }
 
-/// Errors with which a Redis answers `EXISTS` that would say it at another time (`processCommand` in `server.c`,
+/// Errors to `EXISTS` from a Redis that would answer it at another time (`processCommand` in `server.c`,
 /// `acceptCommonHandler` in `networking.c`).
 const NOT_NOW: [&[u8]; 5] =
     [b"BUSY ", b"LOADING ", b"MASTERDOWN ", b"DENIED ", b"ERR max number of clients reached"];
 
-/// The database in an answer of `CLIENT INFO`.
+/// Returns the database in a reply to `CLIENT INFO`.
 pub(super) fn selected(description: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(description).ok()?;
     text.split_ascii_whitespace().find_map(|field| field.strip_prefix("db="))?.parse().ok()
 }
 
-/// What an error says, if this is one and all of it is here.
+/// Returns the text of an error reply, if `piece` begins one.
 pub fn error_text(piece: &[u8]) -> Option<&[u8]> {
     let line = piece.strip_prefix(b"-")?;
     let end = line.iter().position(|byte| *byte == b'\r').unwrap_or(line.len());
     Some(&line[..end])
 }
 
-/// Whether a line of `MONITOR` shows a proxy that asks for the mark, which is no request of any client. Within words,
-/// quotes are escaped.
+/// Whether a line of `MONITOR` shows a proxy asking for the mark, which is no client's request. Quotes inside words are
+/// escaped.
 pub(super) fn is_question(line: &[u8]) -> bool {
     line.first() == Some(&b'+')
         && line.strip_suffix(QUESTION).is_some_and(|it| it.ends_with(MARK.as_bytes()))
         && line[..line.len() - QUESTION.len() - MARK.len()].ends_with(b"] \"EXISTS\" \"")
 }
 
-/// What follows the name of the mark in such a line.
+/// Text after the name of the mark in such a line.
 const QUESTION: &[u8] = b"\"\r\n";
 
-/// The field of `HELLO` (`helloCommand` in `networking.c`).
+/// The role field in a reply to `HELLO` (`helloCommand` in `networking.c`).
 const ROLE_OF_MASTER: &[u8] = b"\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! The connection of one client to the data Redis.
+//! One client's connection to the data Redis.
 //!
-//! It belongs to this client alone, is made when the client first needs it and ends with it. So whatever a connection
-//! can be there (in a transaction, subscribed, blocked, watching) is Redis's own affair: bytes pass through unchanged.
-
+//! It belongs to this client alone, is opened when the client first needs it and ends with the client. So any state of
+//! the connection there (in a transaction, subscribed, blocked, watching) is Redis's own affair: bytes pass through
+//! unchanged.
 //!
-//! * `setting_up` brings it to what the client wants, `reading` is what becomes of the bytes that it sends.
+//! * `setting_up` brings it to the state that the client wants. `reading` passes on the bytes that the data Redis
+//!   sends.
 
 mod reading;
 mod setting_up;
@@ -29,74 +30,74 @@ use crate::net::write::poll_flush;
 use crate::resp::PASS_BUFFER;
 use crate::resp::extent::{NotRedis, Replies};
 
-/// With so many bytes of requests that the data Redis has not taken yet, nothing more is read from the client.
+/// Bytes of requests not yet taken by the data Redis at which the proxy stops reading from the client.
 const REQUESTS_TO_STOP_READING: usize = PASS_BUFFER;
 
-/// A connection to the data Redis, or what becomes one.
+/// A connection to the data Redis, open or still connecting.
 pub struct DataConnection {
     stage: Stage,
     /// Resolves when sentinels name another data Redis, if sentinels choose it.
     replaced: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Sentinels choose it, so it has to say that it is a master.
+    /// Whether sentinels choose it, so that it must say that it is a master.
     is_followed: bool,
-    /// What it has been brought to.
+    /// Setup that it has been brought to.
     setup: Setup,
-    /// It was asked what it is.
+    /// Whether it was asked for the mark, and for its role.
     is_questioned: bool,
-    /// A request waits for what it is being brought to.
+    /// Whether a request waits for the setup.
     is_waited_for: bool,
-    /// What the data Redis has said to that instead.
+    /// Error with which the data Redis refused the setup.
     refusal: Option<String>,
-    /// Requests on their way.
+    /// Requests to be written.
     requests: BytesMut,
-    /// What is to be answered, in this order.
+    /// Expected replies, in order.
     awaited: VecDeque<Awaited>,
     replies: Replies,
-    /// The beginning of a reply of which is not known yet what it is.
+    /// Beginning of a reply whose kind is not known yet.
     beginning: Vec<u8>,
-    /// What has come of an answer to [`Awaited::Database`] or [`Awaited::Role`].
+    /// Bytes so far of a reply to [`Awaited::Database`] or [`Awaited::Role`].
     description: Vec<u8>,
-    /// What the reply that has begun is, once that is known.
+    /// Kind of the reply that has begun, once known.
     amid: Option<Piece>,
-    /// What was read and has no place to go yet.
+    /// Bytes that were read, but have no place to go yet.
     unread: BytesMut,
-    /// The client sends nothing more.
+    /// Whether the client sends nothing more.
     ends: bool,
-    /// The next message has to wait for a confirmation.
+    /// Whether the next message must wait for a confirmation.
     is_changing: bool,
 }
 
-/// How far it has come.
+/// Progress of a connection.
 enum Stage {
     Connecting(Pin<Box<dyn Future<Output = io::Result<Dialled>>>>),
     Open(Box<Connection>),
 }
 
-/// What the next reply is.
+/// Kind of the next reply.
 enum Awaited {
-    /// It answers the client.
+    /// The reply to a client's request.
     Answer,
-    /// It answers a step of [`Setup::bring`].
+    /// The reply to a step of [`Setup::bring`].
     Step(Step),
-    /// Nobody needs it.
+    /// A reply that nobody needs.
     Ignored,
-    /// It says whether there is the mark of a master.
+    /// Tells whether the mark of a master is there.
     Mark,
-    /// It says whether it is a master or a replica.
+    /// Tells whether it is a master or a replica.
     Role,
-    /// It says which database a transaction has left selected, which is told here.
+    /// Tells which database a transaction has left selected, and stores it here.
     Database(Rc<Cell<Option<u32>>>),
-    /// So many confirmations are still to come of what the client has subscribed to, or not any more.
+    /// Confirmations of a subscription or an unsubscription, of which `left` are still to come.
     Confirmations { left: usize, then: Confirmed },
 }
 
-/// What follows when a change of subscriptions is confirmed; an error is what the data Redis says instead.
+/// Called when a change of subscriptions is confirmed, or with the error that the data Redis sends instead.
 pub type Confirmed = Box<dyn FnOnce(Result<(), &[u8]>)>;
 
-/// Why there is no such connection any more.
+/// Reason why a connection was lost.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// It could not be made, or broke.
+    /// It could not be opened, or broke.
     #[error("{0}")]
     Network(#[from] io::Error),
     /// The data Redis has closed it.
@@ -105,10 +106,10 @@ pub enum Lost {
     /// It is no data Redis.
     #[error("it says: {0}")]
     Refused(String),
-    /// The client is somebody else now, in the middle of what it had begun.
+    /// The client has become another user while something that it began was still open.
     #[error("the client is somebody else now")]
     AnotherUser,
-    /// Sentinels name it, and it follows another one.
+    /// Sentinels name it, but it replicates another one.
     #[error(
         "it is a replica, and its sentinels have to name a master: wait for the end of the fail-over"
     )]
@@ -116,7 +117,7 @@ pub enum Lost {
     /// Sentinels have named another one.
     #[error("its sentinels have named another master")]
     Replaced,
-    /// There is something else at its address.
+    /// Something else listens at its address.
     #[error(transparent)]
     NotRedis(#[from] NotRedis),
 }
@@ -124,17 +125,17 @@ pub enum Lost {
 /// Whether a request can be passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// Now.
+    /// Yes, at once.
     Now,
-    /// Not before the data Redis has answered, or has taken more.
+    /// Only after the data Redis has answered, or has taken more bytes.
     Later,
-    /// The data Redis does not let the client be what it is to be, and says why: that is the answer to the request. The
-    /// next one tries again.
+    /// The data Redis refuses the setup that the client wants. The request gets this error, and the next one tries
+    /// again.
     Refused(String),
 }
 
 impl DataConnection {
-    /// Begins to connect.
+    /// Starts to connect.
     pub fn open(upstream: &Upstream) -> Self {
         let is_followed = upstream.whereabouts().is_some();
         let upstream = upstream.clone();
@@ -159,13 +160,13 @@ impl DataConnection {
         }
     }
 
-    /// A transaction that has just been passed on may select a database: asks which is selected then.
+    /// Asks which database is selected, after a transaction that may select one was passed on.
     pub fn ask_for_database(&mut self, chosen: &Rc<Cell<Option<u32>>>) {
         self.requests.extend_from_slice(b"*2\r\n$6\r\nCLIENT\r\n$4\r\nINFO\r\n");
         self.awaited.push_back(Awaited::Database(Rc::clone(chosen)));
     }
 
-    /// Whether that is not known yet.
+    /// Whether that reply is still to come.
     pub fn is_choosing(&self) -> bool {
         self.awaited.iter().any(|it| matches!(it, Awaited::Database(_)))
     }
@@ -176,29 +177,29 @@ impl DataConnection {
         self.awaited.push_back(Awaited::Answer);
     }
 
-    /// Passes on more of the request before.
+    /// Passes on more bytes of the last request.
     pub fn more(&mut self, bytes: &[u8]) {
         self.requests.extend_from_slice(bytes);
     }
 
-    /// How much more may be passed on now.
+    /// Returns how many more bytes may be passed on now.
     pub fn room(&self) -> usize {
         REQUESTS_TO_STOP_READING.saturating_sub(self.requests.len())
     }
 
-    /// Says something beside the client's requests, to which there are so many replies that nobody needs.
+    /// Sends requests besides the client's, and ignores their `replies` replies.
     pub fn say(&mut self, requests: &[u8], replies: usize) {
         self.requests.extend_from_slice(requests);
         self.awaited.extend((0..replies).map(|_| Awaited::Ignored));
     }
 
-    /// Subscribes to something, or not any more, which is confirmed so many times.
+    /// Subscribes to channels, or unsubscribes from them, for which `confirmations` replies come.
     pub fn subscribe(&mut self, request: &[u8], confirmations: usize, then: Confirmed) {
         self.requests.extend_from_slice(request);
         self.awaited.push_back(Awaited::Confirmations { left: confirmations, then });
     }
 
-    /// The client will send no more. Redis, too, learns that when it has answered.
+    /// Notes that the client will send no more. Redis learns that as well, once all requests are written.
     pub fn end_of_requests(&mut self) {
         self.ends = true;
     }
@@ -208,17 +209,17 @@ impl DataConnection {
         self.awaited.iter().any(|it| matches!(it, Awaited::Answer))
     }
 
-    /// How much memory it takes.
+    /// Returns the memory it takes, in bytes.
     pub fn held(&self) -> usize {
         let awaited = self.awaited.capacity() * size_of::<Awaited>();
         self.requests.capacity() + self.unread.capacity() + awaited
     }
 
-    /// Writes requests, and hands replies `to` their recipient, while it has room for them. Says whether anything has
-    /// happened. While subscriptions are `changing` elsewhere, no message comes between replies.
+    /// Writes requests, and hands replies `to` their recipient while it has room for them. Returns whether anything has
+    /// happened. While subscriptions are `changing` elsewhere, no message is passed between replies.
     ///
     /// # Errors
-    /// It is lost.
+    /// Returns an error if the connection is lost.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -241,7 +242,8 @@ impl DataConnection {
         Ok(has_happened)
     }
 
-    /// What is still on its way to a master that was replaced must not arrive when that one wakes up.
+    /// Fails once the master was replaced. Aborts the connection, so that requests still on their way do not arrive
+    /// when the old master wakes up.
     fn poll_replaced(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
         let Some(replaced) = &mut self.replaced else { return Ok(()) };
         if replaced.as_mut().poll(cx).is_pending() {
@@ -276,7 +278,7 @@ impl DataConnection {
 }
 
 impl Awaited {
-    /// Whether the client's next request has to wait for it.
+    /// Whether the client's next request must wait for this reply.
     fn is_waited_for(&self) -> bool {
         match self {
             Self::Step(step) => *step != Step::Optional,

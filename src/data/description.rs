@@ -1,4 +1,4 @@
-//! The data Redis as whoever runs the proxy is shown it: in `INFO redlock`, and on the status page.
+//! The data Redis as shown to the operator: in `INFO redlock`, and on the status page.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use super::upstream::Upstream;
 
-/// What is known of it now.
+/// Current knowledge about the data Redis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Description {
-    /// Where it is, or `unknown` as long as no sentinel has told.
+    /// Its address, or `unknown` until a sentinel has named one.
     pub address: String,
     /// `up`, `down` or `unknown`.
     pub state: &'static str,
-    /// Since when that has been so; 0 if nobody has looked yet.
+    /// Time in this state; 0 before the first probe.
     pub since_seconds: u64,
-    /// Why it cannot be used; empty if it can.
+    /// Reason why it cannot be used; empty if it can.
     pub reason: String,
 }
 
 impl Description {
-    /// As it was seen last.
+    /// Describes the result of the last probe.
     pub fn of(upstream: &Upstream) -> Self {
         let seen = upstream.health().seen();
         Self {
@@ -38,7 +38,7 @@ impl Description {
 }
 
 /// # Format
-/// Fields as `INFO` has them: a comma or a line break in the reason would end one.
+/// Fields as in `INFO`. A comma or a line break in the reason would end its field, so both are replaced.
 impl fmt::Display for Description {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, state, since_seconds, reason } = self;

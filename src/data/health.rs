@@ -1,41 +1,41 @@
-//! Whether the data Redis can be used, for whoever runs the proxy. What can do without it does so while it cannot be
-//! used, and who is in doubt makes a connection and asks there.
+//! Health of the data Redis, as the operator sees it. While it is down, work that does not need it does without. A
+//! caller in doubt opens a connection and asks there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::time::clock::{self, Instant};
 
-/// See the module.
+/// Result of the last probe, with a fast path for requests.
 #[derive(Debug, Default)]
 pub struct Health {
     seen: Mutex<Seen>,
-    /// What it says in short, for every request.
+    /// Whether `seen` reports trouble: cheap enough to read for every request.
     is_in_trouble: AtomicBool,
 }
 
-/// What was seen last.
+/// Result of the last probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Since when that has been so; `None`: nobody has looked yet.
+    /// Start of the current state; `None`: not probed yet.
     pub since: Option<Instant>,
-    /// Why it cannot be used; `None`: it can.
+    /// Reason why it cannot be used; `None`: it can.
     pub trouble: Option<String>,
 }
 
 impl Health {
-    /// What was seen last.
+    /// Returns the result of the last probe.
     pub fn seen(&self) -> Seen {
         self.lock().clone()
     }
 
-    /// Whether something was wrong with it when it was looked at last.
+    /// Whether the last probe found a problem.
     #[inline]
     pub fn is_in_trouble(&self) -> bool {
         self.is_in_trouble.load(Ordering::Relaxed)
     }
 
-    /// What is seen now; whether that is news.
+    /// Records a probe result. Returns whether it is news.
     pub fn see(&self, trouble: Option<String>) -> bool {
         self.is_in_trouble.store(trouble.is_some(), Ordering::Relaxed);
         let seen = &mut *self.lock();
@@ -52,7 +52,7 @@ impl Health {
 }
 
 impl Seen {
-    /// `up`, `down`, or `unknown` as long as nobody has looked.
+    /// Returns `up` or `down`, or `unknown` before the first probe.
     pub fn word(&self) -> &'static str {
         match (&self.since, &self.trouble) {
             (None, _) => "unknown",

@@ -1,5 +1,4 @@
-//! The Redis that the application already has, next to the masters that hold its locks.
-//!
+//! The application's existing Redis, next to the masters that hold its locks.
 //! ```text
 //!                            keys of locks
 //! client --RESP--> session -----------------> operation --frames--> link 1..N --> masters
@@ -10,11 +9,12 @@
 //!                            short requests of clients that have none of their own
 //! ```
 //!
-//! * [`upstream`]: the way to the data Redis; [`sentinels`] and [`whereabouts`]: its address, where sentinels choose it;
-//! * [`connection`]: one client's own connection, and `answers`: replies to questions that the connection itself asks;
-//! * [`shared`]: a connection for short requests of many clients; [`spare`]: a ready one for the next client;
-//! * [`side`]: a session's view of all this; [`setup`]: the state to which a connection is brought before its first request;
-//! * [`watch`]: a probe every second; [`health`]: its result; [`description`]: the result in words;
+//! * [`upstream`]: the way to the data Redis. [`sentinels`] and [`whereabouts`]: its address, where sentinels choose
+//!   it.
+//! * [`connection`]: one client's own connection. `answers`: replies to requests that the connection itself sends.
+//! * [`shared`]: a connection for short requests of many clients. [`spare`]: a ready one for the next client.
+//! * [`side`]: a session's view of the data Redis. [`setup`]: the state a connection needs before its first request.
+//! * [`watch`]: a probe every second. [`health`]: its result. [`description`]: the result in words.
 //! * [`advice`]: hints about the configured patterns, from the traffic.
 
 pub mod advice;

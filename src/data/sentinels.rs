@@ -1,7 +1,7 @@
-//! Asking sentinels where the data Redis is, for ever, as the [guidelines for clients] say: one after the other until one
-//! answers, which goes on to be asked, and no address is believed before the Redis there says itself that it is a master.
+//! Asking sentinels, for ever, where the data Redis is.
 //!
-//! [guidelines for clients]: https://redis.io/docs/latest/develop/reference/sentinel-clients/
+//! As in the [guidelines for clients], sentinels are asked one after the other until one answers, and that one is asked
+//! from then on. No address is trusted before the Redis there says that it is a master.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -22,26 +22,26 @@ use crate::config::{MasterAddr, SentinelAddr};
 use crate::masters::dial::{Dial as _, Network, Stream as _};
 use crate::masters::probe::login;
 
-/// How often the sentinel that answers is asked again: what it publishes may get lost.
+/// Interval between questions to the sentinel that answers: its published messages may get lost.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a sentinel may take to accept a connection, and for each answer. Others are there to be asked.
+/// Time that a sentinel may take to accept a connection, and for each answer. There are others to ask.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a sentinel publishes once a fail-over is done.
+/// Channel to which a sentinel publishes when a fail-over is done.
 const SWITCHED: &str = "+switch-master";
 
-/// Who asks.
+/// Client of the sentinels.
 pub struct Inquiry<'a> {
-    /// Whom, and for what.
+    /// Sentinels to ask, and the name of the master.
     pub address: &'a SentinelAddr,
-    /// How they are reached.
+    /// Network over which to reach them.
     pub network: &'a Network,
-    /// What has come out of it.
+    /// Where the answers go.
     pub whereabouts: &'a Whereabouts,
 }
 
-/// None of them does.
+/// Error when no sentinel answers.
 #[derive(Debug, thiserror::Error)]
 #[error("no sentinel tells where {name} is ({reasons})")]
 struct Silence<'a> {
@@ -49,7 +49,7 @@ struct Silence<'a> {
     reasons: String,
 }
 
-/// Why a sentinel is no help.
+/// Reason why a sentinel is of no help.
 #[derive(Debug, thiserror::Error)]
 enum NoHelp {
     #[error("{0}")]
@@ -81,7 +81,7 @@ impl From<RedisError> for NoHelp {
 }
 
 impl Inquiry<'_> {
-    /// Asks for ever. Whoever answers is asked again; whoever does not is asked last.
+    /// Asks for ever. A sentinel that answers is asked again; one that fails moves to the end of the queue.
     pub async fn go_on(&self) -> Infallible {
         let mut sentinels: VecDeque<&MasterAddr> = self.address.sentinels.iter().collect();
         let mut reasons = Vec::new();
@@ -115,7 +115,7 @@ impl Inquiry<'_> {
         let config = notifying(&has_switched).set_response_timeout(Some(ANSWER_TIMEOUT));
         let info = self.login();
         let opening = MultiplexedConnection::new_with_config(&info, stream, config);
-        // That timeout does not hold for what is said first.
+        // The timeout in `config` does not cover the handshake.
         let opening = timeout(ANSWER_TIMEOUT, opening);
         let (connection, driver) = opening.await??;
         tokio::select! {
@@ -153,7 +153,7 @@ impl Inquiry<'_> {
         }
     }
 
-    /// `None`: it knows no such master.
+    /// Returns the sentinel's answer; `None`: it knows no such master.
     async fn question(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<Told>> {
         let name = &self.address.name;
         let mut where_is = redis::cmd("SENTINEL");
@@ -164,7 +164,7 @@ impl Inquiry<'_> {
         describe.arg("MASTER").arg(name);
         let epoch = match describe.query_async::<HashMap<String, String>>(connection).await {
             Ok(fields) => fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()),
-            // Its ACL may not let us.
+            // Its ACL may forbid the command.
             Err(error) if error.code().is_some() => None,
             Err(error) => return Err(error),
         };
@@ -172,7 +172,7 @@ impl Inquiry<'_> {
     }
 
     fn login(&self) -> RedisConnectionInfo {
-        // In RESP3 one connection both asks and is told.
+        // In RESP3 one connection can both send requests and receive messages.
         login(None, self.address.password.as_ref()).set_protocol(ProtocolVersion::RESP3)
     }
 }

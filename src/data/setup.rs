@@ -1,18 +1,18 @@
-//! What belongs to a connection and has to be brought to the data Redis: who the client is, and what it has chosen.
+//! State of a connection to bring to the data Redis: the client's user, and what it has chosen.
 
 use crate::acl::DEFAULT_USER;
 use crate::config::Secret;
 use crate::operation::request;
 use crate::resp::reply::Protocol;
 
-/// Who a client is, and what it has chosen for its connection.
+/// A client's user, and what it has chosen for its connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// As whom to log in, if at all.
+    /// Login, if there is one.
     pub login: Option<Credentials>,
     /// `HELLO`
     pub protocol: Protocol,
-    /// `CLIENT SETNAME`; an empty name is none.
+    /// `CLIENT SETNAME`; empty means no name.
     pub name: String,
     /// `SELECT`
     pub db: u32,
@@ -25,14 +25,14 @@ pub struct Setup {
 /// A user and its password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
-    /// `None` is the default user.
+    /// User name; `None`: the default user.
     pub user: Option<String>,
     /// The password.
     pub password: Secret,
 }
 
 impl Credentials {
-    /// Those that a client has given. A password that is no text is none that Redis could compare.
+    /// Returns the credentials that a client has given. A password that is no text is one that Redis could not compare.
     pub fn of(user: &str, password: &[u8]) -> Self {
         let user = Some(user.to_owned()).filter(|user| user != DEFAULT_USER);
         Self { user, password: Secret::new(String::from_utf8_lossy(password)) }
@@ -40,7 +40,7 @@ impl Credentials {
 }
 
 impl Setup {
-    /// The same for a connection that clients share: it has no name.
+    /// Returns the same setup for a connection that clients share: it has no name.
     pub fn shared(&self) -> Self {
         Self { name: String::new(), ..self.clone() }
     }
@@ -56,8 +56,7 @@ impl Setup {
             && *login == shared.login
     }
 
-    /// Appends the requests after which a connection that has been brought to `before` has been brought to `self`.
-    /// Returns the step that each of them takes.
+    /// Appends the requests that bring a connection from `before` to `self`. Returns the step that each of them takes.
     pub fn bring(&self, before: &Self, out: &mut Vec<u8>) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut say = |words: &[&[u8]], step: Step| {
@@ -67,14 +66,14 @@ impl Setup {
         if self.login != before.login
             && let Some(Credentials { user, password }) = &self.login
         {
-            // With its name the default user is let in with any password where it needs none.
+            // Under its name, the default user is let in with any password if it needs none.
             let user = user.as_deref().unwrap_or(DEFAULT_USER);
             let words: [&[u8]; 3] = [b"AUTH", user.as_bytes(), password.expose().as_bytes()];
             say(&words, Step::Login(before.login.clone()));
         }
         let hello: Option<[&[u8]; 2]> =
             (self.protocol != before.protocol).then_some([b"HELLO", self.protocol.number()]);
-        // In RESP2 a subscriber can do nothing else.
+        // In RESP2 a subscriber can send nothing else, so a switch to it comes last.
         let (first, last) = match self.protocol {
             Protocol::Resp3 => (hello, None),
             Protocol::Resp2 => (None, hello),
@@ -103,7 +102,7 @@ impl Setup {
         steps
     }
 
-    /// Takes a step back that the data Redis has refused: what held before still holds. An optional step is not tried
+    /// Undoes a step that the data Redis has refused: the previous value still holds. An optional step is not tried
     /// again.
     pub fn undo(&mut self, step: Step) {
         match step {
@@ -119,7 +118,7 @@ fn on_or_off(is_on: bool) -> &'static [u8] {
     if is_on { b"ON" } else { b"OFF" }
 }
 
-/// One request of a set-up, with what holds unless the data Redis agrees.
+/// One request of a set-up, with the value that holds if the data Redis refuses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `AUTH`
@@ -128,7 +127,7 @@ pub enum Step {
     Protocol(Protocol),
     /// `SELECT`
     Database(u32),
-    /// What a user may not be allowed to send, and can do without. No request has to wait for it.
+    /// A request that a user may be forbidden to send, and can do without. No other request waits for it.
     Optional,
 }
 

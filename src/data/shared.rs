@@ -1,12 +1,12 @@
 //! A connection to the data Redis that clients share for short requests.
 //!
-//! `GET` and `SET` need nothing of a connection but a reply, and most requests of most clients are like them. The requests
-//! of many clients then go out in one write and are answered by one read, where connections of their own would cost a
-//! write and a read each, here and in the data Redis. Whatever needs more makes a connection of the client's own, which
-//! takes everything after it.
+//! `GET` and `SET` need nothing of a connection but a reply, and most requests of most clients are like them. Requests
+//! of many clients then leave in one write, and one read gets their replies. Connections of their own would cost a
+//! write and a read each, here and in the data Redis. A client that needs more gets its own connection, which takes
+//! everything after that.
 //!
-//! Nobody waits here for another client: each has at most one request on the way, replies are short, and a long one is
-//! passed over and asked for again by its client alone.
+//! No client waits for another: each has at most one request on the way, and replies are short. A long reply is
+//! skipped, and its client asks for it again alone.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,55 +21,55 @@ use super::setup::Setup;
 use super::upstream::Upstream;
 use crate::client::outbox::{Outbox, Recipient, SentBack};
 
-/// A reply of more bytes is not for a shared connection.
+/// Size in bytes above which a reply does not suit a shared connection.
 const LONG_REPLY: usize = 64 << 10;
 
-/// How much is read at once.
+/// Bytes read at once.
 const READ_BUFFER: usize = 32 << 10;
 
-/// Most shared connections of a worker: clients may choose among many databases.
+/// Maximum shared connections of a worker: clients may choose among many databases.
 const MOST: usize = 16;
 
-/// Those of a worker, one for each set-up that clients want.
+/// A worker's shared connections, one for each setup that clients want.
 #[derive(Default)]
 pub struct SharedConnections(RefCell<Vec<Rc<SharedConnection>>>);
 
-/// One of them.
+/// One shared connection.
 pub struct SharedConnection {
-    /// What it is brought to.
+    /// Setup that it is brought to.
     setup: Setup,
     requests: RefCell<Requests>,
 }
 
-/// What it has to do.
+/// Requests of a shared connection.
 #[derive(Default)]
 struct Requests {
-    /// Not passed on yet.
+    /// Requests not passed on yet.
     waiting: VecDeque<Request>,
-    /// Passed on, in the order of their replies.
+    /// Requests passed on, in the order of their replies.
     asked: VecDeque<Request>,
-    /// What has come of the next reply.
+    /// Bytes so far of the next reply.
     beginning: Vec<u8>,
-    /// The next reply has turned out to be long: its request was sent back.
+    /// Whether the next reply was too long, and its request was sent back.
     is_passed_over: bool,
-    /// Whom to wake when something waits.
+    /// Waker of the task that passes requests on.
     waker: Option<Waker>,
-    /// It takes no more.
+    /// Whether it takes no more requests.
     has_ended: bool,
 }
 
-/// A request, and who waits for the reply.
+/// A request, and the recipient of its reply.
 pub struct Request {
-    /// As the data Redis gets it.
+    /// Request as sent to the data Redis.
     pub bytes: Box<[u8]>,
-    /// It changes nothing.
+    /// Whether it changes nothing.
     pub is_read: bool,
-    /// Gets the reply in its first slot.
+    /// Outbox that gets the reply in its first slot.
     pub outbox: Rc<Outbox>,
 }
 
 impl SharedConnections {
-    /// The one for clients that want `setup`, made if need be; `None`: there are too many.
+    /// Returns the connection for clients that want `setup`, and opens it if needed; `None`: there are too many.
     pub fn of(self: &Rc<Self>, upstream: &Upstream, setup: &Setup) -> Option<Rc<SharedConnection>> {
         let known = self.0.borrow().iter().find(|it| it.serves(setup)).cloned();
         known.or_else(|| self.open(upstream, setup.shared()))
@@ -112,7 +112,7 @@ impl SharedConnection {
         }
     }
 
-    /// Passes on and reads, until it is lost.
+    /// Passes requests on and reads replies, until the connection is lost.
     fn poll(
         &self,
         cx: &mut Context<'_>,
@@ -132,7 +132,7 @@ impl SharedConnection {
         }
     }
 
-    /// What has changed nothing can be asked elsewhere. Of anything else nobody knows what became of it.
+    /// Sends all requests back. Those that change nothing can be asked elsewhere; the outcome of any other is unknown.
     fn end(&self, lost: &Lost) {
         let requests = std::mem::take(&mut *self.requests.borrow_mut());
         self.requests.borrow_mut().has_ended = true;
@@ -155,7 +155,7 @@ impl SharedConnection {
 }
 
 impl Requests {
-    /// Passes on what waits, all at once, as soon as the connection is set up.
+    /// Passes on all waiting requests at once, as soon as the connection is set up.
     fn pass_on(&mut self, connection: &mut DataConnection, setup: &Setup) {
         if self.waiting.is_empty() {
             return;
@@ -163,7 +163,7 @@ impl Requests {
         match connection.ready(setup) {
             Ready::Now => {}
             Ready::Later => return,
-            // To each client the data Redis says it itself.
+            // Each client gets this refusal over its own connection.
             Ready::Refused(_) => return self.waiting.drain(..).for_each(|it| it.send_back(true)),
         }
         while connection.room() > 0
@@ -176,7 +176,7 @@ impl Requests {
         }
     }
 
-    /// A reply has become too long for those who wait behind it.
+    /// Skips the rest of a reply that is too long for the requests queued behind it, and sends its request back.
     fn pass_over(&mut self) {
         self.beginning = Vec::new();
         self.is_passed_over = true;
@@ -188,7 +188,7 @@ impl Requests {
 }
 
 impl Request {
-    /// Leaves it to the client's session, which asks `again` if nothing was changed.
+    /// Sends the request back to the client's session, which asks `again` if nothing was changed.
     fn send_back(self, again: bool) {
         let why = if again { SentBack::Again(self.bytes) } else { SentBack::Lost };
         self.outbox.send_back(why);
@@ -200,7 +200,7 @@ impl Recipient for SharedConnection {
         true
     }
 
-    /// A reply is kept until all of it is here: a part of it cannot be taken back.
+    /// Keeps a reply until it is complete: a part that was handed out cannot be taken back.
     fn pass(&self, piece: &[u8]) {
         let requests = &mut *self.requests.borrow_mut();
         if requests.is_passed_over {
@@ -229,7 +229,7 @@ impl Recipient for SharedConnection {
         requests.beginning.clear();
     }
 
-    /// Nobody subscribes here.
+    /// Shared connections have no subscriptions.
     fn may_pass_message(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What one session knows of its client's dealings with the data Redis.
+//! One session's view of its client's dealings with the data Redis.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -15,87 +15,88 @@ use crate::operation::request;
 use crate::pubsub::subscriber::Subscriber;
 use crate::resp::reply::Protocol;
 
-/// A client's side of the data Redis: its connection, once it needs one, and what that must not forget.
+/// A client's side of the data Redis: its connection, once it needs one, and the state to keep for it.
 pub struct Side {
     spares: Rc<Spares>,
-    /// The client's own.
+    /// The client's own connection.
     connection: Option<Box<DataConnection>>,
-    /// Those for short requests.
+    /// The worker's connections for short requests.
     all_shared: Rc<SharedConnections>,
-    /// The one that took the client's last short request, and what that is brought to.
+    /// The shared connection that took the client's last short request.
     shared: Option<Rc<SharedConnection>>,
-    /// One of its short requests has changed something.
+    /// Whether one of its short requests has changed something.
     has_shared_change: bool,
-    /// It is better off with a connection of its own.
+    /// Whether it is better off with a connection of its own.
     wants_own: bool,
     /// A request that a shared connection has sent back, to be passed on over the client's own.
     sent_back: Option<Box<[u8]>>,
-    /// What the connection is to be brought to.
+    /// Setup that the connection is to be brought to.
     wanted: Setup,
-    /// What the client has logged in with here, if it had to.
+    /// Credentials of the client's login to the proxy, if it had to log in.
     own: Option<Credentials>,
-    /// It is at the data Redis whom it has logged in as here.
+    /// Whether it logs in to the data Redis with its own credentials.
     is_itself: bool,
-    /// It must not use the data Redis: as nobody that is known there, it would be whoever needs no password.
+    /// Whether it must not use the data Redis: as a user unknown there, it would become the user that needs no
+    /// password.
     is_barred: bool,
-    /// What the connection has begun belongs to whom the client was before.
+    /// Whether the connection's open work belongs to the client's previous user.
     is_condemned: bool,
-    /// Where the commands of a `MULTI` run.
+    /// Place where the commands of a `MULTI` run.
     pub transaction: Transaction,
     /// A key that the client watches there.
     pub watched: Option<Box<[u8]>>,
-    /// What the client has subscribed to, once it has at the data Redis.
+    /// The client's subscriptions, once it has some at the data Redis.
     subscriber: Option<Rc<Subscriber>>,
-    /// How many words the current request has, of which perhaps not all are here.
+    /// Words of the current request, some of which may not have arrived yet.
     pub words: usize,
-    /// The request that is about to be passed on may select another database.
+    /// Whether the request about to be passed on may select another database.
     pub has_selected: bool,
-    /// The data Redis has refused to let the client in, when it was needed last.
+    /// Whether the data Redis refused the client when it was last needed.
     pub was_refused: bool,
-    /// Monitors see at the data Redis what the proxy answers now.
+    /// Whether monitors at the data Redis see the request that the proxy answers now.
     pub was_told: bool,
-    /// Messages may come that no subscription brings: of `MONITOR` and `CLIENT TRACKING`.
+    /// Whether messages without a subscription may come: of `MONITOR` and `CLIENT TRACKING`.
     pub is_told: bool,
-    /// A request waits for the connection.
+    /// Whether a request waits for the connection.
     is_needed: bool,
-    /// Messages wait until the client knows of their new form.
+    /// Whether messages wait until the client knows their new form.
     is_changing: bool,
-    /// What the data Redis has said to that request before it closed the connection.
+    /// Error for that request, sent by the data Redis before it closed the connection.
     last_words: Option<String>,
 }
 
-/// Where the commands of a `MULTI` run: all of them at the same place.
+/// Place where the commands of a `MULTI` run: all of them at the same place.
 #[derive(Debug, Default)]
 pub enum Transaction {
-    /// None has begun.
+    /// No transaction has begun.
     #[default]
     None,
-    /// Nothing has told yet. What has been queued, to be said again should it be the data Redis.
+    /// No key has decided yet. Holds the queued requests, to be sent again if it turns out to be the data Redis.
     Undecided {
-        /// The requests since `MULTI`.
+        /// Requests since `MULTI`.
         requests: Vec<u8>,
-        /// How many they are.
+        /// Number of these requests.
         count: usize,
-        /// One of them changes the connection, which cannot be done there.
+        /// A command among them that changes the connection, which cannot be done there.
         bar: Option<Box<str>>,
-        /// One of them is a `SELECT`.
+        /// Whether one of them is a `SELECT`.
         selects: bool,
     },
     /// On the masters, because of this key.
     Locks(Box<[u8]>),
     /// On the data Redis.
     Data {
-        /// Because of this key, if it was one.
+        /// The key that decided it, if it was one.
         key: Box<[u8]>,
-        /// A command was refused, so `EXEC` will be, too.
+        /// Whether a command was refused, so that `EXEC` will be refused, too.
         is_refused: bool,
-        /// It may select another database.
+        /// Whether it may select another database.
         selects: bool,
     },
 }
 
 impl Side {
-    /// A client that has not needed the data Redis yet.
+    /// Returns the side of a client that has not needed the data Redis yet.
     pub fn new(spares: Rc<Spares>, all_shared: Rc<SharedConnections>) -> Self {
         let wanted = Setup { db: spares.upstream().settings().address.db, ..Setup::default() };
         Self {
@@ -125,14 +126,14 @@ impl Side {
         }
     }
 
-    /// Who the client is now, and with what it has logged in. Who is free to do everything here may be whom the settings
-    /// name there; everybody else is there who he is here.
+    /// Sets the client's user and its credentials. A client without restrictions may become the user that the settings
+    /// name for the data Redis. Every other client has the same user there as here.
     pub fn log_in(&mut self, is_free: bool, own: Option<Credentials>) {
         self.own = own;
         self.settle_login(is_free);
     }
 
-    /// The client's rules have changed.
+    /// Derives the login again, after the client's rules have changed.
     pub fn settle_login(&mut self, is_free: bool) {
         let address = &self.spares.upstream().settings().address;
         let configured = address.password.as_ref().filter(|_| is_free).map(|password| {
@@ -144,7 +145,7 @@ impl Side {
         self.is_barred = !is_free && login.is_none();
         if self.wanted.login != login {
             self.wanted.login = login;
-            // Nobody can stop being logged in.
+            // Redis has no way to undo a login.
             if self.wanted.login.is_none() {
                 self.is_condemned = self.connection.is_some() && !self.is_at_rest();
                 if !self.is_condemned {
@@ -154,7 +155,7 @@ impl Side {
         }
     }
 
-    /// Whether it must not use the data Redis.
+    /// Whether the client must not use the data Redis.
     pub fn is_barred(&self) -> bool {
         self.is_barred
     }
@@ -181,17 +182,17 @@ impl Side {
         self.wanted.touches_nothing = false;
     }
 
-    /// `SELECT` and `HELLO`, as they are for the next request.
+    /// Takes over the results of `SELECT` and `HELLO` for the next request.
     pub fn choose(&mut self, db: u32, protocol: Protocol) {
         (self.wanted.db, self.wanted.protocol) = (db, protocol);
     }
 
-    /// The way to the data Redis.
+    /// Returns the way to the data Redis.
     pub fn upstream(&self) -> &Upstream {
         self.spares.upstream()
     }
 
-    /// Whether the next short request can travel with those of others: of clients that are the same user and have no
+    /// Whether the next short request can travel with those of others: of clients that have the same user and no
     /// connection of their own. If so, [`Side::share`] passes it on.
     pub fn may_share(&mut self) -> bool {
         let has_own = self.connection.is_some() || self.sent_back.is_some() || self.wants_own;
@@ -201,7 +202,7 @@ impl Side {
         if self.shared.as_ref().is_some_and(|shared| shared.serves(&self.wanted)) {
             return true;
         }
-        // Who is new, and in doubt, asks the data Redis over a connection of its own.
+        // A new client in doubt asks the data Redis over a connection of its own.
         if self.upstream().health().is_in_trouble() {
             return false;
         }
@@ -218,23 +219,24 @@ impl Side {
         }
     }
 
-    /// Whether what the client has asked last was passed on with requests of others, or was and is to be passed on again.
+    /// Whether the client's last request was passed on with those of others, or was sent back from there and is to be
+    /// passed on again.
     pub fn has_shared(&self) -> bool {
         self.shared.is_some() && (self.connection.is_none() || self.sent_back.is_some())
     }
 
-    /// The client sends long requests, or the next one before it has the reply to the one before: it is better off with a
-    /// connection of its own.
+    /// Notes that the client is better off with a connection of its own. It sends long requests, or sends the next one
+    /// before it has the reply to the last.
     pub fn want_own(&mut self) {
         self.wants_own = true;
     }
 
-    /// A request that was passed on with those of others is for the client's own connection.
+    /// Takes back a request that a shared connection could not answer, for the client's own connection.
     pub fn take_back(&mut self, request: Box<[u8]>) {
         self.sent_back = Some(request);
     }
 
-    /// Passes such a request on if that is possible; `None`: there is none.
+    /// Passes such a request on if possible; `None`: there is none.
     pub fn pass_again(&mut self) -> Option<Ready> {
         let request = self.sent_back.take()?;
         let ready = self.ready();
@@ -249,7 +251,7 @@ impl Side {
         Some(ready)
     }
 
-    /// Whether a request can be passed on now. If not, whatever that takes is begun.
+    /// Returns whether a request can be passed on now. If not, starts everything that this requires.
     pub fn ready(&mut self) -> Ready {
         self.ready_over(|side| match side.is_itself {
             true => side.spares.open(),
@@ -257,8 +259,9 @@ impl Side {
         })
     }
 
-    /// The same for `MONITOR`, over no spare connection: the client would be shown how the next one is made, in the very
-    /// moment of the confirmation. (ioredis 5 takes a line that comes along with that for the answer to something else.)
+    /// Does the same for `MONITOR`, but never over a spare connection. Otherwise the client would see how the next
+    /// spare is set up, right at the confirmation. (ioredis 5 takes a line that arrives together with it for another
+    /// request's reply.)
     pub fn ready_to_watch(&mut self) -> Ready {
         self.ready_over(|side| side.spares.open())
     }
@@ -280,7 +283,7 @@ impl Side {
         ready
     }
 
-    /// The same for a change of what messages look like: from that moment on none comes before the client knows.
+    /// Does the same for a change of the form of messages. From then on no message comes before the client knows.
     pub fn ready_to_change(&mut self) -> Ready {
         let ready = self.ready();
         self.is_changing = ready == Ready::Later;
@@ -293,12 +296,12 @@ impl Side {
         self.is_told || self.listens()
     }
 
-    /// Whether a request may be passed on all the same that the data Redis runs even when it runs no others.
+    /// Whether a request may be passed on in spite of `refusal`, because Redis runs it even when it runs no others.
     pub fn may_pass_regardless(&self, refusal: &str) -> bool {
         is_occupied(refusal) && self.connection.is_some() && self.has_begun_nothing()
     }
 
-    /// The same for what can do without the data Redis; `None`: it has to.
+    /// Does the same for a request that can do without the data Redis; `None`: it must do without.
     pub fn ready_if_there(&mut self) -> Option<Ready> {
         if self.is_barred || self.upstream().health().is_in_trouble() {
             return None;
@@ -309,7 +312,7 @@ impl Side {
         Some(ready)
     }
 
-    /// The connection, if [`Side::ready`] has said that it is.
+    /// Returns the connection, after [`Side::ready`] has reported it ready.
     pub fn connection(&mut self) -> Option<&mut DataConnection> {
         self.is_needed = false;
         self.connection.as_deref_mut()
@@ -320,12 +323,12 @@ impl Side {
         self.connection.as_ref().is_some_and(|connection| connection.is_choosing())
     }
 
-    /// How much more of a long request may be passed on now.
+    /// Returns how many more bytes of a long request may be passed on now.
     pub fn room(&self) -> usize {
         self.connection.as_ref().map_or(0, |connection| connection.room())
     }
 
-    /// Whether a client would not notice if the connection was another one from now on.
+    /// Whether the client would not notice a change of its connection.
     pub fn is_at_rest(&self) -> bool {
         !self.is_needed && self.has_begun_nothing()
     }
@@ -336,7 +339,7 @@ impl Side {
         !is_awaited && !is_open && !self.hears() && self.watched.is_none()
     }
 
-    /// The client is about to subscribe to something at the data Redis.
+    /// Prepares for a subscription of the client at the data Redis.
     pub fn listen(&mut self, subscriber: &Rc<Subscriber>) {
         self.subscriber.get_or_insert_with(|| Rc::clone(subscriber));
     }
@@ -345,9 +348,10 @@ impl Side {
         self.subscriber.as_ref().is_some_and(|it| it.listens_elsewhere() || it.is_changing())
     }
 
-    /// `WAIT` is about what its own connection has written last (`networking.c`, `woff` of a client), and what the client
-    /// has written went another way. So the connection says something to replicas after that which nobody can hear. A
-    /// Redis that does not know it, before 7.0, counts what any command of the connection finds.
+    /// Prepares for `WAIT`, which is about its own connection's last write (`networking.c`, `woff` of a client), while
+    /// the client's writes went another way. So the connection publishes to replicas afterwards, on a channel that
+    /// nobody can hear. A Redis before 7.0, which does not know this command, counts the effect of any command of the
+    /// connection.
     pub fn catch_up(&mut self) {
         if std::mem::take(&mut self.has_shared_change)
             && let Some(connection) = self.connection()
@@ -358,7 +362,7 @@ impl Side {
         }
     }
 
-    /// `MONITOR`: everything that happens there is told. The proxy answers for it.
+    /// `MONITOR`: everything that happens there is shown. The proxy itself answers the client.
     pub fn monitor(&mut self) {
         if !self.is_told
             && let Some(connection) = self.connection()
@@ -368,7 +372,7 @@ impl Side {
         }
     }
 
-    /// The next request gets a new connection.
+    /// Drops the connection. The next request gets a new one.
     pub fn disconnect(&mut self) {
         (self.connection, self.transaction, self.watched) = Default::default();
         self.sent_back = None;
@@ -379,17 +383,17 @@ impl Side {
         }
     }
 
-    /// The client will send no more.
+    /// Notes that the client will send no more.
     pub fn end_of_requests(&mut self) {
         if let Some(connection) = &mut self.connection {
             connection.end_of_requests();
         }
     }
 
-    /// Goes on with what is on its way. Says whether anything has happened.
+    /// Drives the connection. Returns ready if anything has happened.
     ///
     /// # Errors
-    /// The connection is lost, and the client has to notice.
+    /// Returns an error if the connection is lost and the client must notice.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -400,7 +404,7 @@ impl Side {
         if self.is_condemned {
             return Poll::Ready(Err(Lost::AnotherUser));
         }
-        // A message must not come before what it comes from is confirmed.
+        // A message must not come before its subscription is confirmed.
         let is_joining = self.subscriber.as_ref().is_some_and(|it| it.is_changing());
         let is_changing = self.is_changing || is_joining;
         match connection.poll(cx, outbox, is_changing, buffer) {
@@ -410,7 +414,8 @@ impl Side {
         }
     }
 
-    /// Nobody has to notice while nothing is open there. A transaction of which nobody knows yet where it runs goes on.
+    /// Handles a lost connection. The client need not notice while nothing is open there. A transaction goes on if it
+    /// is not known yet where it runs.
     fn lost(&mut self, lost: Lost) -> Poll<Result<(), Lost>> {
         let last_words = self.connection.as_mut().and_then(|it| it.refusal());
         if !self.has_begun_nothing() || self.is_needed && last_words.is_none() {
@@ -421,7 +426,7 @@ impl Side {
         Poll::Ready(Ok(()))
     }
 
-    /// How much memory it takes.
+    /// Returns the memory it takes, in bytes.
     pub fn held(&self) -> usize {
         let connection = self.connection.as_ref().map_or(0, |it| it.held());
         let queued = match &self.transaction {

@@ -1,11 +1,12 @@
-//! A connection to the data Redis that nobody uses yet, for the next client that needs one.
+//! An unused connection to the data Redis, ready for the next client that needs one.
 //!
-//! It is open, logged in and asked for the mark already, and has the protocol and the database that the last client
-//! wanted. So the first request of the next client is written at once, as with one Redis: a `SUBSCRIBE` for whose
-//! confirmation nobody waits is there before a message that another connection publishes right afterwards.
+//! It is already open, logged in and checked for the mark, and has the protocol and database that the last client
+//! wanted. So the next client's first request is written at once, as with a single Redis. This matters for a
+//! `SUBSCRIBE` whose confirmation nobody awaits: it arrives before a message that another connection publishes right
+//! afterwards.
 //!
-//! Each worker has one, once a first client has used data. It is given away only while it is known to be of use, and
-//! never to a client that logs in there as itself.
+//! Each worker keeps one, once a first client has used data. The worker hands it out only while it is known to be
+//! usable, and never to a client that logs in there as itself.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,37 +21,38 @@ use super::upstream::Upstream;
 use crate::client::outbox::Outbox;
 use crate::time::clock::{self, Instant};
 
-/// Age at which it is replaced: the name may lead elsewhere by now, and the mark was asked for at its beginning.
+/// Age at which a spare is replaced: the host name may resolve differently by now, and the mark was only checked at the
+/// start.
 const OLDEST: Duration = Duration::from_secs(30);
 
-/// Time without a client that needs one after which there is none.
+/// Time without a client that needs a connection after which no spare is kept.
 const LONGEST_UNUSED: Duration = Duration::from_secs(600);
 
-/// Bytes of its own questions' answers that are read at once.
+/// Buffer size, in bytes, for replies to its own requests.
 const BUFFER: usize = 1 << 10;
 
 /// The spare connection of one worker.
 pub struct Spares {
     upstream: Upstream,
     spare: RefCell<Option<Spare>>,
-    /// What the last client wanted, but for what takes no round trip.
+    /// Setup that the last client wanted, without the parts that take no round trip.
     wanted: RefCell<Setup>,
-    /// When a client needed a connection last; `None`: there is no task yet.
+    /// Time when a client last needed a connection; `None`: the task has not started yet.
     used: Cell<Option<Instant>>,
-    /// A client has just needed one.
+    /// Signals that a client has just needed one.
     is_used: Notify,
 }
 
 struct Spare {
     connection: Box<DataConnection>,
-    /// A client's request could be written at once.
+    /// Whether a client's request could be written at once.
     is_ready: bool,
-    /// Who looks after it.
+    /// Waker of the task that maintains it.
     keeper: Option<Waker>,
 }
 
 impl Spares {
-    /// None, so far.
+    /// Returns a holder without a spare.
     pub fn new(upstream: Upstream) -> Rc<Self> {
         Rc::new(Self {
             upstream,
@@ -61,20 +63,20 @@ impl Spares {
         })
     }
 
-    /// The way to the data Redis.
+    /// Returns the way to the data Redis.
     pub fn upstream(&self) -> &Upstream {
         &self.upstream
     }
 
-    /// A connection for a client that is to be `wanted`: the spare one, if that is of use, or else a new one. The next
-    /// spare is made meanwhile.
+    /// Returns a connection for a client that wants `wanted`: the spare one if it fits, otherwise a new one. Starts
+    /// making the next spare.
     pub fn connection(self: &Rc<Self>, wanted: &Setup) -> Box<DataConnection> {
         let spare = self.take(wanted);
         self.expect(wanted);
         spare.unwrap_or_else(|| self.open())
     }
 
-    /// A client uses data that is to be `wanted`: soon one may need a connection of its own.
+    /// Notes that a client with setup `wanted` uses data, so that a client may soon need a connection of its own.
     pub fn expect(self: &Rc<Self>, wanted: &Setup) {
         let Setup { login, protocol, db, .. } = wanted.clone();
         *self.wanted.borrow_mut() = Setup { login, protocol, db, ..Setup::default() };
@@ -84,12 +86,12 @@ impl Spares {
         self.is_used.notify_one();
     }
 
-    /// A new one, for a client that logs in as itself.
+    /// Opens a new connection, for a client that logs in as itself.
     pub fn open(&self) -> Box<DataConnection> {
         Box::new(DataConnection::open(&self.upstream))
     }
 
-    /// One that is still being made is left to be made.
+    /// Takes the spare if it fits. A spare that is still being set up stays.
     fn take(&self, wanted: &Setup) -> Option<Box<DataConnection>> {
         let spare = self.spare.borrow_mut().take_if(|spare| spare.is_ready)?;
         if let Some(keeper) = spare.keeper {
@@ -100,8 +102,8 @@ impl Spares {
         (is_up && connection.is_fit_for(wanted)).then_some(connection)
     }
 
-    /// Makes a spare whenever there is none, as long as clients need some. One that was lost is not replaced before the
-    /// next client: it would be lost again.
+    /// Makes a spare whenever there is none, as long as clients need them. A lost spare is not replaced before the next
+    /// client arrives: its replacement would be lost again.
     async fn keep(self: Rc<Self>) {
         loop {
             self.is_used.notified().await;
@@ -113,7 +115,7 @@ impl Spares {
         self.used.get().is_some_and(|used| clock::now() - used < LONGEST_UNUSED)
     }
 
-    /// Makes a spare, and looks after it until it is taken or too old.
+    /// Makes a spare and maintains it until it is taken or too old.
     async fn look_after_one(&self) -> Result<(), Lost> {
         let connection = self.open();
         *self.spare.borrow_mut() = Some(Spare { connection, is_ready: false, keeper: None });
@@ -124,7 +126,7 @@ impl Spares {
         ended.unwrap_or(Ok(()))
     }
 
-    /// Goes on with it. Its socket is read all the time, so that its end is noticed.
+    /// Drives the spare. Reads its socket all the time, so that its end is noticed.
     fn poll_taken(&self, cx: &mut Context<'_>, outbox: &Outbox) -> Poll<Result<(), Lost>> {
         let mut spare = self.spare.borrow_mut();
         let Some(spare) = &mut *spare else { return Poll::Ready(Ok(())) };

@@ -23,26 +23,27 @@ pub struct Upstream {
     network: Network,
     health: Arc<Health>,
     notes: Arc<Notes>,
-    /// Where it is just now, if sentinels choose it.
+    /// Its current address, if sentinels choose it.
     whereabouts: Option<Arc<Whereabouts>>,
 }
 
-/// How long it may take to connect, TLS included.
+/// Maximum time to connect, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection that has been opened.
 pub struct Dialled {
-    /// What leads there.
+    /// Stream to the data Redis.
     pub stream: Connection,
-    /// As long as it is of use, if sentinels say that.
+    /// Time for which it may be used, if sentinels decide that.
     pub tenure: Option<Tenure>,
 }
 
 impl Upstream {
-    /// Reads certificates if the address asks for TLS: those for masters, but for the name that only masters have.
+    /// Reads certificates if the address asks for TLS. They are those for masters, except for the server name, which
+    /// only masters have.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// Returns an error if the certificates cannot be used.
     pub fn of(settings: &Data, masters: &MasterTls) -> Result<Self, Unusable> {
         let tls = MasterTls { server_name: None, ..masters.clone() };
         let network = match &settings.address.place {
@@ -60,17 +61,17 @@ impl Upstream {
         })
     }
 
-    /// What was configured.
+    /// Returns the configured settings.
     pub fn settings(&self) -> &Data {
         &self.settings
     }
 
-    /// What is known of it.
+    /// Returns its health.
     pub fn health(&self) -> &Health {
         &self.health
     }
 
-    /// What the traffic says of the patterns.
+    /// Returns what the traffic says about the patterns.
     #[inline]
     pub fn notes(&self) -> &Notes {
         &self.notes
@@ -79,19 +80,19 @@ impl Upstream {
     /// Reads the certificates again.
     ///
     /// # Errors
-    /// They cannot be used; the ones before go on to count.
+    /// Returns an error if they cannot be used. The previous ones stay in use then.
     pub fn read_again(&self) -> Result<(), Unusable> {
         self.network.read_again()
     }
 
-    /// How the proxy itself logs in.
+    /// Returns the proxy's own login.
     pub fn login(&self) -> RedisConnectionInfo {
         let address = &self.settings.address;
         let password = address.password.as_ref();
         login(password.and(address.user.as_deref()), password)
     }
 
-    /// Where it is just now, without a login; `None`: no sentinel has told yet.
+    /// Returns its current address, without a login; `None`: no sentinel has named one yet.
     pub fn address(&self) -> Option<String> {
         let address = &self.settings.address;
         match &self.whereabouts {
@@ -100,12 +101,12 @@ impl Upstream {
         }
     }
 
-    /// Where it is just now, if sentinels choose it.
+    /// Returns its current whereabouts, if sentinels choose it.
     pub(super) fn whereabouts(&self) -> Option<&Whereabouts> {
         self.whereabouts.as_deref()
     }
 
-    /// Who asks the sentinels.
+    /// Returns the client that asks the sentinels, if there are some.
     pub(super) fn inquiry(&self) -> Option<Inquiry<'_>> {
         match (&self.settings.address.place, self.whereabouts()) {
             (Place::Sentinel(address), Some(whereabouts)) => {
@@ -115,10 +116,10 @@ impl Upstream {
         }
     }
 
-    /// Opens a connection, with the host name resolved anew.
+    /// Opens a connection, and resolves the host name anew.
     ///
     /// # Errors
-    /// The data Redis cannot be reached in time, or no sentinel tells where it is.
+    /// Returns an error if the data Redis cannot be reached in time, or if no sentinel knows its address.
     pub async fn dial(&self) -> io::Result<Dialled> {
         let dialled = tokio::time::timeout(CONNECT_TIMEOUT, self.dial_patiently()).await;
         dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -134,7 +135,7 @@ impl Upstream {
         Ok(Dialled { stream, tenure: None })
     }
 
-    /// Nothing has been said to a master that is replaced meanwhile, so the next one is dialled.
+    /// Dials the master, and the next one if it is replaced meanwhile: nothing has been sent to it yet.
     async fn dial_master(&self, whereabouts: &Whereabouts) -> io::Result<Dialled> {
         loop {
             let mut tenure = whereabouts.tenure().await.map_err(io::Error::other)?;

@@ -1,5 +1,7 @@
-//! Looking after the data Redis once a second, over a connection of its own, so that it is known when it has gone before
-//! anybody needs it, asking its sentinels, if it has some, and telling what its [traffic](super::advice) says.
+//! A probe of the data Redis every second, over a connection of its own.
+//!
+//! It notices a failure before a client needs the data Redis. The same tasks ask its sentinels, if it has some, and
+//! report what its [traffic](super::advice) shows.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,17 +16,17 @@ use super::whereabouts::{Tenure, Whereabouts};
 use crate::catalogue::reserved::MARK;
 use crate::masters::probe::{ProbeError, over};
 
-/// How often it is looked at.
+/// Interval between probes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long it may take for an answer.
+/// Maximum time for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a Redis is no data Redis.
+/// Reason why a Redis that has the mark is no data Redis.
 pub const HAS_MARK: &str =
     "it has the mark of a master, and locks are never data: give --data a Redis of its own";
 
-/// Looks after it for ever, and asks its sentinels, while locks go on whatever becomes of it.
+/// Probes the data Redis and asks its sentinels, for ever. Locks go on whatever the result is.
 pub async fn watch(upstream: Upstream) {
     let onlooker = Onlooker { upstream: upstream.clone(), locks_go_on: true };
     tokio::join!(onlooker.look_for_ever(), follow(upstream.clone()), advise(&upstream));
@@ -37,7 +39,7 @@ pub async fn follow(upstream: Upstream) {
     }
 }
 
-/// Tells what the traffic says of the patterns, whether the data Redis is there or not.
+/// Logs what the traffic says about the patterns, whether the data Redis is there or not.
 async fn advise(upstream: &Upstream) {
     loop {
         tokio::time::sleep(INTERVAL).await;
@@ -47,16 +49,16 @@ async fn advise(upstream: &Upstream) {
     }
 }
 
-/// Who looks at it once a second.
+/// Probe of the data Redis, once a second.
 pub struct Onlooker {
-    /// The way there.
+    /// The way to the data Redis.
     pub upstream: Upstream,
-    /// While it cannot be used clients are not all turned away. That is only for the log.
+    /// Whether some clients are served while it cannot be used. This only affects the log.
     pub locks_go_on: bool,
 }
 
 impl Onlooker {
-    /// Looks for ever.
+    /// Probes for ever.
     pub async fn look_for_ever(&self) {
         loop {
             if let Err(error) = self.look_again_and_again().await {
@@ -66,7 +68,7 @@ impl Onlooker {
         }
     }
 
-    /// Ends well when sentinels name another one, which is to be looked at then.
+    /// Probes until it fails. Returns `Ok` when sentinels name another master, which is to be probed then.
     async fn look_again_and_again(&self) -> Result<(), ProbeError> {
         let Dialled { stream, tenure } = self.upstream.dial().await?;
         let (login, is_let_in) = (self.upstream.login(), &Cell::new(false));
@@ -90,7 +92,7 @@ impl Onlooker {
         }
     }
 
-    /// The same of one that sentinels have named: it may be replaced, or be a master no longer.
+    /// Does the same for a master that sentinels have named: it may be replaced, or stop being a master.
     async fn look_at_master(
         &self,
         whereabouts: &Whereabouts,
@@ -108,7 +110,7 @@ impl Onlooker {
                 looked = looking => looked?,
             };
             if is_replica {
-                // Before it is told: nobody writes there any more once it is.
+                // Before the state is published: by then no connection must write there any more.
                 whereabouts.end(&tenure);
                 self.see(Some(Lost::Replica.to_string()));
                 tokio::time::sleep(INTERVAL).await;
@@ -138,7 +140,7 @@ impl Onlooker {
     }
 }
 
-/// Resolves if nothing was answered in time. One that hangs is connected to all the same: its system does that.
+/// Resolves if nothing was answered in time. A Redis that hangs still accepts connections: its operating system does.
 async fn still_waiting(is_let_in: &Cell<bool>) {
     tokio::time::sleep(ANSWER_TIMEOUT).await;
     if is_let_in.get() {
@@ -146,8 +148,8 @@ async fn still_waiting(is_let_in: &Cell<bool>) {
     }
 }
 
-/// Whether it follows another one. One that does not let this connection in does not say that, but it says it to the
-/// connections of clients.
+/// Whether it is a replica. If it refuses this connection's login it does not say, but it tells the connections of
+/// clients.
 async fn is_replica(connection: &mut MultiplexedConnection) -> Result<bool, ProbeError> {
     let mut hello = redis::cmd("HELLO");
     let said = hello.arg(2).query_async::<HashMap<String, redis::Value>>(connection).await;
@@ -158,7 +160,8 @@ async fn is_replica(connection: &mut MultiplexedConnection) -> Result<bool, Prob
     }
 }
 
-/// What is wrong with it. Clients log in as somebody else perhaps, so what it refuses to this connection says nothing.
+/// Returns the problem with it, if there is one. Errors for this connection's user prove nothing: clients may log in as
+/// other users.
 async fn look(connection: &mut MultiplexedConnection) -> Result<Option<String>, ProbeError> {
     let has_mark = redis::cmd("EXISTS").arg(MARK).query_async::<bool>(connection).await;
     match has_mark {

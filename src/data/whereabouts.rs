@@ -1,7 +1,7 @@
-//! Where the data Redis is, as its sentinels tell.
+//! The address of the data Redis, according to its sentinels.
 //!
-//! One task learns it for all workers. A connection is made in a [`Tenure`], which ends when another Redis is the
-//! master: from then on nothing may be written over that connection.
+//! One task learns it for all workers. A connection is opened in a [`Tenure`], which ends when another Redis becomes
+//! the master. From then on nothing may be written over that connection.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use tokio::sync::watch;
 use crate::config::MasterAddr;
 use crate::time::clock::{self, Instant};
 
-/// What is known of the master at this moment, to all who use it.
+/// Current knowledge about the master, shared with all its users.
 #[derive(Debug, Default)]
 pub struct Whereabouts(watch::Sender<Known>);
 
-/// What a sentinel has answered.
+/// A sentinel's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Where the master is.
+    /// Address of the master.
     pub master: MasterAddr,
-    /// The number of the fail-over that made it the master (`config-epoch`), if the sentinel says it.
+    /// Number of the fail-over that made it the master (`config-epoch`), if the sentinel sends it.
     pub epoch: Option<u64>,
 }
 
-/// The sentinel has not heard yet of a fail-over of which another one has told.
+/// Error for a sentinel that has not heard yet of a fail-over that another one has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outdated;
 
-/// The time for which one Redis is the master, from the first word of it to the first of another.
+/// Period in which one Redis is the master, from the first report of it to the first report of another.
 pub struct Tenure {
     master: MasterAddr,
     term: u64,
@@ -36,24 +36,24 @@ pub struct Tenure {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Counts tenures.
+    /// Number of the current tenure.
     term: u64,
     master: Option<MasterAddr>,
-    /// The highest that was told, and when that was told last.
+    /// The highest epoch reported, and when it was last reported.
     epoch: Option<(u64, Instant)>,
-    /// Why the sentinels do not tell just now.
+    /// Reason why the sentinels do not answer at present.
     silence: Option<String>,
 }
 
-/// How long a sentinel is not believed that tells of an earlier fail-over than another one did. Sentinels tell each
-/// other every 2 seconds (`SENTINEL_PUBLISH_PERIOD`); what they all forget is forgotten here, too.
+/// Time for which a report of an earlier fail-over is rejected. Sentinels inform each other every 2 seconds
+/// (`SENTINEL_PUBLISH_PERIOD`). A fail-over that they all forget is forgotten here, too.
 const MEMORY: Duration = Duration::from_secs(30);
 
 impl Whereabouts {
-    /// A sentinel has answered. Says whether that is news.
+    /// Records a sentinel's answer. Returns whether it is news.
     ///
     /// # Errors
-    /// Another one knew better.
+    /// Returns an error if another sentinel knew of a later fail-over.
     pub fn tell(&self, told: Told) -> Result<bool, Outdated> {
         let mut heard = Ok(false);
         self.0.send_if_modified(|known| {
@@ -64,22 +64,22 @@ impl Whereabouts {
         heard
     }
 
-    /// No sentinel answers, and why.
+    /// Records that no sentinel answers, and why.
     pub fn keep_silent(&self, why: String) {
         self.0.send_modify(|known| known.silence = Some(why));
     }
 
-    /// Why the sentinels do not tell just now.
+    /// Returns why the sentinels do not answer at present.
     pub fn silence(&self) -> Option<String> {
         self.0.borrow().silence.clone()
     }
 
-    /// The master of whom they told last.
+    /// Returns the master that they last named.
     pub fn master(&self) -> Option<MasterAddr> {
         self.0.borrow().master.clone()
     }
 
-    /// The master in this tenure has said that it is none.
+    /// Ends a tenure whose master has said that it is none.
     pub fn end(&self, tenure: &Tenure) {
         self.0.send_if_modified(|known| {
             let is_present = known.term == tenure.term;
@@ -88,11 +88,11 @@ impl Whereabouts {
         });
     }
 
-    /// The present tenure, as soon as sentinels were asked.
+    /// Returns the current tenure, as soon as sentinels were asked.
     ///
     /// # Errors
-    /// Why none of them tells. They may be on the other side of a partition, with another master, so that nobody begins
-    /// to write to the one that they told of before.
+    /// Returns the reason why no sentinel answers. They may be on the other side of a partition, with another master,
+    /// so no client must begin to write to the last one they named.
     pub async fn tenure(&self) -> Result<Tenure, String> {
         let mut receiver = self.0.subscribe();
         let is_asked = |known: &Known| known.master.is_some() || known.silence.is_some();
@@ -111,20 +111,20 @@ impl Whereabouts {
 }
 
 impl Tenure {
-    /// Who is the master.
+    /// Returns the address of the master.
     pub fn master(&self) -> &MasterAddr {
         &self.master
     }
 
-    /// Resolves when it is over.
+    /// Resolves when the tenure is over.
     pub async fn ended(&mut self) {
         let term = self.term;
-        // Nobody can tell of another master when the sender has gone: then the process ends.
+        // Once the sender is gone no other master can be reported: the process is ending.
         let _ = self.known.wait_for(|known| known.term != term).await;
     }
 }
 
-/// Resolves when a tenure is over. Where no sentinel chooses there is none, and it goes on for ever.
+/// Resolves when a tenure is over. Without sentinels there is none, so this never resolves.
 pub async fn ended(tenure: Option<&mut Tenure>) {
     match tenure {
         Some(tenure) => tenure.ended().await,
@@ -185,7 +185,7 @@ mod tests {
         let soon = now + MEMORY / 2;
         assert_eq!(known.tell(told("a:1", 1), soon), Err(Outdated));
         assert_eq!(known.term, 1);
-        // All sentinels were set up anew, say.
+        // As if all sentinels had been set up anew.
         assert_eq!(known.tell(told("a:1", 1), now + MEMORY), Ok(true));
         assert_eq!(known.tell(told("b:1", 2), now + MEMORY), Ok(true));
     }

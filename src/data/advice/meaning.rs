@@ -1,16 +1,16 @@
-//! What a script means for locks, as far as its text tells.
+//! Meaning of a script for locks, as far as its text shows.
 
 use crate::lua::program::Program;
 use crate::lua::{Shape, recognise};
 use crate::names::kind::Kind;
 use crate::resp::word::is;
 
-/// Whether a script does the same with all its keys, as far as that can be seen without running it.
+/// Whether a script does the same with all its keys, as far as its text shows.
 pub fn goes_through_all_keys(text: &[u8]) -> bool {
     text.windows(12).any(|it| it == b"ipairs(KEYS)")
 }
 
-/// What a script does with its first key, if that is what locks need.
+/// Returns what a script does with its first key, if it is an operation of locks.
 pub fn kind_of(text: &[u8]) -> Option<Kind> {
     match recognise(text) {
         Some(Shape::Claim { .. }) => Some(Kind::ClaimScript),
@@ -21,8 +21,8 @@ pub fn kind_of(text: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Whether a script names nothing but what locks are made of, and takes something with a TTL only if it is free, as
-/// Redisson's and node-redlock's do. A counter (`INCR`), a cache (`SETEX`) and a queue (`RPOP`) do more.
+/// Whether a script calls only commands of locks, and takes something with a TTL only if it is free, as Redisson's and
+/// node-redlock's do. A counter (`INCR`), a cache (`SETEX`) and a queue (`RPOP`) do more.
 fn looks_like_a_lock(text: &[u8]) -> bool {
     let Some(commands) = Program::commands_of(text) else { return false };
     let commands: Vec<_> = commands.iter().map(|name| name.to_ascii_lowercase()).collect();
@@ -42,7 +42,7 @@ fn looks_like_a_lock(text: &[u8]) -> bool {
     only_of_locks && may_find_it_taken && takes && ends || compares_and_deletes
 }
 
-/// What the scripts of locks call.
+/// Commands that scripts of locks call.
 const OF_LOCKS: [&str; 31] = [
     "get",
     "set",

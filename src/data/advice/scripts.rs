@@ -1,6 +1,6 @@
-//! Which of the scripts that go to the data Redis are those of locks.
+//! Scripts of locks among those that go to the data Redis.
 //!
-//! A text is read once. After that it is known by a hash, and by its SHA1 for `EVALSHA`.
+//! Each text is read once. After that a hash identifies it, and its SHA1 does for `EVALSHA`.
 
 use std::hash::BuildHasher;
 use std::sync::{PoisonError, RwLock};
@@ -13,23 +13,23 @@ use super::meaning::{goes_through_all_keys, kind_of};
 use crate::lua::text_of;
 use crate::names::kind::Kind;
 
-/// Most scripts that are known, by text and by SHA1. An application that writes values into its texts has more: the
-/// later ones are not looked at.
+/// Maximum scripts remembered, by text and by SHA1. An application that writes values into its texts has more; later
+/// ones are ignored.
 const MOST_SCRIPTS: usize = 1024;
 
-/// Scripts of locks are shorter, in bytes; others take too long to read.
+/// Maximum length of a text, in bytes. Scripts of locks are shorter, and others take too long to read.
 const LONGEST_TEXT: usize = 8 << 10;
 
-/// What a script does with its keys, if that is what locks need.
+/// Use of a script's keys, if it is one that locks need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// By what it is seen.
+    /// Kind of script that was recognised.
     pub kind: Kind,
-    /// It does the same with all its keys; otherwise it is about the first one.
+    /// Whether it does the same with all its keys; otherwise only the first one counts.
     pub is_of_all_keys: bool,
 }
 
-/// See the module.
+/// Known scripts, and their use for locks.
 #[derive(Debug, Default)]
 pub struct LockScripts {
     hasher: RandomState,
@@ -43,7 +43,7 @@ struct Known {
 }
 
 impl LockScripts {
-    /// The script with this text, from `EVAL` or `SCRIPT LOAD`.
+    /// Returns the use of the script with this text, from `EVAL` or `SCRIPT LOAD`.
     pub fn text(&self, text: &[u8]) -> Option<Use> {
         if text.len() > LONGEST_TEXT {
             return None;
@@ -62,7 +62,8 @@ impl LockScripts {
         found
     }
 
-    /// The script with this SHA1, from `EVALSHA`. One whose text never came this way is known if it is a library's.
+    /// Returns the use of the script with this SHA1, from `EVALSHA`. If its text never came this way, it is only known
+    /// if it is a library's.
     pub fn sha(&self, sha: &[u8]) -> Option<Use> {
         let sha = std::str::from_utf8(sha).ok()?;
         let digest: Digest = sha.parse().ok()?;
@@ -80,7 +81,7 @@ impl LockScripts {
     }
 }
 
-/// Whoever asks for a SHA1 that nobody knows must not keep out what comes later with its text.
+/// Remembers a SHA1. Requests for unknown SHA1s must not keep out a script whose text comes later.
 fn put(shas: &mut HashMap<Digest, Option<Use>>, sha: Digest, found: Option<Use>) {
     if shas.len() < 2 * MOST_SCRIPTS || shas.contains_key(&sha) {
         shas.insert(sha, found);

@@ -1,8 +1,8 @@
 //! Keys that are used as locks and that no pattern names, in bounded memory.
 //!
-//! They are put together as [`learn`](crate::names::patterns) does it: names with one [`Skeleton`] are one pattern, and
-//! where [`MANY`] patterns differ in one word only, that word becomes `*`. Unlike `learn`, the proxy does not know what
-//! else the patterns would catch.
+//! They are grouped as [`learn`](crate::names::patterns) does it: names with one [`Skeleton`] are one pattern. Where
+//! [`MANY`] patterns differ in one word only, that word becomes `*`. Unlike `learn`, the proxy does not know which
+//! other names the patterns would match.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use crate::names::patterns::{MANY, catches_pattern};
 use crate::names::skeleton::Skeleton;
 use crate::resp::glob;
 
-/// Most patterns that are kept, for the status page.
+/// Maximum patterns kept, for the status page.
 pub const MOST_PATTERNS: usize = 64;
 
-/// Most that the log tells of since the start: nobody reads more lines of one kind.
+/// Maximum patterns logged since the start: nobody reads more lines of one kind.
 pub const MOST_TOLD: usize = 16;
 
-/// Names without a pattern that are looked at in a second: an application whose names have nothing in common must not
-/// keep a worker busy with that.
+/// Maximum new names examined per second: an application whose names have nothing in common must not keep a worker
+/// busy.
 const NEW_NAMES_PER_SECOND: usize = 64;
 
-/// See the module.
+/// Unnamed keys used as locks, grouped by pattern.
 #[derive(Debug)]
 pub struct Unguarded {
     kept: BTreeMap<Skeleton, Kept>,
-    /// Names of which nothing would stay but `*`.
+    /// Names whose pattern would be nothing but `*`.
     nameless: Option<Kept>,
-    /// There were more than are kept.
+    /// Whether there were more than are kept.
     has_more: bool,
     is_more_told: bool,
-    /// How many were told.
+    /// Number of patterns logged.
     told: usize,
-    /// How many new names may still be looked at in this second.
+    /// New names that may still be examined in this second.
     looks: usize,
 }
 
@@ -42,7 +42,7 @@ struct Kept {
     pattern: String,
     /// The first name of its kind.
     example: Box<[u8]>,
-    /// By what it is seen that it is a lock.
+    /// Signs that it is a lock.
     signs: Vec<&'static str>,
     is_told: bool,
 }
@@ -61,7 +61,7 @@ impl Default for Unguarded {
 }
 
 impl Unguarded {
-    /// A key was used as a lock.
+    /// Notes that a key was used as a lock.
     pub fn see(&mut self, name: &[u8], sign: &'static str) {
         if name.len() > LONGEST_NAME {
             self.has_more = true;
@@ -96,7 +96,7 @@ impl Unguarded {
         }
     }
 
-    /// Each step leaves fewer patterns than there were.
+    /// Adds a pattern, and merges others into it. Each step leaves fewer patterns than before.
     fn put(&mut self, skeleton: Skeleton, mut new: Kept) {
         new.pattern = skeleton.pattern();
         let Some((place, wider)) = self.wider(&skeleton) else {
@@ -115,7 +115,8 @@ impl Unguarded {
         self.put(wider, new);
     }
 
-    /// What puts this one and others together that differ in the same word, and that word's place; the last one first.
+    /// Returns the pattern that merges this one with others that differ in the same word, and that word's place.
+    /// Prefers the last such word.
     fn wider(&self, skeleton: &Skeleton) -> Option<(usize, Skeleton)> {
         let places = self.kept.keys().filter_map(|other| skeleton.differs_in_a_word(other));
         let places: Vec<usize> = places.collect();
@@ -125,7 +126,7 @@ impl Unguarded {
         wider.says_something().then_some((place, wider))
     }
 
-    /// Once a second: what has not been told yet.
+    /// Returns the hints not reported yet. Called once a second.
     pub fn tick(&mut self) -> Vec<Advice> {
         self.looks = NEW_NAMES_PER_SECOND;
         let kept = self.kept.values_mut().chain(&mut self.nameless);
@@ -144,13 +145,13 @@ impl Unguarded {
         news
     }
 
-    /// All that is kept.
+    /// Returns hints for all that is kept.
     pub fn all(&self) -> Vec<Advice> {
         let kept = self.kept.values().chain(&self.nameless).map(Kept::advice);
         kept.chain(self.has_more.then_some(Advice::More)).collect()
     }
 
-    /// How many patterns are kept.
+    /// Returns how many patterns are kept.
     pub fn len(&self) -> usize {
         self.kept.len() + usize::from(self.nameless.is_some())
     }
@@ -162,7 +163,7 @@ impl Unguarded {
 }
 
 impl Kept {
-    /// Without a pattern yet: names without a word get none.
+    /// Returns an entry without a pattern: names without a word get none.
     fn new(name: &[u8], sign: &'static str) -> Self {
         Self { pattern: String::new(), example: name.into(), signs: vec![sign], is_told: false }
     }

@@ -1,7 +1,7 @@
-//! The patterns that have matched nothing yet.
+//! Patterns that have matched nothing yet.
 //!
-//! Every pattern matches within seconds, mostly, and then nobody looks at names any more. The time that counts is the
-//! seconds in which there was a request at all: nobody is warned in the morning of a quiet night.
+//! Usually every pattern matches within seconds, and then names are no longer examined. Only seconds with at least one
+//! request count as time, so a quiet night does not lead to warnings in the morning.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,18 +10,18 @@ use super::Advice;
 use crate::names::lock_names::{LockNames, hash_tag};
 use crate::resp::glob;
 
-/// So many names of one request are looked at: more of them are alike.
+/// Maximum names examined per request: more of them are alike.
 const NAMES_OF_A_REQUEST: usize = 64;
 
-/// See the module.
+/// Patterns, and whether each has matched.
 #[derive(Debug, Default)]
 pub struct Unmatched {
     patterns: Vec<Pattern>,
-    /// How many of them have not matched.
+    /// Number of patterns that have not matched.
     awaited: AtomicUsize,
     /// Seconds with traffic since the start.
     seconds: AtomicU64,
-    /// After so much traffic it is told; zero: never.
+    /// Traffic after which a pattern is reported; zero: never.
     after: Duration,
 }
 
@@ -34,7 +34,7 @@ struct Pattern {
 }
 
 impl Unmatched {
-    /// None of these has matched.
+    /// Returns these patterns, none of which has matched.
     pub fn new(locks: &LockNames, after: Duration) -> Self {
         let mut all: Vec<(&[u8], bool)> = Vec::new();
         let keys = locks.keys.iter().map(|glob| (&**glob, false));
@@ -54,18 +54,18 @@ impl Unmatched {
         Self { patterns, awaited, seconds: AtomicU64::new(0), after }
     }
 
-    /// Whether one of them has not matched, and somebody wants to know.
+    /// Whether a pattern has not matched yet, and is to be reported.
     #[inline]
     pub fn is_awaiting(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) > 0
     }
 
-    /// These keys were named by a request.
+    /// Notes that a request named these keys.
     pub fn see_keys<'a>(&self, keys: impl IntoIterator<Item = &'a [u8]>) {
         self.see(keys, |pattern, key| !pattern.is_of_channels && pattern.matches(key));
     }
 
-    /// These channels were.
+    /// Notes that a request named these channels.
     pub fn see_channels<'a>(&self, channels: impl IntoIterator<Item = &'a [u8]>) {
         self.see(channels, |pattern, channel| match pattern.is_of_channels {
             true => pattern.matches(channel),
@@ -73,7 +73,7 @@ impl Unmatched {
         });
     }
 
-    /// All patterns that match count: what one has matched, another one was meant for, too.
+    /// Marks every pattern that matches: a name that one of them matched may have been meant for another one, too.
     fn see<'a>(
         &self,
         names: impl IntoIterator<Item = &'a [u8]>,
@@ -89,14 +89,14 @@ impl Unmatched {
         }
     }
 
-    /// Once a second: those of which it has to be told now.
+    /// Returns the patterns to report now. Called once a second.
     pub fn tick(&self, has_traffic: bool) -> Vec<Advice> {
         self.seconds.fetch_add(u64::from(has_traffic), Ordering::Relaxed);
         let news = |pattern: &&Pattern| !pattern.is_told.swap(true, Ordering::Relaxed);
         self.late().filter(news).map(|pattern| self.advice(pattern)).collect()
     }
 
-    /// Those that have matched nothing for too long.
+    /// Returns the patterns that have matched nothing for too long.
     pub fn overdue(&self) -> Vec<Advice> {
         self.late().map(|pattern| self.advice(pattern)).collect()
     }
@@ -122,7 +122,7 @@ impl Pattern {
         self.has_matched.load(Ordering::Relaxed)
     }
 
-    /// As [`LockNames`] does: the whole name, or its hash tag.
+    /// Matches as [`LockNames`] does: the whole name, or its hash tag.
     fn matches(&self, name: &[u8]) -> bool {
         let matches = |name: &[u8]| glob::matches(&self.glob, name, false);
         matches(name) || hash_tag(name).is_some_and(matches)
@@ -190,7 +190,7 @@ mod tests {
     }
 
     proptest! {
-        /// What routes a name to the masters is a match, and nothing else is.
+        /// A name that is routed to the masters is a match, and no other name is.
         #[test]
         fn a_name_that_is_a_lock_matches_one_pattern_at_least(
             keys in proptest::collection::vec("[ab*]{0,3}", 0..4),

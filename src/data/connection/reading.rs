@@ -1,4 +1,4 @@
-//! What the data Redis sends: replies to the client, answers to what the connection has asked itself, and messages.
+//! Bytes from the data Redis: replies to the client, replies to the connection's own requests, and messages.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -12,12 +12,12 @@ use crate::data::answers::{error_text, is_question, must_be_master, must_have_no
 use crate::resp::PASS_BUFFER;
 use crate::resp::extent::Head;
 
-/// What some bytes belong to.
+/// Kind of a piece of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// The reply to a request of the client.
     Answer,
-    /// The reply to something that nobody but this connection has said.
+    /// The reply to a request of the connection itself.
     Own,
     /// One of the confirmations.
     Confirmation,
@@ -39,7 +39,7 @@ impl DataConnection {
             has_happened = passed > 0;
             self.keep(&unread[passed..]);
         }
-        // Until nothing is there, for only then is the task woken when something comes.
+        // Reads until nothing is left: only then does new data wake the task.
         while self.unread.is_empty() && self.has_room(to) {
             if self.is_amid_long() {
                 let Poll::Ready(read) = self.poll_read_long(cx) else { break };
@@ -64,12 +64,12 @@ impl DataConnection {
         Ok(has_happened)
     }
 
-    /// Whether so much of a reply to the client is still to come that it is not worth a copy.
+    /// Whether the rest of a reply to the client is too long to be worth copying.
     fn is_amid_long(&self) -> bool {
         self.amid == Some(Piece::Answer) && self.replies.certain() >= LONG_PIECE
     }
 
-    /// Reads what belongs to such a reply, into memory of its own.
+    /// Reads bytes of such a reply into memory of their own.
     fn poll_read_long(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Lost>> {
         let Stage::Open(stream) = &mut self.stage else { return Poll::Pending };
         let mut piece = BytesMut::with_capacity(PASS_BUFFER.min(self.replies.certain()));
@@ -88,7 +88,7 @@ impl DataConnection {
         Poll::Ready(Ok(free.filled().len()))
     }
 
-    /// Whether what is read would have a place to go.
+    /// Whether bytes that are read now would have a place to go.
     fn has_room(&self, to: &impl Recipient) -> bool {
         match (self.amid, self.awaited.front()) {
             (Some(Piece::Answer), _) => to.may_pass(),
@@ -103,7 +103,7 @@ impl DataConnection {
         self.unread.extend_from_slice(rest);
     }
 
-    /// Gives each reply to whom it belongs; says how many of the bytes had a place to go.
+    /// Hands each reply to its recipient. Returns how many of the bytes had a place to go.
     fn pass(&mut self, bytes: &[u8], to: &impl Recipient) -> Result<usize, Lost> {
         let mut rest = bytes;
         while !rest.is_empty() && self.has_room(to) {
@@ -133,8 +133,8 @@ impl DataConnection {
         Ok(bytes.len() - rest.len())
     }
 
-    /// What the reply is that has begun; `None`: too little of it is here. Messages come between replies: in RESP3 they
-    /// have a type of their own, and in RESP2 a client that has subscribed is answered nothing else here.
+    /// Returns the kind of the reply that has begun; `None`: too few of its bytes have arrived. Messages come between
+    /// replies. In RESP3 they have a type of their own. In RESP2 a client with subscriptions gets nothing else here.
     fn recognise(&self, head: Head, has_ended: bool) -> Option<Piece> {
         let Some(awaited) = self.awaited.front() else { return Some(Piece::Message) };
         match (awaited, head.kind) {
@@ -184,8 +184,8 @@ impl DataConnection {
         Ok(())
     }
 
-    /// The reply to something that this connection has said itself is here: its last piece, and what it
-    /// says if it is an error.
+    /// Handles the complete reply to a request of the connection itself: its last piece, and its text if it is an
+    /// error.
     fn own_reply(&mut self, last: &[u8], error: Option<&[u8]>) -> Result<(), Lost> {
         match self.awaited.pop_front() {
             Some(Awaited::Step(step)) => self.step_answered(step, error),
@@ -199,7 +199,7 @@ impl DataConnection {
             }
             Some(Awaited::Database(chosen)) => {
                 let selected = selected(&std::mem::take(&mut self.description));
-                // Where it cannot be told, the client goes back to where it was.
+                // If it is unknown, the client returns to the database it had.
                 self.setup.db = selected.unwrap_or(u32::MAX);
                 if selected.is_some() {
                     chosen.set(selected);
@@ -210,7 +210,7 @@ impl DataConnection {
         Ok(())
     }
 
-    /// One confirmation has come, or an error instead of all of them.
+    /// Counts one confirmation, or handles an error in place of all of them.
     fn confirm(&mut self, error: Option<&[u8]>) {
         let Some(Awaited::Confirmations { left, .. }) = self.awaited.front_mut() else { return };
         *left -= 1;
@@ -222,8 +222,8 @@ impl DataConnection {
     }
 }
 
-/// What an error is counted as whose first piece had no whole line.
+/// Stands for an error whose first piece held no complete line.
 const UNREAD_ERROR: &[u8] = b"ERR";
 
-/// A piece of so many bytes is not copied.
+/// Size from which pieces are not copied.
 const LONG_PIECE: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Bringing a connection to what its client wants, before a request is passed on.
+//! Set-up of a connection to the state that its client wants, before a request is passed on.
 
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -10,8 +10,8 @@ use crate::data::setup::{Setup, Step};
 use crate::operation::request;
 
 impl DataConnection {
-    /// Whether a request of a client that is to be `wanted` can be passed on. If it has to be brought to that first,
-    /// this begins with it.
+    /// Returns whether a request of a client that wants `wanted` can be passed on. Starts the set-up if the connection
+    /// needs one first.
     pub fn ready(&mut self, wanted: &Setup) -> Ready {
         if self.requests.len() >= REQUESTS_TO_STOP_READING {
             return Ready::Later;
@@ -37,20 +37,20 @@ impl DataConnection {
         Ready::Now
     }
 
-    /// Asks to be brought to `wanted`. Each step counts at once, and no more when it is refused.
+    /// Sends the requests that bring the connection to `wanted`. Each step counts as taken until it is refused.
     fn bring(&mut self, wanted: &Setup) {
         let mut requests = Vec::new();
         let steps = wanted.bring(&self.setup, &mut requests);
         self.requests.extend_from_slice(&requests);
         self.awaited.extend(steps.into_iter().map(Awaited::Step));
-        // To somebody who was not let in it has said nothing.
+        // Without a login it did not answer.
         self.is_questioned &= self.setup.login == wanted.login;
         self.setup = wanted.clone();
         self.question();
     }
 
-    /// Whether a client that is to be `wanted` may have it which nobody has used yet: it is open still, and nothing has come
-    /// that was not asked for. Only the system knows that at once.
+    /// Whether this unused connection suits a client that wants `wanted`: it is still open, and nothing unexpected has
+    /// arrived. Only the operating system knows this at once.
     pub fn is_fit_for(&mut self, wanted: &Setup) -> bool {
         let mut unheard = Context::from_waker(Waker::noop());
         let is_replaced =
@@ -62,20 +62,20 @@ impl DataConnection {
         is_idle && is_silent && is_let_in && !self.replaced.as_mut().is_some_and(is_replaced)
     }
 
-    /// What the data Redis has said to a request that waits, before it is told by [`Self::ready`].
+    /// Takes the error for a waiting request, before [`Self::ready`] reports it.
     pub fn refusal(&mut self) -> Option<String> {
         self.refusal.take()
     }
 
-    /// A master of locks is no data Redis, and neither is a replica. Asked of each connection: a name may lead elsewhere
-    /// tomorrow.
+    /// Asks for the mark, and for the role if sentinels choose: neither a master of locks nor a replica is a data
+    /// Redis. Each connection asks, because a name may lead elsewhere tomorrow.
     fn question(&mut self) {
         if std::mem::replace(&mut self.is_questioned, true) {
             return;
         }
         self.ask(&[b"EXISTS", MARK.as_bytes()], Awaited::Mark);
         if self.is_followed {
-            // `ROLE` says it as well, but not to limited users. Redis 6 and later say it in `HELLO`, which is for all.
+            // `ROLE` says it as well, but not to restricted users. Since Redis 6, `HELLO` says it to every user.
             self.ask(&[b"HELLO", self.setup.protocol.number()], Awaited::Role);
         }
     }
@@ -87,8 +87,7 @@ impl DataConnection {
         self.awaited.push_back(awaited);
     }
 
-    /// A step that was refused has not been taken. The request that waits for it gets the error, as it would have got it
-    /// from one Redis, and does not run.
+    /// Undoes a refused step. The request that waits for it gets the error, as from a single Redis, and does not run.
     pub(super) fn step_answered(&mut self, step: Step, error: Option<&[u8]>) {
         let Some(error) = error else { return };
         if step != Step::Optional {
@@ -97,7 +96,7 @@ impl DataConnection {
         self.setup.undo(step);
     }
 
-    /// What was not answered is asked again.
+    /// Asks again later if the question was not answered.
     pub(super) fn question_answered(&mut self, said: Said<'_>) {
         if let Said::NotNow(error) = said {
             self.is_questioned = false;
@@ -105,7 +104,7 @@ impl DataConnection {
         }
     }
 
-    /// The first error is the reason of all others.
+    /// Keeps the first error: it is the cause of all others.
     fn refuse(&mut self, error: &[u8]) {
         if self.is_waited_for && self.refusal.is_none() {
             self.refusal = Some(String::from_utf8_lossy(error).into_owned());
