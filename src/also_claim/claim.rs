@@ -1,14 +1,15 @@
-//! A claim that takes the data Redis and the masters: what is to be done when one of them has answered.
+//! A claim that needs the data Redis and the masters: the next step after the answer of either place.
 //!
-//! The data Redis has it for a slack longer than the client wants. A grant within the slack is told at once: it ends there
-//! no sooner than for the client, whatever becomes of the request to let it end with the lease. Later, the data Redis has
-//! to confirm that it has it for another slack, and within that. What is to stay for ever it has to confirm, too.
+//! The data Redis keeps the lock longer than the client wants, by a slack. A grant within the slack is reported at
+//! once. The lock ends there no sooner than for the client, whatever happens to the request to let it end with the
+//! lease. After the slack, the data Redis must confirm that it keeps the lock for another slack, and must do so within
+//! that one. It must also confirm a lock without an end.
 
 use std::time::Duration;
 
 use super::copy::Claimed;
 
-/// What is to be done now.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Ask the masters.
@@ -17,35 +18,35 @@ pub enum Step {
     Grant,
     /// Ask the data Redis to keep it for as long as at first, or for ever.
     Confirm,
-    /// Tell the client what the masters, or the data Redis, have said.
+    /// Pass on the refusal of the masters, or of the data Redis, to the client.
     Refuse,
-    /// The same, and take it back from the data Redis.
+    /// Refuse, and take it back from the data Redis.
     TakeBack,
-    /// It is not known whether the client has it: take back what is its on the data Redis, and say so.
+    /// Say that it is not known whether the client has it, and take its lock on the data Redis back.
     Unknown,
-    /// The same, and release it on the masters.
+    /// Do the same, and release it on the masters.
     Release,
-    /// It is not known whether it was prolonged; what the client had before stays with it.
+    /// Say that it is not known whether it was extended. The client keeps what it had before.
     Unprolonged,
 }
 
-/// See the module.
+/// State of a claim in both places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
     since: Duration,
     slack: Duration,
     for_ever: bool,
-    /// It was not the client's before.
+    /// Whether it was not the client's before.
     is_new: bool,
 }
 
 impl Claim {
-    /// The data Redis has been asked at `since`, to keep it for `slack` longer than the client wants.
+    /// Returns a claim that asked the data Redis at `since` to keep the lock for `slack` longer than the client wants.
     pub fn new(since: Duration, slack: Duration, for_ever: bool) -> Self {
         Self { since, slack, for_ever, is_new: true }
     }
 
-    /// The data Redis has answered; `None`: not in time, or with an error.
+    /// Takes the answer of the data Redis; `None`: it came too late, or was an error.
     pub fn asked(&mut self, claimed: Option<Claimed>) -> Step {
         self.is_new = claimed != Some(Claimed::Owned);
         match claimed {
@@ -55,7 +56,7 @@ impl Claim {
         }
     }
 
-    /// The masters have answered.
+    /// Takes the answer of the masters.
     pub fn voted(&mut self, is_granted: bool, now: Duration) -> Step {
         match (is_granted, self.is_new) {
             (true, _) if self.for_ever => Step::Confirm,
@@ -65,7 +66,7 @@ impl Claim {
         }
     }
 
-    /// The data Redis has said whether it still has it.
+    /// Takes the answer of the data Redis on whether it still has the lock.
     pub fn confirmed(&mut self, has_it: bool, now: Duration) -> Step {
         match (has_it, self.is_new) {
             (true, _) if self.for_ever => Step::Grant,

@@ -1,8 +1,8 @@
-//! What the data Redis does with each request: the specification of the scripts.
+//! The effect of each request on the data Redis: the specification of the scripts.
 //!
-//! A key is `None` when it is absent or its time has run out. Each function is one atomic step.
+//! A key is `None` when it is absent or has expired. Each function is one atomic step.
 
-/// What happened to a lock last, under a name that nothing else has: tokens may be equal.
+/// Unique name of the last change to a lock: tokens may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name(pub u128);
 
@@ -11,7 +11,7 @@ pub struct Name(pub u128);
 pub struct Copy<T> {
     /// Token of the client.
     pub token: T,
-    /// What happened to it last; `None`: something that went past the proxies.
+    /// Name of its last change; `None`: a change that bypassed the proxies.
     pub name: Option<Name>,
     /// End in milliseconds; `None`: never.
     pub end_ms: Option<u64>,
@@ -24,11 +24,11 @@ pub enum Claimed {
     Taken,
     /// It held the client's token already, and ends no sooner than the client wants.
     Owned,
-    /// Somebody else has it.
+    /// Another client has it.
     Held,
 }
 
-/// Takes the key if it is free, or, with `is_ours`, prolongs it if it holds the token.
+/// Takes the key if it is free, or, with `is_ours`, extends it if it holds the token.
 pub fn claim<T: PartialEq>(key: &mut Option<Copy<T>>, new: Copy<T>, is_ours: bool) -> Claimed {
     match key {
         None => {
@@ -44,7 +44,7 @@ pub fn claim<T: PartialEq>(key: &mut Option<Copy<T>>, new: Copy<T>, is_ours: boo
     }
 }
 
-/// Lets the key end at `end_ms` if this is what happened to it last. Whether it is.
+/// Lets the key expire at `end_ms` if `name` is its last change. Returns whether it is.
 pub fn settle<T>(key: &mut Option<Copy<T>>, name: Name, end_ms: Option<u64>) -> bool {
     match key {
         Some(copy) if copy.name == Some(name) => {
@@ -55,14 +55,14 @@ pub fn settle<T>(key: &mut Option<Copy<T>>, name: Name, end_ms: Option<u64>) -> 
     }
 }
 
-/// Deletes the key if this is what happened to it last.
+/// Deletes the key if `name` is its last change and it holds the token.
 pub fn take_back<T: PartialEq>(key: &mut Option<Copy<T>>, name: Name, token: &T) {
     if key.as_ref().is_some_and(|copy| copy.name == Some(name) && copy.token == *token) {
         *key = None;
     }
 }
 
-/// Deletes the key if it holds the token. Whether it did.
+/// Deletes the key if it holds the token. Returns whether it did.
 pub fn release<T: PartialEq>(key: &mut Option<Copy<T>>, token: &T) -> bool {
     key.take_if(|copy| copy.token == *token).is_some()
 }

@@ -1,5 +1,5 @@
--- Lets the key end in ARGV[3] ms under the conditions in ARGV[4..]. Notes the name ARGV[2] beside it. Answers whether it
--- was changed.
+-- Lets the key expire in ARGV[3] ms under the conditions in ARGV[4..]. Stores the name ARGV[2] next to it. Returns
+-- whether it did.
 redis.call('SELECT', ARGV[1])
 if redis.call('PEXPIRE', KEYS[1], ARGV[3], unpack(ARGV, 4)) == 0 then
   return 0

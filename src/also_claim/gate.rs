@@ -1,7 +1,7 @@
-//! The connection by which one worker asks the data Redis for locks, in the order in which it is asked.
+//! One worker's connection for requests for locks at the data Redis, in the order in which they are made.
 //!
-//! What was not answered may have been done. So a lost connection is cut off at the data Redis before the next one is used,
-//! and what has to be taken back goes over that first.
+//! A request that was not answered may still have been carried out. So a lost connection is cut off at the data Redis
+//! before the next one is used, and locks to be taken back are sent over that one first.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,19 +26,19 @@ use crate::data::whereabouts::ended;
 use crate::masters::probe::{Predecessor, ProbeError, over};
 use crate::time::clock::{self, Instant};
 
-/// Between two attempts to reach the data Redis.
+/// Pause between two attempts to reach the data Redis.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A data Redis that is silent for so long is asked over another connection.
+/// Silence of the data Redis after which another connection is opened.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// What can be taken back at most, when the data Redis is away. Beyond that the oldest is left to its TTL.
+/// Maximum requests owed while the data Redis is away. Beyond that, the oldest lock is left to its TTL.
 const MAX_OWED: usize = 65_536;
 
-/// What the data Redis answers; the error is its own.
+/// The data Redis's answer; the error is its own.
 pub type Answer = Result<i64, String>;
 
-/// Asks the data Redis.
+/// Queue of requests for the data Redis.
 pub struct Gate {
     orders: mpsc::UnboundedSender<Order>,
     pending: Rc<Pending>,
@@ -47,7 +47,7 @@ pub struct Gate {
 struct Order {
     request: Cmd,
     answer: oneshot::Sender<Answer>,
-    /// Until when it has to arrive; `None`: it need not.
+    /// Time until which it must arrive; `None`: it need not.
     owed_until: Option<Instant>,
     under_way: UnderWay,
 }
@@ -63,12 +63,12 @@ impl Gate {
         Rc::new(Self { orders, pending })
     }
 
-    /// A name that nothing has had.
+    /// Returns a name never used before.
     pub fn name() -> Name {
         Name(fastrand::u128(..))
     }
 
-    /// Asks now; `None` if it is not known within `patience` what became of it.
+    /// Sends a request now. Returns `None` if its outcome is not known within `patience`.
     pub fn ask(
         &self,
         request: Cmd,
@@ -78,26 +78,26 @@ impl Gate {
         async move { tokio::time::timeout(patience, answer).await.ok()?.ok() }
     }
 
-    /// Sees to it that this is done, unless it is `until` before that is possible.
+    /// Makes sure that a request arrives, unless `until` comes before that is possible.
     pub fn owe(&self, request: Cmd, until: Instant) {
         self.send(request, Some(until));
     }
 
-    /// What is still to be done, answers that nobody waits for included.
+    /// Returns the unfinished work, including answers that nobody waits for.
     pub fn pending(&self) -> &Rc<Pending> {
         &self.pending
     }
 
     fn send(&self, request: Cmd, owed_until: Option<Instant>) -> oneshot::Receiver<Answer> {
         let (answer, answered) = oneshot::channel();
-        // Its task ends with the worker only.
+        // The task lives as long as the worker.
         let under_way = self.pending.begin();
         let _ = self.orders.send(Order { request, answer, owed_until, under_way });
         answered
     }
 }
 
-/// What has to arrive, in the order in which it was asked for.
+/// Requests that must arrive, in the order in which they were made.
 #[derive(Default)]
 struct Owed {
     orders: BTreeMap<u64, Debt>,
@@ -127,7 +127,7 @@ struct Task {
     /// The last connection.
     last: Option<Predecessor>,
     pending: Rc<Pending>,
-    /// What it said last instead of letting anybody ask.
+    /// Error with which it last refused to take requests.
     refusal: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl Task {
         }
     }
 
-    /// Remembers why nobody can be asked. What the server says itself does not end without an operator.
+    /// Remembers why no request can be sent. An error that the server itself sends persists until an operator acts.
     fn refuse(&mut self, error: &ProbeError, was_there: bool) {
         let said = words_of(error);
         let is_news = was_there || said != self.refusal;
@@ -166,7 +166,7 @@ impl Task {
         self.refusal = said;
     }
 
-    /// Nobody can be asked; whoever waits is told why, if the data Redis has said it.
+    /// Keeps an owed request for later. For any other, answers with the refusal of the data Redis, if there was one.
     fn keep_what_is_owed(&mut self, order: Order) {
         let Order { request, answer, owed_until, under_way } = order;
         if let Some(until) = owed_until {
@@ -227,7 +227,7 @@ impl Task {
                         telling.await
                     }
                     .boxed_local();
-                    // Polled once, it stands in the connection's queue, behind what was asked for before.
+                    // After one poll it is in the connection's queue, behind all earlier requests.
                     match poll_fn(|cx| Poll::Ready(told.poll_unpin(cx))).await {
                         Poll::Ready(done) => done,
                         Poll::Pending => {
@@ -247,7 +247,7 @@ impl Task {
         }
     }
 
-    /// Cuts off the connection before this one.
+    /// Cuts off the previous connection.
     async fn begin(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
         let server: redis::InfoDict =
             redis::cmd("INFO").arg("server").query_async(connection).await?;
@@ -265,8 +265,8 @@ impl Task {
     }
 }
 
-/// Asks, and hands over the answer. The error is that of a connection that is of no use any more, or cannot do what is
-/// owed.
+/// Sends a request, and hands over the answer. Returns an error if the connection is of no further use, or cannot do
+/// what is owed.
 async fn tell(
     mut connection: MultiplexedConnection,
     request: Cmd,
@@ -288,13 +288,13 @@ async fn tell(
     (owed_at, result)
 }
 
-/// In the words of the server.
+/// Returns the error in the words of the server.
 fn text_of(error: &redis::RedisError) -> String {
     let (code, detail) = (error.code().unwrap_or("ERR"), error.detail().unwrap_or_default());
     format!("{code} {detail}")
 }
 
-/// What the server has said, if it was the server.
+/// Returns the server's words, if the error comes from the server.
 fn words_of(error: &ProbeError) -> Option<String> {
     match error {
         ProbeError::WrongPassword => {

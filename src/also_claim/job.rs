@@ -19,30 +19,30 @@ use crate::operation::{Answers, Kind, Operation};
 use crate::resp::reply::Reply;
 use crate::time::clock::{self, Instant};
 
-/// What a client is told for which a lock cannot be taken in both places.
+/// Reply to a request for a lock that cannot be taken in both places.
 pub const REFUSED: Reply = Reply::Error(Cow::Borrowed(
     "ERR with --also-claim-on-data locks take SET NX, SETNX, EXPIRE, PERSIST, DEL of one key and the scripts of libraries \
      for such locks: end the last old instance, and take the flag away",
 ));
 
-/// See the module.
+/// An operation to carry out in both places.
 #[derive(Debug)]
 pub struct Job {
     wish: Wish,
     operation: Operation,
 }
 
-/// An operation that may go on as it is, or as a job.
+/// An operation that goes to the masters alone, or to both places as a job.
 #[derive(Debug)]
 pub enum Way {
-    /// The masters alone are asked.
+    /// Asks the masters alone.
     Masters(Operation),
-    /// The data Redis as well.
+    /// Asks the data Redis as well.
     Both(Box<Job>),
 }
 
 impl Job {
-    /// What becomes of an operation while both places have the locks; `None`: nothing.
+    /// Returns the way for an operation while both places have the locks; `None`: it is not supported.
     pub fn of(operation: Operation) -> Option<Way> {
         match operation.kind.wish() {
             Wish::Other => None,
@@ -57,9 +57,9 @@ impl Job {
         !matches!(operation.kind.wish(), Wish::Look)
     }
 
-    /// Does it, and answers. A client that has gone meanwhile leaves nothing half done.
+    /// Carries out the operation, and answers. A client that disconnects meanwhile leaves nothing half done.
     pub async fn run(self, engine: Rc<Engine>, gate: Rc<Gate>, target: Target) {
-        // Between two questions, to either place, it is in nobody's queue.
+        // Between a question to one place and one to the other, no queue holds this job.
         let _under_way = gate.pending().begin();
         let Operation { db, key, .. } = &self.operation;
         let place = Place { db: *db, key: key.clone() };
@@ -114,7 +114,7 @@ impl Both {
         how: How,
         replies: Replies,
     ) -> Reply {
-        // Without an end it is taken for a while first: a proxy that ends now leaves nothing for ever.
+        // A lock without an end is taken for a while first: a proxy that ends now leaves nothing behind for ever.
         let first_ms = self.longer(ttl_ms.unwrap_or_default());
         let mut claim = Claim::new(self.since_start(), self.slack(), ttl_ms.is_none());
         let answer = self.ask(self.place.claim(token, self.name, first_ms, how)).await;
@@ -157,7 +157,8 @@ impl Both {
         unknown(None)
     }
 
-    /// What is not the client's there is not the client's. `end`: to be let end so when the masters have agreed.
+    /// Changes the lock, unless the data Redis says that it is not the client's. `end`: TTL to set there once the
+    /// masters have agreed.
     async fn change(
         &self,
         operation: Operation,
@@ -172,7 +173,7 @@ impl Both {
         }
         let reply = self.on_masters(operation).await;
         let Some(end) = end.filter(|_| !reply.is_error() && reply != refused) else { return reply };
-        // What was asked for now is answered within the slack.
+        // The request was just made, so it is answered within the slack.
         let longer = end.map(|ttl_ms| self.longer(ttl_ms));
         let is_late = self.since_start() > self.slack();
         if is_late && self.settle(longer).await != Some(Ok(1)) {
@@ -182,7 +183,7 @@ impl Both {
         reply
     }
 
-    /// It is gone if it was in either place.
+    /// Deletes the lock in both places. It counts as deleted if it was in either of them.
     async fn give_up(&self, operation: Operation, request: Cmd, gone: Reply) -> Reply {
         let answer = self.ask(request).await;
         let reply = self.on_masters(operation).await;
@@ -198,7 +199,8 @@ impl Both {
         self.ask(self.place.settle(self.name, left_ms))
     }
 
-    /// Lets it end there when it does on the masters. The request has its place in the queue; nobody waits for the answer.
+    /// Lets the lock on the data Redis end when it does on the masters. The request keeps its place in the queue, and
+    /// nobody waits for the answer.
     fn end_with_the_lease(&self, ttl_ms: Option<i64>) {
         if let Some(ttl_ms) = ttl_ms {
             drop(self.settle(Some(self.engine.rules().pad.pad(ttl_ms))));
@@ -229,7 +231,7 @@ impl Both {
         self.gate.ask(request, self.engine.rules().patience)
     }
 
-    /// How much longer the data Redis keeps it than the masters, until these have answered.
+    /// Returns how much longer the data Redis keeps the lock than the masters, until these have answered.
     fn slack(&self) -> Duration {
         2 * self.engine.rules().patience
     }
@@ -240,7 +242,7 @@ impl Both {
     }
 }
 
-/// It may be there or not.
+/// Returns the error for an unknown outcome.
 fn unknown(answer: Option<Answer>) -> Reply {
     Reply::error(match answer {
         Some(Err(said)) => format!("CLUSTERDOWN the data Redis, which has the locks of old instances, says: {said}"),

@@ -1,14 +1,14 @@
 //! Locks that old instances of the application still take on the data Redis itself (`--also-claim-on-data`).
 //!
-//! As long as there is one, a lock needs the data Redis beside a quorum of masters. It is asked first, and whoever holds the
-//! lock there has it. What it was given stays there for so much longer than the lease that the masters' answer comes
-//! within that, and is then let end with the lease.
+//! As long as there are such instances, a lock needs the data Redis in addition to a quorum of masters. The data Redis
+//! is asked first: the client that holds the lock there has it. A lock lasts longer there than its lease, by enough for
+//! the masters' answer to arrive in time. After that answer it is made to end with the lease.
 //!
-//! * [`copy`]: what the data Redis does with each request, as the scripts do it;
-//! * [`claim`]: what is to be done when one place has answered;
+//! * [`copy`]: the effect of each request on the data Redis, as the scripts implement it;
+//! * [`claim`]: the next step after the answer of either place;
 //! * [`job`]: one request for a lock, there and on the masters;
-//! * [`gate`]: the connection of a worker, in the order in which it is asked;
-//! * [`pending`]: what a worker that ends has to wait for.
+//! * [`gate`]: the connection of a worker, which keeps requests in order;
+//! * [`pending`]: unfinished work that a worker waits for before it ends.
 
 pub mod claim;
 pub mod copy;

@@ -1,38 +1,38 @@
-//! What is still to be done on the data Redis: a worker does not end before that, if it can be done.
+//! Work still to be done on the data Redis. A worker does not end before it is done, if it can be done.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// See the module.
+/// Count of unfinished work.
 #[derive(Debug, Default)]
 pub struct Pending {
     under_way: Cell<usize>,
-    /// The last attempt to reach the data Redis has failed.
+    /// Whether the last attempt to reach the data Redis failed.
     is_away: Cell<bool>,
 }
 
-/// One thing that is to be done, until this is dropped.
+/// One piece of unfinished work, until this is dropped.
 #[derive(Debug)]
 pub struct UnderWay(Rc<Pending>);
 
 impl Pending {
-    /// Something is to be done from now on.
+    /// Counts one more piece of work, until the guard is dropped.
     pub fn begin(self: &Rc<Self>) -> UnderWay {
         self.under_way.set(self.under_way.get() + 1);
         UnderWay(Rc::clone(self))
     }
 
-    /// How much is to be done.
+    /// Returns how many pieces of work are unfinished.
     pub fn count(&self) -> usize {
         self.under_way.get()
     }
 
-    /// Whether it is worth waiting for that.
+    /// Whether there is unfinished work that is worth waiting for.
     pub fn can_be_done(&self) -> bool {
         self.under_way.get() > 0 && !self.is_away.get()
     }
 
-    /// Whether the data Redis could be reached.
+    /// Records whether the data Redis could be reached.
     pub(super) fn found(&self, is_there: bool) {
         self.is_away.set(!is_there);
     }

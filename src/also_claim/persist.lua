@@ -1,4 +1,4 @@
--- Lets the key end never. Notes the name ARGV[2] beside it. Answers whether it had an end.
+-- Removes the key's TTL. Stores the name ARGV[2] next to it. Returns whether it had a TTL.
 redis.call('SELECT', ARGV[1])
 if redis.call('PERSIST', KEYS[1]) == 0 then
   return 0

@@ -1,4 +1,4 @@
-//! The scripts that the data Redis gets. Each selects its database by itself, so that one connection does for all.
+//! The scripts for the data Redis. Each selects its database itself, so that one connection serves all databases.
 
 use redis::Cmd;
 
@@ -6,7 +6,7 @@ use super::copy::Name;
 use crate::catalogue::reserved;
 use crate::operation::claim::How;
 
-/// Which lock a request is about.
+/// The lock that a request is about.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The database of the client.
@@ -22,7 +22,7 @@ impl Place {
         script
     }
 
-    /// Takes it for `ttl_ms`, or prolongs it.
+    /// Takes the lock for `ttl_ms`, or extends it.
     pub fn claim(&self, token: &[u8], name: Name, ttl_ms: i64, how: How) -> Cmd {
         let mut script = self.script(include_str!("claim.lua"));
         script.arg(token).arg(bytes(name)).arg(ttl_ms);
@@ -33,40 +33,40 @@ impl Place {
         script
     }
 
-    /// Lets it end in `ttl_ms`, or never.
+    /// Lets the lock expire in `ttl_ms`, or never.
     pub fn settle(&self, name: Name, ttl_ms: Option<i64>) -> Cmd {
         let mut script = self.script(include_str!("settle.lua"));
         script.arg(bytes(name)).arg(ttl_ms.unwrap_or(-1));
         script
     }
 
-    /// Takes it back.
+    /// Takes the lock back.
     pub fn take_back(&self, name: Name, token: &[u8]) -> Cmd {
         let mut script = self.script(include_str!("take_back.lua"));
         script.arg(bytes(name)).arg(token);
         script
     }
 
-    /// Gives it back by its token.
+    /// Releases the lock by its token.
     pub fn release(&self, token: &[u8]) -> Cmd {
         let mut script = self.script(include_str!("release.lua"));
         script.arg(token);
         script
     }
 
-    /// Deletes it, whoever has it.
+    /// Deletes the lock, whoever has it.
     pub fn delete(&self) -> Cmd {
         self.script(include_str!("delete.lua"))
     }
 
-    /// Lets it end in `ttl_ms`, whoever has it.
+    /// Lets the lock expire in `ttl_ms`, whoever has it.
     pub fn expire(&self, name: Name, ttl_ms: i64, conditions: &[&str]) -> Cmd {
         let mut script = self.script(include_str!("expire.lua"));
         script.arg(bytes(name)).arg(ttl_ms).arg(conditions);
         script
     }
 
-    /// Lets it end never, whoever has it.
+    /// Removes the lock's TTL, whoever has it.
     pub fn persist(&self, name: Name) -> Cmd {
         let mut script = self.script(include_str!("persist.lua"));
         script.arg(bytes(name));
@@ -78,7 +78,7 @@ fn bytes(name: Name) -> Vec<u8> {
     name.0.to_be_bytes().into()
 }
 
-/// The key beside a lock in which its [`Name`] stands, and which ends with it.
+/// Returns the key next to a lock that holds its [`Name`] and ends with it.
 fn beside(key: &[u8]) -> Vec<u8> {
     [reserved::PREFIX.as_bytes(), b"moving:", key].concat()
 }

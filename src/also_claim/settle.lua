@@ -1,5 +1,5 @@
--- Lets the key end in ARGV[3] ms (-1: never) if what happened to it last has the name ARGV[2]. Answers whether it does.
--- Nobody else has touched it if both keys end together, but for what the clock goes on between two commands.
+-- Lets the key expire in ARGV[3] ms (-1: never) if its last change has the name ARGV[2]. Returns whether it does. Keys
+-- that expire together, but for clock ticks between two commands, were touched by nobody else.
 redis.call('SELECT', ARGV[1])
 if redis.call('GET', KEYS[2]) ~= ARGV[2] or math.abs(redis.call('PTTL', KEYS[1]) - redis.call('PTTL', KEYS[2])) > 5 then
   return 0
