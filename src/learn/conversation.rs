@@ -1,4 +1,4 @@
-//! What one client says, request by request: who it is, where it is, and what it does with keys.
+//! One client's requests, one by one: its library, its database, and its use of keys.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use crate::resp::number::parse_i64;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// Keys that are remembered of a client's `WATCH`, `SETNX` and transaction.
+/// Maximum keys remembered of a client's `WATCH`, `SETNX` and transaction.
 const REMEMBERED: usize = 64;
 
-/// Longest name of a command, library or client that is shown, in bytes.
+/// Maximum length of a shown command, library or client name, in bytes.
 const LONGEST_WORD: usize = 64;
 
-/// Shown where a client does not say what it is.
+/// Shown for a client that does not identify itself.
 const NOBODY: &str = "does not say";
 
 /// One client. Replies are not read: a `SELECT` counts even if it was refused.
@@ -26,12 +26,12 @@ pub struct Conversation {
     library: Option<Box<str>>,
     version: Option<Box<str>>,
     name: Option<Box<str>>,
-    /// Since `MULTI`.
+    /// Transaction since `MULTI`.
     transaction: Option<Transaction>,
     watched: Vec<Name>,
-    /// Those among them that were looked at since.
+    /// Watched keys that were read since.
     looked_at: Vec<Name>,
-    /// Taken with `SETNX` lately, the oldest first.
+    /// Keys lately taken with `SETNX`, the oldest first.
     taken: VecDeque<Name>,
 }
 
@@ -43,12 +43,12 @@ struct Transaction {
 }
 
 impl Conversation {
-    /// Of a client that begins in this database.
+    /// Returns the conversation of a client that starts in this database.
     pub fn new(db: u32) -> Self {
         Self { db, ..Self::default() }
     }
 
-    /// The next request, of which [`Requests`](super::requests::Requests) has kept these words.
+    /// Takes the next request, in the words that [`Requests`](super::requests::Requests) has kept.
     pub fn hear(&mut self, args: Args<'_>, all: &mut Observer) {
         all.totals.requests += 1;
         let Some(name) = args.get(0) else { return };
@@ -98,7 +98,7 @@ impl Conversation {
         Who { library: name.unwrap_or(NOBODY), db: self.db }
     }
 
-    /// `CLIENT SETINFO`, `CLIENT SETNAME`, `HELLO ... SETNAME`, `SELECT`, `RESET`.
+    /// Handles `CLIENT SETINFO`, `CLIENT SETNAME`, `HELLO ... SETNAME`, `SELECT` and `RESET`.
     fn about_itself(&mut self, command: &str, args: Args<'_>) {
         let word = |at: usize| args.get(at).map(shown);
         match command {
@@ -169,7 +169,7 @@ impl Conversation {
         self.redisson(channel, all);
     }
 
-    /// Redisson's names tell the lock that they belong to.
+    /// Records the lock that a name of Redisson's belongs to.
     fn redisson(&self, name: &[u8], all: &mut Observer) {
         if let Some(lock) = redisson_lock(name) {
             all.lock(lock, Kind::Redisson, self.who());
@@ -245,7 +245,8 @@ impl Conversation {
         }
     }
 
-    /// The release of libraries without scripts: the key is deleted if it still holds what was found in it.
+    /// Recognises the release by libraries without scripts: the key is deleted if it still holds the value that was
+    /// read.
     fn exec(&mut self, all: &mut Observer) {
         let transaction = self.transaction.take().unwrap_or_default();
         let is_release = |key: &&Name| self.looked_at.contains(key) && self.watched.contains(key);
@@ -272,8 +273,8 @@ fn remember(names: &mut Vec<Name>, more: &[&[u8]]) {
     }
 }
 
-/// The lock in the name of a channel or queue of Redisson's: `redisson_lock__channel:{name}`. A name with braces stands
-/// there without braces around it (`RedissonObject.prefixName`).
+/// Returns the lock in the name of a Redisson channel or queue: `redisson_lock__channel:{name}`. A name that contains
+/// braces itself has no braces around it (`RedissonObject.prefixName`).
 fn redisson_lock(name: &[u8]) -> Option<&[u8]> {
     let begins = |prefix: &&&str| name.starts_with(prefix.as_bytes());
     REDISSON.iter().find(begins)?;
@@ -281,7 +282,7 @@ fn redisson_lock(name: &[u8]) -> Option<&[u8]> {
     let rest = &name[at + 1..];
     let lock = match rest.strip_prefix(b"{") {
         Some(inner) => match inner.iter().position(|byte| *byte == b'}') {
-            // What follows belongs to the queue or latch.
+            // Anything after that belongs to the queue or latch.
             Some(end) if end + 1 == inner.len() || inner[end + 1] == b':' => &inner[..end],
             _ => rest,
         },
@@ -290,7 +291,7 @@ fn redisson_lock(name: &[u8]) -> Option<&[u8]> {
     Some(lock).filter(|lock| !lock.is_empty())
 }
 
-/// Beginnings of such names (`RedissonLock`, `RedissonFairLock`, `RedissonReadLock`, `RedissonSpinLock`).
+/// Prefixes of such names (`RedissonLock`, `RedissonFairLock`, `RedissonReadLock`, `RedissonSpinLock`).
 const REDISSON: [&str; 3] = ["redisson_lock", "redisson_unlock_latch", "redisson_rwlock"];
 
 fn is_claim(args: Args<'_>) -> bool {
@@ -302,18 +303,18 @@ fn has_option(args: Args<'_>, name: &str) -> bool {
     args.from(3).iter().any(|word| is(word, &[name]))
 }
 
-/// The word after this option.
+/// Returns the word after this option.
 fn option<'a>(args: Args<'a>, name: &str) -> Option<&'a [u8]> {
     let at = args.iter().position(|word| is(word, &[name]))?;
     args.get(at + 1)
 }
 
-/// Whether the word there has this name.
+/// Whether the word at this position is `name`.
 fn says(args: Args<'_>, at: usize, name: &str) -> bool {
     args.get(at).is_some_and(|word| is(word, &[name]))
 }
 
-/// A word that a client chose, for people.
+/// Makes a client's word printable.
 fn shown(word: &[u8]) -> Box<str> {
     let word = &word[..word.len().min(LONGEST_WORD)];
     word.escape_ascii().to_string().into()

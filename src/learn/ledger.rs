@@ -1,7 +1,7 @@
-//! The names that were seen and how they were used, in bounded memory.
+//! Names that were seen and their use, in bounded memory.
 //!
 //! Names are kept by their [`Skeleton`]. Where too many share one, the oldest are counted together and forgotten. Where
-//! there are too many skeletons, those of data give way to those of locks, and [`Ledger::is_full`] says so.
+//! there are too many skeletons, those of data give way to those of locks, and [`Ledger::is_full`] is set.
 
 use std::collections::VecDeque;
 
@@ -11,22 +11,22 @@ use super::usage::Usage;
 use crate::names::Name;
 use crate::names::skeleton::Skeleton;
 
-/// Names that are kept of one skeleton.
+/// Maximum names kept per skeleton.
 pub const NAMES_OF_A_SKELETON: usize = 64;
 
-/// Names of data that are kept of one skeleton after they were the oldest: a pattern must not catch them.
+/// Maximum forgotten names of data kept per skeleton: a pattern must not match them.
 const DATA_OF_A_SKELETON: usize = 16;
 
-/// Most names that are kept.
+/// Maximum names kept.
 pub const MOST_NAMES: usize = 50_000;
 
-/// See the module.
+/// Names by skeleton.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     families: HashMap<Skeleton, Family>,
-    /// How many names are kept.
+    /// Number of names kept.
     names: usize,
-    /// There were more names than are kept.
+    /// Whether there were more names than are kept.
     pub is_full: bool,
 }
 
@@ -34,20 +34,20 @@ pub struct Ledger {
 #[derive(Clone, Debug, Default)]
 pub struct Family {
     names: HashMap<Name, Usage>,
-    /// The oldest first.
+    /// Names in order of age, the oldest first.
     order: VecDeque<Name>,
-    /// What locks were that have been forgotten.
+    /// Usage of forgotten locks, added up.
     forgotten: Usage,
-    /// How many they were. One that came back counts again.
+    /// Number of forgotten locks. A lock that comes back counts again.
     forgotten_locks: u64,
-    /// The last of them.
+    /// The lock that was forgotten last.
     forgotten_lock: Option<Name>,
-    /// Names of data that have been forgotten otherwise.
+    /// Forgotten names of data, without their usage.
     data: Vec<Name>,
 }
 
 impl Ledger {
-    /// The usage of a name, for one that is just used. `None`: there is no room for it.
+    /// Returns the usage of a name that is being used. `None`: there is no room for it.
     pub fn of(&mut self, name: &[u8], is_lock: bool) -> Option<&mut Usage> {
         let skeleton = Skeleton::of(name);
         let is_known = |family: &Family| family.names.contains_key(name);
@@ -59,17 +59,17 @@ impl Ledger {
         self.families.get_mut(&skeleton)?.names.get_mut(name)
     }
 
-    /// The usage of a name, if it is kept.
+    /// Returns the usage of a name, if it is kept.
     pub fn get(&self, name: &[u8]) -> Option<&Usage> {
         self.families.get(&Skeleton::of(name))?.names.get(name)
     }
 
-    /// All names, by skeleton.
+    /// Returns all names, by skeleton.
     pub fn families(&self) -> impl Iterator<Item = (&Skeleton, &Family)> {
         self.families.iter()
     }
 
-    /// The names of one skeleton.
+    /// Returns the names of one skeleton.
     pub fn family(&self, skeleton: &Skeleton) -> Option<&Family> {
         self.families.get(skeleton)
     }
@@ -98,22 +98,22 @@ impl Ledger {
 }
 
 impl Family {
-    /// The names that are kept, the oldest first.
+    /// Returns the names that are kept, the oldest first.
     pub fn names(&self) -> impl Iterator<Item = (&Name, &Usage)> {
         self.order.iter().filter_map(|name| self.names.get_key_value(name))
     }
 
-    /// What locks were that are not kept by name any more, and how many times one was forgotten.
+    /// Returns the usage of forgotten locks, and how many times one was forgotten.
     pub fn forgotten(&self) -> (&Usage, u64) {
         (&self.forgotten, self.forgotten_locks)
     }
 
-    /// The last lock that is not kept any more.
+    /// Returns the lock that was forgotten last.
     pub fn forgotten_lock(&self) -> Option<&Name> {
         self.forgotten_lock.as_ref()
     }
 
-    /// Names of data that are not kept otherwise.
+    /// Returns the forgotten names of data.
     pub fn forgotten_data(&self) -> impl Iterator<Item = &Name> {
         self.data.iter().filter(|name| !self.names.get(*name).is_some_and(Usage::is_lock))
     }

@@ -6,9 +6,11 @@
 //!                    +--> requests --> conversation --> observer --> report
 //! ```
 //!
-//! * [`serve`] listens, `opening` makes a client's connection, `pump` passes the bytes, `page` shows the growing report;
+//! * [`serve`] listens, `opening` opens a client's connection, `pump` passes the bytes, `page` shows the growing
+//!   report;
 //! * [`requests`] finds the requests among the bytes;
-//! * [`conversation`]: the requests of one client; [`observer`]: those of all clients, in the bounded memory of a [`ledger`];
+//! * [`conversation`]: the requests of one client; [`observer`]: those of all clients, in the bounded memory of a
+//!   [`ledger`];
 //! * [`scripts`]: the meaning of scripts; [`usage`]: the use of a name;
 //! * [`report`]: the result; [`text`]: the result for people.
 //!

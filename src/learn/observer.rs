@@ -1,4 +1,4 @@
-//! What all clients together have shown so far.
+//! Observations of all clients together so far.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use crate::names::skeleton::Skeleton;
 use crate::names::{LONGEST_NAME, Name};
 use crate::resp::requests::Args;
 
-/// Most ways in which names come together in one request.
+/// Maximum groups of names that come together in one request.
 pub const MOST_GROUPS: usize = 2048;
 
-/// Names that are kept of one such way.
+/// Maximum names kept of one such group.
 pub const NAMES_OF_A_GROUP: usize = 8;
 
-/// Patterns that are kept of those with which clients ask for all keys that match, and scripts without keys.
+/// Maximum patterns kept of those with which clients search for keys, and maximum scripts kept without keys.
 pub const MOST_SEARCHES: usize = 64;
 
-/// See the module.
+/// Observations of all clients.
 #[derive(Clone, Debug, Default)]
 pub struct Observer {
     /// The keys.
@@ -33,26 +33,26 @@ pub struct Observer {
     pub scripts: Scripts,
     /// Names that came together, by command and skeletons.
     groups: HashMap<(Box<str>, BTreeSet<Skeleton>), Group>,
-    /// The patterns of `KEYS` and `SCAN`.
+    /// Patterns of `KEYS` and `SCAN`.
     pub searches: BTreeSet<Name>,
     /// Scripts that were called without keys.
     pub keyless: BTreeSet<Box<str>>,
-    /// What was counted.
+    /// Plain counts.
     pub totals: Totals,
-    /// More ways to come together than are kept.
+    /// Whether there were more groups than are kept.
     pub has_more_groups: bool,
 }
 
-/// Plain numbers.
+/// Plain counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Clients that have connected.
     pub clients: u64,
     /// Requests that were complete.
     pub requests: u64,
-    /// Clients that sent something else than requests.
+    /// Clients that sent something other than requests.
     pub not_understood: u64,
-    /// Keys and channels that were not looked at, because their names are too long.
+    /// Keys and channels that were not examined, because their names are too long.
     pub long_names: u64,
 }
 
@@ -61,25 +61,25 @@ pub struct Totals {
 pub struct Group {
     /// `EVAL`, `DEL`, `EXEC`.
     pub command: Box<str>,
-    /// The first of this kind.
+    /// Names of the first request of this kind.
     pub names: Vec<Name>,
-    /// How many requests did so.
+    /// Number of such requests.
     pub count: u64,
-    /// It was a script.
+    /// Whether it was a script.
     pub is_script: bool,
 }
 
-/// Who used a name just now.
+/// The client that has just used a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Who<'a> {
-    /// The library, or what is known instead of it.
+    /// The library, or the best substitute that is known.
     pub library: &'a str,
     /// The database.
     pub db: u32,
 }
 
 impl Observer {
-    /// A key was named by a request.
+    /// Records that a request named a key.
     pub fn key(&mut self, name: &[u8], command: &str, args: Args<'_>) -> Option<&mut Usage> {
         if name.len() > LONGEST_NAME {
             self.totals.long_names += 1;
@@ -95,12 +95,12 @@ impl Observer {
         Some(usage)
     }
 
-    /// What is known of a key that was just named.
+    /// Returns the usage of a key that was just named.
     pub fn used(&mut self, name: &[u8]) -> Option<&mut Usage> {
         if name.len() > LONGEST_NAME { None } else { self.keys.of(name, false) }
     }
 
-    /// A key was seen to be a lock.
+    /// Records that a key was seen to be a lock.
     pub fn lock(&mut self, name: &[u8], kind: Kind, who: Who<'_>) {
         if name.len() > LONGEST_NAME {
             return;
@@ -112,7 +112,7 @@ impl Observer {
         }
     }
 
-    /// A channel was subscribed to, or published on.
+    /// Records that a channel was subscribed to, or published on.
     pub fn channel(&mut self, name: &[u8], command: &str) {
         if name.len() > LONGEST_NAME {
             self.totals.long_names += 1;
@@ -121,7 +121,7 @@ impl Observer {
         }
     }
 
-    /// Names came together.
+    /// Records that names came together.
     pub fn together(&mut self, command: &str, names: &[&[u8]], is_script: bool) {
         let names: BTreeSet<&[u8]> = names.iter().copied().collect();
         let short = names.iter().filter(|name| name.len() <= LONGEST_NAME);
@@ -144,21 +144,21 @@ impl Observer {
         group.count += 1;
     }
 
-    /// Somebody asked for all keys that match.
+    /// Records a search for all keys that match.
     pub fn search(&mut self, pattern: &[u8]) {
         if self.searches.len() < MOST_SEARCHES && pattern.len() <= LONGEST_NAME {
             self.searches.insert(pattern.into());
         }
     }
 
-    /// A script was called without keys.
+    /// Records that a script was called without keys.
     pub fn without_keys(&mut self, script: &str) {
         if self.keyless.len() < MOST_SEARCHES {
             self.keyless.insert(script.into());
         }
     }
 
-    /// All ways in which names came together.
+    /// Returns all groups of names that came together.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.groups.values()
     }

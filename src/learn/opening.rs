@@ -1,4 +1,4 @@
-//! A connection to the data Redis, brought to what the URL says before its client is heard.
+//! A connection to the data Redis, set up as the URL says before its client's first request.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -14,22 +14,22 @@ use crate::masters::dial::{Connection, Stream as _};
 use crate::operation::request;
 use crate::resp::extent::{NotRedis, Replies};
 
-/// The longest answer to what is said first, in bytes: that to `HELLO` names all modules.
+/// Maximum length of a reply during set-up, in bytes: the reply to `HELLO` names all modules.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// A connection over which a client may speak.
+/// A connection that is ready for a client.
 pub(super) struct Opened {
-    /// What leads there.
+    /// Stream to the data Redis.
     pub(super) stream: Connection,
-    /// As long as it is of use, if sentinels say that.
+    /// Time for which it may be used, if sentinels decide that.
     pub(super) tenure: Option<Tenure>,
 }
 
-/// Opens a connection, logs in and selects the database as the URL says. Of a master that sentinels name it is asked
-/// whether it is one. Should that one be replaced meanwhile, the next is dialled: no client has been heard yet.
+/// Opens a connection, logs in and selects the database as the URL says. If sentinels name the data Redis, also checks
+/// that it is a master. If that one is replaced meanwhile, dials the next: the client has not sent anything yet.
 ///
 /// # Errors
-/// The data Redis cannot be reached, does not take the login of the URL, or is none to be watched.
+/// Returns an error if the data Redis cannot be reached, rejects the login of the URL, or must not be watched.
 pub(super) async fn open(upstream: &Upstream) -> Result<Opened, Lost> {
     let address = &upstream.settings().address;
     loop {
@@ -63,10 +63,10 @@ async fn bring(server: &mut Connection, address: &DataAddr) -> Result<(), Lost> 
     answers.iter().find_map(|answer| refusal(answer)).map_or(Ok(()), Err)
 }
 
-/// Masters of locks are not watched. Who may not ask that, a client that logs in for itself, learns nothing.
+/// Refuses masters of locks, which are not watched. A client that logs in itself may not ask, and so passes.
 ///
 /// # Errors
-/// It has the mark of one, or the connection is lost.
+/// Returns an error if the mark of a master is there, or if the connection is lost.
 pub(super) async fn require_no_mark(server: &mut Connection) -> Result<(), Lost> {
     let mut request = Vec::new();
     request::encode(&mut request, &[b"EXISTS", MARK.as_bytes()]);
@@ -78,7 +78,7 @@ pub(super) async fn require_no_mark(server: &mut Connection) -> Result<(), Lost>
 
 async fn require_master(server: &mut Connection) -> Result<(), Lost> {
     let mut request = Vec::new();
-    // For a new connection that changes nothing.
+    // On a new connection this changes nothing.
     request::encode(&mut request, &[b"HELLO", b"2"]);
     let answers = ask(server, &request, 1).await?;
     match answers.first().map(|answer| must_be_master(answer)).transpose()? {
@@ -89,7 +89,7 @@ async fn require_master(server: &mut Connection) -> Result<(), Lost> {
     }
 }
 
-/// Sends requests and returns what answers them.
+/// Sends requests and returns their replies.
 async fn ask(
     server: &mut Connection,
     requests: &[u8],
@@ -102,7 +102,7 @@ async fn ask(
     while found.len() < answers {
         let read = server.read(&mut buffer).await?;
         if read == 0 {
-            // It may have said why: it has no room for one more client, say.
+            // It may have said why, e.g. that it has no room for another client.
             return Err(found
                 .last()
                 .and_then(|last: &Vec<u8>| refusal(last))

@@ -26,17 +26,17 @@ use crate::config::Settings;
 use crate::handover::Phase;
 use crate::time::clock::{self, Instant};
 
-/// A report is shown again for so long before a new one is made.
+/// Time for which a report is shown before a new one is made.
 const REPORT_LASTS: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Handler of the status page.
 pub(super) struct Page {
     names: Names,
     observer: Arc<Mutex<Observer>>,
     began: Instant,
     url: String,
     last: Mutex<Option<(Instant, Report)>>,
-    /// It hands over to nobody.
+    /// Always `Serving`: `learn` never hands over.
     phase: watch::Sender<Phase>,
 }
 
@@ -54,7 +54,7 @@ impl Page {
     /// Answers on a thread of its own, as long as the process lives.
     ///
     /// # Errors
-    /// When the system refuses a thread or the socket.
+    /// Returns an error if the system refuses a thread or the socket.
     pub(super) fn serve(self, listener: std::net::TcpListener) -> io::Result<()> {
         let serving = self.phase.subscribe();
         port::serve(listener, serving, self)

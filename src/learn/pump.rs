@@ -18,18 +18,19 @@ use crate::data::upstream::Upstream;
 use crate::data::whereabouts::ended;
 use crate::masters::dial::Stream as _;
 
-/// Bytes that are read at a time. All clients read into the same place, so that an idle one takes no memory.
+/// Bytes read at a time. All clients read into the same buffer, so that an idle one takes no memory.
 const PIECE: usize = 64 << 10;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
 }
 
-/// Passes the bytes of a client on, and those that come back, until one side has closed, or until sentinels name another
-/// data Redis.
+/// Passes a client's bytes on, and the replies back, until one side has closed, or until sentinels name another data
+/// Redis.
 ///
 /// # Errors
-/// The data Redis cannot be reached, does not take the login of the URL, or was replaced, or a connection broke.
+/// Returns an error if the data Redis cannot be reached, rejects the login of the URL or was replaced, or if a
+/// connection broke.
 pub(super) async fn pass<S>(
     mut client: S,
     upstream: &Upstream,
@@ -40,7 +41,7 @@ where
 {
     let Opened { stream: server, mut tenure } = match open(upstream).await {
         Err(Lost::Refused(text)) => {
-            // It is what the client would see if it had sent that itself.
+            // The client would get this error if it had sent the login itself.
             client.write_all(format!("-{text}\r\n").as_bytes()).await?;
             return Err(Lost::Refused(text));
         }
@@ -52,7 +53,7 @@ where
     let mut client = Listener::new(upstream.settings().address.db, observer);
     let there = copy(&mut from_client, &mut to_server, |bytes| client.hear(bytes));
     let back = copy(&mut from_server, &mut to_client, |_| ());
-    // A client that only ends its requests still reads. When the data Redis has closed, nothing more can come.
+    // A client that only ends its requests still reads. Once the data Redis has closed, nothing more can come.
     let there = async {
         there.await?;
         std::future::pending::<io::Result<()>>().await
@@ -63,12 +64,12 @@ where
         broken = there => return Ok(broken?),
         closed = back => return Ok(closed?),
     }
-    // What is on its way to a master that hangs must not arrive when that one wakes up.
+    // Bytes on their way to a master that hangs must not arrive when it wakes up.
     from_server.unsplit(to_server).abort_on_close();
     Err(Lost::Replaced)
 }
 
-/// Until the end of one side, which is passed on.
+/// Copies until the end of one side, and passes the end on.
 async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -85,7 +86,7 @@ async fn copy(
     }
 }
 
-/// Some bytes, in memory that is taken only when they are there; none at the end.
+/// Reads some bytes, into memory that is only allocated once they are there. Returns none at the end.
 async fn read_some(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     poll_fn(|cx| {
         SCRATCH.with_borrow_mut(|scratch| {
@@ -97,7 +98,7 @@ async fn read_some(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     .await
 }
 
-/// What is understood of one client's bytes.
+/// Observer of one client's bytes.
 struct Listener<'a> {
     requests: Requests,
     conversation: Conversation,
@@ -122,7 +123,7 @@ impl<'a> Listener<'a> {
     }
 }
 
-/// What is observed is plain counts: they are as good after a panic as before.
+/// Locks the observer. It holds plain counts, which remain valid after a panic.
 pub(super) fn lock(observer: &Mutex<Observer>) -> MutexGuard<'_, Observer> {
     observer.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What comes out: patterns of locks, and what a proxy with these patterns would do with the requests that were seen.
+//! The result: patterns of locks, and how a proxy with these patterns would treat the requests that were seen.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::names::skeleton::Skeleton;
 use crate::names::{LONGEST_NAME, Name};
 use crate::resp::glob;
 
-/// Names that are shown of those with one pattern.
+/// Maximum example names shown per pattern.
 const EXAMPLES: usize = 3;
 
-/// Lines of one kind that are shown.
+/// Maximum lines shown of one kind.
 const MOST_LINES: usize = 20;
 
-/// See the module.
+/// Findings about all clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// How long clients were watched.
+    /// Time for which clients were watched.
     pub seconds: u64,
     /// Clients that have connected.
     pub clients: u64,
@@ -35,15 +35,15 @@ pub struct Report {
     pub locks: Vec<Found>,
     /// Requests and transactions with keys of both kinds.
     pub mixed: Vec<Mixed>,
-    /// Keys that were only taken with `SETNX`, and perhaps are locks.
+    /// Keys that were only taken with `SETNX`, and may be locks.
     pub perhaps: Vec<String>,
-    /// How many they are.
+    /// Number of such keys.
     pub perhaps_count: usize,
     /// Patterns of `KEYS` and `SCAN` that match locks.
     pub searches: Vec<String>,
     /// Scripts that were called without keys: the data Redis runs them, and finds no lock there.
     pub keyless: Vec<String>,
-    /// Sentences about what to know before these patterns are used.
+    /// Sentences to read before these patterns are used.
     pub notes: Vec<String>,
     /// The patterns for `lock-keys`.
     pub lock_keys: Vec<String>,
@@ -51,37 +51,37 @@ pub struct Report {
     pub lock_channels: Vec<String>,
 }
 
-/// What has one pattern.
+/// Findings about one pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Found {
     /// The pattern, or a name.
     pub pattern: String,
-    /// How many names it caught. Beyond those that are kept, one that came back counts again.
+    /// Number of names it matched. Beyond the names that are kept, one that came back counts again.
     pub names: u64,
-    /// Some of them.
+    /// Some of these names.
     pub examples: Vec<String>,
-    /// Nothing was seen to be taken there, but it belongs to a lock.
+    /// Whether nothing was seen to be taken there, although it belongs to a lock.
     pub belongs_to_others: bool,
-    /// By what it was seen that it is a lock.
+    /// Signs that it is a lock.
     pub kinds: Vec<Counted>,
-    /// Whose clients took it.
+    /// Libraries of the clients that took it.
     pub libraries: Vec<Counted>,
-    /// In which databases.
+    /// Databases in which they did.
     pub databases: Vec<Counted>,
     /// Every command that named it.
     pub commands: Vec<Counted>,
-    /// The scripts that did.
+    /// Scripts that named it.
     pub scripts: Vec<Counted>,
     /// Commands that masters refuse.
     pub refused: Vec<Refused>,
 }
 
-/// Something and its count.
+/// An item and its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// What.
+    /// The item.
     pub what: String,
-    /// How many times.
+    /// Number of times.
     pub count: u64,
 }
 
@@ -90,7 +90,7 @@ pub struct Counted {
 pub struct Refused {
     /// The command.
     pub command: String,
-    /// What a client would be told.
+    /// Error that a client would get.
     pub why: String,
 }
 
@@ -99,16 +99,16 @@ pub struct Refused {
 pub struct Mixed {
     /// The command, or `EXEC` of a transaction.
     pub command: String,
-    /// One key that is a lock.
+    /// A key that is a lock.
     pub lock: String,
-    /// One that is none.
+    /// A key that is none.
     pub data: String,
-    /// How many there were.
+    /// Number of such requests.
     pub count: u64,
 }
 
 impl Report {
-    /// Of what was seen so far.
+    /// Reports on the observations so far.
     pub fn of(seen: &Observer, watched: Duration) -> Self {
         let names = Names::of(seen);
         let patterns = patterns::of(&names.locks(), &names.data);
@@ -135,11 +135,11 @@ impl Report {
     }
 }
 
-/// Every name that was seen, by what it is.
+/// Every name that was seen, by kind.
 struct Names<'a> {
-    /// Seen to be locks.
+    /// Names seen to be locks.
     taken: BTreeSet<&'a Name>,
-    /// They belong to locks.
+    /// Names that belong to locks.
     kin: BTreeSet<&'a Name>,
     data: Vec<&'a [u8]>,
 }
@@ -154,7 +154,7 @@ impl<'a> Names<'a> {
         let kin = Kin::of(seen, &taken);
         let mut names = Self { taken, kin: BTreeSet::new(), data: Vec::new() };
         for (skeleton, family) in seen.keys.families() {
-            // One that was only looked at is what others with its skeleton are.
+            // A name that was only read is of the same kind as others with its skeleton.
             let has_locks = family.has_locks() && skeleton.varies() && skeleton.says_something();
             for (name, usage) in family.names() {
                 if names.taken.contains(name) || kin.by_tag(skeleton, name) {
@@ -173,14 +173,14 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// All that has to go to the masters.
+    /// Returns all names that must go to the masters.
     fn locks(&self) -> BTreeSet<Name> {
         self.taken.iter().chain(&self.kin).map(|name| (*name).clone()).collect()
     }
 }
 
-/// Skeletons of names that scripts and transactions name together with a lock and that are made of its name. A name in
-/// which no letter stays counts for itself alone.
+/// Skeletons of names that scripts and transactions name together with a lock, and that are derived from its name. A
+/// name that has no fixed letter counts for itself alone.
 #[derive(Default)]
 struct Kin {
     by_name: BTreeSet<Skeleton>,
@@ -217,7 +217,7 @@ impl Kin {
     }
 }
 
-/// One pattern after the other, with the names that it is the first to catch.
+/// Returns the findings for each pattern in turn, about the names that it is the first to match.
 fn found(seen: &Observer, names: &Names<'_>, patterns: &[String]) -> Vec<Found> {
     let mut usages: Vec<(Usage, u64, Vec<String>)> = vec![Default::default(); patterns.len()];
     let single: Vec<LockNames> = patterns
@@ -277,7 +277,7 @@ fn counted<T>(all: Vec<(T, u64)>, text: impl Fn(&T) -> String) -> Vec<Counted> {
     all.into_iter().map(|(what, count)| Counted { what: text(&what), count }).collect()
 }
 
-/// Channels that belong to locks and do not follow by their hash tag.
+/// Returns the channels that belong to locks without sharing their hash tag.
 fn channels(seen: &Observer, names: &Names<'_>, settings: &LockNames) -> Patterns {
     let kinship = Kinship::of(names.taken.iter().copied());
     let (mut of_locks, mut others) = (BTreeSet::new(), Vec::new());
@@ -309,7 +309,7 @@ fn mixed_in(group: &Group, settings: &LockNames) -> Option<Mixed> {
     Some(Mixed { command, lock: shown(lock), data: shown(data), count })
 }
 
-/// Names that were taken with `SETNX` and never ended, so that nothing says that they are locks.
+/// Returns names that were taken with `SETNX` but never expired, so that nothing shows whether they are locks.
 fn only_set(keys: &Ledger, settings: &LockNames) -> Vec<String> {
     let names = keys.families().flat_map(|(_, family)| family.names());
     let only = names.filter(|(name, usage)| {
@@ -326,7 +326,7 @@ fn searches(seen: &Observer, names: &Names<'_>) -> Vec<String> {
     seen.searches.iter().filter(matches_lock).map(|pattern| shown(pattern)).collect()
 }
 
-/// What a reader has to know before the patterns are used.
+/// Returns sentences to read before the patterns are used.
 fn notes(seen: &Observer, keys: &Patterns, channels: &Patterns) -> Vec<String> {
     let mut notes = Vec::new();
     for (what, patterns) in [("keys", keys), ("channels", channels)] {
@@ -356,7 +356,7 @@ fn notes(seen: &Observer, keys: &Patterns, channels: &Patterns) -> Vec<String> {
     notes
 }
 
-/// A sentence for every limit that was met.
+/// Returns a sentence for every limit that was reached.
 fn limits(seen: &Observer) -> impl Iterator<Item = String> {
     let totals = seen.totals;
     let several = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
@@ -379,7 +379,7 @@ fn limits(seen: &Observer) -> impl Iterator<Item = String> {
     .flatten()
 }
 
-/// A name for people and for JSON.
+/// Makes a name readable for people and JSON.
 fn shown(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),

@@ -1,7 +1,7 @@
-//! Finds the requests in the bytes of a client as they pass, and keeps no more than the first part of each.
+//! Finds the requests in a client's bytes as they pass, and keeps only the first part of each.
 //!
-//! The bytes go on to the data Redis whatever is found in them. So a request may be of any size here: of a word only the
-//! first bytes are kept, and of a request only the first words. The rules of framing are those of
+//! The bytes go on to the data Redis whatever is found in them. So a request may be of any size here: only the first
+//! bytes of a word are kept, and only the first words of a request. The rules of framing are those of
 //! [`decoder`](crate::resp::requests), which holds whole requests.
 
 use crate::resp::inline;
@@ -9,41 +9,41 @@ use crate::resp::number::parse_i64;
 use crate::resp::requests::{Args, Words};
 use crate::resp::word::is;
 
-/// Bytes that are kept of a word: more than of any name that is looked at ([`LONGEST_NAME`](crate::names::LONGEST_NAME)).
+/// Maximum bytes kept per word: more than any name that is examined has ([`LONGEST_NAME`](crate::names::LONGEST_NAME)).
 const KEPT_OF_A_WORD: usize = 1024;
 
-/// Bytes that are kept of the text of a script.
+/// Maximum bytes kept of the text of a script.
 const KEPT_OF_A_SCRIPT: usize = 64 << 10;
 
-/// Bytes that are kept of all words of a request together.
+/// Maximum bytes kept of all words of a request together.
 const KEPT_OF_A_REQUEST: usize = 128 << 10;
 
-/// Words that are kept of a request.
+/// Maximum words kept per request.
 const KEPT_WORDS: usize = 1024;
 
-/// Bytes of memory that a reader keeps while its client is idle.
+/// Memory that a reader keeps while its client is idle, in bytes.
 const KEPT_WHILE_IDLE: usize = 1024;
 
-/// The longest header and inline request (`PROTO_INLINE_MAX_SIZE` in Redis's `server.h`).
+/// Maximum length of a header or an inline request (`PROTO_INLINE_MAX_SIZE` in Redis's `server.h`).
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Most words of a request (`processMultibulkBuffer` in Redis's `networking.c`).
+/// Maximum words of a request (`processMultibulkBuffer` in Redis's `networking.c`).
 const MOST_WORDS: i64 = 1024 * 1024;
 
-/// The bytes of one client on their way.
+/// Reader of one client's bytes.
 #[derive(Debug, Default)]
 pub struct Requests {
     stage: Stage,
     words: Words,
-    /// Words that the current request has still to bring.
+    /// Words that the current request still lacks.
     missing: u32,
-    /// The current word is one of those that are kept.
+    /// Whether the current word is one of those that are kept.
     is_kept: bool,
-    /// The header, or inline request, that is not complete.
+    /// Incomplete header or inline request.
     line: Vec<u8>,
 }
 
-/// What comes next.
+/// Next element to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// A request.
@@ -53,9 +53,9 @@ enum Stage {
     Array,
     /// The rest of the header of a bulk string.
     Header,
-    /// So many bytes of a bulk string.
+    /// This many more bytes of a bulk string.
     Bulk(usize),
-    /// So many bytes of a line break, which are not looked at.
+    /// This many bytes of a line break, whose values are ignored.
     LineBreak(u8),
     /// The rest of a line that was typed by hand.
     Inline,
@@ -64,8 +64,8 @@ enum Stage {
 }
 
 impl Requests {
-    /// Reads on, and shows each request that is complete with these bytes. Returns whether the bytes are still understood:
-    /// Redis closes the connection otherwise.
+    /// Reads on, and shows each request that these bytes complete. Returns whether the bytes are still understood; if
+    /// not, Redis closes the connection.
     pub fn read(&mut self, mut bytes: &[u8], mut show: impl FnMut(Args<'_>)) -> bool {
         while self.stage != Stage::Lost && !bytes.is_empty() {
             bytes = self.step(bytes);
@@ -80,7 +80,7 @@ impl Requests {
         self.stage != Stage::Lost
     }
 
-    /// Reads one element, or as much of it as is here; returns what is left.
+    /// Reads one element, or as much of it as has arrived. Returns the remaining bytes.
     fn step<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         match self.stage {
             Stage::Begin => {
@@ -177,7 +177,7 @@ impl Requests {
         Some(Stage::Begin)
     }
 
-    /// Keeps what there is room for of the last word.
+    /// Keeps as much of the last word as there is room for.
     fn keep(&mut self, bytes: &[u8]) {
         let args = self.words.args();
         let kept = args.iter().next_back().map_or(0, <[u8]>::len);
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::operation::request;
 
-    /// All requests in `bytes`, which come in pieces of so many bytes; `None`: they are not understood.
+    /// Returns all requests in `bytes`, which arrive in pieces of `piece` bytes; `None`: they are not understood.
     fn all(bytes: &[u8], piece: usize) -> Option<Vec<Vec<Vec<u8>>>> {
         let (mut requests, mut found) = (Requests::default(), Vec::new());
         let understood = bytes.chunks(piece.max(1)).all(|piece| {

@@ -1,4 +1,4 @@
-//! What the scripts mean that clients send.
+//! Meaning of the scripts that clients send.
 
 use foldhash::HashMap;
 use sha1_smol::Sha1;
@@ -9,21 +9,21 @@ use crate::lua::program::Program;
 use crate::lua::{library_of, text_of};
 use crate::names::kind::Kind;
 
-/// Most scripts of which the meaning is remembered.
+/// Maximum scripts whose meaning is remembered.
 pub const MOST_SCRIPTS: usize = 4096;
 
-/// What is known of a script.
+/// Knowledge about a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {
-    /// What it does with its first key, if that is what locks need.
+    /// Its use of its first key, if it is one that locks need.
     pub kind: Option<Kind>,
-    /// It does the same with all its keys.
+    /// Whether it does the same with all its keys.
     pub is_of_all_keys: bool,
-    /// It calls commands, as far as is known.
+    /// Whether it calls commands; also true if its text is unknown.
     pub calls_something: bool,
-    /// It may leave something in its keys that is no lock's.
+    /// Whether it may leave something in its keys that is no lock.
     pub stores: bool,
-    /// Whose it is, or how its SHA1 begins.
+    /// Library that it comes from, or the beginning of its SHA1.
     pub title: String,
 }
 
@@ -45,16 +45,16 @@ impl Meaning {
     }
 }
 
-/// The scripts that were seen, by SHA1 in lower case.
+/// Scripts that were seen, by SHA1 in lower case.
 #[derive(Clone, Debug, Default)]
 pub struct Scripts {
     known: HashMap<String, Meaning>,
-    /// There were more than can be remembered.
+    /// Whether there were more than can be remembered.
     pub is_full: bool,
 }
 
 impl Scripts {
-    /// The script with this text, from `EVAL` or `SCRIPT LOAD`.
+    /// Returns the meaning of the script with this text, from `EVAL` or `SCRIPT LOAD`.
     pub fn text(&mut self, text: &[u8]) -> Meaning {
         let sha = Sha1::from(text).hexdigest();
         if let Some(meaning) = self.known.get(&sha) {
@@ -68,8 +68,8 @@ impl Scripts {
         meaning
     }
 
-    /// The script with this SHA1, from `EVALSHA`. If its text was loaded before anybody watched, it is known only if it is
-    /// one of a library's.
+    /// Returns the meaning of the script with this SHA1, from `EVALSHA`. If its text was loaded before the watch began,
+    /// it is only known if it is a library's.
     pub fn sha(&self, sha: &[u8]) -> Meaning {
         let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
         let known = self.known.get(&sha).cloned();

@@ -1,4 +1,4 @@
-//! Listens for clients and watches them until somebody says that it is enough.
+//! Listener for clients, which watches them until it is stopped or its time is over.
 
 use std::cell::Cell;
 use std::io;
@@ -28,7 +28,7 @@ use crate::session::listener::{
 };
 use crate::time::clock::{self, Instant};
 
-/// Why nothing can be learned.
+/// Reason why nothing can be learned.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum CannotLearn {
@@ -42,23 +42,23 @@ pub enum CannotLearn {
     Io(#[from] io::Error),
 }
 
-/// What is watched, and for how long.
+/// Settings of a watch, and its duration.
 pub struct Watch {
-    /// Where to listen, and the limits for clients.
+    /// Addresses to listen on, and the limits for clients.
     pub settings: Settings,
     /// The way to the data Redis.
     pub upstream: Upstream,
-    /// For clients that use TLS.
+    /// TLS for clients that use it.
     pub server: Option<Arc<Server>>,
-    /// Where the status page is shown.
+    /// Listener for the status page.
     pub admin: Option<std::net::TcpListener>,
-    /// How long; `None` is until `shutdown`.
+    /// Duration; `None`: until `shutdown`.
     pub span: Option<Duration>,
-    /// Becomes `true` when it is to end.
+    /// Becomes `true` when the watch must end.
     pub shutdown: watch::Receiver<bool>,
 }
 
-/// What all clients of this process share.
+/// State that all clients of this process share.
 #[derive(Clone)]
 struct Door {
     upstream: Upstream,
@@ -69,10 +69,10 @@ struct Door {
 }
 
 impl Watch {
-    /// Serves clients, and returns the report when it is time. `ready` learns where they connect.
+    /// Serves clients, and returns the report at the end. Passes the listeners to `ready` once they are bound.
     ///
     /// # Errors
-    /// The data Redis cannot be used at the start, or an address cannot be listened on.
+    /// Returns an error if the data Redis cannot be used at the start, or if an address cannot be listened on.
     pub async fn run(
         mut self,
         ready: impl FnOnce(&Listeners) -> io::Result<()>,
@@ -110,7 +110,7 @@ impl Watch {
 
     async fn end(&mut self) {
         let stopped = async {
-            // Who could say so may have gone: then only time ends it.
+            // If the sender is gone, only time ends the watch.
             if self.shutdown.wait_for(|stop| *stop).await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -124,13 +124,14 @@ impl Watch {
     }
 }
 
-/// What was seen since `began`. It is copied first, so that clients do not wait for the patterns.
+/// Returns the report on everything since `began`. Copies the observations first, so that clients do not wait for the
+/// patterns.
 pub(super) fn report_since(observer: &Mutex<Observer>, began: Instant) -> Report {
     let seen = lock(observer).clone();
     Report::of(&seen, clock::now().saturating_duration_since(began))
 }
 
-/// The data Redis as it is written in settings, without user and password.
+/// Returns the data Redis as written in settings, without user and password.
 fn url(address: &DataAddr) -> String {
     match &address.place {
         Place::Tcp(tcp) => {
@@ -140,13 +141,14 @@ fn url(address: &DataAddr) -> String {
     }
 }
 
-/// Whether it is there, lets the login of the URL in, and is no master. Without a login clients log in for themselves.
+/// Checks that it is there, accepts the login of the URL, and is no master of locks. Without a login in the URL,
+/// clients log in themselves.
 async fn look(upstream: &Upstream) -> Result<(), Lost> {
     require_no_mark(&mut open(upstream).await?.stream).await
 }
 
-/// A master that sentinels name may become a replica before they know, which ends the connections to it. One whose address
-/// is fixed is looked at by its clients alone.
+/// Starts to probe a master that sentinels name. It may become a replica before they know, which ends the connections
+/// to it. A Redis with a fixed address needs no probe besides its clients.
 fn watch_over(upstream: &Upstream) {
     if matches!(upstream.settings().address.place, Place::Sentinel(_)) {
         let onlooker = Onlooker { upstream: upstream.clone(), locks_go_on: false };
@@ -171,7 +173,7 @@ impl Door {
         });
     }
 
-    /// A client has a place as long as `stay` lasts.
+    /// Serves a client, which takes a place until `stay` ends.
     fn seat(&self, stay: impl AsyncFnOnce(&Self) + 'static) {
         let door = self.clone();
         door.clients.set(door.clients.get() + 1);

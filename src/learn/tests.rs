@@ -1,4 +1,4 @@
-//! What clients do, and what the report makes of it.
+//! Requests of clients, and the resulting report.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::observer::Observer;
 use super::report::{Found, Report};
 use crate::resp::requests::Words;
 
-/// Clients by name, and what was seen of them.
+/// Clients by name, and the observations of them.
 #[derive(Default)]
 struct Scene {
     clients: HashMap<&'static str, Conversation>,
@@ -16,7 +16,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// What one client does. Words are parted by blanks.
+    /// Sends a request of one client. Blanks separate the words.
     fn does(&mut self, client: &'static str, line: &str) -> &mut Self {
         self.says(client, &line.split(' ').collect::<Vec<_>>())
     }
@@ -37,7 +37,7 @@ impl Scene {
     }
 }
 
-/// What one client has done, line by line.
+/// Reports on the requests of one client, line by line.
 fn report_of(lines: &str) -> Report {
     let mut scene = Scene::default();
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::report::{Counted, Found, Report};
 
-/// Commands, libraries and scripts of one pattern that are shown.
+/// Maximum commands, libraries and scripts shown per pattern.
 const MOST_SHOWN: usize = 8;
 
-/// The whole report. `url` names the data Redis, without user and password.
+/// Returns the whole report. `url` names the data Redis, without user and password.
 pub fn of(report: &Report, url: &str) -> String {
     let watched = humantime::format_duration(Duration::from_secs(report.seconds));
     let Report { clients, requests, .. } = report;
@@ -49,7 +49,7 @@ pub fn of(report: &Report, url: &str) -> String {
     text + &settings(report, url)
 }
 
-/// What is known of one pattern, a line for each aspect.
+/// Returns the findings about one pattern, a line for each aspect.
 fn pattern(found: &Found) -> String {
     let examples = found.examples.join(", ");
     let names = match found.names {
@@ -92,7 +92,7 @@ fn list(all: &[Counted]) -> String {
     shown.chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// The lines for the settings file, and the same as flags.
+/// Returns the lines for the settings file, and the same settings as flags.
 pub fn settings(report: &Report, url: &str) -> String {
     if report.lock_keys.is_empty() {
         return "\nno key was used as a lock: watch for longer, while the application takes locks\n".to_owned();
@@ -113,12 +113,12 @@ pub fn settings(report: &Report, url: &str) -> String {
     format!("\nfor the settings file:\n\n{file}\nthe same as flags:\n\n{flags}\n")
 }
 
-/// A basic string of TOML. Control characters are in no pattern and in no address.
+/// Quotes a basic string of TOML. Patterns and addresses contain no control characters.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// One word for a shell.
+/// Quotes one word for a shell.
 fn for_shell(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -1,13 +1,13 @@
-//! How one name was used, or many together.
+//! Use of one name, or of many together.
 
 use std::collections::BTreeMap;
 
 use crate::names::kind::Kind;
 
-/// Most commands, libraries, databases and scripts that are told apart for one name: more are only counted together.
+/// Maximum commands, libraries, databases and scripts distinguished per name. Others are not counted.
 pub const MOST_TOLD_APART: usize = 24;
 
-/// Counts by what is counted, at most [`MOST_TOLD_APART`] of them.
+/// Counts by item, for at most [`MOST_TOLD_APART`] items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts<T: Ord>(BTreeMap<T, u64>);
 
@@ -18,7 +18,7 @@ impl<T: Ord> Default for Counts<T> {
 }
 
 impl<T: Ord + Clone> Counts<T> {
-    /// So many more of this.
+    /// Adds `count` of this item.
     pub fn add(&mut self, what: &T, count: u64) {
         if let Some(known) = self.0.get_mut(what) {
             *known += count;
@@ -27,14 +27,14 @@ impl<T: Ord + Clone> Counts<T> {
         }
     }
 
-    /// All that `other` has as well.
+    /// Adds all counts of `other`.
     pub fn add_all(&mut self, other: &Self) {
         for (what, count) in &other.0 {
             self.add(what, *count);
         }
     }
 
-    /// The one with the highest count first.
+    /// Returns all counts, the highest first.
     pub fn by_count(&self) -> Vec<(T, u64)> {
         let mut all: Vec<_> = self.0.iter().map(|(what, count)| (what.clone(), *count)).collect();
         all.sort_by(|(_, one), (_, other)| other.cmp(one));
@@ -47,22 +47,22 @@ impl<T: Ord + Clone> Counts<T> {
     }
 }
 
-/// See the module.
+/// Use of one name, or of many together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// By what it is seen that it is a lock; nothing: it may be none.
+    /// Signs that it is a lock; empty: it may be none.
     pub kinds: Counts<Kind>,
     /// Every command that named it, in upper case.
     pub commands: Counts<Box<str>>,
-    /// Those among them that masters refuse for a lock, each with what a client would be told.
+    /// Commands among them that masters refuse for a lock, each with the error that a client would get.
     pub refused: BTreeMap<Box<str>, Box<str>>,
-    /// The libraries of clients that took or released it.
+    /// Libraries of clients that took or released it.
     pub libraries: Counts<Box<str>>,
-    /// The databases in which they did.
+    /// Databases in which they did.
     pub databases: Counts<u32>,
-    /// The scripts that got it as a key.
+    /// Scripts that got it as a key.
     pub scripts: Counts<Box<str>>,
-    /// Something was stored there that is no lock's.
+    /// Whether something was stored there that is no lock.
     pub is_stored: bool,
 }
 
@@ -82,7 +82,7 @@ impl Usage {
         self.commands.0.contains_key(command)
     }
 
-    /// All of `other` as well.
+    /// Adds all of `other`.
     pub fn add_all(&mut self, other: &Self) {
         self.kinds.add_all(&other.kinds);
         self.commands.add_all(&other.commands);
@@ -95,7 +95,7 @@ impl Usage {
         self.is_stored |= other.is_stored;
     }
 
-    /// Masters refuse this command.
+    /// Records that masters refuse this command.
     pub fn refuse(&mut self, command: &str, why: &str) {
         if self.refused.len() < MOST_TOLD_APART {
             self.refused.entry(command.into()).or_insert_with(|| why.into());
