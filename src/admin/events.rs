@@ -1,5 +1,4 @@
-//! What has happened to the masters lately, in words: the last lines that their part of the log would have, whatever
-//! the log's filter is.
+//! Recent events of the masters, in words: the last lines of their part of the log, whatever the log's filter is.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
@@ -16,37 +15,37 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::time::clock;
 
-/// So many are remembered.
+/// Maximum events remembered.
 const REMEMBERED: usize = 100;
 
-/// Where the masters' lines come from.
+/// Log target of the masters' lines.
 const TARGET: &str = "redlock_proxy::master";
 
-/// Something that has happened.
+/// One event.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
     /// Milliseconds of Unix time, by the clock of this host, as in the log.
     pub at_ms: u64,
-    /// Whether it should worry somebody.
+    /// Whether it was logged as a warning.
     pub is_warning: bool,
-    /// The address of the master that it is about, if it is about one.
+    /// Address of the master that it is about, if there is one.
     pub master: String,
-    /// What it was.
+    /// The event in words.
     pub text: String,
 }
 
-/// The last of them. Clones share them.
+/// The last events. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Arc<Mutex<VecDeque<Event>>>);
 
 impl Events {
-    /// The latest first.
+    /// Returns the events, the latest first.
     pub fn latest(&self) -> Vec<Event> {
         let events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         events.iter().rev().cloned().collect()
     }
 
-    /// What listens to the log.
+    /// Returns the layer that listens to the log.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
         let filter = Targets::new().with_target(TARGET, LevelFilter::INFO);
         Listener(self.clone()).with_filter(filter)
@@ -84,7 +83,7 @@ impl Visit for Words<'_> {
         let _ = match field.name() {
             "message" => write!(self.0.text, "{value:?}"),
             "master" => write!(self.0.master, "{value:?}"),
-            // Counts that say nothing when they are none.
+            // Counts of 0 say nothing.
             _ if format!("{value:?}") == "0" => Ok(()),
             name => write!(self.0.text, ", {name}: {value:?}"),
         };

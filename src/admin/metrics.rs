@@ -1,4 +1,4 @@
-//! `/metrics`: everything that is counted, in the text format of Prometheus (OpenMetrics).
+//! `/metrics`: all counters, in the text format of Prometheus (OpenMetrics).
 
 use std::fmt;
 
@@ -19,13 +19,13 @@ use crate::masters::standing::Cause;
 use crate::metrics::histogram::{Histogram, Times};
 use crate::metrics::{Outcome, Question, process};
 
-/// What a scraper is told that it gets.
+/// Content type of the answer to a scraper.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Everything, as it is now.
+/// Returns the current value of every metric.
 ///
 /// # Errors
-/// None that is known: the text is written to memory.
+/// No error is known: the text is written to memory.
 pub fn text(shared: &Shared) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("redlock");
     registry.register_collector(Box::new(All(shared.clone())));
@@ -364,7 +364,7 @@ fn gauge<const N: usize>(
     ConstGauge::new(value).encode(family.encode_family(labels)?)
 }
 
-/// The sum of several.
+/// Encodes the sum of several histograms.
 fn histogram<'a, const N: usize>(
     family: &mut MetricEncoder<'_>,
     labels: &Labels<'_, N>,

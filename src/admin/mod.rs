@@ -1,14 +1,14 @@
-//! What operators see: a port of its own, by HTTP, served by a thread of its own, so that it answers also when a
-//! worker does not.
+//! The operators' view: an HTTP port of its own. It runs on a thread of its own, so that it answers even when a worker
+//! does not.
 //!
 //! | path | answers |
 //! | --- | --- |
 //! | `/` | the [`status`] page |
-//! | `/status.json` | what the page shows |
+//! | `/status.json` | the data that the page shows |
 //! | `/metrics` | [`metrics`] for Prometheus |
 //! | `/live` | 200 while the process runs |
-//! | `/ready` | 200 while a quorum votes, else 503 and why |
-//! | `/log-level` | what is logged; `PUT` changes it |
+//! | `/ready` | 200 while a quorum votes, else 503 and the reason |
+//! | `/log-level` | the filter of the log; `PUT` changes it |
 
 pub mod events;
 pub mod metrics;
@@ -33,25 +33,25 @@ use crate::handover::Phase;
 use events::Events;
 use names::Names;
 
-/// Longest body that is read, in bytes: a filter of the log.
+/// Maximum length of a request body, in bytes: a filter of the log.
 const LONGEST_BODY: usize = 4 << 10;
 
-/// Longest time until it has come. It fits into one packet, and leaves time for an answer.
+/// Maximum time to receive the body. It fits into one packet, and this leaves time for an answer.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is logged, and how to change it.
+/// The filter of the log, which can be changed.
 pub trait LogLevel: Send + Sync {
-    /// The filter, as in `RUST_LOG`.
+    /// Returns the filter, as in `RUST_LOG`.
     fn current(&self) -> String;
 
-    /// Replaces it.
+    /// Replaces the filter.
     ///
     /// # Errors
-    /// One sentence about what is wrong with `filter`.
+    /// Returns one sentence about the problem with `filter`.
     fn replace(&self, filter: &str) -> Result<(), String>;
 }
 
-/// All that is shown, and the one thing that can be changed.
+/// Everything that the port shows, and the one thing that it can change.
 pub struct Admin {
     shared: Shared,
     names: Names,
@@ -62,7 +62,7 @@ pub struct Admin {
 pub(crate) type Answer = Response<Full<Bytes>>;
 
 impl Admin {
-    /// Of the workers that share this.
+    /// Returns the handler for the workers that share `shared`.
     pub fn new(shared: Shared, events: Events, log_level: Arc<dyn LogLevel>) -> Self {
         let names = Names::of(&shared.settings);
         Self { shared, names, events, log_level }
@@ -71,7 +71,7 @@ impl Admin {
     /// Answers on `listener`, on a thread of its own, as long as the process lives and no other takes over.
     ///
     /// # Errors
-    /// When the system refuses a thread or the socket.
+    /// Returns an error if the system refuses a thread or the socket.
     pub fn serve(
         self,
         listener: std::net::TcpListener,
@@ -84,7 +84,7 @@ impl Admin {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let knows_us = self.names.know(&request);
         match request.uri().path() {
-            // Probes may call it by any name: these say nothing that a stranger could use.
+            // Probes may use any name: these answers reveal nothing of use to a stranger.
             "/live" if is_read => plain(StatusCode::OK, "the process runs"),
             "/ready" if is_read => self.ready(knows_us),
             _ if !knows_us => plain(
@@ -113,7 +113,7 @@ impl Admin {
         }
     }
 
-    /// Who does not vote is told to those that `may_know` it.
+    /// Answers a readiness probe. Only callers that `may_know` it learn which masters do not vote.
     fn ready(&self, may_know: bool) -> Answer {
         let quorum = Quorum::of(self.shared.settings.masters.len());
         let voters = status::voters(&self.shared);

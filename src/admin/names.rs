@@ -1,7 +1,7 @@
-//! The names by which operators ask this port, and the pages that may change something.
+//! The names by which operators may address this port, and protection against pages of other sites.
 //!
-//! A browser asks whatever a page tells it to. A page of a stranger may have a name that leads to this host (DNS
-//! rebinding), and would read all answers. The browser says that name in `Host`, and where the page is from in
+//! A browser sends any request that a page asks for. A stranger's page may use a name that leads to this host (DNS
+//! rebinding), and could then read all answers. The browser puts that name into `Host`, and the page's origin into
 //! `Origin` and `Sec-Fetch-Site`.
 
 use std::net::IpAddr;
@@ -15,22 +15,22 @@ use crate::config::Settings;
 /// The name that every host has for itself.
 const LOCALHOST: &str = "localhost";
 
-/// Where a page is from, as a browser sees it (<https://www.w3.org/TR/fetch-metadata/>).
+/// Origin of a page, as a browser sees it (<https://www.w3.org/TR/fetch-metadata/>).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Names of this port, in lower case. One that begins with a dot stands for all names that end with it.
+/// Names of this port, in lower case. A name that begins with a dot stands for all names that end with it.
 #[derive(Debug)]
 pub(crate) struct Names(Vec<String>);
 
 impl Names {
-    /// The host in `admin`, and what `admin-host` adds.
+    /// Returns the host in `admin`, and the names in `admin-host`.
     pub(crate) fn of(settings: &Settings) -> Self {
         let own = settings.admin.iter().filter_map(|admin| admin.rsplit_once(':'));
         let names = own.map(|(host, _)| host).chain(settings.admin_host.iter().map(String::as_str));
         Self(names.map(str::to_ascii_lowercase).collect())
     }
 
-    /// Whether `request` calls this port by an address, or by one of these names. A browser always says a name.
+    /// Whether `request` addresses this port by an IP address, or by one of these names. A browser always sends a name.
     pub(crate) fn know<B>(&self, request: &Request<B>) -> bool {
         let hosts = request.headers().get_all(HOST).iter();
         let hosts = hosts.map(|host| Authority::try_from(host.as_bytes()).ok());

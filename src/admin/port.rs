@@ -1,7 +1,7 @@
-//! Who gets to ask, for how long, and how many at a time.
+//! Limits on the port's callers: who may ask, for how long, and how many at a time.
 //!
-//! A connection carries one request, and all of it together has one deadline: to send the head, to send the body, to
-//! read the answer. Nobody holds one for longer by being slow.
+//! A connection carries one request. One deadline covers all of it: sending the head, sending the body, reading the
+//! answer. A slow caller cannot hold a connection for longer.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -23,20 +23,20 @@ use super::Answer;
 use crate::handover::Phase;
 use crate::net::address;
 
-/// Longest time from a connection to the last byte of its answer: what Prometheus waits for a scrape by default
+/// Maximum time from a connection to the last byte of its answer. Prometheus waits this long for a scrape by default
 /// (`scrape_timeout`).
 const CONVERSATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most connections at a time. Prometheus, probes and a few open status pages take one for some milliseconds each;
-/// this leaves the rest of 1,024 open files, the usual limit, to clients and masters.
+/// Maximum connections at a time. Prometheus, probes and a few open status pages take one for some milliseconds each.
+/// This leaves the rest of 1,024 open files, the usual limit, to clients and masters.
 const MAX_CONVERSATIONS: usize = 64;
 
 /// Pause after `accept` failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is to be seen at the port.
+/// Handler of the port's requests.
 pub(crate) trait Answers: Send + Sync + 'static {
-    /// The answer to a request, which comes from this host or not.
+    /// Answers a request. `is_local`: whether it comes from this host.
     fn answer(
         &self,
         request: Request<Incoming>,
@@ -47,7 +47,7 @@ pub(crate) trait Answers: Send + Sync + 'static {
 /// Answers on `listener`, on a thread of its own, as long as the process lives and no other takes over.
 ///
 /// # Errors
-/// When the system refuses a thread or the socket.
+/// Returns an error if the system refuses a thread or the socket.
 pub(crate) fn serve(
     listener: std::net::TcpListener,
     phase: watch::Receiver<Phase>,
@@ -87,8 +87,8 @@ async fn accept(
             Ok((stream, from)) => {
                 let task = tokio::spawn(converse(stream, from.ip(), Arc::clone(&admin)));
                 conversations.begin(from.ip(), task.abort_handle());
-                // Whoever has asked already is answered before the next one comes, so that a flood of connections
-                // does not push a probe out unheard.
+                // Pending requests are answered before the next connection is accepted, so that a flood of connections
+                // does not push a probe out unanswered.
                 tokio::task::yield_now().await;
             }
             Err(error) => {
@@ -113,17 +113,17 @@ async fn converse(
         .keep_alive(false)
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), answer);
-    // Whoever hangs up in the middle, or is too slow, does not want the rest.
+    // A caller that hangs up in the middle, or is too slow, gets no more.
     let _ = tokio::time::timeout(CONVERSATION_TIMEOUT, conversation).await;
 }
 
-/// Conversations that go on, in the order in which they began.
+/// Open conversations, in the order in which they began.
 #[derive(Debug, Default)]
 struct Conversations(VecDeque<(IpAddr, AbortHandle)>);
 
 impl Conversations {
-    /// One more from this address. If it is one too many, the oldest one ends of the host that has most of them:
-    /// a host that floods the port only ends its own.
+    /// Adds a conversation from this address. If there are too many, ends the oldest one of the host that has most of
+    /// them: a host that floods the port only ends its own.
     fn begin(&mut self, from: IpAddr, task: AbortHandle) {
         self.0.retain(|(_, task)| !task.is_finished());
         if self.0.len() >= MAX_CONVERSATIONS
@@ -136,7 +136,7 @@ impl Conversations {
 
     fn oldest_of_most(&self) -> Option<usize> {
         let count = |home: &IpAddr| self.0.iter().filter(|(other, _)| other == home).count();
-        // The first of several with the same count: `max_by_key` would return the last.
+        // Of several hosts with the same count, takes the first: `max_by_key` would return the last.
         let counts = self.0.iter().enumerate().rev();
         counts.max_by_key(|(_, (home, _))| count(home)).map(|(at, _)| at)
     }
@@ -170,9 +170,9 @@ mod tests {
         Arc::new(Admin::new(shared, Events::default(), Arc::new(NoLog)))
     }
 
-    /// Who sends that, and reads nothing until the end, or for ever; what is left to be read then.
+    /// Sends `sent`, and reads nothing until the conversation ends. Returns the bytes left to read then.
     async fn rest_for(sent: &str) -> Vec<u8> {
-        // So little that no answer fits into it.
+        // Too small for any answer.
         let (mut operator, stream) = tokio::io::duplex(64);
         let conversation = tokio::spawn(converse(stream, host(1), admin()));
         operator.write_all(sent.as_bytes()).await.expect("sent");

@@ -1,4 +1,4 @@
-//! `/status.json`: what the status page shows, each time it asks.
+//! `/status.json`: the data that the status page shows, each time it asks.
 
 use serde::Serialize;
 
@@ -10,13 +10,13 @@ use crate::data::upstream::Upstream;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::metrics::{Metrics, Outcome, Question};
 
-/// How many keys are shown.
+/// Maximum keys shown.
 const HOTTEST: usize = 10;
 
 /// The states of a master, as in `INFO redlock`.
 pub const STATES: [&str; 5] = ["voter", "waiting", "probation", "barred", "down"];
 
-/// The page in numbers and words. Counts are those since the start of the process.
+/// The page in numbers and words. Counts start with the process.
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Status {
@@ -37,7 +37,7 @@ pub struct Status {
     pub events: Vec<Event>,
 }
 
-/// What became of claims.
+/// Outcomes of claims.
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Claims {
@@ -53,7 +53,7 @@ pub struct Master {
     pub address: String,
     pub state: &'static str,
     pub reason: String,
-    /// Keys that were copied to it since copying began, of about so many.
+    /// Keys copied to it since copying began, and about how many there are.
     pub copying: [u64; 2],
     pub since_seconds: u64,
     pub latency_us: u128,
@@ -61,9 +61,9 @@ pub struct Master {
     pub ballots: u64,
     pub unknown_ballots: u64,
     pub deferred_releases: u64,
-    /// Registers of which it is known not to hold what the others do.
+    /// Registers known to lack what the other masters hold.
     pub registers_behind: u64,
-    /// What to do if these do not become fewer.
+    /// Advice for the case that their number does not fall.
     pub registers_reason: String,
 }
 
@@ -74,7 +74,7 @@ pub struct Data {
     #[serde(flatten)]
     pub description: Description,
     pub lock_keys: Vec<String>,
-    /// What the traffic says of the patterns, in the words of the log.
+    /// Hints about the patterns, from the traffic, in the words of the log.
     pub advice: Vec<String>,
 }
 
@@ -83,12 +83,12 @@ pub struct Data {
 #[allow(missing_docs, reason = "the names say it")]
 pub struct HotKey {
     pub key: String,
-    /// About so many in the last minute or two.
+    /// Approximate number in the last minute or two.
     pub contended: u64,
 }
 
 impl Status {
-    /// As it is now.
+    /// Returns the current status.
     pub fn of(shared: &Shared, events: &Events) -> Self {
         let quorum = Quorum::of(shared.settings.masters.len());
         let claims = |outcome| sum(shared, |metrics| metrics.verdicts(Question::Claim, outcome));
@@ -140,10 +140,10 @@ impl Master {
     }
 }
 
-/// How long it may take until a master has caught up with something, in seconds.
+/// Maximum time for a master to catch up, in seconds.
 const CATCHES_UP_S: u64 = 10;
 
-/// What is the matter with the registers that a master is behind on, if they do not become fewer.
+/// Returns advice about the registers that a master lacks, if their number does not fall.
 fn not_falling(shared: &Shared, id: MasterId) -> Option<String> {
     let longest = shared.metrics.iter().map(|it| it.master(id).not_falling_s.get()).max()?;
     let count = sum(shared, |metrics| metrics.master(id).registers_behind.get());
@@ -176,7 +176,7 @@ fn hot_keys(shared: &Shared) -> Vec<HotKey> {
     hottest.into_iter().map(shown).collect()
 }
 
-/// The masters that can vote: they may, and a worker is connected to them.
+/// Returns the masters that can vote: they may vote, and a worker is connected to them.
 pub(super) fn voters(shared: &Shared) -> MasterSet {
     let electorate = &shared.electorate;
     electorate.voters().iter().filter(|master| is_up(shared, *master)).collect()
@@ -187,7 +187,7 @@ pub(super) fn is_up(shared: &Shared, master: MasterId) -> bool {
     shared.metrics.iter().any(|metrics| metrics.master(master).is_up.get() > 0)
 }
 
-/// One of [`STATES`].
+/// Returns one of [`STATES`].
 pub(super) fn state(shared: &Shared, master: MasterId) -> &'static str {
     match is_up(shared, master) {
         true => shared.electorate.standing(master).word(),
@@ -195,7 +195,7 @@ pub(super) fn state(shared: &Shared, master: MasterId) -> &'static str {
     }
 }
 
-/// Of all workers.
+/// Returns the sum over all workers.
 pub(super) fn sum(shared: &Shared, of: impl Fn(&Metrics) -> u64) -> u64 {
     shared.metrics.iter().map(|metrics| of(metrics)).sum()
 }
