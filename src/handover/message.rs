@@ -1,11 +1,12 @@
-//! What two processes tell each other while one takes over from the other.
+//! Messages between two processes while one takes over from the other.
 //!
 //! # Format
-//! Two lengths, 32 bits each in network order; so many bytes of JSON, and so many bytes of what has no place in it:
-//! what a client has half sent, or scripts. Sockets come with the first byte (`SCM_RIGHTS` in unix(7)).
+//! Two lengths, 32 bits each in network order, then that many bytes of JSON, and that many bytes of data that has no
+//! place in JSON: a client's incomplete request, or scripts. Sockets come with the first byte (`SCM_RIGHTS` in
+//! unix(7)).
 //!
-//! The first message has the version of all that follows. Fields may be added under one version, if whoever does not
-//! get them can do without: unknown ones are skipped.
+//! The first message has the version of all that follows. A version may gain fields, if a receiver that lacks them can
+//! do without: unknown fields are skipped.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -23,80 +24,80 @@ use crate::catalogue::channel::Topic;
 use crate::context::portable::State;
 use crate::net::sockets::Place;
 
-/// The version that is spoken here.
+/// The version of this process.
 pub const VERSION: u32 = 1;
 
-/// See the [head of the parent](super).
+/// One message; see the [parent module](super) for their order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "kebab-case")]
 pub enum Message {
     /// The successor begins.
     Hello {
-        /// What it speaks.
+        /// Version of the successor.
         version: u32,
     },
     /// The predecessor serves on.
     Refused {
-        /// One sentence.
+        /// The reason, in one sentence.
         why: String,
     },
-    /// Its listening sockets come along.
+    /// The predecessor's listening sockets, which come along.
     Sockets {
-        /// What each is for.
+        /// Purpose of each socket.
         places: Vec<Place>,
     },
     /// The successor could serve now.
     Ready,
-    /// The predecessor accepts nobody any more.
+    /// The predecessor accepts no more clients.
     Yours {
-        /// The number of its last client.
+        /// Number of its last client.
         last_id: u64,
     },
-    /// Scripts that clients may call by their SHA1; their texts come along.
+    /// Scripts that clients may call by their SHA1. Their texts come along.
     Scripts {
-        /// What is known of each.
+        /// Length and kind of each.
         scripts: Vec<Loaded>,
     },
     /// The successor accepts.
     Serving,
-    /// What the predecessor's clients have subscribed to.
+    /// Subscriptions of the predecessor's clients.
     Listen {
-        /// All of it, once.
+        /// Every topic, once.
         topics: Vec<Topic>,
     },
-    /// The successor hears it, too.
+    /// The successor hears these topics, too.
     Listening,
-    /// A client; its socket comes along, and what was read of it and not been started.
+    /// A client. Its socket comes along, and so do bytes that were read from it but not processed.
     Client {
-        /// What its session knows.
+        /// State of its session.
         state: Box<State>,
     },
     /// The successor goes on with this client.
     Taken {
-        /// Its number.
+        /// Number of the client.
         id: u64,
     },
-    /// All clients have gone.
+    /// All clients have left.
     Done,
 }
 
 /// A script that a client has loaded.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Loaded {
-    /// How long its text is.
+    /// Length of its text.
     pub bytes: usize,
-    /// A quorum of masters takes it for Lua.
+    /// Whether a quorum of masters accepts it as Lua.
     pub is_lua: bool,
 }
 
-/// A message and what came along.
+/// A message, and what came along.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
     pub message: Message,
-    /// Bytes.
+    /// The bytes.
     pub raw: Vec<u8>,
-    /// Sockets.
+    /// The sockets.
     pub sockets: Vec<OwnedFd>,
 }
 
@@ -105,10 +106,10 @@ pub struct Received {
 pub struct Wire(UnixStream);
 
 impl Wire {
-    /// Over `stream`, with somebody who runs as the same user: who gets the sockets gets the clients, too.
+    /// Wraps `stream`, if its other end runs as the same user: a process that gets the sockets gets the clients, too.
     ///
     /// # Errors
-    /// It is somebody else.
+    /// Returns an error if it is another user.
     pub fn over(stream: UnixStream) -> io::Result<Self> {
         let wire = Self(stream);
         if rustix::net::sockopt::socket_peercred(&wire.0)?.uid != rustix::process::geteuid() {
@@ -117,19 +118,19 @@ impl Wire {
         Ok(wire)
     }
 
-    /// The process at the other end.
+    /// Returns the id of the process at the other end.
     ///
     /// # Errors
-    /// The system does not know.
+    /// Returns an error if the system does not know it.
     pub fn pid(&self) -> io::Result<u32> {
         let pid = rustix::net::sockopt::socket_peercred(&self.0)?.pid;
         Ok(pid.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// How long the other end may take from now on; `None`: for ever.
+    /// Sets how long the other end may take from now on; `None`: for ever.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Returns an error if the system refuses.
     pub fn be_patient(&self, patience: Option<Duration>) -> io::Result<()> {
         self.0.set_read_timeout(patience)?;
         self.0.set_write_timeout(patience)
@@ -138,15 +139,15 @@ impl Wire {
     /// Sends a message.
     ///
     /// # Errors
-    /// The other end has gone, or does not take it in time.
+    /// Returns an error if the other end is gone, or does not take the message in time.
     pub fn send(&mut self, message: &Message) -> io::Result<()> {
         self.send_with(message, &[], &[])
     }
 
-    /// The same with bytes and sockets.
+    /// Sends a message with bytes and sockets.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::send`].
     pub fn send_with(
         &mut self,
         message: &Message,
@@ -186,7 +187,7 @@ impl Wire {
     /// Waits for a message.
     ///
     /// # Errors
-    /// The other end has gone, says nothing in time, or nothing that can be understood.
+    /// Returns an error if the other end is gone, sends nothing in time, or sends nothing that can be understood.
     pub fn receive(&mut self) -> io::Result<Received> {
         self.receive_frame().map_err(plainly)
     }
@@ -226,7 +227,7 @@ impl Wire {
         Ok(sockets)
     }
 
-    /// Memory is set aside only for what has come.
+    /// Reads bytes. Allocates memory only for bytes that have arrived.
     fn receive_bytes(&mut self, length: u32) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         (&self.0).take(length.into()).read_to_end(&mut bytes)?;
@@ -236,7 +237,7 @@ impl Wire {
         Ok(bytes)
     }
 
-    /// Whether the other end has hung up, as far as can be told without waiting.
+    /// Whether the other end has hung up, as far as is known without waiting.
     pub fn is_broken(&self) -> bool {
         let mut byte = [0];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -253,12 +254,12 @@ impl AsFd for Wire {
     }
 }
 
-/// What was received is not what belongs here.
+/// Returns the error for a message that does not belong here.
 pub(super) fn not_understood() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the other process says what cannot be understood")
 }
 
-/// The system's words for these are riddles.
+/// Replaces the system's words for these errors, which are obscure.
 fn plainly(error: io::Error) -> io::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
     match error.kind() {

@@ -1,5 +1,5 @@
-//! An upgrade that no client notices: a new process takes over the listening sockets and the clients of the running one.
-//!
+//! An upgrade that no client notices: a new process takes over the listening sockets and the clients of the running
+//! one.
 //! ```text
 //! new process                                  running process
 //!   hello, version        ------------------->
@@ -18,11 +18,11 @@
 //! ```
 //!
 //! Both processes hold the same listening sockets, so no connection in their queues is lost. A client belongs to one
-//! process at any time: the running one lets go of it before sending it, and takes it back if the new one does not take
+//! process at any time. The running one releases it before sending it, and takes it back if the new one does not accept
 //! it. Until `done` any step can fail, or the new process can die: the running one then serves on.
 //!
-//! The room has two doors into a session: [`State`](crate::context::portable::State) goes out of one and comes in by
-//! [`go_on_with`](crate::session::handover::go_on_with).
+//! This room has two doors into a session: [`State`](crate::context::portable::State) leaves one process, and
+//! [`go_on_with`](crate::session::handover::go_on_with) resumes it in the other.
 //!
 //! * [`message`]: the messages between the two processes;
 //! * [`worker_control`]: orders to workers, and their acknowledgements;
@@ -38,8 +38,8 @@ pub use worker_control::Phase;
 
 use std::time::Duration;
 
-/// How long the other process may take for what it can do at once.
+/// Maximum time for an answer that the other process can give at once.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it may take to meet its masters.
+/// Maximum time for the other process to meet its masters.
 const READY_TIMEOUT: Duration = Duration::from_secs(15);

@@ -1,4 +1,4 @@
-//! The running process: it hands over to the one that is started in its place.
+//! The running process, which hands over to the one started in its place.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -17,22 +17,22 @@ use crate::net::sockets::{Offer, handles};
 use crate::session::listener::Listeners;
 use crate::time::clock;
 
-/// So many clients are sent before it is looked which of them were taken.
+/// Maximum clients sent before their acknowledgements are read.
 const CLIENTS_AT_A_TIME: usize = 64;
 
-/// How often those that stay are looked at.
+/// Interval at which remaining clients are checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long nobody can ask after the system has refused a connection.
+/// Pause after the system has refused a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a process needs to hand over.
+/// State that a process needs to hand over.
 pub(super) struct Predecessor {
     pub(super) helm: Helm,
     pub(super) shared: Shared,
     /// Gone when the process is about to end.
     pub(super) listeners: Vec<Weak<Listeners>>,
-    /// What is offered beside them.
+    /// Sockets offered in addition to them.
     pub(super) offers: Vec<Offer>,
     pub(super) fate: Arc<Fate>,
 }
@@ -42,7 +42,7 @@ struct Passage<'a> {
     wire: &'a mut Wire,
     helm: &'a Helm,
     shared: &'a Shared,
-    /// Sent, and perhaps not taken.
+    /// Clients that were sent, and may not have been taken.
     sent: VecDeque<Box<Connection>>,
     /// The scripts that the successor has.
     scripts: &'a mut HashSet<String>,
@@ -68,7 +68,7 @@ impl Predecessor {
         }
     }
 
-    /// Whether that has succeeded.
+    /// Tries to hand over. Returns whether it succeeded.
     fn try_to_hand_over(&mut self, mut wire: Wire) -> bool {
         let pid = wire.pid().unwrap_or_default();
         match self.offer_to(&mut wire) {
@@ -98,7 +98,7 @@ impl Predecessor {
         }
     }
 
-    /// What changes nothing yet. False if the successor was refused.
+    /// Makes the offer, which changes nothing yet. Returns false if the successor was refused.
     fn offer_to(&self, wire: &mut Wire) -> io::Result<bool> {
         wire.be_patient(Some(ANSWER_TIMEOUT))?;
         let Message::Hello { version } = wire.receive()?.message else {
@@ -139,8 +139,8 @@ impl Predecessor {
         wire.send_with(&Message::Sockets { places }, &[], &handles(&offers))
     }
 
-    /// From here on the successor accepts, or everything is as it was before. How many clients were moved,
-    /// and how many closed.
+    /// Hands over. Either the successor accepts from here on, or everything is as before. Returns how many clients were
+    /// moved, and how many closed.
     fn hand_over_to(&self, wire: &mut Wire) -> io::Result<(usize, usize)> {
         let (mut scripts, sent) = (HashSet::new(), VecDeque::new());
         let (helm, shared) = (&self.helm, &self.shared);
@@ -161,7 +161,7 @@ impl Predecessor {
 }
 
 impl Passage<'_> {
-    /// Accepts nobody any more; the successor does.
+    /// Stops accepting clients; the successor starts to.
     fn close(&mut self) -> io::Result<()> {
         self.wire.be_patient(Some(ANSWER_TIMEOUT))?;
         self.helm.order(Phase::Closed)?;
@@ -174,7 +174,7 @@ impl Passage<'_> {
         }
     }
 
-    /// Subscribers go when their messages arrive at the successor, too.
+    /// Makes the successor listen, too. Subscribers leave only once their messages also arrive there.
     fn let_listen(&mut self) -> io::Result<()> {
         let topics = self.shared.registry.audience().topics_of_all();
         if topics.is_empty() {
@@ -187,12 +187,12 @@ impl Passage<'_> {
         }
     }
 
-    /// Lets clients go until none is left, or for as long as stopping may take.
+    /// Releases clients until none is left, or until the time for stopping is over.
     fn pass(&mut self) -> io::Result<()> {
         let limit = clock::now() + self.shared.live().drain_timeout;
         self.helm.order(Phase::Departing)?;
         loop {
-            // A session leaves the registry after it has said where it goes.
+            // A session leaves the registry after it has reported where it goes.
             let is_last = self.shared.registry.connected() == 0;
             match self.helm.departure(if is_last { Duration::ZERO } else { LOOK }) {
                 Some(first) => self.send_clients(first)?,
@@ -204,12 +204,12 @@ impl Passage<'_> {
         self.wire.send(&Message::Done)
     }
 
-    /// Nobody has gone for a while.
+    /// Checks on the successor and the clients, after no client has left for a while.
     fn look_around(&mut self) -> io::Result<()> {
         if self.wire.is_broken() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // Those that are closed when they are idle do not notice the time themselves.
+        // Sessions that close when they are idle do not notice the time themselves.
         self.shared.registry.wake_all();
         self.send_scripts()
     }
@@ -245,7 +245,7 @@ impl Passage<'_> {
         Ok(())
     }
 
-    /// Sends those that the successor has not got yet.
+    /// Sends the scripts that the successor does not have yet.
     fn send_scripts(&mut self) -> io::Result<()> {
         let mut kept = self.shared.scripts().kept();
         kept.retain(|script| self.scripts.insert(script.sha.clone()));
@@ -259,7 +259,7 @@ impl Passage<'_> {
         self.wire.send_with(&Message::Scripts { scripts }, &texts.concat(), &[])
     }
 
-    /// The successor has failed: the clients that it has not taken are ours, and so are those to come.
+    /// Serves on after the successor has failed: clients that it has not taken stay here, as do all new ones.
     fn go_on(&mut self) {
         let served = self.helm.order(Phase::Serving);
         self.sent.drain(..).for_each(|connection| self.helm.settle(connection));

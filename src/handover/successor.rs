@@ -1,4 +1,4 @@
-//! The new process: it takes the place of the one that runs.
+//! The new process, which takes the place of the running one.
 
 use std::io;
 use std::net::TcpListener;
@@ -21,30 +21,30 @@ use crate::net::socket_file;
 use crate::net::sockets::{Inherited, Kind, Offer, Place};
 use crate::session::listener::Listeners;
 
-/// How this process came to its sockets, and who will get them.
+/// Origin of this process's sockets, and the way to pass them on.
 #[derive(Debug)]
 pub struct Handover {
     /// Where a successor asks for them.
     place: Option<UnixListener>,
     path: PathBuf,
-    /// What a predecessor has offered.
+    /// Sockets that a predecessor has offered.
     inherited: Inherited,
     predecessor: Option<Wire>,
-    /// What a successor is offered beside the places where clients arrive.
+    /// Sockets offered to a successor in addition to those where clients arrive.
     offers: Vec<Offer>,
     phase: watch::Sender<Phase>,
     fate: Arc<Fate>,
 }
 
-/// What has become of this process.
+/// State of this process at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Fate {
-    /// Another process may still need the files of our sockets.
+    /// Whether another process may still need the files of our sockets.
     keeps_files: AtomicBool,
     successor: OnceLock<u32>,
 }
 
-/// Why nothing is taken over, and nothing started.
+/// Reason why nothing is taken over, and nothing started.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum CannotTakeOver {
@@ -60,22 +60,22 @@ pub enum CannotTakeOver {
 }
 
 impl Handover {
-    /// Nobody hands over, neither now nor later.
+    /// Returns a handover without a predecessor or a successor.
     pub fn none() -> Self {
         Self::at(PathBuf::new(), Phase::Serving)
     }
 
-    /// The same, of a process that listens for its status page already.
+    /// Returns the same, for a process that already listens for its status page.
     pub fn with_admin(listen: &str, listener: TcpListener) -> Self {
         let place = Place { kind: Kind::Admin, name: listen.to_owned() };
         let inherited = Inherited::new(vec![Offer { place, socket: listener.into() }]);
         Self { inherited, ..Self::none() }
     }
 
-    /// Asks who listens at `path` for everything; if that is nobody, listens there.
+    /// Asks the process that listens at `path` for its sockets. If there is none, listens there.
     ///
     /// # Errors
-    /// Somebody is there and does not hand over, or the path is of no use.
+    /// Returns an error if a process is there and does not hand over, or if the path cannot be used.
     pub fn begin(path: &Path) -> Result<Self, CannotTakeOver> {
         use io::ErrorKind::{ConnectionRefused, NotFound};
         match UnixStream::connect(path) {
@@ -116,26 +116,26 @@ impl Handover {
         Ok(Self { place: Some(place), inherited, predecessor: Some(wire), ..begun })
     }
 
-    /// Whether there is somebody from whom to take over.
+    /// Whether there is a predecessor to take over from.
     pub fn has_predecessor(&self) -> bool {
         self.predecessor.is_some()
     }
 
-    /// What the predecessor has offered.
+    /// Returns the sockets that the predecessor has offered.
     pub fn inherited(&mut self) -> &mut Inherited {
         &mut self.inherited
     }
 
-    /// Offers a socket to a successor, beside those where clients arrive.
+    /// Offers a socket to a successor, in addition to those where clients arrive.
     ///
     /// # Errors
-    /// Too many files are open.
+    /// Returns an error if too many files are open.
     pub fn offer_admin(&mut self, name: &str, socket: &std::net::TcpListener) -> io::Result<()> {
         self.offers.push(Offer::of(Kind::Admin, name, socket)?);
         Ok(())
     }
 
-    /// What the workers do.
+    /// Returns the phase of the workers.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
@@ -144,16 +144,16 @@ impl Handover {
         Helm::new(self.phase.clone(), workers)
     }
 
-    /// Takes over once the workers are ready, so that this process accepts from now on and no other.
+    /// Takes over once the workers are ready: from now on this process accepts, and no other does.
     ///
     /// # Errors
-    /// The predecessor did not let go. It serves on.
+    /// Returns an error if the predecessor did not let go. It serves on then.
     pub(crate) fn take_over(&mut self, helm: &Helm, shared: &Shared) -> Result<(), CannotTakeOver> {
         let Some(wire) = &mut self.predecessor else { return Ok(()) };
         let taken = take_over_from(wire, helm, shared);
         taken.map_err(|why| CannotTakeOver::NoAnswer { path: self.path.clone(), why })?;
         for path in self.inherited.deserted() {
-            // It is only in the way.
+            // The file is only in the way.
             let _ = std::fs::remove_file(path);
         }
         self.inherited = Inherited::default();
@@ -163,7 +163,7 @@ impl Handover {
     /// Goes on with the predecessor's clients, and waits for a successor, on a thread of its own.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// Returns an error if the system refuses a thread.
     pub(crate) fn run(
         mut self,
         helm: Helm,
@@ -185,14 +185,14 @@ impl Handover {
         Ok(fate)
     }
 
-    /// Where a successor asks.
+    /// Returns the path at which a successor asks.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
 impl Fate {
-    /// The files of our sockets belong to another process, or not any more.
+    /// Sets whether the files of our sockets belong to another process.
     pub(super) fn keep_files(&self, keep: bool) {
         self.keeps_files.store(keep, Ordering::Relaxed);
     }
@@ -206,7 +206,7 @@ impl Fate {
         let _ = self.successor.set(pid);
     }
 
-    /// The process that has taken over from this one.
+    /// Returns the id of the process that has taken over from this one.
     pub(crate) fn successor(&self) -> Option<u32> {
         self.successor.get().copied()
     }
@@ -254,7 +254,7 @@ fn load(shared: &Shared, scripts: &[Loaded], mut texts: &[u8]) -> io::Result<()>
     Ok(())
 }
 
-/// While the predecessor's clients come.
+/// The new process while the predecessor's clients arrive.
 struct Successor<'a> {
     wire: Wire,
     place: &'a UnixListener,
@@ -298,7 +298,7 @@ impl Successor<'_> {
         }
     }
 
-    /// Whoever gets no `Taken` goes on with the client: so it is served only after that was sent.
+    /// Takes a client. A predecessor that gets no `Taken` goes on with it, so it is served only after that was sent.
     fn receive(&mut self, received: Received) -> io::Result<()> {
         let Received { message: Message::Client { state }, raw, mut sockets } = received else {
             return Err(not_understood());
@@ -309,7 +309,7 @@ impl Successor<'_> {
         Ok(())
     }
 
-    /// Until the predecessor says something, nobody else takes over from here.
+    /// Turns other successors away until the predecessor sends something.
     fn turn_others_away(&self) -> io::Result<()> {
         loop {
             let mut ready =
@@ -330,11 +330,11 @@ impl Successor<'_> {
 
 fn turn_away(mut wire: Wire) {
     let why = "it is still taking over itself: try again in a moment".to_owned();
-    // Whoever does not listen learns it later.
+    // A process that does not listen learns it later.
     let _ = wire.be_patient(Some(Duration::from_secs(1)));
     let _ = wire.receive();
     let _ = wire.send(&Message::Refused { why });
 }
 
-/// Who gets the sockets gets the clients, too.
+/// A process that gets the sockets gets the clients, too.
 const FOR_ITS_USER: u32 = 0o600;

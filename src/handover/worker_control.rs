@@ -1,4 +1,4 @@
-//! How the workers are told what to do with their clients, and how they say that they have done it.
+//! Orders to the workers about their clients, and the workers' acknowledgements.
 
 use std::cell::Cell;
 use std::io;
@@ -12,22 +12,22 @@ use crate::catalogue::channel::Topic;
 use crate::context::portable::Connection;
 use crate::context::portable::Departure;
 
-/// What a worker does with its clients.
+/// A worker's treatment of its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It meets the masters and waits: another process still accepts.
     Starting,
     /// It accepts and serves.
     Serving,
-    /// It serves those that are there.
+    /// It serves the clients that are there.
     Closed,
-    /// It lets go of them, one after the other.
+    /// It releases clients, one after the other.
     Departing,
     /// Another process serves: it ends.
     Departed,
 }
 
-/// The end of the thread that hands over.
+/// The handover thread's side of the channels.
 pub(crate) struct Helm {
     phase: watch::Sender<Phase>,
     obeyed: mpsc::Receiver<Obeyed>,
@@ -37,45 +37,45 @@ pub(crate) struct Helm {
     departures: mpsc::Receiver<Departure>,
 }
 
-/// The end of one worker.
+/// A worker's side of the channels.
 pub(crate) struct Orders {
     phase: watch::Receiver<Phase>,
     obeyed: mpsc::Sender<Obeyed>,
     others: UnboundedReceiver<Order>,
-    /// Where clients go that it lets go of.
+    /// Channel for the clients that it releases.
     pub(crate) departures: mpsc::Sender<Departure>,
 }
 
-/// What a worker is to do.
+/// An order to a worker.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// With all its clients.
+    /// Treat all clients like this.
     Phase(Phase),
-    /// With one more.
+    /// Take over one more client.
     GoOnWith(Box<Connection>),
-    /// For the sake of subscribers that will come.
+    /// Listen to these topics, for subscribers that will come.
     Listen(Vec<Topic>),
-    /// No more will come.
+    /// Stop listening: no more subscribers will come.
     StopListening,
 }
 
-/// What a worker has done.
+/// An acknowledgement of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obeyed {
-    /// It does what the phase says.
+    /// It follows this phase.
     Phase(Phase),
     /// The masters know that it listens.
     Listens,
 }
 
-/// How long a worker may take to do as it is told: some turns of its event loop, and meeting the masters first.
+/// Maximum time for a worker to obey: some turns of its event loop, after meeting the masters.
 const OBEY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long masters may take to confirm subscriptions.
+/// Maximum time for masters to confirm subscriptions.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Helm {
-    /// For so many workers, which begin with what `phase` says.
+    /// Returns the channels for this many workers, which start in `phase`.
     pub(crate) fn new(phase: watch::Sender<Phase>, workers: usize) -> (Self, Vec<Orders>) {
         let (obeyed_by, obeyed) = mpsc::channel();
         let (departures_to, departures) = mpsc::channel();
@@ -90,40 +90,40 @@ impl Helm {
         (Self { phase, obeyed, workers, next: Cell::new(0), departures }, orders)
     }
 
-    /// Tells all workers, and waits until they have done so.
+    /// Orders all workers to follow `phase`, and waits until they do.
     ///
     /// # Errors
-    /// One of them does not.
+    /// Returns an error if one of them does not.
     pub(crate) fn order(&self, phase: Phase) -> io::Result<()> {
         self.phase.send_replace(phase);
         self.obeyed(Obeyed::Phase(phase))
     }
 
-    /// All workers hear what subscribers are interested in that will come.
+    /// Makes all workers listen to the topics of subscribers that will come.
     ///
     /// # Errors
-    /// One of them does not.
+    /// Returns an error if one of them does not.
     pub(crate) fn listen(&self, topics: &[Topic]) -> io::Result<()> {
         self.tell(|| Order::Listen(topics.to_vec()));
         self.obeyed(Obeyed::Listens)
     }
 
-    /// No more subscribers will come.
+    /// Makes all workers stop listening: no more subscribers will come.
     pub(crate) fn stop_listening(&self) {
         self.tell(|| Order::StopListening);
     }
 
     fn tell(&self, order: impl Fn() -> Order) {
         for worker in &self.workers {
-            // A worker that has gone has no clients any more.
+            // A worker that is gone has no clients any more.
             let _ = worker.send(order());
         }
     }
 
-    /// Waits until all workers have done so.
+    /// Waits until all workers have acknowledged this.
     ///
     /// # Errors
-    /// One of them does not.
+    /// Returns an error if one of them does not.
     pub(crate) fn obeyed(&self, what: Obeyed) -> io::Result<()> {
         let limit = now() + OBEY_TIMEOUT;
         let mut missing = self.workers.len();
@@ -137,43 +137,43 @@ impl Helm {
         Ok(())
     }
 
-    /// The workers go on with a client, each with the next.
+    /// Gives a client to a worker, to each in turn.
     pub(crate) fn settle(&self, connection: Box<Connection>) {
         let worker = self.next.get() % self.workers.len();
         self.next.set(worker + 1);
-        // A worker that has gone has no clients any more.
+        // A worker that is gone has no clients any more.
         let _ = self.workers[worker].send(Order::GoOnWith(connection));
     }
 
-    /// The next client that a worker lets go of.
+    /// Returns the next client that a worker releases.
     pub(crate) fn departure(&self, within: Duration) -> Option<Departure> {
         self.departures.recv_timeout(within).ok()
     }
 }
 
 impl Orders {
-    /// The next order; the first one is what the worker begins with.
+    /// Returns the next order; the first one is the phase to start in.
     pub(crate) async fn next(&mut self) -> Order {
         tokio::select! {
             biased;
             Ok(()) = self.phase.changed() => Order::Phase(*self.phase.borrow_and_update()),
             Some(order) = self.others.recv() => order,
-            // Nobody hands over.
+            // No handover thread is left.
             else => std::future::pending().await,
         }
     }
 
-    /// It is done.
+    /// Acknowledges a phase.
     pub(crate) fn obeyed(&self, phase: Phase) {
-        // Where nobody hands over, nobody wants to know.
+        // Without a handover nothing receives this.
         let _ = self.obeyed.send(Obeyed::Phase(phase));
     }
 
-    /// Says so once the masters know that this worker listens.
+    /// Sends the acknowledgement once the masters know that this worker listens.
     pub(crate) fn listens(&self, masters_know: impl Future<Output = ()> + 'static) {
         let obeyed = self.obeyed.clone();
         tokio::task::spawn_local(async move {
-            // A master that does not answer holds nobody up.
+            // A master that does not answer must not delay this.
             let _ = tokio::time::timeout(LISTEN_TIMEOUT, masters_know).await;
             let _ = obeyed.send(Obeyed::Listens);
         });
