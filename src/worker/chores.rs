@@ -1,4 +1,4 @@
-//! What a worker does beside serving clients, now and then.
+//! A worker's periodic tasks, apart from serving clients.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,10 +11,10 @@ use crate::engine::link::Link;
 use crate::metrics::histogram::micros;
 use crate::time::clock::{self, Instant};
 
-/// How often a worker looks at itself.
+/// Interval at which a worker samples its own state.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Notes what is not counted when it happens, and how late the event loop is.
+/// Records metrics that are not counted as events occur, and how late the event loop is.
 pub(super) async fn look_at_itself(worker: Rc<Worker>) {
     let mut rate = Rate::default();
     let mut behind = vec![Behind::default(); worker.engine.links().len()];
@@ -39,7 +39,7 @@ pub(super) async fn look_at_itself(worker: Rc<Worker>) {
     }
 }
 
-/// How many registers a master was behind on, and since when that has not become less.
+/// Number of registers that a master lacks, and since when it has not fallen.
 #[derive(Clone, Default)]
 struct Behind(u64, Option<Instant>);
 
@@ -57,7 +57,7 @@ impl Behind {
     }
 }
 
-/// Requests for each second, over so many looks (`STATS_METRIC_SAMPLES` in Redis's `server.h`).
+/// Requests per second, over the last samples (`STATS_METRIC_SAMPLES` in Redis's `server.h`).
 #[derive(Default)]
 struct Rate(VecDeque<(Instant, u64)>);
 
@@ -77,7 +77,7 @@ impl Rate {
 }
 
 /// Ends clients that have been silent for too long (`clientsCronHandleTimeout` in Redis's `timeout.c`). The first
-/// worker does that for all.
+/// worker does this for all.
 pub(super) async fn timeouts(worker: Rc<Worker>) {
     loop {
         let timeout = worker.live().timeout;
@@ -91,7 +91,7 @@ pub(super) async fn timeouts(worker: Rc<Worker>) {
     }
 }
 
-/// Lets every session look who it is when users have changed. The first worker does that for all.
+/// Makes every session check its user when users have changed. The first worker does this for all.
 pub(super) async fn changes(worker: Rc<Worker>) {
     let mut changed = worker.shared.changed();
     let mut users = Arc::clone(&changed.borrow_and_update().users);
@@ -120,7 +120,7 @@ pub(super) async fn deadlines(engine: Rc<Engine>) {
         let (now, next) = (clock::now(), engine.next_deadline());
         match next {
             None => engine.deadline_set().await,
-            // What is set meanwhile may come first: the next one known may be the end of somebody's patience.
+            // A deadline set meanwhile may come first: the next one known may be the end of a round's patience.
             Some(next) if next > now => tokio::select! {
                 biased;
                 () = engine.deadline_set() => {}
@@ -134,10 +134,10 @@ pub(super) async fn deadlines(engine: Rc<Engine>) {
     }
 }
 
-/// Lets links read what lies in their sockets: it may be us who were busy, and not a master that was silent. An
-/// answer that is read after its deadline is late all the same, for the pad on the masters covers no more; but
-/// nobody else is judged before.
+/// Lets links read the bytes in their sockets: this process may have been busy, rather than a master silent. An answer
+/// that is read after its deadline is still late, because the pad on the masters covers no more. But no other master is
+/// judged before.
 async fn read_first() {
-    // The runtime looks at the sockets before it goes on here, and wakes those first for whom there is something.
+    // The runtime polls the sockets before it resumes this task, and first wakes the tasks whose sockets have data.
     tokio::task::yield_now().await;
 }

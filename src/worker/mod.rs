@@ -1,8 +1,8 @@
-//! One thread with one event loop that owns its listener, sessions and links. Nothing is shared
-//! between workers on the hot path.
+//! One thread with one event loop that owns its listener, sessions and links. Nothing is shared between workers on the
+//! hot path.
 //!
-//! * `threads` starts the workers, `shared` is what all of them share;
-//! * `chores`: what a worker does beside serving; `orders`: what it does when another process takes over.
+//! * `threads` starts the workers, `shared` holds the state that all of them share;
+//! * `chores`: a worker's periodic tasks; `orders`: a handover to or from another process.
 
 mod chores;
 mod orders;
@@ -25,23 +25,22 @@ use crate::session::listener::Listeners;
 
 pub use threads::{on_one_thread, serve};
 
-/// How long the first clients are kept waiting for a quorum that votes.
+/// Maximum time that the first clients wait for a quorum that votes.
 const FIRST_CONTACT: Duration = Duration::from_secs(3);
 
-/// How long they are kept waiting for a master that does not answer, where the others are a quorum.
+/// Maximum time that they wait for a master that does not answer, where the others are a quorum.
 const TRIAL: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether the last client has gone while draining.
+/// Interval at which draining checks whether the last client has left.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
 
-/// The masters belong to others.
+/// Error for masters that belong to another cluster.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct CannotServe(String);
 
 impl Worker {
-    /// Connects to the masters, serves clients until `shutdown` or until a successor does, then lets them
-    /// finish.
+    /// Connects to the masters, serves clients until `shutdown` or until a successor does, then lets them finish.
     async fn serve(
         self: Rc<Self>,
         listeners: Arc<Listeners>,
@@ -62,7 +61,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Resolves when these masters are found to be others'.
+    /// Resolves when these masters turn out to belong to another cluster.
     async fn refused(&self) -> String {
         let electorate = self.engine.shared_electorate();
         loop {
@@ -74,14 +73,13 @@ impl Worker {
         }
     }
 
-    /// Connects to the masters. Clients may come once this returns: then those that can be reached are
-    /// known.
+    /// Connects to the masters. Clients may come once this returns: by then it is known which masters can be reached.
     pub async fn start(self: &Rc<Self>, dial: impl Dial + Clone) {
         self.connect(dial);
         self.first_contact().await;
     }
 
-    /// Starts what runs beside the sessions.
+    /// Starts the tasks that run next to the sessions.
     fn connect(self: &Rc<Self>, dial: impl Dial + Clone) {
         for link in self.engine.links() {
             let link = Rc::clone(link);
@@ -118,7 +116,7 @@ impl Worker {
         }
     }
 
-    /// The first worker does that for all.
+    /// Starts the tasks that watch the masters and the data Redis. The first worker does this for all.
     fn look_after_masters(&self, dial: impl Dial + Clone) {
         let electorate = self.engine.shared_electorate();
         if let Some(upstream) = self.data() {
@@ -150,7 +148,7 @@ impl Worker {
     async fn drain(&self, limit: Duration) {
         self.draining.set(true);
         self.shared.registry.wake_all();
-        // What takes a lost claim back, or ends a lease, goes to masters even when its client has gone.
+        // Requests that take a lost claim back, or end a lease, still go to masters after their client has gone.
         let delivers = || self.engine.links().iter().any(|link| link.is_up() && link.owes());
         let connected = || self.shared.registry.connected();
         let serves = || connected() > 0 || self.engine.in_flight() > 0 || delivers();
@@ -164,7 +162,7 @@ impl Worker {
         }
     }
 
-    /// The same for locks on the data Redis, which another process would not take back.
+    /// Whether locks on the data Redis are still to be taken back, which another process would not do.
     fn takes_back(&self) -> bool {
         self.gate.get().is_some_and(|gate| gate.pending().can_be_done())
     }

@@ -15,11 +15,11 @@ use crate::session::handover::go_on_with;
 use crate::session::listener::Listeners;
 use crate::time::clock::{self, Instant};
 
-/// How long those may take to hear it who could not be handed over in time.
+/// Maximum time to tell clients that could not be handed over in time.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Does as it is told until another process serves; says since when the clients went there.
+    /// Follows orders until another process serves. Returns since when clients went there.
     pub(super) async fn follow(
         self: &Rc<Self>,
         listeners: Arc<Listeners>,
@@ -75,8 +75,8 @@ impl Worker {
         }
     }
 
-    /// The clients are served elsewhere since `since`. What masters that are down, and the data Redis, still have to get is known
-    /// here only: they have as long as clients would have.
+    /// Drains the worker after clients have been served elsewhere since `since`. Only this process knows what masters
+    /// that are down, and the data Redis, are still owed. They get as much time as clients would.
     pub(super) async fn drain_after(&self, since: Instant) {
         let drain_timeout = self.live().drain_timeout;
         let limit = since + drain_timeout;

@@ -1,4 +1,4 @@
-//! The threads of the process: one for each worker.
+//! The threads of the process, one per worker.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::net::socket_file::SocketFile;
 use crate::net::tls::server::Server;
 use crate::session::listener::Listeners;
 
-/// Serves until `shutdown` becomes true and all workers are drained, or until a successor serves: then this is its
-/// process id. `server` is there if clients may use TLS. `listening` learns where clients connect, e.g. at the port that
-/// the system chose, and what the workers share, as soon as clients may come.
+/// Serves until `shutdown` becomes true and all workers are drained, or until a successor serves. In the latter case
+/// returns the successor's process id. `server` is there if clients may use TLS. As soon as clients may come, calls
+/// `listening` with the listeners, e.g. for the port that the system chose, and with the state that workers share.
 ///
 /// # Errors
-/// When an address cannot be listened on, a predecessor does not let go, or a worker cannot be started.
+/// Returns an error if an address cannot be listened on, a predecessor does not let go, or a worker cannot be started.
 pub fn serve(
     shared: Shared,
     server: Option<Arc<Server>>,
@@ -65,13 +65,12 @@ fn socket_files(settings: &Settings, handover: &Handover) -> Vec<SocketFile> {
     paths.filter_map(SocketFile::at).collect()
 }
 
-/// Tasks that have their turn before the sockets are looked at: with the length of a turn
-/// ([`TURN`](crate::client::timeslice::TURN)) that is how long a master's answer may lie there.
+/// Tasks run before the sockets are polled. With the length of a turn ([`TURN`](crate::client::timeslice::TURN)) this
+/// bounds how long a master's answer may wait there.
 const TURNS_BETWEEN_LOOKS: u32 = 16;
 
 fn event_loop() -> std::io::Result<LocalRuntime> {
-    // Not a `LocalSet` on a runtime: it would be woken through an eventfd, one system call for
-    // every turn of the event loop.
+    // A `LocalSet` on a runtime would be woken through an eventfd: one system call for every turn of the event loop.
     let mut builder = Builder::new_current_thread();
     builder.enable_all().event_interval(TURNS_BETWEEN_LOOKS).build_local(LocalOptions::default())
 }
@@ -107,7 +106,7 @@ fn run(
 /// Runs one task to its end, on this thread.
 ///
 /// # Errors
-/// When the event loop cannot be made.
+/// Returns an error if the event loop cannot be created.
 pub fn on_one_thread<T>(task: impl Future<Output = T>) -> std::io::Result<T> {
     Ok(event_loop()?.block_on(task))
 }
