@@ -1,4 +1,4 @@
-//! `redlock-proxy check`: asks every master about itself, once, and says what the proxy would make of it.
+//! `redlock-proxy check`: asks every master about itself, once, and reports how the proxy would judge it.
 
 mod list;
 
@@ -20,10 +20,10 @@ use crate::masters::electorate::Terms;
 use crate::masters::probe::{Look, ProbeError, look_once};
 use crate::masters::roster::youth::trusted;
 
-/// How long a master may take for everything.
+/// Maximum time for a master's answers together.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What came out.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// A table with a line for each master, the roster, and a sentence.
@@ -97,7 +97,7 @@ fn report(settings: &Settings, looks: &Looks) -> Report {
     Report { text, can_serve }
 }
 
-/// Says that no roster was found. Only all masters together tell that there is none.
+/// Returns the line for a missing roster. Only all masters together prove that there is none.
 fn no_roster(looks: &Looks) -> String {
     match looks.iter().all(Result::is_ok) {
         true => "no roster: no proxy has used them yet.\n".to_owned(),
@@ -105,8 +105,8 @@ fn no_roster(looks: &Looks) -> String {
     }
 }
 
-/// What becomes of masters without a roster when a quorum could vote, and some could not. Those that are merely younger do
-/// not keep the others from founding a cluster.
+/// Returns the outlook for masters without a roster when a quorum could vote, and some could not. Masters that are
+/// merely younger do not keep the others from founding a cluster.
 fn founding_outlook(looks: &Looks) -> Result<String, String> {
     let is_there = |look: &Result<Look, ProbeError>| {
         look.as_ref().is_ok_and(|look| look.facts.bar.is_none() && !is_rest(look))
@@ -117,7 +117,7 @@ fn founding_outlook(looks: &Looks) -> Result<String, String> {
     }
 }
 
-/// Whether something of a cluster is left on a master.
+/// Whether a master holds remains of a cluster.
 fn is_rest(look: &Look) -> bool {
     look.marks.any().is_some() || look.marks.roster().is_some()
 }
@@ -141,7 +141,7 @@ fn list(settings: &Settings, looks: &Looks) -> List {
     List { shown, clusters: looks.iter().map(cluster).collect(), addresses }
 }
 
-/// The roster, a line for each member.
+/// Formats the roster, a line for each member.
 fn told(roster: &Roster) -> String {
     let (cluster, version) = (&roster.cluster, roster.version);
     let mut text = format!("roster: cluster {cluster}, version {version}\n");
@@ -156,7 +156,7 @@ fn told(roster: &Roster) -> String {
     text
 }
 
-/// Whether this master would vote, or why not.
+/// Returns whether this master would vote, or why not.
 fn verdict(
     settings: &Settings,
     looks: &Looks,
@@ -184,7 +184,7 @@ fn verdict(
     }
 }
 
-/// Whether a member of the roster remembers.
+/// Checks that a member of the roster remembers: it is in, was not restarted, and still has its mark.
 fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> {
     let here = list.shown[index].as_ref().ok_or("it was not seen")?;
     if is_strange(roster, here) {
@@ -213,7 +213,7 @@ fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> 
     }
 }
 
-/// Whether a master would vote when the cluster is founded.
+/// Returns whether a master would vote when the cluster is founded, or why not.
 fn youth(settings: &Settings, looks: &Looks, index: usize) -> Result<(), String> {
     let terms = Terms {
         quorum: Quorum::of(settings.masters.len()),
@@ -249,7 +249,7 @@ fn row(address: String, look: Option<&Look>, verdict: String) -> [String; 10] {
     ]
 }
 
-/// Columns two spaces apart.
+/// Formats columns two spaces apart.
 fn table(rows: &[[String; 10]]) -> String {
     let mut widths = [0; 10];
     for row in rows {

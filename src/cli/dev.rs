@@ -1,4 +1,4 @@
-//! `redlock-proxy dev`: local masters and a data Redis for a first try, started and ended with the proxy.
+//! `redlock-proxy dev`: local masters and a data Redis for a first try, which start and end with the proxy.
 //!
 //! Each is a plain `redis-server` on a free port of 127.0.0.1 with a directory of its own, and persists nothing.
 
@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 
 use crate::config::MasterAddr;
 
-/// Running local masters, and perhaps a data Redis beside them. Dropping it ends them and removes their files.
+/// Running local masters, and possibly a data Redis next to them. Dropping it ends them and removes their files.
 ///
-/// They end as well when the thread that started them does, however it ends, provided that `setpriv`
-/// (util-linux) is installed; so start them from the main thread.
+/// They also end when the thread that started them does, however it ends, provided that `setpriv` (util-linux) is
+/// installed. So start them from the main thread.
 #[derive(Debug)]
 pub struct LocalMasters {
     servers: Vec<Server>,
@@ -28,7 +28,7 @@ pub struct LocalMasters {
     directory: Directory,
 }
 
-/// Why local masters could not be started.
+/// Reason why local masters could not be started.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum DevError {
@@ -47,10 +47,11 @@ pub enum DevError {
 }
 
 impl LocalMasters {
-    /// Starts `n` masters, and a data Redis if it is wanted, and waits until each of them answers.
+    /// Starts `n` masters, and a data Redis if wanted, and waits until each of them answers.
     ///
     /// # Errors
-    /// No `redis-server` is installed, or one of them does not come up; those that did are ended again.
+    /// Returns an error if no `redis-server` is installed, or if one of them does not come up. The others are ended
+    /// then.
     pub fn start(n: usize, with_data: bool) -> Result<Self, DevError> {
         for _ in 1..ATTEMPTS {
             match Self::start_on_free_ports(n, with_data) {
@@ -81,7 +82,7 @@ impl LocalMasters {
         Ok(masters)
     }
 
-    /// Where they listen.
+    /// Returns the addresses of the masters.
     pub fn addresses(&self) -> Vec<MasterAddr> {
         let host = Ipv4Addr::LOCALHOST.to_string();
         let address = |server: &Server| MasterAddr {
@@ -94,13 +95,12 @@ impl LocalMasters {
         self.servers.iter().map(address).collect()
     }
 
-    /// The URL of the data Redis, if there is one.
+    /// Returns the URL of the data Redis, if there is one.
     pub fn data(&self) -> Option<String> {
         self.data.as_ref().map(|server| format!("redis://127.0.0.1:{}", server.port))
     }
 
-    /// What somebody who tries the proxy for the first time wants to read: what runs, and what to
-    /// paste into another terminal.
+    /// Returns the text for a first-time user: the running processes, and the lines to paste into another terminal.
     pub fn welcome(&self, proxy: SocketAddr, admin: Option<SocketAddr>) -> String {
         let mut text = String::new();
         for server in &self.servers {
@@ -199,12 +199,12 @@ impl Drop for Directory {
     }
 }
 
-/// Fails if `path` exists: it may be somebody else's.
+/// Creates a directory. Fails if `path` exists: it may belong to somebody else.
 fn makedirectory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-/// A command whose process the kernel kills when ours ends, even by `kill -9`.
+/// Returns a command whose process the kernel kills when ours ends, even by `kill -9`.
 fn dies_with_us(program: &Path) -> Command {
     match find_program("setpriv") {
         Some(setpriv) => {
@@ -222,14 +222,14 @@ fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|place| place.join(name)).find(|program| program.is_file())
 }
 
-/// Ports that nobody listens on. All are held until the last is found, so they differ.
+/// Returns ports that nobody listens on. All are held until the last is found, so they differ.
 fn free_ports(n: usize) -> io::Result<Vec<u16>> {
     let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let listeners: Vec<TcpListener> = (0..n).map(bind).collect::<io::Result<_>>()?;
     listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
-/// The process id of the `redis-server` that listens on a port: it may be another one than was started there.
+/// Returns the process id of the `redis-server` that listens on a port: it may be another one than was started there.
 async fn process_id(port: u16) -> io::Result<u32> {
     let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     let mut connection = BufReader::new(connection);
@@ -277,16 +277,17 @@ fn lines_to_paste(proxy: SocketAddr, n: usize, with_data: bool) -> String {
 const RELEASE: &str = "if redis.call('get',KEYS[1])==ARGV[1] then \
                        return redis.call('del',KEYS[1]) else return 0 end";
 
-/// A `redis-server` without data answers after some 10 ms; more than this means that it never will.
+/// Maximum time for an answer. A `redis-server` without data answers after some 10 ms; one that takes longer than this
+/// never will.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Times that masters are started: somebody else may take a port that was free when it was looked for.
+/// Maximum attempts to start masters: another process may take a free port before they do.
 const ATTEMPTS: usize = 5;
 
-/// Short, so that the end of the process is noticed while something else holds its port.
+/// Timeout of one probe. It is short, so that the end of the process is noticed while another process holds its port.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Between two attempts to reach a starting `redis-server`.
+/// Pause between two attempts to reach a starting `redis-server`.
 const ANSWER_PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -335,7 +336,7 @@ mod tests {
         assert!(matches!(error, DevError::Ended(_)), "{error}");
     }
 
-    /// A place within that of `masters`, so that it goes with it.
+    /// Returns a directory within that of `masters`, so that it is removed with it.
     fn another_directory(masters: &LocalMasters) -> PathBuf {
         let path = masters.directory.0.join("second");
         makedirectory(&path).unwrap();

@@ -1,4 +1,4 @@
-//! `redlock-proxy health`: asks a proxy whether it is there, for the `HEALTHCHECK` of a container.
+//! `redlock-proxy health`: asks a proxy whether it is up, for the `HEALTHCHECK` of a container.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where a proxy is asked.
+/// Address of the proxy to check.
 pub enum Place {
     /// `host:port`
     Tcp(String),
@@ -26,11 +26,11 @@ impl fmt::Display for Place {
 
 /// Sends `PING` to `place`, after `AUTH` if there is a password.
 ///
-/// `-NOAUTH` is a healthy answer: the proxy is there, and it rightly asks for a password that a
-/// health check need not know. So is `-NOPERM`, of a user who may not even do that.
+/// `-NOAUTH` is a healthy answer: the proxy is up, and rightly asks for a password that a health check need not know.
+/// So is `-NOPERM`, for a user who may not even send `PING`.
 ///
 /// # Errors
-/// One sentence about what came instead.
+/// Returns one sentence about the answer that came instead.
 pub fn check(place: &Place, password: Option<&str>) -> Result<(), String> {
     let failed = |why: io::Error| format!("{place} did not answer: {why}");
     let connection = connect(place).map_err(failed)?;
@@ -50,7 +50,7 @@ pub fn check(place: &Place, password: Option<&str>) -> Result<(), String> {
     Err(format!("{place} answered PING with {reply:?}"))
 }
 
-/// Where a client on the same host reaches a proxy that listens on `listen`.
+/// Returns the address at which a client on the same host reaches a proxy that listens on `listen`.
 pub fn reachable(listen: &str) -> String {
     let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "6379"));
     match host {
@@ -92,7 +92,7 @@ fn connect_tcp(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Sends a request and reads the one line of its reply.
+/// Sends a request and reads the single line of its reply.
 fn ask(connection: &mut BufReader<Box<dyn Stream>>, request: &str) -> io::Result<String> {
     connection.get_mut().write_all(request.as_bytes())?;
     let mut line = Vec::new();
@@ -100,8 +100,8 @@ fn ask(connection: &mut BufReader<Box<dyn Stream>>, request: &str) -> io::Result
     Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
-/// For each step; the three of them stay below the 30 s that Docker gives a check.
+/// Timeout of each step; the three of them stay below the 30 s that Docker gives a check.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What answers may not be a proxy, and may never end its line.
+/// Maximum length of a reply: the other end may not be a proxy, and may never end its line.
 const LONGEST_REPLY: u64 = 4096;

@@ -1,4 +1,4 @@
-//! The log: to stderr, as `RUST_LOG` says or an operator has said since.
+//! The log: to stderr, with the filter in `RUST_LOG` or the one that an operator has set since.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry};
 
-/// What has been started.
+/// Handles to the running log.
 pub struct Log {
     /// The last events of each master, for the status page.
     pub events: Events,
@@ -37,10 +37,10 @@ pub fn start(format: LogFormat, filter: EnvFilter) -> Log {
     Log { events, level: Arc::new(Level { current, handle }) }
 }
 
-/// `RUST_LOG`, or everything from `info` on.
+/// Returns the filter in `RUST_LOG`, or everything from `info` on.
 ///
 /// # Errors
-/// One sentence about what is wrong with it.
+/// Returns one sentence about the problem with it.
 pub fn filter() -> Result<EnvFilter, String> {
     let directives = std::env::var("RUST_LOG").unwrap_or_default();
     let directives = if directives.is_empty() { "info" } else { &directives };

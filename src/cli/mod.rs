@@ -1,4 +1,4 @@
-//! The subcommands of the executable, its log, and the signals that it obeys.
+//! The subcommands of the executable, its log, and its signal handling.
 
 pub mod check;
 pub mod dev;

@@ -3,24 +3,23 @@
 use crate::config::{LogFormat, Settings};
 use crate::context::shared::{Certificates, Shared};
 
-/// How settings are read, at the start and again.
+/// Reads the settings, at the start and at each reload.
 pub type Read = Box<dyn Fn() -> Result<(Settings, LogFormat), String> + Send>;
 
-/// Reads settings and certificates again.
+/// State for reading settings and certificates again.
 pub struct Reload {
     /// Reads the settings.
     pub read: Read,
-    /// The format of the log, which stays as it was at the start.
+    /// Format of the log, which stays as it was at the start.
     pub log_format: LogFormat,
-    /// State of all workers, among it the settings that can change.
+    /// State of all workers, including the settings that can change.
     pub shared: Shared,
-    /// The certificates in use.
+    /// Certificates in use.
     pub certificates: Certificates,
 }
 
 impl Reload {
-    /// Takes over what can change, and says of everything else that it stays. What has failed comes last, where an operator
-    /// looks.
+    /// Applies the settings that can change, and logs that all others stay. Errors come last, where an operator looks.
     pub fn again(&self) {
         match (self.read)() {
             Ok((settings, log_format)) => {
@@ -41,7 +40,7 @@ impl Reload {
         }
     }
 
-    /// Whoever reads the lines finds it done.
+    /// Applies new settings. By the time the lines are logged, the change is done.
     fn adopt(&self, settings: Settings, log_format: LogFormat) {
         let mut fixed = self.shared.settings.fixed_differences(&settings);
         if log_format != self.log_format {

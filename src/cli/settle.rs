@@ -1,6 +1,6 @@
-//! `redlock-proxy settle KEY`: what each master holds under a key, and making them hold the same.
+//! `redlock-proxy settle KEY`: shows the value that each master holds under a key, and makes them hold the same.
 //!
-//! It is done as a proxy does it, with a worker of its own that serves nobody: the same decisions, and the same proofs.
+//! It works like a proxy, with a worker of its own that has no clients: with the same decisions and the same proofs.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -22,10 +22,10 @@ use crate::operation::register::{Job, Lease, Place};
 use crate::resp::reply::Reply;
 use crate::time::clock;
 
-/// How long a master may take to say whether it belongs to a cluster.
+/// Maximum time for a master to report whether it belongs to a cluster.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What came out.
+/// Result of settling a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// A table with a line for each master, and a sentence; after a change, both again.
@@ -34,25 +34,25 @@ pub struct Report {
     pub is_settled: bool,
 }
 
-/// The pause before it is looked again at what is waited for.
+/// Pause before another check.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The longest part of a string that is shown.
+/// Maximum length of a string that is shown.
 const SHOWN: usize = 64;
 
 const HEADINGS: [&str; 6] = ["master", "type", "accepted", "promised", "state", "ends"];
 
 type Row = [String; HEADINGS.len()];
 
-/// What a master holds under the key.
+/// A master's state of the key.
 struct Look {
     head: Head,
-    /// The lock, where no register is in its place.
+    /// The lock, if no register has taken its place.
     lease: Option<Lease>,
 }
 
-/// Shows what each master holds under this key of database `db`, and settles it; if it `releases`, without the lock that it
-/// holds, whoever holds that.
+/// Shows the state that each master holds under this key of database `db`, and settles it. With `releases`, removes any
+/// lock on it first, whoever holds that.
 pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Report {
     let refused = |text: &str| Report { text: format!("{text}\n"), is_settled: false };
     if is_reserved(&key) {
@@ -77,7 +77,7 @@ pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Repo
 /// Makes sure that a master belongs to a cluster. A worker would found one.
 ///
 /// # Errors
-/// None does, or none tells.
+/// Returns an error if none does, or if none reports it.
 async fn find_mark(shared: &Shared) -> Result<(), String> {
     let mut looks = JoinSet::new();
     for address in &shared.settings.masters {
@@ -157,7 +157,7 @@ impl Settling {
         Report { text, is_settled: missing.and(self.worker.engine().voters()).is_empty() }
     }
 
-    /// Settles it, once what may still be votes for a lock is none any more. Returns what was removed of it.
+    /// Settles the key, once leases that may still be votes for a lock no longer are. Returns those that were removed.
     async fn settle(&self) -> (Result<MasterSet, Reply>, Vec<Lease>) {
         let engine = self.worker.engine();
         let rules = engine.rules();
@@ -217,7 +217,7 @@ impl Settling {
         both.map(look).collect()
     }
 
-    /// Masters that had something else, or had lost what they have now.
+    /// Returns the masters that had another value, or had lost the value that they have now.
     fn changed(&self, before: &[Option<Look>], after: &[Option<Look>]) -> MasterSet {
         let now_us = self.now_us();
         let newest = before.iter().flatten().map(|look| look.head.sight.state.accepted).max();
@@ -253,12 +253,12 @@ impl Settling {
     }
 }
 
-/// What may help where nothing can be told.
+/// Advice for a key that cannot be settled.
 const HINT: &str = "If strings that somebody wrote by hand are in the way, they may have an end. --release-locks \
                     removes every lock on the key, whoever holds it, and lets what was written last count. Nobody tells \
                     the holder.\n";
 
-/// The token of a lease, as text.
+/// Returns the token of a lease, as text.
 fn shown(lease: &Lease) -> String {
     let token = Stored::decode(&lease.value).token;
     let dots = if token.len() > SHOWN { "..." } else { "" };
@@ -297,7 +297,7 @@ fn row(address: String, Look { head, lease }: &Look, now_us: u64) -> Row {
     [address, kind.to_owned(), ballot(state.accepted), ballot(head.promised), how, ends]
 }
 
-/// A ballot as people compare them: when it was made, and by whom.
+/// Formats a ballot so that people can compare it: its counter, and its worker.
 fn ballot(ballot: Ballot) -> String {
     match ballot {
         Ballot::NONE => "-".to_owned(),

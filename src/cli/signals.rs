@@ -1,5 +1,5 @@
-//! Signals: the first SIGTERM or SIGINT asks the process to end, the second enforces it. SIGHUP has what can change
-//! read again, SIGUSR2 has the program started again, to take over.
+//! Signals. The first SIGTERM or SIGINT asks the process to end, the second forces it to. SIGHUP reloads the settings
+//! that can change. SIGUSR2 starts the program again, to take over.
 
 use std::io;
 
@@ -7,12 +7,12 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Listens for signals from now on, on a thread of its own. The receiver turns `true` with the first that asks for the
-/// end; the second one calls `at_once` and ends the process with 128 plus the signal's number. `read_again` is called
-/// for each SIGHUP before that, `upgrade` for each SIGUSR2.
+/// Listens for signals from now on, on a thread of its own. The receiver turns `true` with the first signal that asks
+/// for the end. The second one calls `at_once` and ends the process with 128 plus the signal's number. Before that,
+/// each SIGHUP calls `read_again`, and each SIGUSR2 calls `upgrade`.
 ///
 /// # Errors
-/// The system refuses a thread or a signal handler.
+/// Returns an error if the system refuses a thread or a signal handler.
 pub fn listen(
     mut read_again: impl FnMut() + Send + 'static,
     mut upgrade: impl FnMut() + Send + 'static,
@@ -32,7 +32,7 @@ pub fn listen(
     let listen = async move {
         let name = signals.end(&mut read_again, &mut upgrade).await.name();
         tracing::info!("{name}: finishing what is in flight, a second signal ends at once");
-        // Nobody listens any more only if the proxy is ending anyway.
+        // The receiver is gone only if the proxy is ending anyway.
         let _ = stop.send(true);
         let second = signals.end(|| (), || ()).await;
         tracing::warn!("second signal ({}): ending at once", second.name());
@@ -53,7 +53,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// The next that asks for the end.
+    /// Waits for the next signal that asks for the end.
     async fn end(&mut self, mut on_hang_up: impl FnMut(), mut on_user_2: impl FnMut()) -> Received {
         loop {
             tokio::select! {
@@ -80,7 +80,7 @@ impl Received {
         }
     }
 
-    /// What a shell reports for a process that a signal killed.
+    /// Returns the exit code that a shell reports for a process killed by this signal.
     fn exit_code(self) -> i32 {
         match self {
             Self::Interrupt => 130,

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What SIGUSR2 does; nothing but a line in the log if nothing could be handed over.
+/// Returns the handler of SIGUSR2. If nothing can be handed over, it only logs a line.
 pub fn on_request(has_handover: bool) -> impl FnMut() + Send + 'static {
     let is_under_way = Arc::new(AtomicBool::new(false));
     move || {
@@ -41,14 +41,15 @@ fn start(is_under_way: &Arc<AtomicBool>) {
     }
 }
 
-/// As it was typed: what is installed there now is another version, and a link may lead elsewhere.
+/// Starts the program under the name that was typed: the version installed there may be new, and a link may have
+/// changed.
 fn again() -> io::Result<Child> {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_else(|| OsString::from("redlock-proxy"));
     Command::new(program).args(words).spawn()
 }
 
-/// A successor outlives this process; one that does not has said why.
+/// Waits for the child. A successor outlives this process; one that does not has logged its reason.
 fn wait_for(mut child: Child, is_under_way: &AtomicBool) {
     let pid = child.id();
     let ended = child.wait().map_or_else(|why| why.to_string(), |status| status.to_string());

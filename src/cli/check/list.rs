@@ -1,4 +1,4 @@
-//! Whether the masters of a list belong together, as a proxy that is started with them would find.
+//! Check whether the masters of a list belong together, as a proxy started with them would find.
 
 use crate::decision::roster::admission::Shown;
 use crate::decision::roster::roster::Roster;
@@ -7,14 +7,14 @@ use crate::decision::roster::seats::{Seats, seats};
 /// A list of masters, with an entry for each in all fields.
 pub(super) struct List {
     pub(super) addresses: Vec<String>,
-    /// What each shows of itself; `None`: it cannot be seen.
+    /// Data that each shows of itself; `None`: it cannot be seen.
     pub(super) shown: Vec<Option<Shown>>,
-    /// The cluster in any mark of each.
+    /// Cluster in any mark of each.
     pub(super) clusters: Vec<Option<String>>,
 }
 
 impl List {
-    /// Why no proxy serves it, whoever could vote.
+    /// Returns why no proxy serves this list, whichever masters could vote.
     pub(super) fn fault(&self, roster: Option<&Roster>) -> Option<String> {
         if self.has_one_twice() {
             return Some("one instance is named twice: name each master once".to_owned());
@@ -32,7 +32,7 @@ impl List {
         ))
     }
 
-    /// The member that each is.
+    /// Returns the member that each master is.
     pub(super) fn seats(&self, roster: &Roster) -> Seats {
         seats(roster, &self.addresses, &self.shown, &Seats::new())
     }
@@ -43,7 +43,8 @@ impl List {
         ids.windows(2).any(|pair| pair[0] == pair[1])
     }
 
-    /// Without a roster, masters that agree with each other may have lost it.
+    /// Whether masters belong to different clusters. Without a roster, masters that agree with each other may have lost
+    /// it.
     fn has_strangers(&self, roster: Option<&Roster>) -> bool {
         let mut clusters = self.clusters.iter().flatten();
         let ours = roster.map(|roster| &roster.cluster).or_else(|| clusters.clone().next());
@@ -75,8 +76,8 @@ mod tests {
         Roster { cluster, version: 2, stage: Stage::Founded, members, losses: 0 }
     }
 
-    /// A list of masters such as `a1`, the first member of the cluster `a`, `-9`, an empty one, and `?3`, one that
-    /// cannot be seen.
+    /// Returns a list of masters such as `a1`, the first member of the cluster `a`, `-9`, an empty one, and `?3`, one
+    /// that cannot be seen.
     fn list(names: &[&str]) -> List {
         let cluster = |name: &&str| match name.split_at(1) {
             ("-" | "?", _) => None,
