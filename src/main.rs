@@ -2,10 +2,10 @@
 //!
 //! | code | meaning |
 //! | --- | --- |
-//! | 0 | told to stop and everything in flight was finished, or handed over to another process; `learn` has told what it saw |
-//! | 1 | failed, or `health` found nobody well, or `check` masters that no proxy serves, or `settle` could not |
+//! | 0 | stopped on request, after everything in flight was finished or handed over to another process; or `learn` has reported |
+//! | 1 | failed; or `health` found no healthy proxy, `check` found masters that no proxy serves, or `settle` failed |
 //! | 64 | wrong usage or settings (`EX_USAGE`) |
-//! | 69 | the address, a program that `dev` needs, or what the running proxy has is not available, or masters are another cluster's (`EX_UNAVAILABLE`) |
+//! | 69 | something is not available: the address, a program that `dev` needs, or what the running proxy has; or masters are another cluster's (`EX_UNAVAILABLE`) |
 //! | 130, 143 | a second SIGINT or SIGTERM ended it at once |
 
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ use redlock_proxy::session::listener::{CannotListen, Listeners};
 use redlock_proxy::worker::{self, CannotServe};
 use sd_notify::NotifyState;
 
-/// jemalloc, as in Redis: the C library's keeps the room that many small buffers leave between those in use.
+/// jemalloc, as in Redis: the C library's allocator keeps the gaps that many small buffers leave between those in use.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -112,7 +112,7 @@ fn understood(
     both.map_err(|why| why.to_string())
 }
 
-/// Unreadable certificates are wrong settings.
+/// Reads the certificates. Unreadable ones are wrong settings.
 fn certificates(settings: &Settings) -> Result<Certificates, Failure> {
     Certificates::read(settings).map_err(Failure::usage)
 }
@@ -123,7 +123,7 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     let admin = bound.as_ref().map(|(at, _)| at.clone());
     let count = args.masters.into();
     let needs_data = typed.data.as_ref().is_none_or(|data| data.is_empty());
-    // All that can be wrong with the settings is said before a process is started.
+    // Every problem with the settings is reported before a process is started.
     let example = vec!["127.0.0.1".parse().map_err(Failure::usage)?];
     let (checked, log_format) =
         dev_settings(&cli, admin.as_deref(), NO_DATA_YET, example).map_err(Failure::usage)?;
@@ -163,7 +163,8 @@ fn dev(cli: Cli, typed: Typed) -> Result<(), Failure> {
     served
 }
 
-/// Those of `dev`, before its own masters and its own data Redis, for which `lock:*` are locks unless something else is said.
+/// Returns the settings of `dev`, before its own masters and its own data Redis run. With these, `lock:*` are locks
+/// unless something else is set.
 fn dev_settings(
     cli: &Cli,
     admin: Option<&str>,
@@ -183,11 +184,11 @@ fn dev_settings(
     understood(&typed, |typed| Settings::with_own_masters(typed, masters.clone()))
 }
 
-/// In place of a data Redis that has not been started.
+/// Stands for a data Redis that has not been started.
 const NO_DATA_YET: &str = "redis://127.0.0.1:1";
 
-/// Where `dev` shows its status page: any port will do if the usual one is in use. It is kept, as another `dev` may begin at
-/// the same moment.
+/// Binds the port of the status page of `dev`: any port will do if the usual one is in use. The listener is kept,
+/// because another `dev` may start at the same moment.
 fn bind_dev_admin() -> Result<(String, TcpListener), Failure> {
     let listener = TcpListener::bind("127.0.0.1:9379");
     let listener = listener.or_else(|_| TcpListener::bind("127.0.0.1:0"));
@@ -333,12 +334,12 @@ fn bind_admin(listen: &String, handover: &mut Handover) -> Result<TcpListener, F
 
 /// Tells a service manager that waits for it (`Type=notify`) how far the process is.
 fn tell_system(states: &[NotifyState<'_>]) {
-    // Where nobody waits, nobody is told.
+    // Fails where no service manager waits.
     let _ = sd_notify::notify(states);
 }
 
-/// Fails where somebody listens already. The workers' own listeners would not notice another proxy
-/// of the same user: with `SO_REUSEPORT` the two would share the clients. What a predecessor hands over is free.
+/// Fails if another process listens already. The workers' own listeners would not notice another proxy of the same
+/// user: with `SO_REUSEPORT` the two would share the clients. Sockets that a predecessor hands over are free.
 fn require_free(settings: &Settings, inherited: &Inherited) -> Result<(), Failure> {
     let plain = settings.listen.iter().map(|listen| (Kind::Plain, listen));
     let tls = settings.tls.iter().map(|tls| (Kind::Tls, &tls.listen));
@@ -360,13 +361,13 @@ fn cannot_listen(kind: Kind, place: &str, why: &io::Error) -> Failure {
     })
 }
 
-/// Writes to stdout. A reader that has gone away is no reason to fail.
+/// Writes to stdout. A reader that is gone is no reason to fail.
 fn say(text: &str) {
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
-/// Why the process ends with another code than 0: one sentence.
+/// Reason, in one sentence, why the process ends with a code other than 0.
 struct Failure {
     code: u8,
     sentence: String,
