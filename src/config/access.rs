@@ -1,4 +1,4 @@
-//! Who gets in: passwords, where strangers come from, and the proxy's own passwords for the masters.
+//! Access: passwords, protection from strangers, and the proxy's own passwords for the masters.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::acl::Users;
 use crate::net::address;
 use crate::net::tls::server::AuthClients;
 
-/// The password that clients must give; an empty one is none, as in `redis.conf`.
+/// Returns the password that clients must give; an empty one is none, as in `redis.conf`.
 pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSetting> {
     match (given(&typed.requirepass), given(&typed.requirepass_file)) {
         (Some(_), Some(_)) => {
@@ -21,7 +21,7 @@ pub(super) fn requirepass(typed: &Typed) -> Result<Option<Secret>, InvalidSettin
     }
 }
 
-/// Who may log in.
+/// Returns the users who may log in.
 pub(super) fn users(
     typed: &Typed,
     requirepass: Option<&Secret>,
@@ -31,7 +31,7 @@ pub(super) fn users(
     users.map(Arc::new).map_err(|why| InvalidSetting::new(why.to_string()))
 }
 
-/// Gives masters whose URL says nothing about it the user and the password that are meant for all.
+/// Gives the common user and password to masters whose URL has none.
 pub(super) fn log_in(masters: &mut [MasterAddr], typed: &Typed) -> Result<(), InvalidSetting> {
     let user = given(&typed.master_user);
     let Some(path) = given(&typed.master_password_file) else {
@@ -50,7 +50,7 @@ pub(super) fn log_in(masters: &mut [MasterAddr], typed: &Typed) -> Result<(), In
     Ok(())
 }
 
-/// The first line of a file: editors and `echo` end it.
+/// Reads the first line of a file, without the line break that editors and `echo` add.
 pub(super) fn secret_from(name: &str, path: &str) -> Result<Secret, InvalidSetting> {
     let refused = |why: &str| InvalidSetting::new(format!("{name} {path} {why}"));
     let text =
@@ -61,7 +61,7 @@ pub(super) fn secret_from(name: &str, path: &str) -> Result<Secret, InvalidSetti
     }
 }
 
-/// The names by which operators may ask.
+/// Returns the names by which operators may address the admin port.
 pub(super) fn admin_host(typed: &Typed) -> Result<Vec<String>, InvalidSetting> {
     let words = typed.admin_host.as_deref().unwrap_or_default().iter();
     let names: Vec<_> = words.map(|word| word.trim()).filter(|name| !name.is_empty()).collect();
@@ -93,7 +93,7 @@ pub(super) fn unix_socket(typed: &Typed) -> Result<Option<UnixSocket>, InvalidSe
     }
 }
 
-/// A proxy that nobody can reach is a mistake.
+/// Refuses a proxy that no client can reach: that is a mistake.
 pub(super) fn require_entrance(settings: &Settings) -> Result<(), InvalidSetting> {
     let entrances = settings.listen.is_some() || settings.tls.is_some();
     match entrances || settings.unix_socket.is_some() {
@@ -104,7 +104,7 @@ pub(super) fn require_entrance(settings: &Settings) -> Result<(), InvalidSetting
     }
 }
 
-/// Whoever reaches the proxy can take and release every lock.
+/// Refuses a proxy that is open to other hosts: any client that reaches it can take and release every lock.
 pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(), InvalidSetting> {
     if !settings.protected_mode || !live.users.default_user().is_open() {
         return Ok(());
@@ -119,14 +119,14 @@ pub(super) fn require_protection(settings: &Settings, live: &Live) -> Result<(),
     }
 }
 
-/// Where other hosts can connect without a certificate.
+/// Returns an address at which other hosts can connect without a certificate.
 pub(super) fn open_to_other_hosts(settings: &Settings) -> Option<&String> {
     let shown = settings.tls.as_ref().filter(|tls| tls.files.auth_clients != AuthClients::Yes);
     let open = [settings.listen.as_ref(), shown.map(|tls| &tls.listen)];
     open.into_iter().flatten().find(|listen| !is_loopback(listen))
 }
 
-/// A name other than `localhost` may mean any address.
+/// Whether only this host can connect there. A name other than `localhost` may mean any address.
 fn is_loopback(listen: &str) -> bool {
     let host = split_host_port(listen).map(|(host, _)| host).unwrap_or_default();
     host == "localhost" || host.parse().is_ok_and(address::is_local)

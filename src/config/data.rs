@@ -14,16 +14,16 @@ use super::{
 };
 use crate::names::lock_names::LockNames;
 
-/// Where everything goes that is no lock.
+/// Destination of everything that is no lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Where that Redis is, and how to log in to it.
+    /// Address of that Redis, and the login for it.
     pub address: DataAddr,
-    /// What goes to the masters instead.
+    /// Names that go to the masters instead.
     pub locks: LockNames,
-    /// Old instances of the application still take their locks here, so that each claim has to as well.
+    /// Whether old instances of the application still take their locks here, so that each claim must as well.
     pub has_locks: bool,
-    /// A pattern that matches nothing for so long, while there are requests, is warned of; zero: none is.
+    /// Time with requests after which a pattern that matches nothing leads to a warning; zero: never.
     pub warn_unmatched_after: Duration,
 }
 
@@ -42,18 +42,18 @@ pub struct DataAddr {
     pub db: u32,
 }
 
-/// How an instance is reached.
+/// Way to reach an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// By TCP, perhaps with TLS over it.
+    /// By TCP, possibly with TLS over it.
     Tcp(MasterAddr),
     /// By a socket of this host.
     Unix(PathBuf),
-    /// By TCP, at the address that sentinels tell.
+    /// By TCP, at the address that sentinels name.
     Sentinel(SentinelAddr),
 }
 
-/// Why a text is not the address of the data Redis. As [`InvalidMasterAddr`], it never quotes the text.
+/// Reason why a text is not the address of the data Redis. Like [`InvalidMasterAddr`], it never quotes the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum InvalidDataAddr {
@@ -102,7 +102,7 @@ fn unix(text: &str) -> Result<DataAddr, InvalidDataAddr> {
     Ok(DataAddr { place: Place::Unix(path.into()), user: None, password: None, db })
 }
 
-/// `redis://user:password@host:port/db`, of which all but the database is written as for a master.
+/// Parses `redis://user:password@host:port/db`, in which all but the database is written as for a master.
 fn tcp(text: &str) -> Result<DataAddr, InvalidDataAddr> {
     let after_scheme = text.find("://").map_or(0, |at| at + 3);
     let after_login = text.rfind('@').map_or(after_scheme, |at| at + 1);
@@ -141,10 +141,10 @@ impl fmt::Display for DataAddr {
 }
 
 impl Data {
-    /// So much traffic has a lock somewhere, mostly.
+    /// Most traffic of this length includes a lock.
     pub const WARN_UNMATCHED_AFTER: Duration = Duration::from_secs(3600);
 
-    /// The lines that tell an operator where everything goes.
+    /// Returns the lines that tell an operator where requests go.
     pub(super) fn start_lines(&self) -> [String; 2] {
         let patterns = self.locks.keys.iter().map(|pattern| String::from_utf8_lossy(pattern));
         let patterns: Vec<_> = patterns.collect();
@@ -155,10 +155,10 @@ impl Data {
         [format!("data: {}", self.address), locks]
     }
 
-    /// What was typed, if a data Redis was named.
+    /// Returns the typed settings, if a data Redis was named.
     ///
     /// # Errors
-    /// Its address is malformed or a master's, or patterns were named without it.
+    /// Returns an error if its address is malformed or a master's, or if patterns were named without it.
     pub(super) fn from_typed(
         typed: &Typed,
         masters: &[MasterAddr],
@@ -198,7 +198,7 @@ fn also_claims(typed: &Typed) -> Result<bool, InvalidSetting> {
     word.map_or(Ok(false), |word| switch(word.trim()).map_err(refused))
 }
 
-/// Its default changes nothing where there are no patterns.
+/// Returns the time for `warn-unmatched-after`. Its default changes nothing where there are no patterns.
 fn unmatched_after(typed: &Typed) -> Result<Duration, InvalidSetting> {
     let mut after = Data::WARN_UNMATCHED_AFTER;
     let parse = duration_within(0..=YEAR_MS);

@@ -1,4 +1,4 @@
-//! What was typed for `learn`.
+//! Settings of `learn`, from what was typed.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::typed::{Typed, Word};
 use super::values::{duration_within, switch};
 use super::{InvalidSetting, Settings, YEAR_MS, access, given, set, set_given};
 
-/// Settings without masters, of which no client is asked for anything: the data Redis does that.
+/// Settings without masters. The proxy asks its clients for nothing: the data Redis does that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Learning {
-    /// Where to listen, how to reach the data Redis, and the limits for clients.
+    /// Addresses to listen on, the way to the data Redis, and the limits for clients.
     pub settings: Settings,
-    /// How long to watch; `None` is until it is interrupted.
+    /// Duration of the watch; `None`: until it is interrupted.
     pub span: Option<Duration>,
 }
 
 impl Learning {
-    /// The meaning of what was typed. What is meant for a proxy with masters may stay there.
+    /// Interprets the typed settings. Those for a proxy with masters may stay there.
     ///
     /// # Errors
-    /// The first value that is malformed or out of its range, no data Redis, or an address at which any host would get at
-    /// the data Redis.
+    /// Returns an error for the first value that is malformed or out of its range, for a missing data Redis, or for an
+    /// address at which any host could reach the data Redis.
     pub fn from_typed(typed: &Typed, span: &Option<Word>) -> Result<Self, InvalidSetting> {
         let of_a_proxy = Typed {
             masters: None,
@@ -51,7 +51,8 @@ impl Learning {
     }
 }
 
-/// Whoever connects gets at the data Redis from this host, and with the login in its URL.
+/// Refuses addresses open to other hosts. A client that connects reaches the data Redis from this host, and with the
+/// login in its URL.
 fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
     match access::open_to_other_hosts(settings).filter(|_| settings.protected_mode) {
         None => Ok(()),
@@ -62,7 +63,7 @@ fn require_protection(settings: &Settings) -> Result<(), InvalidSetting> {
     }
 }
 
-/// In less time nobody takes a lock.
+/// A shorter watch sees no lock being taken.
 const SHORTEST_MS: u64 = 1;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can change while the proxy runs: by SIGHUP, which has the settings read again, or by `CONFIG SET`.
+//! Settings that can change while the proxy runs: by SIGHUP, which reads the settings again, or by `CONFIG SET`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,32 +9,32 @@ use super::values::{bytes_within, duration_within, number_within, shown_duration
 use super::{InvalidSetting, NoTtl, Secret, YEAR_MS, access, no_ttl, redis_version};
 use crate::acl::Users;
 
-/// The part of [`super::Settings`] that can change. All that is here is looked up when it is needed.
+/// The part of [`super::Settings`] that can change. Every value here is looked up when it is needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Live {
-    /// What becomes of a lock that is claimed without a TTL.
+    /// Treatment of a lock that is claimed without a TTL.
     pub no_ttl: NoTtl,
     /// The password that clients must give with `AUTH` or `HELLO`.
     pub requirepass: Option<Secret>,
-    /// Who may log in, the default user with that password among them.
+    /// Users who may log in, including the default user with that password.
     pub users: Arc<Users>,
-    /// How many clients may be connected at a time.
+    /// Maximum clients connected at a time.
     pub max_clients: usize,
-    /// How many of them may be logged in as one user; `None` is no limit.
+    /// Maximum clients logged in as one user; `None` means no limit.
     pub max_clients_per_user: Option<usize>,
-    /// Clients that send nothing for so long are disconnected; zero: never (`timeout` of redis.conf).
+    /// Silence after which a client is disconnected; zero: never (`timeout` of redis.conf).
     pub timeout: Duration,
-    /// After so much silence TCP asks whether a client is still there; zero: never (`tcp-keepalive` there).
+    /// Silence after which TCP asks whether a client is still there; zero: never (`tcp-keepalive` there).
     pub tcp_keepalive: Duration,
-    /// A client with more unread replies, in bytes, is disconnected (`client-output-buffer-limit` there).
+    /// Maximum unread replies, in bytes, before a client is disconnected (`client-output-buffer-limit` there).
     pub max_output_bytes: usize,
-    /// Clients that take more memory together are disconnected, the greediest first (`maxmemory-clients` there).
+    /// Maximum memory of all clients, beyond which the greediest are disconnected first (`maxmemory-clients` there).
     pub max_memory_clients: MemoryLimit,
-    /// Requests that took longer are noted, in microseconds; 0: all, negative: none.
+    /// Duration above which a request is logged, in microseconds; 0: all, negative: none.
     pub slowlog_log_slower_than: i64,
-    /// How many are kept.
+    /// Maximum number of logged requests kept.
     pub slowlog_max_len: usize,
-    /// How long the proxy may finish what is in flight once it was told to stop.
+    /// Maximum time to finish work in flight after the proxy was told to stop.
     pub drain_timeout: Duration,
     /// Whether `FLUSHDB` and `FLUSHALL` are allowed.
     pub allow_flush: bool,
@@ -64,7 +64,7 @@ impl Default for Live {
 }
 
 impl Live {
-    /// The meaning of what was typed; what was not typed stays.
+    /// Applies the typed settings; all others stay.
     pub(super) fn apply(&mut self, typed: &Typed) -> Result<(), InvalidSetting> {
         for (name, word) in [
             ("no-ttl", &typed.no_ttl),
@@ -90,10 +90,10 @@ impl Live {
         Ok(())
     }
 
-    /// Gives the setting called `name` the meaning of `text`; `None`: there is no such setting here.
+    /// Sets `name` to the meaning of `text`; `None`: there is no such setting here.
     ///
     /// # Errors
-    /// What would have been right, to be read after the name and the text.
+    /// Returns what would have been valid, to be read after the name and the text.
     pub fn set(&mut self, name: &str, text: &str) -> Option<Result<(), String>> {
         let output = bytes_within(MIN_OUTPUT_BYTES..=MAX_OUTPUT_BYTES);
         Some(match name {
@@ -120,7 +120,7 @@ impl Live {
         })
     }
 
-    /// Each setting's name and meaning, without passwords.
+    /// Returns each setting's name and meaning, without passwords.
     pub fn fields(&self) -> Vec<(&'static str, String)> {
         let secret = if self.requirepass.is_some() { "***" } else { "none" };
         let users: Vec<&str> = self.users.all().map(|user| &**user.name()).collect();
@@ -142,7 +142,7 @@ impl Live {
         ]
     }
 
-    /// The names of the settings in which `other` differs.
+    /// Returns the names of the settings in which `other` differs.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let mut names = super::differences(&self.fields(), &other.fields());
         if self.requirepass != other.requirepass && !names.contains(&"requirepass") {

@@ -1,5 +1,5 @@
-//! Where a master is and how to log in to it: `host:port`, `redis://user:password@host:port`, or the same by TLS
-//! with `rediss://`.
+//! Address of a master, and the login for it: `host:port`, `redis://user:password@host:port`, or the same over TLS with
+//! `rediss://`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub struct MasterAddr {
     pub user: Option<String>,
     /// The password to send in `AUTH` or `HELLO`.
     pub password: Option<Secret>,
-    /// Whether it is reached by TLS.
+    /// Whether it is reached over TLS.
     pub is_tls: bool,
 }
 
@@ -46,9 +46,9 @@ impl fmt::Display for MasterAddr {
     }
 }
 
-/// Why a text is not the address of a master.
+/// Reason why a text is not the address of a master.
 ///
-/// No variant carries the text itself: it may hold a password, also where the URL is cut wrongly.
+/// No variant carries the text itself: it may hold a password, even where the URL is split wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum InvalidMasterAddr {
@@ -68,7 +68,7 @@ pub enum InvalidMasterAddr {
     Port,
 }
 
-/// Splits `host`, `host:port`, `[ipv6]` or `[ipv6]:port`; the brackets are taken off.
+/// Splits `host`, `host:port`, `[ipv6]` or `[ipv6]:port`, and removes the brackets.
 pub(super) fn split_host_port(text: &str) -> Result<(String, Option<u16>), InvalidMasterAddr> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -152,7 +152,7 @@ fn percent_decode(text: &str) -> Result<String, InvalidMasterAddr> {
     String::from_utf8(decoded).map_err(|_| InvalidMasterAddr::Encoding)
 }
 
-/// A host name or an IPv4 address. A bare number is none: it is a port, or a count of masters.
+/// Checks a host name or an IPv4 address. Rejects a bare number, which is a port, or a count of masters.
 fn checked_name(host: &str) -> Result<&str, InvalidMasterAddr> {
     let well_formed = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
     let number = host.bytes().all(|byte| byte.is_ascii_digit());
@@ -166,7 +166,7 @@ fn parse_port(digits: &str) -> Result<u16, InvalidMasterAddr> {
     digits.parse().map_err(|_| InvalidMasterAddr::Port)
 }
 
-/// The port a Redis URL means when it names none.
+/// Port of a Redis URL that names none.
 const DEFAULT_PORT: u16 = 6379;
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! How much memory clients may take together: bytes, or a share of what the process may have.
+//! Maximum memory of all clients together: in bytes, or as a share of the memory that the process may have.
 
 use std::fmt;
 
 use super::values::bytes_within;
 
-/// `max-memory-clients`, as `maxmemory-clients` of redis.conf.
+/// `max-memory-clients`, like `maxmemory-clients` of redis.conf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// Bytes; 0 is no limit.
+    /// Bytes; 0 means no limit.
     Bytes(u64),
     /// Percentage of the memory of the machine, or of the container if that has less.
     Percent(u8),
 }
 
 impl MemoryLimit {
-    /// Ten thousand clients, as many as may be connected by default, take 40 MB when they do nothing. The rest is for
-    /// what some of them ask for, and what is left of a container of 512 MB for all else.
+    /// Ten thousand idle clients, the default maximum, take 40 MB. The rest is for requests of some of them. A
+    /// container of 512 MB then still has room for everything else.
     pub const DEFAULT: Self = Self::Bytes(256 << 20);
 
-    /// Reads `0`, `256mb` or `5%`.
+    /// Parses `0`, `256mb` or `5%`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("must be 0, from {LEAST} to {MOST} bytes, or from 1% to 100%");
         if let Some(percent) = text.strip_suffix('%') {
@@ -32,7 +32,7 @@ impl MemoryLimit {
         Ok(Self::Bytes(bytes as u64))
     }
 
-    /// The limit in bytes, where so many can be had; 0 is none.
+    /// Returns the limit in bytes, if `available` bytes can be had; 0 means no limit.
     pub fn bytes_of(self, available: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,

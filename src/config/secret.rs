@@ -13,18 +13,18 @@ impl Secret {
         Self(password.into())
     }
 
-    /// The password itself, for the one place that sends it to a master.
+    /// Returns the password itself, for the one place that sends it to a master.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether `given` is the password. The time it takes depends on the length of `given` alone, as
-    /// in `time_independent_strcmp` of Redis (`acl.c`), so it tells a stranger nothing.
+    /// Whether `given` is the password. The time it takes depends on the length of `given` alone, as in
+    /// `time_independent_strcmp` of Redis (`acl.c`), so it reveals nothing to a stranger.
     pub fn matches(&self, given: &[u8]) -> bool {
         let secret = self.0.as_bytes();
         let mut difference = u8::from(secret.len() != given.len());
         for (i, byte) in given.iter().enumerate() {
-            // An empty secret has no byte to compare with; the lengths have already told them apart.
+            // An empty secret has no byte to compare with; the lengths already differ.
             let expected = secret.get(i % secret.len().max(1)).copied().unwrap_or(0);
             difference |= black_box(byte ^ expected);
         }

@@ -6,18 +6,18 @@ use std::fmt;
 use super::master_addr::{parse_credentials, split_host_port};
 use super::{InvalidDataAddr, InvalidMasterAddr, MasterAddr, Secret};
 
-/// Whom to ask for the address of a Redis, and for which.
+/// Sentinels to ask for the address of a Redis, and its name.
 ///
 /// Displays without passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentinelAddr {
     /// The sentinels, at least one, in the order in which they were named.
     pub sentinels: Vec<MasterAddr>,
-    /// What they call the Redis: `sentinel monitor NAME ...` in `sentinel.conf`.
+    /// Name of the Redis among them: `sentinel monitor NAME ...` in `sentinel.conf`.
     pub name: String,
     /// The password of the sentinels themselves (`requirepass` in `sentinel.conf`).
     pub password: Option<Secret>,
-    /// Whether they and the Redis are reached by TLS.
+    /// Whether they and the Redis are reached over TLS.
     pub is_tls: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct SentinelAddr {
 pub(super) type Login = (Option<String>, Option<Secret>);
 
 impl SentinelAddr {
-    /// Where the Redis is, from what a sentinel has answered.
+    /// Returns the address of the Redis, from a sentinel's answer.
     pub fn master_at(&self, host: &str, port: u16) -> MasterAddr {
         let host = host.to_ascii_lowercase();
         MasterAddr { host, port, user: None, password: None, is_tls: self.is_tls }
@@ -82,7 +82,7 @@ fn sentinel(is_tls: bool, text: &str) -> Result<MasterAddr, InvalidMasterAddr> {
 const SCHEME: &str = "sentinel://";
 const TLS_SCHEME: &str = "rediss+sentinel://";
 
-/// Where a sentinel listens unless its configuration says otherwise.
+/// Port of a sentinel unless its configuration sets another.
 const SENTINEL_PORT: u16 = 26379;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Settings as they are shown: on one line, by `CONFIG GET`, and where something was to change.
+//! Formatting of settings: on one line, for `CONFIG GET`, and for reports of changes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::values::shown_duration;
 use super::{ColdStart, Data, LogFormat, NoTtl, Settings};
 
 impl Settings {
-    /// The name and meaning of each setting that stays as it is until the next start, without passwords.
+    /// Returns the name and meaning of each setting that stays the same until the next start, without passwords.
     pub fn fixed_fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = vec![("masters", self.master_list(","))];
         fields.extend(self.data_fields());
@@ -71,7 +71,7 @@ impl Settings {
     }
 }
 
-/// The names of the fields that are not the same in both.
+/// Returns the names of the fields that differ.
 pub(super) fn differences(
     ours: &[(&'static str, String)],
     theirs: &[(&'static str, String)],
@@ -91,7 +91,7 @@ fn path(path: Option<&PathBuf>) -> String {
     path.map_or_else(|| "none".to_owned(), shown)
 }
 
-/// All settings on one line, by the names they have in the configuration file, without passwords.
+/// Shows all settings on one line, by their names in the configuration file, without passwords.
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = [self.fixed_fields(), self.live.fields()].concat();

@@ -1,4 +1,4 @@
-//! Who is to be talked to by TLS, and with which certificates.
+//! TLS settings: for clients and masters, with their certificates.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::{InvalidSetting, given, set_given, values};
 use crate::net::tls::server::{self, AuthClients};
 use crate::net::tls::{PairFiles, client};
 
-/// Clients are accepted by TLS.
+/// TLS for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsListen {
     /// `host:port`; port 0 lets the system choose.
@@ -16,7 +16,7 @@ pub struct TlsListen {
     pub files: server::Files,
 }
 
-/// How masters with `rediss://` are known.
+/// TLS for masters with `rediss://`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MasterTls {
     /// The certificates.
@@ -26,10 +26,10 @@ pub struct MasterTls {
 }
 
 impl TlsListen {
-    /// What was typed, if TLS was asked for.
+    /// Returns the typed settings, if TLS was asked for.
     ///
     /// # Errors
-    /// Something that belongs to it is missing, or makes no sense without it.
+    /// Returns an error if a setting that belongs to it is missing, or makes no sense without it.
     pub(super) fn from_typed(typed: &Typed) -> Result<Option<Self>, InvalidSetting> {
         let certificate =
             pair(("tls-cert-file", &typed.tls_cert_file), ("tls-key-file", &typed.tls_key_file))?;

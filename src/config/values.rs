@@ -1,4 +1,4 @@
-//! How one value of a setting is read. Each function says in its error what would have been right.
+//! Parsers for single values of settings. Each one's error says what would have been valid.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::master_addr::split_host_port;
 
-/// A duration as people write it, `50ms`, `1s`, `2h 30m`; a bare number is milliseconds.
+/// Parses a duration as people write it, `50ms`, `1s`, `2h 30m`; a bare number is milliseconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(ms) = text.parse() {
         return Ok(Duration::from_millis(ms));
@@ -15,7 +15,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "is not a duration such as 50ms or 1s".to_owned())
 }
 
-/// A duration in a range of milliseconds.
+/// Parses a duration in a range of milliseconds.
 pub(super) fn duration_within(
     range_ms: RangeInclusive<u64>,
 ) -> impl FnOnce(&str) -> Result<Duration, String> {
@@ -31,7 +31,7 @@ pub(super) fn duration_within(
     }
 }
 
-/// The time to live of a lock.
+/// Parses the time to live of a lock.
 pub(super) fn lease(text: &str) -> Result<Duration, String> {
     duration_within(1..=LONGEST_LEASE_MS)(text)
 }
@@ -39,12 +39,12 @@ pub(super) fn lease(text: &str) -> Result<Duration, String> {
 /// A thousand years, which some libraries mean by "for ever". Far more could not be added to a clock.
 const LONGEST_LEASE_MS: u64 = 31_557_600_000_000;
 
-/// How a duration is shown: the form [`duration`] reads, without spaces.
+/// Formats a duration: the form that [`duration`] reads, without spaces.
 pub(super) fn shown_duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string().replace(' ', "")
 }
 
-/// A number in a range; NaN is in none.
+/// Parses a number in a range; NaN is in none.
 pub(super) fn number_within<T>(range: RangeInclusive<T>) -> impl FnOnce(&str) -> Result<T, String>
 where
     T: FromStr + PartialOrd + Display,
@@ -58,8 +58,8 @@ where
     }
 }
 
-/// A size in bytes within a range, with the units of `redis.conf` (`memtoull` in `util.c`): `1k` is
-/// 1,000 bytes, `1kb` is 1,024.
+/// Parses a size in bytes within a range, with the units of `redis.conf` (`memtoull` in `util.c`): `1k` is 1,000 bytes,
+/// `1kb` is 1,024.
 pub(super) fn bytes_within(
     range: RangeInclusive<usize>,
 ) -> impl FnOnce(&str) -> Result<usize, String> {
@@ -88,7 +88,7 @@ fn bytes(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(factor)
 }
 
-/// Yes or no, in the words people use in environment variables.
+/// Parses yes or no, in the words that people use in environment variables.
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -97,7 +97,7 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// `host:port` to listen on; port 0 lets the system choose one.
+/// Parses a `host:port` to listen on; port 0 lets the system choose one.
 pub(super) fn listen_address(text: &str) -> Result<String, String> {
     match split_host_port(text) {
         Ok((_, Some(_))) => Ok(text.to_owned()),
@@ -105,7 +105,7 @@ pub(super) fn listen_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// The version told to clients. Drivers compare it number by number, hence strictly `d.d.d`.
+/// Parses the version sent to clients. Drivers compare it number by number, hence strictly `d.d.d`.
 pub(super) fn redis_version(text: &str) -> Result<String, String> {
     let number =
         |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()) && part.parse::<u32>().is_ok();
