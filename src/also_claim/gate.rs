@@ -1,8 +1,7 @@
 //! One worker's connection for requests for locks at the data Redis, in the order in which they are made.
 //!
 //! A request that was not answered may still have been carried out. So a lost connection is cut off at the data Redis
-//! before the next one is used, and locks to be taken back are sent over that one first.
-
+//! before the next one is used. Locks to be taken back are sent over that one first.
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,5 +1,7 @@
-//! Health of the data Redis, as the operator sees it. While it is down, work that does not need it does without. A
-//! caller in doubt opens a connection and asks there.
+//! Health of the data Redis, as the operator sees it.
+//!
+//! Work that can do without the data Redis does so while it is down. A caller in doubt opens a connection and asks
+//! there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -30,7 +30,7 @@ pub struct Side {
     wants_own: bool,
     /// A request that a shared connection has sent back, to be passed on over the client's own.
     sent_back: Option<Box<[u8]>>,
-    /// Setup that the connection is to be brought to.
+    /// Setup that the client wants for the connection.
     wanted: Setup,
     /// Credentials of the client's login to the proxy, if it had to log in.
     own: Option<Credentials>,
@@ -350,8 +350,8 @@ impl Side {
 
     /// Prepares for `WAIT`, which is about its own connection's last write (`networking.c`, `woff` of a client), while
     /// the client's writes went another way. So the connection publishes to replicas afterwards, on a channel that
-    /// nobody can hear. A Redis before 7.0, which does not know this command, counts the effect of any command of the
-    /// connection.
+    /// nobody can hear. A Redis before 7.0 does not know this command, but there any command of the connection records
+    /// the current offset.
     pub fn catch_up(&mut self) {
         if std::mem::take(&mut self.has_shared_change)
             && let Some(connection) = self.connection()

@@ -6,13 +6,13 @@
 //!                         <-------------------   its listening sockets
 //!   meets the masters
 //!   ready                 ------------------->
-//!                                                accepts nobody any more
+//!                                                stops accepting clients
 //!                         <-------------------   yours: its last client id, its scripts
 //!   accepts
 //!   serving               ------------------->
-//!                         <-------------------   listen: what its clients have subscribed to
+//!                         <-------------------   listen: its clients' subscriptions
 //!   listening             ------------------->
-//!                         <-------------------   a client: its socket, its state, what it has half sent
+//!                         <-------------------   a client: its socket, its state, its incomplete request
 //!   taken                 ------------------->   ... for each, as soon as it waits for nothing
 //!                         <-------------------   done
 //! ```

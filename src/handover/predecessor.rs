@@ -228,7 +228,7 @@ impl Passage<'_> {
                 Departure::Closed => self.closed += 1,
             }
         }
-        // A client may call at the successor what it has loaded here.
+        // At the successor, a client may call the scripts that it has loaded here.
         self.send_scripts()?;
         for connection in &self.sent {
             let client = Message::Client { state: Box::new(connection.state.clone()) };

@@ -9,7 +9,7 @@ use crate::resp::number::parse_i64;
 use crate::resp::requests::{Args, Words};
 use crate::resp::word::is;
 
-/// Maximum bytes kept per word: more than any name that is examined has ([`LONGEST_NAME`](crate::names::LONGEST_NAME)).
+/// Maximum bytes kept per word: longer than any name that is examined ([`LONGEST_NAME`](crate::names::LONGEST_NAME)).
 const KEPT_OF_A_WORD: usize = 1024;
 
 /// Maximum bytes kept of the text of a script.
