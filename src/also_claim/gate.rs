@@ -2,6 +2,7 @@
 //!
 //! A request that was not answered may still have been carried out. So a lost connection is cut off at the data Redis
 //! before the next one is used. Locks to be taken back are sent over that one first.
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;

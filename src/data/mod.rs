@@ -1,4 +1,5 @@
 //! The application's existing Redis, next to the masters that hold its locks.
+//!
 //! ```text
 //!                            keys of locks
 //! client --RESP--> session -----------------> operation --frames--> link 1..N --> masters

@@ -1,5 +1,6 @@
 //! An upgrade that no client notices: a new process takes over the listening sockets and the clients of the running
 //! one.
+//!
 //! ```text
 //! new process                                  running process
 //!   hello, version        ------------------->
