@@ -1,4 +1,4 @@
-//! Opening a connection to a master.
+//! Opens connections to masters.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -19,57 +19,57 @@ use crate::config::{MasterAddr, MasterTls};
 use crate::net::tls::Unusable;
 use crate::net::tls::client::Client;
 
-/// What a link and a probe run over.
+/// Transport for links and probes.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Closing discards what has not been sent yet, so that a request that was given up is not
-    /// delivered after all when a partition heals.
+    /// Makes closing the stream discard unsent bytes, so that an abandoned request is not delivered when a partition
+    /// heals.
     fn abort_on_close(&self);
 }
 
-/// Opens connections to masters; tests and simulations bring their own.
+/// Opens connections to masters. Tests and simulations supply their own implementation.
 pub trait Dial: 'static {
-    /// What it opens.
+    /// The stream type of the connections.
     type Stream: Stream;
 
-    /// Opens a connection, with the host name resolved anew.
+    /// Opens a connection, resolving the host name each time.
     ///
     /// # Errors
-    /// When the master cannot be reached.
+    /// Returns an error if the master cannot be reached.
     fn dial(&self, address: &MasterAddr) -> impl Future<Output = io::Result<Self::Stream>>;
 }
 
-/// TCP, with TLS over it where an address asks for that.
+/// Plain TCP, or TLS over TCP where an address requests it.
 #[derive(Clone, Default)]
 pub struct Network {
     tls: Option<Arc<Client>>,
     server_name: Option<String>,
 }
 
-/// A connection of [`Network`].
+/// A connection opened by [`Network`].
 pub enum Connection {
-    /// Readable by everybody on its way.
+    /// Unencrypted TCP.
     Plain(TcpStream),
-    /// By nobody else.
+    /// TLS over TCP.
     Tls(Box<TlsStream<TcpStream>>),
-    /// On this host.
+    /// A Unix socket on this host.
     Unix(UnixStream),
 }
 
 impl Network {
-    /// Reads certificates if one of `masters` asks for TLS.
+    /// Reads the certificates if any of `masters` uses TLS.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// Returns an error if the certificates cannot be used.
     pub fn of(masters: &[MasterAddr], tls: &MasterTls) -> Result<Self, Unusable> {
         let is_needed = masters.iter().any(|master| master.is_tls);
         let client = is_needed.then(|| Client::read(&tls.files)).transpose()?;
         Ok(Self { tls: client.map(Arc::new), server_name: tls.server_name.clone() })
     }
 
-    /// Reads the certificates again. Connections that are open stay as they are.
+    /// Reloads the certificates. Open connections are unaffected.
     ///
     /// # Errors
-    /// They cannot be used; the ones before go on to count.
+    /// Returns an error if the certificates cannot be used; the previous ones stay in effect.
     pub fn read_again(&self) -> Result<(), Unusable> {
         self.tls.as_ref().map_or(Ok(()), |client| client.read_again())
     }
@@ -93,7 +93,7 @@ impl Dial for Network {
 }
 
 impl Connection {
-    /// Whether it is open, and nothing has come, as the system knows it at this very moment.
+    /// Whether the connection is open with nothing to read, as the kernel reports it at this moment.
     pub fn is_silent(&self) -> bool {
         let socket = match self {
             Self::Plain(stream) => stream.as_fd(),
@@ -113,7 +113,7 @@ impl Stream for Connection {
             Self::Tls(stream) => stream.get_ref().0,
             Self::Unix(_) => return,
         };
-        // Should it fail, the connection is closed in the ordinary way.
+        // If this fails, the connection closes in the ordinary way.
         let _ = stream.set_zero_linger();
     }
 }
@@ -162,13 +162,13 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// How long dialling, probing and saying hello may take together.
+/// Time limit for connecting, probing and the handshake together.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The first and the longest pause before another attempt to connect; both with jitter.
+/// First and longest pause between connection attempts, both before jitter.
 pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Pauses between attempts to connect: exponential, with jitter, without an end.
+/// Returns the pauses between connection attempts: exponential with jitter, never ending.
 pub fn backoff() -> impl Iterator<Item = Duration> {
     let (first, longest) = BACKOFF;
     let exponential = ExponentialBuilder::new().with_min_delay(first).with_max_delay(longest);

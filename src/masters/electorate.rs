@@ -1,7 +1,7 @@
-//! Who may vote now, for all workers of the process.
+//! The current voters, shared by all workers of the process.
 //!
-//! Watches say what they see of each master, the keeper says what the roster is; links and operations get a
-//! [`Term`]: who votes, and what each vote has to prove.
+//! Watches report what each master shows, and the keeper reports the roster. Links and operations read a [`Term`]: the
+//! voters and the proof that each vote needs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,41 +28,41 @@ use crate::time::clock::{self, Instant};
 use crate::time::clocks::{Clocks, Reading, Shown as ClockShown, Timekeeping, deviation};
 use crate::time::unix_time::UnixTime;
 
-/// The version of a roster that was just founded.
+/// Version of a newly founded roster.
 pub(super) const FIRST_VERSION: u64 = 1;
 
-/// Why no vote counts although the roster is known.
+/// Reason why no vote counts although the roster is known.
 const CLOCKS: &str = "the clocks of the masters are compared with what another proxy has noted, and too few agree yet: \
                       wait until more masters can be read, or --restart-wait has passed";
 
-/// What decides who may vote.
+/// Settings that decide which masters vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// How many of how many.
+    /// Number of masters and size of a majority.
     pub quorum: Quorum,
-    /// The longest time that a lock lasts.
+    /// Longest time that a lock lasts.
     pub restart_wait: Duration,
-    /// For a first deployment.
+    /// Policy for a first deployment.
     pub cold_start: ColdStart,
 }
 
-/// What the workers have found out about the masters, together.
+/// The workers' shared knowledge about the masters.
 #[derive(Debug)]
 pub struct Electorate {
     addresses: Vec<MasterAddr>,
     terms: Terms,
     state: Mutex<State>,
-    /// Counts the changes of the term.
+    /// Number of times the term has changed.
     edition: AtomicU64,
-    /// The voters once more, for whoever only counts them.
+    /// Copy of the voters for readers that only count them.
     voters: AtomicU32,
     clock_epoch: AtomicU64,
     unix_time: Arc<UnixTime>,
-    /// The standing of some master has changed.
+    /// Wakes waiters when a master's standing changes.
     changed: Notify,
-    /// Something was seen that the keeper has to look at.
+    /// Wakes the keeper when a probe finds something that it must handle.
     attention: Notify,
-    /// The same, for who only follows the roster.
+    /// Wakes the task that only follows the roster, on the same findings.
     news: Notify,
     seen: Vec<Seen>,
 }
@@ -71,61 +71,61 @@ pub struct Electorate {
 struct State {
     masters: Vec<Known>,
     clocks: Clocks,
-    /// The roster that votes are counted by.
+    /// Roster by which votes are counted.
     roster: Roster,
     seats: Seats,
     serves: bool,
-    /// Why not yet.
+    /// Reason why this proxy does not serve yet.
     waits: Option<Obstacle>,
-    /// Why never.
+    /// Reason why this proxy will never serve.
     refusal: Option<String>,
-    /// The roster was begun anew while this process ran, with what was left.
+    /// Whether the roster began anew from the surviving data while this process ran.
     may_have_lost_data: bool,
     term: Arc<Term>,
 }
 
-/// One master, as it has shown itself.
+/// A master's state as last observed.
 #[derive(Clone, Debug)]
 struct Known {
     facts: Option<Facts>,
-    /// What it showed when it was last looked at, unless that is too long ago.
+    /// Result of the last probe, unless the master has stopped answering since.
     sight: Option<Sight>,
-    /// Something was found that its mark does not tell.
+    /// Finding that the master's mark does not show.
     doubt: Option<Cause>,
-    /// Its clock is too far ahead.
+    /// Whether the master's clock is too far ahead.
     is_ahead: bool,
     standing: Standing,
     since: Instant,
 }
 
-/// What a look has shown.
+/// Result of a probe.
 #[derive(Clone, Debug)]
 pub struct Sight {
-    /// Its marks.
+    /// The master's marks.
     pub marks: Marks,
-    /// What it said about itself.
+    /// The master's description of itself.
     pub facts: Facts,
-    /// A proxy of the version before this one is connected.
+    /// Whether a proxy of the previous version is connected.
     pub has_older: bool,
-    /// What another proxy has noted there about the clocks, if that is wanted.
+    /// Another proxy's note about the clocks on this master, if one was requested.
     pub note: Option<Note>,
 }
 
-/// What is only shown, or waited for.
+/// State used only for display or for waiting.
 #[derive(Debug, Default)]
 struct Seen {
     /// Microseconds between the last question and its answer.
     latency_us: AtomicU64,
-    /// Keys that were copied to it.
+    /// Number of keys copied to the master.
     copied: AtomicU64,
-    /// How often it came on probation, by [`Cause::kind`].
+    /// Number of probations, by [`Cause::kind`].
     probations: [AtomicU64; Cause::KINDS.len()],
     progress: Arc<Progress>,
     looks: Looks,
 }
 
 impl Electorate {
-    /// The masters of these settings, which nobody has asked yet.
+    /// Creates an electorate of the masters in `settings`, none of them probed yet.
     pub fn of(settings: &Settings) -> Self {
         let terms = Terms {
             quorum: Quorum::of(settings.masters.len()),
@@ -135,7 +135,8 @@ impl Electorate {
         Self::new(terms, settings.drift, settings.masters.clone())
     }
 
-    /// Masters that nobody has asked yet. `drift` is the largest difference in rate between two clocks.
+    /// Creates an electorate of masters that have not been probed yet. `drift` is the largest difference in rate
+    /// between two clocks.
     pub fn new(terms: Terms, drift: f64, addresses: Vec<MasterAddr>) -> Self {
         let known = Known {
             facts: None,
@@ -172,38 +173,38 @@ impl Electorate {
         }
     }
 
-    /// What decides.
+    /// Settings that decide which masters vote.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// The time of day by the masters' clocks.
+    /// Time of day according to the masters' clocks.
     pub fn unix_time(&self) -> &Arc<UnixTime> {
         &self.unix_time
     }
 
-    /// Counts the changes of [`Electorate::term`].
+    /// Number of times that [`Electorate::term`] has changed.
     #[inline]
     pub fn edition(&self) -> u64 {
         self.edition.load(Ordering::Acquire)
     }
 
-    /// Who votes, and what their votes have to prove.
+    /// The voters and the proof that each vote needs.
     pub fn term(&self) -> Arc<Term> {
         Arc::clone(&self.state().term)
     }
 
-    /// The masters that may vote, if they can be reached.
+    /// Masters that may vote if they can be reached.
     pub fn voters(&self) -> MasterSet {
         MasterSet::from_bits(self.voters.load(Ordering::Relaxed))
     }
 
-    /// How a master stands.
+    /// A master's current standing.
     pub fn standing(&self, master: MasterId) -> Standing {
         self.state().masters[master.index()].standing.clone()
     }
 
-    /// Why a master does not vote, apart from being out of reach, and how far copying has come.
+    /// Returns why a master does not vote, other than being out of reach, and the progress of copying.
     pub fn reason(&self, master: MasterId) -> Option<String> {
         let reason = self.standing(master).reason()?;
         let progress = self.progress(master);
@@ -213,17 +214,17 @@ impl Electorate {
         })
     }
 
-    /// How often it came on probation, by [`Cause::kind`].
+    /// Number of times that a master was put on probation, by [`Cause::kind`].
     pub fn probations(&self, master: MasterId) -> [u64; Cause::KINDS.len()] {
         self.seen[master.index()].probations.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Whether it only has to wait.
+    /// Whether a master is on probation, so that nothing is needed but time.
     pub fn waits(&self, master: MasterId) -> bool {
         matches!(self.standing(master), Standing::Probation(_))
     }
 
-    /// `; ADDRESS: why` for each of these that must not vote, apart from being out of reach.
+    /// Returns `; ADDRESS: why` for each of `masters` that must not vote for a reason other than being out of reach.
     pub fn why_not(&self, masters: MasterSet) -> String {
         let named = |master: MasterId| {
             let why = self.reason(master);
@@ -232,17 +233,17 @@ impl Electorate {
         masters.iter().filter_map(named).collect()
     }
 
-    /// Since when it has stood so.
+    /// Time at which the master's standing last changed.
     pub fn since(&self, master: MasterId) -> Instant {
         self.state().masters[master.index()].since
     }
 
-    /// What it said last about itself.
+    /// The master's latest description of itself.
     pub fn facts(&self, master: MasterId) -> Option<Facts> {
         self.state().masters.get(master.index())?.facts.clone()
     }
 
-    /// Why this proxy does not serve yet; `None`: it does, or has not looked yet.
+    /// Returns why this proxy does not serve yet. `None` means that it serves or has not probed the masters yet.
     pub fn why_it_waits(&self) -> Option<Obstacle> {
         let state = self.state();
         if state.serves {
@@ -251,57 +252,57 @@ impl Electorate {
         state.refusal.clone().map(Obstacle::lasting).or_else(|| state.waits.clone())
     }
 
-    /// Whether this proxy serves these masters, if enough of them vote.
+    /// Whether this proxy serves these masters, provided that enough of them vote.
     pub fn serves(&self) -> bool {
         self.state().serves
     }
 
-    /// Why this proxy will never serve these masters.
+    /// Reason why this proxy will never serve these masters.
     pub fn refusal(&self) -> Option<String> {
         self.state().refusal.clone()
     }
 
-    /// Whether the roster was begun anew after a quorum had forgotten, so that data may have been lost.
+    /// Whether the roster began anew after a quorum had forgotten, so that data may have been lost.
     pub fn may_have_lost_data(&self) -> bool {
         self.state().may_have_lost_data
     }
 
-    /// The roster, as it was last decided.
+    /// The latest decided roster.
     pub fn roster(&self) -> Roster {
         self.state().roster.clone()
     }
 
-    /// The looks at a master.
+    /// The probes of a master.
     pub fn looks(&self, master: MasterId) -> &Looks {
         &self.seen[master.index()].looks
     }
 
-    /// How far copying to it has come.
+    /// Progress of copying to a master.
     pub fn progress(&self, master: MasterId) -> Arc<Progress> {
         Arc::clone(&self.seen[master.index()].progress)
     }
 
-    /// Resolves when something was seen that the keeper has to look at.
+    /// Waits until a probe finds something for the keeper to handle.
     pub async fn attention(&self) {
         self.attention.notified().await;
     }
 
-    /// The keeper has to look, whatever was seen.
+    /// Wakes the keeper regardless of what probes have found.
     pub(super) fn attend_to_roster(&self) {
         self.attention.notify_one();
     }
 
-    /// Resolves when something was seen that may concern the roster.
+    /// Waits until a probe finds something that may concern the roster.
     pub(super) async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// A vote of a master was not proved: it is looked at, at once.
+    /// Requests an immediate probe of a master whose vote lacked its proof.
     pub fn attend(&self, master: MasterId) {
         self.looks(master).want();
     }
 
-    /// A link has asked a master about itself.
+    /// Records what a master answered about itself.
     pub fn observe(&self, master: MasterId, facts: Facts) {
         self.change(|state| {
             let known = &mut state.masters[master.index()];
@@ -319,7 +320,7 @@ impl Electorate {
         });
     }
 
-    /// Whether another process than this one was met at a master since: by a link, or by whoever has admitted it.
+    /// Whether a link, or the proxy that admitted the master, has since met a process other than `run_id` there.
     pub(super) fn is_another(&self, master: MasterId, run_id: &str) -> bool {
         let state = self.state();
         let known = &state.masters[master.index()];
@@ -328,15 +329,16 @@ impl Electorate {
             || member.is_some_and(|member| member.is_in() && member.run_id != run_id)
     }
 
-    /// Whether the marks of a master have to be removed, because something has happened that they do not tell.
+    /// Whether the master's marks must be removed because something has happened that they do not show.
     pub fn is_doubted(&self, master: MasterId) -> bool {
         self.state().masters[master.index()].doubt.is_some()
     }
 
-    /// It was seen what a master shows, and how its clock goes.
+    /// Records the result of a probe and the reading of the master's clock.
     pub fn looked_at(&self, master: MasterId, sight: Sight, reading: Option<Reading>) {
         let is_news = self.change(|state| {
-            // A clock that this look finds to have been set may have been set behind what it found there.
+            // Clear the doubt before reading the clock: a clock that turns out to have been set may have been set
+            // after this probe read the marks.
             if sight.marks.any().is_none() && sight.facts.bar.is_none() {
                 state.masters[master.index()].doubt = None;
             }
@@ -365,7 +367,7 @@ impl Electorate {
         }
     }
 
-    /// A master does not answer.
+    /// Records that a master does not answer.
     pub fn lost_sight(&self, master: MasterId) {
         let was_seen = self.change(|state| {
             let shown = state.clocks.lost_sight(master);
@@ -378,12 +380,12 @@ impl Electorate {
         }
     }
 
-    /// What each master showed when it was last looked at.
+    /// Result of each master's last probe.
     pub(super) fn sights(&self) -> Vec<Option<Sight>> {
         self.state().masters.iter().map(|known| known.sight.clone()).collect()
     }
 
-    /// Votes are counted by this roster from now on.
+    /// Switches vote counting to `roster`.
     pub(super) fn follow(&self, roster: &Roster, seats: &Seats) {
         self.change(|state| {
             state.roster = roster.clone();
@@ -391,12 +393,12 @@ impl Electorate {
         });
     }
 
-    /// This proxy serves from now on.
+    /// Marks this proxy as serving.
     pub(super) fn serve(&self) {
         self.change(|state| (state.serves, state.waits) = (true, None));
     }
 
-    /// It does not serve yet. Says once why.
+    /// Records why this proxy does not serve yet, and logs each new reason once.
     pub(super) fn wait_for(&self, obstacle: Obstacle) {
         let why = obstacle.why.clone();
         let is_new = self.change(|state| {
@@ -409,13 +411,13 @@ impl Electorate {
         }
     }
 
-    /// It will never serve these masters.
+    /// Records why this proxy will never serve these masters.
     pub(super) fn refuse(&self, why: String) {
         self.change(|state| state.refusal = Some(why));
         self.changed.notify_waiters();
     }
 
-    /// The roster was begun anew with what was left, by whatever proxy.
+    /// Records that some proxy began the roster anew from the surviving data.
     pub(super) fn has_begun_anew(&self) {
         self.change(|state| state.may_have_lost_data = true);
         tracing::warn!(
@@ -429,17 +431,17 @@ impl Electorate {
         self.changed.notified()
     }
 
-    /// The clock of a master.
+    /// State of a master's clock.
     pub fn clock(&self, master: MasterId) -> Timekeeping {
         self.state().clocks.get(master)
     }
 
-    /// Whether it is still wanted what other proxies have noted about the clocks.
+    /// Whether other proxies' notes about the clocks are still needed.
     pub(super) fn wants_notes(&self) -> bool {
         self.state().clocks.wants_notes()
     }
 
-    /// What is to be noted on a master about the clocks of all, if it votes.
+    /// Returns the note to leave on a master about all clocks, if the master votes.
     pub(super) fn note_for(&self, master: MasterId) -> Option<Note> {
         let state = self.state();
         let voters = state.term.voters();
@@ -448,23 +450,23 @@ impl Electorate {
         if voters.contains(master) { state.clocks.note(voters, now_us, time_us) } else { None }
     }
 
-    /// Counts how often clocks were begun anew.
+    /// Number of times that the clocks were begun anew.
     #[inline]
     pub fn clock_epoch(&self) -> u64 {
         self.clock_epoch.load(Ordering::Relaxed)
     }
 
-    /// So many more keys were copied to `master`.
+    /// Counts `keys` more keys as copied to `master`.
     pub fn copied(&self, master: MasterId, keys: u64) {
         self.seen[master.index()].copied.fetch_add(keys, Ordering::Relaxed);
     }
 
-    /// How many keys were copied to it since the start of the process.
+    /// Number of keys copied to a master since the process started.
     pub fn keys_copied(&self, master: MasterId) -> u64 {
         self.seen[master.index()].copied.load(Ordering::Relaxed)
     }
 
-    /// How long its last answer took.
+    /// Duration of a master's last answer.
     pub fn latency(&self, master: MasterId) -> Duration {
         Duration::from_micros(self.seen[master.index()].latency_us.load(Ordering::Relaxed))
     }
@@ -474,7 +476,7 @@ impl Electorate {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.seen[master.index()].latency_us.store(micros, Ordering::Relaxed);
         let uncertain_us = self.unix_time.read(master, reading);
-        // Until it is known how clocks go on, nothing ends by the time of day that this proxy makes of them.
+        // Until it is known how the clocks continue, nothing expires by this proxy's own estimate of the time of day.
         let is_open = state.clocks.wants_notes();
         let shown = state.clocks.read(master, reading.sample(&self.unix_time));
         self.clocks_have_shown(state, shown);
@@ -519,7 +521,7 @@ impl Electorate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every change is told in the log, in one line.
+    /// Applies a change and updates standings and term. Each change of standing gets one log line.
     fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = act(&mut state);
@@ -566,7 +568,7 @@ impl Electorate {
 }
 
 impl Sight {
-    /// As decisions see it.
+    /// Converts the result to the form that decisions use.
     pub fn shown(&self, address: String) -> Shown {
         let mark = self.marks.mark().filter(|_| self.facts.bar.is_none());
         Shown { mark: mark.cloned(), run_id: self.facts.run_id.clone(), address }
@@ -610,7 +612,7 @@ impl State {
             return forgot(Cause::Restarted);
         }
         match &known.sight {
-            // Whether it does is seen with each vote.
+            // Each vote carries its own proof.
             None => match &known.standing {
                 Standing::Probation(cause) => Standing::Probation(cause.clone()),
                 _ => Standing::Voter,
@@ -620,8 +622,8 @@ impl State {
         }
     }
 
-    /// The masters whose clocks count: those that vote, and those that do not because they are too far ahead. Without them
-    /// another clock would be in the middle.
+    /// Masters whose clocks count: the voters, and those excluded for being too far ahead. Leaving the latter out
+    /// would shift the median to another clock.
     fn timekeepers(&self) -> MasterSet {
         let all = (0..self.masters.len()).map(MasterId::new);
         let ahead = all.filter(|it| self.masters[it.index()].is_ahead).collect();
@@ -637,7 +639,7 @@ impl State {
         })
     }
 
-    /// Whether a mark shows that its member remembers, under whatever version.
+    /// Whether a mark of any version shows that its member remembers.
     fn remembers(&self, place: MasterId, mark: Option<&Mark>) -> bool {
         let Some(expected) = Mark::expected(&self.roster, place, 0) else { return false };
         let Some(mark) = mark else { return false };

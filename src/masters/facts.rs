@@ -1,4 +1,4 @@
-//! What a master says about itself, and what in it keeps the master from voting.
+//! A master's description of itself, and the settings that bar it from voting.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,42 +6,42 @@ use std::time::Duration;
 use crate::lua::keyspace::SLACK_MS;
 use crate::time::clock::Instant;
 
-/// What a master said when it was asked at `at`.
+/// A master's answers about itself at the time `at`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {
-    /// `run_id`: another one means that the process was restarted.
+    /// `run_id`: a new value means that the process was restarted.
     pub run_id: String,
     /// `redis_version`
     pub version: String,
     /// `master` or `slave`.
     pub role: String,
-    /// What it writes to disk, and when.
+    /// Persistence mode: what the master writes to disk, and when.
     pub persistence: String,
     /// `maxmemory_policy`
     pub eviction: String,
-    /// How many databases it has.
+    /// Number of databases.
     pub databases: u32,
-    /// How long the process has been running.
+    /// Time since the process started.
     pub uptime: Duration,
-    /// Why it must not vote, whatever it remembers.
+    /// Reason why the master must not vote, whatever it remembers.
     pub bar: Option<Bar>,
-    /// `master_replid`: it changes when the instance becomes a master again, and for harmless reasons.
+    /// `master_replid`: changes when the instance becomes a master again, but also for harmless reasons.
     pub replid: String,
-    /// `master_replid2`: the id before, of an instance that was a replica; otherwise zeros.
+    /// `master_replid2`: the previous id of an instance that was a replica; otherwise zeros.
     pub replid_before: String,
     /// `evicted_keys`
     pub evicted: u64,
-    /// When it was asked.
+    /// Time of the request.
     pub at: Instant,
 }
 
 impl Facts {
-    /// When the process was started, if our clock goes back that far.
+    /// Returns when the process started, if our clock goes back that far.
     pub fn started(&self) -> Option<Instant> {
         self.at.checked_sub(self.uptime)
     }
 
-    /// What has happened to the data of the same process since `before` without its mark telling.
+    /// Returns what has happened to the same process's data since `before` that its mark does not show.
     pub fn doubt_since(&self, before: &Self) -> Option<Doubt> {
         if self.run_id != before.run_id {
             return None;
@@ -52,9 +52,9 @@ impl Facts {
         (self.evicted > before.evicted).then_some(Doubt::Evicted)
     }
 
-    /// Whether its new history may be that of another instance. When its first replica or a backup by `redis-cli --rdb`
-    /// comes, and when the backlog is dropped, Redis draws an id and clears the one before (`changeReplicationId`,
-    /// `clearReplicationId2`); a replica that becomes a master keeps it (`shiftReplicationId`).
+    /// Whether the new history may belong to another instance. Redis draws a new id and clears the previous one when
+    /// its first replica or a `redis-cli --rdb` backup connects, and when it drops the backlog (`changeReplicationId`,
+    /// `clearReplicationId2`). A replica that becomes a master keeps the previous id (`shiftReplicationId`).
     fn continues_another(&self) -> bool {
         let keeps_none =
             !self.replid_before.is_empty() && self.replid_before.bytes().all(|it| it == b'0');
@@ -62,66 +62,66 @@ impl Facts {
     }
 }
 
-/// What has happened to a master's data without its mark telling.
+/// A change to a master's data that its mark does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Doubt {
-    /// It was made a replica, and a master again.
+    /// The master was made a replica and then a master again.
     #[error("it followed another instance, and has that one's data")]
     Followed,
-    /// It was short of memory.
+    /// The master ran short of memory.
     #[error("it has evicted keys")]
     Evicted,
 }
 
-/// By how much the clock of a master may be ahead of the time of day, in milliseconds: masters clean up [`SLACK_MS`] after
-/// the end, and what is left is for clocks that drift until somebody looks.
+/// Maximum lead of a master's clock over the time of day, in milliseconds. Masters clean up [`SLACK_MS`] after a
+/// lock's end; the rest of that slack covers drift between two probes.
 pub const FARTHEST_AHEAD_MS: i64 = (SLACK_MS / 2).cast_signed();
 
-/// What no vote of a master can be trusted with.
+/// Reason why no vote of a master can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Bar {
-    /// It follows another instance, which may take its locks away.
+    /// The master replicates another instance, which may take its locks away.
     #[error("it is a replica: name its master instead")]
     Replica,
-    /// It keeps a part of the keys only.
+    /// The master holds only a part of the keys.
     #[error("it is a node of a cluster: name independent masters")]
     ClusterNode,
-    /// It deletes locks when memory runs short.
+    /// The master deletes locks when memory runs short.
     #[error("it may evict locks: set maxmemory-policy to noeviction, not {0}")]
     Evicts(String),
-    /// It cleans up by its own clock what has not ended by that of the others.
+    /// The master cleans up entries that have not expired yet by the other clocks.
     #[error("its clock is more than 30 s ahead of the other masters': set it")]
     Ahead,
 }
 
-/// The fields of an `INFO` text.
+/// Fields of an `INFO` reply.
 #[derive(Debug)]
 pub struct Info<'a>(HashMap<&'a str, &'a str>);
 
 impl<'a> Info<'a> {
-    /// Reads `name:value` lines.
+    /// Parses `name:value` lines.
     pub fn parse(text: &'a str) -> Self {
         Self(text.lines().filter_map(|line| line.split_once(':')).collect())
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.0.get(name).copied()
     }
 
-    /// The value of a field that is a number.
+    /// Returns the value of a numeric field.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.parse().ok()
     }
 
-    /// Why this master must not vote, as far as `INFO` says it.
+    /// Returns why this master must not vote, as far as `INFO` shows it.
     pub fn bar(&self) -> Option<Bar> {
         if self.get("role").is_some_and(|role| role != "master") {
             Some(Bar::Replica)
         } else if self.get("cluster_enabled") == Some("1") {
             Some(Bar::ClusterNode)
         } else {
-            // Also without a limit: that may be set at any time.
+            // Applies without a memory limit too, because one may be set at any time.
             let policy = self.get("maxmemory_policy").filter(|policy| *policy != "noeviction")?;
             Some(Bar::Evicts(policy.to_owned()))
         }
@@ -130,7 +130,7 @@ impl<'a> Info<'a> {
 
 #[cfg(test)]
 impl Facts {
-    /// What a master says of which nothing is to be said.
+    /// Facts of an unremarkable master.
     pub fn for_tests() -> Self {
         Self {
             run_id: "run".to_owned(),

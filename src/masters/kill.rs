@@ -1,5 +1,5 @@
-//! `SCRIPT KILL`, over a connection of its own: a master that is busy with a script takes nothing else,
-//! and the links to it have been given up.
+//! `SCRIPT KILL` over a separate connection. A master that is busy with a script accepts nothing else, and its links
+//! have already been given up.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::catalogue::error;
 use crate::config::MasterAddr;
 use crate::resp::reply::Reply;
 
-/// How long a master may take: it answers once it has noticed that it is busy
-/// (`busy-reply-threshold`), and before that nobody can end its script.
+/// Time limit for each master. A master answers once it notices that it is busy (`busy-reply-threshold`); before that
+/// nothing can end its script.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Ends the script that each of `masters` is busy with, and says what the client is told: OK if one was
-/// ended anywhere, or else why one could not be.
+/// Kills the script running on each of `masters` and returns the client's reply: OK if any script was killed,
+/// otherwise the reason why none could be.
 pub async fn kill_scripts(dial: impl Dial + Clone, masters: Vec<MasterAddr>) -> Reply {
     let mut kills = JoinSet::new();
     for address in masters {
@@ -32,7 +32,7 @@ pub async fn kill_scripts(dial: impl Dial + Clone, masters: Vec<MasterAddr>) -> 
             Ok(Ok(Err(why))) if reply != Reply::OK && is_unkillable(&why) => {
                 reply = error::UNKILLABLE;
             }
-            // It is not busy, or cannot be reached.
+            // The master is not busy or cannot be reached.
             _ => {}
         }
     }
@@ -46,7 +46,7 @@ async fn kill_script(dial: &impl Dial, address: &MasterAddr) -> Result<(), Probe
     .await
 }
 
-/// It has written, so that ending it would leave half of it.
+/// Whether the script has written, so that killing it would leave its work half done.
 fn is_unkillable(why: &ProbeError) -> bool {
     matches!(why, ProbeError::Refused(error) if error.code() == Some("UNKILLABLE"))
 }

@@ -1,30 +1,30 @@
-//! Keeping versions apart that do not know marks.
+//! Keeps out proxies of the version that does not know marks.
 //!
-//! The version before this one looks at nothing but what proxies announce by the names of their connections. It does
-//! not serve while a proxy with certainly other masters is there. So this one announces a list that can be nobody's:
-//! longer than the longest that is accepted. It does not serve itself while one of the older version is there, and
-//! announces nothing then: whoever is there first stays.
+//! The previous version only reads what proxies announce in the names of their connections. It does not serve while a
+//! proxy is connected whose masters certainly differ from its own. So this version announces a list that no proxy can
+//! have: one longer than the accepted maximum. While a proxy of the older version is connected, this one neither
+//! serves nor announces anything, so that the first to arrive stays.
 
 use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 
 use crate::decision::quorum::MAX_MASTERS;
 
-/// What the connections that look after a master are called in its `CLIENT LIST`.
+/// Name of the watch connections in a master's `CLIENT LIST`.
 const NAME: &str = "redlock-proxy-watch";
 
-/// What the older version takes for the first of our masters.
+/// Entry that the older version takes for the first of our masters.
 const NEWER: &str = "a-newer-version-serves-these-masters";
 
-/// What is announced on one master, for as long as the connection lives.
+/// State of the announcement on one master, for the lifetime of the connection.
 #[derive(Debug, Default)]
 pub(super) struct Announcement(Option<bool>);
 
 impl Announcement {
-    /// Announces that a proxy of this version is there, or only what the connection is for.
+    /// Announces that a proxy of this version is connected, or else only the purpose of the connection.
     ///
     /// # Errors
-    /// The master refuses, or does not answer.
+    /// Returns an error if the master refuses or does not answer.
     pub(super) async fn make(
         &mut self,
         connection: &mut MultiplexedConnection,
@@ -44,13 +44,13 @@ impl Announcement {
 /// Whether a proxy of the older version is connected.
 ///
 /// # Errors
-/// The master refuses, or does not answer.
+/// Returns an error if the master refuses or does not answer.
 pub(super) async fn is_there(connection: &mut MultiplexedConnection) -> RedisResult<bool> {
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(connection).await?;
     Ok(names(&list).any(is_older))
 }
 
-/// Its list of masters has one more than any proxy accepts, and no server's id.
+/// Returns an announcement whose list has one master more than any proxy accepts, and no server id.
 fn announcement() -> String {
     format!("{NAME}:{NEWER}{}||", ",".repeat(MAX_MASTERS))
 }
@@ -60,7 +60,7 @@ fn is_older(name: &str) -> bool {
     list.is_some_and(|list| !list.starts_with(NEWER))
 }
 
-/// The names in a `CLIENT LIST`. No field of it contains a space.
+/// Returns the names in a `CLIENT LIST`. None of its fields contains a space.
 fn names(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter_map(|line| line.split(' ').find_map(|field| field.strip_prefix("name=")))
 }
@@ -69,7 +69,7 @@ fn names(list: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    /// As `membership.rs` of version 0.1.0 read it.
+    /// Parses the announcement like `membership.rs` of version 0.1.0.
     #[test]
     fn the_older_version_takes_it_for_certainly_other_masters() {
         let announced = announcement();

@@ -1,4 +1,4 @@
-//! Who a master is, asked before a link to it carries votes. Not hot: the `redis` crate does it.
+//! Checks a master's identity before a link to it carries votes. Not a hot path, so it uses the `redis` crate.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,45 +15,44 @@ use crate::lua::keyspace;
 use crate::time::clock;
 use crate::time::clocks::Reading;
 
-/// How many databases a Redis has unless configured (`redis.conf`), for masters that hide it.
+/// Redis's default number of databases (`redis.conf`), assumed for masters that hide the setting.
 pub const DEFAULT_DATABASES: u32 = 16;
 
-/// How long a master may take for each answer to a probe.
+/// Time limit for each answer to a probe.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The connection that the link before this one used, so that nothing it still had on its way is
-/// executed later.
+/// Connection of the previous link, which is killed so that none of its outstanding requests run later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predecessor {
-    /// The master's `run_id` then: client ids start anew with the process.
+    /// The master's `run_id` at the time. Client ids start over with each process.
     pub run_id: String,
-    /// The id that `CLIENT ID` gave.
+    /// Id returned by `CLIENT ID`.
     pub client_id: i64,
 }
 
 impl Predecessor {
-    /// Ends it, over a connection to the same process; whether it had not ended by itself.
+    /// Kills the connection from another one to the same process. Returns whether it was still open.
     ///
     /// # Errors
-    /// The connection broke, or the server does not allow it.
+    /// Returns an error if the connection breaks or the server forbids the command.
     pub async fn kill(&self, connection: &mut MultiplexedConnection) -> RedisResult<bool> {
         redis::cmd("CLIENT").arg("KILL").arg("ID").arg(self.client_id).query_async(connection).await
     }
 }
 
-/// Why a master could not be probed.
+/// Reason why a master could not be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// It cannot be reached.
+    /// The master cannot be reached.
     #[error("cannot connect: {0}")]
     Unreachable(#[from] std::io::Error),
-    /// It does not know the user, or the password is another one.
+    /// The master does not know the user, or the password is wrong.
     #[error(
         "WRONGPASS: it does not take the user and password it is given: correct its URL or what master-user \
          and master-password-file say"
     )]
     WrongPassword,
-    /// It refused a command, e.g. for want of a password or while it is loading.
+    /// The master refused a command, e.g. because it requires a password or is loading.
     #[error("{}", in_its_words(.0))]
     Refused(redis::RedisError),
 }
@@ -74,10 +73,10 @@ impl From<redis::RedisError> for ProbeError {
     }
 }
 
-/// Asks the master at `address` who it is, gives it our scripts, and cuts `predecessor` off.
+/// Asks the master at `address` for its identity, loads our scripts into it, and kills `predecessor`.
 ///
 /// # Errors
-/// When it cannot be reached or does not answer as a Redis master does.
+/// Returns an error if the master cannot be reached or does not answer like a Redis master.
 pub async fn probe(
     dial: &impl Dial,
     address: &MasterAddr,
@@ -90,7 +89,7 @@ pub async fn probe(
     .await
 }
 
-/// Does `task` over a connection of its own, which ends with it.
+/// Runs `task` on a separate connection, which closes when the task ends.
 pub(super) async fn connected<T, F>(
     dial: &impl Dial,
     address: &MasterAddr,
@@ -103,7 +102,7 @@ where
     over(stream, &connection_info(address), task).await
 }
 
-/// The same, over a `stream` that is there already.
+/// Runs `task` like [`connected`], on an open `stream`.
 pub(crate) async fn over<T, F>(
     stream: impl Stream,
     info: &RedisConnectionInfo,
@@ -125,7 +124,7 @@ pub(super) fn connection_info(address: &MasterAddr) -> RedisConnectionInfo {
     login(address.user.as_deref(), address.password.as_ref())
 }
 
-/// Logs in with these, as far as there are some.
+/// Builds the login from a user and a password, each if present.
 pub(crate) fn login(user: Option<&str>, password: Option<&Secret>) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default();
     if let Some(user) = user {
@@ -153,7 +152,7 @@ async fn interview(
     Ok(facts)
 }
 
-/// What the master says about itself.
+/// Asks the master for its description of itself.
 pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult<Facts> {
     let at = clock::now();
     let mut other = connection.clone();
@@ -182,11 +181,11 @@ pub(super) async fn facts(connection: &mut MultiplexedConnection) -> RedisResult
     })
 }
 
-/// The sections of `INFO` that facts are in.
+/// `INFO` sections that contain the facts.
 const SECTIONS: [&str; 6] = ["server", "replication", "cluster", "memory", "stats", "persistence"];
 
-/// What `CONFIG GET` says, nothing where the master refuses to say it. That it has not answered in time means
-/// nothing.
+/// Returns the answer to `CONFIG GET`, or nothing if the master refuses the command. A timeout is an error, not a
+/// refusal.
 async fn config(connection: &mut MultiplexedConnection) -> RedisResult<HashMap<String, String>> {
     let mut get = redis::cmd("CONFIG");
     get.arg("GET").arg("databases").arg("appendfsync").arg("save");
@@ -206,22 +205,22 @@ fn persistence(info: &Info<'_>, config: &HashMap<String, String>) -> String {
     }
 }
 
-/// What one look has shown.
+/// Result of a one-off probe.
 pub struct Look {
-    /// What the master says about itself.
+    /// The master's description of itself.
     pub facts: Facts,
-    /// Its clock.
+    /// Reading of the master's clock.
     pub reading: Reading,
-    /// What its clock is ahead of ours, in microseconds.
+    /// Lead of the master's clock over ours, in microseconds.
     pub ahead_us: i64,
-    /// What it proves its memory by.
+    /// Marks that prove the master's memory.
     pub marks: Marks,
 }
 
-/// One look at a master, of a proxy that is not running.
+/// Probes a master once, for use outside a running proxy.
 ///
 /// # Errors
-/// When it cannot be reached or does not answer as a Redis master does.
+/// Returns an error if the master cannot be reached or does not answer like a Redis master.
 pub async fn look_once(dial: &impl Dial, address: &MasterAddr) -> Result<Look, ProbeError> {
     connected(dial, address, |mut connection| async move {
         let facts = facts(&mut connection).await?;
@@ -235,15 +234,15 @@ pub async fn look_once(dial: &impl Dial, address: &MasterAddr) -> Result<Look, P
     .await
 }
 
-/// Reads its clock, and how long that took.
+/// Reads the master's clock and times the exchange.
 pub(super) async fn read_clock(connection: &mut MultiplexedConnection) -> RedisResult<Reading> {
     let asked = clock::now();
     let (seconds, micros): (i64, i64) = redis::cmd("TIME").query_async(connection).await?;
     Ok(Reading { asked, answered: clock::now(), unix_micros: seconds * 1_000_000 + micros })
 }
 
-/// A master that was stopped, or behind a partition, may still have our last requests in its
-/// socket. Best effort: it may be gone already, or `CLIENT KILL` not be allowed.
+/// Kills the previous link. A master that was stopped or partitioned may still have our last requests in its socket.
+/// Best effort: the connection may be gone already, or `CLIENT KILL` may be forbidden.
 async fn cut_off(connection: &mut MultiplexedConnection, predecessor: &Predecessor) {
     if let Err(error) = predecessor.kill(connection).await {
         tracing::debug!(%error, "the link before this one could not be cut off");

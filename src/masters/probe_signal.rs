@@ -1,46 +1,46 @@
-//! Looks at a master, for whoever has to wait for one.
+//! Signals between the probes of a master and the tasks that wait for one.
 //!
-//! [`Watch`](super::watch::Watch) looks at each master once a second. Whoever has changed something on a master, or has
-//! met a vote without its proof, wants a look that comes after that.
+//! [`Watch`](super::watch::Watch) probes each master once a second. A task that has changed something on a master, or
+//! has met a vote without its proof, needs a probe that starts after that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// The looks at one master, one after the other.
+/// Sequence of the probes of one master.
 #[derive(Debug, Default)]
 pub struct Looks {
-    /// How many have begun.
+    /// Number of probes begun.
     begun: AtomicU64,
-    /// Which one was the last that has ended.
+    /// Number of the latest probe that has ended.
     ended: AtomicU64,
     wanted: Notify,
     has_ended: Notify,
 }
 
 impl Looks {
-    /// One begins.
+    /// Records the start of a probe.
     pub fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has ended, and what was seen has been told.
+    /// Records the end of a probe whose findings have been reported.
     pub fn end(&self) {
         self.ended.store(self.begun.load(Ordering::Relaxed), Ordering::Release);
         self.has_ended.notify_waiters();
     }
 
-    /// Somebody does not want to wait for the next one.
+    /// Requests a probe now instead of at the next interval.
     pub fn want(&self) {
         self.wanted.notify_one();
     }
 
-    /// Resolves when somebody does not want to wait for the next one.
+    /// Waits until a probe is requested.
     pub async fn is_wanted(&self) {
         self.wanted.notified().await;
     }
 
-    /// Resolves once one has ended that had not begun before this call.
+    /// Requests a probe and waits until one has ended that began after this call.
     pub async fn another(&self) {
         let before = self.begun.load(Ordering::Relaxed);
         self.wanted.notify_one();

@@ -1,4 +1,4 @@
-//! A connection for work on a master that is not hot: copying to it, and cleaning up on it.
+//! A connection for work on a master off the hot path: copying to it and cleaning up on it.
 
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
@@ -15,10 +15,10 @@ use super::probe::{self, ProbeError, connection_info};
 use crate::config::MasterAddr;
 use crate::decision::quorum::{MasterId, Quorum};
 
-/// How long a master may take for each answer.
+/// Time limit for each answer from a master.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why the work could not be done.
+/// Reason why the work failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
     #[error(transparent)]
@@ -31,41 +31,41 @@ pub(super) enum Failed {
     NoQuorum,
 }
 
-/// What such work has to know, and where it goes.
+/// Context for work on masters off the hot path.
 #[derive(Clone)]
 pub struct Errands<D> {
     /// Opens connections.
     pub dial: D,
-    /// All masters, in the order of the list.
+    /// All masters, in list order.
     pub addresses: Arc<[MasterAddr]>,
-    /// Who votes.
+    /// The current voters.
     pub electorate: Arc<Electorate>,
-    /// How many masters make a value count.
+    /// Quorum that makes a value count.
     pub quorum: Quorum,
-    /// How long one round of ballots may take.
+    /// Time limit for one round of ballots.
     pub vote_timeout: Duration,
-    /// How long a client waits while a quorum is silent.
+    /// Time that a client waits while a quorum is silent.
     pub patience: Duration,
 }
 
-/// Ends with its last user.
+/// A side connection, which closes with its last clone.
 #[derive(Clone)]
 pub(super) struct Errand {
     pub(super) connection: MultiplexedConnection,
-    /// Of the process at the other end.
+    /// `run_id` of the process at the other end.
     pub(super) run_id: String,
     _driver: Rc<Driver>,
 }
 
-/// The task that reads and writes a connection. It ends with this.
+/// Task that reads and writes a connection, aborted on drop.
 struct Driver(JoinHandle<()>);
 
 impl<D: Dial> Errands<D> {
-    /// A connection to the process that the electorate knows as `master`: one that nobody has met yet would
-    /// have nothing to tell, or would be told in another's place.
+    /// Connects to the process that the electorate knows as `master`. A process not met yet is rejected: it would have
+    /// nothing to tell, or would receive what is meant for another.
     ///
     /// # Errors
-    /// Also when it takes longer than [`CONNECT_TIMEOUT`]: a process that was stopped still accepts connections.
+    /// Returns an error also after [`CONNECT_TIMEOUT`]: a stopped process still accepts connections.
     pub(super) async fn to(&self, master: MasterId) -> Result<Errand, Failed> {
         let opened = tokio::time::timeout(CONNECT_TIMEOUT, self.open(master)).await;
         let too_late = |_| Err(ProbeError::from(io::Error::from(ErrorKind::TimedOut)).into());

@@ -1,35 +1,35 @@
-//! How a master stands, in words.
+//! A master's standing, in words.
 
 use super::facts::{Bar, Doubt};
 
-/// Why a master is out of the roster, or about to be.
+/// Reason why a master is out of the roster or about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Cause {
-    /// Another process answers than before.
+    /// A different process answers than before.
     #[error("it was restarted and may have forgotten locks")]
     Restarted,
-    /// It had not been running for long when the cluster was founded, and others had.
+    /// The master had not been running for long when the cluster was founded, but others had.
     #[error("it was started a short while ago and may have forgotten locks")]
     Young,
-    /// Its mark is gone, or another one.
+    /// The mark is missing or has changed.
     #[error("somebody has flushed or replaced its data, or removed its mark")]
     Flushed,
-    /// It followed another instance, or evicted keys.
+    /// The master followed another instance or evicted keys.
     #[error("{0}")]
     Doubted(Doubt),
-    /// Its clock does not go as ours does, and has ended locks too early or too late.
+    /// The master's clock deviates from ours and has expired locks too early or too late.
     #[error("its clock has {0}, and keys end by it")]
     Clock(String),
-    /// Another proxy has put it out.
+    /// Another proxy has put the master out of the roster.
     #[error("another proxy has found that it forgot")]
     Elsewhere,
 }
 
 impl Cause {
-    /// The kinds, in the order of [`Cause::kind`].
+    /// Names of the kinds, in the order of [`Cause::kind`].
     pub const KINDS: [&str; 6] = ["restarted", "young", "flushed", "doubted", "clock", "elsewhere"];
 
-    /// The place of its kind among [`Cause::KINDS`].
+    /// Returns the index of the cause's kind in [`Cause::KINDS`].
     pub fn kind(&self) -> usize {
         match self {
             Self::Restarted => 0,
@@ -45,20 +45,20 @@ impl Cause {
 /// Whether a master may vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
-    /// This proxy does not serve yet, or has not seen the master.
+    /// This proxy does not serve yet or has not seen the master.
     Waiting,
-    /// It may.
+    /// The master may vote.
     Voter,
-    /// It has forgotten, and is given back what it forgot.
+    /// The master has forgotten, and its data is being restored.
     Probation(Cause),
-    /// Not as it is.
+    /// The master must not vote as it is configured or behaves now.
     Barred(Bar),
-    /// It is no member.
+    /// The master is not a member.
     Stranger(&'static str),
 }
 
 impl Standing {
-    /// In one word, for people; it does not tell whether the master can be reached.
+    /// Returns the standing as one word for people. It does not show whether the master can be reached.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Voter => "voter",
@@ -68,7 +68,7 @@ impl Standing {
         }
     }
 
-    /// Why it may not vote, apart from being out of reach.
+    /// Returns why the master may not vote, other than being out of reach.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::Probation(cause) => Some(cause.to_string()),

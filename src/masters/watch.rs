@@ -1,8 +1,8 @@
-//! Looking after one master: who it is, which marks it shows, what has happened that they do not tell, and how its
-//! clock goes.
+//! Watches one master: its identity, its marks, its clock, and events that the marks do not show.
 //!
-//! Every vote is proved by itself. What proofs do not show (another policy, evicted keys, a master that followed another
-//! instance for a while) is noticed here, once a second, over a connection of its own: then the marks are removed.
+//! Every vote carries its own proof. Some changes do not show in proofs: another eviction policy, evicted keys, or a
+//! master that followed another instance for a while. The watch detects these once a second over its own connection,
+//! and then removes the marks.
 
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -22,44 +22,44 @@ use crate::config::MasterAddr;
 use crate::decision::quorum::MasterId;
 use crate::decision::roster::noted::Note;
 
-/// How often a master is looked at.
+/// Interval between probes of a master.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long it may take for an answer: longer than a link bears its silence.
+/// Time limit for an answer, longer than a link tolerates silence.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What came of one look.
+/// Outcome of a probe.
 enum Looked {
-    /// What was seen has been told.
+    /// The findings were reported.
     Told,
-    /// The name of the master leads to another process by now, and nothing was told.
+    /// The master's name now leads to another process, and nothing was reported.
     Elsewhere,
 }
 
-/// Why looking has ended.
+/// Reason why probing ended.
 enum Ended {
     Elsewhere,
     Lost(ProbeError),
 }
 
-/// One master, and where to say what is seen of it.
+/// A master to watch, and the electorate that receives the findings.
 pub struct Watch {
-    /// Which one.
+    /// Id of the master.
     pub master: MasterId,
-    /// Where it is.
+    /// Address of the master.
     pub address: MasterAddr,
-    /// Who votes.
+    /// Receives the findings.
     pub electorate: Arc<Electorate>,
 }
 
 impl Watch {
-    /// Looks after it for ever.
+    /// Watches the master forever.
     pub async fn run(self: Rc<Self>, dial: impl Dial) {
         let mut pauses = backoff();
         loop {
             let ended = self.look(&dial, &mut || pauses = backoff()).await;
             if let Ended::Lost(error) = ended {
-                // The links say in the log what is wrong with a connection.
+                // The links log connection problems.
                 tracing::debug!(master = %self.address, %error, "cannot look after it");
                 self.electorate.lost_sight(self.master);
             }
@@ -117,11 +117,11 @@ impl Watch {
         };
         let databases = known.databases;
         let [mut one, mut two, mut three, mut four] = [(); 4].map(|()| connection.clone());
-        // In one write: whoever waits for this look waits for one round trip.
+        // All in one write: tasks that wait for this probe wait for a single round trip.
         let (facts, mut marks, reading, has_older, note) = tokio::try_join!(
             probe::facts(connection),
             async {
-                // A node of a cluster has no databases, and would refuse.
+                // A cluster node has no databases and would refuse.
                 match known.bar {
                     Some(_) => Ok(Marks::default()),
                     None => marks::look(&mut one, databases).await,
@@ -139,7 +139,7 @@ impl Watch {
         }
         self.electorate.observe(self.master, facts.clone());
         if self.electorate.is_doubted(self.master) && facts.bar.is_none() && marks.any().is_some() {
-            // Whoever counts its votes learns it by this, other proxies as well.
+            // Removing the mark informs everyone who counts this master's votes, including other proxies.
             marks.replace(None, Keys::Keep).query_async::<i64>(connection).await?;
             marks = marks::look(connection, facts.databases).await?;
         }
@@ -154,7 +154,7 @@ impl Watch {
         Ok(Looked::Told)
     }
 
-    /// Reads what another proxy has noted about the clocks while that is wanted, and then notes what this one knows.
+    /// Reads another proxy's note about the clocks while one is wanted, and afterwards writes this proxy's own.
     async fn exchange_notes(
         &self,
         connection: &mut MultiplexedConnection,
@@ -168,14 +168,14 @@ impl Watch {
         if let Some(note) = self.electorate.note_for(self.master) {
             let mut set = redis::cmd("SET");
             let written = set.arg(CLOCKS).arg(note.to_string()).exec_async(connection).await;
-            // One that has become a replica, or is out of memory, can still be looked at.
+            // A master that became a replica or ran out of memory can still be probed.
             written.or_else(|error| if error.code().is_some() { Ok(()) } else { Err(error) })?;
         }
         Ok(None)
     }
 }
 
-/// What ACLs forbid is done without; a connection that is lost is not.
+/// Turns a refusal by ACLs into `None`. A lost connection remains an error.
 fn where_allowed<T>(answer: RedisResult<T>) -> RedisResult<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

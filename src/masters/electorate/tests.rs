@@ -1,4 +1,4 @@
-//! What looks at masters come to.
+//! Effects of probes on the electorate.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn electorate() -> Electorate {
     Electorate::new(terms, 0.01, (1..=3).map(address).collect())
 }
 
-/// A look at a master that shows this mark. Its clock is ahead by so many seconds.
+/// Records a probe of a master that shows `mark` and whose clock is `seconds` ahead.
 fn look_at(electorate: &Electorate, master: MasterId, mark: &str, seconds: i64) {
     let asked = clock::now();
     let unix_micros = electorate.unix_time().elapsed_us(asked) + seconds * 1_000_000;

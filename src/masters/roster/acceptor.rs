@@ -2,9 +2,9 @@
 //!
 //! # Format
 //!
-//! `redlock-proxy:roster` of database 0 holds the promised ballot, the accepted ballot, and the state as JSON. A ballot is
-//! written as `epoch:counter:worker`. The change of a roster is run by the proxy and not by the master: it knows the state
-//! that was accepted under the expected ballot, and equal ballots mean equal states.
+//! `redlock-proxy:roster` in database 0 holds the promised ballot, the accepted ballot, and the state as JSON. A
+//! ballot is written as `epoch:counter:worker`. The proxy, not the master, applies a change to the roster. It can do
+//! so because it knows the state accepted under the expected ballot, and equal ballots mean equal states.
 
 use redis::{Cmd, RedisResult, Value};
 
@@ -15,19 +15,19 @@ use crate::decision::register::proposer::{Answer, Request};
 use crate::decision::roster::mark::Mark;
 use crate::decision::roster::roster::{Accepted, Change, Presence};
 
-/// What a master answered.
+/// A master's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// What it shows of itself.
+    /// The master's identity as it shows it.
     pub presence: Presence,
-    /// `None`: it knows no roster, and has nothing to say about it.
+    /// The answer about the roster; `None` if the master knows no roster.
     pub answer: Option<Answer<Change>>,
 }
 
 /// Returns the script call that carries out `request`.
 ///
-/// `after` is the state that an apply leads to. Masters without a stamp speak only if `all_speak`: while a cluster is
-/// founded, or begun anew. One that was copied to gets an empty one with its mark.
+/// `after` is the state that an apply leads to. Masters without a stamp answer only if `all_speak` is set, i.e. while
+/// a cluster is founded or begun anew. A master that was copied to receives an empty stamp with its mark.
 pub fn command(request: &Request<Change>, after: Option<&Accepted>, all_speak: bool) -> Cmd {
     match request {
         Request::Prepare(ballot) => {
@@ -38,21 +38,21 @@ pub fn command(request: &Request<Change>, after: Option<&Accepted>, all_speak: b
         Request::Adopt(adopt) => accept("adopt", &adopt.state, adopt.next, Ballot::NONE),
         Request::Apply(apply) => match after {
             Some(after) => accept("apply", after, apply.next, apply.expected),
-            // It expects a state that nobody has.
+            // The request expects a state that no master has.
             None => accept("apply", &State::default(), apply.next, apply.next),
         },
     }
 }
 
-/// Returns the call that gives a master a state that a quorum holds, if its own is older.
+/// Returns the call that brings a master to `decided`, which a quorum holds, if its own state is older.
 pub fn catch_up(decided: &Accepted) -> Cmd {
     accept("catch up", decided, decided.accepted, Ballot::NONE)
 }
 
-/// Reads what [`command`] was answered by the server with this id; `after` as there.
+/// Parses a server's answer to [`command`]; `run_id` is the server's, and `reply` is the result of an apply.
 ///
 /// # Errors
-/// The answer is none of these scripts'.
+/// Returns an error if the answer is not one of these scripts'.
 pub fn said(
     request: &Request<Change>,
     run_id: &str,
@@ -79,7 +79,7 @@ pub fn said(
     Ok(Said { presence, answer })
 }
 
-/// Reads the state out of a stamp as it is stored; `None`: there is none.
+/// Parses the state from a stored stamp; `None` if there is none.
 pub fn stored(stamp: &str) -> Option<Accepted> {
     parse_state(stamp.splitn(3, ' ').nth(2)?)
 }

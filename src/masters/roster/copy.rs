@@ -1,10 +1,10 @@
-//! Giving a master what it has forgotten.
+//! Gives a master what it has forgotten.
 //!
-//! Page after page of each source is read, the other sources are asked about the same keys, and
-//! [`choose`] says what the master gets. Each page is proved by the marks of its sources, and written only while the
-//! master still has the provisional mark that it was given before. Then all is looked at once more from the side of the
-//! master: what was released meanwhile goes, and what has gone since it was given does not come back. Nothing stops at
-//! a key, and no timer ends it.
+//! The copy reads each source page by page, asks the other sources about the same keys, and lets [`choose`] decide
+//! what the master gets. The marks of its sources prove each page. A page is written only while the master still has
+//! the provisional mark that it was given before. A last pass then walks the keys of the master: locks released
+//! meanwhile are removed, and keys removed since they were given do not come back. No key makes the copy stop, and no
+//! timer ends it.
 
 mod page;
 mod registers;
@@ -29,30 +29,30 @@ use crate::decision::roster::mark::{Kind, Mark, Tail};
 use crate::lua::keyspace::FLOORS;
 use crate::masters::side_connection::{Errand, Failed};
 
-/// Keys that a master is asked for at a time: about a millisecond of its time.
+/// Number of keys requested from a master at a time: about a millisecond of its time.
 const PAGE: usize = 250;
 
-/// Values that are too large for a page are fetched so many at a time.
+/// Number of values fetched at a time if they are too large for a page.
 const LARGE_AT_ONCE: usize = 8;
 
-/// How often a key is looked at again under which the sources hold the claims of two holders: usually one of them has
-/// lost, and is about to go.
+/// Maximum repeated reads of a key under which the sources hold the claims of two holders. Usually one of them has
+/// lost and is about to go.
 const LOOKS_AGAIN: usize = 5;
 
-/// Maximum keys that are looked at again.
+/// Maximum number of keys that are read again.
 const MAX_OPEN: usize = 10_000;
 
-/// What nobody has stays no longer than this under a key of which the sources hold what never ends: whoever has it may be
-/// one of them, and what a minority keeps for ever is not removed meanwhile.
+/// Maximum lifetime of nobody's value under a key for which the sources hold values that never expire. The key's
+/// holder may be one of them, and meanwhile a value that a minority keeps forever is not removed.
 const NOBODYS_MS: u64 = 24 * 3600 * 1000;
 
-/// For so long others believe that a proxy is copying that has said so.
+/// Time for which other proxies believe a proxy's announcement that it is copying.
 const SAID_FOR: Duration = Duration::from_secs(4);
 
 const SAY: &str =
     "redis.call('SELECT', 0) return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
 
-/// How far copying has come.
+/// Progress of a copy.
 #[derive(Debug, Default)]
 pub struct Progress {
     copied: AtomicU64,
@@ -60,21 +60,21 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Keys that were copied since it began.
+    /// Number of keys copied since the copy began.
     pub fn copied(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
 
-    /// Another proxy copies, and says so.
+    /// Takes over the progress announced by a copying proxy.
     pub fn is_told(&self, (copied, total): (u64, u64)) {
-        // What this proxy itself has said is older than what it knows, or was said before it had counted.
+        // Announcements by this proxy itself are older than what it knows, or were made before it had counted.
         self.copied.fetch_max(copied, Ordering::Relaxed);
         if total > 0 {
             self.total.store(total, Ordering::Relaxed);
         }
     }
 
-    /// About how many there are.
+    /// Approximate number of keys to copy.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
@@ -84,7 +84,7 @@ impl Progress {
 struct Open {
     key: Vec<u8>,
     kind: Keys,
-    /// What each source held when it was looked at.
+    /// The content of each source at each read.
     looks: Vec<Vec<Option<Content>>>,
 }
 
@@ -97,21 +97,21 @@ impl Open {
 /// One walk through a database.
 struct Walk<'a> {
     db: u32,
-    /// Attempts that are known to be over.
+    /// Attempts known to be over.
     over: &'a HashSet<Attempt>,
     look: Look,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// The target gets what it should hold, whatever it holds.
+    /// First pass: the target gets what it should hold, whatever it holds.
     First,
-    /// It was given everything, and lease commands have reached it since.
+    /// Last pass: the target has been given everything, and lease commands have reached it since.
     Last,
 }
 
 impl Look {
-    /// What the target gets that has held `here`, and over what.
+    /// Returns what a target that held `here` gets, and the condition for writing it.
     fn at(self, choice: Choice, held: &[Option<Held>], here: Option<&Entry>) -> (Choice, Over) {
         if self == Self::First {
             return (choice, Over::Whatever);
@@ -122,7 +122,7 @@ impl Look {
     }
 }
 
-/// Something that is too large for a page.
+/// A value that is too large for a page.
 struct Wanted<'a> {
     source: usize,
     key: &'a [u8],
@@ -136,38 +136,38 @@ pub(super) struct Source {
     pub(super) errand: Errand,
 }
 
-/// One copy of everything to one master.
+/// One full copy to one master.
 pub(super) struct Copying<'a, P> {
     pub(super) quorum: Quorum,
     pub(super) sources: Vec<Source>,
     pub(super) target: Errand,
-    /// Where the target is, for the log.
+    /// Address of the target, for the log.
     pub(super) address: String,
-    /// How many databases each of them has.
+    /// Number of databases on each master.
     pub(super) databases: u32,
-    /// The provisional mark of the target.
+    /// Nonce of the target's provisional mark.
     pub(super) nonce: u64,
-    /// Names its ballots.
+    /// Worker number in the ballots of this copy.
     pub(super) worker: u64,
     /// Microseconds since the epoch, by the masters' clocks.
     pub(super) now_us: &'a dyn Fn() -> u64,
     pub(super) progress: Arc<Progress>,
-    /// Between two looks at what is about to change.
+    /// Pause between two reads of keys that are about to change.
     pub(super) pause: Duration,
-    /// Whether this mark of a source proves what was read behind it.
+    /// Returns whether a source's mark proves the data read with it.
     pub(super) is_proof: &'a P,
-    /// The last flush of each database that all sources have done: what is read before and after another one does not go
-    /// together.
+    /// The last flush of each database that all sources have done. Data read before and after another flush does not
+    /// go together.
     pub(super) flushes: RefCell<Vec<u64>>,
-    /// One more key was copied.
+    /// Called with the number of keys that were copied.
     pub(super) copied: &'a dyn Fn(u64),
 }
 
 impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
-    /// Copies everything. It is complete once this returns.
+    /// Copies everything. The copy is complete once this returns.
     ///
     /// # Errors
-    /// A master cannot be reached, a page is not proved, or the target has forgotten again.
+    /// Returns an error if a master cannot be reached, a page is not proved, or the target has forgotten again.
     pub(super) async fn run(&self) -> Result<(), Failed> {
         self.say(&self.target).await?;
         tokio::select! {
@@ -177,7 +177,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         }
     }
 
-    /// Lets other proxies know that they need not begin.
+    /// Keeps announcing the copy, so that other proxies do not start one.
     async fn keep_saying(&self) -> Result<(), Failed> {
         loop {
             tokio::time::sleep(SAID_FOR / 4).await;
@@ -189,7 +189,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 
     async fn say(&self, target: &Errand) -> Result<(), Failed> {
         let text = format!("{} {}", self.progress.copied(), self.progress.total());
-        // The database that is selected changes while copying goes on.
+        // The selected database changes during the copy, so the script selects its own.
         let mut say = redis::cmd("EVAL");
         say.arg(SAY).arg(1).arg(COPYING).arg(text).arg(SAID_FOR.as_millis() as u64);
         Ok(say.query_async(&mut target.connection.clone()).await?)
@@ -201,12 +201,12 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         for db in &databases {
             self.unless_flushed(*db, self.database(*db)).await?;
         }
-        // What was on its way to a source while its page was read has arrived.
+        // Requests that were on their way to a source while its page was read have arrived.
         tokio::time::sleep(self.pause).await;
         for db in &databases {
             self.unless_flushed(*db, self.registers_again(*db)).await?;
         }
-        // And whatever they have dropped is behind these floors now, or still there.
+        // Anything the sources have dropped is now below these floors, or still there.
         self.raise_floors().await?;
         for db in &databases {
             self.unless_flushed(*db, self.last_look(*db)).await?;
@@ -214,8 +214,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(())
     }
 
-    /// Does a part of copying a database. Once all sources have flushed that meanwhile it needs no more: whatever is there since was
-    /// decided without the target.
+    /// Copies one part of a database. If all sources flush the database meanwhile, the part is no longer needed:
+    /// whatever exists since then was decided without the target.
     async fn unless_flushed(
         &self,
         db: u32,
@@ -232,7 +232,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         }
     }
 
-    /// Gives the target what was written to registers while all was copied, so that it is not behind from the beginning.
+    /// Gives the target the registers written during the copy, so that it does not start out behind.
     async fn registers_again(&self, db: u32) -> Result<(), Failed> {
         let Some(first) = self.sources.first() else { return Ok(()) };
         self.select(db).await?;
@@ -251,7 +251,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         }
     }
 
-    /// What is late must be refused by the target as by the others, and what they have flushed is gone.
+    /// Raises the target's floors, so that it refuses late requests like the others and drops what they have flushed.
     async fn raise_floors(&self) -> Result<(), Failed> {
         let tails = self.tails().await?;
         *self.flushes.borrow_mut() = tails.iter().map(|tail| tail.last_flush).collect();
@@ -263,7 +263,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         self.has_changed(eval.query_async::<i64>(&mut self.target.connection.clone()).await?.min(0))
     }
 
-    /// The highest floor of each database, and its last flush. Nothing is copied while a source has missed that.
+    /// Returns the highest floor and the last flush of each database. Nothing is copied while a source has missed that
+    /// flush.
     async fn tails(&self) -> Result<Vec<Tail>, Failed> {
         for _ in 0..LOOKS_AGAIN {
             let theirs = try_join_all(self.sources.iter().map(|it| self.tails_of(it))).await?;
@@ -283,12 +284,13 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Err(Failed::Overtaken)
     }
 
-    /// As one source shows them.
+    /// Returns the tails of one source.
     async fn tails_of(&self, source: &Source) -> Result<Vec<Tail>, Failed> {
         Ok(self.databases_of(source).await?.into_iter().map(|(mark, _)| mark.tail).collect())
     }
 
-    /// The mark of each database of a source, all of which are proofs, and how many keys it has with those of the proxies.
+    /// Returns each database's mark on a source, all of which must be proofs, and its number of keys including the
+    /// proxies' own.
     async fn databases_of(&self, source: &Source) -> Result<Vec<(Mark, u64)>, Failed> {
         let found = page::databases(&source.errand, self.databases).await?;
         let proved = |(db, (mark, keys)): (u32, (Option<Mark>, u64))| {
@@ -297,13 +299,13 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         (0..).zip(found).map(proved).collect()
     }
 
-    /// The mark of the target.
+    /// Returns the target's mark up to its tail.
     fn head(&self, db: u32) -> String {
         let kind = Kind::Provisional { nonce: self.nonce };
         Mark { kind, database: db, tail: Tail::default() }.head()
     }
 
-    /// Counts what the target has taken over.
+    /// Counts the keys that the target has taken over.
     fn has_changed(&self, changed: i64) -> Result<(), Failed> {
         let Ok(changed) = u64::try_from(changed) else { return Err(Failed::Overtaken) };
         self.progress.copied.fetch_add(changed, Ordering::Relaxed);
@@ -311,13 +313,14 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(())
     }
 
-    /// The databases that hold anything, and about how many keys there are. That one is empty is proved like a page.
+    /// Returns the databases that hold any keys, and sets the approximate total. An empty database needs proof like
+    /// any page.
     async fn databases(&self) -> Result<Vec<u32>, Failed> {
         let theirs = self.sources.iter().map(|source| self.databases_of(source));
         let (theirs, ours) = tokio::try_join!(try_join_all(theirs), async {
             Ok(page::databases(&self.target, self.databases).await?)
         })?;
-        // The mark is a key as well, and is not copied.
+        // The mark is also a key, but is not copied.
         fn keys<M>(found: &[(M, u64)], db: u32) -> u64 {
             found.get(db as usize).map_or(0, |(_, keys)| keys.saturating_sub(1))
         }
@@ -327,7 +330,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok((0..self.databases).filter(|db| most(*db) > 0 || keys(&ours, *db) > 0).collect())
     }
 
-    /// Looks from the side of the target.
+    /// Walks the target's keys in the last pass.
     async fn last_look(&self, db: u32) -> Result<(), Failed> {
         self.select(db).await?;
         let over = self.over(db).await?;
@@ -346,7 +349,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(())
     }
 
-    /// Attempts that any source knows to be over, which the target is told as well. What is true now stays true.
+    /// Returns the attempts that any source knows to be over, and notes them on the target as well. An attempt once
+    /// over stays over.
     async fn over(&self, db: u32) -> Result<HashSet<Attempt>, Failed> {
         let mut over = HashMap::<Attempt, i64>::new();
         for source in &self.sources {
@@ -381,7 +385,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(())
     }
 
-    /// Copies what `walked` has, but for what `alike` are found to hold both.
+    /// Copies the keys of `walked`, except those that both sources in `alike` hold alike.
     async fn scan(
         &self,
         walk: &Walk<'_>,
@@ -422,7 +426,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         self.look_again(walk, open).await
     }
 
-    /// Gives registers to the target, and then what stands beside those that are absent. Returns those that change meanwhile.
+    /// Gives registers to the target, then the content next to absent ones. Returns the registers that change
+    /// meanwhile.
     async fn settle_registers(
         &self,
         walk: &Walk<'_>,
@@ -459,9 +464,10 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok((open, changing))
     }
 
-    /// Keys that two sources do not hold alike. What the first one holds as well was copied when it was walked, or was
-    /// written there since: then it takes the place of the master that has forgotten. That it holds anything says
-    /// nothing: it may be the rest of a claim that is about to lose.
+    /// Returns the keys that two sources do not hold alike. A key that the first source holds alike was copied when
+    /// that source was walked, or was written there since. In the latter case the first source takes the place of the
+    /// master that has forgotten. Merely holding some value proves nothing: it may be the rest of a claim that is
+    /// about to lose.
     async fn differing(
         &self,
         db: u32,
@@ -504,7 +510,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(())
     }
 
-    /// Makes the target hold what it should under these keys. Returns those under which it holds nobody's value for now.
+    /// Makes the target hold what it should under these keys. Returns the keys under which it holds nobody's value for
+    /// now.
     async fn settle(&self, walk: &Walk<'_>, all: Vec<Open>) -> Result<Vec<Open>, Failed> {
         let keys: Vec<Vec<u8>> = all.iter().map(|open| open.key.clone()).collect();
         let (db, keys) = (walk.db, &keys[..]);
@@ -517,7 +524,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         let (mut writes, mut large, mut open) = (Vec::new(), Vec::new(), Vec::new());
         for (at, mut looked) in all.into_iter().enumerate() {
             let key = &keys[at];
-            // Its stamp is found by its own name.
+            // The walk meets the stamp under the stamp's own name.
             let mut shown =
                 theirs.iter().chain([&ours]).filter_map(|page| page.entries[at].as_ref());
             if shown.any(|entry| entry.found == Found::Stamp) {
@@ -528,7 +535,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             let here = ours.entries[at].as_ref();
             let is_last_look = looked.looks.len() == LOOKS_AGAIN;
             let choice = match choose(self.quorum, &held) {
-                // What changed while it was looked at is no lock.
+                // A value that changed between reads is no lock.
                 Choice::Nobody { .. } if is_last_look => {
                     match choose(self.quorum, &steady(&held, &looked.looks)) {
                         Choice::Nothing => choose(self.quorum, &held),
@@ -590,7 +597,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         if is_after { Ok(()) } else { Err(Failed::Overtaken) }
     }
 
-    /// The mark, if it proves what was read behind it.
+    /// Returns the mark if it proves the data read with it.
     fn proof<'m>(
         &self,
         source: &Source,
@@ -631,7 +638,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
     }
 }
 
-/// A value that nobody has: an attempt of its own, with a token that was told to nobody.
+/// Returns a value that nobody holds: a separate attempt with a token that no client receives.
 fn nobody() -> Vec<u8> {
     let attempt = Attempt::of_nobody(fastrand::u64(..));
     encode(attempt.fresh(), format!("{:032x}", fastrand::u128(..)).as_bytes())

@@ -1,10 +1,9 @@
-//! Keeping the roster: founding the cluster, putting out who has forgotten, and admitting it again.
+//! Keeps the roster: founds the cluster, puts out masters that have forgotten, and admits them again.
 //!
-//! One task of each process looks at what the watches have seen, asks the decisions what to do next
-//! ([`founding`], [`admission`](crate::decision::roster::admission),
-//! [`anew`](crate::decision::roster::anew)), and does it.
-//! It remembers nothing that others would need: several proxies may be at it at once, and any of them can finish what
-//! another began.
+//! One task of each process reads the watches' findings and asks the decisions for the next step ([`founding`],
+//! [`admission`](crate::decision::roster::admission), [`anew`](crate::decision::roster::anew)). It then carries out
+//! that step. It remembers nothing that others would need: several proxies may work at once, and any of them can
+//! finish what another began.
 
 mod anew;
 mod beginning;
@@ -33,62 +32,62 @@ use crate::masters::electorate::Sight;
 use crate::masters::side_connection::{Errands, Failed};
 use crate::time::clock::{self, Instant};
 
-/// Before this has passed nobody is said to be out of reach.
+/// Grace period before any master is reported as out of reach.
 const FIRST_LOOKS: Duration = Duration::from_secs(1);
 
-/// How often it looks whether there is something to do.
+/// Interval between checks for something to do.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pause after something that could not be done.
+/// Pause after a failed step.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a look is waited for that is to show what was done.
+/// Time limit for the probe that is to show the effect of a step.
 const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// The task that keeps the roster; see the module.
 pub struct Keeper<D> {
     pub(super) errands: Errands<D>,
-    /// Names its attempts to change the roster.
+    /// Identifies this keeper's attempts to change the roster.
     worker: u64,
-    /// The cluster that it would found.
+    /// Name of the cluster that this keeper would found.
     cluster: String,
-    /// The newest roster that it knows to be decided.
+    /// The newest roster known to be decided.
     roster: RefCell<Roster>,
-    /// When it was learned: what was seen before says nothing about it.
+    /// Time at which the roster was learned. Earlier findings say nothing about it.
     learned: Cell<Instant>,
     seats: RefCell<Seats>,
-    /// What is copied or was, by place in the roster.
+    /// Current and past copies, by place in the roster.
     copies: RefCell<HashMap<MasterId, Copy>>,
     copying: RefCell<MasterSet>,
     admissions: RefCell<HashMap<MasterId, Admissions>>,
-    /// Since when members rest; in milliseconds since `started`.
+    /// Times since which members rest, in milliseconds since `started`.
     rests: RefCell<Rests>,
-    /// Other proxies that copy, by place: the nonce, and when it was first seen.
+    /// Copies by other proxies, by place: the nonce and when it was first seen.
     others: RefCell<HashMap<MasterId, (u64, Instant)>>,
     started: Instant,
-    /// Since when the masters of a first deployment are waited for.
+    /// Time since which the masters of a first deployment are awaited.
     waits_since: Cell<Option<Instant>>,
     last_error: RefCell<Option<String>>,
 }
 
-/// How often a member was admitted lately.
+/// Recent admissions of a member.
 #[derive(Clone, Copy, Debug)]
 struct Admissions {
     in_a_row: u32,
     last: Instant,
 }
 
-/// What came of one turn.
+/// Outcome of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Something was done, or tried: it is looked again at once.
+    /// Something was done or tried; check again at once.
     Acted,
     /// There was nothing to do.
     Idle,
 }
 
 impl<D: Dial + Clone> Keeper<D> {
-    /// A keeper that knows nothing yet.
+    /// Creates a keeper that knows nothing yet.
     pub fn new(errands: Errands<D>) -> Rc<Self> {
         Rc::new(Self {
             worker: fastrand::u64(..1 << 48),
@@ -108,7 +107,7 @@ impl<D: Dial + Clone> Keeper<D> {
         })
     }
 
-    /// Keeps the roster for ever, or until it is clear that these masters are others'.
+    /// Keeps the roster forever, or until these masters turn out to belong to others.
     pub async fn run(self: Rc<Self>) {
         tokio::task::spawn_local(Rc::clone(&self).follow_news());
         while self.errands.electorate.refusal().is_none() {
@@ -124,7 +123,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// Lets votes be counted by a roster that others have changed, whatever this keeper is waiting for.
+    /// Follows rosters changed by others, so that votes are counted by them whatever this keeper is waiting for.
     async fn follow_news(self: Rc<Self>) {
         loop {
             self.errands.electorate.news().await;
@@ -143,7 +142,8 @@ impl<D: Dial + Clone> Keeper<D> {
         versions.max() > Some(self.roster.borrow().version)
     }
 
-    /// Marks are raised once a quorum holds the roster. If none is seen to hold it, some of those that do cannot be seen.
+    /// Learns a roster whose raised marks are visible. Marks are raised once a quorum holds the roster, so if no
+    /// quorum is seen to hold it, some of its holders are out of sight.
     async fn learn_what_was_raised(&self) {
         if !self.knows_what_is_decided() {
             self.look_again().await;
@@ -183,7 +183,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// Takes over the newest roster that a quorum holds. When the masters differ, they are brought to agree first.
+    /// Takes over the newest roster that a quorum holds. If the masters disagree, brings them to agreement first.
     async fn learn(&self, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
         let (known, held) = (self.roster.borrow().clone(), self.usable_rosters(sights));
         match learning::lesson(&known, self.errands.quorum, &held) {
@@ -193,7 +193,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// The rosters that masters hold, without foundings that nobody can finish.
+    /// Returns the rosters that masters hold, except for foundings that nobody can finish.
     fn usable_rosters<'a>(&self, sights: &'a [Option<Sight>]) -> Vec<&'a Accepted> {
         let shown = self.shown_ever(sights);
         let is_usable = |held: &&Accepted| !founding::is_lost(&held.value, &shown);
@@ -210,7 +210,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 
     async fn settle(&self, sights: &[Option<Sight>], newest: &Roster) -> Result<Turn, Failed> {
-        // Nothing is changed for a list that has to be corrected, or that may be.
+        // Change nothing for a list that needs correcting, or may need it.
         let is_clear = || self.has_looked(sights) && beginning::clusters(sights).len() < 2;
         if !self.errands.electorate.serves() && !is_clear() {
             return Ok(Turn::Idle);
@@ -218,7 +218,7 @@ impl<D: Dial + Clone> Keeper<D> {
         let voters = self.voters_of(newest);
         match (Register { errands: &self.errands, worker: self.worker, voters }).settle().await {
             Ok(settled) => Ok(self.knows(&settled)),
-            // Too many have forgotten it: what is left is the best that anybody knows.
+            // Too many have forgotten it, so the remaining copy is the best available.
             Err(Failed::NoQuorum) if newest.stage == Stage::Founded => {
                 self.knows(newest);
                 Ok(Turn::Idle)
@@ -228,12 +228,12 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// Whether all masters of the list were seen, or those that were not had time for it.
+    /// Whether all masters of the list were seen, or the others had time to appear.
     fn has_looked(&self, sights: &[Option<Sight>]) -> bool {
         sights.iter().all(Option::is_some) || self.started.elapsed() >= FIRST_LOOKS
     }
 
-    /// Takes a roster over, if it is news.
+    /// Takes a roster over if it is news.
     fn knows(&self, roster: &Roster) -> Turn {
         let known = &mut *self.roster.borrow_mut();
         let is_ours = known.cluster == roster.cluster;
@@ -249,7 +249,7 @@ impl<D: Dial + Clone> Keeper<D> {
         Turn::Idle
     }
 
-    /// Whether nothing is left of a cluster on any master of the list: somebody has founded another one since.
+    /// Whether no master of the list has anything left of a cluster, because another was founded since.
     fn is_gone(&self, cluster: &str) -> bool {
         let sights = self.errands.electorate.sights();
         sights.iter().all(|sight| {
@@ -275,8 +275,8 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// Removes what is left of foundings that this cluster has overtaken: their masters are members that have forgotten.
-    /// Returns whether there was something.
+    /// Removes the remains of foundings that this cluster has overtaken; their masters are members that have
+    /// forgotten. Returns whether there were any.
     async fn clear_rests(&self, sights: &[Option<Sight>]) -> Result<bool, Failed> {
         let roster = self.roster.borrow().clone();
         let is_another = |state: &&Accepted| state.value.cluster != roster.cluster;
@@ -297,7 +297,7 @@ impl<D: Dial + Clone> Keeper<D> {
         Ok(is_cleared)
     }
 
-    /// Removes marks and roster of a master, if they are still those that were seen.
+    /// Removes a master's marks and roster if they are unchanged since the probe.
     async fn forget(&self, master: MasterId, sight: &Sight) -> Result<bool, Failed> {
         let is_same = self.remark(master, sight, None, Keys::Keep).await?;
         if is_same {
@@ -316,7 +316,7 @@ impl<D: Dial + Clone> Keeper<D> {
         Register { errands: &self.errands, worker: self.worker, voters }.change(change).await
     }
 
-    /// Replaces or removes the marks of a master of the list, if they are still those that were seen.
+    /// Replaces or removes the marks of a master of the list if they are unchanged since the probe.
     async fn remark(
         &self,
         master: MasterId,
@@ -327,7 +327,7 @@ impl<D: Dial + Clone> Keeper<D> {
         self.set_marks(master, sight, &sight.marks.replace(by, keys)).await
     }
 
-    /// Whether a call was done that changes the marks of the process that was seen.
+    /// Runs a call that changes marks, on the process that was probed. Returns whether it took effect.
     async fn set_marks(
         &self,
         master: MasterId,
@@ -341,7 +341,7 @@ impl<D: Dial + Clone> Keeper<D> {
         Ok(remark.query_async::<i64>(&mut errand.connection.clone()).await? == 1)
     }
 
-    /// Waits until all masters that can be seen were looked at after now.
+    /// Waits for a new probe of every master in sight.
     async fn look_again(&self) {
         let sights = self.errands.electorate.sights();
         let seen = sights.iter().enumerate().filter(|(_, sight)| sight.is_some());
@@ -352,7 +352,7 @@ impl<D: Dial + Clone> Keeper<D> {
         join_all(looks).await;
     }
 
-    /// Once for each reason.
+    /// Logs the reason for a failure, once for each reason.
     fn tell(&self, why: &Failed) {
         let why = why.to_string();
         if self.last_error.borrow().as_ref() != Some(&why) {
@@ -365,7 +365,7 @@ impl<D: Dial + Clone> Keeper<D> {
         self.errands.addresses[master.index()].to_string()
     }
 
-    /// What each master of the list has shown since the roster was learned.
+    /// Returns what each master of the list has shown since the roster was learned.
     fn shown(&self, sights: &[Option<Sight>]) -> Vec<Option<Shown>> {
         let show = |(at, sight): (usize, &Option<Sight>)| {
             let sight = sight.as_ref().filter(|sight| sight.facts.at >= self.learned.get())?;
@@ -374,7 +374,7 @@ impl<D: Dial + Clone> Keeper<D> {
         sights.iter().enumerate().map(show).collect()
     }
 
-    /// What each master of the list has shown last: enough to tell who it is.
+    /// Returns what each master of the list last showed, which is enough to identify it.
     fn shown_ever(&self, sights: &[Option<Sight>]) -> Vec<Option<Shown>> {
         let show = |(at, sight): (usize, &Option<Sight>)| {
             Some(sight.as_ref()?.shown(self.address(MasterId::new(at))))
@@ -382,25 +382,25 @@ impl<D: Dial + Clone> Keeper<D> {
         sights.iter().enumerate().map(show).collect()
     }
 
-    /// What each member shows, by place in the roster.
+    /// Returns what each member shows, by place in the roster.
     fn shown_by_place(&self, roster: &Roster, shown: &[Option<Shown>]) -> Vec<Option<Shown>> {
         let seats = self.seats.borrow();
         let places = (0..roster.members.len()).map(MasterId::new);
         places.map(|place| shown.get(at_place(&seats, place)?.index())?.clone()).collect()
     }
 
-    /// The master of the list at a place of the roster.
+    /// Returns the master of the list at a place of the roster.
     fn master_at(&self, place: MasterId) -> Option<MasterId> {
         at_place(&self.seats.borrow(), place)
     }
 }
 
-/// The rosters that masters hold.
+/// Returns the rosters that masters hold.
 fn rosters(sights: &[Option<Sight>]) -> Vec<&Accepted> {
     distinct(sights).filter_map(|(_, sight)| sight.marks.roster()).collect()
 }
 
-/// The masters that were seen, each process once.
+/// Returns the masters that were seen, each process once.
 fn distinct(sights: &[Option<Sight>]) -> impl Iterator<Item = (MasterId, &Sight)> {
     let seen = sights.iter().enumerate().filter_map(|(at, sight)| Some((at, sight.as_ref()?)));
     seen.filter(|(at, sight)| {

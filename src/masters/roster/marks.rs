@@ -1,7 +1,7 @@
-//! The marks of a master, and what replaces them.
+//! A master's marks, and their replacement.
 //!
-//! All databases are read, and all are replaced, by one script: a master never has half of its marks. A replacement
-//! says what was seen, and changes nothing when that is no longer so.
+//! One script reads the marks of all databases, and one replaces them all, so a master never has half of its marks. A
+//! replacement names the marks that were seen and changes nothing if they have changed since.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult};
@@ -11,39 +11,39 @@ use crate::catalogue::reserved::{COPYING, MARK, ROSTER};
 use crate::decision::roster::mark::{Kind, Mark, Tail};
 use crate::decision::roster::roster::Accepted;
 
-/// What one master showed about itself at one moment.
+/// Marks and related state of one master at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// As stored, one for each database; empty where there is none.
+    /// The marks as stored, one for each database; empty where there is none.
     stored: Vec<String>,
-    /// What all of them together say.
+    /// The mark that all of them together prove.
     mark: Option<Mark>,
-    /// The stamp of the roster, as stored.
+    /// The roster's stamp, as stored.
     stamp: String,
-    /// The state of the roster in the stamp.
+    /// The roster's state from the stamp.
     roster: Option<Accepted>,
-    /// Keys that were copied to it, and about how many there are, as long as a proxy is at it.
+    /// Number of keys copied to the master and their approximate total, while a proxy is copying.
     copying: Option<(u64, u64)>,
 }
 
-/// What becomes of the keys of a master that gets other marks.
+/// Treatment of a master's keys when its marks are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// They stay.
+    /// The keys stay.
     Keep,
-    /// They are removed, in all databases.
+    /// The keys are removed in all databases.
     Remove,
 }
 
 impl Marks {
-    /// What stands in each database, in the stamp, and how far a copy has come.
+    /// Parses each database's mark, the stamp, and the progress of a copy.
     fn new(stored: Vec<String>, stamp: String, copying: Option<(u64, u64)>) -> Self {
         let marks: Vec<_> = stored.iter().map(|text| Mark::parse(text)).collect();
         let (mark, roster) = (Mark::of_all(&marks), acceptor::stored(&stamp));
         Self { stored, mark, stamp, roster, copying }
     }
 
-    /// The mark of the master; `None`: it has none, or not the same in all databases.
+    /// The master's mark; `None` if there is none or the databases disagree.
     pub fn mark(&self) -> Option<&Mark> {
         self.mark.as_ref()
     }
@@ -54,35 +54,35 @@ impl Marks {
         self.stored.iter().map(|text| last(text).unwrap_or_default()).collect()
     }
 
-    /// Any mark of a member, as long as nobody knows to which cluster the master belongs.
+    /// Returns any member's mark, else any mark at all, for use while the master's cluster is unknown.
     pub fn any(&self) -> Option<Mark> {
         let marks = || self.stored.iter().filter_map(|text| Mark::parse(text));
         let member = marks().find(|mark| matches!(mark.kind, Kind::Member { .. }));
         member.or_else(|| marks().next())
     }
 
-    /// The state of the roster that the master has accepted.
+    /// The roster's state that the master has accepted.
     pub fn roster(&self) -> Option<&Accepted> {
         self.roster.as_ref()
     }
 
-    /// How far a proxy has come that copies to it just now.
+    /// Progress of a proxy that is copying to the master now.
     pub fn copying(&self) -> Option<(u64, u64)> {
         self.copying
     }
 
-    /// How many databases were looked at.
+    /// Number of databases probed.
     pub fn databases(&self) -> usize {
         self.stored.len()
     }
 
-    /// The call that replaces these marks by others, or removes them. It answers 1, or 0 when they are others by now.
+    /// Returns the call that replaces or removes these marks. It answers 1, or 0 if the marks have changed since.
     pub fn replace(&self, by: Option<&Kind>, keys: Keys) -> Cmd {
         self.remark(if keys == Keys::Keep { "keep" } else { "empty" }, by)
     }
 
-    /// The call that gives a founder its mark, if it still shows these and holds the same roster. It answers as that does
-    /// that replaces.
+    /// Returns the call that gives a founder its mark if it still has these marks and the same roster. It answers like
+    /// [`Marks::replace`].
     pub fn found(&self, kind: &Kind) -> Cmd {
         self.remark(&format!("found {}", self.stamp), Some(kind))
     }
@@ -98,7 +98,7 @@ impl Marks {
         remark
     }
 
-    /// The call that removes the stamp of the roster, if it is still this one.
+    /// Returns the call that removes the roster's stamp if it is still this one.
     pub fn forget_roster(&self) -> Cmd {
         let mut forget = redis::cmd("EVAL");
         forget.arg(FORGET).arg(1).arg(ROSTER).arg(&self.stamp);
@@ -106,15 +106,15 @@ impl Marks {
     }
 }
 
-/// All before the tail, as the script sees it.
+/// Returns the part of a mark before the tail, which is what the script compares.
 fn head(text: &str) -> &str {
     text.find(';').map_or(text, |at| &text[..=at])
 }
 
-/// Asks a master for its marks and for its stamp of the roster.
+/// Asks a master for its marks and the roster's stamp.
 ///
 /// # Errors
-/// It does not answer, or refuses.
+/// Returns an error if the master does not answer or refuses.
 pub async fn look(connection: &mut MultiplexedConnection, databases: u32) -> RedisResult<Marks> {
     let mut look = redis::cmd("EVAL");
     look.arg(MARKS).arg(3).arg(MARK).arg(ROSTER).arg(COPYING).arg(databases);
@@ -135,7 +135,7 @@ const FORGET: &str = include_str!("../../lua/roster/forget.lua");
 
 #[cfg(test)]
 impl Marks {
-    /// What a master shows that has these marks in its databases.
+    /// Builds what a master with these marks in its databases shows.
     pub fn showing(stored: &[&str]) -> Self {
         Self::new(stored.iter().map(|&text| text.to_owned()).collect(), String::new(), None)
     }

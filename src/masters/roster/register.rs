@@ -1,4 +1,4 @@
-//! Changing the roster, and reading it when the masters differ about it.
+//! Changes the roster, and reads it when the masters disagree.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,43 +15,44 @@ use crate::masters::electorate::Sight;
 use crate::masters::side_connection::{Errand, Errands, Failed};
 use crate::time::clock;
 
-/// How many changes a state remembers, so that one whose answers were lost is not made twice.
+/// Number of changes that a state remembers, so that a change whose answers were lost is not applied twice.
 const KEEP: usize = 8;
 
-/// How long a round may take.
+/// Time limit for a round.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Once a quorum is connected, the others get as long again and this.
+/// Extra time for the remaining masters: once a quorum is connected, they get as long again plus this.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// How many rounds one change may take.
+/// Maximum rounds for one change.
 const ROUNDS: usize = 20;
 
-/// The longest pause after a refusal, in milliseconds; drawn at random, so that two proxies do not meet again.
+/// Longest pause after a refusal, in milliseconds. The pause is random, so that two proxies do not collide again.
 const PAUSE_MS: u64 = 50;
 
-/// What came of it.
+/// Outcome of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// The roster has this version now.
+    /// The roster now has this version.
     To(u64),
-    /// It no longer applied.
+    /// The change no longer applied.
     Not,
 }
 
-/// One proxy's way to the register.
+/// One proxy's access to the register.
 pub(super) struct Register<'a, D> {
     pub(super) errands: &'a Errands<D>,
-    /// Drawn at the start of the process.
+    /// Number drawn at process start.
     pub(super) worker: u64,
     pub(super) voters: Voters,
 }
 
 impl<D: Dial> Register<'_, D> {
-    /// Changes the roster, once.
+    /// Applies a change to the roster, once.
     ///
     /// # Errors
-    /// Too few of those who vote on it answer. Then it may be done or not.
+    /// Returns an error if too few of the masters that vote on the roster answer. The change may then have happened or
+    /// not.
     pub(super) async fn change(&self, change: Change) -> Result<Changed, Failed> {
         match self.run(Some(change)).await? {
             Outcome::Ran(Some(version)) => Ok(Changed::To(version)),
@@ -60,10 +61,10 @@ impl<D: Dial> Register<'_, D> {
         }
     }
 
-    /// Makes the newest roster that a quorum shows one that a quorum holds, and returns it.
+    /// Brings the newest roster shown by a quorum to a quorum, and returns it.
     ///
     /// # Errors
-    /// Too few of those who vote on it answer.
+    /// Returns an error if too few of the masters that vote on the roster answer.
     pub(super) async fn settle(&self) -> Result<Roster, Failed> {
         match self.run(None).await? {
             Outcome::Read(roster) => Ok(roster),
@@ -93,8 +94,8 @@ impl<D: Dial> Register<'_, D> {
         Err(Failed::NoQuorum)
     }
 
-    /// Those that were seen lately and are not much slower than a quorum. One that is named twice is asked once: it has
-    /// one vote.
+    /// Connects to the masters that were seen lately and are not much slower than a quorum. A master listed twice is
+    /// asked once, because it has one vote.
     async fn masters(&self) -> Vec<(MasterId, Errand)> {
         let sights = self.errands.electorate.sights();
         let seen = sights.iter().enumerate().filter(|(_, sight)| sight.is_some());
@@ -102,7 +103,7 @@ impl<D: Dial> Register<'_, D> {
             let master = MasterId::new(at);
             Some((master, self.errands.to(master).await.ok()?))
         };
-        // What members say counts; one without a mark of theirs has nothing to say.
+        // Only members' answers count. A master without a member's mark has nothing to say.
         let may_speak = |master: MasterId| {
             let sight = sights[master.index()].as_ref();
             let is_marked = |sight: &Sight| sight.marks.mark()?.version();
@@ -125,7 +126,7 @@ impl<D: Dial> Register<'_, D> {
         masters
     }
 
-    /// Sends a request to all, and hands their answers in as they come.
+    /// Sends a request to all masters and passes on their answers as they arrive.
     async fn round(
         &self,
         masters: &[(MasterId, Errand)],
@@ -173,7 +174,7 @@ impl<D: Dial> Register<'_, D> {
     }
 }
 
-/// What an apply leads to, and answers.
+/// Returns the state that an apply leads to, and its reply.
 fn outcome(
     request: &Request<Change>,
     known: &HashMap<Ballot, Accepted>,

@@ -1,4 +1,4 @@
-//! Which masters of a first deployment are taken to remember.
+//! Decides which masters of a first deployment count as remembering.
 
 use std::time::Duration;
 
@@ -8,26 +8,27 @@ use crate::masters::electorate::Terms;
 use crate::masters::facts::Facts;
 use crate::time::clock::Instant;
 
-/// How far apart the starts of masters may be that were deployed together; `INFO` tells whole seconds.
+/// Maximum spread between the start times of masters deployed together. `INFO` reports whole seconds.
 const TOGETHER: Duration = Duration::from_secs(2);
 
 /// Masters of a list that vote from its founding on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trusted {
-    /// A quorum at least.
+    /// The trusted masters, at least a quorum.
     pub masters: MasterSet,
-    /// They are all young: it looks like a first deployment.
+    /// Whether all masters are young, so that this looks like a first deployment.
     pub is_first_deployment: bool,
 }
 
-/// Returns who is taken to remember, or why nobody is yet. `facts` has an entry for each master of the list.
+/// Returns the masters that count as remembering, or why there are none yet. `facts` has an entry for each master of
+/// the list.
 ///
-/// A master that has been running for longer than any lock lasts has forgotten none of them. What it writes to disk
-/// proves nothing: its volume may be an older one. Young ones among others
-/// that remember were restarted. If all are young, this is a first deployment, or looks like one.
+/// A master that has been running for longer than any lock lasts has forgotten none. Its persistence proves nothing,
+/// because its volume may be an older one. Young masters among others that remember were restarted. If all are young,
+/// this is a first deployment, or looks like one.
 ///
 /// # Errors
-/// One sentence about what is waited for.
+/// Returns one sentence about the condition that is awaited.
 pub fn trusted(terms: &Terms, facts: &[&Facts]) -> Result<Trusted, String> {
     let of = |is: &dyn Fn(&Facts) -> bool| -> MasterSet {
         let those = facts.iter().enumerate().filter(|(_, facts)| is(facts));
@@ -59,7 +60,7 @@ mod tests {
     const WAIT: Duration = Duration::from_secs(60);
 
     fn facts(uptimes: &[u64]) -> Vec<Facts> {
-        // Later than the first hour of the clock, so that masters can be older than that.
+        // Later than the clock's first hour, so that masters can be older than that.
         let at = clock::now() + Duration::from_secs(3600);
         let fact = |(place, uptime): (usize, &u64)| Facts {
             run_id: format!("run{place}"),

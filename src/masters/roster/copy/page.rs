@@ -1,4 +1,4 @@
-//! One page of keys: what a master holds under them, and what another one is to hold.
+//! One page of keys: what a master holds under them, and what to write to another.
 
 use redis::{RedisResult, Value};
 
@@ -13,23 +13,23 @@ use crate::masters::side_connection::Errand;
 /// Maximum length of a string that is read with its page; leases are short.
 const LONGEST_TEXT: usize = 1024;
 
-/// What a master holds under some keys, at one moment.
+/// A master's content under some keys at one moment.
 pub(super) struct Page {
     pub(super) mark: Option<Mark>,
-    /// In the order of the keys.
+    /// One entry for each key, in the order of the keys.
     pub(super) entries: Vec<Option<Entry>>,
 }
 
-/// Attempts that are over, as one master knows.
+/// Attempts that one master knows to be over.
 pub(super) struct Notes {
     pub(super) mark: Option<Mark>,
-    /// Where the next page begins; 0: nowhere.
+    /// Cursor of the next page; 0 if this is the last.
     pub(super) next: Vec<u8>,
-    /// For how many milliseconds each is of use.
+    /// The attempts, each with the milliseconds for which its note is useful.
     pub(super) notes: Vec<(Attempt, i64)>,
 }
 
-/// What is under one key.
+/// Content of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) found: Found,
@@ -37,26 +37,26 @@ pub(super) struct Entry {
     ttl_ms: Option<u64>,
 }
 
-/// Which keys a page is about.
+/// Keys that a page covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Those without a stamp.
+    /// Keys without a stamp.
     Bare,
-    /// Those with a stamp: what stands beside it.
+    /// Keys with a stamp: the page covers the content next to the stamp.
     Stamped,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// There is a stamp, so this is no word about the key.
+    /// The key has a stamp, so this page says nothing about it.
     Stamp,
     Text(Vec<u8>),
-    /// The digest of something that is fetched when it is needed.
+    /// Digest of a value that is fetched when needed.
     Large(Vec<u8>),
 }
 
 impl Entry {
-    /// As [`choose`](crate::decision::roster::copying::choose) wants it.
+    /// Converts the entry to the form that [`choose`](crate::decision::roster::copying::choose) takes.
     pub(super) fn held(&self) -> Held {
         let content = match &self.found {
             Found::Text(text) => Content::Text(text.clone()),
@@ -67,7 +67,7 @@ impl Entry {
         Held { content, ttl_ms: self.ttl_ms }
     }
 
-    /// What is to be there still when something is written over this.
+    /// Returns the condition for overwriting this entry: that it is still there.
     pub(super) fn that_it_is(&self) -> Over {
         let attempt = match &self.found {
             Found::Text(text) => Stored::decode(text).tag.map(|tag| tag.attempt),
@@ -76,7 +76,7 @@ impl Entry {
         attempt.map_or(Over::Something, Over::Attempt)
     }
 
-    /// Whether this is what `wanted` is, and ends no earlier than it should, by more than reading takes.
+    /// Whether this entry equals `wanted` and lasts for `ttl_ms`, give or take the time of a read.
     pub(super) fn lasts_as_long(&self, wanted: &Self, ttl_ms: Option<u64>) -> bool {
         let is_long = match (self.ttl_ms, ttl_ms) {
             (None, None) => true,
@@ -100,14 +100,14 @@ impl Entry {
     }
 }
 
-/// What must be under a key of the target for something to be written there.
+/// Condition on the target's current content before a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Over {
-    /// Anything, or nothing.
+    /// Any content, or none.
     Whatever,
-    /// Anything.
+    /// Any content, but not none.
     Something,
-    /// This attempt.
+    /// The content of this attempt.
     Attempt(Attempt),
 }
 
@@ -121,28 +121,28 @@ impl Over {
     }
 }
 
-/// One key of the target.
+/// A write to one key of the target.
 pub(super) struct Write<'a> {
     key: &'a [u8],
     over: Over,
     how: &'static str,
     what: Vec<u8>,
-    /// -1: for ever.
+    /// Lifetime in milliseconds; -1 means forever.
     ttl_ms: i64,
 }
 
 impl<'a> Write<'a> {
-    /// A string.
+    /// Writes a string.
     pub(super) fn text(key: &'a [u8], over: Over, text: Vec<u8>, ttl_ms: Option<u64>) -> Self {
         Self { key, over, how: "t", what: text, ttl_ms: argument(ttl_ms) }
     }
 
-    /// Anything, as `DUMP` tells it.
+    /// Writes any value, serialized by `DUMP`.
     pub(super) fn dump(key: &'a [u8], over: Over, dump: Vec<u8>, ttl_ms: Option<u64>) -> Self {
         Self { key, over, how: "d", what: dump, ttl_ms: argument(ttl_ms) }
     }
 
-    /// Nothing, if it still holds `here`.
+    /// Removes the key if it still holds `here`.
     pub(super) fn remove(key: &'a [u8], here: &Entry) -> Self {
         let (how, what) = match &here.found {
             Found::Text(text) => ("x", text.clone()),
@@ -157,7 +157,7 @@ fn argument(ttl_ms: Option<u64>) -> i64 {
     ttl_ms.map_or(-1, |ttl_ms| i64::try_from(ttl_ms).unwrap_or(i64::MAX))
 }
 
-/// What a master holds under `keys` of database `db`.
+/// Reads a master's content under `keys` in database `db`.
 pub(super) async fn read(
     errand: &Errand,
     db: u32,
@@ -175,7 +175,7 @@ pub(super) async fn read(
     Ok(Page { mark: read_mark(mark)?, entries })
 }
 
-/// The mark, and `DUMP` of each key; empty where there is nothing.
+/// Reads the mark and the `DUMP` of each key, empty where there is no key.
 pub(super) async fn dumps(
     errand: &Errand,
     db: u32,
@@ -189,7 +189,7 @@ pub(super) async fn dumps(
     Ok((read_mark(mark)?, dumps))
 }
 
-/// A page of the attempts that a master has noted as over in database `db`, from `cursor`.
+/// Reads a page of the attempts that a master has noted as over in database `db`, from `cursor`.
 pub(super) async fn over(
     errand: &Errand,
     db: u32,
@@ -209,7 +209,7 @@ pub(super) async fn over(
     Ok(Notes { mark: read_mark(mark)?, next: redis::from_redis_value_ref(next)?, notes: found })
 }
 
-/// Lets a master note that these attempts are over, in the database that the connection has selected.
+/// Has a master note that these attempts are over, in the connection's selected database.
 pub(super) async fn note(errand: &Errand, notes: &[(Attempt, i64)]) -> RedisResult<()> {
     let mut eval = redis::cmd("EVAL");
     eval.arg(Canonical::Note.text()).arg(1).arg(OVER);
@@ -219,7 +219,8 @@ pub(super) async fn note(errand: &Errand, notes: &[(Attempt, i64)]) -> RedisResu
     eval.query_async(&mut errand.connection.clone()).await
 }
 
-/// Writes to the target, if its mark is still `mark` up to the tail. Returns how many keys changed; -1: it is not.
+/// Writes to the target if its mark up to the tail is still `mark`. Returns the number of keys changed, or -1 if the
+/// mark differs.
 pub(super) async fn paste(
     errand: &Errand,
     db: u32,
@@ -236,7 +237,7 @@ pub(super) async fn paste(
     eval.query_async(&mut errand.connection.clone()).await
 }
 
-/// The next keys of the database that the connection has selected, and the cursor behind them.
+/// Reads the next keys of the connection's selected database, and the next cursor.
 pub(super) async fn scan(
     errand: &Errand,
     cursor: u64,
@@ -246,7 +247,7 @@ pub(super) async fn scan(
     scan.arg(cursor).arg("COUNT").arg(count).query_async(&mut errand.connection.clone()).await
 }
 
-/// The mark of each of the first `count` databases, and how many keys it has with those of the proxies.
+/// Reads the mark of each of the first `count` databases, and its number of keys including the proxies' own.
 pub(super) async fn databases(
     errand: &Errand,
     count: u32,

@@ -1,5 +1,5 @@
-//! Giving a master the registers that it has forgotten, as [`copying`](crate::decision::keyspace::copying) says: what a quorum of the sources holds as it is, and
-//! the rest once it is settled.
+//! Gives a master the registers that it has forgotten, as [`copying`](crate::decision::keyspace::copying) specifies.
+//! States that a quorum of the sources holds are given unchanged, and the rest once it is settled.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -21,48 +21,49 @@ use crate::operation::register::answer::{self, Said};
 use crate::operation::register::ask::{self, Words};
 use crate::operation::register::{Job, Place, stamp};
 
-/// Values are fetched so many bytes at a time, and one more.
+/// Maximum bytes of values fetched at a time; one more value may exceed this.
 const AT_ONCE: usize = 1 << 20;
 
-/// Registers that are settled at the same time.
+/// Number of registers settled at the same time.
 const SETTLED_AT_ONCE: usize = 16;
 
-/// How often an operation on the sources begins again with a higher ballot, before others come first.
+/// Maximum attempts of an operation on the sources, each with a higher ballot, before it yields to others.
 const ROUNDS: usize = 3;
 
-/// What one master keeps of a register.
+/// One master's copy of a register.
 struct Kept {
     promised: Ballot,
     sight: Sight<Job>,
 }
 
-/// What is given under one key.
+/// State given to the target under one key.
 struct Gift {
     key: Vec<u8>,
     given: Given<Job>,
-    /// What it holds, if it lives.
+    /// Serialized content, if the register lives.
     dump: Option<Bytes>,
 }
 
-/// What came of a look at some registers.
+/// Outcome of a pass over some registers.
 #[derive(Default)]
 pub(super) struct Looked {
-    /// Those that change, or are being settled by others: they are looked at again.
+    /// Registers that change or that others are settling; they are read again.
     pub(super) open: Vec<Vec<u8>>,
-    /// Those that are absent, and may have a lease beside them.
+    /// Registers that are absent and may have a lease next to them.
     pub(super) absent: Vec<Vec<u8>>,
 }
 
-/// What became of one register.
+/// Outcome for one register.
 enum Settled {
     Gift(Gift),
     Contested(Gift),
-    /// Somebody else was faster.
+    /// Another proxy or client was faster.
     Open(Vec<u8>),
 }
 
 impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
-    /// Makes the target know what it should of these registers. What cannot be told by the last look is given as unknown.
+    /// Brings the target up to date for these registers. A state that is still undecided after the last read is given
+    /// as unknown.
     pub(super) async fn registers(
         &self,
         db: u32,
@@ -106,7 +107,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         let (all, given) = (keys.len(), gifts.len());
         tracing::debug!(all, given, unsettled = unsettled.len(), late = late.len(), "registers");
         self.clear(db, &late).await?;
-        // What no source holds any more was decided without the target, which may have missed it.
+        // A state that no source holds any more was decided without the target, which may have missed that decision.
         unsettled.extend(self.fetch_values(db, &mut gifts, now_us).await?);
         let settle = |key: Vec<u8>| async move {
             match self.settle_one(db, &key).await? {
@@ -121,7 +122,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                     looked.absent.push(gift.key.clone());
                     gifts.push(gift);
                 }
-                // It has the lease that others may have been told of.
+                // The target gets the lease that other clients may have been told about.
                 Settled::Contested(gift) => gifts.push(gift),
                 Settled::Open(key) => looked.open.push(key),
             }
@@ -130,7 +131,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(looked)
     }
 
-    /// What a source keeps of these, and whether it has a stamp. A key without one counts as promised at the floor.
+    /// Returns a source's copy of each key, and whether it has a stamp. A key without a stamp counts as promised at
+    /// the floor.
     async fn kept(
         &self,
         source: &Source,
@@ -150,7 +152,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(kept.into_iter().map(or_floor).collect())
     }
 
-    /// Fetches what those hold that live. Takes out those that no source holds any more, and returns them.
+    /// Fetches the values of living registers. Removes from `gifts` those whose value no source holds any more, and
+    /// returns their keys.
     async fn fetch_values(
         &self,
         db: u32,
@@ -182,7 +185,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         Ok(missing)
     }
 
-    /// Settles what the sources do not hold alike, under a ballot of its own.
+    /// Settles a register on which the sources differ, under a separate ballot.
     async fn settle_one(&self, db: u32, key: &[u8]) -> Result<Settled, Failed> {
         let open = || Ok(Settled::Open(key.to_vec()));
         let place = |key: &[u8]| Place { db: db as u16, key: Bytes::copy_from_slice(key) };
@@ -210,7 +213,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
                     _ => return Err(malformed().into()),
                 }
             }
-            // With fewer than a quorum nothing can be settled, only left unknown.
+            // Fewer than a quorum can settle nothing; the state can only be left unknown.
             if promises.len() < self.sources.len() || promises.len() < self.quorum.needed() {
                 continue;
             }
@@ -232,7 +235,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         open()
     }
 
-    /// Others change the key, or settle it, all the time.
+    /// Gives a register as unknown, because others change or settle it all the time.
     async fn give_unknown(&self, db: u32, key: Vec<u8>) -> Result<Settled, Failed> {
         let (keys, mut rounds) = ([key], ROUNDS);
         loop {
@@ -255,7 +258,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         }
     }
 
-    /// Whether this counts nobody can tell.
+    /// Gives a state although nobody can tell whether it counts.
     async fn give_contested(
         &self,
         db: u32,
@@ -272,7 +275,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         })
     }
 
-    /// Fetches what is given, which a source has accepted `under` a ballot. It is looked at again where none holds it any more.
+    /// Fetches the given value, which a source has accepted `under` a ballot. If no source holds it any more, the key
+    /// is read again.
     async fn fetch_gift(
         &self,
         db: u32,
@@ -290,7 +294,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         })
     }
 
-    /// Makes a quorum of the sources adopt these states, the first of which is given to the target.
+    /// Makes a quorum of the sources adopt these states, and gives the first one to the target.
     async fn adopt(
         &self,
         db: u32,
@@ -304,7 +308,8 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         let adopt = Adopt { states, next };
         let request = Request::Adopt(adopt.clone());
         let mut adopted = vec![false; self.sources.len()];
-        // Who has the states adopts them without being told what they hold; then it is fetched for the others.
+        // Sources that have the states adopt them without receiving the values. The others get the values in a second
+        // round.
         for _ in 0..2 {
             let said = self.ask_all(db, &request, &ask::adopt(&adopt, &held, db as u16)).await?;
             for (adopted, said) in adopted.iter_mut().zip(&said) {
@@ -325,7 +330,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         self.fetch_gift(db, key, under, given, ballot.counter).await
     }
 
-    /// What a key holds, from any source that has accepted it under this ballot.
+    /// Fetches a key's value from any source that has accepted it under this ballot.
     async fn fetch_one(
         &self,
         db: u32,
@@ -355,7 +360,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
         try_join_all(self.sources.iter().map(ask)).await
     }
 
-    /// Asks a source, with its proof behind the answer.
+    /// Asks a source, and reads its proof after the answer.
     async fn ask(&self, source: &Source, db: u32, words: &Words) -> Result<Vec<u8>, Failed> {
         let mut pipe = redis::pipe();
         let (text, words) = words.script();
@@ -384,7 +389,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
             now.iter().for_each(|gift| _ = eval.arg(&gift.key));
             eval.arg(db).arg(self.head(db)).arg(now_us);
             for Gift { key, given, dump } in now {
-                // Nobody else has this promise: no program takes the shortest way before the master is in.
+                // No other proxy has this promise: no program takes the shortest path until the master is admitted.
                 let promised = Ballot::above(given.promised, 0, self.worker);
                 let place = Place { db: db as u16, key: Bytes::copy_from_slice(key) };
                 eval.arg(&stamp::ballot(promised)).arg(stamp::write(&given.state, &place));
@@ -408,7 +413,7 @@ impl<P: Fn(&Source, Option<&Mark>) -> bool> Copying<'_, P> {
 }
 
 impl Kept {
-    /// Whether a master that has this needs nothing of what others hold.
+    /// Whether a master with this copy needs nothing that the others hold.
     fn is_enough(&self, state: &State<Job>, promised: Ballot, now_us: u64) -> bool {
         let is_lost = self.sight.is_gone && self.sight.state.stays(now_us);
         let has_it = self.sight.state.accepted >= state.accepted && !is_lost;
@@ -416,7 +421,7 @@ impl Kept {
     }
 }
 
-/// What a master keeps of registers, behind its mark.
+/// Reads a master's mark and its copies of registers.
 async fn shown(
     errand: &Errand,
     db: u32,
@@ -447,7 +452,7 @@ enum Held {
     Later,
 }
 
-/// What registers hold on a master that has accepted them under these ballots, behind its mark.
+/// Reads a master's mark and the values of registers that it has accepted under these ballots.
 async fn held(
     errand: &Errand,
     db: u32,
@@ -468,7 +473,7 @@ async fn held(
     Ok((read_mark(mark)?, held.collect()))
 }
 
-/// Writes an answer as it came.
+/// Re-encodes a parsed reply as it was sent.
 fn write_frame(value: &Value, out: &mut Vec<u8>) -> RedisResult<()> {
     match value {
         Value::Nil => out.extend(b"_\r\n"),

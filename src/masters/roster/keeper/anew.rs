@@ -1,4 +1,4 @@
-//! When a quorum has forgotten: does what [`anew`] says, and tells everybody.
+//! Recovery after a quorum has forgotten: carries out the steps of [`anew`] and publishes the new roster.
 
 use std::rc::Rc;
 
@@ -46,7 +46,7 @@ impl<D: Dial + Clone> Keeper<D> {
         anew::next(roster, by_place, fit, &rests, (now_ms, wait_ms))
     }
 
-    /// Gives members a provisional mark, with all that they hold.
+    /// Gives members a provisional mark and keeps all their keys.
     async fn let_rest(&self, sights: &[Option<Sight>], places: MasterSet) -> Result<Turn, Failed> {
         for master in places.iter().filter_map(|place| self.master_at(place)) {
             let Some(sight) = &sights[master.index()] else { continue };

@@ -1,4 +1,4 @@
-//! Before a proxy serves: the cluster is founded, or found to be ours.
+//! The work before a proxy serves: it founds the cluster, or recognizes an existing one.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// Forgets a founding that nobody can finish. What masters keep of it is cleared like any other rest.
+    /// Abandons a founding that nobody can finish. What masters keep of it is cleared like other remains.
     fn give_up_founding(&self, sights: &[Option<Sight>]) {
         let known = &mut *self.roster.borrow_mut();
         let is_lost = founding::is_lost(known, &self.shown_ever(sights));
@@ -53,7 +53,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// What nobody begins with.
+    /// Returns a condition that prevents any beginning.
     fn obstacle(&self, sights: &[Option<Sight>]) -> Option<String> {
         let seen =
             |is: fn(&Sight) -> bool| sights.iter().position(|sight| sight.as_ref().is_some_and(is));
@@ -81,18 +81,19 @@ impl<D: Dial + Clone> Keeper<D> {
         None
     }
 
-    /// A sentence about a master of the list that belongs to another cluster than the rest, or than it should.
+    /// Returns a sentence about a master of the list that belongs to a different cluster than the others, or than it
+    /// should.
     fn stranger(&self, sights: &[Option<Sight>], known: &Roster) -> Option<String> {
         let clusters = clusters(sights);
         if known.version == 0 {
-            // Without a roster, the masters of a list that agree with each other may have lost it.
+            // Without a roster, masters of a list that agree with each other may have lost it.
             return (clusters.len() > 1).then(|| self.of_several(&clusters));
         }
         let (cluster, masters) = clusters.iter().find(|(cluster, _)| **cluster != known.cluster)?;
         Some(self.of_others(cluster, masters))
     }
 
-    /// Nobody can say which of them are wrong.
+    /// Describes a list whose masters disagree. Nobody can say which of them are wrong.
     fn of_several(&self, clusters: &Clusters) -> String {
         let told = |(cluster, masters): (&String, &Vec<usize>)| {
             format!("{} to {cluster}", self.names(masters))
@@ -115,7 +116,7 @@ impl<D: Dial + Clone> Keeper<D> {
         )
     }
 
-    /// Nothing is known: the masters of the list become a cluster, when all of them are there.
+    /// Founds a cluster while none is known, once all masters of the list are there.
     async fn found(self: &Rc<Self>, sights: &[Option<Sight>]) -> Result<Turn, Failed> {
         let rests: Vec<_> = rests(sights).collect();
         if rests.is_empty() {
@@ -143,9 +144,9 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// Removes what was left by a founding that was not finished, or by a cluster that a quorum has forgotten.
+    /// Removes the remains of an unfinished founding, or of a cluster that a quorum has forgotten.
     async fn clear(&self) -> Result<Turn, Failed> {
-        // Another proxy may have waited as long, and be ahead.
+        // Another proxy may have waited as long and be further along.
         self.look_again().await;
         let sights = self.errands.electorate.sights();
         let held = self.usable_rosters(&sights);
@@ -178,7 +179,7 @@ impl<D: Dial + Clone> Keeper<D> {
         ))
     }
 
-    /// The roster of a new cluster, or why there is none yet.
+    /// Returns the roster of a new cluster, or why there is none yet.
     fn founders(&self, sights: &[&Sight]) -> Result<Roster, Obstacle> {
         for (at, sight) in sights.iter().enumerate() {
             if let Some(bar) = &sight.facts.bar {
@@ -210,7 +211,7 @@ impl<D: Dial + Clone> Keeper<D> {
         Ok(Roster { cluster, version: FIRST_VERSION, stage, members, losses: 0 })
     }
 
-    /// A roster is known: its founding is finished, or it is served.
+    /// Finishes the founding of a known roster, or serves it.
     async fn join(
         self: &Rc<Self>,
         sights: &[Option<Sight>],
@@ -283,9 +284,9 @@ impl<D: Dial + Clone> Keeper<D> {
         ))
     }
 
-    /// Gives the voters their marks that have none. Each holds the roster by then: without that nobody could tell a mark
-    /// that a founding has left behind from the mark of another cluster. One that has forgotten the roster since it was seen
-    /// may have forgotten locks, too: the cluster may be served by now.
+    /// Gives marks to the voters that have none. Each must hold the roster first; otherwise nobody could tell a
+    /// founding's leftover mark from the mark of another cluster. A master that has forgotten the roster since the
+    /// probe may have forgotten locks too, because the cluster may be in service by now.
     async fn mark_founders(
         &self,
         sights: &[Option<Sight>],
@@ -307,7 +308,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 }
 
-/// The masters of the list by the cluster that their marks name.
+/// Masters of the list, by the cluster that their marks name.
 pub(super) type Clusters = BTreeMap<String, Vec<usize>>;
 
 pub(super) fn clusters(sights: &[Option<Sight>]) -> Clusters {
@@ -321,13 +322,13 @@ pub(super) fn clusters(sights: &[Option<Sight>]) -> Clusters {
     clusters
 }
 
-/// The cluster of the roster that a master holds, empty if there is none.
+/// Returns the cluster of the roster that a master holds, or an empty name if it holds none.
 fn held(sight: &Option<Sight>) -> Option<&str> {
     let roster = sight.as_ref()?.marks.roster();
     Some(roster.map_or("", |state| &state.value.cluster))
 }
 
-/// The masters that something of a cluster is left on.
+/// Returns the masters that have remains of a cluster.
 fn rests(sights: &[Option<Sight>]) -> impl Iterator<Item = (MasterId, &Sight)> {
     let is_rest = |marks: &Marks| marks.any().is_some() || marks.roster().is_some();
     distinct(sights).filter(move |(_, sight)| is_rest(&sight.marks))

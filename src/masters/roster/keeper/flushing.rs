@@ -1,4 +1,5 @@
-//! Flushes that a master has missed, or that only a minority has done: the others do them as soon as somebody meets them.
+//! Completes flushes that a master has missed or that only a minority has done. Any proxy that sees one has the other
+//! masters do it.
 
 use futures_util::future::join_all;
 
@@ -9,7 +10,7 @@ use crate::masters::electorate::Sight;
 use crate::masters::side_connection::Failed;
 use crate::operation::register::ask;
 
-/// A flush that a master has not done.
+/// A flush that a master has missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Missed {
     master: MasterId,
@@ -18,7 +19,7 @@ struct Missed {
 }
 
 impl<D: Dial + Clone> Keeper<D> {
-    /// Lets voters do what others have been seen to have done. What cannot be done is tried in the next turn.
+    /// Has voters repeat flushes that others have done. Failures are retried in the next turn.
     pub(super) async fn complete_flushes(&self, sights: &[Option<Sight>]) {
         let voters = self.errands.electorate.voters();
         let shown: Vec<(MasterId, Vec<u64>)> = voters
@@ -53,7 +54,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 }
 
-/// What each of these masters has not done that another one has, by what they show of each database.
+/// Returns the flushes that each of these masters has missed, according to what they show of each database.
 fn missed(shown: &[(MasterId, Vec<u64>)]) -> Vec<Missed> {
     let databases = shown.iter().map(|(_, flushes)| flushes.len()).min().unwrap_or_default();
     let in_db = |db: usize| {

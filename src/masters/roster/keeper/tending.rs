@@ -1,4 +1,4 @@
-//! While a proxy serves: who has forgotten is put out, given back what it forgot, and admitted.
+//! The work of a serving proxy: masters that have forgotten are put out, given back their data, and admitted.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,10 +19,10 @@ use crate::masters::roster::register::Changed;
 use crate::masters::side_connection::Failed;
 use crate::time::clock::{self, Instant};
 
-/// Another proxy says within this time that it copies.
+/// Time limit for another proxy to announce that it is copying.
 const BEGINS: Duration = Duration::from_secs(2);
 
-/// A member that was not put out for so long has stopped failing.
+/// Time without being put out after which a member no longer counts as failing.
 const CALM: Duration = Duration::from_secs(120);
 
 impl<D: Dial + Clone> Keeper<D> {
@@ -45,7 +45,7 @@ impl<D: Dial + Clone> Keeper<D> {
         for (place, task) in tasks {
             tracing::debug!(master = ?self.master_at(place), version = roster.version, ?task, "to do");
             match self.act(sights, &roster, &by_place, place, task).await {
-                // It is for `begin_anew` to say whether that stays so.
+                // `begin_anew` decides whether that state is permanent.
                 Ok(Turn::Idle) | Err(Failed::NoQuorum) => {}
                 acted => return acted,
             }
@@ -56,7 +56,7 @@ impl<D: Dial + Clone> Keeper<D> {
         self.note_addresses(sights, &roster).await
     }
 
-    /// Votes are counted by what this proxy knows, whether all marks have been raised to it or not.
+    /// Counts votes by the roster that this proxy knows, whether or not all marks have been raised to it.
     pub(super) fn follow(&self, sights: &[Option<Sight>]) {
         let roster = self.roster.borrow();
         let shown = self.shown_ever(sights);
@@ -65,7 +65,7 @@ impl<D: Dial + Clone> Keeper<D> {
         self.errands.electorate.follow(&roster, &self.seats.borrow());
     }
 
-    /// Raises all marks that have to be, at once: until that is done nothing is copied.
+    /// Raises all due marks at once. Copying waits until this is done.
     async fn raise_marks(
         &self,
         sights: &[Option<Sight>],
@@ -88,7 +88,7 @@ impl<D: Dial + Clone> Keeper<D> {
         let mut deadline = None;
         while let Some(done) = next_before(deadline, &mut raising).await {
             if matches!(done, Ok(true)) {
-                // The next turn raises what is slower than that.
+                // The next turn raises the marks of slower masters.
                 turn = Turn::Acted;
                 deadline.get_or_insert_with(|| clock::now() + super::LOOK_TIMEOUT);
             }
@@ -114,7 +114,7 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// A member that keeps failing must not stop the others.
+    /// Whether a member is paused, so that one that keeps failing does not stop the others.
     fn is_paused(&self, place: MasterId) -> bool {
         self.admissions.borrow().get(&place).is_some_and(|admissions| {
             let pause = Duration::from_millis(pause_ms(admissions.in_a_row));
@@ -125,7 +125,7 @@ impl<D: Dial + Clone> Keeper<D> {
     async fn put_out(&self, change: Change) -> Result<Turn, Failed> {
         match self.change(Voters::Members, change).await? {
             Changed::To(_) => Ok(Turn::Acted),
-            // Too few would be left, or another proxy has done it.
+            // Too few members would remain, or another proxy has done it.
             Changed::Not => Ok(Turn::Idle),
         }
     }
@@ -142,7 +142,7 @@ impl<D: Dial + Clone> Keeper<D> {
         Ok(Turn::Acted)
     }
 
-    /// Empties a master that is out, if there are enough others to give back what it forgets by that.
+    /// Empties a master that is out, if enough others remain to restore its data.
     async fn empty(
         &self,
         sights: &[Option<Sight>],
@@ -169,7 +169,7 @@ impl<D: Dial + Clone> Keeper<D> {
         Ok(Turn::Acted)
     }
 
-    /// Whether another proxy has begun to copy to this master a while ago, and may be at it.
+    /// Whether another proxy has begun to copy to this master and may still be doing so.
     fn is_given_back_by_others(&self, place: MasterId, sight: &Sight) -> bool {
         let mark = sight.marks.mark();
         let Some(&Mark { kind: Kind::Provisional { nonce }, .. }) = mark else { return false };
@@ -181,11 +181,11 @@ impl<D: Dial + Clone> Keeper<D> {
         sight.marks.copying().is_some() || since.elapsed() < BEGINS
     }
 
-    /// Copies in a task of its own: others may forget meanwhile.
+    /// Starts a copy in a separate task, because other masters may forget meanwhile.
     fn copy(self: &Rc<Self>, roster: &Roster, place: MasterId, sources: MasterSet) -> Turn {
         let Some(copy) = self.copies.borrow().get(&place).copied() else { return Turn::Idle };
         let needed = sources_needed(self.errands.quorum);
-        // It may have been completed while this turn went on.
+        // The copy may have been completed during this turn.
         let is_enough = sources.len() >= needed && copy.sources.len() < needed;
         if !is_enough || self.copying.borrow().contains(place) {
             return Turn::Idle;
@@ -225,7 +225,7 @@ impl<D: Dial + Clone> Keeper<D> {
         let is_proof = |source: &Source, mark: Option<&Mark>| {
             let run_id = source.errand.run_id.clone();
             let shown = Shown { mark: mark.cloned(), run_id, address: String::new() };
-            // The roster may have changed since copying began; the masters may know it already.
+            // The roster may have changed since copying began, and the masters may know it already.
             let newest = self.roster.borrow();
             [roster, &*newest]
                 .iter()
@@ -250,7 +250,7 @@ impl<D: Dial + Clone> Keeper<D> {
         copying.run().await
     }
 
-    /// As many as every master has that can be seen; clients are given no more.
+    /// Returns the number of databases that every master in sight has. Clients get no more than that.
     fn databases(&self) -> u32 {
         let sights = self.errands.electorate.sights();
         sights.iter().flatten().map(|sight| sight.facts.databases).min().unwrap_or_default()
@@ -267,7 +267,8 @@ impl<D: Dial + Clone> Keeper<D> {
         }
     }
 
-    /// Notes where this proxy meets a member, so that it is known there when it has forgotten.
+    /// Records the address at which this proxy reaches a member, so that the member is recognized there after it
+    /// forgets.
     async fn note_addresses(
         &self,
         sights: &[Option<Sight>],
@@ -289,7 +290,7 @@ impl<D: Dial + Clone> Keeper<D> {
     }
 }
 
-/// What is done next; `None`: nothing, or not by then.
+/// Returns the next result; `None` if there is none, or none before the deadline.
 async fn next_before<T>(
     deadline: Option<Instant>,
     doing: &mut FuturesUnordered<impl Future<Output = T>>,
@@ -300,7 +301,7 @@ async fn next_before<T>(
     }
 }
 
-/// The members that `place` may be copied from now.
+/// Returns the members from which `place` may be copied now.
 pub(super) fn sources(
     roster: &Roster,
     by_place: &[Option<Shown>],
