@@ -1,4 +1,4 @@
-//! The one clock. Elapsed time and deadlines are monotonic; the wall clock only stands in for the masters'
+//! The one clock. Elapsed time and deadlines are monotonic. The wall clock only stands in for the masters' clocks
 //! ([`UnixTime`](super::unix_time::UnixTime)) until one of them is known.
 
 use std::cell::Cell;
@@ -7,23 +7,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use tokio::time::Instant;
 
 thread_local! {
-    /// What a simulation has set the wall clock to, and when.
+    /// Wall clock set by a simulation, and the time of setting.
     static SET: Cell<Option<(Duration, Instant)>> = const { Cell::new(None) };
 }
 
-/// The monotonic time. Paused and advanced by tests through tokio's test clock.
+/// Returns the monotonic time. Tests pause and advance it through tokio's test clock.
 #[inline]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Microseconds of Unix time.
+/// Returns the Unix time in microseconds.
 pub fn unix_micros() -> i64 {
     i64::try_from(since_epoch().as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Microseconds that this host was suspended since it was started. The monotonic clock does not count them, and the
-/// clocks of other hosts went on meanwhile.
+/// Returns the microseconds for which this host has been suspended since boot. The monotonic clock does not count
+/// them, but the clocks of other hosts went on meanwhile.
 #[inline]
 pub fn suspended_us() -> i64 {
     if SET.get().is_some() {
@@ -44,14 +44,14 @@ pub fn suspended_us() -> i64 {
     suspended
 }
 
-/// How often two clocks are read again between which this thread did not run.
+/// Maximum attempts to read two clocks without this thread being descheduled in between.
 const ATTEMPTS: usize = 3;
 
-/// Two clocks that are read within so many microseconds are read at once.
+/// Maximum microseconds between two readings that count as simultaneous.
 const AT_ONCE_US: i64 = 20;
 
-/// Sets the wall clock of this thread, which goes as the monotonic one from now on: a simulation has no
-/// other, and lets it jump.
+/// Sets this thread's wall clock, which then runs with the monotonic one. A simulation has no other wall clock, and
+/// makes it jump this way.
 pub fn set_wall_clock(since_epoch: Duration) {
     SET.set(Some((since_epoch, now())));
 }

@@ -1,7 +1,7 @@
-//! The clocks of all masters, as they are read once a second and in every proof.
+//! The clocks of all masters, read once a second and in every proof.
 //!
-//! A clock that seems to have been set is not judged at once: if all masters seem to have made the same jump, it was
-//! this proxy that stood still. So the others are read first.
+//! A clock that seems to have been set is not judged at once. If all masters seem to have made the same jump, this
+//! proxy stood still instead, so the other clocks are read first.
 
 mod past;
 
@@ -14,84 +14,84 @@ use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::roster::clock::{Clock, Finding, Look, Sample, judge};
 use crate::decision::roster::noted::{Note, Read, Timekeeper};
 
-/// How long the other masters have to be read, in microseconds.
+/// Time limit for reading the other masters, in microseconds.
 const CONFIRMATION_US: i64 = 2_000_000;
 
-/// Allowance for reading two clocks, in microseconds: neither is read in no time, and a wall clock that is slewed is
-/// no step.
+/// Allowance for reading two clocks, in microseconds. Neither reading is instantaneous, and a slewed wall clock has
+/// not stepped.
 const READING_US: i64 = 1_000;
 
-/// The clock of a master as it was read once.
+/// One reading of a master's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
-    /// When we asked, and when we had the answer.
+    /// Time of the request.
     pub asked: Instant,
-    /// See `asked`.
+    /// Time of the answer.
     pub answered: Instant,
-    /// What its clock said, in microseconds of Unix time.
+    /// Time shown by the clock, in microseconds of Unix time.
     pub unix_micros: i64,
 }
 
 impl Reading {
-    /// The same, by the clock that proofs are judged by.
+    /// Converts the reading to the clock by which proofs are judged.
     pub fn sample(&self, time: &UnixTime) -> Sample {
         sample(time.elapsed_us(self.asked), time.elapsed_us(self.answered), self.unix_micros)
     }
 }
 
-/// A sample with the allowance for reading.
+/// Returns a sample that includes the allowance for reading.
 pub fn sample(sent_us: i64, received_us: i64, master_us: i64) -> Sample {
     Sample { sent_us: sent_us - READING_US, received_us: received_us + READING_US, master_us }
 }
 
-/// A master's clock, as links judge votes by it.
+/// State of a master's clock by which links judge votes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timekeeping {
-    /// The clock as it was last read. Nothing continues one that was not read.
+    /// Clock at its last reading. Nothing can continue a clock that has not been read.
     pub clock: Option<Clock>,
-    /// The epoch in which it was begun: see [`Term::clock`](crate::decision::roster::term::Term::clock).
+    /// Epoch in which the clock was begun: see [`Term::clock`](crate::decision::roster::term::Term::clock).
     pub begun: u64,
-    /// The epoch in which this was asked.
+    /// Epoch at the time of this query.
     pub epoch: u64,
 }
 
-/// What is known of the clocks.
+/// Knowledge about the masters' clocks.
 #[derive(Clone, Debug)]
 pub struct Clocks {
     quorum: Quorum,
     drift_ppm: i64,
     clocks: Vec<Option<Clock>>,
-    /// By master, the epoch in which its clock was begun.
+    /// Epoch in which each master's clock was begun.
     begun: Vec<u64>,
-    /// By master, whose clock it is, as its mark said last.
+    /// Owner of each master's clock, according to the master's last mark.
     whose: Vec<Option<Timekeeper>>,
     past: Past,
-    /// Masters that cannot be read just now: nobody waits for them.
+    /// Masters that cannot be read now and are therefore not awaited.
     lost: MasterSet,
-    /// Since one seems to have been set: when that was, and what the others looked like since.
+    /// Time of the first reading that suggested a set clock, and the other clocks' readings since.
     suspicion: Option<(i64, Vec<Option<Look>>)>,
-    /// Counts how often clocks were begun anew.
+    /// Number of times that clocks were begun anew.
     epoch: u64,
 }
 
-/// What a reading has shown.
+/// Conclusion from a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// Nothing, or nothing yet.
     Nothing,
-    /// A clock seems to have been set: the others have to be read as well. It is told once.
+    /// A clock seems to have been set, so the others must be read as well. Reported once.
     Suspicion,
-    /// These were set, by about so many microseconds.
+    /// These clocks were set, by about this many microseconds.
     Stepped(Vec<(MasterId, i64)>),
-    /// This proxy stood still, for about so many microseconds.
+    /// This proxy stood still, for about this many microseconds.
     StoodStill(i64),
-    /// Those that were read do not go on as another proxy has noted them: more have to be read. It is told once.
+    /// The clocks read so far do not continue as another proxy noted them, so more must be read. Reported once.
     Unsure,
 }
 
 impl Clocks {
-    /// Clocks that nobody has read yet. `drift` is the largest difference between the rates of two; for as long as
-    /// `patience` enough are waited for to compare them with what other proxies have noted.
+    /// Creates clocks that have not been read yet. `drift` is the largest difference in rate between two clocks.
+    /// `patience` is the time to wait for enough of them to compare with other proxies' notes.
     pub fn new(quorum: Quorum, drift: f64, patience: Duration) -> Self {
         let drift_ppm = (drift * 1_000_000.0) as i64;
         let (clocks, begun) = (vec![None; quorum.masters()], vec![0; quorum.masters()]);
@@ -109,7 +109,7 @@ impl Clocks {
         }
     }
 
-    /// The clock of a master; none before all were compared with what was noted of them.
+    /// Returns a master's clock, or none until all clocks have been compared with the notes about them.
     pub fn get(&self, master: MasterId) -> Timekeeping {
         let clock = self.clocks.get(master.index()).copied().flatten();
         let clock = clock.filter(|_| self.past.is_known());
@@ -117,34 +117,34 @@ impl Clocks {
         Timekeeping { clock, begun, epoch: self.epoch }
     }
 
-    /// By master, the epoch in which its clock was begun.
+    /// Epoch in which each master's clock was begun.
     pub fn begun(&self) -> &[u64] {
         &self.begun
     }
 
-    /// Counts how often clocks were begun anew.
+    /// Number of times that clocks were begun anew.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Whether notes of other proxies are still wanted.
+    /// Whether other proxies' notes are still needed.
     pub fn wants_notes(&self) -> bool {
         !self.past.is_known()
     }
 
-    /// A master was looked at: whose clock it has, and what another proxy has noted on it.
+    /// Records the owner of a master's clock and another proxy's note on that master.
     pub fn met(&mut self, master: MasterId, whose: Option<Timekeeper>, note: Option<Note>) {
         self.whose[master.index()] = whose;
         self.past.met(master, note);
     }
 
-    /// The time of day as another proxy has noted it, by what it was when our clock began; it is told once.
+    /// Takes the time of day noted by another proxy, as of the start of our clock. Returned once.
     pub fn noted_time_us(&mut self) -> Option<i64> {
         self.past.take_time()
     }
 
-    /// What a proxy that starts later should know, if something is known: the time of day, by what it was when our clock
-    /// began, the clocks of these masters, and of members that this one has not read itself.
+    /// Returns the note for proxies that start later, if anything is known. It holds the time of day at the start of
+    /// our clock, the clocks of the masters in `of`, and those of members that this proxy has not read itself.
     pub fn note(&self, of: MasterSet, now_us: i64, time_us: i64) -> Option<Note> {
         if !self.past.is_known() || self.suspicion.is_some() {
             return None;
@@ -159,7 +159,7 @@ impl Clocks {
         both.filter_map(|(at, (whose, clock))| Some((MasterId::new(at), (*whose)?, (*clock)?)))
     }
 
-    /// The clock of `master` was read.
+    /// Records a reading of the clock of `master`.
     pub fn read(&mut self, master: MasterId, sample: Sample) -> Shown {
         let shown = self.compare(master, sample);
         if self.past.is_known() {
@@ -208,13 +208,13 @@ impl Clocks {
         }
     }
 
-    /// A master cannot be read: nobody waits for it.
+    /// Records that a master cannot be read, so that it is not awaited.
     pub fn lost_sight(&mut self, master: MasterId) -> Shown {
         self.lost.insert(master);
         self.judge(false).unwrap_or(Shown::Nothing)
     }
 
-    /// Says what a suspicion has come to once all others were read, or, when it is due, without them.
+    /// Judges a suspicion once all other clocks have been read, or without them if it is due.
     fn judge(&mut self, is_due: bool) -> Option<Shown> {
         let (_, looks) = self.suspicion.as_ref()?;
         let is_awaited = |(at, (clock, look)): (usize, (&Option<Clock>, &Option<Look>))| {
@@ -252,7 +252,7 @@ impl Clocks {
     }
 }
 
-/// How far a clock has gone wrong, in words.
+/// Describes a clock's deviation in words.
 pub fn deviation(by_us: i64) -> String {
     let way = if by_us > 0 { "gained" } else { "lost" };
     format!("{way} {} ms", by_us.abs() / 1000)
@@ -268,7 +268,7 @@ mod tests {
         Clocks::new(Quorum::of(3), 0.01, Duration::from_secs(60))
     }
 
-    /// Reads the clocks of three masters once a second; `off_ms` says how far each is off, by master and second.
+    /// Reads the clocks of three masters once a second. `off_ms` returns each clock's offset, by master and second.
     fn found(seconds: i64, off_ms: impl Fn(usize, i64) -> Option<i64>) -> Vec<(usize, i64)> {
         let mut clocks = clocks();
         let mut found = Vec::new();
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(found.iter().map(|(master, _)| *master).collect::<Vec<_>>(), [1], "{found:?}");
     }
 
-    /// Whether the readings of a master whose clock is set, while another one is silent, want more readings.
+    /// Returns whether each reading of a set clock, while another master is silent, requests more readings.
     fn wants_more(readings: i64) -> Vec<bool> {
         let mut clocks = clocks();
         let mut read = |master, sent_us: i64, off_us| {

@@ -1,4 +1,4 @@
-//! The one clock, and the time of day as the masters tell it.
+//! The one clock, and the time of day according to the masters.
 
 pub mod clock;
 pub mod clocks;

@@ -1,13 +1,14 @@
-//! The time of day, as the masters tell it.
+//! The time of day, according to the masters.
 //!
-//! A client that names a moment (`EXAT`, `PXAT`, `EXPIREAT`) means the clock of its Redis, and so does a script that asks for
-//! `TIME`. Here that is the clock in the middle of the masters', and the clock of a proxy's own host may be wrong, or jump,
-//! without harm. Between two readings of the masters it goes as evenly as our monotonic clock.
+//! A client that names a point in time (`EXAT`, `PXAT`, `EXPIREAT`) means the clock of its Redis, and so does a script
+//! that calls `TIME`. Here that is the median of the masters' clocks. The clock of the proxy's own host may be wrong,
+//! or jump, without harm. Between two readings of the masters this time runs as evenly as our monotonic clock.
 //!
-//! Registers end by it, but not before masters have counted their time
-//! ([`State::stays_us`](crate::decision::keyspace::slot::State)). So that they do not end late either, it does not jump when
-//! another clock becomes the one in the middle: it is slewed, by half the drift that ends are padded for. A proxy that starts
-//! later takes it over as another one has noted it ([`Note`](crate::decision::roster::noted::Note)).
+//! Registers expire by this time, but not before masters have counted their time to live
+//! ([`State::stays_us`](crate::decision::keyspace::slot::State)). To keep them from expiring late as well, the time
+//! does not jump when another clock becomes the median. It is slewed instead, by half the drift for which expiries are
+//! padded. A proxy that starts later takes over the time that another one has noted
+//! ([`Note`](crate::decision::roster::noted::Note)).
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -16,29 +17,29 @@ use super::clock::{self, Instant};
 use super::clocks::Reading;
 use crate::decision::quorum::MasterId;
 
-/// A master whose clock nobody has read yet.
+/// Placeholder for a master whose clock has not been read yet.
 const UNKNOWN: i64 = i64::MIN;
 
-/// The longest time without a reading of any clock that is made up for at once.
+/// Longest gap between readings whose slew is applied in one step.
 const LONGEST_SLEW: Duration = Duration::from_secs(2);
 
-/// See the module. All times are Unix time.
+/// The masters' time of day; see the module. All times are Unix time.
 #[derive(Debug)]
 pub struct UnixTime {
     start: Instant,
-    /// What it was at `start`, in microseconds.
+    /// Time of day at `start`, in microseconds.
     time: AtomicI64,
-    /// The same, by the clock of each master.
+    /// Time of day at `start` by each master's clock.
     masters: Vec<AtomicI64>,
-    /// How much faster or slower it may go than our clock, in millionths.
+    /// Maximum slew relative to our clock, in parts per million.
     slew_ppm: i64,
-    /// Until when it was slewed, in microseconds since `start`.
+    /// End of the period already slewed, in microseconds since `start`.
     slewed_us: AtomicI64,
 }
 
 impl UnixTime {
-    /// By the clock of this host, until `masters` clocks are known. `drift` is the largest difference in rate between two
-    /// clocks.
+    /// Starts from this host's clock, which applies until the clocks of `masters` are known. `drift` is the largest
+    /// difference in rate between two clocks.
     pub fn new(masters: usize, drift: f64) -> Self {
         let time = AtomicI64::new(clock::unix_micros() - clock::suspended_us());
         let masters = (0..masters).map(|_| AtomicI64::new(UNKNOWN)).collect();
@@ -52,29 +53,29 @@ impl UnixTime {
         }
     }
 
-    /// In microseconds.
+    /// Time of day in microseconds.
     pub fn micros(&self) -> i64 {
         self.at(&self.time)
     }
 
-    /// In milliseconds, as Redis counts absolute expiries.
+    /// Time of day in milliseconds, the unit of Redis's absolute expiries.
     pub fn ms(&self) -> i64 {
         self.micros() / 1000
     }
 
-    /// In milliseconds, by the clock that ends the keys of `master`.
+    /// Time of day in milliseconds by the clock that expires the keys of `master`.
     pub fn ms_of(&self, master: MasterId) -> i64 {
         let own = self.masters.get(master.index());
         let known = own.filter(|micros| micros.load(Ordering::Relaxed) != UNKNOWN);
         self.at(known.unwrap_or(&self.time)) / 1000
     }
 
-    /// By how much the clock of `master` is ahead of it; negative: behind.
+    /// Lead of the clock of `master` over the time of day; negative if it is behind.
     pub fn ahead_ms(&self, master: MasterId) -> i64 {
         self.ms_of(master) - self.ms()
     }
 
-    /// What it was when our clock began, in microseconds.
+    /// Time of day at the start of our clock, in microseconds.
     pub fn at_start_us(&self) -> i64 {
         self.time.load(Ordering::Relaxed)
     }
@@ -84,24 +85,25 @@ impl UnixTime {
         micros_at_start.load(Ordering::Relaxed).saturating_add(elapsed_us)
     }
 
-    /// Microseconds from its start until `now`, those in which this host was suspended included. It never goes back.
+    /// Returns the microseconds from our start until `now`, including time that this host was suspended. Never
+    /// decreases.
     pub fn elapsed_us(&self, now: Instant) -> i64 {
         let awake = now.saturating_duration_since(self.start).as_micros();
         i64::try_from(awake).unwrap_or(i64::MAX / 2) + clock::suspended_us()
     }
 
-    /// The clock of `master` was read. Returns by how much it can be wrong, in microseconds.
+    /// Records a reading of the clock of `master`. Returns its maximum error in microseconds.
     pub fn read(&self, master: MasterId, reading: &Reading) -> i64 {
         let took = reading.answered.saturating_duration_since(reading.asked);
         let micros = reading.unix_micros - self.elapsed_us(reading.asked + took / 2);
-        // A millisecond more: neither clock is read in no time.
+        // Add a millisecond because reading either clock takes time.
         let uncertain_us = i64::try_from(took.as_micros() / 2).unwrap_or(i64::MAX / 4) + 1_000;
         self.heard_of(master, micros, uncertain_us);
         uncertain_us
     }
 
-    /// The clock of `master` was read: it was `micros` when ours began, give or take `uncertain_us`. What could be an error of
-    /// reading is not followed, or the time would go back and forth.
+    /// Records that the clock of `master` showed `micros` when ours began, give or take `uncertain_us`. Differences
+    /// within the reading error are ignored; otherwise the time would jitter.
     fn heard_of(&self, master: MasterId, micros: i64, uncertain_us: i64) {
         let own = &self.masters[master.index()];
         if own.load(Ordering::Relaxed).abs_diff(micros) > uncertain_us.unsigned_abs() {
@@ -109,18 +111,18 @@ impl UnixTime {
         }
     }
 
-    /// Another proxy has noted that it was `micros` when our clock began.
+    /// Takes over another proxy's note that the time was `micros` when our clock began.
     pub fn take_over(&self, micros: i64) {
         self.time.store(micros, Ordering::Relaxed);
     }
 
-    /// Our clock has stopped for so many microseconds, and those of all masters have not.
+    /// Adds time for which our clock stopped while those of all masters went on.
     pub fn make_up_for(&self, stopped_us: i64) {
         self.time.fetch_add(stopped_us, Ordering::Relaxed);
     }
 
-    /// Follows the clock in the middle of those of `masters`; if none of them was read, of all. `at_once`: nothing ends by it
-    /// yet.
+    /// Follows the median clock of `masters`, or of all masters if none of those has been read. `at_once` skips
+    /// slewing, for use while nothing expires by this time yet.
     pub fn follow(
         &self,
         masters: impl Iterator<Item = MasterId>,
@@ -163,7 +165,7 @@ mod tests {
 
     const UNCERTAIN_US: i64 = 1_000;
 
-    /// Two clocks of this host are read for each time, one after the other.
+    /// Error allowance: each time, two clocks of this host are read one after the other.
     const HALF_MS_US: i64 = 500;
 
     fn heard(time: &UnixTime, seconds: &[i64]) {
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(time.ms(), 1_000_000);
     }
 
-    /// What has been set by one clock may only be padded for this much of another.
+    /// A deadline set by one clock is padded only for this much difference from another.
     #[tokio::test(start_paused = true)]
     async fn when_another_clock_comes_into_the_middle_the_time_does_not_jump() {
         for ahead_s in [40, -40] {

@@ -1,35 +1,35 @@
-//! What is known of the clocks from the time before this proxy looked.
+//! Knowledge about the clocks from before this proxy read them.
 
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 use crate::decision::roster::clock::Clock;
 use crate::decision::roster::noted::{Comparison, Found, Note, Read, Timekeeper};
 
-/// What other proxies have noted, until it was compared with what this one reads.
+/// Other proxies' notes, until they have been compared with this proxy's readings.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
-    /// As found on each master.
+    /// The note found on each master.
     notes: Vec<Option<Note>>,
     looked_at: MasterSet,
-    /// When the first master was read.
+    /// Time of the first reading of any master.
     since_us: Option<i64>,
-    /// How long a quorum is waited for, in microseconds.
+    /// Time to wait for a quorum, in microseconds.
     patience_us: i64,
     is_known: bool,
     has_waited: bool,
-    /// Clocks of masters that were not read yet.
+    /// Noted clocks of masters that have not been read yet.
     clocks: Vec<(Timekeeper, Clock)>,
-    /// The time of day that was noted, by what it was when our clock began.
+    /// Noted time of day, as of the start of our clock.
     time_us: Option<i64>,
 }
 
-/// What came of a comparison.
+/// Outcome of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Learned {
     /// Nothing, or nothing yet.
     Nothing,
-    /// Enough masters were read, and they do not agree about what was noted. It is told once.
+    /// Enough masters were read, but they disagree about the notes. Reported once.
     Waits,
-    /// All clocks may be counted but these: they were set, by about so many microseconds.
+    /// All clocks may count except these, which were set by about this many microseconds.
     Known(Vec<(MasterId, i64)>),
 }
 
@@ -47,12 +47,12 @@ impl Past {
         }
     }
 
-    /// Whether clocks may be counted.
+    /// Whether clocks may count.
     pub(super) fn is_known(&self) -> bool {
         self.is_known
     }
 
-    /// A master was looked at, and this note was found on it.
+    /// Records the note found on a master by a probe.
     pub(super) fn met(&mut self, master: MasterId, note: Option<Note>) {
         if !self.is_known {
             self.looked_at.insert(master);
@@ -60,10 +60,10 @@ impl Past {
         }
     }
 
-    /// Compares what was noted with the clocks that were read until `now_us`.
+    /// Compares the notes with the clocks read until `now_us`.
     ///
-    /// When nothing was noted, as before the first proxy, the clocks are taken as they are found. So are they when a quorum
-    /// cannot be compared within the patience: it is how long the masters wait after a quorum has forgotten.
+    /// Without notes, as before the first proxy, the clocks are accepted as found. The same applies if a quorum cannot
+    /// be compared within the patience, which is the time that masters wait after a quorum has forgotten.
     pub(super) fn learn(
         &mut self,
         read: &[Read],
@@ -102,23 +102,23 @@ impl Past {
         Learned::Known(set)
     }
 
-    /// The time of day that was noted, by what it was when our clock began.
+    /// Takes the noted time of day, as of the start of our clock.
     pub(super) fn take_time(&mut self) -> Option<i64> {
         self.time_us.take()
     }
 
-    /// The clock of a member that is read for the first time, as it was noted.
+    /// Takes the noted clock of a member that is read for the first time.
     pub(super) fn take(&mut self, whose: Timekeeper) -> Option<Clock> {
         let at = self.clocks.iter().position(|(other, _)| *other == whose)?;
         Some(self.clocks.swap_remove(at).1)
     }
 
-    /// Clocks of members that were not read yet.
+    /// Noted clocks of members that have not been read yet.
     pub(super) fn clocks(&self) -> impl Iterator<Item = (Timekeeper, Clock)> {
         self.clocks.iter().copied()
     }
 
-    /// The clock of this proxy has stopped for a while: nothing can be compared by it.
+    /// Drops the noted clocks after this proxy's clock has stopped for a while, because nothing can be compared by it.
     pub(super) fn forget(&mut self) {
         self.clocks.clear();
     }
