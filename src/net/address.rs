@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Whether `address` is one of this host's own loopback addresses. A socket for both families has those of IPv4 as
+/// Whether `address` is one of this host's loopback addresses. A dual-stack socket shows those of IPv4 as
 /// `::ffff:127.0.0.1`.
 pub(crate) fn is_local(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// All that a single host may call its own: an IPv4 address, or the /64 around an IPv6 address (RFC 4291, 2.5.1).
-/// Whoever is counted by address is counted by this.
+/// Returns the addresses that a single host may own: an IPv4 address, or the /64 around an IPv6 address (RFC 4291,
+/// 2.5.1). Counts by client address use this.
 pub(crate) fn home(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,4 +1,4 @@
-//! Addresses, listening sockets and TLS: what clients and masters are reached by.
+//! Addresses, listening sockets and TLS for connections to clients and masters.
 
 pub mod address;
 pub mod socket_file;

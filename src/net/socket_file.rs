@@ -1,4 +1,4 @@
-//! Sockets in the file system: opened where a process has left one behind, removed by whom they belong to.
+//! Unix socket files: replaced when stale, and removed only by the process that owns them.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// Device and inode: another process may have put its own in the place since.
+    /// Device and inode, because another process may have replaced the file since.
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    /// The file at `path`, if there is one.
+    /// Identifies the file at `path`, if there is one.
     pub(crate) fn at(path: &Path) -> Option<Self> {
         Some(Self { path: path.to_owned(), identity: identity(path)? })
     }
 
-    /// Removes the file, unless another one has taken its place.
+    /// Removes the file unless another one has replaced it.
     pub(crate) fn remove(&self) {
         if identity(&self.path) == Some(self.identity) {
-            // Whoever comes next removes what is left.
+            // The next process removes a file that stays behind.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -33,11 +33,10 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Listens at `path`. A socket that a process has left behind is removed, as Redis does; one that somebody
-/// listens on is not.
+/// Listens at `path`. Removes a stale socket, like Redis, but not one on which a process listens.
 ///
 /// # Errors
-/// The path is in use, or not ours.
+/// Returns an error if the path is in use or not ours.
 pub(crate) fn bind(path: &Path, mode: Option<u32>) -> io::Result<UnixListener> {
     if is_left_behind(path) {
         std::fs::remove_file(path)?;
@@ -47,10 +46,10 @@ pub(crate) fn bind(path: &Path, mode: Option<u32>) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Lets those connect to the socket at `path` that `mode` names; `None` leaves it as it is.
+/// Sets the file mode of the socket at `path`, which decides who may connect; `None` leaves it unchanged.
 ///
 /// # Errors
-/// The file is not ours.
+/// Returns an error if the file is not ours.
 pub(crate) fn allow(path: &Path, mode: Option<u32>) -> io::Result<()> {
     mode.map_or(Ok(()), |mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))

@@ -1,4 +1,4 @@
-//! The places where clients arrive, on their way from one process to another.
+//! Listening sockets, and their handover from one process to the next.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Who arrives at a socket.
+/// Purpose of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -16,7 +16,7 @@ pub enum Kind {
     Plain,
     /// Clients with TLS.
     Tls,
-    /// Clients of this host.
+    /// Clients on this host.
     Unix,
     /// Operators.
     Admin,
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The flag that says where.
+    /// Flag that sets the address.
     pub fn flag(self) -> &'static str {
         match self {
             Self::Plain => "--listen",
@@ -37,57 +37,57 @@ impl Kind {
     }
 }
 
-/// A listening socket's use, and its address as the settings spell it.
+/// A listening socket's purpose, and its address as spelled in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Who arrives there.
+    /// Purpose of the socket.
     pub kind: Kind,
-    /// `host:port`, or a path.
+    /// `host:port` or a path.
     pub name: String,
 }
 
-/// A listening socket that is offered to a successor.
+/// A listening socket offered to a successor.
 #[derive(Debug)]
 pub struct Offer {
-    /// What it is for.
+    /// Purpose and address of the socket.
     pub place: Place,
-    /// A handle on it.
+    /// Handle to the socket.
     pub socket: OwnedFd,
 }
 
 impl Offer {
-    /// Offers a socket that this process goes on to use.
+    /// Offers a socket that this process continues to use.
     ///
     /// # Errors
-    /// Too many files are open.
+    /// Returns an error if too many files are open.
     pub fn of(kind: Kind, name: &str, socket: &impl AsFd) -> io::Result<Self> {
         let place = Place { kind, name: name.to_owned() };
         Ok(Self { place, socket: socket.as_fd().try_clone_to_owned()? })
     }
 }
 
-/// What a predecessor has offered and was not used yet. What is still here in the end is closed.
+/// A predecessor's offers that have not been used yet. Those that remain in the end are closed.
 #[derive(Debug, Default)]
 pub struct Inherited(Vec<Offer>);
 
 impl Inherited {
-    /// The sockets that a predecessor has offered.
+    /// Wraps the sockets that a predecessor has offered.
     pub fn new(offers: Vec<Offer>) -> Self {
         Self(offers)
     }
 
-    /// Whether there is a socket for this use, or one at this address for another.
+    /// Whether there is a TCP socket of this kind and name, or any at this address.
     pub fn has_tcp(&self, kind: Kind, listen: &str) -> bool {
         self.0.iter().any(|offer| offer.is_tcp_at(kind, listen))
     }
 
-    /// Those sockets: each has clients in its queue.
+    /// Takes all matching sockets, because each has clients in its queue.
     pub fn take_tcp(&mut self, kind: Kind, listen: &str) -> Vec<TcpListener> {
         let taken = self.0.extract_if(.., |offer| offer.is_tcp_at(kind, listen));
         taken.map(|offer| TcpListener::from(offer.socket)).collect()
     }
 
-    /// The socket at this path. Each worker has offered it.
+    /// Takes the socket at this path. Each worker has offered it.
     pub fn take_unix(&mut self, path: &Path) -> Option<UnixListener> {
         let is_there = |offer: &mut Offer| {
             offer.place.kind == Kind::Unix && Path::new(&offer.place.name) == path
@@ -96,13 +96,13 @@ impl Inherited {
         Some(UnixListener::from(taken.pop()?.socket))
     }
 
-    /// Where the next process asks.
+    /// Takes the socket on which the next process asks for a handover.
     pub fn take_handover(&mut self) -> Option<UnixListener> {
         let at = self.0.iter().position(|offer| offer.place.kind == Kind::Handover)?;
         Some(UnixListener::from(self.0.swap_remove(at).socket))
     }
 
-    /// Where files are that nobody will listen at any more.
+    /// Returns paths of socket files on which nothing will listen any more.
     pub fn deserted(&self) -> Vec<PathBuf> {
         let unix = self.0.iter().filter(|offer| offer.place.kind == Kind::Unix);
         unix.map(|offer| PathBuf::from(&offer.place.name)).collect()
@@ -112,7 +112,7 @@ impl Inherited {
 impl Offer {
     fn is_tcp_at(&self, kind: Kind, listen: &str) -> bool {
         let is_tcp = matches!(self.place.kind, Kind::Plain | Kind::Tls | Kind::Admin);
-        // With port 0 two of them have one name.
+        // With port 0, two sockets have the same name.
         let is_named = self.place.kind == kind && self.place.name == listen;
         is_tcp && (is_named || self.address().is_some_and(|address| means(listen, address)))
     }
@@ -127,7 +127,7 @@ fn means(listen: &str, address: SocketAddr) -> bool {
     resolved.next() == Some(address)
 }
 
-/// The handles of several sockets.
+/// Borrows the handles of several sockets.
 pub fn handles(offers: &[Offer]) -> Vec<BorrowedFd<'_>> {
     offers.iter().map(|offer| offer.socket.as_fd()).collect()
 }

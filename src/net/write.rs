@@ -1,4 +1,4 @@
-//! Writing what has gathered in a buffer.
+//! Writes buffered bytes to a stream.
 
 use std::io;
 use std::pin::Pin;
@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncWrite;
 
-/// Writes until `bytes` is empty; what the peer does not take yet stays in it.
+/// Writes until `bytes` is empty. Bytes that the peer does not accept yet stay in it.
 ///
 /// # Errors
-/// When the connection is broken.
+/// Returns an error if the connection is broken.
 pub(crate) fn poll_flush(
     mut stream: Pin<&mut impl AsyncWrite>,
     bytes: &mut BytesMut,
@@ -23,6 +23,6 @@ pub(crate) fn poll_flush(
         }
         bytes.advance(written);
     }
-    // With TLS, what was written may still have to be sent.
+    // With TLS, written bytes may still need to be sent.
     stream.poll_flush(cx)
 }

@@ -1,4 +1,4 @@
-//! What the proxy shows to masters that are reached by TLS, and how it knows them.
+//! TLS towards masters: the proxy's own certificate, and the authorities it trusts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::{Current, PairFiles, Unusable, authorities, provider};
 
-/// Where the certificates are.
+/// Paths of the certificate files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Who has signed those of the masters; `None`: whom the system trusts.
+    /// Authorities that have signed the masters' certificates; `None` for the system's trust store.
     pub authorities: Option<PathBuf>,
-    /// What masters with `tls-auth-clients` are shown.
+    /// Certificate shown to masters with `tls-auth-clients`.
     pub pair: Option<PairFiles>,
 }
 
-/// Opens connections to masters.
+/// Opens TLS connections to masters.
 pub type Client = Current<Files>;
 
 impl super::Files for Files {
@@ -52,7 +52,7 @@ impl super::Files for Files {
 
 fn of_the_system() -> Result<RootCertStore, Unusable> {
     let mut authorities = RootCertStore::empty();
-    // A few that cannot be parsed are no reason to trust none.
+    // A few unparsable certificates are no reason to trust none.
     authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     match authorities.is_empty() {
         true => Err(Unusable::NoAuthority("master-tls-ca-cert-file")),

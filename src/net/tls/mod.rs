@@ -1,10 +1,9 @@
-//! TLS, for clients and towards masters: which certificates, and whom to trust. All the rest is rustls.
+//! TLS for clients and towards masters: certificates and trusted authorities. rustls does everything else.
 //!
-//! * [`server`]: what the proxy shows to clients, and what it asks of them
-//! * [`client`]: what it shows to masters, and how it knows them
+//! * [`server`]: the certificate shown to clients, and the certificates required of them
+//! * [`client`]: the certificate shown to masters, and the authorities trusted for theirs
 //!
-//! Certificates are read again when settings are (`SIGHUP`): what they are replaced with counts for connections
-//! that are opened from then on.
+//! Certificates are reloaded together with the settings (`SIGHUP`). New ones apply to connections opened from then on.
 
 pub mod client;
 pub mod server;
@@ -17,7 +16,7 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{RootCertStore, crypto};
 
-/// Why files with certificates cannot be used.
+/// Reason why certificate files cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum Unusable {
@@ -35,19 +34,19 @@ pub enum Unusable {
     NoAuthority(&'static str),
 }
 
-/// Files with certificates, and what handshakes are made by that they hold.
+/// Certificate files, and the handshakes that they allow.
 pub trait Files: Clone {
-    /// Cheap to clone.
+    /// Configuration of handshakes, cheap to clone.
     type Handshakes: Clone;
 
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
-    /// One of them cannot be used.
+    /// Returns an error if a file cannot be used.
     fn handshakes(&self) -> Result<Self::Handshakes, Unusable>;
 }
 
-/// What the files held when they were last read.
+/// Content of the files when they were last read.
 pub struct Current<F: Files> {
     files: F,
     handshakes: Mutex<F::Handshakes>,
@@ -57,33 +56,33 @@ impl<F: Files> Current<F> {
     /// Reads the files.
     ///
     /// # Errors
-    /// One of them cannot be used.
+    /// Returns an error if a file cannot be used.
     pub fn read(files: &F) -> Result<Self, Unusable> {
         Ok(Self { handshakes: Mutex::new(files.handshakes()?), files: files.clone() })
     }
 
-    /// Reads the files again. When they cannot be used, what they held before goes on to count.
+    /// Reloads the files. If they cannot be used, the previous content stays in effect.
     ///
     /// # Errors
-    /// One of them cannot be used.
+    /// Returns an error if a file cannot be used.
     pub fn read_again(&self) -> Result<(), Unusable> {
         let handshakes = self.files.handshakes()?;
         *self.handshakes.lock().unwrap_or_else(PoisonError::into_inner) = handshakes;
         Ok(())
     }
 
-    /// For one handshake.
+    /// Returns the configuration for one handshake.
     pub fn get(&self) -> F::Handshakes {
         self.handshakes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// A certificate with its key.
+/// A certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairFiles {
-    /// The certificate, and those that lead to its authority.
+    /// Certificate and its chain to the authority.
     pub cert: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: PathBuf,
 }
 
@@ -119,7 +118,7 @@ fn unusable(path: &Path, what: &'static str, why: pem::Error) -> Unusable {
     }
 }
 
-/// The authorities in a file.
+/// Reads the authorities in a file.
 fn authorities(path: &Path) -> Result<RootCertStore, Unusable> {
     let mut authorities = RootCertStore::empty();
     for certificate in certificates(path)? {

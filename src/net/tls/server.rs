@@ -1,4 +1,4 @@
-//! What the proxy shows to clients that connect by TLS, and what it asks of them.
+//! TLS for clients: the proxy's own certificate, and the certificates it requires.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,25 +11,25 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 
 use super::{Current, PairFiles, Unusable, authorities, provider};
 
-/// Where the certificates are.
+/// Paths of the certificate files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// The proxy's own (`tls-cert-file`, `tls-key-file`).
+    /// The proxy's own certificate (`tls-cert-file`, `tls-key-file`).
     pub pair: PairFiles,
-    /// Who has signed those of clients (`tls-ca-cert-file`).
+    /// Authorities that sign client certificates (`tls-ca-cert-file`).
     pub authorities: Option<PathBuf>,
-    /// Whether clients must show one (`tls-auth-clients`).
+    /// Whether clients must show a certificate (`tls-auth-clients`).
     pub auth_clients: AuthClients,
 }
 
-/// Whether clients must show a certificate (`tls-auth-clients` of redis.conf).
+/// Whether clients must show a certificate (`tls-auth-clients` in redis.conf).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthClients {
-    /// None is asked for.
+    /// No certificate is requested.
     No,
-    /// One that is shown has to be valid.
+    /// A certificate is optional, but must be valid if shown.
     Optional,
-    /// Nobody is served without one.
+    /// A valid certificate is required.
     Yes,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for AuthClients {
     }
 }
 
-/// Accepts clients.
+/// Accepts TLS connections from clients.
 pub type Server = Current<Files>;
 
 impl super::Files for Files {
