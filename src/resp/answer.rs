@@ -1,16 +1,16 @@
-//! Reading a master's replies (RESP3).
+//! Reads masters' replies (RESP3).
 //!
-//! The replies of the hot path (`+OK`, `:1`, `_`, a short string) are read in place. Nested ones stay
-//! bytes until somebody wants their parts; those go through `redis-protocol`, whose decoder recurses
-//! without a limit, and are refused when they are too deep.
+//! Replies of the hot path (`+OK`, `:1`, `_`, a short string) are read in place. Nested ones stay bytes until their
+//! parts are needed. Those go through `redis-protocol`, whose decoder recurses without a limit, so replies that are
+//! too deep are refused.
 
 use bytes::Bytes;
 use redis_protocol::resp3::{decode::complete::decode_bytes, types::BytesFrame};
 
 use super::flat::{self, Element, Malformed, integer};
 
-/// How deep a reply may nest whose parts are wanted. `{type, value, ttl}` and the page of a `SCAN`
-/// are the deepest that our own requests have.
+/// Maximum nesting of a reply whose parts are needed. Our own requests go no deeper than `{type, value, ttl}` and the
+/// page of a `SCAN`.
 const MAX_DEPTH: usize = 8;
 
 /// A master's reply, borrowed from the read buffer.
@@ -22,17 +22,17 @@ pub enum Answer<'a> {
     Error(&'a [u8]),
     /// `:...`
     Int(i64),
-    /// `_`, and what RESP2 has for it.
+    /// `_` and its RESP2 equivalents.
     Nil,
     /// `$...`
     Bulk(&'a [u8]),
     /// `*...`
     Array(Nested<'a>),
-    /// A map, a set, a double, ...: only clients' scripts and reads have such replies.
+    /// A map, set, double, ...: only clients' scripts and reads return these.
     Other,
 }
 
-/// The bytes of a reply with parts.
+/// Bytes of a reply with parts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Nested<'a>(&'a [u8]);
 
@@ -42,7 +42,7 @@ impl<'a> Nested<'a> {
         self.0
     }
 
-    /// The elements, unless they nest too deep for what we ask for ourselves.
+    /// Returns the elements, unless they nest deeper than our own requests need.
     pub fn elements(self) -> Option<Vec<BytesFrame>> {
         if depth(self.0)? > MAX_DEPTH {
             return None;
@@ -54,7 +54,7 @@ impl<'a> Nested<'a> {
     }
 }
 
-/// How deep a whole frame nests.
+/// Returns the nesting depth of a whole frame.
 fn depth(frame: &[u8]) -> Option<usize> {
     let (mut open, mut deepest) = (Vec::new(), 0);
     for element in flat::elements(frame) {
@@ -73,21 +73,21 @@ fn depth(frame: &[u8]) -> Option<usize> {
     Some(deepest)
 }
 
-/// Where the walk over an incomplete reply stands.
+/// Position in an incomplete reply.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Bytes of the current reply already walked over.
+    /// Bytes of the current reply that have been read.
     walked: usize,
     /// Elements still missing after those.
     missing: u64,
 }
 
 impl Decoder {
-    /// The first reply in `buf` with its bytes, or `None` when more are needed. Until then `buf`
-    /// must keep what it holds and only grow.
+    /// Returns the first reply in `buf` with its bytes, or `None` if more bytes are needed. Until then, `buf` must
+    /// keep its content and only grow.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes are no RESP3 reply.
+    /// Returns [`Malformed`] if the bytes are not a RESP3 reply.
     pub fn decode<'a>(
         &mut self,
         buf: &'a [u8],
@@ -106,12 +106,12 @@ impl Decoder {
         Ok(Some((answer, bytes)))
     }
 
-    /// Bytes that the reply in `buf` lacks for sure, which may be fewer than it lacks.
+    /// Returns the number of bytes surely missing from the reply in `buf`. The actual number may be larger.
     pub fn lacks(&self, buf: &[u8]) -> usize {
         buf.get(self.walked..).map_or(0, flat::lacks)
     }
 
-    /// The length of the reply at the start of `buf`, once all of it is there.
+    /// Returns the length of the reply at the start of `buf`, once it is complete.
     fn walk(&mut self, buf: &[u8]) -> Result<Option<usize>, Malformed> {
         self.missing = self.missing.max(1);
         while self.missing > 0 {
@@ -124,7 +124,7 @@ impl Decoder {
     }
 }
 
-/// Nearly every vote on a claim is one of two replies, compared as the bytes they are.
+/// Recognizes the two replies that make up nearly all votes on a claim, by comparing their bytes.
 #[inline]
 fn usual_vote(buf: &[u8]) -> Option<(Answer<'_>, &[u8])> {
     if buf.starts_with(b"+OK\r\n") {

@@ -1,68 +1,68 @@
-//! Where the replies of the data Redis end, found while their bytes pass by.
+//! Finds the ends of the data Redis's replies while their bytes pass through.
 //!
-//! Nothing is kept and nothing is decoded, so a reply of 512 MB takes as much memory as `+OK`. Nested replies are counted,
-//! not followed: an array of three says that three more elements have to end before it does.
+//! Nothing is kept or decoded, so a reply of 512 MB takes as much memory as `+OK`. Nested replies are counted, not
+//! followed: an array of three means that three more elements must end before it does.
 
-/// Finds the ends of replies in a stream of bytes, however it is cut into pieces.
+/// Finds the ends of replies in a stream of bytes, however the stream is split.
 #[derive(Debug, Default)]
 pub struct Replies {
-    /// Elements that have to end before the reply does; 0 between two replies.
+    /// Elements that must end before the reply does; 0 between two replies.
     missing: u64,
-    /// Bytes that are still to come of a bulk string and of its line break.
+    /// Remaining bytes of a bulk string and its line break.
     bulk: u64,
-    /// The beginning of a line that is not complete yet.
+    /// Beginning of an incomplete line.
     line: Line,
-    /// What is known of the reply so far.
+    /// Beginning of the reply, as far as it has been read.
     head: Head,
 }
 
-/// What the beginning of a reply tells.
+/// Information from the beginning of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Its first byte, which is its type.
+    /// First byte, which is the reply's type.
     pub kind: u8,
-    /// The number of its elements; -1 is null.
+    /// Number of elements; -1 is null.
     pub length: i64,
-    /// Its first element, if it has elements and that one is short.
+    /// First element, if there is one and it is short.
     label: Label,
-    /// Elements that have begun.
+    /// Number of elements that have begun.
     begun: u64,
 }
 
-/// These bytes are not RESP.
+/// Error for bytes that are not RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it does not speak the protocol of Redis")]
 pub struct NotRedis;
 
-/// What was found in some bytes.
+/// Result of reading some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// How many of the bytes belong to the current reply.
+    /// Number of bytes that belong to the current reply.
     pub bytes: usize,
-    /// What it was, if it ends with them.
+    /// Head of the reply, if it ends with these bytes.
     pub ended: Option<Head>,
 }
 
 impl Replies {
-    /// Whether a reply has begun and not ended.
+    /// Whether a reply has begun but not ended.
     pub fn is_amid(&self) -> bool {
         self.missing > 0
     }
 
-    /// How many of the next bytes belong to a bulk string, and are not the end of the reply.
+    /// Number of upcoming bytes that surely belong to a bulk string and do not end the reply.
     pub fn certain(&self) -> usize {
         usize::try_from(self.bulk.saturating_sub(LINE_BREAK)).unwrap_or(usize::MAX)
     }
 
-    /// What is known of the reply that has begun.
+    /// Head of the current reply, as far as it has been read.
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// Reads on in the current reply, to its end or to that of `bytes`.
+    /// Reads on in the current reply, up to its end or the end of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no reply. Nobody knows where the next one would begin.
+    /// Returns an error if the bytes are not a reply. The start of the next reply is then unknown.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Found, NotRedis> {
         if self.missing == 0 {
             (self.missing, self.head) = (1, Head::default());
@@ -77,7 +77,7 @@ impl Replies {
         Ok(Found { bytes: at, ended: None })
     }
 
-    /// Passes over a bulk string.
+    /// Skips bytes of a bulk string.
     fn skip(&mut self, bytes: &[u8]) -> usize {
         let skipped = bytes.len().min(usize::try_from(self.bulk).unwrap_or(usize::MAX));
         self.head.label.add(&bytes[..skipped]);
@@ -86,7 +86,7 @@ impl Replies {
         skipped
     }
 
-    /// Reads a line, or what has come of it.
+    /// Reads a line, or as much of it as has arrived.
     fn line(&mut self, bytes: &[u8]) -> Result<usize, NotRedis> {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             self.line.add(bytes);
@@ -102,7 +102,7 @@ impl Replies {
         Ok(end + 1)
     }
 
-    /// The line with which an element begins, or which is all of it.
+    /// Handles the line that begins an element or is the whole element.
     fn element(&mut self, line: &[u8]) -> Result<(), NotRedis> {
         let (kind, rest) = line.split_first().ok_or(NotRedis)?;
         let first = self.head.begun == 0;
@@ -114,7 +114,7 @@ impl Replies {
             b'$' | b'=' | b'!' => self.bulk(length(rest)?),
             b'*' | b'~' | b'>' => self.aggregate(length(rest)?, 1, 0),
             b'%' => self.aggregate(length(rest)?, 2, 0),
-            // An attribute comes before the element that it is about.
+            // An attribute precedes the element that it describes.
             b'|' => self.aggregate(length(rest)?, 2, 1),
             b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => {
                 self.missing -= 1;
@@ -146,14 +146,14 @@ impl Replies {
     }
 }
 
-/// `\r\n` behind a bulk string.
+/// Length of the `\r\n` after a bulk string.
 const LINE_BREAK: u64 = 2;
 
 fn number(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// A length; none is null.
+/// Parses a length; `None` is null.
 fn length(digits: &[u8]) -> Result<Option<u64>, NotRedis> {
     match number(digits).ok_or(NotRedis)? {
         -1 => Ok(None),
@@ -162,28 +162,28 @@ fn length(digits: &[u8]) -> Result<Option<u64>, NotRedis> {
 }
 
 impl Head {
-    /// Whether it is an error.
+    /// Whether the reply is an error.
     pub fn is_error(&self) -> bool {
         matches!(self.kind, b'-' | b'!')
     }
 
-    /// Its first element, if that is a short string: the kind of a message.
+    /// First element, if it is a short string: the kind of a message.
     pub fn label(&self) -> &[u8] {
         self.label.text()
     }
 
-    /// Whether all is known of that element that ever will be, of a reply that has not ended.
+    /// Whether the label of an unfinished reply is as complete as it will ever be.
     pub fn is_labelled(&self) -> bool {
         self.begun >= 2 && self.label.known == self.label.length
     }
 }
 
-/// A short string: `punsubscribe` is the longest that matters.
+/// A short string. The longest that matters is `punsubscribe`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Label {
     text: [u8; Self::LONGEST],
     length: u8,
-    /// How much of it has come.
+    /// Number of bytes that have arrived.
     known: u8,
 }
 
@@ -212,11 +212,11 @@ impl Label {
     }
 }
 
-/// The beginning of a line that came in pieces: numbers are short, and of a text nobody asks for more.
+/// Beginning of a line that arrives in pieces. Numbers are short, and the rest of a text is not needed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     bytes: [u8; Self::KEPT],
-    /// How long it is, kept or not.
+    /// Length of the line, whether kept or not.
     length: usize,
 }
 
@@ -229,12 +229,12 @@ impl Line {
         self.bytes[kept..kept + taken].copy_from_slice(&bytes[..taken]);
         self.length += bytes.len();
         if let (true, Some(last)) = (self.length > Self::KEPT, bytes.last()) {
-            // The end of a line is looked at.
+            // The end of the line is checked later.
             self.bytes[Self::KEPT - 1] = *last;
         }
     }
 
-    /// What is kept of it, which ends as the line does.
+    /// Returns the kept bytes, which end like the line.
     fn text(&self) -> &[u8] {
         &self.bytes[..self.length.min(Self::KEPT)]
     }
@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// The replies in `bytes`, which come in pieces of `size`.
+    /// Returns the replies in `bytes`, read in pieces of `size`.
     fn ends(bytes: &[u8], size: usize) -> Result<Vec<(usize, Head)>, NotRedis> {
         let (mut replies, mut at, mut ends) = (Replies::default(), 0, Vec::new());
         for piece in bytes.chunks(size) {

@@ -1,17 +1,16 @@
-//! Walking over RESP3 bytes, flat: one element after the other, without recursion and without a tree.
+//! Flat iteration over RESP3 bytes: one element at a time, without recursion or a tree.
 //!
-//! What masters answer to a client's script is compared, and passed on, as the bytes it is. An
-//! aggregate is a header that says how many elements come next, so that a reply of any depth is read
-//! with one counter.
+//! Masters' replies to a client's script are compared and passed on as raw bytes. An aggregate is a header with the
+//! number of elements that follow, so one counter suffices to read a reply of any depth.
 
 use super::number::parse_i64;
 
-/// Bytes that are no RESP3.
+/// Error for bytes that are not RESP3.
 #[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
 #[error("the master sent something that is not RESP3")]
 pub struct Malformed;
 
-/// The longest string Redis has (`proto-max-bulk-len`).
+/// Maximum length of a string in Redis (`proto-max-bulk-len`).
 const MAX_BULK: i64 = 512 << 20;
 
 /// One element: a scalar, or the header of an aggregate.
@@ -19,19 +18,19 @@ const MAX_BULK: i64 = 512 << 20;
 pub struct Element<'a> {
     /// `+ - : $ _ # , ( = ! * % ~ >`
     pub marker: u8,
-    /// The rest of its first line.
+    /// Rest of the first line.
     pub line: &'a [u8],
-    /// What follows the line in a string; `None` for everything else, also for a null string.
+    /// Content after the first line of a string; `None` for everything else, including null strings.
     pub body: Option<&'a [u8]>,
-    /// All of its bytes, without those of the elements in it.
+    /// All bytes of the element, without nested elements.
     pub bytes: &'a [u8],
 }
 
 impl Element<'_> {
-    /// How many elements follow that belong to it.
+    /// Returns the number of elements that follow and belong to this one.
     ///
     /// # Errors
-    /// When it is an aggregate without a length.
+    /// Returns an error if this is an aggregate without a length.
     pub fn children(&self) -> Result<u64, Malformed> {
         let per_item = match self.marker {
             b'*' | b'~' | b'>' => 1,
@@ -42,16 +41,16 @@ impl Element<'_> {
         items.checked_mul(per_item).ok_or(Malformed)
     }
 
-    /// Whether it is one of the nulls of RESP2 and RESP3.
+    /// Whether this is one of the nulls of RESP2 and RESP3.
     pub fn is_null(&self) -> bool {
         self.marker == b'_' || matches!(self.marker, b'$' | b'*') && self.line == b"-1"
     }
 }
 
-/// The first element of `buf`, or `None` when more bytes are needed.
+/// Returns the first element of `buf`, or `None` if more bytes are needed.
 ///
 /// # Errors
-/// When it is none.
+/// Returns an error if `buf` does not start with an element.
 pub fn element(buf: &[u8]) -> Result<Option<Element<'_>>, Malformed> {
     let Some(end) = line_end(buf) else { return Ok(None) };
     let (marker, line) = buf[..end].split_first().ok_or(Malformed)?;
@@ -72,7 +71,8 @@ pub fn element(buf: &[u8]) -> Result<Option<Element<'_>>, Malformed> {
     }
 }
 
-/// Bytes that the first element of `buf` lacks for sure: those of a string whose length is there.
+/// Returns the number of bytes surely missing from the first element of `buf`: those of a string whose length is
+/// known.
 pub fn lacks(buf: &[u8]) -> usize {
     let Some(end) = line_end(buf) else { return 0 };
     let len = match buf.split_first() {
@@ -82,7 +82,7 @@ pub fn lacks(buf: &[u8]) -> usize {
     len.map_or(0, |len| (end + 2 + len + 2).saturating_sub(buf.len()))
 }
 
-/// The elements of bytes that are known to be whole frames, in the order of the bytes.
+/// Iterates over the elements of whole frames, in the order of the bytes.
 pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Element<'_>> {
     std::iter::from_fn(move || {
         let first = element(bytes).ok().flatten()?;
@@ -91,7 +91,7 @@ pub fn elements(mut bytes: &[u8]) -> impl Iterator<Item = Element<'_>> {
     })
 }
 
-/// Splits the first frame, with all that is in it, off `bytes`.
+/// Splits the first frame, including nested ones, off `bytes`.
 pub fn split_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut missing: u64 = 1;
     let mut len = 0;
@@ -105,7 +105,7 @@ pub fn split_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     None
 }
 
-/// The frames in an array that is known to be whole.
+/// Returns the frames in a complete array.
 pub fn items(array: &[u8]) -> Option<Vec<&[u8]>> {
     let header = elements(array).next().filter(|header| header.marker == b'*')?;
     let mut rest = &array[header.bytes.len()..];
@@ -118,8 +118,8 @@ pub fn items(array: &[u8]) -> Option<Vec<&[u8]>> {
     Some(items)
 }
 
-/// A whole frame, with the members of sets and the pairs of maps in the order of their bytes. What is nested in more
-/// than 32 others stays as it is.
+/// Returns a whole frame with the members of sets and the pairs of maps sorted by their bytes. Content nested more
+/// than 32 levels deep stays unchanged.
 pub fn in_order(frame: &[u8]) -> Vec<u8> {
     ordered(frame, DEEPEST)
 }
@@ -141,21 +141,21 @@ fn ordered(frame: &[u8], depth: usize) -> Vec<u8> {
     [header.bytes, &parts.concat()].concat()
 }
 
-/// How deep sets and maps are looked for.
+/// Maximum depth at which sets and maps are sorted.
 const DEEPEST: usize = 32;
 
-/// The integer that a frame is.
+/// Returns the integer in a frame.
 pub fn int(frame: &[u8]) -> Option<i64> {
     let element = elements(frame).next().filter(|element| element.marker == b':')?;
     parse_i64(element.line)
 }
 
-/// The string that a frame is; `None` for a null.
+/// Returns the string in a frame; `None` for a null.
 pub fn bulk(frame: &[u8]) -> Option<&[u8]> {
     elements(frame).next()?.body
 }
 
-/// The length of a string, `None` for the null `$-1`.
+/// Parses the length of a string; `None` for the null `$-1`.
 fn bulk_len(line: &[u8]) -> Result<Option<usize>, Malformed> {
     match integer(line)? {
         -1 => Ok(None),
@@ -168,10 +168,10 @@ fn line_end(buf: &[u8]) -> Option<usize> {
     buf.windows(2).position(|pair| pair == b"\r\n")
 }
 
-/// The integer in a line.
+/// Parses the integer in a line.
 ///
 /// # Errors
-/// When it is none.
+/// Returns an error if the line is not an integer.
 pub fn integer(digits: &[u8]) -> Result<i64, Malformed> {
     parse_i64(digits).ok_or(Malformed)
 }

@@ -1,14 +1,14 @@
-//! Glob patterns as Redis matches them (`stringmatchlen` in `util.c`): `*`, `?`, `[a-z]`, `[^...]`
-//! and `\` before a character that is to stand for itself.
+//! Glob patterns with Redis's semantics (`stringmatchlen` in `util.c`): `*`, `?`, `[a-z]`, `[^...]`, and `\` to escape
+//! a character.
 //!
-//! Redis's function recurses at every `*`. This one returns only to the last `*` it passed, which
-//! is enough, because what an earlier one could still try the last one can try as well: the time is
-//! at most the product of both lengths, whatever pattern a client sends.
+//! Redis's function recurses at every `*`. This one backtracks only to the last `*`, which is enough, because anything
+//! an earlier one could still try, the last one can try as well. The time is therefore at most the product of both
+//! lengths, whatever pattern a client sends.
 
-/// Whether `text` as a whole matches `pattern`. `ignore_case` makes ASCII letters equal.
+/// Whether all of `text` matches `pattern`. `ignore_case` makes ASCII letters equal.
 ///
-/// As in Redis an empty text matches nothing but the empty pattern, not even `*`. Whoever means everything by
-/// that, as `KEYS` does, has to say so.
+/// As in Redis, an empty text matches only the empty pattern, not even `*`. Callers for which `*` means everything,
+/// like `KEYS`, must handle that themselves.
 pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     if text.is_empty() {
         return pattern.is_empty();
@@ -23,7 +23,7 @@ pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
             pattern = rest;
             text = &text[1..];
         } else if let Some((after_star, [_, text_rest @ ..])) = last_star {
-            // Let the star take one character more, and try again.
+            // Let the star take one more character, and try again.
             (pattern, text) = (after_star, text_rest);
             last_star = Some((after_star, text_rest));
         } else {
@@ -38,11 +38,11 @@ pub fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
 pub enum Element {
     /// `*`
     Any,
-    /// Exactly one of these bytes, which are sorted.
+    /// Exactly one of these bytes, in sorted order.
     OneOf(Vec<u8>),
 }
 
-/// The elements of `pattern`, for whoever has to say the same in another language.
+/// Returns the elements of `pattern`, for translation into another language.
 pub fn elements(mut pattern: &[u8]) -> Vec<Element> {
     let mut elements = Vec::new();
     while let Some(first) = pattern.first() {
@@ -54,13 +54,13 @@ pub fn elements(mut pattern: &[u8]) -> Vec<Element> {
         let after = |byte: u8| Some((byte, match_one(pattern, byte, false)?));
         let matched: Vec<(u8, &[u8])> = (0..=u8::MAX).filter_map(after).collect();
         elements.push(Element::OneOf(matched.iter().map(|(byte, _)| *byte).collect()));
-        // What no byte matches no text matches, whatever follows.
+        // If no byte matches this element, no text matches, whatever follows.
         pattern = matched.first().map_or(&[], |(_, rest)| rest);
     }
     elements
 }
 
-/// What is left of the pattern when its first element, which is no `*`, matches `byte`.
+/// Returns the rest of the pattern if its first element, which is not `*`, matches `byte`.
 fn match_one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<&[u8]> {
     match pattern {
         [] => None,
@@ -71,8 +71,8 @@ fn match_one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<&[u8]> {
     }
 }
 
-/// What is left behind a class, whose `[` is gone already, if `byte` is in it. The end of the
-/// pattern ends a class too. As in Redis an escaped character in a class keeps its case.
+/// Returns the pattern after a class, whose `[` has been consumed, if `byte` is in the class. The end of the pattern
+/// also ends a class. As in Redis, an escaped character in a class keeps its case.
 fn match_class(class: &[u8], byte: u8, ignore_case: bool) -> Option<&[u8]> {
     let (mut rest, negated) = match class {
         [b'^', rest @ ..] => (rest, true),
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn stars_and_question_marks() {
         assert_glob("", &[""], &["a"]);
-        // As in Redis, whose loop does not begin without text.
+        // As in Redis, whose loop does not start without text.
         assert_glob("*", &["a", "abc"], &[""]);
         assert_glob("max*y", &["maxmemory-policy", "maxy"], &["max", "maxmemory-policies"]);
         assert_glob("**a**", &["a", "bab"], &["", "b"]);
@@ -143,7 +143,7 @@ mod tests {
         assert_glob("[a-c]", &["a", "b", "c"], &["d", "-"]);
         assert_glob("[c-a]", &["a", "b", "c"], &["d"]);
         assert_glob(r"[\]x]", &["]", "x"], &["\\", "a"]);
-        // A range takes any end, also the bracket: from `]` to `a`, and the class goes on.
+        // Any character can end a range, even the bracket: from `]` to `a`, and the class goes on.
         assert_glob("[a-]", &["]", "a", "_"], &["-", "b"]);
         assert_glob(r"[a\", &["a", "\\"], &["b"]);
         assert_glob("[ab", &["a", "b"], &["c", "[ab"]);

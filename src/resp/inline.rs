@@ -1,16 +1,16 @@
-//! The words of an inline request: a line typed by hand, as in `telnet`.
+//! Splits an inline request, i.e. a line typed by hand as in `telnet`, into words.
 //!
-//! Words are parted by white space and may be quoted, by the rules of `sdssplitargs` in Redis's
-//! `sds.c`: inside `"..."` there are `\n \r \t \b \a`, `\xHH` and `\` before any other character;
-//! inside `'...'` only `\'`. A closing quote must end its word.
+//! Words are separated by white space and may be quoted, by the rules of `sdssplitargs` in Redis's `sds.c`. Inside
+//! `"..."` there are `\n \r \t \b \a`, `\xHH`, and `\` before any other character; inside `'...'` only `\'`. A closing
+//! quote must end its word.
 //!
-//! A NUL byte is a character like others here. Redis, whose lines are C strings, would not see the
-//! end of a line behind one and wait for ever.
+//! A NUL byte is an ordinary character here. Redis, whose lines are C strings, would not see the end of a line after
+//! one and would wait forever.
 
-/// Splits `line` (without its line break): `word` gets the bytes of each in turn, unquoted.
+/// Splits `line` (without its line break), and passes each unquoted word to `word` in turn.
 ///
 /// # Errors
-/// [`UnbalancedQuotes`] when a quote is not closed, or a closing one does not end its word.
+/// Returns [`UnbalancedQuotes`] if a quote is not closed, or a closing quote does not end its word.
 pub fn split(line: &[u8], mut word: impl FnMut(&[u8])) -> Result<(), UnbalancedQuotes> {
     let mut current = Vec::new();
     let mut rest = skip_spaces(line);
@@ -22,12 +22,11 @@ pub fn split(line: &[u8], mut word: impl FnMut(&[u8])) -> Result<(), UnbalancedQ
     Ok(())
 }
 
-/// A quote that is not closed, or one that is closed in the middle of a word.
+/// A quote that is not closed, or is closed in the middle of a word.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnbalancedQuotes;
 
-/// Appends the first word to `word` and returns what follows it. Quotes may begin anywhere: `a"b
-/// c"` is one word.
+/// Appends the first word to `word` and returns the rest of the line. Quotes may begin anywhere: `a"b c"` is one word.
 fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8], UnbalancedQuotes> {
     while let Some((&byte, after)) = rest.split_first() {
         match byte {
@@ -41,7 +40,7 @@ fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Result<&'a [u8], Unb
     Ok(rest)
 }
 
-/// What follows a closing quote, if that is allowed to.
+/// Returns the bytes after a closing quote, if the quote may end there.
 fn close(after: &[u8]) -> Result<&[u8], UnbalancedQuotes> {
     match after.first() {
         Some(&byte) if !is_space(byte) => Err(UnbalancedQuotes),
@@ -106,7 +105,7 @@ fn unescape(byte: u8) -> u8 {
     }
 }
 
-/// The value of a byte that is known to be a hexadecimal digit.
+/// Returns the value of a valid hexadecimal digit.
 fn hex_digit(byte: u8) -> u8 {
     match byte {
         b'0'..=b'9' => byte - b'0',
@@ -119,7 +118,7 @@ fn skip_spaces(text: &[u8]) -> &[u8] {
     &text[spaces..]
 }
 
-/// C's `isspace`, which also knows the vertical tab.
+/// Whether C's `isspace` accepts the byte, which includes the vertical tab.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

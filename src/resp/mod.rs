@@ -11,5 +11,5 @@ pub mod reply;
 pub mod requests;
 pub mod word;
 
-/// How much is read at once of what only passes through: the more, the fewer times three processes wake each other.
+/// Read size for data that only passes through. Larger reads mean fewer wake-ups between the three processes involved.
 pub const PASS_BUFFER: usize = 512 << 10;

@@ -1,7 +1,7 @@
-//! Integers as Redis reads them.
+//! Integers in Redis's notation.
 
-/// Reads a decimal integer exactly as `string2ll` in Redis's `util.c`: one spelling for each
-/// number, so no plus sign, no leading zeros, no spaces, no `-0`. `None` also when it does not fit.
+/// Parses a decimal integer exactly like `string2ll` in Redis's `util.c`. Each number has one spelling, so plus signs,
+/// leading zeros, spaces and `-0` are rejected. Also returns `None` if the number does not fit.
 #[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -12,7 +12,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     if !matches!(digits.first(), Some(b'1'..=b'9')) || digits.len() > DIGITS_MAX {
         return None;
     }
-    // Counted downwards because `i64::MIN` has no positive counterpart.
+    // Accumulate downwards, because `i64::MIN` has no positive counterpart.
     let mut number: i64 = 0;
     for &digit in digits {
         if !digit.is_ascii_digit() {
@@ -23,7 +23,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     if negative { Some(number) } else { number.checked_neg() }
 }
 
-/// Digits of the longest `i64`.
+/// Number of digits of the longest `i64`.
 const DIGITS_MAX: usize = 19;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Bytes on their way to a client. Large pieces of what masters answered are passed on, not copied.
+//! Bytes to send to a client. Large parts of masters' replies are passed on without a copy.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,38 +10,38 @@ use tokio::io::AsyncWrite;
 
 use crate::net::write::poll_flush;
 
-/// From this size on a piece is passed on. Copying less is cheaper than a system call of its own.
+/// Minimum size of a piece that is passed on. Copying smaller ones is cheaper than an extra system call.
 pub const LARGE: usize = 16 << 10;
 
 /// Encoded replies, in order.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// What goes before `tail`.
+    /// Pieces sent before `tail`.
     pieces: VecDeque<Bytes>,
-    /// The sum of their lengths.
+    /// Total length of `pieces`.
     pieces_bytes: usize,
     tail: BytesMut,
 }
 
 impl Output {
-    /// How many bytes have still to be written.
+    /// Number of bytes still to be written.
     #[inline]
     pub fn len(&self) -> usize {
         self.pieces_bytes + self.tail.len()
     }
 
-    /// Whether there are none.
+    /// Whether nothing is left to write.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How much memory they take.
+    /// Bytes of memory that the output holds.
     #[inline]
     pub fn held(&self) -> usize {
         self.pieces_bytes + self.tail.capacity()
     }
 
-    /// Makes room for so many more.
+    /// Makes room for `bytes` more bytes.
     #[inline]
     pub fn reserve(&mut self, bytes: usize) {
         self.tail.reserve(bytes);
@@ -53,13 +53,13 @@ impl Output {
         self.tail.put_u8(byte);
     }
 
-    /// Appends a copy.
+    /// Appends a copy of `bytes`.
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
     }
 
-    /// Appends, without a copy if that is worth it.
+    /// Appends `bytes`, without a copy if that pays off.
     #[inline]
     pub fn share(&mut self, bytes: &Bytes) {
         if bytes.len() < LARGE {
@@ -81,10 +81,10 @@ impl Output {
         self.pieces.push_back(piece);
     }
 
-    /// Writes until nothing is left; what the client does not take yet stays.
+    /// Writes until nothing is left. Bytes that the client does not accept yet stay.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// Returns an error if the connection is broken.
     pub fn poll_write(
         &mut self,
         mut stream: Pin<&mut impl AsyncWrite>,
@@ -104,7 +104,7 @@ impl Output {
         poll_flush(stream, &mut self.tail, cx)
     }
 
-    /// Appends all of `other`.
+    /// Appends everything in `other`.
     pub fn append(&mut self, other: Self) {
         for piece in &other.pieces {
             self.share(piece);
@@ -112,12 +112,12 @@ impl Output {
         self.tail.extend_from_slice(&other.tail);
     }
 
-    /// All of it, in one piece.
+    /// Returns everything as one piece.
     pub fn into_bytes(mut self) -> Bytes {
         self.take().into()
     }
 
-    /// All of it, in one piece. Nothing is left.
+    /// Takes everything as one piece and leaves the output empty.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let Self { pieces, tail, .. } = std::mem::take(self);
         pieces.iter().flat_map(|piece| piece.iter()).chain(&tail[..]).copied().collect()

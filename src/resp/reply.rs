@@ -1,8 +1,7 @@
-//! One reply to a client, and its bytes in RESP2 and RESP3.
+//! One reply to a client, and its encoding in RESP2 and RESP3.
 //!
-//! Commands build a [`Reply`] without asking which protocol the session speaks; what RESP2 cannot
-//! say (maps, booleans, a null of its own) is flattened here, in the same way as Redis's
-//! `networking.c` does in its `addReply...` family.
+//! Commands build a [`Reply`] without checking the session's protocol. Types missing from RESP2 (maps, booleans, a
+//! separate null) are flattened here, like Redis's `addReply...` family in `networking.c` does.
 
 use std::borrow::Cow;
 
@@ -11,19 +10,18 @@ use bytes::Bytes;
 use super::flat;
 use super::output::{LARGE, Output};
 
-/// The protocol version that a session speaks. Every session starts with RESP2; `HELLO 3` changes
-/// it.
+/// Protocol version of a session. Every session starts with RESP2; `HELLO 3` changes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// What Redis spoke before version 6, and what clients get that never send `HELLO`.
+    /// Protocol of Redis before version 6, and of clients that never send `HELLO`.
     #[default]
     Resp2,
-    /// With types for maps, sets, booleans, doubles and null.
+    /// Protocol with types for maps, sets, booleans, doubles and null.
     Resp3,
 }
 
 impl Protocol {
-    /// Its number, as `HELLO` names it.
+    /// Version number, as used by `HELLO`.
     pub fn number(self) -> &'static [u8] {
         match self {
             Self::Resp2 => b"2",
@@ -32,56 +30,56 @@ impl Protocol {
     }
 }
 
-/// One reply, whatever protocol it will be sent in.
+/// One reply, independent of the protocol.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// A status such as `OK`. It must not hold CR or LF: only our own words are sent this way.
+    /// A status such as `OK`. It must not contain CR or LF, so only our own words are sent this way.
     Simple(&'static str),
     /// An error, without the leading `-` but with its code: `ERR syntax error`.
     Error(Cow<'static, str>),
     /// An integer.
     Int(i64),
-    /// Any bytes, also none.
+    /// Any bytes, or none.
     Bulk(Bytes),
-    /// The bulk string that is not there: `$-1`, in RESP3 the one null.
+    /// A missing bulk string: `$-1`, or the one null in RESP3.
     Nil,
-    /// The array that is not there, e.g. an `EXEC` that did not run: `*-1`, in RESP3 the one null.
+    /// A missing array, e.g. from an `EXEC` that did not run: `*-1`, or the one null in RESP3.
     NilArray,
     /// Replies in order.
     Array(Vec<Reply>),
-    /// Pairs of field and value. RESP2 has them as one flat array.
+    /// Pairs of field and value; a flat array in RESP2.
     Map(Vec<(Reply, Reply)>),
-    /// Replies in no order. RESP2 has them as an array.
+    /// Replies in no particular order; an array in RESP2.
     Set(Vec<Reply>),
     /// Text for people, such as `INFO`: `txt:` in RESP3, a bulk string in RESP2.
     Verbatim(Bytes),
-    /// What nobody asked for just now, such as a published message. RESP2 has it as an array.
+    /// Unsolicited data, such as a published message; an array in RESP2.
     Push(Vec<Reply>),
     /// Several replies to one request, one after the other: `SUBSCRIBE` confirms every channel.
     Each(Vec<Reply>),
-    /// A truth value: 1 or 0 in RESP2.
+    /// A boolean; 1 or 0 in RESP2.
     Bool(bool),
-    /// What masters answered, as the RESP3 that it is.
+    /// A master's answer, in its original RESP3.
     Raw(Bytes),
-    /// The replies to the commands of a transaction, each with the place of its command in the table.
+    /// Replies to the commands of a transaction, each with its command's place in the table.
     Executed(Vec<(u16, Done)>),
-    /// A floating point number: its decimal text as a bulk string in RESP2.
+    /// A floating point number; its decimal text as a bulk string in RESP2.
     Double(f64),
-    /// A reply that is always the same.
+    /// A constant reply.
     Encoded(Encoded),
 }
 
-/// What has become of one command of a transaction.
+/// State of one command of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Done {
-    /// It is answered.
+    /// The command has been answered.
     Reply(Reply),
     /// The proxy answers this request itself, once its turn has come and the client reads.
     Own(Box<[u8]>),
 }
 
 impl Done {
-    /// Bytes of memory that it takes beside itself.
+    /// Bytes of memory held in addition to the value itself.
     pub fn held(&self) -> usize {
         match self {
             Self::Reply(reply) => reply.held(),
@@ -90,7 +88,7 @@ impl Done {
     }
 }
 
-/// A reply that was encoded before, for both protocols: what is long and always the same is made once.
+/// A reply encoded in advance for both protocols, so that long constant replies are built only once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Encoded {
     resp2: Bytes,
@@ -108,7 +106,7 @@ impl Encoded {
         Self { resp2: encoded(Protocol::Resp2), resp3: encoded(Protocol::Resp3) }
     }
 
-    /// How long it is, in the longer of its forms.
+    /// Length of the longer of the two encodings.
     pub fn longest(&self) -> usize {
         self.resp2.len().max(self.resp3.len())
     }
@@ -121,20 +119,20 @@ impl Encoded {
     }
 }
 
-/// The head of a reply that is sent piece by piece: what follows it is up to whoever sends it.
+/// Head of a reply that is sent piece by piece. The sender is responsible for what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// A number of replies in order.
+    /// Number of replies in order.
     Array(usize),
-    /// A number of replies in no order.
+    /// Number of replies in no particular order.
     Set(usize),
-    /// A number of pairs.
+    /// Number of pairs.
     Map(usize),
-    /// A number of replies that nobody asked for just now.
+    /// Number of unsolicited replies.
     Push(usize),
-    /// A number of bytes.
+    /// Number of bytes.
     Bulk(usize),
-    /// A number of bytes of text.
+    /// Number of bytes of text.
     Verbatim(usize),
 }
 
@@ -165,20 +163,20 @@ impl Reply {
     /// `+QUEUED`
     pub const QUEUED: Reply = Reply::Simple("QUEUED");
 
-    /// An error with this text, its code included, without the leading `-`.
+    /// Creates an error with this text, which includes the code but not the leading `-`.
     ///
-    /// CR and LF may be in it, e.g. from a command name that is quoted back: they are sent as
-    /// spaces, for a client would read what follows them as the next reply.
+    /// The text may contain CR and LF, e.g. from a command name that is quoted back. They are sent as spaces;
+    /// otherwise a client would read the rest as the next reply.
     pub fn error(text: impl Into<Cow<'static, str>>) -> Reply {
         Reply::Error(text.into())
     }
 
-    /// A bulk string of these bytes.
+    /// Creates a bulk string of these bytes.
     pub fn bulk(bytes: impl Into<Bytes>) -> Reply {
         Reply::Bulk(bytes.into())
     }
 
-    /// The same reply, to be compared: the frame of a scalar is read.
+    /// Parses the frame of a scalar, so that replies can be compared.
     #[must_use]
     pub fn parsed(self) -> Self {
         let Self::Raw(frame) = &self else { return self };
@@ -201,7 +199,7 @@ impl Reply {
         }
     }
 
-    /// Bytes of memory that it takes beside itself.
+    /// Bytes of memory held in addition to the value itself.
     pub fn held(&self) -> usize {
         let all = |replies: &[Self]| {
             replies.iter().map(|reply| size_of::<Self>() + reply.held()).sum::<usize>()
@@ -227,7 +225,8 @@ impl Reply {
         }
     }
 
-    /// The texts of the errors in it, without their leading `-`. Scripts have them inside arrays, too.
+    /// Returns the texts of the errors in this reply, without their leading `-`. Scripts may also return them inside
+    /// arrays.
     pub fn errors(&self) -> impl Iterator<Item = &[u8]> {
         let (own, frame): (Option<&[u8]>, &[u8]) = match self {
             Reply::Error(text) => (Some(text.as_bytes()), &[]),
@@ -276,7 +275,7 @@ fn put_simple(text: &str, out: &mut Output) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Line breaks at the ends are dropped and those inside become spaces, as in
+/// Writes an error. Line breaks at the ends are dropped and inner ones become spaces, as in
 /// `addReplyErrorFormatInternal`.
 fn put_error(text: &str, out: &mut Output) {
     out.put_u8(b'-');
@@ -298,7 +297,7 @@ fn put_word(word: &[u8], out: &mut Output) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// What says that a verbatim string is plain text.
+/// Prefix that marks a verbatim string as plain text.
 const TEXT: &[u8] = b"txt:";
 
 fn put_verbatim(bytes: &Bytes, protocol: Protocol, out: &mut Output) {
@@ -307,7 +306,7 @@ fn put_verbatim(bytes: &Bytes, protocol: Protocol, out: &mut Output) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Recurses as deep as the reply is nested, which is up to us and never up to a client.
+/// Writes nested replies. Recurses as deep as the reply is nested, which never depends on a client.
 fn put_items(head: Head, items: &[Reply], protocol: Protocol, out: &mut Output) {
     head.encode(protocol, out);
     for item in items {
@@ -315,7 +314,7 @@ fn put_items(head: Head, items: &[Reply], protocol: Protocol, out: &mut Output) 
     }
 }
 
-/// What is not answered yet has to be before.
+/// Writes a transaction's replies. All commands must have been answered before.
 fn put_executed(replies: &[(u16, Done)], protocol: Protocol, out: &mut Output) {
     Head::Array(replies.len()).encode(protocol, out);
     for (_, done) in replies {
@@ -353,8 +352,8 @@ fn put_double(number: f64, protocol: Protocol, out: &mut Output) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A RESP3 frame; for RESP2 each of its elements is rewritten as Redis's `addReply...` would have. What stays as it is
-/// between two of them is passed on in one piece.
+/// Writes a RESP3 frame. For RESP2, each element is rewritten the way Redis's `addReply...` would send it. Unchanged
+/// bytes between two such elements are passed on in one piece.
 fn put_raw(frame: &Bytes, protocol: Protocol, out: &mut Output) {
     if protocol == Protocol::Resp3 {
         return out.share(frame);
@@ -379,7 +378,7 @@ fn is_rewritten(marker: u8) -> bool {
     matches!(marker, b'_' | b'#' | b',' | b'(' | b'=' | b'%' | b'~' | b'>')
 }
 
-/// One element of a RESP3 frame for RESP2.
+/// Writes one element of a RESP3 frame for RESP2.
 fn put_element(element: &flat::Element<'_>, out: &mut Output) {
     let children = || element.children().map_or(0, |children| length(children as usize));
     match (element.marker, element.line) {
@@ -392,7 +391,7 @@ fn put_element(element: &flat::Element<'_>, out: &mut Output) {
     }
 }
 
-/// The shortest digits that read back as the same number; an exponent keeps huge and tiny ones
+/// Formats a number with the shortest digits that read back as the same number. An exponent keeps huge and tiny ones
 /// short.
 fn double_text(number: f64) -> String {
     const PLAIN: std::ops::Range<f64> = 1e-7..1e21;
@@ -405,7 +404,7 @@ fn double_text(number: f64) -> String {
     }
 }
 
-/// A marker, a decimal number and CRLF: the head of nearly every reply, so without `format!`.
+/// Writes a marker, a decimal number and CRLF. Nearly every reply has such a head, so this avoids `format!`.
 #[inline]
 fn put_header(marker: u8, number: i64, out: &mut Output) {
     let mut line = [0; HEADER_MAX];
@@ -449,11 +448,11 @@ fn length(len: usize) -> i64 {
     i64::try_from(len).expect("no allocation is longer than isize::MAX bytes")
 }
 
-/// Elements of one reply among which errors are looked for, to be counted: in a larger one, those after them cost more
-/// than they tell.
+/// Maximum elements of one reply that are searched for errors to count. In a larger reply, searching further costs
+/// more than it is worth.
 const ELEMENTS_LOOKED_AT: usize = 1024;
 
-/// A marker, a sign, the 19 digits of `i64::MIN`, CR and LF.
+/// Length of a marker, a sign, the 19 digits of `i64::MIN`, CR and LF.
 const HEADER_MAX: usize = 1 + 1 + 19 + 2;
 
 #[cfg(test)]
@@ -534,7 +533,7 @@ mod tests {
         assert_bytes(Reply::Raw(raw.into()), resp2, raw);
     }
 
-    /// Above a size, what need not be rewritten is passed on in pieces.
+    /// Above a certain size, bytes that need no rewriting are passed on in pieces.
     #[test]
     fn large_raw_replies_are_rewritten_as_small_ones() {
         let value = "v".repeat(3 * LARGE);
@@ -597,8 +596,7 @@ mod tests {
         ];
         let nested = leaf.prop_recursive(3, 24, 4, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..4);
-            // Members and fields are strings everywhere in Redis, and the other decoder wants them
-            // so.
+            // Members and fields are strings everywhere in Redis, and the other decoder requires that.
             let word = || "[a-z]{0,8}";
             prop_oneof![
                 items.prop_map(Reply::Array),

@@ -1,16 +1,16 @@
-//! Cuts the bytes of a connection into requests.
+//! Splits the bytes of a connection into requests.
 //!
 //! # Format
-//! A request is a flat array of bulk strings, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or a line typed by
-//! hand ([`inline`]). The rules, their order and their error texts are those of
-//! `processMultibulkBuffer` and `processInlineBuffer` in Redis's `networking.c`, oddities included:
-//! the byte after a CR is not looked at, and neither are the two after a bulk string.
+//! A request is a flat array of bulk strings, `*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`, or a line typed by hand ([`inline`]).
+//! The rules, their order and their error texts are those of `processMultibulkBuffer` and `processInlineBuffer` in
+//! Redis's `networking.c`. This includes their oddities: the byte after a CR is not checked, and neither are the two
+//! after a bulk string.
 //!
 //! # Why not a general RESP decoder
-//! Those build a tree of frames, by recursion, from the first byte on whenever more bytes have
-//! come. A hostile client makes them overflow the stack, or read a large request a thousand times.
-//! This one has no recursion, remembers where it stopped, copies nothing (but unquoted inline
-//! words) and sets aside memory only for bytes that have come, never for those a header promises.
+//! Such decoders build a tree of frames by recursion, starting over from the first byte whenever more bytes arrive. A
+//! hostile client can make them overflow the stack, or read a large request a thousand times. This one does not
+//! recurse, remembers where it stopped, and copies nothing but unquoted inline words. It allocates memory only for
+//! bytes that have arrived, never for those a header promises.
 
 use thiserror::Error;
 
@@ -18,75 +18,74 @@ use super::inline;
 use super::number::parse_i64;
 use super::reply::Reply;
 
-/// How much of a request is let in.
+/// Limits on the size of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The longest whole request in bytes, headers included. A bulk string alone that is longer is
-    /// refused as Redis refuses those above its `proto-max-bulk-len`.
+    /// Maximum length of a whole request in bytes, headers included. A longer bulk string is refused in the way that
+    /// Redis refuses those above its `proto-max-bulk-len`.
     pub max_request_bytes: usize,
-    /// Whether the client has said who it is, or does not need to. Strangers get no large requests,
-    /// since they could fill the memory without a password.
+    /// Whether the client has authenticated or does not need to. Strangers may not send large requests, since they
+    /// could fill the memory without a password.
     pub authenticated: bool,
-    /// Whether a longer request may be one that is passed on while it comes, so that it is let in as far as Redis does.
+    /// Whether a longer request may be one that is passed on while it arrives, so that only Redis's own limits apply.
     pub may_pass: bool,
 }
 
 impl Limits {
-    /// Whether a bulk string of Redis's may be so long here.
+    /// Whether a bulk string within Redis's limit may be this long here.
     fn allows(self, length: usize) -> bool {
         self.may_pass || length <= self.max_request_bytes
     }
 }
 
-/// What is known of a request that is not complete.
+/// Information about an incomplete request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beginning {
-    /// How many words it has.
+    /// Number of words.
     pub words: usize,
-    /// How long it is at least.
+    /// Minimum length in bytes.
     pub bytes: usize,
 }
 
-/// The place where decoding of the current request stopped, and what was found so far.
+/// Decoder state: the position in the current request and the parts found so far.
 ///
 /// An idle decoder owns no more than a few words of heap, whatever it decoded before.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Where the next unread element of the request begins.
+    /// Start of the next unread element of the request.
     at: usize,
-    /// Up to where the unfinished line at `at` has been searched for its end.
+    /// Position up to which the unfinished line at `at` has been searched for its end.
     searched: usize,
     /// Arguments still to come; `None` before the header of the array.
     missing: Option<u32>,
     /// Length of the bulk string whose header was read last and whose bytes are still to come.
     bulk: Option<usize>,
-    /// Whether the last call completed a request, so that the next one starts afresh.
+    /// Whether the last call completed a request, so that the next call starts a new one.
     complete: bool,
-    /// Where the arguments are: in the caller's buffer, or in `unquoted` when that is not empty.
+    /// Positions of the arguments in the caller's buffer, or in `unquoted` if that is not empty.
     spans: Vec<Span>,
-    /// The words of an inline request, end to end.
+    /// Words of an inline request, end to end.
     unquoted: Vec<u8>,
 }
 
 impl Decoder {
-    /// A decoder at the start of a connection.
+    /// Creates a decoder for the start of a connection.
     pub fn new() -> Decoder {
         Decoder::default()
     }
 
     /// Decodes the request that `buf` starts with.
     ///
-    /// Until it is complete, each call must see the bytes of the call before and may see more
-    /// behind them. `Some(n)`: the request is complete and is the first `n` bytes;
-    /// [`Decoder::args`] reads it until the next call, which expects the buffer without those
-    /// bytes. `None`: more bytes are needed. Calling with what is left, also if that is nothing,
-    /// also gives back the memory that a large request took.
+    /// Until it is complete, each call must see the bytes of the previous call and may see more after them. `Some(n)`
+    /// means that the request is complete and is the first `n` bytes. [`Decoder::args`] returns its arguments until
+    /// the next call, which expects the buffer without those bytes. `None` means that more bytes are needed. Calling
+    /// with the rest of the buffer, even an empty one, also releases the memory that a large request took.
     ///
-    /// A request of no arguments (an empty line, `*0`, `*-1`) has no reply and is to be skipped.
+    /// A request without arguments (an empty line, `*0`, `*-1`) has no reply and is to be skipped.
     ///
     /// # Errors
-    /// When no valid request can start like this. There is no next request then: nobody knows where
-    /// it begins, so the error is to be sent and the connection closed.
+    /// Returns an error if no valid request can start like this. The start of the next request is then unknown, so the
+    /// caller should send the error and close the connection.
     pub fn decode(&mut self, buf: &[u8], limits: Limits) -> Result<Option<usize>, ProtocolError> {
         if self.complete {
             self.start_over();
@@ -99,26 +98,27 @@ impl Decoder {
         Ok(self.complete.then_some(self.at))
     }
 
-    /// The arguments of the request that was just completed. `buf` is the buffer that completed it.
+    /// Returns the arguments of the request just completed. `buf` is the buffer that completed it.
     #[inline]
     pub fn args<'a>(&'a self, buf: &'a [u8]) -> Args<'a> {
         let bytes = if self.unquoted.is_empty() { buf } else { &self.unquoted };
         Args { bytes, spans: &self.spans }
     }
 
-    /// What is known of the request that `buf` starts with, after [`Decoder::decode`] has found it incomplete.
+    /// Returns information about the request that `buf` starts with, after [`Decoder::decode`] has found it
+    /// incomplete.
     pub fn beginning(&self, buf: &[u8]) -> Option<Beginning> {
         let missing = usize::try_from(self.missing?).ok()?;
         let promised = self.at + self.bulk.map_or(0, |length| length + CRLF);
         Some(Beginning { words: self.spans.len() + missing, bytes: buf.len().max(promised) })
     }
 
-    /// Somebody else finds the end of the current request: the next call expects the buffer without it.
+    /// Ends the current request because another reader finds its end. The next call expects the buffer without it.
     pub fn pass_over(&mut self) {
         (self.bulk, self.complete) = (None, true);
     }
 
-    /// How much heap it owns.
+    /// Bytes of heap that the decoder owns.
     #[inline]
     pub fn held(&self) -> usize {
         self.spans.capacity() * size_of::<Span>() + self.unquoted.capacity()
@@ -135,7 +135,7 @@ impl Decoder {
         self.unquoted.shrink_to(0);
     }
 
-    /// Reads on in an array; whether it is complete.
+    /// Reads on in an array, and returns whether it is complete.
     fn take_array(&mut self, buf: &[u8], limits: Limits) -> Result<bool, ProtocolError> {
         let Some(mut missing) = self.array_length(buf, limits)? else { return Ok(false) };
         while missing > 0 {
@@ -148,7 +148,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// How many arguments are missing, once the header is there.
+    /// Returns the number of missing arguments, once the header has arrived.
     fn array_length(&mut self, buf: &[u8], limits: Limits) -> Result<Option<u32>, ProtocolError> {
         if self.missing.is_none() {
             let Some(line) = self.take_header(buf, ProtocolError::TooBigArrayHeader)? else {
@@ -160,7 +160,7 @@ impl Decoder {
         Ok(self.missing)
     }
 
-    /// Reads one bulk string; whether it is complete.
+    /// Reads one bulk string, and returns whether it is complete.
     #[inline]
     fn take_argument(&mut self, buf: &[u8], limits: Limits) -> Result<bool, ProtocolError> {
         let Some(length) = self.bulk_length(buf, limits)? else { return Ok(false) };
@@ -174,7 +174,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// How long the bulk string at `self.at` is, once its header is there.
+    /// Returns the length of the bulk string at `self.at`, once its header has arrived.
     #[inline]
     fn bulk_length(&mut self, buf: &[u8], limits: Limits) -> Result<Option<usize>, ProtocolError> {
         if self.bulk.is_none() {
@@ -196,8 +196,8 @@ impl Decoder {
         Ok(self.bulk)
     }
 
-    /// Reads a header line, marker included, without its line break. As in Redis it ends at a CR,
-    /// and whatever byte comes next is taken for the LF.
+    /// Reads a header line, including its marker but not its line break. As in Redis, it ends at a CR, and the next
+    /// byte is taken for the LF whatever it is.
     #[inline]
     fn take_header<'a>(
         &mut self,
@@ -230,9 +230,9 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Where the line that begins at `self.at` ends. Starts where the last search gave up, and
-    /// looks no further than a line may reach, so that the verdict does not depend on how the bytes
-    /// came. As in Redis (`strchr` in `networking.c`), a line with a zero byte never ends.
+    /// Finds the end of the line that begins at `self.at`. Starts where the last search stopped, and searches only as
+    /// far as a line may reach, so that the result does not depend on how the bytes arrived. As in Redis (`strchr` in
+    /// `networking.c`), a line with a zero byte never ends.
     #[inline]
     fn find_line_end(
         &mut self,
@@ -265,7 +265,7 @@ impl Decoder {
     }
 }
 
-/// Negative lengths are arrays of nothing, as in Redis.
+/// Parses an array's length. As in Redis, negative lengths mean empty arrays.
 #[inline]
 fn parse_array_length(digits: &[u8], limits: Limits) -> Result<u32, ProtocolError> {
     let length = parse_i64(digits)
@@ -277,8 +277,8 @@ fn parse_array_length(digits: &[u8], limits: Limits) -> Result<u32, ProtocolErro
     Ok(u32::try_from(length).unwrap_or(0))
 }
 
-/// The length in the header of a bulk string of one or two digits, and how long the header is. Nearly every header is
-/// one of these.
+/// Returns a bulk string's length and the size of its header, if the length has one or two digits. Nearly every header
+/// is like this.
 #[inline]
 fn short_header(buf: &[u8]) -> Option<(usize, usize)> {
     let value = |digit: u8| usize::from(digit - b'0');
@@ -295,7 +295,7 @@ fn short_header(buf: &[u8]) -> Option<(usize, usize)> {
 fn parse_bulk_length(line: &[u8], limits: Limits) -> Result<usize, ProtocolError> {
     let digits = match line {
         [b'$', digits @ ..] => digits,
-        // An empty line: what stands in the place of the `$` is the CR.
+        // In an empty line, the CR stands in place of the `$`.
         other => return Err(ProtocolError::ExpectedBulk(*other.first().unwrap_or(&b'\r'))),
     };
     let length = parse_i64(digits)
@@ -311,7 +311,7 @@ fn parse_bulk_length(line: &[u8], limits: Limits) -> Result<usize, ProtocolError
     Ok(length)
 }
 
-/// The arguments of one request, the command's name first.
+/// Arguments of one request, the command's name first.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     bytes: &'a [u8],
@@ -319,7 +319,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// How many there are. None in a request that is to be skipped.
+    /// Number of arguments; 0 for a request that is to be skipped.
     #[inline]
     pub fn len(self) -> usize {
         self.spans.len()
@@ -337,22 +337,22 @@ impl<'a> Args<'a> {
         self.spans.get(index).map(|span| span.of(self.bytes))
     }
 
-    /// The argument at `index`, where the command's arity says that there is one.
+    /// The argument at `index`, for use where the command's arity guarantees one.
     ///
     /// # Panics
-    /// Beyond the last argument, as slices do.
+    /// Panics beyond the last argument, like slices.
     #[inline]
     pub fn at(self, index: usize) -> &'a [u8] {
         self.spans[index].of(self.bytes)
     }
 
-    /// All of them in order.
+    /// Iterates over all arguments in order.
     #[inline]
     pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone {
         self.spans.iter().map(move |span| span.of(self.bytes))
     }
 
-    /// The request as drivers send it, whoever typed it.
+    /// Encodes the request as drivers send it, however it arrived.
     pub fn to_request(self) -> Vec<u8> {
         let mut request = format!("*{}\r\n", self.len()).into_bytes();
         for word in self.iter() {
@@ -363,14 +363,14 @@ impl<'a> Args<'a> {
         request
     }
 
-    /// Those from `index` on; none when there are not so many.
+    /// The arguments from `index` on; none if there are fewer.
     #[inline]
     pub fn from(self, index: usize) -> Args<'a> {
         Args { bytes: self.bytes, spans: self.spans.get(index..).unwrap_or_default() }
     }
 }
 
-/// A request that is put together word by word, by whoever reads only parts of it.
+/// A request assembled word by word, for readers that need only parts of it.
 #[derive(Debug, Default)]
 pub struct Words {
     bytes: Vec<u8>,
@@ -378,12 +378,12 @@ pub struct Words {
 }
 
 impl Words {
-    /// Begins one more word.
+    /// Begins another word.
     pub fn begin(&mut self) {
         self.spans.push(Span::new(self.bytes.len(), self.bytes.len()));
     }
 
-    /// More of the last word. Bytes before the first word belong to none.
+    /// Extends the last word. Bytes before the first word are dropped.
     pub fn extend(&mut self, bytes: &[u8]) {
         if let Some(last) = self.spans.last_mut() {
             self.bytes.extend_from_slice(bytes);
@@ -391,17 +391,17 @@ impl Words {
         }
     }
 
-    /// How many bytes all words have together.
+    /// Total length of all words in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// All of them.
+    /// All words as arguments.
     pub fn args(&self) -> Args<'_> {
         Args { bytes: &self.bytes, spans: &self.spans }
     }
 
-    /// Forgets them, and keeps no more memory than this many bytes.
+    /// Clears the words, and keeps at most `kept` bytes of memory for them.
     pub fn clear(&mut self, kept: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(kept);
@@ -410,7 +410,7 @@ impl Words {
     }
 }
 
-/// A part of the request, in half of the space of a `Range<usize>`.
+/// A part of the request, half the size of a `Range<usize>`.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u32,
@@ -430,16 +430,16 @@ impl Span {
     }
 }
 
-/// What made the bytes of a client unreadable, in Redis's words.
+/// Reason why a client's bytes are unreadable, in Redis's words.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// The length of an array is no number, or more than 1,048,576.
+    /// The array length is not a number or exceeds 1,048,576.
     #[error("Protocol error: invalid multibulk length")]
     InvalidArrayLength,
-    /// The length of a bulk string is no number, negative, or more than a request may have.
+    /// The bulk length is not a number, is negative, or exceeds what a request may have.
     #[error("Protocol error: invalid bulk length")]
     InvalidBulkLength,
-    /// An element of the array is no bulk string. Nested arrays end here.
+    /// An element of the array is not a bulk string. Nested arrays are rejected here.
     #[error("Protocol error: expected '$', got '{}'", *.0 as char)]
     ExpectedBulk(u8),
     /// The header of an array does not end within 64 KiB.
@@ -451,7 +451,7 @@ pub enum ProtocolError {
     /// An inline request does not end within 64 KiB.
     #[error("Protocol error: too big inline request")]
     TooBigInline,
-    /// An inline request has a quote that is not closed, or closed in the middle of a word.
+    /// An inline request has a quote that is not closed, or is closed in the middle of a word.
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
     /// More than 10 arguments before `AUTH`.
@@ -466,7 +466,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// The last reply on a connection that sent this.
+    /// Returns the last reply on a connection that sent this.
     pub fn reply(self) -> Reply {
         Reply::error(format!("ERR {self}"))
     }
@@ -477,18 +477,17 @@ const CRLF: usize = 2;
 /// `PROTO_INLINE_MAX_SIZE` in Redis's `server.h`: header lines and inline requests.
 const LINE_MAX: usize = 64 * 1024;
 
-/// The limit of Redis up to version 6; version 7 would take two billion.
+/// Limit of Redis up to version 6; version 7 would accept two billion.
 const ARGS_MAX: i64 = 1024 * 1024;
 
-/// What `authRequired` clients may send, from `processMultibulkBuffer`: enough for `HELLO` with all
-/// its options.
+/// Limits for `authRequired` clients, from `processMultibulkBuffer`: enough for `HELLO` with all its options.
 const STRANGER_ARGS_MAX: i64 = 10;
 const STRANGER_BULK_MAX: usize = 16_384;
 
-/// The longest bulk string (Redis's `proto-max-bulk-len`).
+/// Maximum length of a bulk string (Redis's `proto-max-bulk-len`).
 const BULK_MAX: usize = 512 << 20;
 
-/// Spans that an idle decoder keeps allocated: as many as all but odd lock commands have arguments.
+/// Number of spans that an idle decoder keeps allocated. It covers the arguments of all but unusual lock commands.
 const KEPT_SPANS: usize = 8;
 
 const SPAN_MAX: usize = u32::MAX as usize;

@@ -1,6 +1,6 @@
-//! Names among the words of a request, whose case does not count.
+//! Case-insensitive names among the words of a request.
 
-/// Whether a word is one of these names.
+/// Whether `word` is one of `names`.
 pub fn is(word: &[u8], names: &[&str]) -> bool {
     names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
 }

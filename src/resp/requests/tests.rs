@@ -1,5 +1,5 @@
-//! Raw bytes in, arguments or Redis's error texts out. The texts and the oddities were compared
-//! with redis-server 7.0.15.
+//! Tests from raw bytes to arguments or Redis's error texts. Texts and oddities were compared with redis-server
+//! 7.0.15.
 
 use fastrand::Rng;
 use proptest::prelude::*;
@@ -10,10 +10,10 @@ const OPEN: Limits =
     Limits { max_request_bytes: 1024 * 1024, authenticated: true, may_pass: false };
 const STRANGER: Limits = Limits { authenticated: false, ..OPEN };
 
-/// The arguments of each request in `bytes`, and what ended the connection.
+/// Arguments of each request in `bytes`, and the error that ended the connection.
 type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
-/// Reads `bytes` as a session would that gets them in pieces of these sizes, the last one repeated.
+/// Reads `bytes` like a session that receives pieces of these sizes, the last one repeated.
 fn feed(bytes: &[u8], sizes: &[usize], limits: Limits) -> Outcome {
     let mut decoder = Decoder::new();
     let (mut start, mut end, mut requests) = (0, 0, Vec::new());
@@ -94,11 +94,11 @@ fn requests_of_nothing_have_no_arguments() {
 fn the_bytes_where_a_line_break_should_be_are_not_looked_at() {
     assert_requests("*1\rx$4\r\nPING\r\n", &[&["PING"]]);
     assert_requests("*1\r\n$4\r\nPINGxyPING\n", &[&["PING"], &["PING"]]);
-    // LF alone ends no header: as in Redis, a CR is waited for.
+    // A lone LF does not end a header. As in Redis, a CR must come.
     assert_requests("*1\n$4\nPING\n", &[]);
 }
 
-/// Redis looks for the end of a line as C does for that of a string.
+/// Redis searches for the end of a line with C string functions.
 #[test]
 fn a_line_with_a_zero_byte_never_ends() {
     for line in ["\0\r\n", "PING\0\r\n", "*1\0\r\n$4\r\nPING\r\n", "*1\r\n$4\0\r\nPING\r\n"] {
@@ -250,7 +250,7 @@ fn any_sizes() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(1_usize..30, 1..6)
 }
 
-/// Pieces that requests are made of, in any order.
+/// Pieces of requests, in any order.
 fn protocol_like() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         proptest::sample::select(PIECES).prop_map(<[u8]>::to_vec),
@@ -275,8 +275,7 @@ fn encode(request: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The small sibling of the fuzz target: the same promises on damaged requests, the same ones in
-/// every run.
+/// Small counterpart of the fuzz target: the same guarantees on damaged requests, identical in every run.
 #[test]
 fn damaged_requests_harm_nobody() {
     let mut rng = Rng::with_seed(7);
