@@ -3,24 +3,24 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The longest name of a channel or a pattern. Redis has no such limit; a worker's one subscription stands for those
-/// of all its clients, and a master would cut it for want of room.
+/// Maximum length of a channel name or pattern. Redis has no such limit. A worker's one subscription stands for those
+/// of all its clients, and a master would cut it for lack of space.
 pub const LONGEST_NAME: usize = 1024;
 
-/// What a client is told that gives a longer one.
+/// Error for a client that sends a longer name.
 pub const TOO_LONG: &str =
     "ERR names of channels and patterns cannot be longer than 1024 bytes: choose a shorter one";
 
-/// What a subscription is for.
+/// Topic of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Topic {
-    /// What the name means.
+    /// Meaning of the name.
     pub kind: TopicKind,
-    /// The name of a channel, or a pattern of names.
+    /// Name of a channel, or a pattern of names.
     pub name: Bytes,
 }
 
-/// See [`Topic`].
+/// Kind of a [`Topic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TopicKind {
@@ -33,7 +33,7 @@ pub enum TopicKind {
 }
 
 impl TopicKind {
-    /// The word that subscribes, also in the confirmation.
+    /// Command that subscribes, also used in the confirmation.
     pub fn subscribe(self) -> &'static str {
         match self {
             Self::Channel => "subscribe",
@@ -42,7 +42,7 @@ impl TopicKind {
         }
     }
 
-    /// The word that ends it, also in the confirmation.
+    /// Command that unsubscribes, also used in the confirmation.
     pub fn unsubscribe(self) -> &'static str {
         match self {
             Self::Channel => "unsubscribe",
@@ -51,7 +51,7 @@ impl TopicKind {
         }
     }
 
-    /// The word that a message begins with.
+    /// First word of a message.
     pub fn message(self) -> &'static str {
         match self {
             Self::Channel => "message",
@@ -61,8 +61,8 @@ impl TopicKind {
     }
 }
 
-/// Where a message is published. Shard channels have names of their own: outside of a cluster that
-/// is all that sets them apart, and patterns do not match them.
+/// Kind of channel that a message is published on. Shard channels have separate names. Outside of a cluster that is
+/// their only difference, and patterns do not match them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelKind {
     /// `PUBLISH`
@@ -72,7 +72,7 @@ pub enum ChannelKind {
 }
 
 impl ChannelKind {
-    /// What subscribes to such a channel by its name.
+    /// Returns the topic that subscribes to such a channel by its name.
     pub fn topic(self, name: Bytes) -> Topic {
         let kind = match self {
             Self::Plain => TopicKind::Channel,

@@ -1,8 +1,7 @@
-//! What clients are told when a request cannot be done, in the words of Redis 7.0.
+//! Errors for requests that cannot be done, in the words of Redis 7.0.
 //!
-//! Client libraries compare these texts, or their first word, so they are Redis's byte for byte,
-//! with one exception: bytes of the client that are not UTF-8 are quoted back as replacement
-//! characters.
+//! Client libraries compare these texts, or their first word, so they equal Redis's byte for byte. There is one
+//! exception: client bytes that are not UTF-8 are quoted back as replacement characters.
 
 use std::borrow::Cow;
 
@@ -13,23 +12,23 @@ use crate::resp::requests::Args;
 
 /// Options that contradict each other, are incomplete, or do not exist.
 pub const SYNTAX: Reply = fixed("ERR syntax error");
-/// An argument that is no 64-bit integer, or a value that is none.
+/// An argument or value that is not a 64-bit integer.
 pub const NOT_AN_INTEGER: Reply = fixed("ERR value is not an integer or out of range");
-/// `WAIT` and `CLIENT PAUSE` with a time that is no integer.
+/// `WAIT` or `CLIENT PAUSE` with a time that is not an integer.
 pub const TIMEOUT_NOT_AN_INTEGER: Reply = fixed("ERR timeout is not an integer or out of range");
 /// `WAIT` with a negative time.
 pub const TIMEOUT_NEGATIVE: Reply = fixed("ERR timeout is negative");
-/// `BLPOP` with a time that is no number.
+/// `BLPOP` with a time that is not a number.
 pub const TIMEOUT_NOT_A_FLOAT: Reply = fixed("ERR timeout is not a float or out of range");
-/// `BLMPOP` of no keys.
+/// `BLMPOP` without keys.
 pub const NUMKEYS_NOT_POSITIVE: Reply = fixed("ERR numkeys should be greater than 0");
-/// `BLMPOP` of no elements.
+/// `BLMPOP` of zero elements.
 pub const COUNT_NOT_POSITIVE: Reply = fixed("ERR count should be greater than 0");
-/// A counter at the end of its range.
+/// A counter that would leave its range.
 pub const OVERFLOW: Reply = fixed("ERR increment or decrement would overflow");
-/// `DECRBY` by the one number that has no opposite.
+/// `DECRBY` by the one number that cannot be negated.
 pub const DECREMENT_OVERFLOW: Reply = fixed("ERR decrement would overflow");
-/// A string operation on another type.
+/// A string operation on a value of another type.
 pub const WRONG_TYPE: Reply =
     fixed("WRONGTYPE Operation against a key holding the wrong kind of value");
 /// `EXPIRE` with `NX` and another condition.
@@ -38,16 +37,16 @@ pub const EXPIRE_NX_CONFLICT: Reply =
 /// `EXPIRE` with both `GT` and `LT`.
 pub const EXPIRE_GT_LT_CONFLICT: Reply =
     fixed("ERR GT and LT options at the same time are not compatible");
-/// `SCAN` from something that is no cursor.
+/// `SCAN` with an invalid cursor.
 pub const INVALID_CURSOR: Reply = fixed("ERR invalid cursor");
-/// `SELECT` of a number that is no `int` of C.
+/// `SELECT` with a number that does not fit a C `int`.
 pub const DB_NOT_AN_INT: Reply =
     fixed("ERR value is out of range, value must between -2147483648 and 2147483647");
-/// `SELECT` of a database that is not there.
+/// `SELECT` of a database that does not exist.
 pub const DB_INDEX: Reply = fixed("ERR DB index is out of range");
 /// A command before `AUTH`.
 pub const NO_AUTH: Reply = fixed("NOAUTH Authentication required.");
-/// `HELLO` without `AUTH` before `AUTH`.
+/// `HELLO` without the `AUTH` option, before `AUTH`.
 pub const NO_AUTH_HELLO: Reply = fixed(
     "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH \
      <user> <pass> option can be used to authenticate the client and select the RESP protocol \
@@ -62,58 +61,58 @@ pub const NO_PERMISSION_FOR_KEY: Reply =
 /// A channel that the user may not use.
 pub const NO_PERMISSION_FOR_CHANNEL: Reply =
     fixed("NOPERM this user has no permissions to access one of the channels used as arguments");
-/// A queued command that the user, who was another one, may not send.
+/// A queued command that the user at `EXEC`, who has changed since, may not send.
 pub const NO_PERMISSION_IN_EXEC: Reply = fixed(
     "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
      call. This command is no longer allowed for the following reason: no permission to execute \
      the command or subcommand",
 );
-/// A queued command with a key that the user, who was another one, may not touch.
+/// A queued command with a key that the user at `EXEC`, who has changed since, may not touch.
 pub const NO_PERMISSION_FOR_KEY_IN_EXEC: Reply = fixed(
     "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
      call. This command is no longer allowed for the following reason: no permission to touch the \
      specified keys",
 );
-/// A queued command with a channel that the user, who was another one, may not use.
+/// A queued command with a channel that the user at `EXEC`, who has changed since, may not use.
 pub const NO_PERMISSION_FOR_CHANNEL_IN_EXEC: Reply = fixed(
     "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC \
      call. This command is no longer allowed for the following reason: no permission to access one \
      of the channels used as arguments to the command",
 );
-/// A key or channel of the proxy's own. Not one of Redis's texts.
+/// A key or channel reserved for the proxy. Not one of Redis's texts.
 pub const RESERVED_NAME: Reply = fixed(reserved::REFUSAL);
-/// A name of a channel or a pattern that is too long for subscriptions that many share.
+/// A channel name or pattern that is too long for a shared subscription.
 pub const LONG_CHANNEL: Reply = fixed(channel::TOO_LONG);
-/// `SORT … BY` of who may not read all keys.
+/// `SORT … BY` by a user who may not read all keys.
 pub const SORT_BY_DENIED: Reply =
     fixed("ERR BY option of SORT denied due to insufficient ACL permissions.");
-/// `SORT … GET` of who may not read all keys.
+/// `SORT … GET` by a user who may not read all keys.
 pub const SORT_GET_DENIED: Reply =
     fixed("ERR GET option of SORT denied due to insufficient ACL permissions.");
-/// `ACL SETUSER` and what else would change users. Not one of Redis's texts.
+/// `ACL SETUSER` and other commands that would change users. Not one of Redis's texts.
 pub const USERS_IN_THE_FILE: Reply = fixed(
     "ERR users of redlock-proxy are changed in its settings file, which SIGHUP has read again",
 );
-/// `EVAL` after `MULTI` by one user and by another. Not one of Redis's texts.
+/// `EVAL` after `MULTI` by two different users. Not one of Redis's texts.
 pub const SCRIPTS_OF_TWO_USERS: Reply =
     fixed("ERR scripts of two users cannot run in one transaction: send them on their own");
-/// `EVAL` after `MULTI` of a text that masters could not be asked about. Not one of Redis's texts.
+/// `EVAL` after `MULTI` with a script that could not be checked with the masters. Not one of Redis's texts.
 pub const SCRIPT_NOT_LOOKED_AT: Reply =
     fixed("TRYAGAIN no quorum of masters has looked at the script when it was queued: try again");
-/// `AUTH` when no password is asked for.
+/// `AUTH` when no password is required.
 pub const NO_PASSWORD_SET: Reply = fixed(
     "ERR AUTH <password> called without any password configured for the default user. Are you sure \
      your configuration is correct?",
 );
-/// `HELLO` with a version that is no number.
+/// `HELLO` with a version that is not a number.
 pub const PROTOCOL_NOT_AN_INTEGER: Reply =
     fixed("ERR Protocol version is not an integer or out of range");
 /// `HELLO` with a version other than 2 and 3.
 pub const NO_PROTO: Reply = fixed("NOPROTO unsupported protocol version");
-/// A name for the connection that `CLIENT LIST` could not show.
+/// A connection name that `CLIENT LIST` could not show.
 pub const CLIENT_NAME: Reply =
     fixed("ERR Client names cannot contain spaces, newlines or special characters.");
-/// `CLIENT SETINFO` to what would break the lines of `CLIENT LIST`.
+/// `CLIENT SETINFO` with a value that would break the lines of `CLIENT LIST`.
 pub fn not_plain(what: &str) -> Reply {
     Reply::error(format!("ERR {what} cannot contain spaces, newlines or special characters."))
 }
@@ -123,21 +122,21 @@ pub fn too_long(what: &str, most: usize) -> Reply {
     Reply::error(format!("ERR {what} cannot be longer than {most} bytes: choose a shorter one"))
 }
 
-/// `CLIENT KILL` of nobody.
+/// `CLIENT KILL` of a client that does not exist.
 pub const NO_SUCH_CLIENT: Reply = fixed("ERR No such client");
-/// `EVALSHA` of a script that is not in the cache. Clients send the whole script when they see it.
+/// `EVALSHA` of a script that is not in the cache. Clients react by sending the whole script.
 pub const NO_SCRIPT: Reply = fixed("NOSCRIPT No matching script. Please use EVAL.");
 /// `SCRIPT KILL` when no master is busy with a script.
 pub const NO_SCRIPT_RUNNING: Reply = fixed("NOTBUSY No scripts in execution right now.");
-/// `SCRIPT KILL` when a master is busy with one that has written.
+/// `SCRIPT KILL` when a master is busy with a script that has written.
 pub const UNKILLABLE: Reply = fixed(
     "UNKILLABLE Sorry the script already executed write commands against the dataset. You can \
      either wait the script termination or kill the server in a hard way using the SHUTDOWN \
      NOSAVE command.",
 );
-/// `SCRIPT FLUSH` with another word.
+/// `SCRIPT FLUSH` with an unknown option.
 pub const SCRIPT_FLUSH_OPTION: Reply = fixed("ERR SCRIPT FLUSH only support SYNC|ASYNC option");
-/// `EVAL` with fewer than no keys.
+/// `EVAL` with a negative number of keys.
 pub const NEGATIVE_KEYS: Reply = fixed("ERR Number of keys can't be negative");
 /// `EVAL` with more keys than arguments.
 pub const TOO_MANY_KEYS: Reply = fixed("ERR Number of keys can't be greater than number of args");
@@ -145,23 +144,23 @@ pub const TOO_MANY_KEYS: Reply = fixed("ERR Number of keys can't be greater than
 pub const NESTED_MULTI: Reply = fixed("ERR MULTI calls can not be nested");
 /// `WATCH` after `MULTI`.
 pub const WATCH_IN_MULTI: Reply = fixed("ERR WATCH inside MULTI is not allowed");
-/// `EXEC` of nothing.
+/// `EXEC` without `MULTI`.
 pub const EXEC_WITHOUT_MULTI: Reply = fixed("ERR EXEC without MULTI");
-/// `DISCARD` of nothing.
+/// `DISCARD` without `MULTI`.
 pub const DISCARD_WITHOUT_MULTI: Reply = fixed("ERR DISCARD without MULTI");
 /// `EXEC` after a command that was refused.
 pub const EXEC_ABORT: Reply = fixed("EXECABORT Transaction discarded because of previous errors.");
-/// `EXEC` that was refused itself (`execCommandAbort`).
+/// An `EXEC` that was itself refused (`execCommandAbort`).
 pub fn exec_aborted_by(why: &str) -> Reply {
     let why = why.strip_prefix("ERR ").unwrap_or(why);
     Reply::error(format!("EXECABORT Transaction discarded because of: {why}"))
 }
 /// `CLUSTER`, `READONLY`, `READWRITE`.
 pub const NO_CLUSTER: Reply = fixed("ERR This instance has cluster support disabled");
-/// `EVAL_RO` of a script whose shebang does not say that it changes nothing.
+/// `EVAL_RO` of a script whose shebang does not declare it as free of writes.
 pub const WRITE_FLAG: Reply =
     fixed("ERR Can not execute a script with write flag using *_ro command.");
-/// A request or a transaction with keys of locks and of data. Its first word is that of Redis Cluster.
+/// A request or transaction with keys of both locks and data. Its first word is that of Redis Cluster.
 pub fn lock_and_data(lock: &[u8], data: &[u8]) -> Reply {
     let [lock, data] = [lock, data].map(String::from_utf8_lossy);
     Reply::error(format!(
@@ -170,7 +169,7 @@ pub fn lock_and_data(lock: &[u8], data: &[u8]) -> Reply {
     ))
 }
 
-/// A request for the data Redis, of a user who has nothing to log in with there.
+/// A request for the data Redis by a user without credentials to log in there.
 pub fn nobody_on_data(user: &str) -> Reply {
     Reply::error(format!(
         "NOPERM user '{user}' has no password to log in to the data Redis with: give it one, the same in both places"
@@ -180,57 +179,56 @@ pub fn nobody_on_data(user: &str) -> Reply {
 /// `COMMAND GETKEYS` of a command without keys.
 pub const NO_KEY_ARGUMENTS: Reply = fixed("ERR The command has no key arguments");
 
-/// `COMMAND GETKEYS` of a command whose count of keys does not fit.
+/// `COMMAND GETKEYS` of a command whose number of keys does not fit.
 pub const INVALID_KEY_ARGUMENTS: Reply = fixed("ERR Invalid arguments specified for command");
 
-/// `CONFIG SET` of what there is not.
+/// `CONFIG SET` of an unknown parameter.
 pub fn unknown_parameter(name: &str) -> Reply {
     Reply::error(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"))
 }
 
-/// `CONFIG SET` of what must not be.
+/// `CONFIG SET` with a value that is not allowed.
 pub fn config_set_failed(name: &str, why: &str) -> Reply {
     Reply::error(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
 
-/// A command, by its full name, that the user may not send.
+/// A command, by its full name, that the user is not permitted to run.
 pub fn no_permission(command: &str) -> Reply {
     Reply::error(format!("NOPERM this user has no permissions to run the '{command}' command"))
 }
 
-/// `ACL CAT` of no category.
+/// `ACL CAT` of an unknown category.
 pub fn unknown_category(name: &[u8]) -> Reply {
     Reply::error(format!("ERR Unknown category '{}'", String::from_utf8_lossy(c_string(name))))
 }
 
-/// `LATENCY GRAPH` of what was never measured.
+/// `LATENCY GRAPH` of an event without samples.
 pub fn no_samples(event: &[u8]) -> Reply {
     let event = String::from_utf8_lossy(c_string(event));
     Reply::error(format!("ERR No samples available for event '{event}'"))
 }
 
-/// `CLIENT KILL USER` of nobody.
+/// `CLIENT KILL USER` of a user who does not exist.
 pub fn no_such_user(name: &[u8]) -> Reply {
     Reply::error(format!("ERR No such user '{}'", String::from_utf8_lossy(c_string(name))))
 }
 
-/// One connection of a user too many. Not one of Redis's texts.
+/// A connection beyond the user's maximum. Not one of Redis's texts.
 pub fn too_many_clients_of(user: &str) -> Reply {
     Reply::error(format!("ERR max number of clients reached for user '{user}'"))
 }
 
-/// The number of arguments does not fit. `command` is its full name in lower case, `client|setname`
-/// for a subcommand.
+/// A wrong number of arguments. `command` is the full name in lower case, e.g. `client|setname` for a subcommand.
 pub fn wrong_arity(command: &str) -> Reply {
     Reply::error(format!("ERR wrong number of arguments for '{command}' command"))
 }
 
-/// A time to live that is not positive or does not fit.
+/// A time to live that is not positive or is out of range.
 pub fn invalid_expire_time(command: &str) -> Reply {
     Reply::error(format!("ERR invalid expire time in '{command}' command"))
 }
 
-/// No such command. Arguments are quoted until the list of them reaches 128 bytes.
+/// An unknown command. Arguments are quoted until their list reaches 128 bytes.
 pub fn unknown_command(args: Args<'_>) -> Reply {
     let mut quoted = Vec::new();
     for arg in args.from(1).iter() {
@@ -249,7 +247,7 @@ pub fn unknown_command(args: Args<'_>) -> Reply {
     ))
 }
 
-/// A command of Redis that has no meaning here. Not one of Redis's texts.
+/// A command of Redis that has no meaning for this proxy. Not one of Redis's texts.
 pub fn unsupported_command(name: &[u8]) -> Reply {
     Reply::error(format!(
         "ERR command '{}' is not supported: this is a lock proxy in front of independent masters",
@@ -257,14 +255,14 @@ pub fn unsupported_command(name: &[u8]) -> Reply {
     ))
 }
 
-/// A command of later versions that gives parts of a key a time to live. Not one of Redis's texts.
+/// A command of later versions that gives a time to live to parts of a key. Not one of Redis's texts.
 pub fn by_clock(command: &str) -> Reply {
     Reply::error(format!(
         "ERR '{command}' is not supported by redlock-proxy: each master would decide by its own clock; let a key expire as a whole"
     ))
 }
 
-/// A command of later versions or of a module that writes what nobody can foresee. Not one of Redis's texts.
+/// A command of later versions or a module whose writes are unpredictable. Not one of Redis's texts.
 pub fn by_dice(command: &str) -> Reply {
     Reply::error(format!(
         "ERR '{command}' is not supported by redlock-proxy: each master would write what it draws or measures itself"
@@ -274,7 +272,7 @@ pub fn by_dice(command: &str) -> Reply {
 /// `XREADGROUP` without a group.
 pub const MISSING_GROUP: Reply = fixed("ERR Missing GROUP option for XREADGROUP");
 
-/// `XREAD` with an option that it has not.
+/// `XREAD` with an option of `XREADGROUP`.
 pub fn only_of_xreadgroup(option: &str) -> Reply {
     Reply::error(format!(
         "ERR The {option} option is only supported by XREADGROUP. You called XREAD instead."
@@ -286,21 +284,22 @@ pub const UNBALANCED_STREAMS: Reply = fixed(
     "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
 );
 
-/// More words than a script can hand to a command. Not one of Redis's texts.
+/// More words than a script can pass to a command. Not one of Redis's texts.
 pub fn too_many_words(command: &str) -> Reply {
     Reply::error(format!(
         "ERR '{command}' with more than 7900 arguments is not supported: split it"
     ))
 }
 
-/// More elements with repeats than masters draw at a time. Not one of Redis's texts.
+/// More elements with repeats than masters draw at once. Not one of Redis's texts.
 pub fn too_many_repeats(most: i64) -> Reply {
     Reply::error(format!(
         "ERR more than {most} elements with repeats are not supported: draw fewer at a time"
     ))
 }
 
-/// Over there the number is that of somebody else. Not one of Redis's texts.
+/// `CLIENT TRACKING` with `REDIRECT`. On a master, the given number is that of another client. Not one of Redis's
+/// texts.
 pub const NO_REDIRECT: Reply = fixed(
     "ERR CLIENT TRACKING with REDIRECT is not supported: a client's number is the proxy's own, use RESP3 instead",
 );
@@ -310,13 +309,13 @@ pub fn not_in_multi(command: &str) -> Reply {
     Reply::error(format!("ERR '{command}' is not supported after MULTI: send it on its own"))
 }
 
-/// No such subcommand of `command`.
+/// An unknown subcommand of `command`.
 pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Reply {
     let (subcommand, help) = (quote(subcommand), command.to_ascii_uppercase());
     Reply::error(format!("ERR unknown subcommand '{subcommand}'. Try {help} HELP."))
 }
 
-/// A subcommand with a number of arguments that only the subcommand itself looks at.
+/// A subcommand with a number of arguments that only the subcommand itself checks.
 pub fn subcommand_syntax(command: &str, subcommand: &[u8]) -> Reply {
     let (subcommand, help) = (quote(subcommand), command.to_ascii_uppercase());
     Reply::error(format!(
@@ -332,18 +331,18 @@ pub fn only_for_subscribers(command: &str) -> Reply {
     ))
 }
 
-/// A word that is no option of `EXPIRE`.
+/// An unknown option of `EXPIRE`.
 pub fn unsupported_option(option: &[u8]) -> Reply {
     Reply::error(format!("ERR Unsupported option {}", String::from_utf8_lossy(c_string(option))))
 }
 
-/// A word that is no option of `HELLO`, or one that lacks its arguments.
+/// An unknown option of `HELLO`, or one that lacks its arguments.
 pub fn hello_option(option: &[u8]) -> Reply {
     let option = String::from_utf8_lossy(c_string(option));
     Reply::error(format!("ERR Syntax error in HELLO option '{option}'"))
 }
 
-/// An error whose text is a constant.
+/// Creates an error with a constant text.
 pub const fn fixed(text: &'static str) -> Reply {
     Reply::Error(Cow::Borrowed(text))
 }
@@ -356,12 +355,12 @@ fn truncate(text: &[u8], len: usize) -> &[u8] {
     &text[..text.len().min(len)]
 }
 
-/// As `%s` prints it: up to the first NUL.
+/// Returns the text that `%s` would print, i.e. up to the first NUL.
 fn c_string(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// The `128` of `processCommand` and `commandCheckExistence` in `server.c`.
+/// Maximum bytes quoted: the `128` of `processCommand` and `commandCheckExistence` in `server.c`.
 const QUOTED_MAX: usize = 128;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! How a command uses each of its keys: what `COMMAND GETKEYSANDFLAGS` answers.
+//! The use that a command makes of each key, as answered by `COMMAND GETKEYSANDFLAGS`.
 //!
-//! `RO` reads, `RW` reads and writes, `OW` overwrites, and `RM` removes a key; `access`, `insert`, `update`, and
-//! `delete` tell what becomes of its value (the key specifications in Redis's `commands.c`).
+//! `RO` reads, `RW` reads and writes, `OW` overwrites, and `RM` removes a key. `access`, `insert`, `update`, and
+//! `delete` describe the effect on its value (the key specifications in Redis's `commands.c`).
 
 use super::table::Spec;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// Flags of a key, as Redis names them.
+/// Flags of a key, in Redis's terms.
 pub type Flags = &'static [&'static str];
 
-/// Flags of the first key and of the others.
+/// Flags of the first key and of the other keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFlags {
     first: Flags,
@@ -18,7 +18,7 @@ pub struct KeyFlags {
 }
 
 impl KeyFlags {
-    /// Returns the flags for the keys of this request; none of a command without keys.
+    /// Returns the flags for the keys of this request, or none for a command without keys.
     pub fn of(spec: &Spec, args: Args<'_>) -> Self {
         let flags = match spec.name {
             "set" if (3..args.len()).any(|at| is(args.at(at), &["get"])) => READ_AND_UPDATED,
@@ -40,7 +40,7 @@ impl KeyFlags {
         row.map_or(Self { first: &[], others: &[] }, |(first, others, _)| Self { first, others })
     }
 
-    /// Returns the flags of the key at `index` among the keys of the request.
+    /// Returns the flags of the key at `index` among the request's keys.
     pub fn at(self, index: usize) -> Flags {
         if index == 0 { self.first } else { self.others }
     }

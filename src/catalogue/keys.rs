@@ -1,18 +1,18 @@
-//! Which of a command's words are keys.
+//! Finds the keys among a command's words.
 //!
-//! For most commands the row of the table says so. For the others it follows from a count or a word
-//! before them (`getKeysFromCommand` in Redis's `db.c`).
+//! For most commands the table row gives their positions. For the others they follow from a count or a preceding word
+//! (`getKeysFromCommand` in Redis's `db.c`).
 
 use super::table::{Family, Spec};
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// The keys of a command, in its order; none when a count does not fit the words after it.
+/// Returns a command's keys in order, or none if a count does not fit the words after it.
 pub fn of<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     checked(spec, args).unwrap_or_default()
 }
 
-/// The same, but `None` in that case.
+/// Like [`of`], but returns `None` if a count does not fit.
 pub fn checked<'a>(spec: &Spec, args: Args<'a>) -> Option<Vec<&'a [u8]>> {
     let mut keys = fixed(spec, args);
     if spec.has_counted_keys() {
@@ -27,8 +27,8 @@ pub fn checked<'a>(spec: &Spec, args: Args<'a>) -> Option<Vec<&'a [u8]>> {
     Some(keys)
 }
 
-/// The keys of a command that is not in the table: of one of Redis's where Redis has them, and of any other its first
-/// argument, where nearly all modules and later versions have a key.
+/// Returns the keys of a command that is not in the table. Commands of Redis have their keys where Redis has them. For
+/// any other the key is the first argument, where nearly all modules and later versions have one.
 pub fn of_other(args: Args<'_>) -> Vec<&[u8]> {
     let name = args.at(0).to_ascii_lowercase();
     let one = |at: usize| args.get(at).into_iter().collect();
@@ -40,7 +40,7 @@ pub fn of_other(args: Args<'_>) -> Vec<&[u8]> {
     }
 }
 
-/// Commands of Redis whose first argument is no key.
+/// Whether this is a command of Redis whose first argument is not a key.
 fn without_keys(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 14] = [
         b"bgrewriteaof",
@@ -61,9 +61,10 @@ fn without_keys(name: &[u8]) -> bool {
     NAMES.contains(&name)
 }
 
-/// `XREAD ... STREAMS key... id...`: the first half of what follows the word, which may also be the name of a group, a
-/// consumer or a stream (`xreadGetKeys` in `db.c`). Where options are wrong it is found anywhere, as by Redis's key
-/// specifications, so that its user is told first that the keys are not allowed.
+/// Returns the keys of `XREAD ... STREAMS key... id...`: the first half of the words after `STREAMS`. That word may
+/// also be the name of a group, a consumer or a stream (`xreadGetKeys` in `db.c`). If the options are wrong, `STREAMS`
+/// is found anywhere, like by Redis's key specifications. The user then first receives the error that the keys are not
+/// allowed.
 fn streams(args: Args<'_>) -> impl Iterator<Item = &[u8]> {
     let is_streams = |word: &[u8]| is(word, &["streams"]);
     let begins = after_options(args).or_else(|| args.iter().position(is_streams));
@@ -71,7 +72,7 @@ fn streams(args: Args<'_>) -> impl Iterator<Item = &[u8]> {
     streams.iter().take(streams.len() / 2)
 }
 
-/// Where `STREAMS` is, if all options before it are known.
+/// Returns the position of `STREAMS`, if all options before it are known.
 fn after_options(args: Args<'_>) -> Option<usize> {
     let mut at = 1;
     while !is(args.get(at)?, &["streams"]) {
@@ -85,7 +86,7 @@ fn after_options(args: Args<'_>) -> Option<usize> {
     Some(at)
 }
 
-/// `MIGRATE host port key ...`, or an empty key and `KEYS key...` at the end.
+/// Returns the keys of `MIGRATE host port key ...`, or of the form with an empty key and `KEYS key...` at the end.
 fn migrated(args: Args<'_>) -> Vec<&[u8]> {
     match args.get(3) {
         Some(b"") => {
@@ -96,9 +97,9 @@ fn migrated(args: Args<'_>) -> Vec<&[u8]> {
     }
 }
 
-/// Those that always have the same place.
+/// Returns the keys at fixed positions.
 fn fixed<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
-    // A shard channel has the place of a key and is none (`not_key`).
+    // A shard channel has the position of a key but is not one (`not_key`).
     let first = usize::try_from(spec.first_key).ok();
     let Some(first) = first.filter(|first| *first > 0 && spec.family != Family::Pubsub) else {
         return Vec::new();
@@ -110,7 +111,7 @@ fn fixed<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     (first..=last).step_by(spec.step.max(1) as usize).filter_map(|at| args.get(at)).collect()
 }
 
-/// `EVAL script numkeys key...`, `ZUNIONSTORE destination numkeys key...`,
+/// Returns the index of the key count: `EVAL script numkeys key...`, `ZUNIONSTORE destination numkeys key...`,
 /// `BLMPOP timeout numkeys key...`, and otherwise `LMPOP numkeys key...`.
 fn count_at(spec: &Spec, has_destination: bool) -> usize {
     let comes_second =
@@ -119,12 +120,12 @@ fn count_at(spec: &Spec, has_destination: bool) -> usize {
 }
 
 fn counted<'a>(args: Args<'a>, at: usize, least: usize) -> Option<impl Iterator<Item = &'a [u8]>> {
-    // Redis counts keys in an `int`.
+    // Redis stores the number of keys in an `int`.
     let count = usize::try_from(leading_number(args.get(at)?)? as i32).ok()?;
     (least..args.len() - at).contains(&count).then(|| args.iter().skip(at + 1).take(count))
 }
 
-/// What C's `atoi` reads, with which Redis finds keys: the command itself may refuse the same word.
+/// Parses a number like C's `atoi`, which Redis uses to find keys. The command itself may refuse the same word.
 fn leading_number(word: &[u8]) -> Option<i64> {
     let word = word.trim_ascii_start();
     let word = word.strip_prefix(b"+").unwrap_or(word);
@@ -134,8 +135,8 @@ fn leading_number(word: &[u8]) -> Option<i64> {
     number.parse().ok()
 }
 
-/// The keys that `SORT`, `GEORADIUS` and `GEORADIUSBYMEMBER` name to store their result in. The last one counts; of the
-/// latter two Redis checks others, too.
+/// Returns the keys in which `SORT`, `GEORADIUS` and `GEORADIUSBYMEMBER` store their result. The last one counts; for
+/// the latter two commands Redis checks the others as well.
 fn stored<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     let named = |(_, rest): (&'a [u8], Args<'a>)| rest.at(0);
     match spec.name {
@@ -156,7 +157,7 @@ fn stored<'a>(spec: &Spec, args: Args<'a>) -> Vec<&'a [u8]> {
     }
 }
 
-/// The options of `SORT`, each with the words after it.
+/// Iterates over the options of `SORT`, each with the words after it.
 pub fn sort_options<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8], Args<'a>)> {
     options(args, 2, |word| match word {
         _ if is(word, &["limit"]) => 3,
@@ -165,8 +166,8 @@ pub fn sort_options<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8], Args<
     })
 }
 
-/// The options from `at` on, each with the words after it. What belongs to an option is none itself; `width`
-/// says how many words one has.
+/// Iterates over the options from `at` on, each with the words after it. An option's own arguments are skipped;
+/// `width` returns the number of words of an option.
 fn options<'a>(
     args: Args<'a>,
     mut at: usize,
@@ -179,7 +180,7 @@ fn options<'a>(
     })
 }
 
-/// Declares what masters say of calls that have no keys.
+/// Lua table of the masters' errors for calls without keys.
 pub const WITHOUT_KEYS: &str = include_str!("without_keys.lua");
 
 #[cfg(test)]
@@ -218,7 +219,7 @@ mod tests {
         assert_keys("xread count streams a", &[]);
     }
 
-    /// A key may have the name of an option.
+    /// Keys may have the name of an option.
     #[test]
     fn the_key_that_is_stored_into_is_told_from_other_words() {
         assert_keys("sort k by store store to asc", &["k", "to"]);

@@ -1,4 +1,4 @@
-//! The names of Redis: its commands, which of their words are keys, its errors, and the names that are the proxy's own.
+//! Names in Redis: commands and their keys, errors, and the names reserved for the proxy.
 
 pub mod channel;
 pub mod error;

@@ -1,5 +1,5 @@
-//! Names that [only the proxy](super::reserved) may use on the masters, and names of channels that are too long: a
-//! request with one of them is refused before anything is done with it.
+//! Checks for names that [only the proxy](super::reserved) may use on the masters, and for channel names that are too
+//! long. A request with such a name is refused before anything else.
 
 use super::channel::LONGEST_NAME;
 use super::reserved::{PREFIX, is_reserved};
@@ -9,24 +9,24 @@ use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// Refuses a request that names a key or a channel of the proxy's own, or a channel by a long name.
+/// Refuses a request that names one of the proxy's keys or channels, or a channel with a long name.
 ///
 /// # Errors
-/// What the client is told.
+/// Returns the error for the client.
 #[inline]
 pub fn check(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     if spec.family == Family::Pubsub && channels(spec, args).any(is_too_long) {
         return Err(error::LONG_CHANNEL);
     }
-    // Values may be anything. Few requests have a word that could be such a name at all.
+    // Values may be anything. Few requests contain a word that could be such a name at all.
     if args.iter().any(is_reserved) { check_names(spec, args) } else { Ok(()) }
 }
 
-/// The same for a request to the data Redis, where nothing has a name of the proxy's own: whoever wrote one there could
-/// make it look like a master.
+/// Refuses reserved names in a request to the data Redis, where none exist. A client that wrote one there could make
+/// it look like a master.
 ///
 /// # Errors
-/// What the client is told.
+/// Returns the error for the client.
 #[inline]
 pub fn check_elsewhere(args: Args<'_>) -> Result<(), Reply> {
     if !args.iter().any(is_reserved) {
@@ -50,7 +50,7 @@ fn check_names(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     if is_ours { Err(error::RESERVED_NAME) } else { Ok(()) }
 }
 
-/// The words that are channels, or patterns of them.
+/// Iterates over the words that are channels, or patterns for channels.
 pub fn channels<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     use Command as C;
     let (first, count) = match spec.id {
@@ -61,7 +61,7 @@ pub fn channels<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8
     args.from(first).iter().take(count)
 }
 
-/// Whether an element of what a `SORT` sorts could complete a pattern to a name of the proxy's own.
+/// Whether an element being sorted by `SORT` could complete a pattern to one of the proxy's names.
 pub fn may_be_completed(spec: &Spec, args: Args<'_>) -> bool {
     patterns(spec, args).any(|pattern| {
         let head = pattern.split(|byte| *byte == b'*').next().unwrap_or_default();
@@ -69,12 +69,12 @@ pub fn may_be_completed(spec: &Spec, args: Args<'_>) -> bool {
     })
 }
 
-/// Whether it looks up keys that only their patterns name.
+/// Whether the command looks up keys that are named only by patterns.
 pub fn has_patterns(spec: &Spec, args: Args<'_>) -> bool {
     patterns(spec, args).next().is_some()
 }
 
-/// The patterns of keys that `SORT` looks up.
+/// Iterates over the key patterns that `SORT` looks up.
 fn patterns<'a>(spec: &Spec, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let sorts = matches!(spec.name, "sort" | "sort_ro");
     let options = sorts.then(|| keys::sort_options(args)).into_iter().flatten();

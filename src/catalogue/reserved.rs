@@ -1,41 +1,41 @@
-//! Names that only the proxy uses on the masters, for keys and for channels.
+//! Key and channel names that only the proxy uses on the masters.
 //!
-//! Clients cannot name them, and are not shown them: whatever carries such a name is the proxy's own word.
+//! Clients can neither use nor see them, so anything that carries such a name comes from the proxy.
 
-/// What reserved names begin with.
+/// Prefix of reserved names.
 pub const PREFIX: &str = "redlock-proxy:";
 
-/// The key by which a master proves that it remembers, in every database.
+/// Key that proves a master's memory, in every database.
 pub const MARK: &str = "redlock-proxy:mark";
 
-/// The key of the list of members, in database 0.
+/// Key of the list of members, in database 0.
 pub const ROSTER: &str = "redlock-proxy:roster";
 
-/// The key by which a proxy that copies to a master says how far it has come, in database 0.
+/// Key with the progress of a proxy that copies to a master, in database 0.
 pub const COPYING: &str = "redlock-proxy:copying";
 
-/// The key of what a proxy has noted about the clocks of all members, in database 0.
+/// Key of a proxy's note about the clocks of all members, in database 0.
 pub const CLOCKS: &str = "redlock-proxy:clocks";
 
-/// The sorted set of attempts that are over although some master may have missed it, in every database.
+/// Sorted set of attempts that are over although some master may have missed it, in every database.
 pub const OVER: &str = "redlock-proxy:over";
 
-/// The register of the libraries of functions, in database 0.
+/// Register of the function libraries, in database 0.
 pub const LIBRARIES: &str = "redlock-proxy:libraries";
 
-/// What the names of stamps begin with, before the keys that they belong to.
+/// Prefix of stamp names, followed by the key that a stamp belongs to.
 pub const STAMPS: &str = "redlock-proxy:s:";
 
-/// The shard channel at the data Redis on which a connection publishes nothing, so as to have told replicas something.
+/// Shard channel at the data Redis on which a connection publishes nothing, only to have sent something to replicas.
 pub const CAUGHT_UP: &str = "redlock-proxy:caught-up";
 
-/// All keys.
+/// All reserved keys with a fixed name.
 pub const KEYS: [&str; 6] = [MARK, ROSTER, COPYING, CLOCKS, OVER, LIBRARIES];
 
-/// What a client is told that uses such a name all the same.
+/// Error for a client that uses such a name.
 pub const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own: give the key or channel another name";
 
-/// Whether only the proxy may use this name of a key or a channel.
+/// Whether only the proxy may use this name for a key or channel.
 #[inline]
 pub fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(PREFIX.as_bytes())

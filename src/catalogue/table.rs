@@ -1,7 +1,6 @@
-//! The command table: what a command is called, how many arguments it takes, where its keys are and
-//! how the masters answer it.
+//! The command table: each command's name, number of arguments, key positions, and the way that masters answer it.
 //!
-//! It is asked for every request, it answers `COMMAND`, and the documentation is made from it.
+//! It is consulted for every request, it answers `COMMAND`, and the documentation is generated from it.
 
 mod data;
 mod others;
@@ -17,52 +16,52 @@ pub use subcommands::{SUBCOMMANDS, Subcommand};
 /// One command.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// In lower case.
+    /// Name in lower case.
     pub name: &'static str,
-    /// Number of arguments, the name included; `-n`: at least `n`.
+    /// Number of arguments including the name; `-n` means at least `n`.
     pub arity: i8,
-    /// Which file answers it.
+    /// Family, which is the file that answers the command.
     pub family: Family,
-    /// Itself.
+    /// Identifier of the command.
     pub id: Command,
-    /// Redis's own flags, in the order of `COMMAND INFO`.
+    /// Redis's flags, in the order of `COMMAND INFO`.
     pub flags: &'static [&'static str],
-    /// Position of the first key; 0: it has none, or they move as in `EVAL`.
+    /// Position of the first key; 0 if there is none, or if positions vary as in `EVAL`.
     pub first_key: i8,
-    /// Position of the last key; negative: counted from the end.
+    /// Position of the last key; negative values count from the end.
     pub last_key: i8,
     /// Distance between keys.
     pub step: i8,
-    /// What it does, for a reader of the table.
+    /// One-line description for a reader of the table.
     pub summary: &'static str,
-    /// The version of Redis (for `DELIFEQ`: of Valkey) that brought it.
+    /// Version of Redis (for `DELIFEQ`: of Valkey) that introduced the command.
     pub since: &'static str,
-    /// One sentence or two: how the masters answer it.
+    /// One or two sentences on how the masters answer it.
     pub rule: &'static str,
-    /// What runs it.
+    /// Executor of the command.
     pub run: Run,
-    /// Its first argument names one of its [`SUBCOMMANDS`].
+    /// Whether the first argument names one of its [`SUBCOMMANDS`].
     pub is_container: bool,
-    /// Its place among [`all`] commands.
+    /// Index among [`all`] commands.
     pub place: u16,
 }
 
-/// What runs a command.
+/// Executor of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// Its own function, by [`Spec::id`].
+    /// A dedicated function, selected by [`Spec::id`].
     Own,
-    /// The masters, which answer by majority; the answer when there is none for any value.
+    /// The masters, by majority; the value is the answer if no value has a majority.
     Read(Nothing),
-    /// One master after the other, page by page.
+    /// One master after another, page by page.
     Walk,
     /// The masters, as a program of one command.
     Write,
-    /// As [`Run::Write`], again and again until there is something.
+    /// Like [`Run::Write`], repeated until there is something.
     Wait,
-    /// As [`Run::Read`], with `BLOCK` again and again until there is something.
+    /// Like [`Run::Read`]; with `BLOCK`, repeated until there is something.
     Follow,
-    /// As [`Run::Write`], with `BLOCK` again and again until there is something.
+    /// Like [`Run::Write`]; with `BLOCK`, repeated until there is something.
     Deliver,
 }
 
@@ -86,34 +85,34 @@ impl Run {
     }
 }
 
-/// What a read answers of a key that does not exist.
+/// Answer of a read to a key that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
     /// Null.
     Nil,
-    /// 0
+    /// The integer 0.
     Zero,
-    /// An array without elements.
+    /// An empty array.
     List,
-    /// A map without pairs.
+    /// An empty map.
     Map,
-    /// A set without members.
+    /// An empty set.
     Set,
-    /// It depends on the arguments: the client has to try again.
+    /// An answer that depends on the arguments, so the client must try again.
     Again,
-    /// A null array, where streams with their entries belong: a map, or in this protocol an array of pairs.
+    /// A null array in place of streams and their entries, which are a map, or in this protocol an array of pairs.
     Streams(Protocol),
 }
 
 impl Spec {
-    /// Whether a request of this many arguments, the name included, may be this command.
+    /// Whether a request with this many arguments, including the name, fits the arity.
     #[inline]
     pub fn accepts(&self, args: usize) -> bool {
         let bound = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { args >= bound } else { args == bound }
     }
 
-    /// Whether the number of its keys comes before them.
+    /// Whether the keys are preceded by their number.
     pub fn has_counted_keys(&self) -> bool {
         self.flags.contains(&"movablekeys")
             && !matches!(
@@ -122,13 +121,13 @@ impl Spec {
             )
     }
 
-    /// Whether clients may send it before `AUTH`.
+    /// Whether clients may send the command before `AUTH`.
     pub fn allowed_before_auth(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
 }
 
-/// Commands that are answered alike.
+/// Commands that are answered in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Claims, releases and other writes of a whole value.
@@ -137,7 +136,7 @@ pub enum Family {
     Key,
     /// Times to live.
     Expiry,
-    /// Numbers.
+    /// Integers.
     Counter,
     /// All keys of a database.
     Keyspace,
@@ -157,7 +156,7 @@ pub enum Family {
     Geo,
     /// Streams.
     Stream,
-    /// `MULTI` and what belongs to it.
+    /// `MULTI` and related commands.
     Transaction,
     /// Messages.
     Pubsub,
@@ -165,24 +164,24 @@ pub enum Family {
     Script,
     /// The state of one connection.
     Connection,
-    /// Facts about the proxy.
+    /// Information about the proxy.
     Server,
 }
 
 impl Command {
-    /// Its row in the table.
+    /// Returns the command's row in the table.
     #[inline]
     pub fn spec(self) -> &'static Spec {
         &SPECS[self as usize]
     }
 }
 
-/// All commands in alphabetical order.
+/// Returns all commands in alphabetical order.
 pub fn all() -> &'static [Spec] {
     &ALL
 }
 
-/// The command at this place among [`all`]; there is none at [`super::table::NO_COMMAND`].
+/// Returns the command at this index of [`all`], or none for [`super::table::NO_COMMAND`].
 pub fn at(place: u16) -> Option<&'static Spec> {
     ALL.get(usize::from(place))
 }
@@ -191,36 +190,35 @@ fn place(name: &[u8]) -> Option<usize> {
     PACKED.binary_search(&pack(name)?).ok()
 }
 
-/// The command of this name in any case.
+/// Finds a command by its name, in any case.
 #[inline]
 pub fn lookup(name: &[u8]) -> Option<&'static Spec> {
-    // A NUL at the end of a name packs like nothing.
+    // A NUL at the end of a name packs as if it were absent.
     Some(&ALL[place(name)?]).filter(|spec| spec.name.len() == name.len())
 }
 
-/// Whether Redis 7.0 has a command of this name, in any case, that the proxy does not answer. Such
-/// a command is refused by name instead of being called unknown.
+/// Whether Redis 7.0 has a command of this name, in any case, that the proxy does not answer. Such a command is
+/// refused by name, not reported as unknown.
 pub fn known_to_redis(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     others::OTHERS.binary_search_by(|(other, _)| other.as_bytes().cmp(&name)).is_ok()
 }
 
-/// The names of those commands, and their categories of `ACL CAT` (see `others.rs`).
+/// Returns the names of those commands and their categories of `ACL CAT` (see `others.rs`).
 pub fn others() -> &'static [(&'static str, &'static str)] {
     others::OTHERS
 }
 
-/// Whether this is the first word of an HTTP request with a body, or of a header. Redis closes such
-/// a connection (`securityWarningCommand` in `server.c`): a web page has made a browser send it.
+/// Whether this is the first word of an HTTP request with a body, or of a header. Redis closes such a connection
+/// (`securityWarningCommand` in `server.c`), because a web page has made a browser send it.
 pub fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-/// A name in lower case as two numbers, in the order of the alphabet, so that looking one up is a
-/// few comparisons of registers.
+/// A lower-case name as two numbers in alphabetical order, so that a lookup takes a few register comparisons.
 type Packed = (u128, u64);
 
-/// Packs a name. `None`: it is longer than any name in the table may be.
+/// Packs a name. Returns `None` if it is longer than any name in the table may be.
 #[inline]
 const fn pack(name: &[u8]) -> Option<Packed> {
     let (mut first, mut rest) = ([0; size_of::<u128>()], [0; size_of::<u64>()]);
@@ -243,7 +241,7 @@ const fn is_before(one: Packed, other: Packed) -> bool {
     one.0 < other.0 || one.0 == other.0 && one.1 < other.1
 }
 
-/// Both tables in one, in alphabetical order.
+/// Both tables merged, in alphabetical order.
 static ALL: [Spec; SPECS.len() + DATA.len()] = {
     let mut all = [SPECS[0]; SPECS.len() + DATA.len()];
     let (mut own, mut data) = (0, 0);
@@ -258,7 +256,7 @@ static ALL: [Spec; SPECS.len() + DATA.len()] = {
     all
 };
 
-/// The names of [`ALL`], packed. Does not compile when a table is out of order.
+/// Packed names of [`ALL`]. Fails to compile if a table is out of order.
 static PACKED: [Packed; ALL.len()] = {
     let mut names = [(0, 0); ALL.len()];
     let mut row = 0;
@@ -278,7 +276,7 @@ const fn packed(name: &str) -> Packed {
     pack(name.as_bytes()).expect("a name that fits")
 }
 
-/// Whether [`SUBCOMMANDS`] has any of this command.
+/// Whether [`SUBCOMMANDS`] contains any for this command.
 const fn has_subcommands(command: &str) -> bool {
     let command = command.as_bytes();
     let mut row = 0;
@@ -296,22 +294,21 @@ const fn has_subcommands(command: &str) -> bool {
     false
 }
 
-/// First key, last key, step.
+/// First key, last key, and step.
 type Keys = [i8; 3];
 const NO_KEY: Keys = [0, 0, 0];
 const ONE_KEY: Keys = [1, 1, 1];
 const KEYS: Keys = [1, -1, 1];
 
-/// Makes [`Command`] and [`SPECS`] from rows of name, arity, keys, flags, version, family, summary
-/// and rule.
+/// Defines [`Command`] and [`SPECS`] from rows of name, arity, keys, flags, version, family, summary and rule.
 macro_rules! commands {
     ($($id:ident $name:literal $arity:literal $keys:ident [$($flag:literal)*] $since:literal
        $family:ident $summary:literal, $rule:expr;)*) => {
-        /// Every command that the proxy answers.
+        /// The commands that the proxy answers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Command {
             $(#[doc = $summary] $id,)*
-            /// One that [`Spec::run`] says more about.
+            /// A command of the data table, specified by [`Spec::run`].
             Data,
         }
 
@@ -335,7 +332,7 @@ macro_rules! commands {
 }
 use commands;
 
-/// Makes [`DATA`] from rows of name, arity, keys, flags, version, family, what runs it, and summary.
+/// Defines [`DATA`] from rows of name, arity, keys, flags, version, family, executor and summary.
 macro_rules! data_commands {
     ($($name:literal $arity:literal $keys:ident [$($flag:literal)*] $since:literal
        $family:ident $run:ident $(($nothing:ident))? $summary:literal;)*) => {
@@ -359,7 +356,7 @@ macro_rules! data_commands {
 }
 use data_commands;
 
-/// The place of what is no command.
+/// Index used for requests that are not a command.
 pub const NO_COMMAND: u16 = u16::MAX;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
--- What `COMMAND GETKEYS` and its like say of a call that has no keys, or that Redis refuses.
+-- Errors of `COMMAND GETKEYS` and the like for calls without keys, or that Redis refuses.
 local without_keys = {
   ['ERR The command has no key arguments'] = true,
   ['ERR Invalid arguments specified for command'] = true,

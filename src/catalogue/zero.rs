@@ -1,7 +1,7 @@
-//! Option words with a zero byte.
+//! Option words that contain a zero byte.
 //!
-//! Redis compares them as C does (`strcasecmp`), and takes `GET\0` for `GET`: a client could name keys and times by
-//! options that the proxy does not see. Nobody needs that, so such words are a syntax error.
+//! Redis compares options with C string functions (`strcasecmp`) and takes `GET\0` for `GET`. A client could thus name
+//! keys and times by options that the proxy does not see. Nobody needs that, so such words are a syntax error.
 
 use super::error;
 use super::table::{Command, Spec};
@@ -9,7 +9,7 @@ use crate::resp::reply::Reply;
 use crate::resp::requests::Args;
 use crate::resp::word::is;
 
-/// The commands whose options say which keys are touched, or for how long a key lives, and where the options begin.
+/// Commands whose options select keys or lifetimes, each with the index of its first possible option.
 pub const FIRST_OPTIONS: [(&str, usize); 11] = [
     ("set", 3),
     ("getex", 2),
@@ -24,7 +24,7 @@ pub const FIRST_OPTIONS: [(&str, usize); 11] = [
     ("xreadgroup", 1),
 ];
 
-/// These options, in upper case.
+/// The options concerned, in upper case.
 pub const OPTIONS: [&str; 24] = [
     "ABSTTL",
     "BLOCK",
@@ -52,10 +52,10 @@ pub const OPTIONS: [&str; 24] = [
     "XX",
 ];
 
-/// Refuses a request with such a word.
+/// Refuses a request that contains such a word.
 ///
 /// # Errors
-/// What the client is told.
+/// Returns the error for the client.
 #[inline]
 pub fn check(spec: &Spec, args: Args<'_>) -> Result<(), Reply> {
     let first = match spec.id {

@@ -1,5 +1,5 @@
-//! Commands of composite types, and those of strings that are not a lock's: what they do is the
-//! masters' own affair, and a majority's answer is the answer.
+//! Commands of composite types, and string commands that have nothing to do with locks. Their effect is up to the
+//! masters, and a majority's answer is the answer.
 //!
 //! Arity, flags, key positions and versions are those of redis-server 7.0.
 

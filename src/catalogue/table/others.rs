@@ -1,7 +1,7 @@
-//! The commands of Redis 7.0 that the proxy does not answer.
+//! Commands of Redis 7.0 that the proxy does not answer.
 
-/// Name and categories of `ACL CAT`, but for `slow`, which is what is not `fast`, and `dangerous` of
-/// what is `admin`; in alphabetical order. Clients cannot send these, but their scripts can.
+/// Names and categories of `ACL CAT`, in alphabetical order. `slow` is implied by the lack of `fast`, and `dangerous`
+/// by `admin`. Clients cannot send these commands, but their scripts can.
 #[rustfmt::skip]
 pub(super) static OTHERS: &[(&str, &str)] = &[
     ("asking", "fast connection"),

@@ -1,8 +1,8 @@
-//! The rows of the command table, in alphabetical order.
+//! Rows of the command table, in alphabetical order.
 //!
-//! Arity, flags, key positions and versions are what `COMMAND INFO` and `COMMAND DOCS` of
-//! redis-server 7.0 say; clients that route or check by them must find here what they know from
-//! there. `DELEX` is Redis 8.4's, `DELIFEQ` Valkey 9.0's.
+//! Arity, flags, key positions and versions are those that redis-server 7.0 reports in `COMMAND INFO` and
+//! `COMMAND DOCS`. Clients that route or check by them must find the same values here. `DELEX` comes from Redis 8.4,
+//! and `DELIFEQ` from Valkey 9.0.
 
 use super::{Family, KEYS, NO_KEY, ONE_KEY, Run, Spec, commands};
 

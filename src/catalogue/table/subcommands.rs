@@ -1,20 +1,20 @@
-//! The subcommands of Redis 7.0, those that the proxy does not answer as well.
+//! The subcommands of Redis 7.0, including those that the proxy does not answer.
 
 /// A subcommand.
 #[derive(Clone, Copy, Debug)]
 pub struct Subcommand {
-    /// In lower case, with its command: `client|list`.
+    /// Name in lower case, after its command: `client|list`.
     pub name: &'static str,
-    /// Number of arguments, both names included; `-n`: at least `n`.
+    /// Number of arguments including both names; `-n` means at least `n`.
     pub arity: i8,
-    /// Its categories of `ACL CAT`, as in `others.rs`.
+    /// Categories of `ACL CAT`, in the form of `others.rs`.
     pub categories: &'static str,
 }
 
 macro_rules! subcommands {
     ($($name:literal $arity:literal [$($category:ident)*])*) => {
-        /// All of them, in alphabetical order. What `COMMAND INFO` of redis-server 7.0 says; `client|setinfo`
-        /// and `client|no-touch` are Redis 7.2's.
+        /// All subcommands in alphabetical order, as reported by `COMMAND INFO` of redis-server 7.0. `client|setinfo`
+        /// and `client|no-touch` come from Redis 7.2.
         pub const SUBCOMMANDS: &[Subcommand] = &[$(Subcommand {
             name: $name,
             arity: $arity,
