@@ -1,38 +1,38 @@
-//! By what it is seen that a key is a lock.
+//! Evidence that a key is a lock.
 
-/// One way to take, prolong or release a lock.
+/// One way to take, extend or release a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `SET key token NX PX ttl`
     Claim,
     /// `SET key token NX`
     ClaimForGood,
-    /// `SETNX`, and `EXPIRE` of the same key by the same client.
+    /// `SETNX`, then `EXPIRE` of the same key by the same client.
     SetNxExpire,
-    /// `SETNX`, and `DEL` of the same key by the same client.
+    /// `SETNX`, then `DEL` of the same key by the same client.
     SetNxDel,
-    /// `SETNX` and `GETSET` of the same key: the lock with a time in its value.
+    /// `SETNX` and `GETSET` of the same key: a lock with a timestamp as its value.
     GetSet,
     /// A script that only does `SET NX PX`.
     ClaimScript,
-    /// A script that takes or prolongs.
+    /// A script that takes or extends a lock.
     AcquireScript,
-    /// A script that prolongs what holds the token.
+    /// A script that extends a lock if it holds the token.
     ExtendScript,
-    /// A script that deletes what holds the token.
+    /// A script that deletes a lock if it holds the token.
     ReleaseScript,
     /// `DELEX key IFEQ token`, `DELIFEQ key token`.
     DeleteIfEqual,
-    /// `WATCH key`, a look at it, and a transaction that deletes it.
+    /// `WATCH key`, a read of the key, and a transaction that deletes it.
     Watch,
-    /// A channel or queue of Redisson's with the key in its name.
+    /// A channel or queue of Redisson with the key in its name.
     Redisson,
-    /// A script that has what a script of a lock has, and more.
+    /// A script that contains a lock script's elements, and more.
     LockScript,
 }
 
 impl Kind {
-    /// All of them, in the order in which they are shown.
+    /// All kinds, in display order.
     pub const ALL: [Self; 13] = [
         Self::Claim,
         Self::ClaimForGood,
@@ -49,7 +49,7 @@ impl Kind {
         Self::LockScript,
     ];
 
-    /// What a reader of the report sees.
+    /// Title shown in the report.
     pub fn title(self) -> &'static str {
         match self {
             Self::Claim => "SET NX with a TTL",

@@ -1,6 +1,6 @@
-//! Whether a key or channel belongs to a lock, by its name.
+//! Whether a key or channel belongs to a lock, judging by its name.
 //!
-//! Libraries make more names of that of a lock: `lock:a` and `lock-signal:a`, `a` and `a:wait`, `lock:a` and
+//! Libraries derive further names from a lock's name: `lock:a` and `lock-signal:a`, `a` and `a:wait`, `lock:a` and
 //! `redisson_lock_queue:{lock:a}`.
 
 use std::collections::BTreeSet;
@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use super::Name;
 use super::lock_names::hash_tag;
 
-/// Whether `other`, which was named together with `lock`, is made of its name: it has it at its beginning or end, or in a
-/// hash tag, or ends as it does after its first word.
+/// Whether `other`, which was named together with `lock`, is derived from its name. This holds if it begins or ends
+/// with the lock's name, has it in a hash tag, or ends like the lock's name does after its first word.
 pub fn is_made_of(lock: &[u8], other: &[u8]) -> bool {
     let rest = rest_of(lock);
     !lock.is_empty()
@@ -18,12 +18,12 @@ pub fn is_made_of(lock: &[u8], other: &[u8]) -> bool {
             || suffixes(other).any(|it| it == lock || Some(it) == rest))
 }
 
-/// Whether the proxy takes `other` for a part of this lock.
+/// Whether the proxy counts `other` as part of this lock.
 pub fn belongs_by_tag(lock: &[u8], other: &[u8]) -> bool {
     hash_tag(other).is_some_and(|tag| tag == lock || Some(tag) == hash_tag(lock))
 }
 
-/// The names of locks, to find those to which a channel belongs.
+/// Lock names, indexed to find the locks that a channel belongs to.
 #[derive(Debug, Default)]
 pub struct Kinship<'a> {
     names: BTreeSet<&'a [u8]>,
@@ -31,15 +31,15 @@ pub struct Kinship<'a> {
 }
 
 impl<'a> Kinship<'a> {
-    /// Of these locks.
+    /// Indexes the names of these locks.
     pub fn of(locks: impl IntoIterator<Item = &'a Name>) -> Self {
         let names: BTreeSet<&[u8]> = locks.into_iter().map(|name| &**name).collect();
         let rests = names.iter().filter_map(|name| rest_of(name)).collect();
         Self { names, rests }
     }
 
-    /// Whether a channel, which is never named together with a lock, belongs to one. It must have the whole name, or say
-    /// that it is about locks.
+    /// Whether a channel, which is never named together with a lock, belongs to one. It must contain the whole name,
+    /// or state that it is about locks.
     pub fn has_channel(&self, channel: &[u8]) -> bool {
         let has_whole =
             prefixes(channel).chain(suffixes(channel)).any(|it| self.names.contains(it));
@@ -54,18 +54,18 @@ fn says_lock(channel: &[u8]) -> bool {
     says(b"lock") || says(b"mutex") || says(b"release") || says(b"semaphore")
 }
 
-/// What follows the first word of a name, and the byte after it.
+/// Returns the part of a name after its first word and the byte that follows it.
 fn rest_of(name: &[u8]) -> Option<&[u8]> {
     let first = name.iter().position(|byte| is_border(*byte))?;
     name.get(first + 1..).filter(|rest| !rest.is_empty())
 }
 
-/// Beginnings that end before something else than a letter or digit, without the whole.
+/// Returns proper prefixes that end before a character other than a letter or digit.
 fn prefixes(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     (1..name.len()).filter(|at| is_border(name[*at])).map(|at| &name[..at])
 }
 
-/// Ends that begin after something else than a letter or digit, without the whole.
+/// Returns proper suffixes that begin after a character other than a letter or digit.
 fn suffixes(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     (1..name.len()).filter(|at| is_border(name[*at - 1])).map(|at| &name[at..])
 }

@@ -1,30 +1,30 @@
-//! Which names are locks.
+//! Decides which names are locks.
 
 use crate::catalogue::channel::{Topic, TopicKind};
 use crate::resp::glob;
 
-/// The patterns that say which keys and which channels belong to locks. All others are data.
+/// Patterns for the keys and channels that belong to locks. All others are data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockNames {
-    /// Of keys.
+    /// Patterns for keys.
     pub keys: Vec<Box<[u8]>>,
-    /// Of channels.
+    /// Patterns for channels.
     pub channels: Vec<Box<[u8]>>,
 }
 
-/// Where a topic is heard.
+/// Servers on which a topic is heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// On all masters.
+    /// All masters.
     Masters,
-    /// On the data Redis.
+    /// The data Redis.
     Data,
-    /// Wherever something matches: a pattern may mean channels of both kinds.
+    /// Both, because a pattern may match channels of either kind.
     Both,
 }
 
 impl LockNames {
-    /// Where a topic is heard.
+    /// Returns the servers on which a topic is heard.
     pub fn home(&self, topic: &Topic) -> Home {
         let has_any = !self.keys.is_empty() || !self.channels.is_empty();
         match topic.kind {
@@ -40,15 +40,15 @@ impl LockNames {
         is_one_of(&self.keys, key)
     }
 
-    /// Whether a channel belongs to a lock. One whose hash tag is a lock's key does, whatever the patterns of channels
-    /// say: Redisson's `redisson_lock__channel:{name}` is among the keys of its scripts.
+    /// Whether a channel belongs to a lock. A channel whose hash tag is a lock's key always does, whatever the channel
+    /// patterns are: Redisson's `redisson_lock__channel:{name}` is among the keys of its scripts.
     pub fn has_channel(&self, channel: &[u8]) -> bool {
         is_one_of(&self.channels, channel)
             || hash_tag(channel).is_some_and(|tag| matches_any(&self.keys, tag))
     }
 }
 
-/// What carries the name of a lock in a hash tag belongs to that lock.
+/// Whether a name, or its hash tag, matches a pattern. A name with a lock's name as its hash tag belongs to that lock.
 fn is_one_of(patterns: &[Box<[u8]>], name: &[u8]) -> bool {
     matches_any(patterns, name) || hash_tag(name).is_some_and(|tag| matches_any(patterns, tag))
 }
@@ -57,7 +57,7 @@ fn matches_any(patterns: &[Box<[u8]>], name: &[u8]) -> bool {
     patterns.iter().any(|pattern| glob::matches(pattern, name, false))
 }
 
-/// What stands between the first `{` and the next `}`, if that is anything (`keyHashSlot` in Redis's `cluster.c`).
+/// Returns the non-empty text between the first `{` and the next `}` (`keyHashSlot` in Redis's `cluster.c`).
 pub fn hash_tag(name: &[u8]) -> Option<&[u8]> {
     let open = name.iter().position(|byte| *byte == b'{')?;
     let rest = &name[open + 1..];

@@ -1,4 +1,4 @@
-//! Names of keys and channels: which of them are locks.
+//! Names of keys and channels, and which of them are locks.
 
 pub mod kind;
 pub mod kinship;
@@ -6,8 +6,8 @@ pub mod lock_names;
 pub mod patterns;
 pub mod skeleton;
 
-/// A name of a key or channel.
+/// Name of a key or channel.
 pub type Name = Box<[u8]>;
 
-/// The longest name of a key or channel that is looked at, in bytes.
+/// Maximum length in bytes of a key or channel name that is analyzed.
 pub const LONGEST_NAME: usize = 512;

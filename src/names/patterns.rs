@@ -1,13 +1,13 @@
-//! From names of locks to the fewest patterns that catch them all, and no name that is only data.
+//! Derives from lock names the fewest patterns that catch them all, but no name that is only data.
 //!
 //! # The rule
-//! 1. Names with one [`Skeleton`] are one pattern.
-//! 2. Where [`MANY`] patterns differ in one word only, that word becomes `*`.
-//! 3. Where [`MANY`] patterns that are left begin with the same word and the same byte after it, all that follows becomes
-//!    `*`.
+//! 1. Names that share a [`Skeleton`] form one pattern.
+//! 2. Where [`MANY`] patterns differ in only one word, that word becomes `*`.
+//! 3. Where [`MANY`] of the remaining patterns begin with the same word and the same byte after it, everything that
+//! follows becomes `*`.
 //!
-//! No step is taken that would catch a name of data, or that leaves no letter. If the first one would, the names stand
-//! there as they are. A name is caught as the proxy does it: as a whole, or by its hash tag.
+//! A step is skipped if it would catch a data name or leave no letter. If the first step is skipped, the names are
+//! listed literally. A name is caught as the proxy does it: as a whole, or by its hash tag.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,24 +15,24 @@ use super::lock_names::LockNames;
 use super::skeleton::{Part, Skeleton};
 use crate::resp::glob;
 
-/// So many different words in one place are taken for a word that varies.
+/// Number of different words in one position from which the position counts as variable.
 pub const MANY: usize = 3;
 
-/// Names that are listed one by one where they have no pattern. More of them are too many for a list of settings.
+/// Maximum names listed literally where no pattern applies. More would be too many for a list of settings.
 pub const MOST_LISTED: usize = 64;
 
-/// What catches the names.
+/// Patterns that catch the names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns {
-    /// In the form of `--lock-keys`, sorted.
+    /// The patterns in the form of `--lock-keys`, sorted.
     pub all: Vec<String>,
-    /// Names of locks that look like data too much to be caught by a pattern, and are too many to be listed.
+    /// Lock names too similar to data for a pattern and too many to list.
     pub left_out: Vec<Box<[u8]>>,
-    /// Names of data that are caught after all: by their hash tag, or because two names look the same in a pattern.
+    /// Data names that are caught nevertheless, by their hash tag or because two names look the same in a pattern.
     pub caught: Vec<Box<[u8]>>,
 }
 
-/// The patterns of `locks`, which catch none of `data`.
+/// Returns the patterns of `locks` that catch none of `data`.
 pub fn of(locks: &BTreeSet<Box<[u8]>>, data: &[&[u8]]) -> Patterns {
     let mut by_skeleton: BTreeMap<Skeleton, Vec<&[u8]>> = BTreeMap::new();
     for name in locks {
@@ -62,7 +62,7 @@ pub fn of(locks: &BTreeSet<Box<[u8]>>, data: &[&[u8]]) -> Patterns {
     patterns
 }
 
-/// What a proxy makes of these patterns.
+/// Returns the lock names that a proxy derives from these patterns.
 pub fn lock_names(patterns: &[String]) -> LockNames {
     let keys = patterns.iter().map(|pattern| pattern.as_bytes().into()).collect();
     LockNames { keys, channels: Vec::new() }
@@ -73,7 +73,7 @@ fn is_allowed(skeleton: &Skeleton, data: &[&[u8]]) -> bool {
     skeleton.says_something() && !data.iter().any(|name| settings.has_key(name))
 }
 
-/// The last word first: names are mostly written from the general to the particular.
+/// Merges words that vary, starting with the last, because names mostly go from the general to the specific.
 fn merge_words(skeletons: &mut BTreeSet<Skeleton>, data: &[&[u8]]) {
     let longest = skeletons.iter().map(|it| it.parts().len()).max().unwrap_or(0);
     for at in (0..longest).rev() {
@@ -111,7 +111,7 @@ fn replace(skeletons: &mut BTreeSet<Skeleton>, parts: &[Skeleton], by: Skeleton)
     skeletons.insert(by);
 }
 
-/// A pattern that another one catches as if it were a name catches nothing more than that.
+/// Drops patterns that another pattern matches as if they were names, because they catch nothing more.
 fn without_the_caught(skeletons: &BTreeSet<Skeleton>) -> Vec<String> {
     let all: BTreeSet<String> = skeletons.iter().map(Skeleton::pattern).collect();
     let varies: BTreeSet<String> =
@@ -123,9 +123,9 @@ fn without_the_caught(skeletons: &BTreeSet<Skeleton>) -> Vec<String> {
     all.iter().filter(|pattern| !is_caught(pattern)).cloned().collect()
 }
 
-/// Whether a pattern catches all that another one catches, as far as that is plain to see.
+/// Whether a pattern obviously catches everything that another one catches.
 pub fn catches_pattern(pattern: &str, other: &str) -> bool {
-    // What stands for something else in a pattern is not what it is in a name.
+    // A character with a special meaning in a pattern is not the same as in a name.
     let are_plain = ![pattern, other].iter().any(|it| it.contains(['\\', '?']));
     are_plain && glob::matches(pattern.as_bytes(), other.as_bytes(), false)
 }
@@ -213,7 +213,7 @@ mod tests {
             }
         }
 
-        /// Only names with strange bytes, and hash tags, can be caught after all.
+        /// Only names with unusual bytes or hash tags can be caught nevertheless.
         #[test]
         fn plain_data_is_never_caught(
             locks in proptest::collection::btree_set("[a-c]{1,2}(:[a-c0-2]{1,2}){0,2}", 0..40),

@@ -1,12 +1,14 @@
-//! A name without what varies: `lock:order:4711` and `lock:order:4712` have one skeleton, `lock:order:*`.
+//! A name without its variable parts: `lock:order:4711` and `lock:order:4712` share the skeleton `lock:order:*`.
 //!
 //! # The rule
-//! A name is cut into words at every byte that is no letter, digit or byte of UTF-8. A word varies if it is
-//! * a UUID, whose hyphens do not part it;
+//! A name is split into words at every byte that is not a letter, a digit, or part of a UTF-8 sequence. A word varies
+//! if it is
+//! * a UUID, which its hyphens do not split;
 //! * a number;
-//! * of 8 or more hexadecimal digits, one of them from 0 to 9;
-//! * of 16 or more letters and digits, with at least one of each: a random name;
-//! * letters with a number at their end (`order4711`): the number varies. `v2` does not, it is a version.
+//! * 8 or more hexadecimal digits, at least one of them from 0 to 9;
+//! * 16 or more letters and digits, with at least one of each, i.e. a random name;
+//! * letters followed by a number (`order4711`), in which case the number varies. `v2` does not vary, because it is a
+//!   version.
 
 /// A part of a skeleton.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,16 +17,16 @@ pub enum Part {
     Word(Box<[u8]>),
     /// A byte between words.
     Between(u8),
-    /// Whatever varies.
+    /// A variable part.
     Any,
 }
 
-/// See the module.
+/// Skeleton of a name; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Skeleton(Vec<Part>);
 
 impl Skeleton {
-    /// Of a name.
+    /// Returns the skeleton of a name.
     pub fn of(name: &[u8]) -> Self {
         let (mut parts, mut rest) = (Vec::new(), name);
         while let Some(first) = rest.first() {
@@ -43,28 +45,28 @@ impl Skeleton {
         Self::from_parts(parts)
     }
 
-    /// The name itself, in which nothing varies.
+    /// Returns a skeleton that is the name itself, without variable parts.
     pub fn exactly(name: &[u8]) -> Self {
         Self(vec![Part::Word(name.into())])
     }
 
-    /// Two parts that vary, one after the other, are one.
+    /// Creates a skeleton. Consecutive variable parts are merged.
     pub fn from_parts(mut parts: Vec<Part>) -> Self {
         parts.dedup_by(|next, before| *next == Part::Any && *before == Part::Any);
         Self(parts)
     }
 
-    /// Its parts.
+    /// Parts of the skeleton.
     pub fn parts(&self) -> &[Part] {
         &self.0
     }
 
-    /// Whether something varies.
+    /// Whether any part varies.
     pub fn varies(&self) -> bool {
         self.0.contains(&Part::Any)
     }
 
-    /// Whether it has a letter that does not vary: without one it would be a pattern of everything.
+    /// Whether there is a letter that does not vary. Without one, the skeleton would be a pattern of everything.
     pub fn says_something(&self) -> bool {
         let has_letter = |part: &Part| match part {
             Part::Word(word) => word.iter().any(|byte| !byte.is_ascii_digit() && is_of_word(*byte)),
@@ -73,7 +75,8 @@ impl Skeleton {
         self.0.iter().any(has_letter)
     }
 
-    /// The same with whatever varies in the place of the word at `at`; `None`: there is no word, or nothing else.
+    /// Returns the skeleton with a variable part in place of the word at `at`; `None` if there is no word there, or
+    /// nothing else.
     pub fn without_word(&self, at: usize) -> Option<Self> {
         (self.0.len() > 1 && matches!(self.0.get(at)?, Part::Word(_))).then(|| {
             let mut parts = self.0.clone();
@@ -82,7 +85,7 @@ impl Skeleton {
         })
     }
 
-    /// The place of the word in which `other` differs, if it differs in one word only.
+    /// Returns the position of the word in which `other` differs, if it differs in exactly one word.
     pub fn differs_in_a_word(&self, other: &Self) -> Option<usize> {
         let mut differences = (0..self.0.len()).filter(|at| other.0.get(*at) != self.0.get(*at));
         let (at, next) = (differences.next()?, differences.next());
@@ -90,7 +93,8 @@ impl Skeleton {
         (self.0.len() == other.0.len() && next.is_none() && are_words).then_some(at)
     }
 
-    /// The pattern for `--lock-keys`. What cannot stand in a list of patterns, or in a file of UTF-8, is `?`.
+    /// Returns the pattern for `--lock-keys`. Bytes that cannot occur in a list of patterns, or in a UTF-8 file,
+    /// become `?`.
     pub fn pattern(&self) -> String {
         let mut pattern = Vec::new();
         for part in &self.0 {
@@ -105,7 +109,7 @@ impl Skeleton {
     }
 }
 
-/// Letters beyond ASCII are of words as well.
+/// Whether a byte belongs to a word. This includes letters beyond ASCII.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80
 }
@@ -134,7 +138,7 @@ fn is_random(word: &[u8]) -> bool {
         && word.iter().any(u8::is_ascii_alphabetic)
 }
 
-/// What follows the UUID that `text` begins with, if it does.
+/// Returns the rest of `text` after a leading UUID, if there is one.
 fn after_uuid(text: &[u8]) -> Option<&[u8]> {
     const LENGTH: usize = 36;
     const HYPHENS: [usize; 4] = [8, 13, 18, 23];
@@ -168,7 +172,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::resp::glob;
 
-    /// A word for a number, so that each has a skeleton of its own.
+    /// Returns a different word for each number, so that each has a separate skeleton.
     pub(crate) fn word(mut number: usize) -> String {
         let mut word = String::new();
         while number > 0 || word.is_empty() {
