@@ -1,5 +1,5 @@
-//! Which keys are fought for: the "space-saving" sketch of Metwally, Agrawal and El Abbadi, so that millions of
-//! keys take no more room than a few.
+//! The most contended keys, from the "space-saving" sketch of Metwally, Agrawal and El Abbadi, so that millions of
+//! keys take no more space than a few.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use crate::time::clock::{self, Instant};
 
-/// So many keys are remembered.
+/// Maximum keys tracked.
 const KEYS: usize = 64;
 
-/// Longer ones are shown by so many bytes.
+/// Number of leading bytes by which longer keys are tracked.
 const LONGEST_KEY: usize = 256;
 
-/// After so long counts are halved, so that what was is forgotten.
+/// Time after which counts are halved, so that old contention fades.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 
-/// The keys that were refused, or waited for, most often.
+/// Keys that were most often refused or waited for.
 #[derive(Debug)]
 pub struct Contention(Mutex<Sketch>);
 
@@ -33,19 +33,19 @@ impl Default for Contention {
 }
 
 impl Contention {
-    /// Somebody did not get `key` at once.
+    /// Counts a client that did not get `key` at once.
     pub fn met(&self, key: &[u8]) {
         self.sketch().met(&key[..key.len().min(LONGEST_KEY)]);
     }
 
-    /// All that are remembered, and about how often each was met lately.
+    /// Returns all tracked keys, each with its approximate recent count.
     pub fn hottest(&self) -> Vec<(Box<[u8]>, u64)> {
         let mut sketch = self.sketch();
         sketch.forget(clock::now());
         sketch.counts.iter().map(|(key, count)| (key.clone(), *count)).collect()
     }
 
-    /// Nothing that panics is done under this lock.
+    /// Locks the sketch. Nothing that can panic runs under this lock.
     fn sketch(&self) -> MutexGuard<'_, Sketch> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,7 +60,7 @@ impl Sketch {
         self.forget(clock::now());
         let mut count = 1;
         if self.counts.len() >= KEYS {
-            // The newcomer may have been met as often as the one that it displaces.
+            // The new key may have been met as often as the one that it displaces.
             let rarest = self.counts.iter().min_by_key(|(_, count)| **count);
             if let Some(rarest) = rarest.map(|(key, _)| key.clone()) {
                 count += self.counts.remove(&rarest).unwrap_or_default();

@@ -1,28 +1,29 @@
-//! Errors that clients were told, by the first word of their text (`errorstats` of Redis, `afterErrorReply` in
+//! Errors sent to clients, counted by the first word of their text (`errorstats` of Redis, `afterErrorReply` in
 //! `networking.c`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A script of a client may make up as many words as it likes (`ERROR_STATS_NUMBER` in Redis's `server.h`).
+/// Maximum number of words, because a client's script can make up any number (`ERROR_STATS_NUMBER` in Redis's
+/// `server.h`).
 const WORDS: usize = 128;
 
-/// Most bytes of a text in which that word has to end.
+/// Number of leading bytes in which the first word must end.
 const LONGEST_WORD: usize = 31;
 
-/// The word of a text that has none.
+/// Word counted for a text that has none.
 const NO_WORD: &[u8] = b"ERR";
 
-/// What exceeds it.
+/// Word counted for all words beyond the maximum.
 const OTHERS: &str = "OTHERS";
 
-/// How often each was told.
+/// Number of times that each error was sent.
 #[derive(Debug, Default)]
 pub struct Errors(Mutex<BTreeMap<String, u64>>);
 
 impl Errors {
-    /// A client was told this.
+    /// Counts an error sent to a client.
     pub fn told(&self, text: &[u8]) {
         let word = shown(first_word(text));
         let mut counts = self.lock();
@@ -34,12 +35,12 @@ impl Errors {
         }
     }
 
-    /// All of them.
+    /// Counts by first word.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         self.lock().clone()
     }
 
-    /// Nothing that panics is done under this lock.
+    /// Locks the counts. Nothing that can panic runs under this lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,7 +52,7 @@ fn first_word(text: &[u8]) -> &[u8] {
     end.map_or(NO_WORD, |end| &head[..end])
 }
 
-/// With no character that `INFO` uses for itself (`getSafeInfoString` in `server.c`).
+/// Replaces the characters that `INFO` uses itself (`getSafeInfoString` in `server.c`).
 fn shown(word: &[u8]) -> Cow<'_, str> {
     let word = String::from_utf8_lossy(word);
     match word.contains(UNSAFE) {
@@ -60,7 +61,7 @@ fn shown(word: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// What [`shown`] replaces.
+/// Characters that [`shown`] replaces.
 const UNSAFE: [char; 4] = ['#', ':', '\n', '\r'];
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! How often something took how long.
+//! Latency histograms.
 
 use std::time::Duration;
 
 use super::Count;
 
-/// Upper bounds are powers of two in microseconds, 1 µs to 18 minutes, but for the last bucket, which has none.
+/// Number of buckets. Upper bounds are powers of two from 1 µs to 18 minutes; the last bucket has none.
 const BUCKETS: usize = 32;
 
-/// Times, counted by one thread and read by others.
+/// Durations, counted by one thread and read by others.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [Count; BUCKETS],
     sum_us: Count,
 }
 
-/// The same at one moment, added up over workers.
+/// A histogram at one moment, summed over workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     buckets: [u64; BUCKETS],
@@ -22,26 +22,27 @@ pub struct Times {
 }
 
 impl Histogram {
-    /// Something took so many microseconds.
+    /// Records a duration in microseconds.
     #[inline]
     pub fn observe(&self, us: u64) {
         self.buckets[bucket(us)].one();
         self.sum_us.add(us);
     }
 
-    /// How many times there were.
+    /// Number of durations recorded.
     pub fn calls(&self) -> u64 {
         self.buckets.iter().map(Count::get).sum()
     }
 }
 
-/// Whole microseconds; [`Duration::as_micros`] counts in 128 bits, and is asked for every ballot.
+/// Returns whole microseconds. Avoids [`Duration::as_micros`], which computes in 128 bits, because this runs for every
+/// ballot.
 #[inline]
 pub fn micros(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()))
 }
 
-/// The first bucket whose bound is not below `us`.
+/// Returns the first bucket whose bound is not below `us`.
 #[inline]
 fn bucket(us: u64) -> usize {
     let bits = u64::BITS - us.saturating_sub(1).leading_zeros();
@@ -49,7 +50,7 @@ fn bucket(us: u64) -> usize {
 }
 
 impl Times {
-    /// Adds those of one worker.
+    /// Adds the histogram of one worker.
     pub fn add(&mut self, histogram: &Histogram) {
         for (sum, count) in self.buckets.iter_mut().zip(&histogram.buckets) {
             *sum += count.get();
@@ -57,7 +58,7 @@ impl Times {
         self.sum_us += histogram.sum_us.get();
     }
 
-    /// What there has been since `before`.
+    /// Returns the durations recorded since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
@@ -68,24 +69,24 @@ impl Times {
         since
     }
 
-    /// The bound of each bucket in seconds, and how many fell into it.
+    /// Returns each bucket's bound in seconds, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bound =
             |at: usize| if at + 1 < BUCKETS { (1_u64 << at) as f64 / 1e6 } else { f64::MAX };
         self.buckets.iter().enumerate().map(move |(at, count)| (bound(at), *count))
     }
 
-    /// How many there were.
+    /// Number of durations recorded.
     pub fn calls(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// All times together, in microseconds.
+    /// Sum of all durations in microseconds.
     pub fn sum_us(&self) -> u64 {
         self.sum_us
     }
 
-    /// The bound of each bucket that is not empty, in microseconds, and how many took no longer.
+    /// Returns the bound of each non-empty bucket in microseconds, and the number of durations up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut all = 0;
         let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -95,7 +96,7 @@ impl Times {
         })
     }
 
-    /// The time, in microseconds, that this share of all calls, at least, did not exceed.
+    /// Returns the duration in microseconds that at least this share of all calls did not exceed.
     pub fn percentile(&self, share: f64) -> u64 {
         let enough = (self.calls() as f64 * share).ceil() as u64;
         self.cumulative().find(|(_, calls)| *calls >= enough).map_or(0, |(us, _)| us)

@@ -1,7 +1,7 @@
-//! What a worker counts while it serves.
+//! Counters that a worker keeps while it serves.
 //!
-//! Each worker has its own counts, and is the only one that writes them: a plain load and store, no lock and no
-//! locked instruction on the hot path. Whoever reads them (`crate::admin`) sees each as it was a moment ago.
+//! Each worker has separate counters and is the only one to write them. An update is a plain load and store, without
+//! locks or locked instructions on the hot path. Readers (`crate::admin`) see each counter as it was a moment ago.
 
 mod contention;
 pub mod errors;
@@ -17,71 +17,71 @@ pub use contention::Contention;
 use errors::Errors;
 use histogram::Histogram;
 
-/// A number that one thread counts up, and others read.
+/// A counter that one thread increments and others read.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Counts `more`.
+    /// Adds `more`.
     pub fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 
-    /// Counts one.
+    /// Adds one.
     pub fn one(&self) {
         self.add(1);
     }
 
-    /// How many there were.
+    /// Current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A number as it was when it was last looked at.
+/// A value as of its last update.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// It is `value` now.
+    /// Sets the value.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// What it was.
+    /// Value at the last update.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What is asked of the masters, as operators think of it.
+/// Kind of request to the masters, from an operator's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// May I have this lock?
+    /// Taking a lock.
     Claim,
-    /// Do I give this lock back?
+    /// Releasing a lock.
     Release,
-    /// May I keep it for longer?
+    /// Extending a lock.
     Expiry,
     /// A script, a transaction, or a command that writes to a register.
     Program,
-    /// What is there?
+    /// Reading keys.
     Read,
     /// Messages.
     Message,
 }
 
 impl Question {
-    /// All of them, in the order of their numbers.
+    /// All questions, in the order of their numbers.
     pub const ALL: [Self; 6] =
         [Self::Claim, Self::Release, Self::Expiry, Self::Program, Self::Read, Self::Message];
 
-    /// Whether nothing is granted where nothing has changed. A program may have been run all the same.
+    /// Whether an unchanged state means that nothing was granted. A program may have run all the same.
     pub fn is_about_a_change(self) -> bool {
         matches!(self, Self::Claim | Self::Release | Self::Expiry)
     }
 
-    /// Its name as a label.
+    /// Name used as a label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Claim => "claim",
@@ -94,22 +94,22 @@ impl Question {
     }
 }
 
-/// What became of it.
+/// Outcome of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A quorum did it.
+    /// A quorum carried it out.
     Granted,
-    /// A quorum had nothing against an answer, and it was no.
+    /// A quorum settled on an answer, and it was no.
     Refused,
-    /// It could have been either, or too few could be asked.
+    /// The outcome could have been either, or too few masters could be asked.
     Undecided,
 }
 
 impl Outcome {
-    /// All of them, in the order of their numbers.
+    /// All outcomes, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Granted, Self::Refused, Self::Undecided];
 
-    /// Its name as a label.
+    /// Name used as a label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Granted => "granted",
@@ -119,67 +119,67 @@ impl Outcome {
     }
 }
 
-/// The counts of one worker.
+/// Counters of one worker.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Requests by the place of their command in the table: answered, and answered with an error.
+    /// Requests by their command's place in the table: answered, and answered with an error.
     requests: Vec<[Count; 2]>,
-    /// By the place of the command.
+    /// Latencies by the command's place.
     latencies: Vec<Histogram>,
     verdicts: [[Count; Outcome::ALL.len()]; Question::ALL.len()],
     masters: Vec<MasterMetrics>,
-    /// Rounds that were begun again because nobody had won, by question.
+    /// Rounds repeated because no client had won, by question.
     retries: [Count; Question::ALL.len()],
-    /// Claims that were taken back on a master.
+    /// Claims taken back on a master.
     pub rollbacks: Count,
-    /// Requests that were refused because too many wait for the same key.
+    /// Requests refused because too many wait for the same key.
     pub turned_away: Count,
     /// Programs that masters answered differently although they held the same.
     pub replies_differing: Count,
-    /// Bytes that clients sent.
+    /// Bytes received from clients.
     pub bytes_in: Count,
-    /// Bytes that clients were sent.
+    /// Bytes sent to clients.
     pub bytes_out: Count,
-    /// Operations in flight, a moment ago.
+    /// Recent number of operations in flight.
     pub in_flight: Gauge,
-    /// How late the event loop was for a timer.
+    /// Delay of the event loop behind its timers.
     pub lag: Histogram,
-    /// Errors that clients were told.
+    /// Errors sent to clients.
     pub errors: Errors,
-    /// Which keys are fought for.
+    /// The most contended keys.
     pub contention: Contention,
 }
 
-/// Of one master.
+/// Counters of one master.
 #[derive(Debug, Default)]
 pub struct MasterMetrics {
-    /// Ballots that were trusted, but belong to a round before the last one.
+    /// Ballots that were trusted but belong to a round before the latest one.
     pub behind: Count,
-    /// Those that were late, errors or lost.
+    /// Ballots that were late, erroneous or lost.
     pub unknown: Count,
-    /// From the request to the ballot, of all others that were trusted.
+    /// Time from the request to the ballot, for all other trusted ballots.
     pub round_trip: Histogram,
-    /// Whether this worker is connected to it, a moment ago.
+    /// Whether this worker was recently connected to the master.
     pub is_up: Gauge,
-    /// Releases and the like that it still has to get, a moment ago.
+    /// Recent number of releases and similar requests that the master has yet to receive.
     pub deferred: Gauge,
-    /// Those that were given up.
+    /// Number of those requests that were given up.
     pub dropped: Gauge,
-    /// Registers that it is known to be behind on, a moment ago.
+    /// Recent number of registers that the master is known to be behind on.
     pub registers_behind: Gauge,
-    /// For how many seconds these have not become fewer.
+    /// Seconds for which that number has not fallen.
     pub not_falling_s: Gauge,
 }
 
 impl MasterMetrics {
-    /// Ballots that were trusted.
+    /// Number of ballots that were trusted.
     pub fn answered(&self) -> u64 {
         self.behind.get() + self.round_trip.calls()
     }
 }
 
 impl Metrics {
-    /// Nothing has happened yet before so many masters.
+    /// Creates zeroed counters for `masters` masters.
     pub fn new(masters: usize) -> Self {
         Self {
             requests: (0..=table::all().len()).map(|_| Default::default()).collect(),
@@ -199,56 +199,56 @@ impl Metrics {
         }
     }
 
-    /// A request was answered. Beyond the end of the table are those that are no command.
+    /// Counts an answered request. Places beyond the end of the table count as unknown commands.
     pub fn request(&self, place: u16, is_error: bool) {
         let place = usize::from(place).min(table::all().len());
         self.requests[place][usize::from(is_error)].one();
     }
 
-    /// How often the command at this place was answered, and answered with an error.
+    /// Number of requests with the command at this place: answered, and answered with an error.
     pub fn requests_at(&self, place: usize) -> (u64, u64) {
         let [done, failed] = &self.requests[place];
         (done.get(), failed.get())
     }
 
-    /// Masters took so many microseconds for a request with the command at this place.
+    /// Records that masters took `us` microseconds for a request with the command at this place.
     pub fn took(&self, place: u16, us: u64) {
         if let Some(latency) = self.latencies.get(usize::from(place)) {
             latency.observe(us);
         }
     }
 
-    /// How long they took for the command at this place.
+    /// Latencies of the command at this place.
     pub fn latency(&self, place: usize) -> &Histogram {
         &self.latencies[place]
     }
 
-    /// A question was decided.
+    /// Counts a decided question.
     pub fn verdict(&self, question: Question, outcome: Outcome) {
         self.verdicts[question as usize][outcome as usize].one();
     }
 
-    /// How often it was.
+    /// Number of questions of this kind with this outcome.
     pub fn verdicts(&self, question: Question, outcome: Outcome) -> u64 {
         self.verdicts[question as usize][outcome as usize].get()
     }
 
-    /// A round is begun again.
+    /// Counts a repeated round.
     pub fn retried(&self, question: Question) {
         self.retries[question as usize].one();
     }
 
-    /// How many were.
+    /// Number of repeated rounds.
     pub fn retries(&self, question: Question) -> u64 {
         self.retries[question as usize].get()
     }
 
-    /// Those of one master.
+    /// Counters of one master.
     pub fn master(&self, master: MasterId) -> &MasterMetrics {
         &self.masters[master.index()]
     }
 
-    /// The name of each command that was used, whether it was answered with an error, and how often.
+    /// Iterates over the commands that were used: the name, whether the answer was an error, and the count.
     pub fn requests(&self) -> impl Iterator<Item = (&'static str, bool, u64)> {
         let names = table::all().iter().map(|spec| spec.name).chain(["unknown"]);
         let outcomes = names.zip(&self.requests).flat_map(|(name, counts)| {

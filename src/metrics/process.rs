@@ -1,4 +1,4 @@
-//! What the process takes of the machine, as `/proc` of Linux tells (`proc(5)`); elsewhere nothing is known.
+//! Resource usage of the process, from Linux's `/proc` (`proc(5)`); unknown on other systems.
 
 use std::fs;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -6,25 +6,24 @@ use std::time::Duration;
 
 use crate::time::clock::{self, Instant};
 
-/// What the process takes, at one moment.
+/// Resource usage of the process at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// Bytes of memory that it holds.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// The most that it ever held.
+    /// Peak resident memory in bytes.
     pub peak_bytes: u64,
-    /// Seconds of processor time: in the kernel, and outside of it.
+    /// Processor time in seconds: in the kernel, and in user mode.
     pub cpu_seconds: (f64, f64),
 }
 
-/// Reading `/proc` takes the kernel longer than everything else in `INFO`, so what it says is believed for a
-/// moment.
+/// Time for which a reading of `/proc` is reused, because it takes the kernel longer than everything else in `INFO`.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// What it takes now, or took a moment ago.
+/// Returns the current resource usage, or that of a moment ago.
 pub fn usage() -> Usage {
     static LAST: Mutex<Kept> = Mutex::new(Kept(None));
-    // Nothing that panics is done under this lock.
+    // Nothing that can panic runs under this lock.
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     last.at(clock::now(), look)
 }
@@ -35,7 +34,7 @@ fn look() -> Usage {
     Usage { resident_bytes, peak_bytes, cpu_seconds: cpu_seconds() }
 }
 
-/// What was found out last, and when.
+/// The last reading and its time.
 struct Kept(Option<(Instant, Usage)>);
 
 impl Kept {
@@ -58,21 +57,21 @@ fn peak_bytes() -> u64 {
     kib_of(&status, "VmHWM:").map_or(0, |kib| kib << 10)
 }
 
-/// The number in a line such as `VmHWM:  1234 kB`.
+/// Returns the number in a line such as `VmHWM:  1234 kB`.
 fn kib_of(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// Bytes of memory that the machine has, or its container may have if that is less.
+/// Returns the machine's memory in bytes, or its container's limit if that is less.
 pub fn available_bytes() -> u64 {
     let limits = CGROUP_LIMITS.iter().filter_map(|path| fs::read_to_string(path).ok());
-    // A container without a limit has a word, or a number beyond any machine.
+    // Without a limit, a container has a word here, or a number beyond any machine.
     let limits = limits.filter_map(|limit| limit.trim().parse().ok());
     limits.chain(machine_bytes()).min().unwrap_or(u64::MAX)
 }
 
-/// Bytes of memory that the machine has, if that is known.
+/// Returns the machine's memory in bytes, if known.
 pub fn machine_bytes() -> Option<u64> {
     static BYTES: OnceLock<Option<u64>> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -81,13 +80,13 @@ pub fn machine_bytes() -> Option<u64> {
     })
 }
 
-/// In cgroups of version 2, and of version 1.
+/// Memory limits of cgroups version 2 and version 1.
 const CGROUP_LIMITS: [&str; 2] =
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
 fn cpu_seconds() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program comes before, and may hold spaces.
+    // The program's name comes before the fields and may contain spaces.
     let after = stat.rsplit(')').next().unwrap_or_default();
     let ticks = |at: usize| after.split_whitespace().nth(at).and_then(|ticks| ticks.parse().ok());
     let seconds =
@@ -95,7 +94,7 @@ fn cpu_seconds() -> (f64, f64) {
     (seconds(STIME), seconds(UTIME))
 }
 
-/// Counted from the state, which is the first field after the name.
+/// Indexes of fields, counted from the state, which is the first field after the name.
 const UTIME: usize = 11;
 const STIME: usize = 12;
 
