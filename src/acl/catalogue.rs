@@ -1,5 +1,5 @@
-//! All commands and subcommands that rules can name: those of the table, those of Redis 7.0 that only
-//! scripts can call, and the subcommands of both.
+//! All commands and subcommands that rules can name: those of the table, those of Redis 7.0 that only scripts can
+//! call, and the subcommands of both.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -7,21 +7,21 @@ use std::sync::LazyLock;
 use super::Categories;
 use crate::catalogue::table::{self, SUBCOMMANDS, Spec};
 
-/// A command or subcommand: where it is in the catalogue. Those of the table come first, in its order.
+/// Index of a command or subcommand in the catalogue. Commands of the table come first, in its order.
 pub type Place = usize;
 
-/// What is known about one.
+/// Properties of a command or subcommand.
 #[derive(Debug)]
 pub struct Entry {
-    /// In lower case; of a subcommand with its command: `client|list`.
+    /// Name in lower case; a subcommand's follows its command: `client|list`.
     pub name: &'static str,
-    /// The groups it is in.
+    /// Categories of the command.
     pub categories: Categories,
-    /// Number of arguments, its names included; `-n`: at least `n`. Of a subcommand only.
+    /// Number of arguments including the names; `-n` means at least `n`. Set only for subcommands.
     pub arity: Option<i8>,
-    /// Clients may always send it (`no_auth` among the flags of Redis).
+    /// Whether clients may always send it (`no_auth` among Redis's flags).
     pub is_free: bool,
-    /// Where its subcommands are.
+    /// Places of the subcommands.
     pub subcommands: Range<Place>,
 }
 
@@ -46,7 +46,7 @@ static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     commands.chain(subcommands).collect()
 });
 
-/// The subcommands of `name`, when the first of all is at `first`.
+/// Returns the places of the subcommands of `name`, where `first` is the place of the first subcommand of all.
 fn subcommands_of(name: &str, first: Place) -> Range<Place> {
     let container = |full: &'static str| full.split('|').next().unwrap_or(full);
     let start = SUBCOMMANDS.partition_point(|it| container(it.name) < name);
@@ -54,24 +54,24 @@ fn subcommands_of(name: &str, first: Place) -> Range<Place> {
     first + start..first + end
 }
 
-/// Everything, by its place.
+/// Returns all entries, indexed by place.
 pub fn all() -> &'static [Entry] {
     &ENTRIES
 }
 
-/// The entry of a command in the table.
+/// Returns the entry of a command in the table.
 pub fn of(spec: &Spec) -> (Place, &'static Entry) {
     let place = usize::from(spec.place);
     (place, &ENTRIES[place])
 }
 
-/// The command, or with `|` the subcommand, of this name in any case.
+/// Finds a command, or with `|` a subcommand, by name in any case.
 pub fn find(name: &[u8]) -> Option<Place> {
     ENTRIES.iter().position(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
 }
 
 impl Entry {
-    /// Its subcommand of this name, in any case.
+    /// Finds a subcommand of this command by name, in any case.
     pub fn subcommand(&self, word: &[u8]) -> Option<Place> {
         let own = self.name.len() + 1;
         let is_meant =
@@ -79,7 +79,7 @@ impl Entry {
         self.subcommands.clone().find(is_meant)
     }
 
-    /// Whether a request of this many words may be it.
+    /// Whether a request with this many words fits the arity.
     pub fn accepts(&self, words: usize) -> bool {
         self.arity.is_none_or(|arity| {
             let bound = usize::from(arity.unsigned_abs());

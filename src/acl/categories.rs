@@ -1,14 +1,14 @@
-//! The categories of commands (`ACLCommandCategories` in Redis's `acl.c`).
+//! Command categories (`ACLCommandCategories` in Redis's `acl.c`).
 
 use std::ops::BitOr;
 
 use crate::catalogue::table::{Family, Spec};
 
-/// Some of the categories.
+/// A set of categories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Categories(u32);
 
-/// In the order of `ACL CAT`, which is that of `COMMAND INFO`, too.
+/// Names in the order of `ACL CAT`, which is also that of `COMMAND INFO`.
 const NAMES: [&str; 21] = [
     "@keyspace",
     "@read",
@@ -34,30 +34,30 @@ const NAMES: [&str; 21] = [
 ];
 
 impl Categories {
-    /// The one of this name, in any case.
+    /// Returns the category of this name, in any case.
     pub fn named(name: &[u8]) -> Option<Self> {
         let is_meant = |known: &&str| name.eq_ignore_ascii_case(&known.as_bytes()[1..]);
         let place = NAMES.iter().position(is_meant)?;
         Some(Self(1 << place))
     }
 
-    /// The names of all there are, each behind an `@`.
+    /// Returns the names of all categories, each with a leading `@`.
     pub fn all_names() -> &'static [&'static str] {
         &NAMES
     }
 
-    /// Their names, each behind an `@`.
+    /// Iterates over the names of the categories in the set, each with a leading `@`.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let is_here = move |(place, _): &(usize, &&'static str)| self.0 & (1 << place) != 0;
         NAMES.iter().enumerate().filter(is_here).map(|(_, name)| *name)
     }
 
-    /// Whether both have one in common.
+    /// Whether the sets share a category.
     pub fn overlap(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Those of a command in the table.
+    /// Returns the categories of a command in the table.
     pub fn of(spec: &Spec) -> Self {
         if is_container(spec) {
             let own = if spec.name == "command" { "connection" } else { "" };
@@ -66,8 +66,8 @@ impl Categories {
         Self::of_words(by_name_or_family(spec)) | by_flags(spec)
     }
 
-    /// The names of categories with what they imply: `slow` is what is not `fast`, `admin` is
-    /// `dangerous` (`setImplicitACLCategories` in Redis's `server.c`).
+    /// Parses category names and adds what they imply: `slow` without `fast`, and `dangerous` for `admin`
+    /// (`setImplicitACLCategories` in Redis's `server.c`).
     pub(super) fn of_words(words: &str) -> Self {
         let named = |word: &str| Self::named(word.as_bytes()).unwrap_or_default();
         let mut categories = words.split_whitespace().map(named).fold(Self::default(), Self::bitor);
@@ -85,14 +85,14 @@ impl BitOr for Categories {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        // What is fast is not slow, whichever side knows it.
+        // A command that either side marks as fast is not slow.
         let both = self.0 | other.0;
         let slow = if both & FAST != 0 { SLOW } else { 0 };
         Self(both & !slow)
     }
 }
 
-/// Their subcommands have the categories that matter.
+/// Whether a command is a container, whose subcommands have the categories that matter.
 fn is_container(spec: &Spec) -> bool {
     const CONTAINERS: [&str; 13] = [
         "acl", "client", "cluster", "command", "config", "function", "latency", "object", "pubsub",
@@ -114,7 +114,7 @@ fn by_flags(spec: &Spec) -> Categories {
     Categories::of_words(&words.join(" "))
 }
 
-/// What the family says, but for commands that Redis has elsewhere.
+/// Returns the family's categories, except for commands that Redis puts elsewhere.
 fn by_name_or_family(spec: &Spec) -> &'static str {
     match spec.name {
         "del" | "unlink" | "exists" | "touch" | "type" => "keyspace",
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(of("role"), ["admin", "fast", "dangerous"]);
         assert_eq!(of("eval_ro"), ["slow", "scripting"]);
         assert_eq!(of("xgroup"), ["slow"]);
-        // Redis 7.0 does not know it.
+        // Redis 7.0 does not know this command.
         assert_eq!(of("delifeq"), ["write", "string", "fast"]);
     }
 

@@ -1,17 +1,17 @@
-//! Which commands a user may send.
+//! Commands that a user may send.
 
 use std::fmt;
 
 use super::Categories;
 use super::catalogue::{self, Place};
 
-/// A set of commands and subcommands, and the rules that made it.
+/// A set of commands and subcommands, and the rules that produced it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Commands {
     bits: [u64; WORDS],
-    /// Also those that nobody has heard of yet.
+    /// Whether the set includes commands that are unknown so far.
     all: bool,
-    /// Whether the rules start from everything.
+    /// Whether the rules start from all commands.
     from_all: bool,
     rules: Vec<String>,
 }
@@ -29,18 +29,18 @@ impl Commands {
         Self { bits: [u64::MAX; WORDS], all: true, from_all: true, rules: Vec::new() }
     }
 
-    /// Whether it is all there is.
+    /// Whether the set includes everything.
     #[inline]
     pub fn is_all(&self) -> bool {
         self.all
     }
 
-    /// Whether this one is among them.
+    /// Whether the set includes this command.
     pub fn contains(&self, place: Place) -> bool {
         self.all || catalogue::all()[place].is_free || self.has(place)
     }
 
-    /// Gives or takes one command with its subcommands, or one subcommand.
+    /// Adds or removes one command with its subcommands, or one subcommand.
     pub(super) fn change(&mut self, place: Place, allow: bool) {
         self.set(place, allow);
         for subcommand in catalogue::all()[place].subcommands.clone() {
@@ -49,7 +49,7 @@ impl Commands {
         self.note(catalogue::all()[place].name, allow);
     }
 
-    /// Gives or takes all of a category.
+    /// Adds or removes all commands of a category.
     pub(super) fn change_category(&mut self, category: Categories, allow: bool) {
         for (place, entry) in catalogue::all().iter().enumerate() {
             if entry.categories.overlap(category) {
@@ -77,7 +77,7 @@ impl Commands {
         }
     }
 
-    /// Keeps a rule in the place of those that it overrules (`ACLUpdateCommandRules` of Redis 7.2).
+    /// Records a rule in place of those that it overrides (`ACLUpdateCommandRules` of Redis 7.2).
     fn note(&mut self, rule: &str, allow: bool) {
         self.rules.retain(|old| {
             let rest = old[1..].strip_prefix(rule);
@@ -87,7 +87,7 @@ impl Commands {
     }
 }
 
-/// As `ACL LIST` has them: `-@all +@read +client|id`.
+/// Prints the form of `ACL LIST`: `-@all +@read +client|id`.
 impl fmt::Display for Commands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.from_all { "+@all" } else { "-@all" })?;

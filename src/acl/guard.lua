@@ -1,6 +1,6 @@
--- The `redis` of a script whose user may not do everything: before it calls the one it is made of, it looks
--- whether the user may (`scriptVerifyACL` in Redis's `script.c`). The rules are strings and Lua patterns that
--- the proxy has made of them; nil is without limits.
+-- The `redis` of a script whose user is restricted: before each call of the inner `redis`, it checks the user's
+-- permissions (`scriptVerifyACL` in Redis's `script.c`). The rules are strings and Lua patterns made by the
+-- proxy; nil is without limits.
 local function guarded(inner)
   local allowed, containers = ALLOWED_COMMANDS, CONTAINERS
   local keys, channels = ALLOWED_KEYS, ALLOWED_CHANNELS
@@ -21,7 +21,7 @@ local function guarded(inner)
     return false
   end
 
-  -- The name in the catalogue, where subcommands follow a bar.
+  -- The name in the catalogue: subcommands follow a bar.
   local function full_name(...)
     local name, word = ...
     name = string.lower(name)
@@ -31,10 +31,10 @@ local function guarded(inner)
     return name
   end
 
-  -- Which words are keys is for Redis to say. Where it finds none, it touches none.
+  -- Redis decides which words are keys. A call for which it finds none touches none.
   WITHOUT_KEYS
-  -- Keys that Redis writes to without having found them: the last of several STORE and STOREDIST, also behind
-  -- a key with the name of another option, and that of a PFMERGE without sources.
+  -- Keys that Redis writes without finding them: the last of several STORE and STOREDIST, even after a key named
+  -- like another option, and the key of a PFMERGE without sources.
   local first_option = { sort = 3, georadius = 7, georadiusbymember = 6 }
   local with_value = { STORE = true, STOREDIST = true, COUNT = true, BY = true, GET = true }
   local function overlooked(name, ...)
@@ -79,8 +79,8 @@ local function guarded(inner)
     return type(channel) ~= 'string' or is_like(channel, channels)
   end
 
-  -- SORT reads keys that are not among its words (`sortCommandGeneric`). Behind a word that is no option, Redis
-  -- does not look.
+  -- SORT reads keys that are not among its words (`sortCommandGeneric`). Redis stops looking at a word that is no
+  -- option.
   local sort_options = { ASC = 1, DESC = 1, ALPHA = 1, BY = 2, STORE = 2, LIMIT = 3 }
   local function is_whole(number)
     number = type(number) == 'number' and string.format('%.17g', number) or number
@@ -102,7 +102,7 @@ local function guarded(inner)
     end
   end
 
-  -- What the user is told, if anything.
+  -- The error for the user, if any.
   local function refusal(name, ...)
     if allowed and not is_among(name, allowed) then
       return "ERR The user executing the script can't run this command or subcommand"
@@ -118,7 +118,7 @@ local function guarded(inner)
     end
   end
 
-  -- Whether Redis has an error of its own for this command, which comes before that of a user.
+  -- Whether Redis itself refuses this command, with an error that precedes the user's.
   local function is_refused_anyway(name, ...)
     for at = 1, select('#', ...) do
       local kind = type((select(at, ...)))
@@ -138,7 +138,7 @@ local function guarded(inner)
     if arity > 0 and words ~= arity or words < -arity then
       return true
     end
-    -- RESP3 has a set of them, RESP2 a list.
+    -- RESP3 has a set of flags, RESP2 a list.
     for at, flag in pairs(info[3].set or info[3]) do
       flag = info[3].set and at or flag
       if flag.ok == 'noscript' then
@@ -158,7 +158,7 @@ local function guarded(inner)
       if not why or is_refused_anyway(name, ...) then
         return run(...)
       end
-      -- As Redis makes it of an error that it finds before it calls anything.
+      -- Like an error that Redis finds before it calls anything.
       local refused = { err = why }
       refused.ignore_error_stats_update = true
       if raises then

@@ -1,7 +1,7 @@
-//! The rules of a user in Lua: `lua/program/guard.lua`, filled in.
+//! A user's rules in Lua: `guard.lua`, with its placeholders filled in.
 //!
-//! What a script calls is decided while it runs, so the rules have to go with it to the masters. There
-//! they are one string of names that is searched, and patterns of Lua's own, which has no globs.
+//! A script's calls are decided while it runs, so the rules must travel with it to the masters. There, the names are
+//! one string to search, and the patterns are Lua's own, because Lua has no globs.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::{Patterns, User, catalogue};
 use crate::catalogue::keys::WITHOUT_KEYS;
 use crate::resp::glob;
 
-/// Lua that declares `guarded`, a function from one `redis` to another that keeps to the rules.
+/// Lua code that declares `guarded`, a function from one `redis` to another that obeys the rules.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Guard {
-    /// The text.
+    /// The code.
     pub lua: String,
 }
 
@@ -35,7 +35,7 @@ impl Guard {
     }
 }
 
-/// Names with a space around each, in quotes.
+/// Returns the names with a space around each, in quotes.
 fn word_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: String = names.map(|name| format!("{name} ")).collect();
     format!("' {names}'")
@@ -47,7 +47,7 @@ fn patterns(patterns: &Patterns) -> String {
     format!("{{{items}}}")
 }
 
-/// A text as Lua reads it in quotes; every byte that is no letter or digit is spelled by its number.
+/// Returns a text as a quoted Lua string. Every byte that is not a letter or digit is written as its number.
 fn literal(text: &[u8]) -> String {
     let mut quoted = String::from("'");
     for byte in text {
@@ -61,7 +61,7 @@ fn literal(text: &[u8]) -> String {
     quoted + "'"
 }
 
-/// The Lua pattern that finds what `glob` matches.
+/// Returns the Lua pattern that finds what `glob` matches.
 fn pattern(glob: &[u8]) -> Vec<u8> {
     if !glob.is_empty() && glob.iter().all(|byte| *byte == b'*') {
         // Stars alone do not match an empty text.
@@ -79,7 +79,7 @@ fn pattern(glob: &[u8]) -> Vec<u8> {
     pattern
 }
 
-/// A class of these bytes. Each is named: the ends of a range cannot be escaped.
+/// Writes a class of these bytes. Each byte is listed, because the ends of a range cannot be escaped.
 fn one_of(bytes: &[u8], pattern: &mut Vec<u8>) {
     match bytes {
         [] => pattern.extend_from_slice(b"[^%z%Z]"),
@@ -93,7 +93,7 @@ fn one_of(bytes: &[u8], pattern: &mut Vec<u8>) {
     }
 }
 
-/// A character as itself. Lua's patterns end at a NUL.
+/// Writes a character that stands for itself. Lua's patterns end at a NUL.
 fn escape(byte: u8, pattern: &mut Vec<u8>) {
     match byte {
         0 => pattern.extend_from_slice(b"%z"),
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether Lua finds `text` by the pattern that is made of `glob`.
+    /// Whether Lua finds `text` by the pattern derived from `glob`.
     fn finds(lua: &Lua, glob: &[u8], text: &[u8]) -> bool {
         let find =
             format!("return string.find({}, {}) ~= nil", literal(text), literal(&pattern(glob)));

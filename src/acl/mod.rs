@@ -1,12 +1,12 @@
-//! Users, and what they may do: the words of Redis's ACL (`acl.c`).
+//! Users and their permissions, in the words of Redis's ACL (`acl.c`).
 //!
-//! * [`Users`]: everybody whom the settings name, and how they log in; [`User`]: one of them;
-//! * `rules`: one word of a rule and what it changes; [`Commands`], [`Patterns`]: what it comes to;
-//! * [`catalogue`]: all commands and subcommands; [`Categories`]: the groups that rules give and take;
+//! * [`Users`]: all users in the settings, and their logins; [`User`]: one of them;
+//! * `rules`: one word of a rule and the change it makes; [`Commands`], [`Patterns`]: the resulting permissions;
+//! * [`catalogue`]: all commands and subcommands; [`Categories`]: the groups that rules add and remove;
 //! * `password`: passwords, of which only digests are kept;
-//! * [`guard`]: the same rules in Lua, for what scripts call on the masters.
+//! * [`guard`]: the same rules in Lua, for calls by scripts on the masters.
 //!
-//! Nothing here knows a connection: who asks and what becomes of a refusal is the business of `command`.
+//! Nothing here knows about connections. `command` knows who sends a request, and handles refusals.
 
 pub mod catalogue;
 mod categories;

@@ -1,4 +1,4 @@
-//! Passwords. Only their SHA-256 is kept, as in `ACL LIST` of Redis.
+//! Passwords. Only their SHA-256 digests are kept, as in Redis's `ACL LIST`.
 
 use std::fmt;
 use std::hint::black_box;
@@ -10,14 +10,14 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 pub(super) struct Hash([u8; SHA256_OUTPUT_LEN]);
 
 impl Hash {
-    /// That of this password.
+    /// Returns the digest of a password.
     pub(super) fn of(password: &[u8]) -> Self {
         let mut hash = [0; SHA256_OUTPUT_LEN];
         hash.copy_from_slice(digest(&SHA256, password).as_ref());
         Self(hash)
     }
 
-    /// Written out as rules have it: 64 digits, letters in lower case (`ACLCheckPasswordHash`).
+    /// Parses a digest as written in rules: 64 digits, letters in lower case (`ACLCheckPasswordHash`).
     pub(super) fn parse(hex: &[u8]) -> Option<Self> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -34,14 +34,14 @@ impl Hash {
         Some(Self(hash))
     }
 
-    /// Whether both are of one password, in a time that does not depend on where they differ.
+    /// Whether both digests are equal. Takes the same time wherever they differ.
     pub(super) fn is(&self, other: &Self) -> bool {
         let differences = self.0.iter().zip(&other.0);
         let all = differences.fold(0, |all, (a, b)| all | black_box(a ^ b));
         black_box(all) == 0
     }
 
-    /// What [`Hash::parse`] reads.
+    /// Returns the digest in the form that [`Hash::parse`] reads.
     pub(super) fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -1,18 +1,18 @@
-//! Which keys or channels a user may touch.
+//! Keys or channels that a user may access.
 
 use crate::resp::glob;
 
-/// Glob patterns; a word that matches one of them is allowed.
+/// Glob patterns. A word that matches any of them is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Patterns {
-    /// Every word.
+    /// All words.
     All,
-    /// What these match, in the order in which rules named them.
+    /// Words that match these patterns, in the order of the rules.
     Some(Vec<Box<[u8]>>),
 }
 
 impl Patterns {
-    /// No word.
+    /// No words.
     pub const NONE: Self = Self::Some(Vec::new());
 
     /// Whether every word is allowed.
@@ -20,13 +20,13 @@ impl Patterns {
         *self == Self::All
     }
 
-    /// Whether this key or channel is.
+    /// Whether this key or channel is allowed.
     pub fn allow(&self, word: &[u8]) -> bool {
         self.any(|pattern| glob::matches(pattern, word, false))
     }
 
-    /// Whether somebody may listen to all channels that match `pattern`: only if it is one of these
-    /// (`ACLCheckChannelAgainstList` in Redis's `acl.c`).
+    /// Whether a subscription to all channels that match `pattern` is allowed, which requires the very same pattern
+    /// here (`ACLCheckChannelAgainstList` in Redis's `acl.c`).
     pub fn allow_pattern(&self, pattern: &[u8]) -> bool {
         self.any(|own| own == pattern)
     }
@@ -38,7 +38,7 @@ impl Patterns {
         }
     }
 
-    /// One more; false when every word is allowed already.
+    /// Adds a pattern. Returns false if every word is already allowed.
     #[must_use]
     pub(super) fn add(&mut self, pattern: &[u8]) -> bool {
         match self {
@@ -50,7 +50,7 @@ impl Patterns {
         true
     }
 
-    /// As rules have them, `sign` before each.
+    /// Returns the patterns in the form of rules, each with a leading `sign`.
     pub fn described(&self, sign: u8) -> Vec<Vec<u8>> {
         let rule = |pattern: &[u8]| [&[sign][..], pattern].concat();
         match self {

@@ -1,12 +1,11 @@
-//! One word of a rule and what it changes (`ACLSetUser` in Redis's `acl.c`).
+//! Applies one word of a rule to a user (`ACLSetUser` in Redis's `acl.c`).
 
 use super::password::Hash;
 use super::user::User;
 use super::{Categories, Commands, Patterns, catalogue};
 use crate::resp::word::is;
 
-/// What is wrong with a word. The text goes behind `rule 3`, or behind the word itself where that cannot
-/// be a secret.
+/// Error in a word. The text follows `rule 3`, or the word itself if that cannot be a secret.
 type Wrong = &'static str;
 
 /// Whether a word sets or removes passwords.
@@ -14,12 +13,12 @@ pub(super) fn is_about_passwords(word: &[u8]) -> bool {
     matches!(word.first(), Some(b'>' | b'<' | b'#' | b'!')) || is(word, &["nopass", "resetpass"])
 }
 
-/// Whether a word may be shown to whoever reads the log: it has one of the signs of other rules.
+/// Whether a word may appear in the log, which is the case if it has the sign of a rule that is not about passwords.
 pub(super) fn may_be_shown(word: &[u8]) -> bool {
     matches!(word.first(), Some(b'+' | b'-' | b'~' | b'&' | b'%'))
 }
 
-/// Applies one word.
+/// Applies one word to `user`.
 pub(super) fn apply(user: &mut User, word: &[u8]) -> Result<(), Wrong> {
     let rest = word.get(1..).unwrap_or_default();
     match word.first() {
@@ -51,7 +50,7 @@ fn named(user: &mut User, word: &[u8]) -> Result<(), Wrong> {
         b"allcommands" => user.commands = Commands::all(),
         b"nocommands" => user.commands = Commands::none(),
         b"reset" => user.reset(),
-        // They are about RESTORE, which the masters check as they are told to.
+        // These concern RESTORE, which the masters check as configured.
         b"sanitize-payload" | b"skip-sanitize-payload" => {}
         _ => return Err("is no rule"),
     }
@@ -69,7 +68,7 @@ fn pattern(patterns: &mut Patterns, pattern: &[u8], refused: Wrong) -> Result<()
     if patterns.add(pattern) { Ok(()) } else { Err(refused) }
 }
 
-/// `%RW~pattern` is `~pattern`.
+/// Applies `%RW~pattern`, which equals `~pattern`.
 fn read_write(user: &mut User, rest: &[u8]) -> Result<(), Wrong> {
     let at = rest.iter().position(|byte| *byte == b'~').ok_or("is no rule")?;
     match &rest[..at].to_ascii_uppercase()[..] {
@@ -101,7 +100,7 @@ fn of_category(user: &mut User, category: &[u8], allow: bool) -> Result<(), Wron
     Ok(())
 }
 
-/// `+select|0`, which Redis calls a misuse and takes all the same.
+/// Whether a word is like `+select|0`, which Redis calls a misuse but accepts.
 fn has_no_subcommands(name: &[u8]) -> bool {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
     let command = parts.next().and_then(catalogue::find);
@@ -208,7 +207,7 @@ mod tests {
             let _ = apply(&mut User::new("alice"), &word);
         }
 
-        /// `ACL LIST` says what the rules came to: whoever reads it back may do the same.
+        /// The output of `ACL LIST` grants the same permissions when parsed again.
         #[test]
         fn what_is_listed_means_the_same(
             words in proptest::collection::vec(proptest::sample::select(WORDS), 0..12)

@@ -1,4 +1,4 @@
-//! One user.
+//! A single user.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use super::guard::Guard;
 use super::password::Hash;
 use super::{Commands, Patterns};
 
-/// Somebody who may log in, and what is allowed then.
+/// A user who may log in, and the user's permissions.
 #[derive(Clone, Debug)]
 pub struct User {
     name: Arc<str>,
@@ -17,12 +17,12 @@ pub struct User {
     pub(super) commands: Commands,
     pub(super) keys: Patterns,
     pub(super) channels: Patterns,
-    /// What scripts are guarded by, made when the first of them comes.
+    /// Guard for the user's scripts, built for the first of them.
     guard: OnceLock<Arc<Guard>>,
 }
 
 impl User {
-    /// As a rule finds a new one: off, and nothing is allowed.
+    /// Creates a user the way a rule does: off, and without permissions.
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -36,7 +36,7 @@ impl User {
         }
     }
 
-    /// `on nopass allkeys allchannels allcommands`
+    /// Creates a user with `on nopass allkeys allchannels allcommands`.
     pub(super) fn without_limits(name: &str) -> Self {
         Self {
             is_on: true,
@@ -48,71 +48,71 @@ impl User {
         }
     }
 
-    /// Whether `other` may do the same.
+    /// Whether `other` has the same permissions.
     pub fn may_the_same(&self, other: &Self) -> bool {
         self.commands == other.commands
             && self.keys == other.keys
             && self.channels == other.channels
     }
 
-    /// Its name.
+    /// Name of the user.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Whether nothing is forbidden.
+    /// Whether the user may do everything.
     pub fn is_unrestricted(&self) -> bool {
         self.commands.is_all() && self.keys.is_all() && self.channels.is_all()
     }
 
-    /// Whether anybody may log in with any password.
+    /// Whether any password is accepted.
     pub fn is_nopass(&self) -> bool {
         self.is_nopass
     }
 
-    /// Whether anybody may log in.
+    /// Whether anyone may log in.
     pub fn is_open(&self) -> bool {
         self.is_on && self.is_nopass
     }
 
-    /// Whether somebody with this password may log in (`ACLCheckUserCredentials`).
+    /// Whether this password is accepted (`ACLCheckUserCredentials`).
     pub fn accepts(&self, password: &[u8]) -> bool {
         let given = Hash::of(password);
         self.is_on && (self.is_nopass || self.passwords.iter().any(|own| own.is(&given)))
     }
 
-    /// What may be sent.
+    /// Commands that the user may send.
     pub fn commands(&self) -> &Commands {
         &self.commands
     }
 
-    /// What may be read and written.
+    /// Keys that the user may read and write.
     pub fn keys(&self) -> &Patterns {
         &self.keys
     }
 
-    /// Where messages may be sent, and heard from.
+    /// Channels that the user may publish and subscribe to.
     pub fn channels(&self) -> &Patterns {
         &self.channels
     }
 
-    /// What keeps its scripts to the rules.
+    /// Returns the guard that restricts the user's scripts.
     pub fn guard(&self) -> &Arc<Guard> {
         self.guard.get_or_init(|| Arc::new(Guard::of(self)))
     }
 
-    /// `on` or `off`, and `nopass`.
+    /// Returns the flags: `on` or `off`, and `nopass`.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         let on = if self.is_on { "on" } else { "off" };
         std::iter::once(on).chain(self.is_nopass.then_some("nopass"))
     }
 
-    /// The digests of its passwords.
+    /// Returns the digests of the user's passwords.
     pub fn hashes(&self) -> impl Iterator<Item = String> {
         self.passwords.iter().map(Hash::hex)
     }
 
-    /// The line of `ACL LIST` (`ACLDescribeUser`).
+    /// Returns the user's line in `ACL LIST` (`ACLDescribeUser`).
     pub fn line(&self) -> Vec<u8> {
         let mut words = vec![b"user".to_vec(), self.name.as_bytes().to_vec()];
         words.extend(self.flags().map(|flag| flag.as_bytes().to_vec()));
@@ -133,7 +133,7 @@ impl User {
         }
     }
 
-    /// False when there is no such password.
+    /// Removes a password. Returns false if there is no such password.
     pub(super) fn remove_password(&mut self, password: &Hash) -> bool {
         let before = self.passwords.len();
         self.passwords.retain(|own| own != password);
@@ -155,7 +155,7 @@ impl User {
     }
 }
 
-/// The same rules; whether a script has come yet does not matter.
+/// Compares the rules, regardless of whether the guard has been built.
 impl PartialEq for User {
     fn eq(&self, other: &Self) -> bool {
         let rules = |user: &Self| (user.name.clone(), user.is_on, user.is_nopass);
@@ -163,7 +163,7 @@ impl PartialEq for User {
     }
 }
 
-/// The line of `ACL LIST`, for people.
+/// Prints the line of `ACL LIST`, for people.
 impl fmt::Display for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.line()))

@@ -1,4 +1,4 @@
-//! All users.
+//! The set of all users.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use super::rules::{self, is_about_passwords, may_be_shown};
 use super::user::User;
 use crate::resp::inline;
 
-/// Who every connection is at first.
+/// User of every connection before it logs in.
 pub const DEFAULT_USER: &str = "default";
 
-/// Everybody whom the settings name, and always [`DEFAULT_USER`].
+/// All users in the settings, and always [`DEFAULT_USER`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Users(BTreeMap<Arc<str>, Arc<User>>);
 
-/// One sentence about what is wrong with a user; no password is in it.
+/// Error in a user's definition, as one sentence that contains no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("users: {0}")]
 pub struct InvalidUser(String);
 
-/// Only the default user, who needs no password and may do everything.
+/// Creates a set with only the default user, who needs no password and may do everything.
 impl Default for Users {
     fn default() -> Self {
         let mut users = Self(BTreeMap::new());
@@ -29,12 +29,12 @@ impl Default for Users {
 }
 
 impl Users {
-    /// What `lines` say, each what follows `user` in a redis.conf; `requirepass` is the password of the
+    /// Parses `lines`, each of which holds the text after `user` in a redis.conf. `requirepass` is the password of the
     /// default user.
     ///
     /// # Errors
-    /// The first rule that Redis would not take, a user that is named twice, and two places that set the
-    /// default user's password.
+    /// Returns an error for the first rule that Redis would reject, for a user named twice, and if two settings set
+    /// the default user's password.
     pub fn parse<'a>(
         lines: impl IntoIterator<Item = &'a str>,
         requirepass: Option<&str>,
@@ -68,7 +68,7 @@ impl Users {
         self
     }
 
-    /// The same with another password of the default user, or with none that is asked for
+    /// Returns the users with another password for the default user, or with none required
     /// (`ACLUpdateDefaultUserPassword`).
     #[must_use]
     pub fn with_requirepass(&self, requirepass: Option<&str>) -> Self {
@@ -89,22 +89,22 @@ impl Users {
         self.0.insert(Arc::clone(user.name()), Arc::new(user));
     }
 
-    /// Who every connection is at first.
+    /// Returns the user of every connection before it logs in.
     pub fn default_user(&self) -> &Arc<User> {
         self.0.get(DEFAULT_USER).expect("no set of users is made without it")
     }
 
-    /// The user of this name.
+    /// Returns the user with this name.
     pub fn named(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.0.get(std::str::from_utf8(name).ok()?)
     }
 
-    /// The user of this name, if that is its password.
+    /// Returns the user with this name if the password is correct.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
         self.named(name).filter(|user| user.accepts(password))
     }
 
-    /// Everybody, by name.
+    /// Iterates over all users, by name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<User>> {
         self.0.values()
     }
@@ -128,14 +128,15 @@ fn entry(index: usize, wrong: &str) -> InvalidUser {
     InvalidUser(format!("entry {} {wrong}", index + 1))
 }
 
-/// As redis.conf parts a line: quotes hold a word together.
+/// Splits a line like redis.conf: quotes hold a word together.
 fn words(line: &str) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     inline::split(line.as_bytes(), |word| words.push(word.to_vec())).ok()?;
     Some(words)
 }
 
-/// `CLIENT LIST` must be able to show a name, and it must not be a rule, which could be a password.
+/// Returns the name if it is valid. `CLIENT LIST` must be able to show it, and it must not look like a rule, which
+/// could be a password.
 fn checked_name(name: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(name).ok()?;
     let is_plain = !name.chars().any(|letter| letter.is_whitespace() || letter.is_control());
@@ -220,7 +221,7 @@ mod tests {
         let user = |users: &Users, name: &str| Arc::clone(users.named(name.as_bytes()).unwrap());
         let may_the_same = |name: &str| user(&before, name).may_the_same(&user(&after, name));
         assert_eq!(["alice", "bob", "carol"].map(may_the_same), [false, true, true]);
-        // Whether a script was guarded makes no difference.
+        // Equality ignores whether a script was guarded.
         let guarded = user(&before, "alice");
         guarded.guard();
         assert!(guarded == user(&users(&["alice on >pw +get"]), "alice"));
