@@ -54,9 +54,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let typed = cli.settings().map_err(Failure::usage)?;
     match &cli.action {
         None if cli.test_config => test_config(&typed),
-        Some(_) if cli.test_config => {
-            Err(Failure::usage("--test-config goes without a subcommand"))
-        }
+        Some(_) if cli.test_config => Err(Failure::usage("--test-config takes no subcommand")),
         None => serve(cli),
         Some(Action::Dev(_)) => dev(cli, typed),
         Some(Action::Health(args)) => check_health(&typed, args),
@@ -245,7 +243,7 @@ fn learn(typed: &Typed, args: &LearnArgs) -> Result<(), Failure> {
         if let Some(address) = shown {
             tracing::info!("status at http://{address}/");
         }
-        tracing::info!("everything passes through; SIGINT or SIGTERM ends it with the report");
+        tracing::info!("passing everything through; SIGINT or SIGTERM stops and prints the report");
         tell_system(&[NotifyState::Ready]);
         Ok(())
     };

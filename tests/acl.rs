@@ -48,7 +48,7 @@ async fn a_connection_is_who_it_has_logged_in_as() {
     assert_eq!((field(&line, "user"), field(&line, "name")), ("alice", "mine"));
     for change in [&["ACL", "SETUSER", "bob"][..], &["ACL", "DELUSER", "bob"], &["ACL", "LOAD"]] {
         let refused = error(
-            "ERR users of redlock-proxy are changed in its settings file, which SIGHUP has read again",
+            "ERR users of redlock-proxy are defined in its settings file: edit it and send SIGHUP",
         );
         assert_eq!(client.ask(change).await, refused);
     }
@@ -166,12 +166,16 @@ fn wrong_users_end_the_proxy_with_one_sentence_without_passwords() {
         (
             "alice on >hunter2 +@nonsense",
             "",
-            "users: alice: `+@nonsense` is no command or category",
+            "users: alice: `+@nonsense` is not a command or category",
         ),
         ("alice on hunter2", "", "users: alice: rule 2 is no rule"),
         ("alice (+get ~hunter2)", "", "users: alice: rule 1 is a selector, which is not supported"),
         ("alice %R~x", "", "users: alice: `%R~x` is not supported: use ~pattern"),
-        ("default on >hunter2", "requirepass = 'hunter3'", "both set its password: choose one"),
+        (
+            "default on >hunter2",
+            "requirepass = 'hunter3'",
+            "both requirepass and the default user's rules set its password: use only one",
+        ),
         ("alice", "max-clients-per-user = 'some'", "max-clients-per-user `some`"),
     ] {
         assert_refused(&Settings::with(&[user], more), sentence);
@@ -306,7 +310,7 @@ async fn scripts_in_a_transaction_keep_to_the_rules_of_whoever_sends_them() {
     }
     let Reply::Array(replies) = client.ask(&["EXEC"]).await else { panic!("no list") };
     let said: Vec<_> = replies.iter().map(Reply::text).collect();
-    let two = "ERR scripts of two users cannot run in one transaction: send them on their own";
+    let two = "ERR scripts of different users cannot run in one transaction: send them separately";
     assert!(said[1].starts_with("ERR The user executing the script can't access"), "{said:?}");
     assert_eq!([&said[..1], &said[2..]].concat(), ["OK", "OK", two, "OK", two]);
     let found = client.ask(&["MGET", "lock:1", "other"]).await;

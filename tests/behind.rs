@@ -189,7 +189,7 @@ async fn settle_says_why_it_cannot() {
     }
     let masters = Masters::start(3);
     let (said, code) = masters.settle(&[], &["list"]);
-    assert!(code == Some(1) && said.contains("no master was used by a proxy"), "{said}");
+    assert!(code == Some(1) && said.contains("no proxy has used these masters"), "{said}");
     let proxy = Proxy::start(&masters, &[]);
     proxy.expect_warnings();
     let (said, code) = masters.settle(&[], &["list", "--db", "99"]);

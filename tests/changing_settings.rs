@@ -105,7 +105,7 @@ async fn wrong_settings_change_nothing() {
     let configured = Configured::start(&masters, "max-clients = 100");
     configured.proxy.expect_warnings();
     let mut client = configured.proxy.raw().await;
-    let wrong = "settings stay as they are: max-clients `0` must be from 1 to 2147483647";
+    let wrong = "keeping the current settings: max-clients `0` must be from 1 to 2147483647";
     configured.change("max-clients = 0\nallow-flush = true", wrong).await;
     let unreadable = "settings.toml line 1: unknown field `nonsense`";
     configured.change("nonsense = 1", unreadable).await;
@@ -123,11 +123,11 @@ async fn a_broken_settings_file_does_not_end_in_a_line_that_reads_like_success()
     let masters = Masters::start(3);
     let configured = Configured::start(&masters, "max-clients = 100");
     configured.proxy.expect_warnings();
-    configured.change("nonsense = 1", "settings stay as they are").await;
+    configured.change("nonsense = 1", "keeping the current settings").await;
     configured.proxy.tells(&["certificates were read again"]).await;
     let log = configured.proxy.log();
     let last = log.iter().rfind(|line| line.contains("SIGHUP")).expect("it was told");
-    assert!(last.contains("ERROR") && last.contains("settings stay as they are"), "{last}");
+    assert!(last.contains("ERROR") && last.contains("keeping the current settings"), "{last}");
 }
 
 #[tokio::test]

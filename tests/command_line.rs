@@ -140,7 +140,7 @@ fn wrong_usage_is_one_sentence_and_64() {
         (vec!["--masters", "a,a"], "master a:6379 is named twice"),
         (vec!["--config", "/nonexistent.toml"], "cannot read /nonexistent.toml"),
         (vec!["--master", "a", "dev"], "masters cannot be named for `dev`"),
-        (vec!["--test-config", "dev"], "--test-config goes without a subcommand"),
+        (vec!["--test-config", "dev"], "--test-config takes no subcommand"),
     ] {
         let sentence = sentence(proxy(&words), 64);
         assert!(sentence.starts_with(expected), "{words:?}: {sentence}");

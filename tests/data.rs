@@ -461,7 +461,7 @@ async fn it_is_told_whether_the_data_redis_is_there() {
     it.data.kill_9();
     let line = told(&it.proxy, "down").await;
     assert!(line.contains("reason=") && !line.ends_with("reason="), "{line}");
-    it.proxy.tells(&["WARN", "the data Redis cannot be used, locks go on without it"]).await;
+    it.proxy.tells(&["WARN", "the data Redis is unavailable, locks still work"]).await;
     it.data.restart_empty();
     told(&it.proxy, "up").await;
     it.proxy.tells(&["INFO", "the data Redis is up"]).await;

@@ -100,7 +100,7 @@ async fn a_master_that_has_become_a_replica_gets_no_request() {
         let answer = it.answer("SET page 2").await;
         assert!(answer.is_none() || answer == Some(Reply::ok()), "by the next master: {answer:?}");
     }
-    it.learner.told("clients are turned away: it is a replica");
+    it.learner.told("clients are rejected: it is a replica");
     refused_no_write(&it.first).await;
 }
 
@@ -113,7 +113,7 @@ async fn a_new_master_with_the_mark_of_a_lock_master_gets_no_client() {
     it.second.ask(&words("CONFIG SET replica-read-only no")).await;
     assert_eq!(it.second.ask(&words("SET redlock-proxy:mark 1")).await, Reply::ok());
     it.sentinel.fail_over(NAME, &it.second).await;
-    it.learner.told("clients are turned away: it has the mark of a master");
+    it.learner.told("clients are rejected: it has the mark of a master");
     assert_eq!(it.answer("SET page 2").await, None);
     assert_eq!(it.second.ask(&words("GET page")).await, Reply::bulk("1"));
 }
@@ -124,7 +124,7 @@ async fn without_sentinels_what_is_open_goes_on_and_nothing_new_begins() {
     let mut client = it.learner.raw().await;
     assert_eq!(client.ask(&words("SET lock:a me NX PX 60000")).await, Reply::ok());
     it.sentinel.kill_9();
-    it.learner.told("clients are turned away: no sentinel tells where shop-1 is");
+    it.learner.told("clients are rejected: no sentinel tells where shop-1 is");
     assert_eq!(it.answer("SET page 2").await, None);
     assert_eq!(client.ask(&words("GET lock:a")).await, Reply::bulk("me"));
     it.sentinel.restart();

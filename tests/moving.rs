@@ -251,7 +251,7 @@ async fn a_user_that_lacks_a_right_is_told_which_and_the_documented_ones_suffice
         reply.is_error(says).then_some(())
     })
     .await;
-    proxy.tells(&["WARN", "the data Redis does not let this proxy ask for locks: NOPERM"]).await;
+    proxy.tells(&["WARN", "the data Redis rejects this proxy's requests for locks: NOPERM"]).await;
     data.ask(&words(&format!("{user} {}", documented_rights()))).await;
     eventually("it can be taken", || async {
         let reply = proxy.raw().await.ask(&words("SET lock:a new NX PX 60000")).await;

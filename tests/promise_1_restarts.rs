@@ -556,7 +556,7 @@ async fn without_a_quorum_that_remembers_masters_wait() {
     }
     granted(&client, "free", "they have waited for long enough").await;
     for proxy in [&proxy, &other] {
-        proxy.tells(&["they begin anew after --restart-wait"]).await;
+        proxy.tells(&["the cluster restarts after --restart-wait"]).await;
         assert!(is_lost(proxy));
         let mut client = proxy.connection().await;
         let info = text(&mut client, &["INFO", "redlock"]).await.expect("a text");

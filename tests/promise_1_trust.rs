@@ -120,7 +120,7 @@ async fn a_master_that_was_a_replica_for_a_moment_is_copied_to() {
     for words in [to, back] {
         assert_eq!(masters[2].ask(&words).await, Reply::ok());
     }
-    proxy.tells(&["the master is on probation", "it followed another instance"]).await;
+    proxy.tells(&["the master is on probation", "it was a replica of another instance"]).await;
     proxy.knows(2, "state", "voter").await;
     masters[2].holds("lock", "mine").await;
 }
@@ -136,7 +136,7 @@ async fn a_node_of_a_cluster_does_not_vote() {
     let proxy = Proxy::unready(&addresses, &SHORT_VOTE);
     proxy.expect_warnings();
     proxy.knows(2, "state", "barred").await;
-    assert!(proxy.says_of(2, "reason").await.contains("it is a node of a cluster"));
+    assert!(proxy.says_of(2, "reason").await.contains("it is a cluster node"));
     let mut client = proxy.connection().await;
     let error = eventually("the proxy says why it does not serve", || {
         let mut client = client.clone();
@@ -440,7 +440,7 @@ async fn check_tells_that_two_names_are_one_instance() {
     let why = format!("the same instance as {}", masters[0].address());
     assert!(lines[3].ends_with(&why), "{text}");
     assert!(text.contains("2 of 3 masters could vote"), "{text}");
-    assert!(text.ends_with("one instance is named twice: name each master once.\n"), "{text}");
+    assert!(text.ends_with("one instance is listed twice: name each master once.\n"), "{text}");
     assert_eq!(output.status.code(), Some(1), "{text}");
 }
 
@@ -499,8 +499,7 @@ async fn check_says_that_older_masters_and_a_younger_one_would_be_used_for_the_f
     let mut client = proxy.connection().await;
     assert_eq!(claim(&mut client, "lock", "mine").await, Ok(Value::Okay));
     assert!(text.contains("it was started after the others: it is copied to first"), "{text}");
-    let sentence = "2 of 3 masters could vote and 2 are needed: a quorum could vote, and what was started later is \
-                    copied to first.\n";
+    let sentence = "2 of 3 masters could vote and 2 are needed: a quorum could vote; masters started later are copied to first.\n";
     assert!(text.ends_with(sentence), "{text}");
     assert_eq!(output.status.code(), Some(0), "{text}");
 }
@@ -520,7 +519,7 @@ async fn check_tells_the_roster() {
     masters[2].restart_empty();
     let output = check(&masters.addresses());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("it was restarted: it will be given back what it forgot"), "{text}");
+    assert!(text.contains("it was restarted: its lost state will be copied back"), "{text}");
     assert!(text.contains("2 of 3 masters could vote"), "{text}");
 }
 
@@ -543,10 +542,7 @@ async fn check_prints_a_verdict_for_each_master() {
     assert!(lines[1].starts_with(&masters[0].address()) && lines[1].ends_with("votes"), "{text}");
     assert!(lines[2].contains("slave") && lines[2].contains("it is a replica"), "{text}");
     assert!(lines[3].contains("noeviction") && lines[3].ends_with("votes"), "{text}");
-    assert!(
-        text.ends_with("but all have to be there when they are used for the first time.\n"),
-        "{text}"
-    );
+    assert!(text.ends_with("but all masters must be reachable for the first use.\n"), "{text}");
     masters[2].kill_9();
     let output = check(&masters.addresses());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

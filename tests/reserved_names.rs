@@ -11,7 +11,7 @@ use support::{
 /// A master that is busy with other tests has time to answer.
 const PATIENT: [&str; 2] = ["--vote-timeout", "2s"];
 
-const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own";
+const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are reserved";
 
 fn setup() -> Option<(Masters, Proxy)> {
     if target_is_plain_redis() {
@@ -171,7 +171,7 @@ async fn a_script_cannot_make_up_a_name_of_the_proxy_s_own() {
 }
 
 fn refused_whole() -> String {
-    format!("{REFUSAL}: give the key or channel another name")
+    format!("{REFUSAL}: choose another name for the key or channel")
 }
 
 /// What tells which keys there are, each with what it answers while there is the key `free` in database 3.

@@ -83,7 +83,7 @@ fn commands(user: &mut User, name: &[u8], allow: bool) -> Result<(), Wrong> {
         return of_category(user, category, allow);
     }
     let place = catalogue::find(name).ok_or_else(|| match has_no_subcommands(name) {
-        true => "names a subcommand of a command that has none",
+        true => "names a subcommand of a command without subcommands",
         false => NO_COMMAND,
     })?;
     user.commands.change(place, allow);
@@ -108,10 +108,10 @@ fn has_no_subcommands(name: &[u8]) -> bool {
         && command.is_some_and(|place| catalogue::all()[place].subcommands.is_empty())
 }
 
-const NO_COMMAND: Wrong = "is no command or category";
-const NO_HASH: Wrong = "is not the SHA-256 of a password: 64 digits, letters in lower case";
+const NO_COMMAND: Wrong = "is not a command or category";
+const NO_HASH: Wrong = "is not a SHA-256 digest: 64 hexadecimal digits in lower case";
 const NO_SUCH_PASSWORD: Wrong = "removes a password that the user does not have";
-const SELECTOR: Wrong = "is a selector, which is not supported: name a second user instead";
+const SELECTOR: Wrong = "is a selector, which is not supported: define a second user instead";
 const READ_OR_WRITE: Wrong = "is not supported: use ~pattern, and +@read or +@write";
 const AFTER_ALL_KEYS: Wrong = "has no effect after all keys: say resetkeys before it";
 const AFTER_ALL_CHANNELS: Wrong = "has no effect after all channels: say resetchannels before it";
@@ -183,7 +183,7 @@ mod tests {
             ("+@", NO_COMMAND),
             ("-nonsense", NO_COMMAND),
             ("+client|nonsense", NO_COMMAND),
-            ("+select|0", "names a subcommand of a command that has none"),
+            ("+select|0", "names a subcommand of a command without subcommands"),
             ("%R~x", READ_OR_WRITE),
             ("%X~x", "is no rule"),
             ("%RW", "is no rule"),

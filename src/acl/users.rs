@@ -145,7 +145,7 @@ fn checked_name(name: &[u8]) -> Option<&str> {
 }
 
 const TWO_PASSWORDS: &str =
-    "requirepass and the rules of the default user both set its password: choose one";
+    "both requirepass and the default user's rules set its password: use only one";
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_without_passwords() {
         for (lines, sentence) in [
-            (&["alice +@nonsense"][..], "users: alice: `+@nonsense` is no command or category"),
+            (&["alice +@nonsense"][..], "users: alice: `+@nonsense` is not a command or category"),
             (&["alice on hunter2"], "users: alice: rule 2 is no rule"),
             (
                 &["alice on <hunter2"],

@@ -79,7 +79,7 @@ impl Page<'_, '_> {
 
     fn verdicts(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let help = "What became of what masters were asked, by kind of question.";
+        let help = "Outcome of operations, by operation.";
         let mut family =
             self.encoder.encode_descriptor("verdicts", help, None, MetricType::Counter)?;
         for question in Question::ALL {
@@ -91,19 +91,20 @@ impl Page<'_, '_> {
         }
         self.retries()?;
         let count = status::sum(shared, |metrics| metrics.rollbacks.get());
-        self.counter("rollbacks", "Claims that were taken back on a master.", count)?;
+        self.counter("rollbacks", "Claims rolled back on a master.", count)?;
         let count = status::sum(shared, |metrics| metrics.turned_away.get());
         self.counter("turned_away", "Requests refused because too many wait for one key.", count)?;
         let count = status::sum(shared, |metrics| metrics.replies_differing.get());
-        let help = "Programs that masters answered differently although they held the same.";
+        let help =
+            "Programs to which masters gave different replies although they held the same state.";
         self.counter("replies_differing", help, count)
     }
 
     fn retries(&mut self) -> fmt::Result {
         let shared = self.shared;
         let split = status::sum(shared, |metrics| metrics.retries(Question::Claim));
-        self.counter("split_votes", "Rounds of claims in which nobody won.", split)?;
-        let mut family = self.counters("retries", "Rounds that were begun again.")?;
+        self.counter("split_votes", "Claim rounds that no client won.", split)?;
+        let mut family = self.counters("retries", "Rounds that were retried.")?;
         for question in Question::ALL {
             let count = status::sum(shared, |metrics| metrics.retries(question));
             counter(&mut family, &[("operation", question.name())], count)?;
@@ -116,52 +117,57 @@ impl Page<'_, '_> {
         let registry = &shared.registry;
         let (accepted, rejected) = registry.accepted_and_rejected();
         let (connected, max) = (registry.connected(), shared.live().max_clients);
-        self.gauge("clients", "Clients that are connected.", None, connected as f64)?;
-        self.gauge("max_clients", "How many may be.", None, max as f64)?;
-        self.counter("connections", "Clients that were let in.", accepted)?;
-        self.counter("rejected_connections", "Clients that were one too many.", rejected)?;
+        self.gauge("clients", "Connected clients.", None, connected as f64)?;
+        self.gauge("max_clients", "Maximum number of connected clients.", None, max as f64)?;
+        self.counter("connections", "Accepted connections.", accepted)?;
+        self.counter("rejected_connections", "Connections rejected by max-clients.", rejected)?;
         let denied = registry.guesses().denied();
-        self.counter("denied_logins", "Passwords that were wrong.", denied)?;
-        let help = "Clients that the proxy has disconnected, by reason.";
+        self.counter("denied_logins", "Logins rejected for a wrong password.", denied)?;
+        let help = "Clients disconnected by the proxy, by reason.";
         let mut family = self.counters("disconnected_clients", help)?;
         for why in Disconnected::ALL {
             counter(&mut family, &[("reason", why.name())], registry.disconnections(why))?;
         }
         let (held, limit) = (registry.budget().held(), registry.budget().limit());
-        let (bytes, help) = (Some(&Unit::Bytes), "Memory that clients take.");
+        let (bytes, help) = (Some(&Unit::Bytes), "Memory used by clients.");
         self.gauge("clients_memory", help, bytes, held as f64)?;
-        let help = "How much that may be; 0 is no limit.";
+        let help = "Maximum memory of all clients; 0 means no limit.";
         self.gauge("max_clients_memory", help, bytes, limit as f64)?;
         let errors = registry.not_accepted();
-        self.counter("accept_errors", "Connections that the system did not give us.", errors)?;
+        self.counter("accept_errors", "Failed calls to accept.", errors)?;
         let blocked = registry.blocked();
-        self.gauge("blocked_clients", "Clients that wait for an element.", None, blocked as f64)?;
+        self.gauge(
+            "blocked_clients",
+            "Clients blocked waiting for an element.",
+            None,
+            blocked as f64,
+        )?;
         self.counter("slow_requests", "Requests noted in SLOWLOG.", shared.slowlog.noted())?;
         let bytes = status::sum(shared, |metrics| metrics.bytes_in.get());
-        self.counter("received_bytes", "What clients sent.", bytes)?;
+        self.counter("received_bytes", "Bytes received from clients.", bytes)?;
         let bytes = status::sum(shared, |metrics| metrics.bytes_out.get());
-        self.counter("sent_bytes", "What clients were sent.", bytes)?;
+        self.counter("sent_bytes", "Bytes sent to clients.", bytes)?;
         let count = status::sum(shared, |metrics| metrics.in_flight.get());
-        self.gauge("operations_in_flight", "What masters are being asked.", None, count as f64)
+        self.gauge("operations_in_flight", "Operations in flight on masters.", None, count as f64)
     }
 
     fn masters(&mut self) -> fmt::Result {
         let shared = self.shared;
         let quorum = Quorum::of(shared.settings.masters.len());
         let voters = status::voters(shared).len();
-        self.gauge("masters", "Masters that are configured.", None, quorum.masters() as f64)?;
-        self.gauge("quorum", "How many have to agree.", None, quorum.needed() as f64)?;
-        self.gauge("voters", "How many can vote.", None, voters as f64)?;
+        self.gauge("masters", "Configured masters.", None, quorum.masters() as f64)?;
+        self.gauge("quorum", "Masters needed for a quorum.", None, quorum.needed() as f64)?;
+        self.gauge("voters", "Masters that can vote.", None, voters as f64)?;
         let version = shared.electorate.roster().version;
         self.gauge("roster_version", "Version of the roster.", None, version as f64)?;
-        let help = "Whether a quorum had forgotten, so that data may be lost.";
+        let help = "Whether a quorum had lost its state, so that data may be lost.";
         let is_lost = u8::from(shared.electorate.may_have_lost_data());
         self.gauge("data_may_be_lost", help, None, f64::from(is_lost))?;
 
         if let Some(data) = &shared.data {
             self.data(data)?;
         }
-        self.of_masters("master_up", "Whether a worker is connected to it.", |master| {
+        self.of_masters("master_up", "Whether a worker is connected to the master.", |master| {
             f64::from(u8::from(status::is_up(shared, master)))
         })?;
         let help = "1 for the state that a master is in.";
@@ -173,7 +179,7 @@ impl Page<'_, '_> {
                 gauge(&mut family, &labels, f64::from(u8::from(state == current)))?;
             }
         }
-        let help = "Why a master does not vote, if it could be reached.";
+        let help = "Reason why a reachable master does not vote.";
         let mut family = self.gauges("master_reason", help, None)?;
         for (master, address) in masters(shared) {
             let Some(reason) = shared.electorate.standing(master).reason() else { continue };
@@ -189,17 +195,18 @@ impl Page<'_, '_> {
         let is_up = f64::from(u8::from(Description::of(data).is_up()));
         self.gauge("data_up", "Whether the data Redis can be used.", None, is_up)?;
         let notes = data.notes();
-        let help = "Patterns of locks that have matched nothing for long.";
+        let help = "Lock patterns that have matched nothing for too long.";
         self.gauge("unmatched_patterns", help, None, notes.unmatched_patterns() as f64)?;
-        let help = "Kinds of keys that are used as locks and that no pattern names.";
+        let help = "Kinds of keys used as locks without a matching pattern.";
         self.gauge("unguarded_patterns", help, None, notes.unguarded_patterns() as f64)?;
-        let help = "Commands that take or release a lock, on keys that no pattern names.";
+        let help = "Commands that take or release a lock on keys without a matching pattern.";
         self.counter("unguarded_claims", help, notes.unguarded_claims())
     }
 
     fn probations(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let mut family = self.counters("probations", "How often it came on probation, and why.")?;
+        let mut family =
+            self.counters("probations", "Times that a master was put on probation, by reason.")?;
         for (master, address) in masters(shared) {
             let counts = shared.electorate.probations(master);
             for (reason, count) in Cause::KINDS.into_iter().zip(counts) {
@@ -211,7 +218,7 @@ impl Page<'_, '_> {
 
     fn copying(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let help = "Keys that a master on probation was given back, and about how many there are.";
+        let help = "Keys copied back to a master on probation, and their approximate total.";
         let mut family = self.gauges("copying_keys", help, None)?;
         for (master, address) in masters(shared) {
             if !shared.electorate.waits(master) {
@@ -227,14 +234,15 @@ impl Page<'_, '_> {
 
     fn ballots(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let mut family = self.counters("ballots", "Answers of masters, by whether they count.")?;
+        let mut family =
+            self.counters("ballots", "Answers of masters, by whether they were counted.")?;
         for (master, address) in masters(shared) {
             let answered = status::sum(shared, |metrics| metrics.master(master).answered());
             let unknown = status::sum(shared, |metrics| metrics.master(master).unknown.get());
             counter(&mut family, &[("master", &address), ("ballot", "answered")], answered)?;
             counter(&mut family, &[("master", &address), ("ballot", "unknown")], unknown)?;
         }
-        let help = "From a request to the ballot of a master.";
+        let help = "Time from a request to a master's ballot.";
         let kind = MetricType::Histogram;
         let name = "round_trip";
         let mut family = self.encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
@@ -247,20 +255,20 @@ impl Page<'_, '_> {
 
     fn debts(&mut self) -> fmt::Result {
         let shared = self.shared;
-        self.of_masters("deferred_releases", "What a master still has to be told.", |master| {
+        self.of_masters("deferred_releases", "Releases still to be sent to a master.", |master| {
             status::sum(shared, |metrics| metrics.master(master).deferred.get()) as f64
         })?;
-        let help = "Registers of which it is known not to hold what the others do.";
+        let help = "Registers on which a master is known to lag behind the others.";
         self.of_masters("registers_behind", help, |master| {
             status::sum(shared, |metrics| metrics.master(master).registers_behind.get()) as f64
         })?;
-        let help = "What it was not told for want of room.";
+        let help = "Releases dropped because the queue was full.";
         let mut family = self.counters("dropped_releases", help)?;
         for (master, address) in masters(shared) {
             let dropped = status::sum(shared, |metrics| metrics.master(master).dropped.get());
             counter(&mut family, &[("master", &address)], dropped)?;
         }
-        let mut family = self.counters("copied_keys", "Keys that it was given back.")?;
+        let mut family = self.counters("copied_keys", "Keys copied back to a master.")?;
         for (master, address) in masters(shared) {
             counter(&mut family, &[("master", &address)], shared.electorate.keys_copied(master))?;
         }
@@ -269,7 +277,7 @@ impl Page<'_, '_> {
 
     fn clocks(&mut self) -> fmt::Result {
         let shared = self.shared;
-        let help = "How far its clock is ahead of the one in the middle.";
+        let help = "Offset of the master's clock from the median clock.";
         let mut family = self.gauges("clock_offset", help, Some(&Unit::Seconds))?;
         for (master, address) in masters(shared) {
             let unix_time = shared.electorate.unix_time();
@@ -280,7 +288,7 @@ impl Page<'_, '_> {
     }
 
     fn process(&mut self) -> fmt::Result {
-        let help = "How late the event loop was for a timer.";
+        let help = "Delay of the event loop's timers.";
         let unit = Some(&Unit::Seconds);
         let mut family =
             self.encoder.encode_descriptor("event_loop_lag", help, unit, MetricType::Histogram)?;
@@ -291,7 +299,7 @@ impl Page<'_, '_> {
         self.gauge("scripts", "Scripts in the cache.", None, scripts as f64)?;
         self.gauge("scripts", "What they take.", Some(&Unit::Bytes), bytes as f64)?;
         let (system, user) = process::usage().cpu_seconds;
-        let help = "Processor time that the process has had.";
+        let help = "CPU time used by the process.";
         let unit = Some(&Unit::Seconds);
         let family =
             self.encoder.encode_descriptor("process_cpu", help, unit, MetricType::Counter)?;
@@ -299,7 +307,7 @@ impl Page<'_, '_> {
         let resident = process::usage().resident_bytes;
         let help = "Memory that the process holds.";
         self.gauge("process_resident_memory", help, Some(&Unit::Bytes), resident as f64)?;
-        let mut family = self.gauges("build_info", "The version that runs.", None)?;
+        let mut family = self.gauges("build_info", "Version of the running proxy.", None)?;
         gauge(&mut family, &[("version", env!("CARGO_PKG_VERSION"))], 1.0)
     }
 

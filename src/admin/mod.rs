@@ -89,13 +89,14 @@ impl Admin {
             "/ready" if is_read => self.ready(knows_us),
             _ if !knows_us => plain(
                 StatusCode::MISDIRECTED_REQUEST,
-                "this port is not known by that name: ask it by an IP address, or add the name to --admin-host",
+                "unknown host name: use an IP address, or add the name to --admin-host",
             ),
-            _ if !is_read && names::is_from_another_site(request.headers()) => {
-                plain(StatusCode::FORBIDDEN, "a page of another site may not change anything here")
-            }
+            _ if !is_read && names::is_from_another_site(request.headers()) => plain(
+                StatusCode::FORBIDDEN,
+                "requests from another site may not change anything here",
+            ),
             "/log-level" if !is_read && !is_local => {
-                plain(StatusCode::FORBIDDEN, "the log is changed from this host only")
+                plain(StatusCode::FORBIDDEN, "the log level can only be changed from this host")
             }
             "/log-level" if !is_read => self.set_log_level(request).await,
             _ if !is_read => not_allowed("GET"),
@@ -146,7 +147,9 @@ impl Admin {
             Ok(Err(_)) => {
                 return plain(StatusCode::PAYLOAD_TOO_LARGE, "a filter is at most 4 KiB long");
             }
-            Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the filter did not come"),
+            Err(_) => {
+                return plain(StatusCode::REQUEST_TIMEOUT, "the filter did not arrive in time");
+            }
         };
         let filter = String::from_utf8_lossy(&body);
         match self.log_level.replace(filter.trim()) {

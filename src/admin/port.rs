@@ -92,7 +92,7 @@ async fn accept(
                 tokio::task::yield_now().await;
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept an operator");
+                tracing::warn!(%error, "cannot accept an admin connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -148,7 +148,7 @@ fn not_falling(shared: &Shared, id: MasterId) -> Option<String> {
     let longest = shared.metrics.iter().map(|it| it.master(id).not_falling_s.get()).max()?;
     let count = sum(shared, |metrics| metrics.master(id).registers_behind.get());
     let advice = match is_up(shared, id) && shared.electorate.voters().contains(id) {
-        true => "look at one with `redlock-proxy settle KEY`",
+        true => "inspect one with `redlock-proxy settle KEY`",
         false => "they are settled once it votes again",
     };
     let text = format!("it has missed changes of {count} keys for {longest}s: {advice}");
@@ -182,7 +182,7 @@ pub(super) fn voters(shared: &Shared) -> MasterSet {
     electorate.voters().iter().filter(|master| is_up(shared, *master)).collect()
 }
 
-/// Whether a worker is connected to it.
+/// Whether a worker is connected to the master.
 pub(super) fn is_up(shared: &Shared, master: MasterId) -> bool {
     shared.metrics.iter().any(|metrics| metrics.master(master).is_up.get() > 0)
 }

@@ -159,9 +159,9 @@ impl Task {
         let is_news = was_there || said != self.refusal;
         match &said {
             Some(said) if is_news => {
-                tracing::warn!("the data Redis does not let this proxy ask for locks: {said}");
+                tracing::warn!("the data Redis rejects this proxy's requests for locks: {said}");
             }
-            _ => tracing::debug!("locks cannot be asked for at the data Redis: {error}"),
+            _ => tracing::debug!("cannot request locks at the data Redis: {error}"),
         }
         self.refusal = said;
     }
@@ -186,7 +186,7 @@ impl Task {
         let login = upstream.login();
         tokio::select! {
             biased;
-            () = ended(tenure.as_mut()) => Err(std::io::Error::other("another one is the master now").into()),
+            () = ended(tenure.as_mut()) => Err(std::io::Error::other("the master was replaced").into()),
             error = over(stream, &login, |connection| self.over(connection, orders, was_there)) => error,
         }
     }
@@ -298,7 +298,7 @@ fn text_of(error: &redis::RedisError) -> String {
 fn words_of(error: &ProbeError) -> Option<String> {
     match error {
         ProbeError::WrongPassword => {
-            Some("WRONGPASS the user or the password in --data is another one".to_owned())
+            Some("WRONGPASS the user or the password in --data is wrong".to_owned())
         }
         ProbeError::Refused(error) => error.code().map(|_| text_of(error)),
         ProbeError::Unreachable(_) => None,

@@ -90,15 +90,14 @@ pub const SORT_BY_DENIED: Reply =
 pub const SORT_GET_DENIED: Reply =
     fixed("ERR GET option of SORT denied due to insufficient ACL permissions.");
 /// `ACL SETUSER` and other commands that would change users. Not one of Redis's texts.
-pub const USERS_IN_THE_FILE: Reply = fixed(
-    "ERR users of redlock-proxy are changed in its settings file, which SIGHUP has read again",
-);
+pub const USERS_IN_THE_FILE: Reply =
+    fixed("ERR users of redlock-proxy are defined in its settings file: edit it and send SIGHUP");
 /// `EVAL` after `MULTI` by two different users. Not one of Redis's texts.
 pub const SCRIPTS_OF_TWO_USERS: Reply =
-    fixed("ERR scripts of two users cannot run in one transaction: send them on their own");
+    fixed("ERR scripts of different users cannot run in one transaction: send them separately");
 /// `EVAL` after `MULTI` with a script that could not be checked with the masters. Not one of Redis's texts.
 pub const SCRIPT_NOT_LOOKED_AT: Reply =
-    fixed("TRYAGAIN no quorum of masters has looked at the script when it was queued: try again");
+    fixed("TRYAGAIN no quorum of masters could check the script when it was queued: try again");
 /// `AUTH` when no password is required.
 pub const NO_PASSWORD_SET: Reply = fixed(
     "ERR AUTH <password> called without any password configured for the default user. Are you sure \
@@ -164,15 +163,14 @@ pub const WRITE_FLAG: Reply =
 pub fn lock_and_data(lock: &[u8], data: &[u8]) -> Reply {
     let [lock, data] = [lock, data].map(String::from_utf8_lossy);
     Reply::error(format!(
-        "CROSSSLOT '{lock}' is a lock and '{data}' is not: locks are on the masters, everything else is on the data \
-         Redis, and no request or transaction can be on both"
+        "CROSSSLOT '{lock}' is a lock and '{data}' is not: locks live on the masters and everything else on the data Redis: a request or transaction cannot span both"
     ))
 }
 
 /// A request for the data Redis by a user without credentials to log in there.
 pub fn nobody_on_data(user: &str) -> Reply {
     Reply::error(format!(
-        "NOPERM user '{user}' has no password to log in to the data Redis with: give it one, the same in both places"
+        "NOPERM user '{user}' has no password for the data Redis: set the same password in both places"
     ))
 }
 
@@ -258,14 +256,14 @@ pub fn unsupported_command(name: &[u8]) -> Reply {
 /// A command of later versions that gives a time to live to parts of a key. Not one of Redis's texts.
 pub fn by_clock(command: &str) -> Reply {
     Reply::error(format!(
-        "ERR '{command}' is not supported by redlock-proxy: each master would decide by its own clock; let a key expire as a whole"
+        "ERR '{command}' is not supported by redlock-proxy: each master would decide by its own clock: expire the whole key instead"
     ))
 }
 
 /// A command of later versions or a module whose writes are unpredictable. Not one of Redis's texts.
 pub fn by_dice(command: &str) -> Reply {
     Reply::error(format!(
-        "ERR '{command}' is not supported by redlock-proxy: each master would write what it draws or measures itself"
+        "ERR '{command}' is not supported by redlock-proxy: each master would write a different result"
     ))
 }
 
@@ -294,19 +292,19 @@ pub fn too_many_words(command: &str) -> Reply {
 /// More elements with repeats than masters draw at once. Not one of Redis's texts.
 pub fn too_many_repeats(most: i64) -> Reply {
     Reply::error(format!(
-        "ERR more than {most} elements with repeats are not supported: draw fewer at a time"
+        "ERR more than {most} elements with repeats are not supported: request fewer at a time"
     ))
 }
 
 /// `CLIENT TRACKING` with `REDIRECT`. On a master, the given number is that of another client. Not one of Redis's
 /// texts.
 pub const NO_REDIRECT: Reply = fixed(
-    "ERR CLIENT TRACKING with REDIRECT is not supported: a client's number is the proxy's own, use RESP3 instead",
+    "ERR CLIENT TRACKING with REDIRECT is not supported: client ids are local to the proxy: use RESP3 instead",
 );
 
 /// A command that cannot be queued. Not one of Redis's texts.
 pub fn not_in_multi(command: &str) -> Reply {
-    Reply::error(format!("ERR '{command}' is not supported after MULTI: send it on its own"))
+    Reply::error(format!("ERR '{command}' is not supported after MULTI: send it separately"))
 }
 
 /// An unknown subcommand of `command`.

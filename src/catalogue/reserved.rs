@@ -33,7 +33,7 @@ pub const CAUGHT_UP: &str = "redlock-proxy:caught-up";
 pub const KEYS: [&str; 6] = [MARK, ROSTER, COPYING, CLOCKS, OVER, LIBRARIES];
 
 /// Error for a client that uses such a name.
-pub const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are the proxy's own: give the key or channel another name";
+pub const REFUSAL: &str = "ERR names that begin with 'redlock-proxy:' are reserved: choose another name for the key or channel";
 
 /// Whether only the proxy may use this name for a key or channel.
 #[inline]

@@ -69,17 +69,19 @@ impl Run {
     const fn rule(self) -> &'static str {
         match self {
             Self::Own => "",
-            Self::Read(_) => "The answer that a quorum of masters gives.",
-            Self::Walk => "Pages of one master after the other, of what a majority holds.",
+            Self::Read(_) => "The answer of a quorum of masters.",
+            Self::Walk => {
+                "One master after another, page by page; only keys that a majority holds."
+            }
             Self::Write => rows::REGISTER,
             Self::Wait => {
-                "Tried as a program on registers until there is something, without holding others up."
+                "Retried as a program on registers until there is a result, without blocking other clients."
             }
             Self::Follow => {
-                "The answer that a quorum of masters gives. With BLOCK it is asked for again after each change, until there is something."
+                "The answer of a quorum of masters. With BLOCK, repeated after each change until there is a result."
             }
             Self::Deliver => {
-                "A program on registers. With BLOCK it is tried after each change, until there is something."
+                "A program on registers. With BLOCK, retried after each change until there is a result."
             }
         }
     }

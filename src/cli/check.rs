@@ -112,8 +112,8 @@ fn founding_outlook(looks: &Looks) -> Result<String, String> {
         look.as_ref().is_ok_and(|look| look.facts.bar.is_none() && !is_rest(look))
     };
     match looks.iter().all(is_there) {
-        true => Ok("a quorum could vote, and what was started later is copied to first".to_owned()),
-        false => Err("but all have to be there when they are used for the first time".to_owned()),
+        true => Ok("a quorum could vote; masters started later are copied to first".to_owned()),
+        false => Err("but all masters must be reachable for the first use".to_owned()),
     }
 }
 
@@ -201,13 +201,13 @@ fn membership(list: &List, roster: &Roster, index: usize) -> Result<(), String> 
         .is_some_and(|mark| mark.proves_same(&expected) || mark.missed_a_raise_to(&expected));
     match member.standing {
         Standing::Out { since } => {
-            Err(format!("out of the roster since version {since}: it is given back what it forgot"))
+            Err(format!("out of the roster since version {since}: its lost state is copied back"))
         }
         Standing::In { .. } if member.run_id != here.run_id => {
-            Err("it was restarted: it will be given back what it forgot".to_owned())
+            Err("it was restarted: its lost state will be copied back".to_owned())
         }
         Standing::In { .. } if !remembers => {
-            Err("its mark is gone: it will be given back what it forgot".to_owned())
+            Err("its mark is gone: its lost state will be copied back".to_owned())
         }
         Standing::In { .. } => Ok(()),
     }

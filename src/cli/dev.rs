@@ -253,7 +253,7 @@ fn lines_to_paste(proxy: SocketAddr, n: usize, with_data: bool) -> String {
         true => (
             "every lock (lock:*)",
             format!(
-                "\nWhat is no lock is in the data Redis, at the same address.\n\n\
+                "\nAll other keys are in the data Redis, at the same address.\n\n\
                  {redis_cli} SET page hello\n\
                  {redis_cli} GET page\n"
             ),

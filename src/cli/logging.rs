@@ -68,7 +68,7 @@ impl LogLevel for Level {
         let shown = parsed.to_string();
         self.handle.reload(parsed).map_err(|why| wrong(&why))?;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = shown;
-        tracing::info!("the log is filtered by {filter} from now on");
+        tracing::info!("log filter set to {filter} from now on");
         Ok(())
     }
 }

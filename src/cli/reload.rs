@@ -28,7 +28,7 @@ impl Reload {
             }
             Err(why) => {
                 self.read_certificates();
-                tracing::error!("SIGHUP: settings stay as they are: {why}");
+                tracing::error!("SIGHUP: keeping the current settings: {why}");
             }
         }
     }
@@ -36,7 +36,7 @@ impl Reload {
     fn read_certificates(&self) {
         match self.certificates.read_again() {
             Ok(()) => tracing::info!("SIGHUP: certificates were read again"),
-            Err(why) => tracing::error!("SIGHUP: certificates stay as they are: {why}"),
+            Err(why) => tracing::error!("SIGHUP: keeping the current certificates: {why}"),
         }
     }
 
@@ -57,7 +57,7 @@ impl Reload {
             );
         }
         match changed.is_empty() {
-            true => tracing::info!("SIGHUP: settings were read again, and are as they were"),
+            true => tracing::info!("SIGHUP: settings reloaded, nothing changed"),
             false => {
                 let names = changed.join(", ");
                 tracing::info!("SIGHUP: settings were read again, and changed: {names}");

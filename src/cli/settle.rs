@@ -56,9 +56,7 @@ struct Look {
 pub async fn settle(shared: Shared, db: u16, key: Bytes, releases: bool) -> Report {
     let refused = |text: &str| Report { text: format!("{text}\n"), is_settled: false };
     if is_reserved(&key) {
-        return refused(
-            "names that begin with 'redlock-proxy:' are no registers: give the key of a client",
-        );
+        return refused("names that begin with 'redlock-proxy:' are reserved: give a client's key");
     }
     if let Err(why) = find_mark(&shared).await {
         return refused(&why);
@@ -95,7 +93,7 @@ async fn find_mark(shared: &Shared) -> Result<(), String> {
         return Ok(());
     }
     Err(match looks.into_iter().collect::<Result<Vec<bool>, _>>() {
-        Ok(_) => "no master was used by a proxy: name the masters of a running proxy".to_owned(),
+        Ok(_) => "no proxy has used these masters: name the masters of a running proxy".to_owned(),
         Err(why) => {
             format!("no master that answers was used by a proxy, and one does not answer: {why}")
         }
@@ -133,12 +131,12 @@ impl Settling {
         for lease in removed {
             let _ = writeln!(
                 text,
-                "Removed a string that fewer than a quorum of masters held, and no lock is: {}.",
+                "Removed a string that is no lock, and that fewer than a quorum of masters held: {}.",
                 shown(&lease)
             );
         }
         if self.releases {
-            text += "Whatever lock the key held is released.\n";
+            text += "Any lock on the key is released.\n";
         }
         if self.is_lost_by_all(&before) {
             text += "All masters had lost what it held: the key is absent from now on.\n";

@@ -10,13 +10,13 @@ use crate::metrics::histogram::Times;
 /// All counts of a process at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// Clients that were let in.
+    /// Accepted connections.
     pub connections: u64,
     /// Clients that were turned away.
     pub rejected: u64,
     /// Clients that took too much memory.
     pub evicted: u64,
-    /// Passwords that were wrong.
+    /// Logins rejected for a wrong password.
     pub denied_logins: u64,
     /// Requests that were read.
     pub requests: u64,

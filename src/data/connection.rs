@@ -107,7 +107,7 @@ pub enum Lost {
     #[error("it says: {0}")]
     Refused(String),
     /// The client has become another user while something that it began was still open.
-    #[error("the client is somebody else now")]
+    #[error("the client has logged in as another user")]
     AnotherUser,
     /// Sentinels name it, but it replicates another one.
     #[error(
@@ -292,7 +292,7 @@ impl Drop for DataConnection {
     fn drop(&mut self) {
         for awaited in self.awaited.drain(..) {
             if let Awaited::Confirmations { then, .. } = awaited {
-                then(Err(b"ERR the data Redis has gone: connect again"));
+                then(Err(b"ERR the connection to the data Redis was lost: connect again"));
             }
         }
     }

@@ -131,10 +131,10 @@ impl Onlooker {
         match trouble {
             None => tracing::info!(%data, "the data Redis is up"),
             Some(why) if self.locks_go_on => {
-                tracing::warn!(%data, "the data Redis cannot be used, locks go on without it: {why}")
+                tracing::warn!(%data, "the data Redis is unavailable, locks still work: {why}")
             }
             Some(why) => {
-                tracing::warn!(%data, "the data Redis cannot be used, clients are turned away: {why}")
+                tracing::warn!(%data, "the data Redis is unavailable, clients are rejected: {why}")
             }
         }
     }

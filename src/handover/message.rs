@@ -175,7 +175,7 @@ impl Wire {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !sockets.is_empty() && !control.push(SendAncillaryMessage::ScmRights(sockets)) {
-            return Err(io::Error::other("these are too many sockets for one message"));
+            return Err(io::Error::other("too many sockets for one message"));
         }
         let send = || {
             let bytes = [IoSlice::new(bytes)];
@@ -256,7 +256,7 @@ impl AsFd for Wire {
 
 /// Returns the error for a message that does not belong here.
 pub(super) fn not_understood() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the other process says what cannot be understood")
+    io::Error::new(io::ErrorKind::InvalidData, "the other process sent an invalid message")
 }
 
 /// Replaces the system's words for these errors, which are obscure.

@@ -61,7 +61,7 @@ impl Predecessor {
                     }
                 }
                 Err(why) => {
-                    tracing::warn!("nobody could take over ({why})");
+                    tracing::warn!("cannot accept a successor ({why})");
                     pause();
                 }
             }
@@ -108,14 +108,14 @@ impl Predecessor {
             self.listeners
                 .iter()
                 .any(|listeners| listeners.strong_count() == 0)
-                .then(|| "it is about to end: start again when it has ended".to_owned())
+                .then(|| "it is shutting down: start again once it has stopped".to_owned())
         } else {
             Some(format!(
                 "it speaks version {VERSION} of the handover and not {version}: stop it, then start again"
             ))
         };
         if let Some(why) = refusal {
-            tracing::warn!("another process was not let take over: {why}");
+            tracing::warn!("refused a takeover by another process: {why}");
             wire.send(&Message::Refused { why })?;
             return Ok(false);
         }
@@ -270,7 +270,7 @@ impl Passage<'_> {
         }
         if let Err(why) = served {
             tracing::error!(
-                "clients may not be accepted any more ({why}): start this process again"
+                "this process may no longer accept clients ({why}): start this process again"
             );
         }
     }

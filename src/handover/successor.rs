@@ -267,11 +267,9 @@ impl Successor<'_> {
         let received = self.receive_all();
         self.helm.stop_listening();
         match received {
-            Ok(clients) => tracing::info!(clients, "took over from the proxy that ran before"),
+            Ok(clients) => tracing::info!(clients, "took over from the previous process"),
             Err(why) => {
-                tracing::warn!(
-                    "the proxy that ran before has ended with clients of its own ({why})"
-                );
+                tracing::warn!("the previous process ended while it still had clients ({why})");
             }
         }
     }

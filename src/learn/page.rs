@@ -78,12 +78,10 @@ impl Answers for Page {
         let knows_us = self.names.know(&request);
         match request.uri().path() {
             _ if !matches!(*request.method(), Method::GET | Method::HEAD) => not_allowed("GET"),
-            "/live" | "/ready" => {
-                plain(StatusCode::OK, "it passes everything through, and watches")
-            }
+            "/live" | "/ready" => plain(StatusCode::OK, "passing everything through and watching"),
             _ if !knows_us => plain(
                 StatusCode::MISDIRECTED_REQUEST,
-                "this port is not known by that name: ask it by an IP address, or add the name to --admin-host",
+                "unknown host name: use an IP address, or add the name to --admin-host",
             ),
             "/" => html(include_str!("page.html")),
             "/status.json" => json(&self.report()),

@@ -363,7 +363,7 @@ fn limits(seen: &Observer) -> impl Iterator<Item = String> {
     [
         (seen.keys.is_full || seen.channels.is_full).then(|| {
             format!(
-                "more than {MOST_NAMES} names: some names of data were not remembered, and a pattern may catch them"
+                "more than {MOST_NAMES} names: some data keys were not tracked, and a pattern may match them"
             )
         }),
         seen.has_more_groups.then(|| {
@@ -373,7 +373,7 @@ fn limits(seen: &Observer) -> impl Iterator<Item = String> {
             format!("more than {MOST_SCRIPTS} scripts: what later ones do is not known when they are called by SHA1")
         }),
         several(totals.long_names, &format!("names are longer than {LONGEST_NAME} bytes and were not looked at")),
-        several(totals.not_understood, "clients sent something that is no request, and were not watched from there on"),
+        several(totals.not_understood, "clients sent invalid requests, and were not watched after that"),
     ]
     .into_iter()
     .flatten()

@@ -26,7 +26,7 @@ pub fn of(report: &Report, url: &str) -> String {
     if report.perhaps_count > 0 {
         let _ = write!(
             text,
-            "\nperhaps locks, taken with SETNX and never ended: {} keys, such as {}\n",
+            "\npossibly locks, taken with SETNX but never expired: {} keys, such as {}\n",
             report.perhaps_count,
             report.perhaps.join(", ")
         );

@@ -421,8 +421,7 @@ impl Electorate {
     pub(super) fn has_begun_anew(&self) {
         self.change(|state| state.may_have_lost_data = true);
         tracing::warn!(
-            "a quorum of the masters had forgotten: they begin anew after --restart-wait with what they hold. \
-             Locks that were taken for longer, and other data, may be lost"
+            "a quorum of the masters lost its data: the cluster restarts after --restart-wait with the surviving data. Locks with a longer TTL, and other data, may be lost"
         );
     }
 
@@ -499,7 +498,7 @@ impl Electorate {
             ),
             ClockShown::StoodStill(stopped_us) => {
                 self.unix_time.make_up_for(stopped_us);
-                tracing::warn!("this proxy stood still for a while: it measures all clocks anew");
+                tracing::warn!("this proxy was paused: measuring all clocks again");
                 self.look_at_all();
             }
             ClockShown::Stepped(masters) => {
@@ -635,7 +634,7 @@ impl State {
         let shown = sight.shown(String::new());
         Standing::Stranger(match is_strange(&self.roster, &shown) {
             true => "it belongs to another cluster of masters",
-            false => "it is no member of the cluster that the other masters belong to",
+            false => "it is not a member of the other masters' cluster",
         })
     }
 

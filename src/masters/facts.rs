@@ -66,7 +66,7 @@ impl Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Doubt {
     /// The master was made a replica and then a master again.
-    #[error("it followed another instance, and has that one's data")]
+    #[error("it was a replica of another instance and has that instance's data")]
     Followed,
     /// The master ran short of memory.
     #[error("it has evicted keys")]
@@ -81,10 +81,10 @@ pub const FARTHEST_AHEAD_MS: i64 = (SLACK_MS / 2).cast_signed();
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Bar {
     /// The master replicates another instance, which may take its locks away.
-    #[error("it is a replica: name its master instead")]
+    #[error("it is a replica: list its master instead")]
     Replica,
     /// The master holds only a part of the keys.
-    #[error("it is a node of a cluster: name independent masters")]
+    #[error("it is a cluster node: list independent masters")]
     ClusterNode,
     /// The master deletes locks when memory runs short.
     #[error("it may evict locks: set maxmemory-policy to noeviction, not {0}")]

@@ -48,8 +48,7 @@ pub enum ProbeError {
     Unreachable(#[from] std::io::Error),
     /// The master does not know the user, or the password is wrong.
     #[error(
-        "WRONGPASS: it does not take the user and password it is given: correct its URL or what master-user \
-         and master-password-file say"
+        "WRONGPASS: it rejects the configured user and password: correct its URL, or master-user and master-password-file"
     )]
     WrongPassword,
     /// The master refused a command, e.g. because it requires a password or is loading.
@@ -245,6 +244,6 @@ pub(super) async fn read_clock(connection: &mut MultiplexedConnection) -> RedisR
 /// Best effort: the connection may be gone already, or `CLIENT KILL` may be forbidden.
 async fn cut_off(connection: &mut MultiplexedConnection, predecessor: &Predecessor) {
     if let Err(error) = predecessor.kill(connection).await {
-        tracing::debug!(%error, "the link before this one could not be cut off");
+        tracing::debug!(%error, "could not kill the previous link");
     }
 }

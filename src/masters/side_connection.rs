@@ -25,9 +25,9 @@ pub(super) enum Failed {
     Unreachable(#[from] ProbeError),
     #[error("{0}")]
     Refused(#[from] redis::RedisError),
-    #[error("something has happened to a master meanwhile")]
+    #[error("a master changed in the meantime")]
     Overtaken,
-    #[error("too few masters answer for the roster to be changed")]
+    #[error("too few masters answer to change the roster")]
     NoQuorum,
 }
 

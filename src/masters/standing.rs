@@ -9,19 +9,19 @@ pub enum Cause {
     #[error("it was restarted and may have forgotten locks")]
     Restarted,
     /// The master had not been running for long when the cluster was founded, but others had.
-    #[error("it was started a short while ago and may have forgotten locks")]
+    #[error("it started recently and may have forgotten locks")]
     Young,
     /// The mark is missing or has changed.
-    #[error("somebody has flushed or replaced its data, or removed its mark")]
+    #[error("its data was flushed or replaced, or its mark was removed")]
     Flushed,
     /// The master followed another instance or evicted keys.
     #[error("{0}")]
     Doubted(Doubt),
     /// The master's clock deviates from ours and has expired locks too early or too late.
-    #[error("its clock has {0}, and keys end by it")]
+    #[error("its clock has {0}, and keys expire by that clock")]
     Clock(String),
     /// Another proxy has put the master out of the roster.
-    #[error("another proxy has found that it forgot")]
+    #[error("another proxy found that it had forgotten locks")]
     Elsewhere,
 }
 

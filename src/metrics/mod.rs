@@ -134,7 +134,7 @@ pub struct Metrics {
     pub rollbacks: Count,
     /// Requests refused because too many wait for the same key.
     pub turned_away: Count,
-    /// Programs that masters answered differently although they held the same.
+    /// Programs to which masters gave different replies although they held the same state.
     pub replies_differing: Count,
     /// Bytes received from clients.
     pub bytes_in: Count,

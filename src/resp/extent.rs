@@ -31,7 +31,7 @@ pub struct Head {
 
 /// Error for bytes that are not RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it does not speak the protocol of Redis")]
+#[error("it does not speak the Redis protocol")]
 pub struct NotRedis;
 
 /// Result of reading some bytes.

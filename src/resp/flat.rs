@@ -7,7 +7,7 @@ use super::number::parse_i64;
 
 /// Error for bytes that are not RESP3.
 #[derive(Debug, Clone, Copy, thiserror::Error, PartialEq, Eq)]
-#[error("the master sent something that is not RESP3")]
+#[error("the master sent invalid RESP3")]
 pub struct Malformed;
 
 /// Maximum length of a string in Redis (`proto-max-bulk-len`).

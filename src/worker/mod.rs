@@ -158,7 +158,10 @@ impl Worker {
             }
         };
         if tokio::time::timeout(limit, gone).await.is_err() && serves() {
-            tracing::warn!(clients = connected(), "not all clients were finished");
+            tracing::warn!(
+                clients = connected(),
+                "some clients were disconnected before they finished"
+            );
         }
     }
 

@@ -12,7 +12,8 @@ pub(super) fn for_operators() -> Vec<String> {
         }
         let source = std::fs::read_to_string(&file).unwrap();
         let source = joined(source.split("#[cfg(test)]").next().unwrap_or_default());
-        if SETTINGS.iter().any(|path| file.starts_with(root().join(path))) {
+        let is_typed = file.ends_with("config/typed.rs");
+        if !is_typed && SETTINGS.iter().any(|path| file.starts_with(root().join(path))) {
             texts.extend(literals(&source));
         }
         for opening in ["#[error(", "warn!(", "error!("] {
@@ -28,25 +29,25 @@ pub(super) fn for_operators() -> Vec<String> {
 /// Where every text is about something that is wrong, but for those of [`NOTHING_WRONG`].
 const SETTINGS: [&str; 13] = [
     "src/admin/status.rs",
-    "src/config.rs",
+    "src/cli/check",
+    "src/cli/check.rs",
+    "src/cli/health.rs",
+    "src/cli/logging.rs",
     "src/config",
+    "src/engine/link",
+    "src/engine/link.rs",
+    "src/engine/reader.rs",
     "src/main.rs",
-    "src/health.rs",
-    "src/logging.rs",
-    "src/master/link.rs",
-    "src/master/link",
-    "src/master/reader.rs",
-    "src/master/roster/youth.rs",
-    "src/master/roster/keeper/beginning.rs",
-    "src/check.rs",
-    "src/check",
+    "src/masters/roster/keeper/beginning.rs",
+    "src/masters/roster/youth.rs",
+    "src/masters/standing.rs",
 ];
 
 /// What is no complaint, or stands in another text that is.
 const NOTHING_WRONG: [&str; 24] = [
     "the roster is known",
     "a quorum could vote",
-    "a quorum could vote, and what was started later is copied to first",
+    "a quorum could vote; masters started later are copied to first",
     "…\\n…… of … masters could vote and … are needed: ….\\n",
     "no roster: no proxy has used them yet.\\n",
     "no roster: those that answer show none.\\n",
@@ -62,12 +63,12 @@ const NOTHING_WRONG: [&str; 24] = [
     "metrics and status at http://…/",
     "status at http://…/",
     "redlock-proxy … learn",
-    "everything passes through; SIGINT or SIGTERM ends it with the report",
+    "passing everything through; SIGINT or SIGTERM stops and prints the report",
     "the messages say it",
     "the names say it",
     "the master is up",
     "it is empty",
-    "the log is filtered by … from now on",
+    "log filter set to … from now on",
 ];
 
 /// Three words, one of which is not filled in. What begins with a space goes on where another text ended.

@@ -21,7 +21,7 @@ data_commands! {
     "bzpopmin" -3 KEYS_AND_TIMEOUT ["write" "noscript" "blocking" "fast"] "5.0.0" SortedSet Wait "Take the member with the lowest score, or wait for one";
     "copy" -3 TWO_KEYS ["write" "denyoom"] "6.2.0" Keyspace Write "Copy a key";
     "dump" 2 ONE_KEY ["readonly"] "2.6.0" Keyspace Read(Again) "The serialized value of a key";
-    "geoadd" -5 ONE_KEY ["write" "denyoom"] "3.2.0" Geo Write "Add members with their places";
+    "geoadd" -5 ONE_KEY ["write" "denyoom"] "3.2.0" Geo Write "Add members with their coordinates";
     "geodist" -4 ONE_KEY ["readonly"] "3.2.0" Geo Read(Again) "The distance between two members";
     "geohash" -2 ONE_KEY ["readonly"] "3.2.0" Geo Read(Again) "The geohashes of members";
     "geopos" -2 ONE_KEY ["readonly"] "3.2.0" Geo Read(Again) "Longitude and latitude of members";
@@ -62,12 +62,12 @@ data_commands! {
     "lrange" 4 ONE_KEY ["readonly"] "1.0.0" List Read(List) "Get a range of elements from a list";
     "lrem" 4 ONE_KEY ["write"] "1.0.0" List Write "Remove elements from a list";
     "lset" 4 ONE_KEY ["write" "denyoom"] "1.0.0" List Write "Set the value of an element in a list by its index";
-    "ltrim" 4 ONE_KEY ["write"] "1.0.0" List Write "Keep a range of a list only";
+    "ltrim" 4 ONE_KEY ["write"] "1.0.0" List Write "Trim a list to a range";
     "mset" -3 PAIRS ["write" "denyoom"] "1.0.1" Key Write "Set multiple keys to multiple values";
     "msetnx" -3 PAIRS ["write" "denyoom"] "1.0.1" Key Write "Set multiple keys to multiple values, only if none of the keys exist";
     "object" -2 SECOND ["readonly"] "2.2.3" Keyspace Read(Nil) "Encoding and idle time of a key";
     "pfadd" -2 ONE_KEY ["write" "denyoom" "fast"] "2.8.9" HyperLogLog Write "Add elements to a HyperLogLog";
-    "pfcount" -2 KEYS ["readonly"] "2.8.9" HyperLogLog Read(Zero) "The approximate number of different elements";
+    "pfcount" -2 KEYS ["readonly"] "2.8.9" HyperLogLog Read(Zero) "The approximate number of distinct elements";
     "pfmerge" -2 KEYS ["write" "denyoom"] "2.8.9" HyperLogLog Write "Merge HyperLogLogs";
     "rename" 3 TWO_KEYS ["write"] "1.0.0" Keyspace Write "Rename a key";
     "renamenx" 3 TWO_KEYS ["write" "fast"] "1.0.0" Keyspace Write "Rename a key, only if the new key does not exist";
@@ -103,7 +103,7 @@ data_commands! {
     "xclaim" -6 ONE_KEY ["write" "fast"] "5.0.0" Stream Write "Take over messages of a group";
     "xdel" -3 ONE_KEY ["write" "fast"] "5.0.0" Stream Write "Remove entries from a stream";
     "xgroup" -2 SECOND ["write"] "5.0.0" Stream Write "Manage consumer groups";
-    "xinfo" -2 SECOND ["readonly"] "5.0.0" Stream Read(Again) "Facts about a stream";
+    "xinfo" -2 SECOND ["readonly"] "5.0.0" Stream Read(Again) "Information about a stream";
     "xlen" 2 ONE_KEY ["readonly" "fast"] "5.0.0" Stream Read(Zero) "Return the number of entries in a stream";
     "xpending" -3 ONE_KEY ["readonly"] "5.0.0" Stream Read(Again) "Messages of a group that were not processed";
     "xrange" -4 ONE_KEY ["readonly"] "5.0.0" Stream Read(List) "Entries of a stream";

@@ -8,16 +8,16 @@ use super::{Family, KEYS, NO_KEY, ONE_KEY, Run, Spec, commands};
 
 commands! {
     Acl "acl" -2 NO_KEY []
-        "6.0.0" Server "Who the connection is, and what users there are",
+        "6.0.0" Server "The connection's user, and all users",
         "Answered from the users in the settings file; changes are refused.";
     Append "append" 3 ONE_KEY ["write" "denyoom" "fast"]
         "2.0.0" Key "Add to the end of a value",
         REGISTER;
     Auth "auth" -2 NO_KEY ["noscript" "loading" "stale" "fast" "no_auth" "allow_busy"]
-        "1.0.0" Connection "Prove who the client is",
+        "1.0.0" Connection "Authenticate the client",
         "Checked against the proxy's own users; the masters' are its own affair.";
     Client "client" -2 NO_KEY []
-        "2.4.0" Connection "Name, list and steer connections",
+        "2.4.0" Connection "Name, list and control connections",
         "Answered by the proxy about its own connections.";
     Cluster "cluster" -2 NO_KEY []
         "3.0.0" Server "Refused: no cluster",
@@ -32,10 +32,10 @@ commands! {
         "1.0.0" Keyspace "Count the keys",
         "The number of keys that a majority of masters holds.";
     Decr "decr" 2 ONE_KEY ["write" "denyoom" "fast"]
-        "1.0.0" Counter "Take one from a number",
+        "1.0.0" Counter "Subtract one from a number",
         REGISTER;
     DecrBy "decrby" 3 ONE_KEY ["write" "denyoom" "fast"]
-        "1.0.0" Counter "Take an amount from a number",
+        "1.0.0" Counter "Subtract an amount from a number",
         REGISTER;
     Del "del" -2 KEYS ["write"]
         "1.0.0" Lock "Delete keys",
@@ -47,7 +47,7 @@ commands! {
         "9.0.0" Lock "Delete a key if its value is equal",
         RELEASE;
     Discard "discard" 1 NO_KEY ["noscript" "loading" "stale" "fast" "allow_busy"]
-        "2.0.0" Transaction "Forget the queued commands",
+        "2.0.0" Transaction "Discard the queued commands",
         LOCAL;
     Echo "echo" 2 NO_KEY ["loading" "stale" "fast"]
         "1.0.0" Connection "Answer with the argument",
@@ -66,7 +66,7 @@ commands! {
         PROGRAM;
     Exec "exec" 1 NO_KEY ["noscript" "loading" "stale" "skip_slowlog"]
         "1.2.0" Transaction "Run the queued commands",
-        "A program of all commands in the queue; nothing is done when a watched key has changed.";
+        "A program of all commands in the queue; if a watched key has changed, nothing runs.";
     Exists "exists" -2 KEYS ["readonly" "fast"]
         "1.0.0" Key "Count which of the keys exist",
         "What a quorum holds at one moment; the reply is the sum.";
@@ -93,7 +93,7 @@ commands! {
         FLUSH;
     Function "function" -2 NO_KEY []
         "7.0.0" Script "Load, list and remove libraries of functions",
-        "Libraries are kept in a register of the proxies' own.";
+        "Libraries are kept in a register reserved for the proxies.";
     Get "get" 2 ONE_KEY ["readonly" "fast"]
         "1.0.0" Key "The value of a key",
         VOTED_VALUE;
@@ -119,17 +119,17 @@ commands! {
         "1.0.0" Counter "Add an amount to a number",
         REGISTER;
     Info "info" -1 NO_KEY ["loading" "stale"]
-        "1.0.0" Server "Facts about the server",
+        "1.0.0" Server "Information about the server",
         "The proxy's own facts and its view of the masters.";
     Keys "keys" 2 NO_KEY ["readonly"]
         "1.0.0" Keyspace "Keys that match a pattern",
         "Pages of one master after the other, of what a majority holds, in one reply.";
     Latency "latency" -2 NO_KEY []
-        "2.8.13" Server "How long requests took",
+        "2.8.13" Server "Latency of requests",
         "HISTOGRAM: from the first question to the masters to the reply, by command; there is no latency monitor.";
     Mget "mget" -2 KEYS ["readonly" "fast"]
         "1.0.0" Key "The values of several keys",
-        "What a quorum holds at one moment; each lock by itself.";
+        "The values a quorum holds at one moment; each lock is read separately.";
     Monitor "monitor" 1 NO_KEY ["admin" "noscript" "loading" "stale"]
         "1.0.0" Server "Watch the requests of all clients",
         "Every request of every client of this proxy, as it is started.";
@@ -138,7 +138,7 @@ commands! {
         LOCAL;
     Persist "persist" 2 ONE_KEY ["write" "fast"]
         "2.2.0" Expiry "Remove the expiry",
-        "A program on registers. A lock becomes a register by it.";
+        "A program on registers. This turns a lock into a register.";
     Pexpire "pexpire" -3 ONE_KEY ["write" "fast"]
         "2.6.0" Expiry "Set the time to live in milliseconds",
         REGISTER_EXPIRY;
@@ -149,7 +149,7 @@ commands! {
         "7.0.0" Expiry "The Unix time of expiry in milliseconds",
         VOTED_TIME;
     Ping "ping" -1 NO_KEY ["fast"]
-        "1.0.0" Connection "Answer, to show that the connection works",
+        "1.0.0" Connection "Check that the connection works",
         LOCAL;
     PsetEx "psetex" 4 ONE_KEY ["write" "denyoom"]
         "2.6.0" Lock "Set a value that expires, in milliseconds",
@@ -161,10 +161,10 @@ commands! {
         "2.6.0" Expiry "The time to live in milliseconds",
         VOTED_TIME;
     Publish "publish" 3 NO_KEY ["pubsub" "loading" "stale" "fast"]
-        "2.0.0" Pubsub "Post a message to a channel",
+        "2.0.0" Pubsub "Publish a message to a channel",
         PUBLISH;
     Pubsub "pubsub" -2 NO_KEY []
-        "2.8.0" Pubsub "Who listens to what",
+        "2.8.0" Pubsub "Subscriptions and subscribers",
         "What any master knows; our own connections there are replaced by our own clients.";
     Punsubscribe "punsubscribe" -1 NO_KEY ["pubsub" "noscript" "loading" "stale"]
         "2.0.0" Pubsub "Stop listening to the channels that match patterns",
@@ -173,8 +173,8 @@ commands! {
         "1.0.0" Connection "Close the connection",
         LOCAL;
     RandomKey "randomkey" 1 NO_KEY ["readonly"]
-        "1.0.0" Keyspace "A key, drawn at random",
-        "Drawn from what one master holds, of the keys that a majority holds.";
+        "1.0.0" Keyspace "A random key",
+        "Chosen on one master from the keys that a majority holds.";
     ReadOnly "readonly" 1 NO_KEY ["loading" "stale" "fast"]
         "3.0.0" Connection "Refused: no cluster",
         NO_CLUSTER;
@@ -189,7 +189,7 @@ commands! {
         "Always a master without replicas.";
     Scan "scan" -2 NO_KEY ["readonly"]
         "2.8.0" Keyspace "Walk over the keys",
-        "Pages of one master after the other, of what a majority holds.";
+        "One master after another, page by page; only keys that a majority holds.";
     Script "script" -2 NO_KEY []
         "2.6.0" Script "Load, look up and forget scripts",
         "Answered from the proxy's script cache.";
@@ -206,10 +206,10 @@ commands! {
         "1.0.0" Lock "Claim a key that must not exist",
         "A program on registers, as it has no time to live. With --no-ttl lease= a claim.";
     Slowlog "slowlog" -2 NO_KEY []
-        "2.2.12" Server "The requests that took long",
+        "2.2.12" Server "Slow requests",
         "From the first question to the masters to the reply; of each request the command and its key.";
     Spublish "spublish" 3 ONE_KEY ["pubsub" "loading" "stale" "fast"]
-        "7.0.0" Pubsub "Post a message to a shard channel",
+        "7.0.0" Pubsub "Publish a message to a shard channel",
         PUBLISH;
     Ssubscribe "ssubscribe" -2 KEYS ["pubsub" "noscript" "loading" "stale"]
         "7.0.0" Pubsub "Listen to shard channels",
@@ -221,14 +221,14 @@ commands! {
         "2.0.0" Pubsub "Listen to channels",
         SUBSCRIBE;
     Substr "substr" 4 ONE_KEY ["readonly"]
-        "1.0.0" Key "A part of a value, by its old name",
+        "1.0.0" Key "Part of a value (old name of GETRANGE)",
         VOTED_VALUE;
     Sunsubscribe "sunsubscribe" -1 KEYS ["pubsub" "noscript" "loading" "stale"]
         "7.0.0" Pubsub "Stop listening to shard channels",
         UNSUBSCRIBE;
     Time "time" 1 NO_KEY ["loading" "stale" "fast"]
         "2.6.0" Server "The server's wall clock",
-        "The time of day, by the clock in the middle of the masters'.";
+        "The median of the masters' clocks.";
     Touch "touch" -2 KEYS ["readonly" "fast"]
         "3.2.1" Key "Count which of the keys exist, and mark them used",
         "As `EXISTS`: which keys were used is the masters' affair.";
@@ -239,37 +239,36 @@ commands! {
         "1.0.0" Key "The type of a value",
         "The type that a quorum agrees on.";
     Unlink "unlink" -2 KEYS ["write" "fast"]
-        "4.0.0" Lock "Delete keys, memory later",
+        "4.0.0" Lock "Delete keys and free their memory later",
         VOTED_SUM;
     Unsubscribe "unsubscribe" -1 NO_KEY ["pubsub" "noscript" "loading" "stale"]
         "2.0.0" Pubsub "Stop listening to channels",
         UNSUBSCRIBE;
     Unwatch "unwatch" 1 NO_KEY ["noscript" "loading" "stale" "fast" "allow_busy"]
-        "2.2.0" Transaction "Forget the watched keys",
+        "2.2.0" Transaction "Unwatch all keys",
         LOCAL;
     Wait "wait" 3 NO_KEY ["noscript"]
         "3.0.0" Server "Wait for replicas",
         "Answers 0 at once: independent masters have no replicas.";
     Watch "watch" -2 KEYS ["noscript" "loading" "stale" "fast" "allow_busy"]
-        "2.2.0" Transaction "Let EXEC do nothing when one of the keys has changed",
+        "2.2.0" Transaction "Make EXEC do nothing if a key has changed",
         "The last program of each key, as a quorum shows it, is remembered, and EXEC expects it.";
 }
 
-const PROGRAM: &str = "A recognised lock script runs as the claim, release or extension that it is; any other as a program on registers.";
+const PROGRAM: &str = "Recognised lock scripts run as claims, releases or extensions; all others as programs on registers.";
 const FUNCTION: &str = "The library is run as a program on registers, after a quorum has told which libraries there are.";
 const VOTED_VALUE: &str =
-    "The value a quorum agrees on; without a majority for any value the key does not exist.";
+    "The value a quorum agrees on; if no value has a majority, the key does not exist.";
 pub(super) const REGISTER: &str = "A program on registers: done once, on a quorum, or not at all.";
 const VOTED_SUM: &str = "Run on all masters; the reply is voted, and summed over the keys.";
 const VOTED_TIME: &str =
     "The longest remaining time that a quorum still guarantees, less the proxy's own padding.";
 const REGISTER_EXPIRY: &str =
-    "A program on registers, with the time padded. A lock becomes a register by it.";
-const LOCAL: &str = "Answered by the proxy; no master is asked.";
-const NO_CLUSTER: &str = "Answered as a Redis that is no cluster node does, with an error.";
-const FLUSH: &str = "Done by a majority of the masters, and by the others before they count again, \
-    if flushing is allowed by the settings.";
-const PUBLISH: &str = "Passed on by every master that is up, and delivered once. No quorum is needed; without any master an error.";
-const SUBSCRIBE: &str = "Heard from all masters. Confirmed when those that are up have confirmed it, or one of them by the end of the vote timeout.";
-const UNSUBSCRIBE: &str = "No more messages from the confirmation on.";
+    "A program on registers, with the time padded. This turns a lock into a register.";
+const LOCAL: &str = "Answered by the proxy without the masters.";
+const NO_CLUSTER: &str = "Returns the error of a Redis that is not a cluster node.";
+const FLUSH: &str = "Done by a majority of the masters, and by the others before their votes count again, if the settings allow flushing.";
+const PUBLISH: &str = "Published on every reachable master and delivered once. Needs no quorum; fails if no master is reachable.";
+const SUBSCRIBE: &str = "Subscribes on all masters. Confirmed once all reachable masters confirm, or at least one by the end of the vote timeout.";
+const UNSUBSCRIBE: &str = "No messages follow the confirmation.";
 const RELEASE: &str = "A release: compared and deleted on all masters; when no quorum answers, one success is enough.";

@@ -17,7 +17,7 @@ impl List {
     /// Returns why no proxy serves this list, whichever masters could vote.
     pub(super) fn fault(&self, roster: Option<&Roster>) -> Option<String> {
         if self.has_one_twice() {
-            return Some("one instance is named twice: name each master once".to_owned());
+            return Some("one instance is listed twice: name each master once".to_owned());
         }
         if self.has_strangers(roster) {
             return Some("these are masters of different clusters: correct the list".to_owned());

@@ -356,7 +356,7 @@ impl<D: Dial + Clone> Keeper<D> {
     fn tell(&self, why: &Failed) {
         let why = why.to_string();
         if self.last_error.borrow().as_ref() != Some(&why) {
-            tracing::info!("the roster cannot be kept yet: {why}");
+            tracing::info!("cannot maintain the roster yet: {why}");
         }
         *self.last_error.borrow_mut() = Some(why);
     }

@@ -39,14 +39,13 @@ pub fn trusted(terms: &Terms, facts: &[&Facts]) -> Result<Trusted, String> {
         return Ok(Trusted { masters: old, is_first_deployment: false });
     }
     if terms.cold_start == ColdStart::Wait || !old.is_empty() {
-        return Err("the masters were started a short while ago and may have forgotten locks: they are used \
-                    once they have been running for --restart-wait"
+        return Err("the masters started recently and may have forgotten locks: they vote once they have been up for --restart-wait"
             .to_owned());
     }
     let mut starts: Vec<Instant> = facts.iter().filter_map(|facts| facts.started()).collect();
     starts.sort_unstable();
     let last = starts.get(terms.quorum.needed() - 1).copied();
-    let last = last.ok_or_else(|| "too few masters say when they were started".to_owned())?;
+    let last = last.ok_or_else(|| "too few masters report their start time".to_owned())?;
     let masters = of(&|facts| facts.started().is_some_and(|start| start <= last + TOGETHER));
     Ok(Trusted { masters, is_first_deployment: true })
 }

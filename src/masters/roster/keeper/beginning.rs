@@ -46,7 +46,7 @@ impl<D: Dial + Clone> Keeper<D> {
         let is_lost = founding::is_lost(known, &self.shown_ever(sights));
         if is_lost {
             let cluster = &known.cluster;
-            tracing::info!(%cluster, "a founding is given up: its masters were restarted meanwhile");
+            tracing::info!(%cluster, "abandoning an unfinished founding: its masters were restarted in the meantime");
         }
         if is_lost || founding::is_in_vain(known, sights.iter().map(held)) {
             *known = Roster::default();
@@ -173,7 +173,7 @@ impl<D: Dial + Clone> Keeper<D> {
     fn missing(&self, unseen: &[usize]) -> Obstacle {
         let names: Vec<_> = unseen.iter().map(|at| self.address(MasterId::new(*at))).collect();
         Obstacle::lasting(format!(
-            "all masters of the list have to be there when they are used for the first time, and {} \
+            "all listed masters must be reachable on first use, and {} \
              cannot be reached",
             names.join(", ")
         ))
@@ -192,8 +192,7 @@ impl<D: Dial + Clone> Keeper<D> {
         let trusted = trusted.map_err(Obstacle::passing)?;
         if trusted.is_first_deployment {
             tracing::warn!(
-                "the masters were started a short while ago: they vote at once, because this looks \
-                 like a first deployment (--cold-start trust)"
+                "the masters started recently, but vote at once because this looks like a first deployment (--cold-start trust)"
             );
         }
         let member = |(at, facts): (usize, &&Facts)| Member {
@@ -279,7 +278,7 @@ impl<D: Dial + Clone> Keeper<D> {
             None => format!("their cluster has {} members", known.members.len()),
         };
         Obstacle::lasting(format!(
-            "other proxies have other masters: {who}; its members are {}: give all proxies the same list",
+            "other proxies use different masters: {who}; its members are {}: give all proxies the same list",
             members.join(",")
         ))
     }

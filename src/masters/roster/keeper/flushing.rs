@@ -34,7 +34,7 @@ impl<D: Dial + Clone> Keeper<D> {
             match done {
                 Ok(Ok(())) => {
                     let (master, db) = (self.address(missed.master), missed.db);
-                    tracing::debug!(%master, db, "did a flush that it had missed");
+                    tracing::debug!(%master, db, "repeated a flush that the master had missed");
                 }
                 Ok(Err(why)) => self.tell(&why),
                 Err(_) => {}
