@@ -1,7 +1,7 @@
-//! Names of attempts, and the values that masters store.
+//! Attempt names, and the format of the values that masters store.
 //!
-//! Neither tokens nor ends tell one attempt from another. Clients retry with the same token, many use a constant
-//! one, and two workers can choose the same end within one millisecond. So each stored value carries a tag.
+//! Neither the token nor the expiry identifies an attempt. Clients retry with the same token, many use a constant one,
+//! and two workers can choose the same expiry within one millisecond. So each stored value carries a tag.
 //!
 //! # Format
 //!
@@ -9,19 +9,19 @@
 //! FF 'R' 'L' 01 | worker: 6 bytes | counter: 8 bytes | generation: 2 bytes | token
 //! ```
 //!
-//! Numbers are big-endian. `FF` occurs in no UTF-8 text, and starts no gzip, pickle or Java stream. The fourth byte
-//! is the version of this layout. A value without the marker, or shorter than marker and tag, is all token.
+//! Numbers are big-endian. `FF` occurs in no UTF-8 text, and no gzip, pickle or Java stream starts with it. The fourth
+//! byte is the version of this layout. A value without the marker, or shorter than marker and tag, is all token.
 
-/// What every tagged value starts with.
+/// Prefix of every tagged value.
 pub const MARKER: [u8; 4] = [0xFF, b'R', b'L', 1];
 
 /// Length of a tag in bytes.
 pub const TAG_LEN: usize = WORKER_LEN + COUNTER_LEN + GENERATION_LEN;
 
-/// Length in bytes of what stands before the token.
+/// Length in bytes of the header: everything before the token.
 pub const HEADER_LEN: usize = MARKER.len() + TAG_LEN;
 
-/// Length in bytes of what stands before the generation.
+/// Length in bytes of the header without the generation.
 const PREFIX_LEN: usize = HEADER_LEN - GENERATION_LEN;
 
 /// Length of an attempt in bytes.
@@ -31,24 +31,24 @@ const WORKER_LEN: usize = 6;
 const COUNTER_LEN: usize = 8;
 const GENERATION_LEN: usize = 2;
 
-/// Random number that a worker draws at its start, of 48 bits.
+/// Random 48-bit number that a worker draws when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerId(u64);
 
 impl WorkerId {
-    /// No worker has this number, as none has 0.
+    /// Reserved: no worker has this number, nor 0.
     const NOBODY: u64 = (1 << (8 * WORKER_LEN)) - 1;
 
-    /// The numbers that workers draw from.
+    /// Range from which workers draw their numbers.
     pub const DRAWN: std::ops::Range<u64> = 1..Self::NOBODY;
 
-    /// Takes the lowest 48 bits of `random`.
+    /// Returns the id made of the lowest 48 bits of `random`.
     pub fn new(random: u64) -> Self {
         Self(random & ((1 << (8 * WORKER_LEN)) - 1))
     }
 }
 
-/// One try to take one lease. No two are equal, over all workers and for ever.
+/// One try to acquire one lease. No two are equal, across all workers and for all time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attempt {
     worker: WorkerId,
@@ -56,86 +56,86 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The attempt with number `counter` of a worker, which never uses a number twice.
+    /// Returns attempt number `counter` of a worker. A worker never uses a number twice.
     pub fn new(worker: WorkerId, counter: u64) -> Self {
         Self { worker, counter }
     }
 
-    /// A name for a value that nobody has.
+    /// Returns an attempt that names a value nobody holds.
     pub fn of_nobody(counter: u64) -> Self {
         Self { worker: WorkerId(WorkerId::NOBODY), counter }
     }
 
-    /// Whether it is one of [`Attempt::of_nobody`].
+    /// Whether this attempt was made by [`Attempt::of_nobody`].
     pub fn is_nobodys(self) -> bool {
         self.worker.0 == WorkerId::NOBODY
     }
 
-    /// The attempt as it stands in a tag.
+    /// Returns the attempt as encoded in a tag.
     pub fn to_bytes(self) -> [u8; ATTEMPT_LEN] {
         let mut bytes = [0; ATTEMPT_LEN];
         bytes.copy_from_slice(&self.fresh().to_bytes()[..ATTEMPT_LEN]);
         bytes
     }
 
-    /// The attempt with these bytes. Any bytes are some attempt.
+    /// Decodes an attempt. All byte strings of this length are valid.
     pub fn from_bytes(bytes: [u8; ATTEMPT_LEN]) -> Self {
         let mut tag = [0; TAG_LEN];
         tag[..ATTEMPT_LEN].copy_from_slice(&bytes);
         Tag::from_bytes(tag).attempt
     }
 
-    /// The worker that made the attempt.
+    /// Returns the worker that made the attempt.
     pub fn worker(self) -> WorkerId {
         self.worker
     }
 
-    /// The tag under which the attempt is stored before anything confirmed it.
+    /// Returns the tag under which the attempt is stored until something confirms it.
     pub fn fresh(self) -> Tag {
         Tag { attempt: self, generation: Generation::FRESH }
     }
 }
 
-/// How often one master's copy of a lease was prolonged.
+/// Number of times that one master's copy of a lease was extended.
 ///
-/// It is a count per copy: masters that missed an extension have a lower one.
+/// Each copy has its own count: a master that missed an extension has a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Generation(u16);
 
 impl Generation {
-    /// As the claim stored it.
+    /// Generation of a copy as the claim stored it.
     pub const FRESH: Self = Self(0);
 
-    /// The next one. After the last comes the first but one: a confirmed lease must never look fresh.
+    /// Returns the next generation. The last one is followed by the second: a confirmed lease must never look fresh.
     #[must_use]
     pub fn raised(self) -> Self {
         Self(self.0.checked_add(1).unwrap_or(1))
     }
 }
 
-/// Name of one state of one copy: the attempt that stored it, and what prolonged it since.
+/// Identity of one state of one copy: the attempt that stored it, and its extensions since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tag {
     /// Attempt that stored the copy.
     pub attempt: Attempt,
-    /// How often it was prolonged there.
+    /// Number of extensions of this copy.
     pub generation: Generation,
 }
 
 impl Tag {
-    /// Stands for a value without a tag. No worker has the number 0.
+    /// Placeholder for a value without a tag. No worker has the number 0.
     pub const NONE: Self = Self {
         attempt: Attempt { worker: WorkerId(0), counter: 0 },
         generation: Generation::FRESH,
     };
 
-    /// The tag after one more extension.
+    /// Returns the tag after one more extension.
     #[must_use]
     pub fn raised(self) -> Self {
         Self { generation: self.generation.raised(), ..self }
     }
 
-    /// The tag as stored.
+    /// Encodes the tag as stored.
     pub fn to_bytes(self) -> [u8; TAG_LEN] {
         let mut bytes = [0; TAG_LEN];
         let (worker, rest) = bytes.split_at_mut(WORKER_LEN);
@@ -146,7 +146,7 @@ impl Tag {
         bytes
     }
 
-    /// The tag with these bytes. Any bytes are some tag.
+    /// Decodes a tag. All byte strings of this length are valid.
     pub fn from_bytes(bytes: [u8; TAG_LEN]) -> Self {
         let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte));
         let (worker, rest) = bytes.split_at(WORKER_LEN);
@@ -156,17 +156,17 @@ impl Tag {
     }
 }
 
-/// A value as a master stores it, taken apart.
+/// A stored value, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored<'a> {
-    /// `None` when the value was stored by somebody who knows no tags.
+    /// `None` if the writer of the value knows no tags.
     pub tag: Option<Tag>,
-    /// What the client calls the value.
+    /// The value as the client sees it.
     pub token: &'a [u8],
 }
 
 impl<'a> Stored<'a> {
-    /// Takes a stored value apart.
+    /// Decodes a stored value.
     pub fn decode(value: &'a [u8]) -> Self {
         let tagged = value.strip_prefix(&MARKER).and_then(|rest| rest.split_first_chunk());
         match tagged {
@@ -176,7 +176,7 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// The marker and the tag: what stands before a token.
+/// Returns the marker and the tag, which precede the token.
 pub fn header(tag: Tag) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     let (marker, rest) = header.split_at_mut(MARKER.len());
@@ -185,7 +185,7 @@ pub fn header(tag: Tag) -> [u8; HEADER_LEN] {
     header
 }
 
-/// Puts a tag before a token; [`Tag::NONE`] puts nothing there.
+/// Prepends a tag to a token. [`Tag::NONE`] adds nothing.
 pub fn encode(tag: Tag, token: &[u8]) -> Vec<u8> {
     if tag == Tag::NONE {
         return token.to_vec();
@@ -193,7 +193,7 @@ pub fn encode(tag: Tag, token: &[u8]) -> Vec<u8> {
     [&header(tag)[..], token].concat()
 }
 
-/// What all generations of an attempt start with.
+/// Returns the prefix that all generations of an attempt share.
 pub fn prefix(attempt: Attempt) -> [u8; PREFIX_LEN] {
     let header = header(attempt.fresh());
     let mut prefix = [0; PREFIX_LEN];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// Tokens that look like tagged values included.
+        /// Includes tokens that look like tagged values.
         #[test]
         fn a_stored_value_comes_apart_as_it_was_put_together(
             tag in tags(), other in tags(), token in vec(any::<u8>(), 0..40), nested: bool

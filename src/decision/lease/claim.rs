@@ -1,4 +1,4 @@
-//! Taking a lease: Redlock's acquire, taken back at the verdict and claimed afresh when its votes came late.
+//! Acquiring a lease: Redlock's acquire, with a take-back at the verdict and a new attempt if the votes came late.
 //!
 //! ```text
 //!           a quorum's yes, fresh
@@ -10,11 +10,11 @@
 //!   +------------ ask() -------------- Asking
 //! ```
 //!
-//! Who may hold the lease already is not told that another does: with no try left, a silent master that decides it is
-//! waited for until the patience ends.
+//! A client that may already hold the lease must not hear that somebody else holds it. So once the retries are used up,
+//! the claim waits for a silent master whose answer decides, until the patience ends.
 //!
-//! Every way out but the first takes the attempt back on each master that may hold it. Links are FIFO, so a take-back
-//! sent at the verdict executes after the claim it takes back, and before a claim that follows.
+//! Every outcome but a grant takes the attempt back on each master that may hold it. Links are FIFO. So a take-back
+//! sent at the verdict executes after the claim it takes back, and before any later claim.
 
 use std::time::Duration;
 
@@ -27,53 +27,53 @@ use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 pub enum Vote {
     /// The key was free and now holds this attempt.
     Taken,
-    /// The key held the client's token, and the attempt that stored it was prolonged.
+    /// The key held the client's token, and its attempt was extended.
     Owned(Attempt),
     /// Somebody else holds the key.
     Refused,
-    /// No trustworthy answer, and none to come.
+    /// No trustworthy answer, now or later.
     Unknown,
 }
 
-/// What all claims of a proxy have in common.
+/// Settings that all claims of a proxy share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// How many masters must agree.
+    /// Quorum of masters that must agree.
     pub quorum: Quorum,
-    /// How long a verdict waits for a silent minority.
+    /// Time that a verdict waits for a silent minority.
     pub vote_timeout: Duration,
-    /// How long a client waits while a quorum is silent.
+    /// Time that a client waits while a quorum is silent.
     pub patience: Duration,
-    /// How often a split vote is tried again.
+    /// Number of retries after a split vote.
     pub retries: u32,
 }
 
-/// What is to be done now.
+/// Next action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Nothing, until the next vote or the deadline.
+    /// Wait for the next vote or the deadline.
     Wait,
-    /// Send the next attempt in the same stretch as the take-back, and call [`Claim::ask`].
+    /// Send the next attempt in the same batch as the take-back, and call [`Claim::ask`].
     Afresh,
     /// Wait a random time, send the next attempt, and call [`Claim::ask`].
     Pause,
-    /// A quorum holds this attempt: the lease is the client's from now on.
+    /// A quorum holds this attempt: the client holds the lease from now on.
     Granted(Attempt),
-    /// The key is held by somebody else.
+    /// Somebody else holds the key.
     Held,
-    /// Too few masters answered in time to know.
+    /// Too few masters answered in time: the outcome is unknown.
     Unavailable {
-        /// How many gave a yes or a no.
+        /// Number of masters that voted yes or no.
         answered: usize,
     },
 }
 
-/// The next step, and what has to be taken back before it.
+/// Next step, and the take-backs to send before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Next {
-    /// Masters on which this claim's attempt is taken back, in its fresh generation.
+    /// Masters on which to take back this claim's attempt, in its fresh generation.
     pub take_back: MasterSet,
-    /// What to do then.
+    /// Action after the take-backs.
     pub step: Step,
 }
 
@@ -89,19 +89,19 @@ enum Phase {
     Lost,
 }
 
-/// One claim on its way through the masters.
+/// State of one claim in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
     terms: Terms,
     phase: Phase,
-    /// When the client asked.
+    /// Time of the client's request.
     began: Duration,
-    /// When the present attempt was sent.
+    /// Time at which the current attempt was sent.
     sent: Duration,
     freshness: Duration,
     attempt: Attempt,
     asked: MasterSet,
-    /// Asked, and neither answered nor given up.
+    /// Masters that were asked and whose answer is still expected.
     pending: MasterSet,
     holders: Holders,
     refused: MasterSet,
@@ -109,7 +109,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim sent to `asked` at `now`, with masters told to keep it for the pad that covers `freshness`.
+    /// Creates a claim that was sent to `asked` at `now`, with a pad on the masters' TTL that covers `freshness`.
     pub fn new(
         terms: Terms,
         freshness: Duration,
@@ -132,7 +132,7 @@ impl Claim {
         }
     }
 
-    /// The next attempt has been sent to `asked`. Its pad covers [`Claim::freshness`].
+    /// Starts the next attempt, which was sent to `asked`. Its pad covers [`Claim::freshness`].
     pub fn ask(&mut self, attempt: Attempt, asked: MasterSet, now: Duration) {
         debug_assert!(self.phase == Phase::Asking, "nothing asked for another attempt");
         self.phase = Phase::Voting;
@@ -140,12 +140,12 @@ impl Claim {
         (self.holders, self.refused) = (Holders::default(), MasterSet::EMPTY);
     }
 
-    /// The present attempt.
+    /// Returns the current attempt.
     pub fn attempt(&self) -> Attempt {
         self.attempt
     }
 
-    /// The attempt that was granted, once one was.
+    /// Returns the granted attempt, if there is one.
     pub fn holder(&self) -> Option<Attempt> {
         match self.phase {
             Phase::Granted(holder) => Some(holder),
@@ -153,17 +153,17 @@ impl Claim {
         }
     }
 
-    /// Whether the client has its answer.
+    /// Whether the verdict for the client is known.
     pub fn is_decided(&self) -> bool {
         matches!(self.phase, Phase::Granted(_) | Phase::Lost)
     }
 
-    /// How long after sending a quorum's yes grants the present or next attempt.
+    /// Returns how long after sending a quorum's yes still grants the current or next attempt.
     pub fn freshness(&self) -> Duration {
         self.freshness
     }
 
-    /// Whether answers may still lead to something: they decide, or a copy of a granted lease has to be taken back.
+    /// Whether answers still matter: they decide, or they show a copy of a granted lease that must be taken back.
     pub fn is_listening(&self) -> bool {
         match self.phase {
             Phase::Asking | Phase::Voting => true,
@@ -172,12 +172,12 @@ impl Claim {
         }
     }
 
-    /// Masters that owe an answer to the present attempt.
+    /// Returns the masters that owe an answer to the current attempt.
     pub fn pending(&self) -> MasterSet {
         self.pending
     }
 
-    /// When [`Claim::tick`] has to be called, unless votes decide before.
+    /// Returns the time at which to call [`Claim::tick`] unless votes decide earlier.
     pub fn deadline(&self) -> Option<Duration> {
         let patience = self.began + self.terms.patience;
         match self.phase {
@@ -189,9 +189,9 @@ impl Claim {
         }
     }
 
-    /// One master has answered `attempt`.
+    /// Records one master's answer to `attempt`.
     ///
-    /// An answer to an earlier attempt changes nothing: its take-back is on the way behind it.
+    /// An answer to an earlier attempt changes nothing: the take-back of that attempt follows it.
     pub fn vote(&mut self, attempt: Attempt, master: MasterId, vote: Vote, now: Duration) -> Next {
         if attempt != self.attempt || !self.pending.contains(master) {
             return Next::WAIT;
@@ -210,12 +210,13 @@ impl Claim {
         }
     }
 
-    /// The deadline has come.
+    /// Decides at the deadline.
     pub fn tick(&mut self, now: Duration) -> Next {
         if self.phase == Phase::Voting { self.decide(now) } else { Next::WAIT }
     }
 
-    /// The lease was granted, but its client cannot be told yet. Past the freshness it would outlive the masters' copies.
+    /// Re-decides a grant whose reply is delayed. Past the freshness, the client would trust the lease for longer than
+    /// the masters keep their copies.
     pub fn untold(&mut self, now: Duration) -> Next {
         let is_fresh = now - self.sent <= self.freshness;
         match self.phase {
@@ -237,7 +238,7 @@ impl Claim {
         }
     }
 
-    /// What the pad covers is answered. What came later would outlive the masters' copies.
+    /// Grants only within the freshness. A lease granted later would outlive the masters' copies.
     fn agreed(&mut self, holder: Attempt, now: Duration) -> Next {
         if now - self.sent <= self.freshness {
             return self.granted(holder);
@@ -249,7 +250,8 @@ impl Claim {
         self.end(Phase::Asking, Step::Afresh)
     }
 
-    /// If the quorum holds an earlier attempt, copies of the present one are not needed and would outlive its release.
+    /// Grants the lease. If the quorum holds an earlier attempt, copies of the current one are not needed and would
+    /// outlive its release.
     fn granted(&mut self, holder: Attempt) -> Next {
         let take_back =
             if holder == self.attempt { MasterSet::EMPTY } else { self.may_hold_attempt() };
@@ -257,7 +259,7 @@ impl Claim {
         Next { take_back, step: Step::Granted(holder) }
     }
 
-    /// Held by somebody else, unless others were refused as well: a split vote, in which nobody wins.
+    /// Reports the key as held, unless some master voted yes. Then the vote is split and nobody wins.
     fn refused(&mut self, now: Duration) -> Next {
         if self.holders.of(self.attempt).is_empty() {
             return self.end(Phase::Lost, Step::Held);
@@ -288,12 +290,13 @@ impl Claim {
         }
     }
 
-    /// Whether it is not tried again, and who is silent decides whether the client holds the lease already.
+    /// Whether no retry is left and silent masters decide whether the client already holds the lease.
     fn waits_for_its_own(&self) -> bool {
         self.retries_left == 0 && self.may_be_owned() && !self.pending.is_empty()
     }
 
-    /// Whether a quorum may hold what the client was granted before. Then "held by somebody else" would be a guess.
+    /// Whether a quorum may hold an attempt that the client was granted earlier. Then "held by somebody else" would be
+    /// a guess.
     fn may_be_owned(&self) -> bool {
         let quorum = self.terms.quorum;
         let silent = quorum.everybody().without(self.answered());
@@ -305,8 +308,9 @@ impl Claim {
         self.end(Phase::Lost, Step::Unavailable { answered })
     }
 
-    /// A vote after the grant. A copy that may have been made after the freshness is taken back: a release through
-    /// another proxy may have been there before it. A copy made within it is found by that release's last delivery.
+    /// Handles a vote after the grant. A copy that may have been made after the freshness is taken back: a release
+    /// through another proxy may already have been at that master. That release's last delivery finds a copy made
+    /// within the freshness.
     fn straggler(&self, granted: Attempt, master: MasterId, vote: Vote, now: Duration) -> Next {
         let is_late = match vote {
             Vote::Taken => now - self.sent > self.freshness,
@@ -324,13 +328,13 @@ impl Claim {
         Next { take_back: self.may_hold_attempt(), step }
     }
 
-    /// Everybody who was asked and is not known to hold something else: a silent master may still say yes.
+    /// Returns the masters that were asked and do not certainly hold something else: a silent master may still say yes.
     fn may_hold_attempt(&self) -> MasterSet {
         let other = self.holders.all().without(self.holders.of(self.attempt));
         self.asked.without(self.refused).without(other)
     }
 
-    /// A silent minority is not waited for beyond the vote timeout.
+    /// Whether a quorum has answered and the vote timeout is over: a silent minority gets no more time than that.
     fn is_split(&self, now: Duration) -> bool {
         self.quorum_answered() && now >= self.sent + self.terms.vote_timeout
     }

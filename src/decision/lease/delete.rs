@@ -1,7 +1,7 @@
-//! Deleting a key that holds a lease, whoever holds it: `DEL` and `UNLINK`.
+//! Deletion of a key that holds a lease, whoever the holder is: `DEL` and `UNLINK`.
 //!
-//! A delete without a condition that is late on two masters would end the next lock. So each master is told to delete
-//! exactly the value it showed, and one operation ends one lease at most.
+//! An unconditional delete that arrives late on two masters would end the next lock. So each master is asked to delete
+//! exactly the value that it showed, and one operation ends one lease at most.
 //!
 //! ```text
 //!                 one value alone may have a quorum
@@ -13,15 +13,15 @@
 //! known() Trying --> Deleted, Missing
 //! ```
 //!
-//! Three rules differ from those of a release, because the holder is not the one who asks:
+//! Three rules differ from those of a release, because the caller need not be the holder:
 //!
-//! 1. The claim may have yet to reach a master that shows nothing. Such a master is no deletion: together with a
-//!    silent one it could confirm the lease after the answer.
-//! 2. A value that too few masters can hold stays. Its claim may be on the way to the others and have counted this
-//!    copy. Then it would be granted with one copy too few, although the answer was "nothing there".
-//! 3. While two values may have a quorum, neither is touched. Deleting both can end a lock and the one after it.
+//! 1. The claim may not have reached a master that shows nothing. Such a master does not count as a deletion: together
+//!    with a silent one it could confirm the lease after the answer.
+//! 2. A value that too few masters can hold stays. Its claim may be on the way to the others and may have counted this
+//!    copy. Then the claim would be granted with one copy too few, although the answer was "nothing there".
+//! 3. While two values may have a quorum, neither is touched. Deleting both can end a lock and its successor.
 //!
-//! Two deletions of one lease at the same time may both answer that it was there.
+//! Two simultaneous deletions of one lease may both answer that it was there.
 
 mod target;
 
@@ -40,35 +40,35 @@ use target::{Name, Target};
 pub enum Sight {
     /// The key holds this value.
     Held(Value),
-    /// There is no such key.
+    /// The key does not exist.
     Missing,
-    /// No trustworthy answer, and none to come.
+    /// No trustworthy answer, now or later.
     Unknown,
 }
 
-/// Next thing to do.
+/// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Nothing, until the next answer or the deadline.
+    /// Wait for the next answer or the deadline.
     Wait,
-    /// Look everywhere, and call [`Delete::ask`].
+    /// Look on all masters, and call [`Delete::ask`].
     Look,
     /// Delete exactly these values.
     Delete(Vec<(MasterId, Value)>),
-    /// The key was there and is not any more. [`Delete::owed`] says what is left to do.
+    /// The key existed and is gone. [`Delete::owed`] returns the remaining work.
     Deleted,
-    /// There was no such key.
+    /// The key did not exist.
     Missing,
-    /// Too few masters answered in time to know.
+    /// Too few masters answered in time: the outcome is unknown.
     Unavailable {
-        /// How many answered.
+        /// Number of masters that answered.
         answered: usize,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    /// A delete of the known tag is on its way to everybody.
+    /// A delete of the known tag was sent to all masters.
     Trying,
     Looking,
     Deleting(Name),
@@ -76,40 +76,40 @@ enum Phase {
     Done,
 }
 
-/// One deletion on its way through the masters.
+/// State of one deletion in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Delete {
     terms: Terms,
     phase: Phase,
-    /// When the client asked.
+    /// Time of the client's request.
     began: Duration,
-    /// When the present round was sent.
+    /// Time at which the current round was sent.
     sent: Duration,
-    /// Counts the rounds, so that a late answer is told from a current one.
+    /// Number of the round, which distinguishes late answers from current ones.
     round: u8,
     known: Option<Tag>,
     pending: MasterSet,
     /// Values that masters showed in this round.
     values: Vec<(MasterId, Value)>,
     holders: Holders<Name>,
-    /// Masters without the target, which its claim may not have reached yet.
+    /// Masters without the target. Its claim may not have reached them yet.
     free: MasterSet,
     raised: MasterSet,
     target: Target,
-    /// Whether a master that showed the target deleted it. Then the key was there, whatever else is found.
+    /// Whether a master that showed the target deleted it. Then the key existed, whatever else turns up.
     has_deleted: bool,
-    /// Whether the vote timeout has passed in this phase.
+    /// Whether the vote timeout of this phase has passed.
     is_late: bool,
 }
 
 impl Delete {
-    /// A deletion of whatever is there. A look has been sent to `asked`.
+    /// Creates a deletion of whatever value the key holds. A look was sent to `asked`.
     pub fn new(terms: Terms, asked: MasterSet, now: Duration) -> Self {
         Self::with(terms, None, asked, now)
     }
 
-    /// A deletion of a lease that this worker granted. A delete of `tag` has been sent to `asked`, on the links that
-    /// its claim went over.
+    /// Creates a deletion of a lease that this worker granted. A delete of `tag` was sent to `asked`, over the links
+    /// that carried its claim.
     pub fn known(terms: Terms, tag: Tag, asked: MasterSet, now: Duration) -> Self {
         Self::with(terms, Some(tag), asked, now)
     }
@@ -135,7 +135,7 @@ impl Delete {
         }
     }
 
-    /// Another look has been sent to `asked`. What was deleted of the same lease counts on.
+    /// Starts another look, which was sent to `asked`. Earlier deletions of the same lease still count.
     pub fn ask(&mut self, asked: MasterSet, now: Duration) {
         if self.phase == Phase::Trying {
             self.target.tried(self.terms.quorum.everybody(), self.free, self.raised);
@@ -146,22 +146,22 @@ impl Delete {
         self.enter(Phase::Looking, now);
     }
 
-    /// Masters that owe an answer.
+    /// Returns the masters that owe an answer.
     pub fn pending(&self) -> MasterSet {
         self.pending
     }
 
-    /// The round that answers have to name now.
+    /// Returns the round that answers must name to be current.
     pub fn round(&self) -> u8 {
         self.round
     }
 
-    /// The value that this deletion began with, while no other round has begun.
+    /// Returns the known tag until another round begins.
     pub fn known_tag(&self) -> Option<Tag> {
         self.known
     }
 
-    /// When [`Delete::tick`] has to be called, unless answers decide before.
+    /// Returns the time at which to call [`Delete::tick`] unless answers decide earlier.
     pub fn deadline(&self) -> Option<Duration> {
         let patience = self.began + self.terms.patience;
         let is_due_soon = match self.phase {
@@ -173,7 +173,7 @@ impl Delete {
         Some(if is_due_soon { patience.min(self.sent + self.terms.vote_timeout) } else { patience })
     }
 
-    /// One master has answered a look of `round`.
+    /// Records one master's answer to a look of `round`.
     pub fn sight(&mut self, round: u8, master: MasterId, sight: Sight, now: Duration) -> Step {
         if round != self.round || !self.pending.contains(master) {
             return Step::Wait;
@@ -198,7 +198,7 @@ impl Delete {
         self.decide(now)
     }
 
-    /// One master has answered a delete of `round`. The outcome of an earlier round's counts, too.
+    /// Records one master's answer to a delete of `round`. The outcome of an earlier round counts as well.
     pub fn vote(&mut self, round: u8, master: MasterId, vote: Vote, now: Duration) -> Step {
         let is_current = round == self.round && self.pending.contains(master);
         if !is_current && !self.target.awaits(master) {
@@ -218,13 +218,13 @@ impl Delete {
         self.decide(now)
     }
 
-    /// The deadline has come.
+    /// Decides at the deadline.
     pub fn tick(&mut self, now: Duration) -> Step {
         self.decide(now)
     }
 
-    /// After a success: where the lease may still be, or come to be. A value without a tag has no name under which it
-    /// could be deleted safely later.
+    /// After a success, returns the masters where the lease may still be or may still arrive. A value without a tag has
+    /// no name by which it could be deleted safely later.
     pub fn owed(&self) -> Option<Owed> {
         let Phase::Deleted(Name::Attempt(attempt)) = self.phase else { return None };
         let later = self.terms.quorum.everybody().without(self.target.settled());
@@ -241,7 +241,8 @@ impl Delete {
         }
     }
 
-    /// Links are FIFO: where a delete of the worker's own attempt finds nothing, no claim can put it any more.
+    /// Decides the first round of a known lease. Links are FIFO: where a delete of the worker's own attempt finds
+    /// nothing, no claim can arrive any more.
     fn tried(&mut self, now: Duration) -> Step {
         let quorum = self.terms.quorum;
         if quorum.reached_by(self.free) {
@@ -340,8 +341,8 @@ impl Delete {
         Step::Deleted
     }
 
-    /// Nothing can be held by a quorum now: it was there if this deletion ended it. Whether it did is not known while
-    /// an answer is lost.
+    /// Ends with no quorum holding the value. It was there if this deletion ended it, and that is unknown while an
+    /// answer is lost.
     fn not_held(&mut self) -> Step {
         let may_have_ended = !self.target.open.is_empty()
             || self.terms.quorum.reached_by(self.target.in_doubt(&self.holders));
@@ -352,7 +353,7 @@ impl Delete {
         }
     }
 
-    /// With nobody left to answer there is nothing to be patient for.
+    /// Waits, unless time is up or no master is left to answer.
     fn wait_or_give_up(&mut self, now: Duration) -> Step {
         if self.pending.is_empty() || self.is_over(now) { self.give_up() } else { Step::Wait }
     }
@@ -371,7 +372,7 @@ impl Delete {
         (self.phase, self.sent, self.is_late) = (phase, now, false);
     }
 
-    /// Masters that answered in this round.
+    /// Returns the masters that answered in this round.
     fn answered(&self) -> MasterSet {
         let seen = self.free.union(self.holders.all());
         match self.phase {

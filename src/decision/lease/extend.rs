@@ -1,14 +1,14 @@
-//! Prolonging a lease: a quorum must still hold one attempt with the client's token.
+//! Extending a lease: a quorum must still hold one attempt with the client's token.
 //!
-//! A minority that is silent is waited for only while it decides: with no quorum for a yes or a no, whoever has yet to
-//! answer would make one. Waiting costs no safety, because what comes after the freshness is asked again.
+//! A silent minority is waited for only while it decides: with no quorum for a yes or a no, the missing answers would
+//! make one. Waiting is safe, because a quorum that agrees after the freshness is asked again.
 //!
-//! A copy keeps the longer end, so some may end later than the client wants. A quorum of them is let end sooner before
-//! the client is told, and nothing is sent after that: it would undo what somebody asks for next. A minority keeps the
-//! longer end.
+//! A copy keeps the longer end, so some copies may end later than the client wants. A quorum of them is shortened
+//! before the client gets its reply. Nothing is sent after the reply, since it would undo the client's next request. A
+//! minority keeps the longer end.
 //!
-//! Nothing is taken back. An extension that too few masters answered is an error, and the longer end stays where it
-//! was set: that is the safe side.
+//! Nothing is taken back. An extension that too few masters answered is an error, and the longer end stays where it was
+//! set: that is the safe side.
 
 use std::time::Duration;
 
@@ -20,60 +20,60 @@ use crate::decision::quorum::{MasterId, MasterSet};
 /// One master's answer to an extension. An answer without its proof is [`Vote::Unknown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
-    /// The key holds the token; the attempt that stored it was prolonged.
+    /// The key holds the token, and its attempt was extended.
     Extended(Attempt),
-    /// The same, and it ends later than the client wants.
+    /// The key holds the token, and ends later than the client wants.
     EndsLater(Attempt),
     /// The key is absent or holds another token.
     Refused,
-    /// No trustworthy answer, and none to come.
+    /// No trustworthy answer, now or later.
     Unknown,
 }
 
-/// What is to be done now.
+/// Next action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Nothing, until the next vote or the deadline.
+    /// Wait for the next vote or the deadline.
     Wait,
-    /// A quorum agreed too late: send it again with the next round's number, and call [`Extend::ask`].
+    /// A quorum agreed too late: send the extension again with the next round's number, and call [`Extend::ask`].
     Afresh,
-    /// A quorum agreed, but not to so early an end: let it end sooner there, and call [`Extend::shortened`].
+    /// A quorum agreed, but not to so early an end: shorten the lease on these masters, and call [`Extend::shortened`].
     Shorten(MasterSet),
-    /// A quorum holds this attempt for longer now.
+    /// A quorum has extended this attempt.
     Extended(Attempt),
     /// No quorum holds the token.
     Refused,
-    /// Too few masters answered in time to know.
+    /// Too few masters answered in time: the outcome is unknown.
     Unavailable {
-        /// How many gave a yes or a no.
+        /// Number of masters that voted yes or no.
         answered: usize,
     },
 }
 
-/// One extension on its way through the masters.
+/// State of one extension in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Extend {
     terms: Terms,
-    /// When the client asked.
+    /// Time of the client's request.
     began: Duration,
-    /// When the present round was sent.
+    /// Time at which the current round was sent.
     sent: Duration,
     freshness: Duration,
-    /// Counts the rounds, so that a late answer is told from a current one.
+    /// Number of the round, which distinguishes late answers from current ones.
     round: u8,
     pending: MasterSet,
     holders: Holders,
     refused: MasterSet,
-    /// Masters with a copy that ends later than the client wants.
+    /// Masters whose copy ends later than the client wants.
     later: MasterSet,
-    /// Those of them that were told to let it end sooner, and have not answered.
+    /// Those among `later` that were asked to shorten their copy and have not answered.
     told: MasterSet,
     is_shortening: bool,
     is_open: bool,
 }
 
 impl Extend {
-    /// An extension sent to `asked` at `now`, with masters told to keep the lease for the pad that covers `freshness`.
+    /// Creates an extension that was sent to `asked` at `now`, with a pad on the masters' TTL that covers `freshness`.
     pub fn new(terms: Terms, freshness: Duration, asked: MasterSet, now: Duration) -> Self {
         Self {
             terms,
@@ -91,43 +91,43 @@ impl Extend {
         }
     }
 
-    /// The next round has been sent to `asked`. Its pad covers [`Extend::freshness`].
+    /// Starts the next round, which was sent to `asked`. Its pad covers [`Extend::freshness`].
     pub fn ask(&mut self, asked: MasterSet, now: Duration) {
         let Self { terms, began, freshness, round, .. } = *self;
         *self = Self { began, round, ..Self::new(terms, freshness, asked, now) };
     }
 
-    /// The round that answers have to name now.
+    /// Returns the round that answers must name to be current.
     pub fn round(&self) -> u8 {
         self.round
     }
 
-    /// How long after sending a quorum's yes confirms the present or next round.
+    /// Returns how long after sending a quorum's yes still confirms the current or next round.
     pub fn freshness(&self) -> Duration {
         self.freshness
     }
 
-    /// When [`Extend::tick`] has to be called, unless votes decide before.
+    /// Returns the time at which to call [`Extend::tick`] unless votes decide earlier.
     pub fn deadline(&self) -> Option<Duration> {
         self.is_open.then_some(self.began + self.terms.patience)
     }
 
-    /// Masters that owe an answer to the present round.
+    /// Returns the masters that owe an answer to the current round.
     pub fn pending(&self) -> MasterSet {
         self.pending.union(self.told)
     }
 
-    /// The attempt that a quorum has prolonged.
+    /// Returns the attempt that a quorum has extended.
     pub fn attempt(&self) -> Option<Attempt> {
         self.holders.of_quorum(self.terms.quorum)
     }
 
-    /// Masters that were told to let it end sooner, and have not answered.
+    /// Returns the masters that were asked to shorten their copy and have not answered.
     pub fn told(&self) -> MasterSet {
         self.told
     }
 
-    /// One master has answered `round`.
+    /// Records one master's answer to `round`.
     pub fn vote(&mut self, round: u8, master: MasterId, vote: Vote, now: Duration) -> Step {
         if round != self.round || !self.pending.contains(master) {
             return Step::Wait;
@@ -145,7 +145,7 @@ impl Extend {
         self.tick(now)
     }
 
-    /// One master has answered `round` whether it ends as soon as the client wants now.
+    /// Records one master's answer to `round`: whether its copy now ends as soon as the client wants.
     pub fn shortened(&mut self, round: u8, master: MasterId, is_so: bool, now: Duration) -> Step {
         if round != self.round || !self.told.contains(master) {
             return Step::Wait;
@@ -157,12 +157,13 @@ impl Extend {
         self.tick(now)
     }
 
-    /// The deadline has come.
+    /// Decides at the deadline.
     pub fn tick(&mut self, now: Duration) -> Step {
         if self.is_open { self.decide(now) } else { Step::Wait }
     }
 
-    /// The lease was prolonged, but its client cannot be told yet. Past the freshness it would outlive the masters' copies.
+    /// Re-decides an extension whose reply is delayed. Past the freshness, the client would trust the lease for longer
+    /// than the masters keep their copies.
     pub fn untold(&mut self, now: Duration) -> Step {
         let is_done = !self.is_open && self.ends_in_time() && self.attempt().is_some();
         let is_fresh = now - self.sent <= self.freshness;
@@ -206,7 +207,7 @@ impl Extend {
         }
     }
 
-    /// Whether no more masters than a quorum can do without may keep it for longer than the client wants.
+    /// Whether a quorum of masters has answered and keeps no copy for longer than the client wants.
     fn ends_in_time(&self) -> bool {
         self.terms.quorum.reached_by(self.answered().without(self.later))
     }

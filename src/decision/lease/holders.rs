@@ -1,15 +1,15 @@
-//! Which masters hold which attempt, as far as answers say.
+//! Masters grouped by the attempt they hold, as far as answers show.
 //!
-//! Two attempts with the same token are two leases. A quorum made up of both would hold together only until one of
-//! them is taken back, so only a quorum of a single attempt counts.
+//! Two attempts with the same token are two leases. A quorum made up of both would last only until one of them is taken
+//! back, so only a quorum of a single attempt counts.
 
 use super::attempt::Attempt;
 use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 
-/// Masters by the attempt they hold, or by whatever else `A` tells values apart.
+/// Masters grouped by the attempt they hold, or by another identity `A` of values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holders<A = Attempt> {
-    /// There is seldom more than one attempt, and this one costs no allocation.
+    /// There is rarely more than one attempt, and the first costs no allocation.
     first: Option<(A, MasterSet)>,
     others: Vec<(A, MasterSet)>,
 }
@@ -21,7 +21,7 @@ impl<A> Default for Holders<A> {
 }
 
 impl<A: Copy + PartialEq> Holders<A> {
-    /// Notes that `master` holds `attempt`.
+    /// Records that `master` holds `attempt`.
     pub fn insert(&mut self, attempt: A, master: MasterId) {
         let mut known = self.first.iter_mut().chain(&mut self.others);
         if let Some((_, masters)) = known.find(|(known, _)| *known == attempt) {
@@ -35,30 +35,30 @@ impl<A: Copy + PartialEq> Holders<A> {
         }
     }
 
-    /// The attempt that a quorum holds. There is one at most.
+    /// Returns the attempt that a quorum holds. There is one at most.
     pub fn of_quorum(&self, quorum: Quorum) -> Option<A> {
         self.that_could_reach(quorum, MasterSet::EMPTY).next()
     }
 
-    /// An attempt that a quorum may hold if all of `silent` do, too; the one that most hold.
+    /// Returns the attempt with the most holders that would have a quorum if all of `silent` held it too.
     pub fn could_reach(&self, quorum: Quorum, silent: MasterSet) -> Option<A> {
         let candidates = self.that_could_reach(quorum, silent);
         candidates.max_by_key(|attempt| self.of(*attempt).len())
     }
 
-    /// Every attempt that a quorum may hold if all of `silent` do, too.
+    /// Returns every attempt that would have a quorum if all of `silent` held it too.
     pub fn that_could_reach(&self, quorum: Quorum, silent: MasterSet) -> impl Iterator<Item = A> {
         let enough = move |masters: MasterSet| quorum.reached_by(masters.union(silent));
         self.iter().filter(move |(_, masters)| enough(*masters)).map(|(attempt, _)| attempt)
     }
 
-    /// Masters that hold `attempt`.
+    /// Returns the masters that hold `attempt`.
     pub fn of(&self, attempt: A) -> MasterSet {
         let known = self.iter().find(|(known, _)| *known == attempt);
         known.map_or(MasterSet::EMPTY, |(_, masters)| masters)
     }
 
-    /// Masters that hold any attempt.
+    /// Returns the masters that hold any attempt.
     pub fn all(&self) -> MasterSet {
         self.iter().fold(MasterSet::EMPTY, |all, (_, masters)| all.union(masters))
     }

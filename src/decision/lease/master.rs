@@ -1,7 +1,7 @@
-//! What one master does with each command on one key: the specification of the scripts.
+//! Effect of each command on one key of one master: the specification of the scripts.
 //!
-//! A key is `None` when it is absent or its time has run out. Values are already taken apart
-//! ([`super::attempt::Stored`]). None of these functions fails, and each is one atomic step on a master.
+//! A key is `None` if it is absent or has expired. Values are already decoded ([`super::attempt::Stored`]). None of
+//! these functions fails, and each is one atomic step on a master.
 
 use super::attempt::{Attempt, Tag};
 use super::{claim, delete, extend, release};
@@ -9,15 +9,15 @@ use super::{claim, delete, extend, release};
 /// One master's copy of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease<T> {
-    /// Which attempt stored it, and how often it was prolonged.
+    /// Attempt that stored the copy, and its extensions since.
     pub tag: Tag,
-    /// Token of the client.
+    /// The client's token.
     pub token: T,
-    /// End on the master's clock in milliseconds, the pad included.
+    /// Expiry on the master's clock in milliseconds, including the pad.
     pub end_ms: u64,
 }
 
-/// `SET key value NX PX ttl`: takes the key if it is free.
+/// Takes the key if it is free: `SET key value NX PX ttl`.
 pub fn claim<T>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
     match key {
         Some(_) => claim::Vote::Refused,
@@ -28,7 +28,7 @@ pub fn claim<T>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
     }
 }
 
-/// Takes the key if it is free; prolongs it if it holds the client's token.
+/// Takes the key if it is free, or extends it if it holds the client's token.
 pub fn acquire<T: PartialEq>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim::Vote {
     match extend(key, &new.token, new.end_ms) {
         extend::Vote::Extended(attempt) | extend::Vote::EndsLater(attempt) => {
@@ -38,9 +38,9 @@ pub fn acquire<T: PartialEq>(key: &mut Option<Lease<T>>, new: Lease<T>) -> claim
     }
 }
 
-/// Prolongs the lease of this token, and raises its generation so that no take-back on its way can hit it.
+/// Extends the lease of this token, and raises its generation so that no take-back in flight can hit it.
 ///
-/// The longer end stays: an extension that reaches too few masters must not shorten what was confirmed before.
+/// The longer end stays: an extension that reaches too few masters must not shorten a confirmed lease.
 pub fn extend<T: PartialEq>(key: &mut Option<Lease<T>>, token: &T, end_ms: u64) -> extend::Vote {
     match key {
         Some(copy) if copy.token == *token => {
@@ -55,14 +55,14 @@ pub fn extend<T: PartialEq>(key: &mut Option<Lease<T>>, token: &T, end_ms: u64) 
     }
 }
 
-/// Lets the key end sooner if it holds exactly this value, and its end is still the one that was seen.
+/// Lets the key end sooner if it holds exactly this value and its end has not been put off since it was seen.
 pub fn shorten<T>(key: &mut Option<Lease<T>>, tag: Tag, seen_ms: u64, end_ms: u64) {
     if let Some(copy) = key.as_mut().filter(|copy| copy.tag == tag && copy.end_ms <= seen_ms) {
         copy.end_ms = copy.end_ms.min(end_ms);
     }
 }
 
-/// Says what is held under this token, and changes nothing.
+/// Shows the lease held under this token, and changes nothing.
 pub fn look<T: PartialEq>(key: &Option<Lease<T>>, token: &T) -> release::Sight {
     match key {
         Some(copy) if copy.token == *token => release::Sight::Held(copy.tag),
@@ -71,7 +71,7 @@ pub fn look<T: PartialEq>(key: &Option<Lease<T>>, token: &T) -> release::Sight {
     }
 }
 
-/// Says what is held, whoever asks, and changes nothing.
+/// Shows the lease held under any token, and changes nothing.
 pub fn show<T>(key: &Option<Lease<T>>) -> delete::Sight {
     match key {
         Some(copy) => delete::Sight::Held(delete::Value::Tagged(copy.tag)),
@@ -79,7 +79,7 @@ pub fn show<T>(key: &Option<Lease<T>>) -> delete::Sight {
     }
 }
 
-/// Deletes the key if it holds exactly this value. A take-back is this with the attempt's fresh tag.
+/// Deletes the key if it holds exactly this value. A take-back calls this with the attempt's fresh tag.
 pub fn delete<T>(key: &mut Option<Lease<T>>, tag: Tag) -> release::Vote {
     match key {
         Some(copy) if copy.tag == tag => {
@@ -92,7 +92,7 @@ pub fn delete<T>(key: &mut Option<Lease<T>>, tag: Tag) -> release::Vote {
     }
 }
 
-/// Deletes the key if it holds exactly this tag and token; says when the token is there by another attempt.
+/// Deletes the key if it holds exactly this tag and token. Reports it if another attempt holds the token.
 pub fn give_back<T: PartialEq>(key: &mut Option<Lease<T>>, tag: Tag, token: &T) -> release::Vote {
     match key {
         Some(copy) if copy.token != *token => release::Vote::Other,
@@ -101,7 +101,7 @@ pub fn give_back<T: PartialEq>(key: &mut Option<Lease<T>>, tag: Tag, token: &T) 
     }
 }
 
-/// Delivers a release that this master missed: deletes the attempt, however often it was prolonged.
+/// Delivers a release that this master missed: deletes the attempt, whatever its generation.
 pub fn deliver<T>(key: &mut Option<Lease<T>>, attempt: Attempt) -> release::Vote {
     match key {
         Some(copy) if copy.tag.attempt == attempt => {

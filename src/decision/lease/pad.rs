@@ -1,24 +1,24 @@
 //! Redlock's validity arithmetic, seen from the masters' side.
 //!
-//! A Redlock client shortens its own lease: "validity time = TTL - elapsed - drift". An unmodified client believes in
-//! the whole TTL it asked for. So the masters keep the key longer by the same amount: the pad. It covers the
-//! *freshness*: how long after sending a quorum's yes may still be answered with `OK`.
+//! A Redlock client shortens its own lease: "validity time = TTL - elapsed - drift". An unmodified client trusts the
+//! whole TTL it asked for. So the masters keep the key longer by the same amount: the pad. It covers the *freshness*:
+//! how long after sending the proxy may still answer a quorum's yes with `OK`.
 
 use std::time::Duration;
 
 /// Expiry granularity on a master, in milliseconds (the "+ 2 milliseconds" of Redlock's text).
 const GRANULARITY_MS: i64 = 2;
 
-/// Least freshness, in milliseconds: below it an idle network would seem slow.
+/// Minimum freshness, in milliseconds. Anything lower would make an idle network seem slow.
 const LEAST_FRESHNESS_MS: u64 = 5;
 
-/// Freshness of a short TTL, as its part of it: a `GET` soon after the end of 100 ms finds nothing.
+/// Divisor that gives the freshness of a short TTL: a `GET` soon after the end of 100 ms finds nothing.
 const PART_OF_SHORT_TTL: u64 = 10;
 
-/// Largest TTL that masters are given, 142,000 years: scripts add it to a time of day without rounding.
+/// Maximum TTL sent to masters, 142,000 years: scripts add it to a time of day without rounding.
 const MAX_TTL_MS: i64 = 1 << 52;
 
-/// How much longer than asked masters keep a key.
+/// Extra time for which masters keep a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pad {
     vote_timeout: Duration,
@@ -26,21 +26,22 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// `drift` is the largest difference in rate between two clocks, as a fraction (0.01 = 1 %).
+    /// Creates a pad. `drift` is the largest difference in rate between two clocks, as a fraction (0.01 = 1 %).
     pub fn new(vote_timeout: Duration, drift: f64) -> Self {
         Self { vote_timeout, drift }
     }
 
-    /// How long after sending a quorum's yes grants a lease of `asked_ms`.
+    /// Returns how long after sending a quorum's yes still grants a lease of `asked_ms`.
     ///
-    /// The vote timeout, or twice the usual round trip if that is longer; for short TTLs a tenth of the TTL.
+    /// This is the vote timeout, or twice the usual round trip if that is longer; for short TTLs, a tenth of the TTL.
     pub fn freshness(self, asked_ms: i64, round_trip: Duration) -> Duration {
         let part_ms = asked_ms.max(0).unsigned_abs() / PART_OF_SHORT_TTL;
         let short = Duration::from_millis(part_ms.max(LEAST_FRESHNESS_MS));
         self.vote_timeout.max(round_trip.saturating_mul(2)).min(short)
     }
 
-    /// The TTL to set on the masters for the TTL that was asked, both in milliseconds; it covers `freshness`.
+    /// Returns the TTL to set on the masters for the TTL that the client asked for, both in milliseconds. It covers
+    /// `freshness`.
     pub fn pad_for(self, asked_ms: i64, freshness: Duration) -> i64 {
         let freshness_ms = millis_up(freshness).min(MAX_TTL_MS);
         let asked_ms = asked_ms.min(MAX_TTL_MS);
@@ -49,14 +50,14 @@ impl Pad {
         asked_ms.saturating_add(apart_ms).saturating_add(fixed_ms).min(MAX_TTL_MS)
     }
 
-    /// The same on a network that is faster than the vote timeout.
+    /// Returns the padded TTL for a network that is faster than the vote timeout.
     pub fn pad(self, asked_ms: i64) -> i64 {
         self.pad_for(asked_ms, self.freshness(asked_ms, Duration::ZERO))
     }
 
-    /// What of a remaining TTL on the masters is the client's. Never negative: the key does exist.
+    /// Returns the client's share of a remaining TTL on the masters. It is never negative, since the key exists.
     ///
-    /// It takes the remaining TTL for the whole of one, because nobody knows how long that was.
+    /// The original TTL is unknown, so the remaining TTL is taken for the whole one.
     pub fn unpad(self, remaining_ms: i64) -> i64 {
         let both = remaining_ms.saturating_sub(GRANULARITY_MS).max(0);
         let both = (both as f64 / (1.0 + self.drift)) as i64;
@@ -64,12 +65,12 @@ impl Pad {
         both.saturating_sub(part_ms.min(millis_up(self.vote_timeout))).max(0)
     }
 
-    /// How long a verdict waits for a silent minority.
+    /// Returns how long a verdict waits for a silent minority.
     pub fn vote_timeout(self) -> Duration {
         self.vote_timeout
     }
 
-    /// The largest difference in rate between two clocks.
+    /// Returns the largest difference in rate between two clocks.
     pub fn drift(self) -> f64 {
         self.drift
     }
@@ -98,8 +99,9 @@ mod tests {
     }
 
     proptest! {
-        /// The validity rule. The reply leaves at the last moment of the freshness, the proxy's clock is slow and the
-        /// masters' clocks are fast by all of the drift, and the masters voted as soon as the claim was sent.
+        /// Checks the validity rule in the worst case. The masters voted as soon as the claim was sent, and the reply
+        /// leaves at the last moment of the freshness. The proxy's clock is slow and the masters' clocks are fast, by
+        /// all of the drift.
         #[test]
         fn a_quorum_keeps_the_lease_for_as_long_as_the_client_believes_in_it(
             asked_ms in 1i64..100_000_000, vote_timeout in 1u64..10_000, doublings in 0u32..6
@@ -117,7 +119,7 @@ mod tests {
             prop_assert!((asked_ms - 2..=asked_ms + 2).contains(&back), "{} -> {}", asked_ms, back);
         }
 
-        /// Masters add what they get to their own clocks, which Redis does in 64 bits.
+        /// Masters add TTLs to their own clocks, and Redis does that in 64 bits.
         #[test]
         fn no_time_of_a_client_wraps_anywhere(
             asked_ms in prop_oneof![1..=i64::MAX, i64::MAX - 100_000..=i64::MAX, Just(1)],

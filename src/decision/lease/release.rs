@@ -1,8 +1,8 @@
-//! Giving a lease back: first which attempt it is, then that attempt and nothing else.
+//! Releasing a lease: first finding its attempt, then deleting that attempt and nothing else.
 //!
-//! A delete that compares only the token and is late on one master can hit a later lease with the same token there.
-//! So a release names the attempt. The worker that granted the lease knows it, which takes one round trip. Otherwise
-//! the masters are asked first.
+//! A delete that compares only the token and arrives late on one master can hit a later lease with the same token
+//! there. So a release names the attempt. The worker that granted the lease knows it, which takes one round trip. Other
+//! workers ask the masters first.
 //!
 //! ```text
 //!                 one attempt may have a quorum
@@ -12,14 +12,14 @@
 //!           +-------------- prolonged meanwhile -----+
 //! ```
 //!
-//! Each master deletes exactly the value it showed. One that shows nothing may be one that the claim has yet to reach.
-//! It does not stand in for a silent one: both together could confirm the attempt again. Only after a success, when
-//! too few masters can hold the attempt for anybody to confirm it again, it is deleted elsewhere whatever its
+//! Each master deletes exactly the value it showed. The claim may not have reached a master that shows nothing. Such a
+//! master does not stand in for a silent one: both together could confirm the attempt again. Only after a success, when
+//! too few masters can hold the attempt for it to be confirmed again, is it deleted on the others, whatever its
 //! generation.
 //!
-//! One release ends one lease at most. What it has deleted, or may have, makes room for the next claim, perhaps with an
-//! equal token: whatever is found after that is not what the client gives back. Only a quorum that showed another
-//! attempt while it was told to delete proves that another one is meant.
+//! One release ends one lease at most. Every copy that it has deleted, or may have, makes room for the next claim,
+//! perhaps with an equal token: a lease found after that is not the one the client gives back. Only a quorum that
+//! showed another attempt when asked to delete proves that another one is meant.
 
 use std::time::Duration;
 
@@ -28,16 +28,16 @@ use super::claim::Terms;
 use super::holders::Holders;
 use crate::decision::quorum::{MasterId, MasterSet};
 
-/// What one master shows under the client's token. An answer without its proof is [`Sight::Unknown`].
+/// One master's view of the key under the client's token. An answer without its proof is [`Sight::Unknown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sight {
-    /// The token is there, with this tag.
+    /// The key holds the token, with this tag.
     Held(Tag),
     /// The key holds another token.
     Other,
-    /// There is no such key.
+    /// The key does not exist.
     Missing,
-    /// No trustworthy answer, and none to come.
+    /// No trustworthy answer, now or later.
     Unknown,
 }
 
@@ -46,49 +46,49 @@ pub enum Sight {
 pub enum Vote {
     /// The key held the value and is gone.
     Deleted,
-    /// The key holds the attempt, which was prolonged meanwhile.
+    /// The key holds the attempt, which has been extended.
     Raised,
     /// The key holds another attempt with the client's token.
     Another,
     /// The key holds another attempt.
     Other,
-    /// There is no such key.
+    /// The key does not exist.
     Missing,
-    /// No trustworthy answer, and none to come.
+    /// No trustworthy answer, now or later.
     Unknown,
 }
 
-/// What is to be done now.
+/// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Nothing, until the next answer or the deadline.
+    /// Wait for the next answer or the deadline.
     Wait,
-    /// Look again everywhere, and call [`Release::ask`].
+    /// Look on all masters again, and call [`Release::ask`].
     Look,
     /// Delete exactly these values.
     Delete(Vec<(MasterId, Tag)>),
-    /// The lease was held and is given back. [`Release::owed`] says what is left to do.
+    /// The lease was held and is released. [`Release::owed`] returns the remaining work.
     Released,
     /// There was no lease.
     Missing,
-    /// Somebody else holds it.
+    /// Somebody else holds the lease.
     Other,
-    /// Too few masters answered in time to know.
+    /// Too few masters answered in time: the outcome is unknown.
     Unavailable {
-        /// How many answered.
+        /// Number of masters that answered.
         answered: usize,
     },
 }
 
-/// Deliveries that make up for what masters missed.
+/// Deletions to deliver to masters that missed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owed {
     /// Attempt to delete, whatever its generation.
     pub attempt: Attempt,
-    /// Masters that gave no answer: deliver at once, and until it arrives.
+    /// Masters that gave no answer: deliver at once, and retry until it arrives.
     pub now: MasterSet,
-    /// Masters that its claim may still reach: deliver when a freshness has passed. The worker that sent the claim
-    /// need not, because its delivery at once executes after the claim.
+    /// Masters that its claim may still reach: deliver once a freshness has passed. The worker that sent the claim need
+    /// not, because its immediate delivery executes after the claim.
     pub later: MasterSet,
 }
 
@@ -100,21 +100,21 @@ enum Phase {
     Done,
 }
 
-/// One release on its way through the masters.
+/// State of one release in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
     terms: Terms,
     phase: Phase,
-    /// When the client asked.
+    /// Time of the client's request.
     began: Duration,
-    /// When the present round was sent.
+    /// Time at which the current round was sent.
     sent: Duration,
-    /// Counts the rounds, so that a late sight is told from a current one.
+    /// Number of the round, which distinguishes late sights from current ones.
     round: u8,
     known: Option<Tag>,
-    /// Attempt that the rounds before have deleted, or may have: no other one is given back.
+    /// Attempt that earlier rounds have deleted, or may have: no other one is released.
     earlier: Option<Attempt>,
-    /// The first round that deleted it.
+    /// First round that deleted `earlier`.
     since: u8,
     pending: MasterSet,
     /// Masters that no claim of the attempt can reach any more.
@@ -126,17 +126,17 @@ pub struct Release {
     another: MasterSet,
     missing: MasterSet,
     other: MasterSet,
-    /// Masters that were told to delete and have given no trustworthy answer.
+    /// Masters that were asked to delete and gave no trustworthy answer.
     unknown: MasterSet,
 }
 
 impl Release {
-    /// A release by token. A look has been sent to `asked`.
+    /// Creates a release by token. A look was sent to `asked`.
     pub fn new(terms: Terms, asked: MasterSet, now: Duration) -> Self {
         Self::with(terms, None, asked, now)
     }
 
-    /// A release of a lease that this worker granted. A delete of `tag` has been sent to `asked`.
+    /// Creates a release of a lease that this worker granted. A delete of `tag` was sent to `asked`.
     pub fn known(terms: Terms, tag: Tag, asked: MasterSet, now: Duration) -> Self {
         Self::with(terms, Some(tag), asked, now)
     }
@@ -165,7 +165,7 @@ impl Release {
         }
     }
 
-    /// Another look has been sent to `asked`. What was deleted of the same attempt counts on.
+    /// Starts another look, which was sent to `asked`. Earlier deletions of the same attempt still count.
     pub fn ask(&mut self, asked: MasterSet, now: Duration) {
         let Self { began, round, deleted, reached, .. } = *self;
         let looking = Self::new(self.terms, asked, now);
@@ -178,22 +178,22 @@ impl Release {
         *self = Self { began, round, deleted, reached, earlier, since, ..looking };
     }
 
-    /// Masters that owe an answer.
+    /// Returns the masters that owe an answer.
     pub fn pending(&self) -> MasterSet {
         self.pending
     }
 
-    /// The round that answers have to name now.
+    /// Returns the round that answers must name to be current.
     pub fn round(&self) -> u8 {
         self.round
     }
 
-    /// The value that this release began with, while no other round has begun.
+    /// Returns the known tag until another round begins.
     pub fn known_tag(&self) -> Option<Tag> {
         self.known
     }
 
-    /// The attempt that is given back, once it is known.
+    /// Returns the attempt to release, once it is known.
     pub fn attempt(&self) -> Option<Attempt> {
         match self.phase {
             Phase::Deleting(attempt) | Phase::Released(attempt) => Some(attempt),
@@ -201,7 +201,7 @@ impl Release {
         }
     }
 
-    /// When [`Release::tick`] has to be called, unless answers decide before.
+    /// Returns the time at which to call [`Release::tick`] unless answers decide earlier.
     pub fn deadline(&self) -> Option<Duration> {
         let patience = self.began + self.terms.patience;
         let is_due_soon = match self.phase {
@@ -216,7 +216,7 @@ impl Release {
         Some(if is_due_soon { patience.min(self.sent + self.terms.vote_timeout) } else { patience })
     }
 
-    /// One master has answered a look of `round`.
+    /// Records one master's answer to a look of `round`.
     pub fn sight(&mut self, round: u8, master: MasterId, sight: Sight, now: Duration) -> Step {
         if round != self.round || !self.pending.contains(master) {
             return Step::Wait;
@@ -231,7 +231,8 @@ impl Release {
         self.decide(now)
     }
 
-    /// One master has answered a delete of `round`. What an earlier round deleted of the same attempt counts, too.
+    /// Records one master's answer to a delete of `round`. A deletion of the same attempt in an earlier round counts as
+    /// well.
     pub fn vote(&mut self, round: u8, master: MasterId, vote: Vote, now: Duration) -> Step {
         let is_current = round == self.round && self.pending.contains(master);
         let is_earlier = (self.since..self.round).contains(&round) && self.goes_on();
@@ -252,12 +253,12 @@ impl Release {
         self.decide(now)
     }
 
-    /// The deadline has come.
+    /// Decides at the deadline.
     pub fn tick(&mut self, now: Duration) -> Step {
         self.decide(now)
     }
 
-    /// After a success: where the attempt may still be, or come to be.
+    /// After a success, returns the masters where the attempt may still be or may still arrive.
     pub fn owed(&self) -> Option<Owed> {
         let Phase::Released(attempt) = self.phase else { return None };
         let later = self.terms.quorum.everybody().without(self.deleted);
@@ -265,7 +266,8 @@ impl Release {
         Some(Owed { attempt, now, later })
     }
 
-    /// A master that shows the attempt after the others were told to delete it is told so, too.
+    /// Records that a master holds the token. One that shows the attempt after the others were asked to delete it gets
+    /// the same delete.
     fn held(&mut self, master: MasterId, tag: Tag, now: Duration) -> Step {
         self.holders.insert(tag.attempt, master);
         match self.phase {
@@ -309,27 +311,27 @@ impl Release {
             self.pending.is_empty() || quorum.reached_by(self.seen()) && self.is_late(now);
         match possible {
             Some(attempt) if is_known => self.delete(attempt, now),
-            // With something else under the token there is no telling which of them was meant.
+            // Another attempt holds the token too, so it is unknown which of them was meant.
             None if self.holders.could_reach(quorum, silent).is_some() => self.wait_or_give_up(now),
             None if !quorum.reached_by(silent) => self.not_held(),
             _ => self.wait_or_give_up(now),
         }
     }
 
-    /// Whether it still looks for, or deletes, the attempt that the rounds before deleted.
+    /// Whether this round still looks for, or deletes, the attempt that earlier rounds deleted.
     fn goes_on(&self) -> bool {
         self.earlier.is_some() && self.attempt().is_none_or(|attempt| self.earlier == Some(attempt))
     }
 
-    /// The attempt that the rounds before have begun to delete, if it had a quorum, `others` among it. Others may have
-    /// claimed what was deleted: the lease was held all the same.
+    /// Returns the attempt that earlier rounds began to delete, if it had a quorum counting `others`. Another client
+    /// may have claimed the freed copies, but the lease was held all the same.
     fn begun(&self, attempt: Attempt, others: MasterSet) -> Option<Attempt> {
         let had = self.deleted.union(self.holders.of(attempt)).union(others);
         self.terms.quorum.reached_by(had).then_some(attempt)
     }
 
-    /// Whether the lease may be another attempt's than the one that was to be deleted: a quorum has shown another, or
-    /// nobody has deleted anything, nor may have.
+    /// Whether the lease may belong to another attempt than the one to be deleted: a quorum has shown another, or no
+    /// master has deleted anything or may have.
     fn is_of_another(&self) -> bool {
         let may_have_deleted = self.deleted.union(self.pending).union(self.unknown);
         self.terms.quorum.reached_by(self.another) || may_have_deleted.is_empty()
@@ -369,8 +371,8 @@ impl Release {
         self.wait_or_give_up(now)
     }
 
-    /// Whether some master holds the attempt prolonged, and those that are silent cannot make up for it; or a quorum holds
-    /// the token by another one.
+    /// Whether some master holds the attempt extended and the silent masters cannot make up for it, or a quorum holds
+    /// the token under another attempt.
     fn must_look_again(&self, now: Duration) -> bool {
         let quorum = self.terms.quorum;
         if quorum.reached_by(self.another) || self.another_may_be_held() && self.pending.is_empty()
@@ -382,7 +384,7 @@ impl Release {
         !self.raised.is_empty() && (self.pending.is_empty() || is_hopeless || is_due)
     }
 
-    /// Whether a quorum may hold the token by another attempt.
+    /// Whether a quorum may hold the token under another attempt.
     fn another_may_be_held(&self) -> bool {
         let silent = self.terms.quorum.everybody().without(self.answered());
         !self.another.is_empty() && self.terms.quorum.reached_by(self.another.union(silent))
@@ -392,8 +394,8 @@ impl Release {
         self.deleted.union(self.raised).union(self.gone())
     }
 
-    /// Whether too few masters can hold the attempt for anybody to confirm it again, and too few can hold another for
-    /// somebody else to be the holder.
+    /// Whether too few masters can hold the attempt for it to be confirmed again, and too few can hold another attempt
+    /// for another client to be the holder.
     fn is_certain(&self) -> bool {
         let quorum = self.terms.quorum;
         let silent = quorum.everybody().without(self.deleted).without(self.gone());
@@ -407,7 +409,7 @@ impl Release {
         if self.missing.len() > self.other.len() { Step::Missing } else { Step::Other }
     }
 
-    /// With nobody left to answer there is nothing to be patient for.
+    /// Waits, unless time is up or no master is left to answer.
     fn wait_or_give_up(&mut self, now: Duration) -> Step {
         if !self.pending.is_empty() && !self.is_over(now) {
             return Step::Wait;

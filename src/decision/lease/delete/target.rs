@@ -1,4 +1,4 @@
-//! The value that a deletion is about, and what became of it on each master, over all rounds.
+//! The value that a deletion targets, and its fate on each master over all rounds.
 
 use super::Vote;
 use crate::decision::lease::attempt::{Attempt, Tag};
@@ -8,9 +8,9 @@ use crate::decision::quorum::{MasterId, MasterSet};
 /// A value as one master stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
-    /// A lease with its tag.
+    /// A lease, with its tag.
     Tagged(Tag),
-    /// A value without a tag, by a number that the caller gives to its bytes: equal bytes, equal numbers.
+    /// A value without a tag, as a number that the caller assigns to its bytes: equal bytes, equal numbers.
     Untagged(u32),
 }
 
@@ -23,7 +23,7 @@ impl Value {
     }
 }
 
-/// Identity of a lease on all masters.
+/// Identity of a lease across all masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     Attempt(Attempt),
@@ -34,32 +34,32 @@ pub(super) enum Name {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Target {
     pub(super) name: Option<Name>,
-    /// Masters that were told to delete it.
+    /// Masters that were asked to delete it.
     told: MasterSet,
     /// Masters where this deletion ended it.
     pub(super) deleted: MasterSet,
-    /// Masters that had it, and where others ended it.
+    /// Masters that had it and where others ended it.
     pub(super) gone: MasterSet,
-    /// Masters that showed it and were told, with an outcome that is not known.
+    /// Masters that showed it and were asked to delete it, with an unknown outcome.
     pub(super) open: MasterSet,
-    /// Masters of the first round of a known lease, told before they showed it, with an outcome that is not known.
+    /// Masters of the first round of a known lease, asked to delete it before they showed it, with an unknown outcome.
     unsure: MasterSet,
 }
 
 impl Target {
-    /// A lease that its own worker deletes, on links that its claim went over.
+    /// Creates the target for a lease that its own worker deletes, over links that carried its claim.
     pub(super) fn known(name: Name) -> Self {
         Self { name: Some(name), ..Self::default() }
     }
 
-    /// The first round of a known lease is over. Links are FIFO: no claim can put it anywhere any more.
+    /// Ends the first round of a known lease. Links are FIFO: no claim of this lease can arrive anywhere any more.
     pub(super) fn tried(&mut self, everybody: MasterSet, missing: MasterSet, raised: MasterSet) {
         self.told = everybody;
         self.gone = self.gone.union(missing);
         self.unsure = everybody.without(self.settled()).without(raised);
     }
 
-    /// These masters showed it and are told. What is known of another value is forgotten.
+    /// Records that these masters showed `name` and are asked to delete it. Knowledge about another value is dropped.
     pub(super) fn tell(&mut self, name: Name, masters: MasterSet) {
         if self.name != Some(name) {
             *self = Self::known(name);
@@ -68,12 +68,12 @@ impl Target {
         self.open = self.open.union(masters);
     }
 
-    /// Whether an answer to a delete may still come from an earlier round.
+    /// Whether `master` may still answer a delete of an earlier round.
     pub(super) fn awaits(&self, master: MasterId) -> bool {
         self.open.union(self.unsure).contains(master)
     }
 
-    /// One master has answered a delete.
+    /// Records one master's answer to a delete.
     pub(super) fn note(&mut self, master: MasterId, vote: Vote) {
         if vote == Vote::Unknown {
             return;
@@ -87,7 +87,8 @@ impl Target {
         }
     }
 
-    /// One master does not show it. Returns whether it had it, and so never will again.
+    /// Records that one master does not show it. Returns whether the master was asked to delete it, and so will never
+    /// hold it again.
     pub(super) fn note_absence(&mut self, master: MasterId) -> bool {
         let was_told = self.told.contains(master);
         if was_told && !self.deleted.contains(master) {
@@ -96,12 +97,12 @@ impl Target {
         was_told
     }
 
-    /// Masters where it was and is not any more.
+    /// Returns the masters that had it and no longer do.
     pub(super) fn settled(&self) -> MasterSet {
         self.deleted.union(self.gone)
     }
 
-    /// Masters by what they would hold if this deletion had not been there.
+    /// Returns the holders as they would be without this deletion.
     pub(super) fn before(&self, holders: &Holders<Name>) -> Holders<Name> {
         let mut holders = holders.clone();
         if let Some(name) = self.name {
@@ -111,7 +112,8 @@ impl Target {
         holders
     }
 
-    /// Masters that may have held the lease when a delete was sent whose outcome is not known; empty without one.
+    /// Returns the masters that may have held the lease when a delete with an unknown outcome was sent; empty if every
+    /// outcome is known.
     pub(super) fn in_doubt(&self, holders: &Holders<Name>) -> MasterSet {
         let held = self.name.map_or(MasterSet::EMPTY, |name| holders.of(name));
         let is_known = self.unsure.is_empty();

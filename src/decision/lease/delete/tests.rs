@@ -210,7 +210,7 @@ fn an_answer_that_nobody_asked_for_changes_nothing() {
     assert_eq!(delete, looking());
 }
 
-/// Copies on masters: nothing, or one of three attempts, perhaps prolonged.
+/// Generates copies on masters: nothing, or one of three attempts, perhaps extended.
 fn masters() -> impl Strategy<Value = Vec<Option<Lease<char>>>> {
     let copy = |(counter, is_raised): (u64, bool)| {
         let tag = if is_raised { tag(counter).raised() } else { tag(counter) };
@@ -219,7 +219,7 @@ fn masters() -> impl Strategy<Value = Vec<Option<Lease<char>>>> {
     vec(proptest::option::weighted(0.8, (1..4_u64, any::<bool>()).prop_map(copy)), 1..8)
 }
 
-/// Gives every master that is not `silent` what it is told to do, in the order of `order`.
+/// Delivers each step to every master that is not `silent`, in the order of `order`.
 fn run(delete: &mut Delete, keys: &mut [Option<Lease<char>>], silent: u32, order: u32) -> Step {
     let (mut due, mut steps) = (Vec::new(), vec![Step::Look]);
     let answers = |index: &usize| silent & (1 << index) == 0;

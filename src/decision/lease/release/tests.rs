@@ -119,7 +119,7 @@ fn a_lease_that_was_prolonged_meanwhile_is_looked_at_again() {
     assert_eq!(release.vote(round, MasterId::new(1), Vote::Deleted, ms(1)), Step::Released);
 }
 
-/// Another client's claim came in where the lease was deleted, before the rest of it was.
+/// Another client's claim arrived on a master that had deleted the lease before the other masters did.
 #[test]
 fn a_lease_was_held_although_others_have_claimed_what_was_deleted_of_it() {
     let mut release = known();
@@ -146,7 +146,7 @@ fn what_was_deleted_of_one_attempt_does_not_count_for_another() {
     assert_eq!(release.vote(round, MasterId::new(2), Vote::Deleted, ms(1)), Step::Released);
 }
 
-/// The answer of the third master is late, and by then somebody else has the lock.
+/// The third master answers late, after somebody else has acquired the lock.
 #[test]
 fn a_deletion_that_is_answered_after_the_next_look_counts() {
     let late = |release: &mut Release, at| release.vote(0, MasterId::new(2), Vote::Deleted, ms(at));
@@ -166,7 +166,7 @@ fn a_deletion_that_is_answered_after_the_next_look_counts() {
     assert_eq!(late(&mut another, 200), Step::Released);
 }
 
-/// The next holder has an equal token, and a copy where the lease was deleted.
+/// The next holder has an equal token, and a copy on a master that has deleted the lease.
 #[test]
 fn one_release_ends_one_lease() {
     let begun = || {
@@ -182,7 +182,7 @@ fn one_release_ends_one_lease() {
     assert_eq!(last(Vote::Other), Step::Other);
     assert_eq!(last(Vote::Unknown), Step::Look, "for what may be left of it");
     assert_eq!(begun().tick(ms(1_500)), Step::Unavailable { answered: 2 });
-    // Prolonged on the third master, where the lease is found.
+    // The lease is found on the third master, where it was extended.
     let mut release = begun();
     assert_eq!(release.vote(0, MasterId::new(1), Vote::Raised, ms(70)), Step::Look);
     release.ask(MasterSet::first(3), ms(70));
@@ -193,7 +193,7 @@ fn one_release_ends_one_lease() {
     assert_eq!(release.vote(round, MasterId::new(1), Vote::Deleted, ms(72)), Step::Released);
 }
 
-/// The client's token is there by a later claim, while a master is down.
+/// A later claim holds the client's token while a master is down.
 #[test]
 fn another_attempt_is_given_back_where_nothing_has_been_deleted() {
     let up = MasterSet::first(2);
