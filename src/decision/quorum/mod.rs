@@ -1,8 +1,7 @@
-//! The decisions: who has won, and who has lost.
+//! Quorum decisions: whether an operation has won or lost.
 //!
-//! Nothing in here knows a socket, a runtime or a clock. Ballots and instants go in; verdicts and
-//! what to send come out. That is what lets the same code run in the worker, in property tests and
-//! in an exhaustive model.
+//! Nothing here depends on a socket, a runtime or a clock. Ballots and instants go in; verdicts and messages to send
+//! come out. So the same code runs in the worker, in property tests and in an exhaustive model.
 //!
 //! * [`tally`] counts yes and no; [`read`] counts values;
 //! * [`walk`] finds everything that a quorum holds, page by page;
@@ -15,24 +14,24 @@ pub mod walk;
 
 use std::fmt;
 
-/// The most masters one proxy can have: one bit each in a [`MasterSet`].
+/// Maximum number of masters of one proxy: each has one bit in a [`MasterSet`].
 pub const MAX_MASTERS: usize = 31;
 
-/// One master, by its place in the list the proxy was started with.
+/// A master, by its index in the list that the proxy was started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MasterId(u8);
 
 impl MasterId {
-    /// The master at `index` in the list of masters.
+    /// Returns the master at `index` in the list of masters.
     ///
     /// # Panics
-    /// When `index` is not below [`MAX_MASTERS`]: settings refuse longer lists.
+    /// Panics if `index` is not below [`MAX_MASTERS`]. Settings reject longer lists.
     pub fn new(index: usize) -> Self {
         assert!(index < MAX_MASTERS, "more masters than a MasterSet can hold");
         Self(index as u8)
     }
 
-    /// The place in the list.
+    /// Returns the index in the list.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -43,26 +42,26 @@ impl MasterId {
 pub struct MasterSet(u32);
 
 impl MasterSet {
-    /// No master at all.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The first `n` masters of the list, which is all of them when there are `n`.
+    /// Returns the first `n` masters of the list: all of them if the list has `n`.
     pub fn first(n: usize) -> Self {
         assert!(n <= MAX_MASTERS, "more masters than a MasterSet can hold");
         Self((1 << n) - 1)
     }
 
-    /// As a number with one bit for each master.
+    /// Returns the set as a number with one bit for each master.
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// The set with these [`MasterSet::bits`].
+    /// Returns the set with these [`MasterSet::bits`].
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// Those in both sets.
+    /// Returns the masters in both sets.
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -72,7 +71,7 @@ impl MasterSet {
         self.0 |= 1 << master.0;
     }
 
-    /// Takes `master` out.
+    /// Removes `master`.
     pub fn remove(&mut self, master: MasterId) {
         self.0 &= !(1 << master.0);
     }
@@ -82,27 +81,27 @@ impl MasterSet {
         self.0 & (1 << master.0) != 0
     }
 
-    /// How many there are.
+    /// Returns the number of masters in the set.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those in either set.
+    /// Returns the masters in either set.
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those in this set that are not in `other`.
+    /// Returns the masters of this set that are not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The masters, in the order of the list.
+    /// Iterates over the masters in the order of the list.
     pub fn iter(self) -> impl Iterator<Item = MasterId> {
         (0..MAX_MASTERS as u8).map(MasterId).filter(move |master| self.contains(*master))
     }
@@ -123,7 +122,7 @@ impl fmt::Debug for MasterSet {
     }
 }
 
-/// How many of how many masters must agree.
+/// Number of masters, and number of them that must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quorum {
     masters: u8,
@@ -131,34 +130,34 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// The majority of `masters`: `N/2 + 1` (Redlock: "at least N/2+1").
+    /// Returns the majority of `masters`: `N/2 + 1` (Redlock: "at least N/2+1").
     ///
     /// # Panics
-    /// When there is no master or more than [`MAX_MASTERS`]: settings refuse such lists.
+    /// Panics if there is no master or more than [`MAX_MASTERS`]. Settings reject such lists.
     pub fn of(masters: usize) -> Self {
         assert!((1..=MAX_MASTERS).contains(&masters), "1 to {MAX_MASTERS} masters, not {masters}");
         let needed = masters / 2 + 1;
-        // Exclusion hangs on this: two quorums always share a master.
+        // Mutual exclusion depends on this: two quorums always share a master.
         assert!(2 * needed > masters);
         Self { masters: masters as u8, needed: needed as u8 }
     }
 
-    /// How many masters there are.
+    /// Returns the number of masters.
     pub fn masters(self) -> usize {
         usize::from(self.masters)
     }
 
-    /// How many must agree.
+    /// Returns the number of masters that must agree.
     pub fn needed(self) -> usize {
         usize::from(self.needed)
     }
 
-    /// How many masters may be lost while a quorum still votes.
+    /// Returns the number of masters that may be lost while a quorum can still vote.
     pub fn tolerates(self) -> usize {
         self.masters() - self.needed()
     }
 
-    /// Every master of the list.
+    /// Returns all masters of the list.
     pub fn everybody(self) -> MasterSet {
         MasterSet::first(self.masters())
     }
@@ -172,20 +171,20 @@ impl Quorum {
 /// One master's answer to one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ballot {
-    /// It took effect.
+    /// The operation took effect.
     Yes,
-    /// It was refused.
+    /// The operation was refused.
     No,
-    /// There is no trustworthy answer, or none in time. Never folded into "no".
+    /// No trustworthy answer, or none in time. Never counted as "no".
     Unknown,
 }
 
-/// The next step of a decision, and what has to be taken back before it.
+/// Next step of a decision, and the undos to send before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Next<S> {
-    /// Masters to send the undo to.
+    /// Masters that must undo the operation.
     pub undo: MasterSet,
-    /// What to do then.
+    /// Action after the undos.
     pub step: S,
 }
 

@@ -1,23 +1,23 @@
-//! Reading: the value that a quorum agrees on is the answer.
+//! Reads: the answer is the value that a quorum agrees on.
 
 use super::{MasterId, MasterSet, Quorum};
 
-/// What the masters as a whole hold.
+/// State of the key across all masters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict<'a, V> {
     /// A quorum holds this value.
     Agreed(&'a V, MasterSet),
     /// A quorum does not have the key.
     Missing,
-    /// Neither a value nor its absence can have a quorum: either somebody is changing the key just
-    /// now, or several minorities have kept what others gave up. For the client the key does not
-    /// exist, if it stays like that.
+    /// Neither a value nor its absence can have a quorum. Either another client is changing the key right now, or
+    /// several minorities have kept values that others gave up. If it stays like that, the key does not exist for the
+    /// client.
     Contested,
-    /// A value might have a quorum, but the masters that would know are unknown.
+    /// A value might have a quorum, but the masters that would decide it are unknown.
     Undecided,
 }
 
-/// The answers of one read, grouped by value.
+/// Answers to one read, grouped by value.
 #[derive(Clone, Debug)]
 pub struct Read<V> {
     quorum: Quorum,
@@ -28,12 +28,12 @@ pub struct Read<V> {
 }
 
 impl<V> Read<V> {
-    /// A read that has just been sent to `asked`.
+    /// Creates a read that was just sent to `asked`.
     pub fn new(quorum: Quorum, asked: MasterSet) -> Self {
         Self { quorum, pending: asked, missing: MasterSet::EMPTY, values: Vec::new() }
     }
 
-    /// `master` does not have the key.
+    /// Records that `master` does not have the key.
     pub fn missing(&mut self, master: MasterId) -> Option<Verdict<'_, V>> {
         if self.answers(master) {
             self.missing.insert(master);
@@ -41,7 +41,7 @@ impl<V> Read<V> {
         self.verdict()
     }
 
-    /// `master` has a value: the one that `same` recognises, or a new one, made by `make`.
+    /// Records the value of `master`: the one that `same` recognises, or a new one made by `make`.
     pub fn value(
         &mut self,
         master: MasterId,
@@ -57,34 +57,34 @@ impl<V> Read<V> {
         self.verdict()
     }
 
-    /// `master` gives no trustworthy answer.
+    /// Records that `master` gives no trustworthy answer.
     pub fn unknown(&mut self, master: MasterId) -> Option<Verdict<'_, V>> {
         self.answers(master);
         self.verdict()
     }
 
-    /// The deadline has come.
+    /// Returns the verdict at the deadline.
     pub fn close(&mut self) -> Verdict<'_, V> {
         self.pending = MasterSet::EMPTY;
         self.verdict().unwrap_or(Verdict::Undecided)
     }
 
-    /// How many masters answered.
+    /// Returns the number of masters that answered.
     pub fn answered(&self) -> usize {
         self.values.iter().map(|(_, holders)| holders.len()).sum::<usize>() + self.missing.len()
     }
 
-    /// Whether enough masters answered, though perhaps not alike.
+    /// Whether a quorum answered, though perhaps with different values.
     pub fn quorum_answered(&self) -> bool {
         self.answered() >= self.quorum.needed()
     }
 
-    /// Whether masters that have yet to answer would decide.
+    /// Whether the missing answers would decide.
     pub fn hangs_on_the_silent(&self) -> bool {
         self.verdict().is_none() && self.may_be_held()
     }
 
-    /// Whether no further answer will come.
+    /// Whether no further answer is expected.
     pub fn is_complete(&self) -> bool {
         self.pending.is_empty()
     }
@@ -108,7 +108,7 @@ impl<V> Read<V> {
         }
     }
 
-    /// Whether a value has a quorum if all that have not answered hold it.
+    /// Whether a value has a quorum if all silent masters hold it.
     fn may_be_held(&self) -> bool {
         let silent = self.quorum.masters() - self.answered();
         let most = self.values.iter().map(|(_, holders)| holders.len()).max();
@@ -116,8 +116,8 @@ impl<V> Read<V> {
     }
 }
 
-/// The largest remaining TTL that at least a quorum of the `holders` still guarantees, where -1 is
-/// "for ever" (as in Redis's `PTTL`) and therefore more than any number.
+/// Returns the largest remaining TTL that at least a quorum of the `holders` still guarantees. As in Redis's `PTTL`, -1
+/// means "for ever" and is therefore more than any number.
 pub fn guaranteed_ttl_ms(quorum: Quorum, holders: impl Iterator<Item = i64>) -> i64 {
     let mut ttls: Vec<i64> = holders.map(comparable_ttl_ms).collect();
     ttls.sort_unstable_by(|a, b| b.cmp(a));
@@ -128,7 +128,7 @@ pub fn guaranteed_ttl_ms(quorum: Quorum, holders: impl Iterator<Item = i64>) -> 
     }
 }
 
-/// A remaining TTL as a number that grows with it: "for ever" is the largest.
+/// Maps a remaining TTL to a number that grows with it: "for ever" is the largest.
 pub fn comparable_ttl_ms(ttl_ms: i64) -> i64 {
     if ttl_ms < 0 { i64::MAX } else { ttl_ms }
 }
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// What each master says: nothing (None), missing (Some(None)) or a value.
+    /// One master's answer: none (`None`), no key (`Some(None)`), or a value.
     type Answer = Option<Option<u8>>;
 
     fn read(n: usize, answers: &[Answer]) -> Read<u8> {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// More answers never turn a verdict that was given early.
+        /// Further answers never change an early verdict.
         #[test]
         fn an_early_answer_is_the_final_answer(
             (n, answers) in (1usize..6).prop_flat_map(|n| {

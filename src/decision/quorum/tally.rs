@@ -1,36 +1,36 @@
-//! Counting yes and no, with the verdict as soon as it is certain.
+//! Counting of yes and no, with a verdict as soon as it is certain.
 
 use super::{Ballot, MasterId, MasterSet, Quorum};
 
-/// What the masters as a whole have said.
+/// Result of one round of votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// A quorum said yes.
+    /// A quorum voted yes.
     Granted,
-    /// So many said no that a quorum of yes cannot come any more.
+    /// Too many masters voted no for a quorum of yes.
     Refused,
-    /// All have spoken or run out of time, and it could have been either.
+    /// All masters have answered or timed out, and the outcome could have been either.
     Undecided,
 }
 
-/// The ballots of one round.
+/// Ballots of one round.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tally {
     quorum: Quorum,
     yes: MasterSet,
     no: MasterSet,
-    /// Asked, and neither answered nor given up yet.
+    /// Masters that were asked and whose answer is still expected.
     pending: MasterSet,
 }
 
 impl Tally {
-    /// A round in which only `asked` were asked; the others are unknown from the start.
+    /// Creates a round in which only `asked` were asked. The others are unknown from the start.
     pub fn new(quorum: Quorum, asked: MasterSet) -> Self {
         Self { quorum, yes: MasterSet::EMPTY, no: MasterSet::EMPTY, pending: asked }
     }
 
-    /// Counts one ballot. A second ballot of the same master, or one of a master that was not
-    /// asked, changes nothing: nobody votes twice.
+    /// Counts one ballot. A second ballot of the same master, or one of a master that was not asked, changes nothing:
+    /// no master votes twice.
     pub fn count(&mut self, master: MasterId, ballot: Ballot) -> Option<Verdict> {
         if self.pending.contains(master) {
             self.pending.remove(master);
@@ -43,13 +43,13 @@ impl Tally {
         self.verdict()
     }
 
-    /// The deadline has come: whoever has not answered is unknown.
+    /// Returns the verdict at the deadline: masters that have not answered are unknown.
     pub fn close(&mut self) -> Verdict {
         self.pending = MasterSet::EMPTY;
         self.verdict().unwrap_or(Verdict::Undecided)
     }
 
-    /// The verdict, once it is certain.
+    /// Returns the verdict, once it is certain.
     pub fn verdict(&self) -> Option<Verdict> {
         if self.quorum.reached_by(self.yes) {
             Some(Verdict::Granted)
@@ -62,17 +62,17 @@ impl Tally {
         }
     }
 
-    /// Who still owes an answer.
+    /// Returns the masters that owe an answer.
     pub fn pending(&self) -> MasterSet {
         self.pending
     }
 
-    /// How many gave a yes or a no.
+    /// Returns the number of masters that voted yes or no.
     pub fn answered(&self) -> usize {
         self.yes.len() + self.no.len()
     }
 
-    /// Whether enough masters answered at all.
+    /// Whether a quorum voted yes or no.
     pub fn quorum_answered(&self) -> bool {
         self.answered() >= self.quorum.needed()
     }

@@ -1,39 +1,38 @@
-//! Taking turns inside one worker, so that its own clients never race on the masters.
+//! Turns inside one worker, so that its own clients never race on the masters.
 //!
-//! While one claim for a key is in flight, later ones for the same key wait for it. If it wins, they
-//! have lost without a master being asked: they overlapped the winner, so a single Redis could have
-//! answered the same. If it loses, those that were waiting when it started have lost with it, and
-//! the first of those that came later makes the next attempt. A thousand clients that fight for one
-//! key so cost the masters one command per round trip.
+//! While one claim for a key is in flight, later ones for the same key wait for it. If it wins, they lose without a
+//! request to the masters: they overlapped the winner, so a single Redis could have answered the same. If it loses,
+//! those that were waiting when it started lose with it, and the first later one makes the next attempt. So a thousand
+//! clients that compete for one key cost the masters one command per round trip.
 //!
-//! Swaps (`GETSET`, `INCR`, ...) wait for their turn as well, but nobody shares their result.
+//! Swaps (`GETSET`, `INCR`, ...) wait for their turn as well, but never share a result.
 
 use std::collections::{HashMap, VecDeque};
 
-/// How many may wait for one key; more are told to try again (bounded memory).
+/// Maximum waiters per key. More are asked to try again, which bounds memory.
 pub const MAX_WAITERS: usize = 16_384;
 
-/// Who takes a turn.
+/// Kind of operation that takes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A claim that takes the key if it is free: waiting ones share the fate of the one in flight.
+    /// A claim that takes the key if it is free. Waiting claims share the fate of the one in flight.
     Claim,
-    /// Anything that must see the masters itself.
+    /// Any operation that must ask the masters itself.
     Alone,
 }
 
-/// How a turn ended.
+/// Outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The key was claimed.
     Granted,
     /// The claim was refused, or could not be decided.
     Lost,
-    /// Something else was done, that says nothing about waiting claims.
+    /// Another operation ended, and says nothing about waiting claims.
     Done,
 }
 
-/// Whether it is one's turn.
+/// Answer to a request for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Go ahead.
@@ -44,19 +43,19 @@ pub enum Entry {
     Full,
 }
 
-/// Those a finished turn concerns.
+/// Waiters affected by a finished turn.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Concerned<T> {
     /// Waiting claims that share the result.
     pub sharing: Vec<T>,
-    /// Whose turn it is now.
+    /// Waiter that takes the next turn.
     pub next: Option<T>,
 }
 
-/// The keys somebody is working on, by fingerprint of database and key.
+/// Keys in use, by fingerprint of database and key.
 ///
-/// A fingerprint is 64 bits of a randomly seeded hash. Should two keys ever share one, a claim on
-/// one of them may be refused needlessly; that is the safe side, and it saves the keys' bytes here.
+/// A fingerprint is 64 bits of a randomly seeded hash, which saves storing the keys here. If two keys ever share one, a
+/// claim on one of them may be refused needlessly; that is the safe side.
 #[derive(Debug)]
 pub struct Turns<T> {
     keys: HashMap<u64, Turn<T>, foldhash::fast::RandomState>,
@@ -65,9 +64,9 @@ pub struct Turns<T> {
 #[derive(Debug)]
 struct Turn<T> {
     waiting: VecDeque<(T, Kind)>,
-    /// How many of them are claims.
+    /// Number of claims among `waiting`.
     claims: usize,
-    /// How many of `waiting` were there when the current turn began.
+    /// Number of those in `waiting` that were there when the current turn began.
     at_start: usize,
 }
 
@@ -78,7 +77,7 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// `who` wants to work on `key`.
+    /// Requests a turn on `key` for `who`.
     pub fn enter(&mut self, key: u64, who: T, kind: Kind) -> Entry {
         use std::collections::hash_map::Entry::{Occupied, Vacant};
         match self.keys.entry(key) {
@@ -96,7 +95,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// The current turn on `key` has ended.
+    /// Ends the current turn on `key`.
     pub fn leave(&mut self, key: u64, end: End) -> Concerned<T> {
         let Some(turn) = self.keys.get_mut(&key) else {
             return Concerned { sharing: Vec::new(), next: None };

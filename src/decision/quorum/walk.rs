@@ -1,38 +1,38 @@
-//! Walking over everything that a quorum holds, page by page, on one master after the other.
+//! Walks over everything that a quorum holds, page by page, on one master after the other.
 //!
-//! Whatever a quorum holds is on at least one of any `N - quorum + 1` masters. So that many complete walks find all of
-//! it, each over one master by that master's own cursor. A [`Place`] is where such a walk stands; clients carry it
-//! as the cursor of `SCAN`, a number of 64 bits, and may come back with it to another worker or another proxy.
+//! A value that a quorum holds is on at least one of any `N - quorum + 1` masters. So `N - quorum + 1` complete walks
+//! find all of them, each over one master by that master's own cursor. A [`Place`] is the position of such a walk.
+//! Clients carry it as the cursor of `SCAN`, a 64-bit number, and may continue on another worker or another proxy.
 //!
 //! # Format
 //!
 //! From the highest bit: the master's cursor, times the number of pairs of a master and of complete walks, plus the
-//! pair; then 16 bits that tell the master's process from others. Master cursors stay below the size of the table that
-//! is walked, so the number stays small, too: below 2^53 for three masters with 2^34 keys each. 0 is the start, and
-//! never a place on the way.
+//! pair; then 16 bits that identify the master's process. Master cursors stay below the size of the table that is
+//! walked, so the number stays small, too: below 2^53 for three masters with 2^34 keys each. 0 is the start, and never
+//! a later place.
 
 use super::Quorum;
 
-/// Where a walk stands.
+/// Position of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The master that is walked over now, in an order that all proxies agree on.
+    /// Index of the master being walked, in an order that all proxies agree on.
     pub master: usize,
-    /// How many masters have been walked over completely.
+    /// Number of masters walked completely.
     complete: usize,
-    /// The master's own cursor; 0: it has not begun.
+    /// The master's own cursor; 0 if its walk has not begun.
     pub cursor: u64,
-    /// Tells the master's process, which its cursor belongs to, from others.
+    /// Identifies the master's process, to which the cursor belongs.
     pub tag: u16,
 }
 
 const TAG_BITS: u32 = u16::BITS;
 
 impl Place {
-    /// Nothing has been seen yet.
+    /// Start of a walk.
     pub const START: Self = Self { master: 0, complete: 0, cursor: 0, tag: 0 };
 
-    /// The place that a number stands for. Any number is some place.
+    /// Decodes a place. Every number is valid.
     pub fn decode(quorum: Quorum, number: u64) -> Self {
         let rest = number >> TAG_BITS;
         let pair = (rest % pairs(quorum)) as usize;
@@ -44,7 +44,7 @@ impl Place {
         Self { master, complete, cursor, tag }
     }
 
-    /// The number of a place; `None` when a master's cursor is too large for it.
+    /// Encodes the place as a number; `None` if the master's cursor is too large.
     pub fn encode(self, quorum: Quorum) -> Option<u64> {
         let pair = (self.master * walks(quorum) + self.complete) as u64;
         let rest = self.cursor.checked_mul(pairs(quorum))?.checked_add(pair)?;
@@ -52,28 +52,28 @@ impl Place {
         (number != 0).then_some(number)
     }
 
-    /// The same master, whose process says `cursor` next.
+    /// Advances to `cursor` on the same master, in the process with this tag.
     pub fn onwards(self, cursor: u64, tag: u16) -> Self {
         Self { cursor, tag, ..self }
     }
 
-    /// The walk goes on over the master at `index`, which is the one that was meant.
+    /// Continues the walk at `index`, where the intended master is now.
     pub fn found_at(self, index: usize) -> Self {
         if self.complete > index { Self::START } else { Self { master: index, ..self } }
     }
 
-    /// This master has been walked over; `None`: nothing is left.
+    /// Ends the walk of this master; `None` if nothing is left.
     pub fn completed(self, quorum: Quorum) -> Option<Self> {
         let complete = self.complete + 1;
         (complete < walks(quorum)).then(|| self.next(quorum, complete))
     }
 
-    /// This master cannot be walked over now, and its walk does not count.
+    /// Skips this master, which cannot be walked now. Its walk does not count.
     pub fn skipped(self, quorum: Quorum) -> Self {
         self.next(quorum, self.complete)
     }
 
-    /// With no master left it starts again: of those that were skipped, some may be back.
+    /// Moves on to the next master. After the last one the walk starts again: some of the skipped masters may be back.
     fn next(self, quorum: Quorum, complete: usize) -> Self {
         let master = self.master + 1;
         if master == quorum.masters() {
@@ -83,7 +83,8 @@ impl Place {
     }
 }
 
-/// How many complete walks find everything that a quorum holds. So many masters without a key, and no quorum has it.
+/// Returns how many complete walks find everything that a quorum holds. If this many masters lack a key, no quorum has
+/// it.
 pub fn walks(quorum: Quorum) -> usize {
     quorum.tolerates() + 1
 }
@@ -120,7 +121,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever number a client brings: the walk ends, unless masters go on failing.
+        /// Whatever number a client sends, the walk ends, unless masters keep failing.
         #[test]
         fn every_number_leads_to_the_end(masters in 1usize..=31, number: u64) {
             let quorum = Quorum::of(masters);
@@ -149,7 +150,7 @@ mod tests {
             prop_assert_eq!(number.map(|number| Place::decode(quorum, number)), Some(place));
         }
 
-        /// However masters fail, the end is only reached after enough different ones were walked over.
+        /// However masters fail, the walk ends only after enough different masters were walked.
         #[test]
         fn the_end_comes_after_enough_different_masters(
             masters in 1usize..=9, failures in proptest::collection::vec(any::<bool>(), 0..60)
