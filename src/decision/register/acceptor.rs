@@ -1,90 +1,90 @@
-//! What a master keeps of a register, and what its scripts do with it.
+//! A master's copy of a register, and the effect of the scripts on it.
 //!
 //! The functions of [`Stamp`] are the specification of the scripts. Each is atomic on the master, and changes nothing
-//! when it refuses. Whether the mark is right is looked at before them.
+//! if it refuses. The mark is checked before any of them.
 
 use serde::{Deserialize, Serialize};
 
 use super::ballot::Ballot;
 use super::{Program, StampOf, StateOf};
 
-/// What one master keeps of one register.
+/// One master's record of one register.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stamp<V, R> {
-    /// The highest ballot that was promised. Nothing below it is accepted any more.
+    /// Highest promised ballot. The master accepts nothing below it any more.
     pub promised: Ballot,
-    /// What was accepted last.
+    /// Last accepted state.
     pub state: State<V, R>,
 }
 
-/// A value, and how it came about.
+/// A value and its history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct State<V, R> {
-    /// The ballot under which the value was accepted. Equal ballots mean equal states.
+    /// Ballot under which the value was accepted. Equal ballots mean equal states.
     pub accepted: Ballot,
-    /// The value.
+    /// Current value.
     pub value: V,
-    /// The last programs that led to the value.
+    /// Last programs that led to the value.
     pub recent: Recent<R>,
 }
 
-/// The last programs that led to a value, with their replies, oldest first.
+/// Last programs that led to a value, with their replies, oldest first.
 ///
 /// A worker whose answers were lost finds out here whether its program ran.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Recent<R> {
     entries: Vec<(Ballot, R)>,
-    /// The highest ballot that was dropped for want of room.
+    /// Highest ballot dropped to make room.
     dropped: Ballot,
 }
 
-/// What the list of recent programs says about one of them.
+/// Fate of one program, according to the list of recent programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate<R> {
-    /// It is part of the value, and this was its reply.
+    /// The program is part of the value, and this was its reply.
     Ran(R),
-    /// It is no part of the value.
+    /// The program is not part of the value.
     DidNotRun,
-    /// The list does not reach back so far.
+    /// The list does not reach back that far.
     NotKnown,
 }
 
-/// Why a script changed nothing.
+/// Reason why a script changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refusal {
-    /// The highest ballot that was promised.
+    /// Highest promised ballot.
     pub promised: Ballot,
-    /// The ballot of the state that the master holds.
+    /// Ballot of the state that the master holds.
     pub accepted: Ballot,
 }
 
-/// A program on its way to a master.
+/// Request to run a program on a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Apply<P> {
-    /// What to run.
+    /// Program to run.
     pub program: P,
-    /// The accepted ballot of the state that it must run on.
+    /// Accepted ballot of the state that the program must run on.
     pub expected: Ballot,
-    /// The ballot of the attempt.
+    /// Ballot of the attempt.
     pub ballot: Ballot,
-    /// The ballot to promise along with it, which saves the next attempt a round trip (Rystsov 2018, 2.2.1).
+    /// Next ballot, promised along with the run. It saves the next attempt a round trip (Rystsov 2018, 2.2.1).
     pub next: Ballot,
 }
 
-/// A state on its way to a master that may lack it.
+/// State sent to a master that may lack it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Adopt<V, R> {
-    /// The state. Its accepted ballot is the adopter's own, not the one that it was found under.
+    /// The state. Its accepted ballot is the adopter's own, not the ballot under which it was found.
     pub state: State<V, R>,
-    /// The ballot to promise along with it.
+    /// Next ballot, promised along with the state.
     pub next: Ballot,
 }
 
 impl<V: Clone, R: Clone> Stamp<V, R> {
-    /// Promises `ballot`, and answers the state that the promise is about.
+    /// Promises `ballot`, and returns the state that the promise is about.
     ///
     /// # Errors
-    /// When this ballot or a higher one was promised before.
+    /// Returns an error if this ballot or a higher one was promised before.
     pub fn prepare(&mut self, ballot: Ballot) -> Result<State<V, R>, Refusal> {
         if ballot <= self.promised {
             return Err(self.refusal());
@@ -93,10 +93,10 @@ impl<V: Clone, R: Clone> Stamp<V, R> {
         Ok(self.state.clone())
     }
 
-    /// Accepts a state as it is.
+    /// Accepts a state unchanged.
     ///
     /// # Errors
-    /// When a higher ballot was promised.
+    /// Returns an error if a higher ballot was promised.
     pub fn adopt(&mut self, adopt: &Adopt<V, R>) -> Result<(), Refusal> {
         if self.promised > adopt.state.accepted {
             return Err(self.refusal());
@@ -108,7 +108,7 @@ impl<V: Clone, R: Clone> Stamp<V, R> {
 
     /// Takes over a state that a quorum was seen to hold, whatever was promised. Returns whether it was newer.
     ///
-    /// A state of a quorum is decided: every attempt whose promise this master gave has met it elsewhere.
+    /// A state of a quorum is decided: every attempt that holds a promise of this master has seen it on another master.
     pub fn catch_up(&mut self, decided: &State<V, R>) -> bool {
         let is_newer = decided.accepted > self.state.accepted;
         if is_newer {
@@ -118,7 +118,7 @@ impl<V: Clone, R: Clone> Stamp<V, R> {
         is_newer
     }
 
-    /// The state of this stamp in the words of a refusal.
+    /// Returns the refusal that this stamp leads to.
     pub fn refusal(&self) -> Refusal {
         Refusal { promised: self.promised, accepted: self.state.accepted }
     }
@@ -127,7 +127,7 @@ impl<V: Clone, R: Clone> Stamp<V, R> {
 /// Runs a program in place, and remembers `keep` programs.
 ///
 /// # Errors
-/// When a higher ballot was promised, or the master holds another state than the program expects.
+/// Returns an error if a higher ballot was promised, or if the master holds another state than the program expects.
 pub fn apply<P: Program>(
     stamp: &mut StampOf<P>,
     apply: &Apply<P>,
@@ -153,15 +153,15 @@ impl<V, R: Clone> State<V, R> {
         (State { accepted: ballot, value, recent }, reply)
     }
 
-    /// The same value under another ballot: what an adopter sends.
+    /// Returns the same value under another ballot, as an adopter sends it.
     pub fn under(self, ballot: Ballot) -> Self {
         Self { accepted: ballot, ..self }
     }
 }
 
 impl<R> Fate<R> {
-    /// Returns what became of several attempts, of which at most one can have run. That it ran is certain; that none did
-    /// is only certain when nothing is unknown.
+    /// Combines the fates of several attempts, at most one of which can have run. That one ran is certain; that none
+    /// did is certain only if no fate is unknown.
     pub fn of_any(self, other: Self) -> Self {
         match (&self, &other) {
             (Self::Ran(_), _) | (Self::NotKnown, Self::DidNotRun) => self,
@@ -169,7 +169,7 @@ impl<R> Fate<R> {
         }
     }
 
-    /// Returns what became of one attempt, of which several lists tell: what one of them knows.
+    /// Combines several lists' answers about one attempt. An answer that knows its fate wins.
     pub fn of_one(self, other: Self) -> Self {
         match (&self, &other) {
             (Self::Ran(_), _) | (Self::DidNotRun, Self::NotKnown) => self,
@@ -185,7 +185,7 @@ impl<R> Default for Recent<R> {
 }
 
 impl<R: Clone> Recent<R> {
-    /// Returns what became of the program that was run under `ballot`.
+    /// Returns the fate of the program that ran under `ballot`.
     pub fn fate(&self, ballot: Ballot) -> Fate<R> {
         match self.entries.iter().find(|(ran, _)| *ran == ballot) {
             Some((_, reply)) => Fate::Ran(reply.clone()),
@@ -194,12 +194,12 @@ impl<R: Clone> Recent<R> {
         }
     }
 
-    /// The ballot of the last program.
+    /// Returns the ballot of the last program.
     pub fn last(&self) -> Option<Ballot> {
         self.entries.last().map(|(ballot, _)| *ballot)
     }
 
-    /// The list after one more program, of which `keep` are remembered.
+    /// Returns the list after one more program, cut to the last `keep`.
     pub fn with(&self, ballot: Ballot, reply: R, keep: usize) -> Self {
         let mut entries = self.entries.clone();
         entries.push((ballot, reply));

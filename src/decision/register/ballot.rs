@@ -1,29 +1,30 @@
-//! The order of attempts.
+//! Order of attempts.
 
 use serde::{Deserialize, Serialize};
 
-/// The name and rank of one attempt to change a register.
+/// Name and rank of one attempt to change a register.
 ///
-/// No two attempts share a ballot: a worker's counter only rises, and its id is its own. Ballots are compared as
-/// numbers, the epoch first, then the counter. (Lua's `<` on strings follows the locale, so scripts must not compare them
-/// as text.)
+/// No two attempts share a ballot: a worker's counter only rises, and its id is unique. Ballots are compared as
+/// numbers, the epoch first, then the counter. (Lua's `<` on strings follows the locale, so scripts must not compare
+/// them as text.)
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 pub struct Ballot {
-    /// How often a register was begun anew on masters that had forgotten: what they promised before that cannot outbid it.
+    /// Number of times that the register began anew on masters that had forgotten. Promises from before cannot outbid
+    /// it.
     pub epoch: u64,
-    /// Microseconds since the epoch when the attempt began, or one more than the highest counter met.
+    /// Microseconds since the Unix epoch when the attempt began, or one more than the highest counter seen.
     pub counter: u64,
-    /// Id of the worker, drawn at its start.
+    /// Worker id, drawn when the worker starts.
     pub worker: u64,
 }
 
 impl Ballot {
-    /// The ballot of a register that was never written. Nobody uses it for an attempt.
+    /// Ballot of a register that was never written. No attempt uses it.
     pub const NONE: Self = Self { epoch: 0, counter: 0, worker: 0 };
 
-    /// Returns a ballot of `worker` that is higher than `highest`, in its epoch, and not older than `now_us`.
+    /// Returns a ballot of `worker` that is higher than `highest`, in the same epoch, and not older than `now_us`.
     pub fn above(highest: Self, now_us: u64, worker: u64) -> Self {
         let counter = now_us.max(highest.counter.saturating_add(1));
         Self { epoch: highest.epoch, counter, worker }

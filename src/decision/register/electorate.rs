@@ -1,28 +1,28 @@
-//! Whose answers count.
+//! Eligibility of answers.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
 use crate::decision::quorum::MasterId;
 
-/// Says which answers may be counted together.
+/// Decides which answers may be counted together.
 ///
-/// A master that has forgotten, and was admitted again, is another voter than before. Votes that it gave before and
-/// after must never meet in one verdict, nor in a verdict and the promises that it is built on.
+/// A master that forgot and was admitted again is a different voter. Votes from before and after must never meet in one
+/// verdict, nor in a verdict and the promises it is built on.
 pub trait Electorate<V> {
-    /// What an answer shows about the master that gave it.
+    /// Evidence in an answer about the master that gave it.
     type Credential: Clone + Debug + Eq + Hash;
 
-    /// The epoch that it votes in at least.
+    /// Returns the lowest epoch in which this electorate votes.
     fn epoch(&self) -> u64 {
         0
     }
 
-    /// Whether the answer of `master` counts, when `highest` is the newest value met in the same attempt.
+    /// Whether the answer of `master` counts, when `highest` is the newest value seen in the same attempt.
     fn counts(&self, highest: &V, master: MasterId, credential: &Self::Credential) -> bool;
 }
 
-/// The electorate of ordinary keys: masters whose mark shows the roster version under which the operation was sent.
+/// Electorate of ordinary keys: masters whose mark shows the roster version under which the operation was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OneVersion(pub u64);
 

@@ -1,6 +1,6 @@
 //! One key as a register that a quorum of masters agrees on: CASPaxos (Rystsov 2018).
 //!
-//! Masters are acceptors, workers are proposers. Unlike in the paper, the program travels and not the value: every
+//! Masters are acceptors, workers are proposers. Unlike in the paper, the program travels instead of the value: every
 //! master runs it in place, on exactly the state that the worker expects there.
 //!
 //! ```text
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! * [`ballot`] orders attempts;
-//! * [`acceptor`] is what a master keeps and does: the specification of its scripts;
-//! * [`electorate`] says whose answers count;
-//! * [`proposer`] is what a worker does.
+//! * [`acceptor`] is a master's record and its behaviour: the specification of the scripts;
+//! * [`electorate`] decides which answers count;
+//! * [`proposer`] is the worker's side.
 
 pub mod acceptor;
 pub mod ballot;
@@ -27,19 +27,19 @@ use std::hash::Hash;
 
 /// A change that every master runs in place.
 ///
-/// The same program on the same value must give the same value and the same reply on every master.
+/// A program must produce the same value and the same reply on every master that starts from the same value.
 pub trait Program {
-    /// What the key holds. The default is a key that was never written.
+    /// Content of the key. The default is a key that was never written.
     type Value: Clone + Debug + Default + Eq + Hash;
-    /// What the client is answered.
+    /// Reply to the client.
     type Reply: Clone + Debug + Eq + Hash;
 
     /// Returns the value after the change, and the reply.
     fn run(&self, value: &Self::Value) -> (Self::Value, Self::Reply);
 }
 
-/// The states that a program leads to.
+/// States that a program leads to.
 pub type StateOf<P> = acceptor::State<<P as Program>::Value, <P as Program>::Reply>;
 
-/// The stamps of the keys that a program changes.
+/// Stamps of the keys that a program changes.
 pub type StampOf<P> = acceptor::Stamp<<P as Program>::Value, <P as Program>::Reply>;

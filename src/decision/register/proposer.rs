@@ -1,7 +1,7 @@
-//! What a worker does to change a register, or to read it.
+//! The worker's side of changing or reading a register.
 //!
-//! A [`Proposer`] is one operation on one key. Its owner sends every request to all masters, hands in the answers,
-//! and calls [`Proposer::again`] after a refusal, when too little was answered in time, or when the electorate changed.
+//! A [`Proposer`] is one operation on one key. Its owner sends every request to all masters and passes in the answers.
+//! It calls [`Proposer::again`] after a refusal, when too few masters answered in time, or when the electorate changed.
 
 use super::acceptor::{Adopt, Apply, Fate, Refusal};
 use super::ballot::Ballot;
@@ -12,7 +12,7 @@ use crate::decision::quorum::{MasterId, MasterSet, Quorum};
 /// A request to every master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<P: Program> {
-    /// Promise this ballot, and tell the state.
+    /// Promise this ballot, and show the state.
     Prepare(Ballot),
     /// Accept a state.
     Adopt(Adopt<P::Value, P::Reply>),
@@ -20,65 +20,65 @@ pub enum Request<P: Program> {
     Apply(Apply<P>),
 }
 
-/// What a master answered.
+/// One master's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer<P: Program> {
-    /// The ballot is promised; this is the state.
+    /// The master promised the ballot, and holds this state.
     Promised(StateOf<P>),
-    /// The state is accepted.
+    /// The master accepted the state.
     Adopted,
-    /// The program ran, and replied.
+    /// The program ran, with this reply.
     Applied(P::Reply),
-    /// Nothing was changed.
+    /// The master changed nothing.
     Refused(Refusal),
 }
 
-/// What is to be done now.
+/// Next action of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step<P: Program> {
-    /// Nothing, until the next answer or the deadline.
+    /// Wait for the next answer or the deadline.
     Wait,
     /// Send this to every master.
     Send(Request<P>),
-    /// Somebody else is at work, or a master is behind: pause at random, then call [`Proposer::again`].
+    /// Another worker is active, or a master is behind: pause for a random time, then call [`Proposer::again`].
     Pause,
     /// The operation has ended.
     Done(Outcome<P>),
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome<P: Program> {
-    /// The program ran, exactly once.
+    /// The program ran exactly once.
     Ran(P::Reply),
-    /// The value, for an operation that only reads.
+    /// Value, for an operation that only reads.
     Read(P::Value),
-    /// It may have run or not, and nobody can tell any more. It must not run again.
+    /// The program may have run or not, and it is too late to find out. It must not run again.
     NotKnown,
 }
 
-/// A quorum's promise from the last attempt, with which the next one on the key takes one round trip.
+/// A quorum's promise from the last attempt, which lets the next one on the key take one round trip.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held<E> {
-    /// The electorate that gave the promise. It ends with it.
+    /// Electorate that gave the promise, and that the promise ends with.
     electorate: E,
-    /// The ballot that was promised.
+    /// Promised ballot.
     ballot: Ballot,
-    /// The accepted ballot of the state that the promise is about.
+    /// Accepted ballot of the state that the promise is about.
     accepted: Ballot,
 }
 
-/// One operation on its way through the masters.
+/// State of one operation in progress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposer<P: Program, E: Electorate<P::Value>> {
     quorum: Quorum,
     worker: u64,
     electorate: E,
-    /// What to run; `None`: only read.
+    /// Program to run; `None` to only read.
     program: Option<P>,
     /// Ballots under which the program was sent. At most one of them can take effect.
     attempts: Vec<Ballot>,
-    /// The highest ballot met.
+    /// Highest ballot seen.
     highest: Ballot,
     phase: Phase<P, E::Credential>,
 }
@@ -91,9 +91,9 @@ enum Phase<P: Program, C> {
         no: MasterSet,
     },
     Adopting(Accepting<StateOf<P>>),
-    /// With the value that the electorate is judged by, and the reply of those that applied.
+    /// With the value by which the electorate judges, and the reply of the masters that applied.
     Applying(Accepting<P::Value>, Option<P::Reply>),
-    /// A round is lost: the next one has a higher ballot.
+    /// The round is lost: the next one has a higher ballot.
     Pausing,
     Ended(Option<Accepting<P::Value>>),
 }
@@ -105,7 +105,7 @@ type Promise<P, C> = (MasterId, C, StateOf<P>);
 struct Accepting<S> {
     ballot: Ballot,
     next: Ballot,
-    /// What the round is built on.
+    /// State or value that the round is built on.
     basis: S,
     yes: MasterSet,
     no: MasterSet,
@@ -116,7 +116,7 @@ where
     P: Program + Clone,
     E: Electorate<P::Value> + Clone + PartialEq,
 {
-    /// Begins to run `program`, or to read when there is none, with a prepare of its own.
+    /// Starts to run `program`, or to read if there is none, with its own prepare.
     pub fn new(
         quorum: Quorum,
         worker: u64,
@@ -131,9 +131,9 @@ where
         (proposer, request)
     }
 
-    /// Begins to run `program` on a promise that this worker holds; `None` when the promise ended with its electorate.
+    /// Starts to run `program` on a promise that this worker holds; `None` if the promise ended with its electorate.
     ///
-    /// `value` stands for the state that the promise is about; only the electorate looks at it.
+    /// `value` stands for the state that the promise is about; only the electorate uses it.
     pub fn with_promise(
         quorum: Quorum,
         electorate: E,
@@ -157,7 +157,7 @@ where
         Some((proposer, request))
     }
 
-    /// Begins a round with a higher ballot. Whatever the rounds before may still bring does not count any more.
+    /// Starts a round with a higher ballot. Answers to earlier rounds no longer count.
     pub fn again(&mut self, now_us: u64) -> Request<P> {
         let ballot = Ballot::above(self.highest, now_us, self.worker);
         self.highest = ballot;
@@ -165,13 +165,13 @@ where
         Request::Prepare(ballot)
     }
 
-    /// Goes on under another electorate. Promises and votes of the one before are dropped.
+    /// Continues under another electorate. Promises and votes of the previous one are dropped.
     pub fn under(&mut self, electorate: E, now_us: u64) -> Request<P> {
         self.electorate = electorate;
         self.again(now_us)
     }
 
-    /// Takes the answer of `master` to what was sent under `ballot`.
+    /// Records the answer of `master` to the request sent under `ballot`.
     pub fn answer(
         &mut self,
         ballot: Ballot,
@@ -190,7 +190,7 @@ where
         }
     }
 
-    /// Nobody else answers what was sent last. Whoever has refused may agree to a higher ballot.
+    /// Records that no further master will answer the last request. Masters that refused may agree to a higher ballot.
     pub fn no_more_answers(&mut self) -> Step<P> {
         let was_refused = match &self.phase {
             Phase::Preparing { no, .. } => !no.is_empty(),
@@ -201,7 +201,7 @@ where
         if was_refused { self.pause() } else { Step::Wait }
     }
 
-    /// The ballot of the round that is open.
+    /// Returns the ballot of the open round.
     pub fn ballot(&self) -> Option<Ballot> {
         match &self.phase {
             Phase::Preparing { ballot, .. } => Some(*ballot),
@@ -211,7 +211,7 @@ where
         }
     }
 
-    /// The promise for the next operation of this worker on the key, once this one ran.
+    /// Returns the promise for this worker's next operation on the key, once this one ran.
     pub fn held(&self) -> Option<Held<E>> {
         let Phase::Ended(Some(round)) = &self.phase else { return None };
         let electorate = self.electorate.clone();
@@ -234,9 +234,10 @@ where
         }
     }
 
-    /// The newest state that a quorum of its own electorate has shown nothing newer than, and whether a quorum holds it.
+    /// Returns the newest state such that a quorum of its own electorate showed nothing newer, and whether a quorum
+    /// holds it.
     ///
-    /// What others showed that is newer can never be decided: they lack a quorum by their own account.
+    /// Newer states that others showed can never be decided: their own electorates deny them a quorum.
     fn promised_by_a_quorum<'a>(
         &self,
         promises: &'a [Promise<P, E::Credential>],
@@ -257,7 +258,7 @@ where
         })
     }
 
-    /// Makes the newest state that a quorum showed one that a quorum holds.
+    /// Has a quorum adopt the newest state that a quorum showed.
     fn adopt(&mut self, ballot: Ballot, newest: StateOf<P>) -> Step<P> {
         let basis = newest.under(ballot);
         let round = self.round(ballot, basis.clone());
@@ -278,7 +279,7 @@ where
         self.decided(next, basis)
     }
 
-    /// A quorum holds `state`, and has promised `ballot`.
+    /// Continues once a quorum holds `state` and has promised `ballot`.
     fn decided(&mut self, ballot: Ballot, state: StateOf<P>) -> Step<P> {
         let Some(program) = self.program.clone() else {
             self.phase = Phase::Ended(None);
@@ -367,7 +368,7 @@ mod tests {
         }
     }
 
-    /// A value from 100 on is the last master's own affair.
+    /// Lets only the last master's answer count for a value of 100 or more.
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Alone;
 
@@ -440,7 +441,7 @@ mod tests {
         last
     }
 
-    /// A proxy whose clock is behind has to get above what another has promised.
+    /// A proxy whose clock is behind must outbid another proxy's promise.
     #[test]
     fn one_that_refuses_while_another_is_silent_is_asked_again_with_a_higher_ballot() {
         let mut masters = Masters::default();
